@@ -1,0 +1,48 @@
+# `make help` lists the targets. Each makes what it needs; PYTHON=/path/to/python3 chooses the Python.
+.PHONY: help setup demo test lint types layers docs unit bench sim fuzz clean
+.NOTPARALLEL:
+
+bin := .venv/bin
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## prepare .venv with everything that development needs
+	@scripts/setup test
+
+demo: ## install what running needs, and show a request get its reply through failures
+	@scripts/setup runtime
+	@$(bin)/requite demo
+
+test: lint types layers docs unit ## every check; the tests run last
+
+lint: setup ## ruff: rules and formatting
+	$(bin)/ruff check
+	$(bin)/ruff format --check
+
+types: setup ## mypy, strict
+	$(bin)/mypy
+
+layers: setup ## imports run downhill; engines do no I/O
+	$(bin)/lint-imports --no-logo
+
+docs: setup ## build docs/_build/html, warnings are errors
+	$(bin)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+
+unit: setup ## pytest alone
+	$(bin)/python -m pytest
+
+bench: ## compare with other brokers on this machine
+	@scripts/setup bench
+	@$(bin)/python -m bench
+
+sim: ## run 500 seeds of the deterministic simulator
+	@scripts/setup runtime
+	@$(bin)/requite sim --seeds 500
+
+fuzz: ## feed the decoders coverage-guided garbage
+	@scripts/setup fuzz
+	@$(bin)/python -m fuzz
+
+clean: ## remove everything that was made here
+	rm -rf .venv .setup.lock build dist docs/_build .hypothesis .*_cache
