@@ -1,3 +1,3 @@
-"""Reliable request-reply: send a request, surely get its reply."""
+"""Send a request, surely get its reply."""
 
 __version__ = "0.1.0"

@@ -1,0 +1,94 @@
+"""Every failure a user of requite can meet, on one screen.
+
+    RequiteError
+    ├── CallError                a call ended without the reply that was asked for
+    │   ├── CallTimeout          the deadline passed
+    │   ├── NoService            nobody serves what was asked for
+    │   ├── Overloaded           a queue or the table of slots is full
+    │   ├── RemoteFailure        a negative reply: the handler failed or refused
+    │   ├── WorkerLost           the worker died with the request, which may not be run again
+    │   ├── Poisoned             every worker that was given the request died with it
+    │   ├── Cancelled            the caller, or the closing of its client, gave the call up
+    │   └── TransportError       no connection, or it broke and the request may not be sent again
+    ├── ProtocolViolation
+    │   ├── LocalViolation       *we* were asked to break the protocol: a bug, or bad arguments
+    │   └── RemoteViolation      *they* broke it: the peer is dropped, nobody else is disturbed
+    └── ConfigurationError       a setting, URL or combination that cannot work, refused at once
+
+A `CallError` always answers the one question a caller has to ask before it tries again:
+`may_have_executed`. It is False only where the request provably never reached a handler.
+"""
+
+from __future__ import annotations
+
+
+class RequiteError(Exception):
+    """The root of everything that requite raises on purpose."""
+
+
+class CallError(RequiteError):
+    """A call ended without the reply that was asked for.
+
+    `may_have_executed` tells whether a handler may have started on the request; `attempts` counts
+    how often the request was sent (0: it never left this process).
+    """
+
+    def __init__(self, message: str, *, may_have_executed: bool = True, attempts: int = 0) -> None:
+        super().__init__(message)
+        self.may_have_executed = may_have_executed
+        self.attempts = attempts
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), str(self), self.may_have_executed, self.attempts)
+
+
+def _rebuild(kind: type[CallError], message: str, may_have_executed: bool, n: int) -> CallError:
+    return kind(message, may_have_executed=may_have_executed, attempts=n)
+
+
+class CallTimeout(CallError, TimeoutError):
+    """The deadline of the call passed without a final reply."""
+
+
+class NoService(CallError):
+    """No worker serves the service, and none came within the broker's grace."""
+
+
+class Overloaded(CallError):
+    """A limit was reached: the client's slots, or the broker's queue for the service or client."""
+
+
+class RemoteFailure(CallError):
+    """A negative reply: the handler raised, or refused the request. The message is the worker's."""
+
+
+class WorkerLost(CallError):
+    """The worker that held the request died or fell silent, and it may not be run a second time."""
+
+
+class Poisoned(CallError):
+    """The request was given to as many workers as allowed, and was lost with each of them."""
+
+
+class Cancelled(CallError):
+    """The call was given up by its caller, or its client was closed."""
+
+
+class TransportError(CallError, ConnectionError):
+    """There is no connection, or it broke and the request may not be sent a second time."""
+
+
+class ProtocolViolation(RequiteError):
+    """A rule of a protocol was broken; which side broke it is told by the subclass."""
+
+
+class LocalViolation(ProtocolViolation):
+    """Our side was asked for something the protocol forbids."""
+
+
+class RemoteViolation(ProtocolViolation):
+    """The peer sent something the protocol forbids."""
+
+
+class ConfigurationError(RequiteError, ValueError):
+    """A URL, a setting or a combination of settings that cannot work."""

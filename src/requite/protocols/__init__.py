@@ -1,0 +1,1 @@
+"""Sans-I/O engines, one package per protocol; siblings never import each other."""

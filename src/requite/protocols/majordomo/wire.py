@@ -1,0 +1,199 @@
+"""Majordomo on the wire: the commands, and what a dialect has to offer.
+
+One vocabulary for three dialects. Engines speak in these commands only; a `Dialect` turns them into
+frames and back, and says what its peers cannot be told. Encoders take fields rather than command
+objects and decoders answer with bare tuples: they run twice per request in the broker.
+
+Sources: 7/MDP (0.1), 18/MDP (0.2), docs/protocols/mdp-0.3.md (0.3). A body is the list of its
+frames. Ids, timeouts and intervals are 0 in dialects that do not carry them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
+
+from requite.engine import Message
+
+MMI_PREFIX: Final = b"mmi."
+SERVICE_NAME_SIZE_MAX: Final = 255  # MDP 0.3 counts it in one byte; names cross dialects
+NOT_IDEMPOTENT: Final = 1  # flag of REQUEST
+U32_MAX: Final = (1 << 32) - 1
+
+
+# --- client and broker ----------------------------------------------------------------------------
+class ClientRequest(NamedTuple):
+    """A client asks `service`; `timeout_ms` 0 stands for no limit."""
+
+    service: bytes
+    body: list[bytes]
+    request_id: int = 0
+    timeout_ms: int = 0
+    flags: int = 0
+    key: bytes = b""
+
+
+class ClientCancel(NamedTuple):
+    """A client gives a request up."""
+
+    request_id: int
+
+
+class ClientHeartbeat(NamedTuple):
+    """Sent both ways between client and broker."""
+
+    interval_ms: int
+
+
+class ClientPartial(NamedTuple):
+    """A reply before the final one."""
+
+    service: bytes
+    body: list[bytes]
+    request_id: int = 0
+    index: int = -1  # -1: the dialect does not count
+
+
+class ClientFinal(NamedTuple):
+    """The last word on a request."""
+
+    service: bytes
+    body: list[bytes]
+    request_id: int = 0
+    status: int = 0
+    attempts: int = 1
+
+
+# --- worker and broker ----------------------------------------------------------------------------
+class Ready(NamedTuple):
+    """A worker registers for a service."""
+
+    service: bytes
+    capacity: int = 1
+    interval_ms: int = 0
+    lease_ms: int = 0
+
+
+class WorkerRequest(NamedTuple):
+    """The broker hands a request to a worker."""
+
+    address: bytes
+    body: list[bytes]
+    dispatch_id: int = 0
+    timeout_ms: int = 0
+    attempt: int = 1
+    key: bytes = b""
+
+
+class WorkerPartial(NamedTuple):
+    """A worker's reply before its final one."""
+
+    address: bytes
+    body: list[bytes]
+    dispatch_id: int = 0
+
+
+class WorkerFinal(NamedTuple):
+    """A worker's last word on a request."""
+
+    address: bytes
+    body: list[bytes]
+    dispatch_id: int = 0
+    status: int = 0
+
+
+class WorkerHeartbeat(NamedTuple):
+    """Sent both ways between worker and broker; 0 in dialects that do not announce it."""
+
+    interval_ms: int = 0
+
+
+class Disconnect(NamedTuple):
+    """Nothing more will be said; sent both ways."""
+
+
+class Progress(NamedTuple):
+    """A worker vouches for a handler (`extend_ms` 0: for its usual lease)."""
+
+    dispatch_id: int
+    extend_ms: int
+
+
+class DrainNotice(NamedTuple):
+    """A worker takes no new work."""
+
+
+class WorkerCancel(NamedTuple):
+    """The broker tells a worker that nobody waits for a request any more."""
+
+    dispatch_id: int
+
+
+FromClient = ClientRequest | ClientCancel | ClientHeartbeat
+ToClient = ClientPartial | ClientFinal | ClientHeartbeat
+FromWorker = (
+    Ready | WorkerPartial | WorkerFinal | WorkerHeartbeat | Disconnect | Progress | DrainNotice
+)
+ToWorker = WorkerRequest | WorkerHeartbeat | Disconnect | WorkerCancel
+
+
+class Dialect(Protocol):
+    """The codec of one version. Decoders raise `RemoteViolation` for whatever is not well-formed."""
+
+    version: str
+    has_ids: bool
+    """Whether requests carry ids: many outstanding per client, stale replies recognisable, negative
+    replies, cancel, announced intervals. (MDP 0.3 has all of them, 0.1 and 0.2 none.)"""
+    has_partials: bool
+
+    def decode_from_client(self, message: Message) -> FromClient: ...
+    def decode_to_client(self, message: Message) -> ToClient: ...
+    def decode_from_worker(self, message: Message) -> FromWorker: ...
+    def decode_to_worker(self, message: Message) -> ToWorker: ...
+
+    def client_request(
+        self,
+        service: bytes,
+        body: Sequence[bytes],
+        request_id: int,
+        timeout_ms: int,
+        flags: int,
+        key: bytes,
+    ) -> Message: ...
+    def client_cancel(self, request_id: int) -> Message: ...
+    def client_heartbeat(self, interval_ms: int) -> Message: ...
+    def client_partial(
+        self, service: bytes, body: Sequence[bytes], request_id: int, index: int
+    ) -> Message: ...
+    def client_final(
+        self, service: bytes, body: Sequence[bytes], request_id: int, status: int, attempts: int
+    ) -> Message: ...
+
+    def ready(self, service: bytes, capacity: int, interval_ms: int, lease_ms: int) -> Message: ...
+    def worker_request(
+        self,
+        address: bytes,
+        body: Sequence[bytes],
+        dispatch_id: int,
+        timeout_ms: int,
+        attempt: int,
+        key: bytes,
+    ) -> Message: ...
+    def worker_partial(
+        self, address: bytes, body: Sequence[bytes], dispatch_id: int
+    ) -> Message: ...
+    def worker_final(
+        self, address: bytes, body: Sequence[bytes], dispatch_id: int, status: int
+    ) -> Message: ...
+    def worker_heartbeat(self, interval_ms: int) -> Message: ...
+    def disconnect(self) -> Message: ...
+    def progress(self, dispatch_id: int, extend_ms: int) -> Message: ...
+    def drain(self) -> Message: ...
+    def worker_cancel(self, dispatch_id: int) -> Message: ...
+
+
+def timeout_ms(remaining_s: float) -> int:
+    """Return a remaining time as it travels: 0 for none, a positive rest of below 1 ms as 1."""
+    if remaining_s == float("inf"):
+        return 0
+    return max(1, min(U32_MAX, round(remaining_s * 1000)))

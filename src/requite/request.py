@@ -1,0 +1,205 @@
+"""The nouns every part of requite shares: requests, replies, and how long and how often to try.
+
+Bodies are sequences of frames (`bytes`); a protocol without frames carries exactly one. Times are
+seconds. Instants are on the monotonic clock of whoever holds the object and never cross a wire:
+what travels is the time that remains.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from requite.errors import (
+    CallError,
+    CallTimeout,
+    Cancelled,
+    ConfigurationError,
+    NoService,
+    Overloaded,
+    Poisoned,
+    RemoteFailure,
+    WorkerLost,
+)
+
+Body = Sequence[bytes]
+NO_DEADLINE: Final = math.inf
+
+
+class Status(IntEnum):
+    """How a request ended, as FINAL carries it (MDP 0.3, section "Status codes")."""
+
+    OK = 0
+    FAILED = 1
+    NO_SERVICE = 2
+    OVERLOADED = 3
+    EXPIRED = 4
+    WORKER_LOST = 5
+    POISONED = 6
+    CANCELLED = 7
+
+
+# What the caller is told per status: the error, and whether a handler may have started.
+# EXPIRED is said of work that may have been dispatched; the broker's reason text tells which.
+_ERROR_BY_STATUS: Final[dict[Status, tuple[type[CallError], bool]]] = {
+    Status.FAILED: (RemoteFailure, True),
+    Status.NO_SERVICE: (NoService, False),
+    Status.OVERLOADED: (Overloaded, False),
+    Status.EXPIRED: (CallTimeout, True),
+    Status.WORKER_LOST: (WorkerLost, True),
+    Status.POISONED: (Poisoned, True),
+    Status.CANCELLED: (Cancelled, True),
+}
+
+
+def error_from_status(status: Status, reason: str, attempts: int) -> CallError:
+    """Build the error that a negative final reply stands for.
+
+    `attempts` is the number of times the request was handed to a worker: with 0 it cannot have run.
+    """
+    kind, may_have_executed = _ERROR_BY_STATUS[status]
+    return kind(reason, may_have_executed=may_have_executed and attempts > 0, attempts=attempts)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The final answer to a call: `frames` as received, `elapsed` in seconds since the call."""
+
+    frames: Sequence[bytes]
+    status: Status = Status.OK
+    attempts: int = 1
+    elapsed: float = 0.0
+
+    @property
+    def body(self) -> bytes:
+        """All frames as one byte string."""
+        frames = self.frames
+        return frames[0] if len(frames) == 1 else b"".join(frames)
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """One of the replies that precede the final one; `index` counts from 0 without a gap."""
+
+    frames: Sequence[bytes]
+    index: int
+
+    @property
+    def body(self) -> bytes:
+        """All frames as one byte string."""
+        frames = self.frames
+        return frames[0] if len(frames) == 1 else b"".join(frames)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """When and how often a failed attempt is repeated; one type for every transport.
+
+    `attempts` bounds the tries of one call, the first included. `attempt_timeout` (seconds, None:
+    only the call's own deadline counts) gives one try up and starts the next. Between tries the
+    client waits `backoff` seconds, doubled each time up to `backoff_max`, times a random factor in
+    [1 - jitter, 1]. `budget` is the share of retries per call that a client may reach over time
+    (0.2: one retry for five calls), with `budget_burst` retries in reserve, so that an outage is
+    not answered with a storm (I11). A request that is not idempotent is never tried twice once it
+    may have run, whatever the policy says.
+    """
+
+    attempts: int = 3
+    attempt_timeout: float | None = None
+    backoff: float = 0.05
+    backoff_max: float = 2.0
+    jitter: float = 0.5
+    budget: float = 0.2
+    budget_burst: int = 100
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise ConfigurationError(f"attempts must be at least 1, not {self.attempts}")
+        if self.attempt_timeout is not None and self.attempt_timeout <= 0:
+            raise ConfigurationError("attempt_timeout must be positive, or None for no limit")
+        if not 0 <= self.jitter <= 1:
+            raise ConfigurationError(f"jitter is a share between 0 and 1, not {self.jitter}")
+        if min(self.backoff, self.backoff_max, self.budget, self.budget_burst) < 0:
+            raise ConfigurationError("backoff, backoff_max, budget and budget_burst cannot be < 0")
+
+    def delay_s(self, retry: int, rng: Callable[[], float]) -> float:
+        """Return how long to wait before retry number `retry` (1 is the first)."""
+        ceiling = min(self.backoff * 2 ** min(retry - 1, 30), self.backoff_max)
+        return ceiling * (1 - self.jitter * rng())
+
+
+class RetryBudget:
+    """A token bucket shared by the calls of one client: calls earn, retries spend (I11)."""
+
+    __slots__ = ("_burst", "_earn", "_tokens")
+
+    def __init__(self, policy: RetryPolicy) -> None:
+        self._earn = policy.budget
+        self._burst = float(policy.budget_burst)
+        self._tokens = self._burst
+
+    def earn(self) -> None:
+        """Count a new call."""
+        if self._tokens < self._burst:
+            self._tokens = min(self._burst, self._tokens + self._earn)
+
+    def maybe_spend(self) -> bool:
+        """Take one retry out of the bucket, or decline."""
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+
+@dataclass(slots=True)
+class Deadline:
+    """An instant by which something must have happened, on the holder's monotonic clock."""
+
+    at: float = NO_DEADLINE
+
+    @classmethod
+    def after(cls, timeout_s: float | None, now: float) -> Deadline:
+        """Make the deadline that lies `timeout_s` from `now` (None: never)."""
+        if timeout_s is None:
+            return cls()
+        if timeout_s <= 0:
+            raise ConfigurationError(f"a timeout must be positive, not {timeout_s}")
+        return cls(now + timeout_s)
+
+    def remaining_s(self, now: float) -> float:
+        """Return the seconds left, never less than 0 (infinite without a deadline)."""
+        return max(0.0, self.at - now)
+
+
+def _no_progress(_extend_s: float) -> None:
+    """Accept progress where nobody keeps a lease."""
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A request as its handler sees it.
+
+    `remaining_s` is what was left of the caller's deadline when the request arrived (None: no
+    deadline). `attempt` is 1 for the first worker that was given it. `idempotency_key` is empty
+    unless the caller gave one.
+    """
+
+    service: str
+    frames: Sequence[bytes]
+    attempt: int = 1
+    remaining_s: float | None = None
+    idempotency_key: bytes = b""
+    _on_progress: Callable[[float], None] = field(default=_no_progress, repr=False)
+
+    @property
+    def body(self) -> bytes:
+        """All frames as one byte string."""
+        frames = self.frames
+        return frames[0] if len(frames) == 1 else b"".join(frames)
+
+    def progress(self, extend: float = 0.0) -> None:
+        """Vouch for this handler: renew its lease (by `extend` seconds, 0: by the worker's own)."""
+        self._on_progress(extend)

@@ -1,0 +1,97 @@
+"""The slotted client's table: at most N calls outstanding, each matched in constant time.
+
+A fixed array; a stack of free places; a request id made of the place (slot) and a 32-bit sequence
+number that is new for every use, so that a late or repeated reply to an earlier use of the slot is
+recognised and dropped (I2). Source: "RPC over AMQP", sections "The slotted client", "Handling all
+slots being occupied" and the optimisations: places whose call is older than the response timeout
+are reclaimed only when the table is full, which costs nothing as long as it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, Generic, TypeVar
+
+from requite.errors import ConfigurationError
+
+Held = TypeVar("Held")
+
+SLOTS_MAX: Final = 1 << 31  # slot and sequence share a u64 whose top bit stays free
+_SEQUENCE_BITS: Final = 32
+_SEQUENCE_MASK: Final = (1 << _SEQUENCE_BITS) - 1
+
+
+class Slots(Generic[Held]):
+    """A table of `n` places. Ids are integers below 2**63: slot << 32 | sequence.
+
+    `first_sequence` should be random per start: a reply to a former life of the client then
+    meets the right slot only with the wrong number.
+    """
+
+    __slots__ = ("_free", "_held", "_ids", "_sequence")
+
+    def __init__(self, n: int, first_sequence: int = 0) -> None:
+        if not 0 < n < SLOTS_MAX:
+            raise ConfigurationError(f"a client needs between 1 and 2**31 slots, not {n}")
+        self._held: list[Held | None] = [None] * n
+        self._ids = [-1] * n
+        self._free = list(range(n - 1, -1, -1))  # a stack: the slot freed last is used next
+        self._sequence = first_sequence & _SEQUENCE_MASK
+
+    def __len__(self) -> int:
+        return len(self._held) - len(self._free)
+
+    @property
+    def capacity(self) -> int:
+        """How many places there are."""
+        return len(self._held)
+
+    def take(self, held: Held) -> int | None:
+        """Put `held` into a free slot and return its id, or None when all are taken."""
+        if not self._free:
+            return None
+        slot = self._free.pop()
+        self._held[slot] = held
+        return self._number(slot)
+
+    def renumber(self, request_id: int) -> int:
+        """Give a taken slot a new sequence number: replies to the old id are stale from now on."""
+        return self._number(request_id >> _SEQUENCE_BITS)
+
+    def get(self, request_id: int) -> Held | None:
+        """Return what is held under exactly this id, or None for an unknown or stale one."""
+        slot = request_id >> _SEQUENCE_BITS
+        if slot < len(self._ids) and self._ids[slot] == request_id:
+            return self._held[slot]
+        return None
+
+    def free(self, request_id: int) -> Held | None:
+        """Free the slot and return what it held, or None for an unknown or stale id."""
+        slot = request_id >> _SEQUENCE_BITS
+        ids = self._ids
+        if slot >= len(ids) or ids[slot] != request_id:
+            return None
+        held = self._held[slot]
+        ids[slot] = -1
+        self._held[slot] = None
+        self._free.append(slot)
+        return held
+
+    def reclaim(self, is_stale: Callable[[Held], bool]) -> list[Held]:
+        """Free every slot whose content `is_stale`; for when `take` has declined. O(n)."""
+        stale = [(i, held) for i, held in self.items() if is_stale(held)]
+        for request_id, _ in stale:
+            self.free(request_id)
+        return [held for _, held in stale]
+
+    def items(self) -> Iterator[tuple[int, Held]]:
+        """Yield (id, content) of every taken slot, in slot order."""
+        for request_id, held in zip(self._ids, self._held, strict=True):
+            if request_id >= 0 and held is not None:
+                yield request_id, held
+
+    def _number(self, slot: int) -> int:
+        self._sequence = (self._sequence + 1) & _SEQUENCE_MASK
+        request_id = slot << _SEQUENCE_BITS | self._sequence
+        self._ids[slot] = request_id
+        return request_id

@@ -1,0 +1,80 @@
+"""Named deadlines inside an engine, so that its shell has to arm only one timer.
+
+A heap of (instant, name) beside a table of what is really armed. Moving or clearing a deadline
+leaves a stale entry in the heap, which is skipped when it surfaces; when stale entries are the
+majority the heap is rebuilt, so that memory follows the armed deadlines (I9) and each operation
+costs O(log n), amortised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import Final, Generic, TypeVar
+
+Name = TypeVar("Name", bound=Hashable)
+
+# Below this many entries a rebuild costs more than the stale entries do.
+_REBUILD_FLOOR: Final = 64
+
+
+class Timers(Generic[Name]):
+    """A table of deadlines by name; instants are monotonic seconds."""
+
+    __slots__ = ("_armed", "_heap", "_order")
+
+    def __init__(self) -> None:
+        self._armed: dict[Name, tuple[float, int, Name]] = {}
+        self._heap: list[tuple[float, int, Name]] = []
+        self._order = count()  # breaks ties first come first served; names need not compare
+
+    def __len__(self) -> int:
+        return len(self._armed)
+
+    def __contains__(self, name: Name) -> bool:
+        return name in self._armed
+
+    def set(self, name: Name, at: float) -> None:
+        """Arm the deadline `name`, or move it."""
+        entry = (at, next(self._order), name)
+        self._armed[name] = entry
+        heap = self._heap
+        heappush(heap, entry)
+        if len(heap) > _REBUILD_FLOOR and len(heap) > 2 * len(self._armed):
+            self._rebuild()
+
+    def clear(self, name: Name) -> None:
+        """Disarm the deadline `name`, if it is armed."""
+        self._armed.pop(name, None)
+
+    def at(self, name: Name) -> float | None:
+        """Return when `name` is due, or None."""
+        entry = self._armed.get(name)
+        return None if entry is None else entry[0]
+
+    def next(self) -> float | None:
+        """Return the earliest armed instant, or None."""
+        heap = self._heap
+        armed = self._armed
+        while heap:
+            entry = heap[0]
+            if armed.get(entry[2]) is entry:
+                return entry[0]
+            heappop(heap)
+        return None
+
+    def due(self, now: float) -> Iterator[Name]:
+        """Disarm and yield every name whose instant is not after `now`, earliest first.
+
+        A name that is armed again for an instant up to `now` while the caller works on what was
+        yielded is yielded again: re-arm strictly into the future.
+        """
+        while (at := self.next()) is not None and at <= now:
+            name = heappop(self._heap)[2]
+            del self._armed[name]
+            yield name
+
+    def _rebuild(self) -> None:
+        self._heap[:] = self._armed.values()
+        heapify(self._heap)
