@@ -4,9 +4,9 @@ import os
 
 from hypothesis import settings
 
-# A busy machine makes single examples slow without anything being wrong, so there is no deadline per
-# example; pytest-timeout bounds the test as a whole. Where CI is set, hypothesis' own profile "ci"
-# draws the same examples in every run.
+# A busy machine makes single examples slow without anything being wrong, so there is no deadline
+# per example; pytest-timeout bounds the test as a whole. Where CI is set, hypothesis' own profile
+# "ci" draws the same examples in every run.
 settings.register_profile("local", deadline=None)
 settings.register_profile("thorough", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "local"))
