@@ -1,0 +1,427 @@
+"""The I/O-free heart of every shell: engine, framings and links, but no socket, loop or clock.
+
+The asyncio shell, the blocking shell and the simulator are each a few wires around one `Host`:
+
+    host = Host(engine, clock, make_framing, connect=..., wake_at=..., want_flush=..., ...)
+    host.opened(stream)        # a connection stands: the stream reports to the host from now on
+    host.submit(Submit(...))   # the user wants something
+    host.wake()                # the instant given to `wake_at` has come
+    host.flush()               # after `want_flush`, once per turn: each link is written once
+
+What the host wants from its shell is a set of plain callables (`Host.__init__`). It calls none of
+them from inside the engine, and an input that arrives while effects are being performed (a user's
+callback that makes the next call) waits until they are through: engines are never re-entered, and
+effects of one input are never interleaved with those of another.
+
+This is the hot path of every role. Per message it spends one test of the effect's class, one
+`encode` and one test of the link's flag; everything else is per chunk or per turn.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Final, Protocol
+
+from requite.engine import (
+    Abandon,
+    Connect,
+    Deliver,
+    Disconnect,
+    Effect,
+    Engine,
+    Fail,
+    Input,
+    Note,
+    PeerBlocked,
+    PeerJoined,
+    PeerLost,
+    PeerWritable,
+    Received,
+    Send,
+    Stopped,
+    Wake,
+    Warn,
+)
+from requite.errors import CallError, LocalViolation, RemoteViolation
+from requite.framing.base import Framing
+from requite.shell.link import Link, discard
+from requite.shell.warnings import Warnings
+from requite.transport.base import Stream
+
+# An instant that moves forward by less than this does not move the timer: setting one costs more
+# than the engine gains.
+_TIMER_SLACK_S: Final = 0.0005
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLimits:
+    """What one connection may cost.
+
+    `handshake_timeout_s`: how long a peer may take until its framing is ready. `linger_s`: how long
+    what was written may take to leave after we closed. `output_size_max`: bytes that may wait for
+    a peer which pushes back, beyond what its stream holds; with more it is dropped.
+    """
+
+    handshake_timeout_s: float = 30.0
+    linger_s: float = 5.0
+    output_size_max: int = 64 << 20
+
+
+class Identities(Protocol):
+    """Who is who at a listening ROUTER: each live link has an identity of its own."""
+
+    def claim(self, announced: bytes) -> bytes:
+        """Return the identity a new peer goes by. Raises `RemoteViolation` if it is in use."""
+
+    def release(self, identity: bytes) -> None:
+        """Forget an identity whose link has ended."""
+
+
+def _unexpected(*what: object) -> None:
+    raise LocalViolation(f"the engine asked for something its shell does not do: {what!r}")
+
+
+def _ignore(*_what: object) -> None:
+    """Take note of nothing."""
+
+
+class Host:
+    """One engine, its links, and the single timer both need.
+
+    `clock` gives monotonic seconds. `make_framing` makes the framing of a new link. The callables:
+
+    - `wake_at(instant)`: call `wake` at `instant` or soon after; replaces the instant asked for
+      before. It may come as an instant in the past. Early calls do no harm.
+    - `want_flush()`: output waits; call `flush` before the turn ends (once: not asked again until
+      then). Called after an input's effects are performed, so flushing at once is allowed.
+    - `connect()`: open one more connection, keep trying, and give its stream to `opened`.
+    - `deliver(token, what)`, `fail(token, error)`: for the user behind `token`.
+    - `abandon(token, reason)`: give up a handler. `note(Note)`: for the journal.
+    - `stopped()`: the engine has drained.
+
+    `logger` gets the warnings, at a limited rate per kind.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Callable[[], float],
+        make_framing: Callable[[], Framing],
+        *,
+        wake_at: Callable[[float], None],
+        want_flush: Callable[[], None],
+        connect: Callable[[], None] = _unexpected,
+        deliver: Callable[[Any, Any], None] = _unexpected,
+        fail: Callable[[Any, CallError], None] = _unexpected,
+        abandon: Callable[[Any, str], None] = _unexpected,
+        note: Callable[[Note], None] = _ignore,
+        stopped: Callable[[], None] = _ignore,
+        identities: Identities | None = None,
+        limits: LinkLimits | None = None,
+        logger: str = "requite",
+    ) -> None:
+        self.engine = engine
+        self.links: dict[
+            Link, None
+        ] = {}  # a set that keeps its order, so that runs can be replayed
+        self._clock = clock
+        self._make_framing = make_framing
+        self._wake_at = wake_at
+        self._want_flush = want_flush
+        self._deliver = deliver
+        self._identities = identities
+        self._limits = limits or LinkLimits()
+        self._warnings = Warnings(logging.getLogger(logger), clock)
+
+        self._dirty: list[Link] = []
+        self._flush_wanted = False
+        self._performing = False
+        self._backlog: deque[Input] = deque()
+        self._armed_at = inf
+        # Both wait equally long for each of their links, so the oldest entry is the next one due.
+        self._greeting: OrderedDict[Link, float] = OrderedDict()
+        self._closing: OrderedDict[Link, float] = OrderedDict()
+        self._perform_other: dict[type, Callable[[Any], None]] = {
+            Fail: lambda effect: fail(effect.token, effect.error),
+            Connect: lambda _effect: connect(),
+            Disconnect: lambda effect: self._hang_up(effect.peer),
+            Abandon: lambda effect: abandon(effect.token, effect.reason),
+            Note: note,
+            Warn: lambda effect: self._warnings.warn(effect.kind, effect.text),
+            Stopped: lambda _effect: stopped(),
+        }
+
+    # --- from the user and the clock --------------------------------------------------------------
+    def submit(self, event: Input) -> None:
+        """Feed the engine an input of the user's: `Submit`, `Cancel`, `Finished`, `Drain`, …"""
+        self._feed(event)
+        self._settle()
+
+    def wake(self) -> None:
+        """Do what is due."""
+        self._armed_at = inf
+        now = self._clock()
+        at = self.engine.deadline()
+        if at is not None and at <= now:
+            self._feed(Wake())
+        self._drop_overdue(now)
+        self._settle()
+
+    def next_at(self) -> float:
+        """Return when `wake` is needed next (`inf`: at no time known yet)."""
+        at = self.engine.deadline()
+        if at is None:
+            at = inf
+        for waiting in (self._greeting, self._closing):
+            if waiting:
+                at = min(at, next(iter(waiting.values())))
+        return at
+
+    # --- from streams -----------------------------------------------------------------------------
+    def opened(
+        self, stream: Stream, *, accepted: bool = False, framing: Framing | None = None
+    ) -> Link:
+        """Take a new connection over and send what its framing says first.
+
+        `accepted` marks a connection that the peer dialled. `framing`: another than `make_framing`
+        makes (a host may listen at addresses that differ in it).
+        """
+        link = Link(stream, framing or self._make_framing(), accepted)
+        self.links[link] = None
+        self._greeting[link] = self._clock() + self._limits.handshake_timeout_s
+        stream.start(self, link)
+        opening = link.framing.opening()
+        if opening:
+            stream.write(opening)
+        if link.framing.ready:  # a framing without a handshake
+            self._join(link)
+        self._settle()
+        return link
+
+    def received(self, link: Link, chunk: bytes) -> None:
+        """Take the next bytes of a link; part of `Owner`."""
+        if link.ended:
+            return
+        framing = link.framing
+        try:
+            messages = framing.receive(chunk)
+        except RemoteViolation as violation:
+            self._expel(link, "protocol violation", str(violation))
+        else:
+            if (answer := framing.output()) != b"":
+                self._queue(link, answer)
+            if not link.joined and framing.ready:
+                self._join(link)
+            if messages:
+                self._feed(Received(link, messages))
+        self._settle()
+
+    def closed(self, link: Link, reason: str) -> None:
+        """Note that a stream has ended; part of `Owner`."""
+        self.links.pop(link, None)
+        self._closing.pop(link, None)
+        if not link.ended:
+            self._lose(link, reason or _reason_of_end(link.framing))
+        self._settle()
+
+    def blocked(self, link: Link) -> None:
+        """Note that a stream pushes back; part of `Owner`.
+
+        The output stays here until it is writable. A peer that dialled us and does not read is not
+        read from either. The side that dialled reads on: if both stopped, neither ever started.
+        """
+        link.blocked = True
+        if link.ended:
+            return
+        if link.accepted:
+            link.stream.pause_reading()
+        if link.joined and not link.pushed_back:
+            link.pushed_back = True
+            self._feed(PeerBlocked(link))
+            self._settle()
+
+    def writable(self, link: Link) -> None:
+        """Note that a stream takes more again; part of `Owner`."""
+        link.blocked = False
+        if link.ended:
+            return
+        if link.out:
+            link.stream.write(link.take_output())
+        if link.blocked:  # at once again
+            return
+        if link.accepted:
+            link.stream.resume_reading()
+        if link.pushed_back:
+            link.pushed_back = False
+            self._feed(PeerWritable(link))
+        self._settle()
+
+    # --- output -----------------------------------------------------------------------------------
+    def flush(self) -> None:
+        """Write what waits, each link once."""
+        while self._dirty:
+            links, self._dirty = self._dirty, []
+            for link in links:
+                link.dirty = False
+                if link.blocked:
+                    self._check_output_size(link)
+                elif link.out:
+                    link.stream.write(link.take_output())
+        self._flush_wanted = False
+        self._settle()
+
+    def shut(self) -> None:
+        """Close every link after what waits has left; the engine is not told, and done with."""
+        for link in list(self.links):
+            if not link.ended:
+                self._hang_up(link)
+        self._settle()
+
+    def abort(self) -> None:
+        """Close every link at once; what waits is lost."""
+        for link in list(self.links):
+            self._forget(link)
+            link.stream.abort()
+
+    # --- inside -----------------------------------------------------------------------------------
+    def _feed(self, event: Input) -> None:
+        """Let the engine handle one input, and those that come up meanwhile."""
+        if self._performing:
+            self._backlog.append(event)
+            return
+        self._performing = True
+        try:
+            self._perform(self.engine.handle(event, self._clock()))
+            while self._backlog:
+                self._perform(self.engine.handle(self._backlog.popleft(), self._clock()))
+        finally:
+            self._performing = False
+
+    def _perform(self, effects: Iterable[Effect]) -> None:
+        deliver = self._deliver
+        link: Any  # the engine calls it Peer
+        for effect in effects:
+            # Sends and deliveries are the two per message; the table would cost each a call more.
+            if effect.__class__ is Send:
+                link, message = effect
+                link.size += link.encode(message, link.out)
+                if not link.dirty:
+                    link.dirty = True
+                    self._dirty.append(link)
+            elif effect.__class__ is Deliver:
+                token, what = effect
+                deliver(token, what)
+            else:
+                self._perform_other[effect.__class__](effect)
+
+    def _settle(self) -> None:
+        """End a turn: ask for a flush and for the timer, where either is needed."""
+        if self._performing:
+            return
+        if self._dirty and not self._flush_wanted:
+            self._flush_wanted = True
+            self._want_flush()
+        at = self.next_at()
+        if at < self._armed_at - _TIMER_SLACK_S:
+            self._armed_at = at
+            self._wake_at(at)
+
+    def _queue(self, link: Link, data: bytes) -> None:
+        link.out.append(data)
+        link.size += len(data)
+        if not link.dirty:
+            link.dirty = True
+            self._dirty.append(link)
+
+    def _join(self, link: Link) -> None:
+        """Introduce a peer to the engine, its handshake being done."""
+        announced = link.framing.peer_identity
+        if self._identities is None:
+            link.identity = announced
+        else:
+            try:
+                link.identity = self._identities.claim(announced)
+            except RemoteViolation as violation:
+                self._expel(link, "identity refused", str(violation))
+                return
+        link.joined = True
+        self._greeting.pop(link, None)
+        self._feed(PeerJoined(link, link.identity))
+
+    def _check_output_size(self, link: Link) -> None:
+        if link.size > self._limits.output_size_max:
+            size = link.size
+            self._drop(link, "output limit", f"does not read: {size} bytes wait for it")
+
+    def _drop_overdue(self, now: float) -> None:
+        for link in _take_due(self._greeting, now):
+            limit_s = self._limits.handshake_timeout_s
+            self._drop(link, "handshake timeout", f"said too little within {limit_s:g} s")
+        for link in _take_due(self._closing, now):
+            link.stream.abort()
+
+    # --- ends, from the gentlest to the hardest ---------------------------------------------------
+    def _hang_up(self, link: Link) -> None:
+        """Close a link, after what waits for it has left; the engine is not told."""
+        if link.ended:
+            return
+        data = link.take_output()
+        self._forget(link)
+        if data:
+            link.stream.write(data)
+        self._closing[link] = self._clock() + self._limits.linger_s
+        link.stream.close()
+
+    def _expel(self, link: Link, kind: str, reason: str) -> None:
+        """Close the link of a peer that broke a rule; it may read why."""
+        self._warnings.warn(kind, f"{link.stream.peer_name}: {reason}")
+        link.out.append(link.framing.output())
+        joined = link.joined
+        self._hang_up(link)
+        if joined:
+            self._feed(PeerLost(link, reason))
+
+    def _drop(self, link: Link, kind: str, reason: str) -> None:
+        """Close a link at once, with all that waits for it."""
+        self._warnings.warn(kind, f"{link.stream.peer_name} {reason}")
+        self._lose(link, reason)
+        link.stream.abort()
+
+    def _lose(self, link: Link, reason: str) -> None:
+        joined = link.joined
+        self._forget(link)
+        if joined:
+            self._feed(PeerLost(link, reason))
+
+    def _forget(self, link: Link) -> None:
+        """Cut a link off from engine and output; its stream may still be closing."""
+        if link.joined and not link.ended and self._identities is not None:
+            self._identities.release(link.identity)
+        link.ended = True
+        link.encode = discard
+        link.take_output()
+        self._greeting.pop(link, None)
+
+
+def _take_due(waiting: OrderedDict[Link, float], now: float) -> list[Link]:
+    """Remove and return the links whose time is over; entries are in the order of their time."""
+    due = []
+    for link, at in waiting.items():
+        if at > now:
+            break
+        due.append(link)
+    for link in due:
+        del waiting[link]
+    return due
+
+
+def _reason_of_end(framing: Framing) -> str:
+    try:
+        framing.at_end()
+    except RemoteViolation as violation:
+        return str(violation)
+    return "the peer closed the connection"

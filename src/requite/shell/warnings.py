@@ -1,0 +1,35 @@
+"""What an operator should read, at a rate at which it can be read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+_INTERVAL_S: Final = 1.0
+# Kinds are fixed words of ours, never a peer's text; the bound is a guard against a slip in that.
+_KINDS_MAX: Final = 256
+
+
+class Warnings:
+    """Log lines limited to one per kind and second; the next line tells how many were left out."""
+
+    __slots__ = ("_clock", "_kinds", "_logger")
+
+    def __init__(self, logger: logging.Logger, clock: Callable[[], float]) -> None:
+        self._logger = logger
+        self._clock = clock
+        self._kinds: dict[str, tuple[float, int]] = {}  # kind: (quiet until, left out)
+
+    def warn(self, kind: str, text: str) -> None:
+        """Log `text` as a warning of the given kind, or count it as left out."""
+        now = self._clock()
+        quiet_until, left_out = self._kinds.get(kind, (now, 0))
+        if now < quiet_until:
+            self._kinds[kind] = (quiet_until, left_out + 1)
+            return
+        if len(self._kinds) >= _KINDS_MAX:
+            self._kinds.clear()
+        self._kinds[kind] = (now + _INTERVAL_S, 0)
+        suffix = f" ({left_out} more of this kind left out)" if left_out else ""
+        self._logger.warning("%s: %s%s", kind, text, suffix)

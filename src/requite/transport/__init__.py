@@ -1,0 +1,1 @@
+"""Moves bytes and knows no protocol: TCP, Unix sockets, and pairs inside one process."""

@@ -1,0 +1,55 @@
+"""What every transport promises: a `Stream` of bytes, and to whom it reports.
+
+The same two protocols stand between a `Host` and asyncio, blocking sockets, pairs inside one
+process, and the simulator's network.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+
+class Owner(Protocol):
+    """Whoever gets what a stream brings; `link` is what it gave to `Stream.start`.
+
+    A stream calls `received`, `writable` and `closed` from outside of any of its own methods.
+    `blocked` alone may also be called from inside `Stream.write`.
+    """
+
+    def received(self, link: Any, chunk: bytes) -> None:
+        """Take the next bytes, at least one."""
+
+    def blocked(self, link: Any) -> None:
+        """Note that the bytes waiting in the stream have passed its high-water mark."""
+
+    def writable(self, link: Any) -> None:
+        """Note that they have drained below the low-water mark again."""
+
+    def closed(self, link: Any, reason: str) -> None:
+        """Note the end, by either side; nothing follows. An empty reason: the peer just hung up."""
+
+
+class Stream(Protocol):
+    """One connection. No method raises for anything the network does: that ends in `closed`."""
+
+    @property
+    def peer_name(self) -> str:
+        """The other end, for people: `tcp://127.0.0.1:40022`."""
+
+    def start(self, owner: Owner, link: object) -> None:
+        """Begin to report to `owner`; nothing was read before. Called once."""
+
+    def write(self, data: bytes) -> None:
+        """Send `data`, or keep what the network does not take yet. Ignored once closed."""
+
+    def close(self) -> None:
+        """Close when everything written has left; `closed` follows, in time or at `abort`."""
+
+    def abort(self) -> None:
+        """Close at once and forget what waits; `closed` follows."""
+
+    def pause_reading(self) -> None:
+        """Read no more, so that the peer is pushed back. `received` may come once more."""
+
+    def resume_reading(self) -> None:
+        """Read again."""
