@@ -24,7 +24,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from requite.engine import (
     Abandon,
@@ -48,6 +48,7 @@ from requite.engine import (
 )
 from requite.errors import CallError, LocalViolation, RemoteViolation
 from requite.framing.base import Framing
+from requite.framing.router import IdentityTable
 from requite.shell.link import Link, discard
 from requite.shell.warnings import Warnings
 from requite.transport.base import Stream
@@ -71,16 +72,6 @@ class LinkLimits:
     output_size_max: int = 64 << 20
 
 
-class Identities(Protocol):
-    """Who is who at a listening ROUTER: each live link has an identity of its own."""
-
-    def claim(self, announced: bytes) -> bytes:
-        """Return the identity a new peer goes by. Raises `RemoteViolation` if it is in use."""
-
-    def release(self, identity: bytes) -> None:
-        """Forget an identity whose link has ended."""
-
-
 def _unexpected(*what: object) -> None:
     raise LocalViolation(f"the engine asked for something its shell does not do: {what!r}")
 
@@ -98,11 +89,14 @@ class Host:
       before. It may come as an instant in the past. Early calls do no harm.
     - `want_flush()`: output waits; call `flush` before the turn ends (once: not asked again until
       then). Called after an input's effects are performed, so flushing at once is allowed.
-    - `connect()`: open one more connection, keep trying, and give its stream to `opened`.
+    - `connect()`: open one more connection, keep trying (with pauses), and give its stream to
+      `opened`. Asked by the engine, and again for each dialled link that ends in its handshake.
     - `deliver(token, what)`, `fail(token, error)`: for the user behind `token`.
     - `abandon(token, reason)`: give up a handler. `note(Note)`: for the journal.
     - `stopped()`: the engine has drained.
+    - `ended(link, reason)`: a link has ended (`link.joined` tells whether the engine knew it).
 
+    `identities` is the table of a listening ROUTER, which names its peers and keeps them apart.
     `logger` gets the warnings, at a limited rate per kind.
     """
 
@@ -120,7 +114,8 @@ class Host:
         abandon: Callable[[Any, str], None] = _unexpected,
         note: Callable[[Note], None] = _ignore,
         stopped: Callable[[], None] = _ignore,
-        identities: Identities | None = None,
+        ended: Callable[[Link, str], None] = _ignore,
+        identities: IdentityTable[Link] | None = None,
         limits: LinkLimits | None = None,
         logger: str = "requite",
     ) -> None:
@@ -133,6 +128,8 @@ class Host:
         self._wake_at = wake_at
         self._want_flush = want_flush
         self._deliver = deliver
+        self._connect = connect
+        self._ended = ended
         self._identities = identities
         self._limits = limits or LinkLimits()
         self._warnings = Warnings(logging.getLogger(logger), clock)
@@ -148,7 +145,7 @@ class Host:
         self._perform_other: dict[type, Callable[[Any], None]] = {
             Fail: lambda effect: fail(effect.token, effect.error),
             Connect: lambda _effect: connect(),
-            Disconnect: lambda effect: self._hang_up(effect.peer),
+            Disconnect: self._disconnect,
             Abandon: lambda effect: abandon(effect.token, effect.reason),
             Note: note,
             Warn: lambda effect: self._warnings.warn(effect.kind, effect.text),
@@ -225,7 +222,8 @@ class Host:
         self.links.pop(link, None)
         self._closing.pop(link, None)
         if not link.ended:
-            self._lose(link, reason or _reason_of_end(link.framing))
+            self._forget(link)
+            self._tell_end(link, reason or _reason_of_end(link.framing))
         self._settle()
 
     def blocked(self, link: Link) -> None:
@@ -339,18 +337,23 @@ class Host:
 
     def _join(self, link: Link) -> None:
         """Introduce a peer to the engine, its handshake being done."""
-        announced = link.framing.peer_identity
-        if self._identities is None:
-            link.identity = announced
-        else:
-            try:
-                link.identity = self._identities.claim(announced)
-            except RemoteViolation as violation:
-                self._expel(link, "identity refused", str(violation))
-                return
+        link.identity = link.framing.peer_identity
+        if self._identities is not None and not self._admit(link, self._identities):
+            return
         link.joined = True
         self._greeting.pop(link, None)
         self._feed(PeerJoined(link, link.identity))
+
+    def _admit(self, link: Link, identities: IdentityTable[Link]) -> bool:
+        try:
+            admission = identities.admit(link, link.identity)
+        except RemoteViolation as violation:
+            self._expel(link, "identity refused", str(violation))
+            return False
+        link.identity = admission.identity
+        if admission.displaced is not None:
+            self._drop(admission.displaced, "identity taken over", f"gave way to {link}")
+        return True
 
     def _check_output_size(self, link: Link) -> None:
         if link.size > self._limits.output_size_max:
@@ -365,10 +368,14 @@ class Host:
             link.stream.abort()
 
     # --- ends, from the gentlest to the hardest ---------------------------------------------------
+    def _disconnect(self, effect: Disconnect) -> None:
+        link: Any = effect.peer
+        if not link.ended:
+            self._hang_up(link)
+            self._ended(link, effect.reason)
+
     def _hang_up(self, link: Link) -> None:
         """Close a link, after what waits for it has left; the engine is not told."""
-        if link.ended:
-            return
         data = link.take_output()
         self._forget(link)
         if data:
@@ -380,31 +387,31 @@ class Host:
         """Close the link of a peer that broke a rule; it may read why."""
         self._warnings.warn(kind, f"{link.stream.peer_name}: {reason}")
         link.out.append(link.framing.output())
-        joined = link.joined
         self._hang_up(link)
-        if joined:
-            self._feed(PeerLost(link, reason))
+        self._tell_end(link, reason)
 
     def _drop(self, link: Link, kind: str, reason: str) -> None:
         """Close a link at once, with all that waits for it."""
         self._warnings.warn(kind, f"{link.stream.peer_name} {reason}")
-        self._lose(link, reason)
-        link.stream.abort()
-
-    def _lose(self, link: Link, reason: str) -> None:
-        joined = link.joined
         self._forget(link)
-        if joined:
-            self._feed(PeerLost(link, reason))
+        link.stream.abort()
+        self._tell_end(link, reason)
 
     def _forget(self, link: Link) -> None:
         """Cut a link off from engine and output; its stream may still be closing."""
-        if link.joined and not link.ended and self._identities is not None:
-            self._identities.release(link.identity)
+        if self._identities is not None:
+            self._identities.forget(link.identity, link)
         link.ended = True
         link.encode = discard
         link.take_output()
         self._greeting.pop(link, None)
+
+    def _tell_end(self, link: Link, reason: str) -> None:
+        self._ended(link, reason)
+        if link.joined:
+            self._feed(PeerLost(link, reason))
+        elif not link.accepted:
+            self._connect()
 
 
 def _take_due(waiting: OrderedDict[Link, float], now: float) -> list[Link]:
