@@ -51,7 +51,7 @@ class ClientPartial(NamedTuple):
     service: bytes
     body: list[bytes]
     request_id: int = 0
-    index: int = -1  # -1: the dialect does not count
+    part_index: int = -1  # -1: the dialect does not count
 
 
 class ClientFinal(NamedTuple):
@@ -138,7 +138,7 @@ ToWorker = WorkerRequest | WorkerHeartbeat | Disconnect | WorkerCancel
 
 
 class Dialect(Protocol):
-    """The codec of one version. Decoders raise `RemoteViolation` for whatever is not well-formed."""
+    """The codec of one version. Decoders raise `RemoteViolation` for what is not well-formed."""
 
     version: str
     has_ids: bool

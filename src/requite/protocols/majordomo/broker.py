@@ -1,0 +1,266 @@
+"""The Majordomo broker: one engine for clients and workers of MDP 0.1, 0.2 and 0.3.
+
+A peer is a `Newcomer` until its first message tells its role and dialect; then it is a `Client` or
+a `Worker` for the rest of its connection. Clients are handled here, workers in `workforce.py`; the
+life of a request is in `dispatch.py`, the order of service in `services.py`.
+
+Sources: 18/MDP, 7/MDP, 8/MMI and docs/protocols/mdp-0.3.md (rule ids in brackets).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from math import inf
+from typing import Any, Final
+
+from requite.protocols.majordomo.dialects import Role, detect
+
+from requite import engine
+from requite.engine import (
+    Effect,
+    Message,
+    Peer,
+    PeerBlocked,
+    PeerJoined,
+    PeerLost,
+    PeerWritable,
+    Received,
+    Send,
+    Stopped,
+    Wake,
+    Warn,
+)
+from requite.errors import LocalViolation, RemoteViolation
+from requite.protocols.majordomo import management
+from requite.protocols.majordomo.directory import TOO_MANY, Directory
+from requite.protocols.majordomo.dispatch import Dispatcher
+from requite.protocols.majordomo.parties import Client, Newcomer, Party, PendingRequest, Worker
+from requite.protocols.majordomo.policy import BrokerPolicy
+from requite.protocols.majordomo.services import Service
+from requite.protocols.majordomo.wire import MMI_PREFIX, ClientCancel, ClientRequest
+from requite.protocols.majordomo.workforce import Workforce
+from requite.request import Status
+from requite.timers import Timers
+
+_DRAIN: Final = "drain"  # the name of the timer that ends a drain
+_DRAINING: Final = "the broker is shutting down"
+
+
+class MajordomoBroker:
+    """The broker's side of MDP (18/MDP, "MDP/Client" and "MDP/Worker")."""
+
+    def __init__(self, policy: BrokerPolicy | None = None) -> None:
+        self.policy = policy or BrokerPolicy()
+        self.parties: dict[Peer, Party] = {}
+        self.draining = False
+        self.stopped = False
+        self._out: list[Effect] = []
+        self._timers: Timers[Any] = Timers()
+        self._serial = count(1)  # request ids for dialects without
+        self._dispatcher = Dispatcher(self.policy, self._timers, self._out)
+        self._directory = Directory(self.policy, self._timers)
+        self._workforce = Workforce(
+            self.policy, self.parties, self._directory, self._dispatcher, self._timers, self._out
+        )
+        self._inputs: dict[type, Callable[[Any, float], None]] = {
+            PeerJoined: self._peer_joined,
+            PeerLost: self._peer_lost,
+            PeerBlocked: self._peer_blocked,
+            PeerWritable: self._peer_writable,
+            Wake: self._wake,
+            engine.Drain: self._drain,
+        }
+
+    # --- the engine's contract ------------------------------------------------------------------
+    def handle(self, event: engine.Input, now: float) -> Iterable[Effect]:
+        """See `requite.engine.Engine.handle`."""
+        if event.__class__ is Received:
+            self._received(event[0], event[1], now)
+        else:
+            handler = self._inputs.get(event.__class__)
+            if handler is None:
+                raise LocalViolation(f"a broker has no use for {event!r}")
+            handler(event, now)
+        if self.draining:
+            self._maybe_stop()
+        effects = self._out.copy()
+        self._out.clear()
+        return effects
+
+    def deadline(self) -> float | None:
+        """See `requite.engine.Engine.deadline`."""
+        return self._timers.next()
+
+    @property
+    def services(self) -> dict[bytes, Service]:
+        """The services the broker knows, by name."""
+        return self._directory.services
+
+    def snapshot(self) -> management.Snapshot:
+        """Return the state that `mmi.*`, dashboards and checkers show."""
+        return management.snapshot(
+            self.services.values(), self.parties.values(), self.draining, len(self._timers)
+        )
+
+    # --- peers come and go ----------------------------------------------------------------------
+    def _peer_joined(self, event: PeerJoined, _now: float) -> None:
+        self.parties[event.peer] = Newcomer(event.identity)
+
+    def _peer_lost(self, event: PeerLost, now: float) -> None:
+        party = self.parties.pop(event.peer, None)
+        if party.__class__ is Client:
+            self._forget_client(party, now)
+        elif party.__class__ is Worker:
+            self._workforce.lost(party, f"its worker was lost ({event.reason or 'closed'})", now)
+
+    def _peer_blocked(self, event: PeerBlocked, _now: float) -> None:
+        party = self.parties.get(event.peer)
+        if isinstance(party, Worker):
+            self._workforce.blocked(party)
+
+    def _peer_writable(self, event: PeerWritable, now: float) -> None:
+        party = self.parties.get(event.peer)
+        if isinstance(party, Worker):
+            self._workforce.writable(party, now)
+
+    def _received(self, peer: Peer, messages: Sequence[Message], now: float) -> None:
+        party = self.parties.get(peer)
+        if party.__class__ is Newcomer:
+            self._introduce(peer, party, messages, now)
+        elif party.__class__ is Worker:
+            self._workforce.take(party, messages, now)
+        elif party.__class__ is Client:
+            self._from_client(party, messages, now)
+        # else: departed, or dropped a moment ago with bytes still on their way: told nothing more
+
+    def _introduce(
+        self, peer: Peer, newcomer: Newcomer, messages: Sequence[Message], now: float
+    ) -> None:
+        """Read a peer's role and dialect from its first message."""
+        found = detect(messages[0])
+        if found is None:
+            self._expel(peer, newcomer.address, "its first message is of no dialect of MDP")
+            return
+        role, dialect = found
+        if role is Role.CLIENT:
+            client = Client(peer, newcomer.address, dialect)
+            self.parties[peer] = client
+            self._from_client(client, messages, now)
+        else:
+            self._workforce.introduce(peer, newcomer, dialect, messages, now)
+
+    def _expel(self, peer: Peer, address: bytes, reason: str) -> None:
+        """Drop a peer that broke the protocol; nobody else notices (I13)."""
+        self.parties.pop(peer, None)
+        self._out.append(Warn("malformed", f"peer {address.hex()} is dropped: {reason}"))
+        self._out.append(engine.Disconnect(peer, reason))
+
+    # --- clients --------------------------------------------------------------------------------
+    def _from_client(self, client: Client, messages: Sequence[Message], now: float) -> None:
+        decode = client.dialect.decode_from_client
+        try:
+            for message in messages:
+                command = decode(message)
+                if command.__class__ is ClientRequest:
+                    self._request(client, command, now)
+                elif command.__class__ is ClientCancel:
+                    self._cancel(client, command, now)
+                else:
+                    self._client_heartbeat(client)
+        except RemoteViolation as error:
+            self._expel(client.peer, client.address, str(error))
+            self._forget_client(client, now)
+
+    def _request(self, client: Client, command: ClientRequest, now: float) -> None:
+        name, body, request_id, timeout_ms, flags, key = command
+        if not client.dialect.has_ids:
+            request_id = next(self._serial)
+        elif request_id in client.pending:
+            raise RemoteViolation(f"request id {request_id} is still pending")  # [client-id]
+        if name.startswith(MMI_PREFIX):
+            self._manage(client, command)
+            return
+        refusal = self._refusal(client)
+        service = None if refusal else self._directory.find(name, now)
+        if service is None:
+            reason = refusal or TOO_MANY
+            self._dispatcher.refuse(client, name, request_id, Status.OVERLOADED, reason)
+            return
+        deadline = now + timeout_ms / 1000 if timeout_ms else inf
+        self._dispatcher.accept(
+            PendingRequest(client, service, request_id, body, deadline, flags, key, now), now
+        )
+
+    def _refusal(self, client: Client) -> str | None:
+        if self.draining:
+            return _DRAINING
+        if len(client.pending) >= self.policy.client_pending_max:
+            return f"{len(client.pending)} requests of this client are pending, which is the limit"
+        return None
+
+    def _cancel(self, client: Client, command: ClientCancel, now: float) -> None:
+        pending = client.pending.get(command.request_id)
+        if pending is not None:
+            self._dispatcher.cancel(pending, "its client cancelled it", now)
+
+    def _client_heartbeat(self, client: Client) -> None:
+        message = client.dialect.client_heartbeat(self.policy.heartbeat.interval_ms)
+        self._out.append(Send(client.peer, message))
+
+    def _manage(self, client: Client, command: ClientRequest) -> None:
+        body = management.answer(command.service, command.body, self)
+        message = client.dialect.client_final(
+            command.service, [body], command.request_id, Status.OK, 0
+        )
+        self._out.append(Send(client.peer, message))
+
+    def _forget_client(self, client: Client, now: float) -> None:
+        """Drop what a client that left was waiting for ([client-left])."""
+        for pending in list(client.pending.values()):
+            self._dispatcher.cancel(pending, "its client left", now)
+
+    # --- time -----------------------------------------------------------------------------------
+    def _wake(self, _event: Wake, now: float) -> None:
+        self._excuse_own_absence(now)
+        for name in self._timers.due(now):
+            if isinstance(name, PendingRequest):
+                self._dispatcher.due(name, now)
+            elif isinstance(name, Worker):
+                self._workforce.due(name, now)
+            elif isinstance(name, Service):
+                self._directory.due(name, now)
+            elif name is _DRAIN:
+                self._drain_due(now)
+            else:
+                worker, dispatch_id = name
+                self._dispatcher.lease_due(worker, dispatch_id, now)
+
+    def _excuse_own_absence(self, now: float) -> None:
+        planned = self._timers.next()
+        if planned is not None and now - planned > self.policy.heartbeat.interval_s:
+            self._workforce.excuse(now - planned, now)
+
+    # --- the end --------------------------------------------------------------------------------
+    def _drain(self, _event: engine.Drain, now: float) -> None:
+        if not self.draining:
+            self.draining = True
+            self._workforce.refusal = _DRAINING
+            self._timers.set(_DRAIN, now + self.policy.drain_timeout_s)
+
+    def _drain_due(self, now: float) -> None:
+        for party in list(self.parties.values()):
+            if isinstance(party, Client):
+                for pending in list(party.pending.values()):
+                    self._dispatcher.fail(pending, Status.CANCELLED, _DRAINING, now)
+
+    def _maybe_stop(self) -> None:
+        """Say goodbye once nothing is pending."""
+        if self.stopped or self._dispatcher.pending_count:
+            return
+        self.stopped = True
+        self._timers.clear(_DRAIN)
+        self._workforce.stop()
+        self._out.extend(engine.Disconnect(peer, _DRAINING) for peer in self.parties)
+        self.parties.clear()
+        self._out.append(Stopped())

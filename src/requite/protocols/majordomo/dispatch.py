@@ -1,0 +1,311 @@
+"""The life of a request inside the broker, from its acceptance to its final reply.
+
+    accepted ──► queued ──► dispatched ──► answered
+                   ▲            │
+                   └─ redelivered (its worker was lost, or its lease ran out)
+
+and out of each state: expired, cancelled, client gone. `Dispatcher` owns these moves and the
+timers that belong to requests; who the peers are and what they say is `broker.py`'s business.
+Rule ids in brackets are those of docs/protocols/mdp-0.3.md.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from requite.engine import Effect, Note, Send, Warn
+from requite.protocols.majordomo.parties import Client, PendingRequest, Worker
+from requite.protocols.majordomo.policy import BrokerPolicy, PartialsFor01
+from requite.protocols.majordomo.services import Service
+from requite.protocols.majordomo.wire import NOT_IDEMPOTENT, timeout_ms
+from requite.request import Status
+from requite.timers import Timers
+
+
+class Dispatcher:
+    """Moves requests between clients, queues and workers. Effects go to `out`, in order."""
+
+    def __init__(self, policy: BrokerPolicy, timers: Timers[Any], out: list[Effect]) -> None:
+        self._policy = policy
+        self._timers = timers
+        self._out = out
+        self._notes = policy.notes
+        self._dispatch_id = 0
+        self.pending_count = 0
+
+    # --- in -------------------------------------------------------------------------------------
+    def accept(self, pending: PendingRequest, now: float) -> None:
+        """Take responsibility for a request: hand it out, or queue it."""
+        service = pending.service
+        pending.client.pending[pending.request_id] = pending
+        self.pending_count += 1
+        service.counters.accepted += 1
+        if pending.deadline != inf:
+            self._timers.set(pending, pending.deadline)
+        if self._notes:
+            self._note("accepted", pending)
+        if service.waiting and not service.queue:
+            self._dispatch(pending, service.waiting.first(), now)
+        else:
+            self._enqueue(pending, now)
+
+    def refuse(
+        self, client: Client, service: bytes, request_id: int, status: Status, reason: str
+    ) -> None:
+        """Answer a request that was never accepted."""
+        self._tell(client, service, request_id, status, [reason.encode()], 0)
+        if self._notes:
+            facts = {"service": service, "client": client.address, "request_id": request_id}
+            self._out.append(Note("refused", facts | {"status": status.name}))
+
+    def _enqueue(self, pending: PendingRequest, now: float) -> None:
+        service = pending.service
+        if len(service.queue) >= self._policy.queue_max:
+            service.counters.refused += 1
+            self._end(pending, Status.OVERLOADED, f"the queue of {_text(service)} is full")
+            return
+        service.queue.push(pending)
+        if self._notes:
+            self._note("queued", pending)
+        if service.is_bare:
+            self.start_grace(pending, now)
+
+    def start_grace(self, pending: PendingRequest, now: float) -> None:
+        """Let a queued request wait for a worker of a bare service, but not for ever."""
+        pending.queued_at = now
+        self._timers.set(pending, min(pending.deadline, now + self._policy.service_grace_s))
+
+    # --- to a worker ----------------------------------------------------------------------------
+    def feed(self, service: Service, now: float) -> None:
+        """Hand out queued requests as long as workers wait."""
+        queue = service.queue
+        waiting = service.waiting
+        while queue and waiting:
+            pending = queue.pop()
+            if pending.deadline <= now:  # I15: expired work never starts
+                self._end(pending, Status.EXPIRED, "the deadline passed while it was queued")
+            else:
+                self._dispatch(pending, waiting.first(), now)
+
+    def _dispatch(self, pending: PendingRequest, worker: Worker, now: float) -> None:
+        self._dispatch_id += 1
+        dispatch_id = self._dispatch_id
+        pending.dispatch_id = dispatch_id
+        pending.worker = worker
+        pending.attempts += 1
+        worker.holds[dispatch_id] = pending
+        worker.heartbeat.spoke_at = now
+        if len(worker.holds) < worker.capacity:
+            worker.service.waiting.enter(worker)
+        deadline = pending.deadline
+        self._out.append(
+            Send(
+                worker.peer,
+                worker.dialect.worker_request(
+                    pending.client.address,
+                    pending.body,
+                    dispatch_id,
+                    0 if deadline == inf else timeout_ms(deadline - now),
+                    pending.attempts,
+                    pending.key,
+                ),
+            )
+        )
+        if worker.lease_s:
+            self._timers.set((worker, dispatch_id), now + worker.lease_s)
+        if self._notes:
+            self._note("dispatched", pending)
+
+    # --- from a worker --------------------------------------------------------------------------
+    def partial(self, pending: PendingRequest, body: list[bytes]) -> None:
+        """Pass a partial reply on, or keep it for a client that takes only one reply."""
+        client = pending.client
+        if client.dialect.has_partials:
+            index = pending.partials
+            pending.partials = index + 1
+            message = client.dialect.client_partial(
+                pending.service.name, body, pending.request_id, index
+            )
+            self._out.append(Send(client.peer, message))
+            if self._notes:
+                self._note("partial", pending, index=index)
+        else:
+            pending.joined = [*(pending.joined or ()), *body]
+
+    def final(self, worker: Worker, dispatch_id: int, status: int, body: list[bytes]) -> None:
+        """Answer the request that `worker` holds under `dispatch_id`, and take its place back."""
+        pending = worker.holds.pop(dispatch_id)
+        worker.served += 1
+        if worker.lease_s:
+            self._timers.clear((worker, dispatch_id))
+        if worker.may_take:
+            worker.service.waiting.enter(worker)
+        if pending is None:
+            return
+        if status == Status.OK and pending.joined is None:
+            self._answer(pending, body)
+        else:
+            self._answer_unusual(pending, Status(status), body)
+
+    def _answer(self, pending: PendingRequest, body: list[bytes]) -> None:
+        client = pending.client
+        self._settle(pending)
+        pending.service.counters.replied += 1
+        self._out.append(
+            Send(
+                client.peer,
+                client.dialect.client_final(
+                    pending.service.name, body, pending.request_id, 0, pending.attempts
+                ),
+            )
+        )
+        if self._notes:
+            self._note("answered", pending, status="OK")
+
+    def _answer_unusual(self, pending: PendingRequest, status: Status, body: list[bytes]) -> None:
+        if status is not Status.OK:
+            self._end(pending, status, body[0].decode(errors="replace"))
+        elif self._policy.partials_for_0_1 is PartialsFor01.REFUSE:
+            reason = "the worker sent partial replies, which MDP 0.1 does not have"
+            self._end(pending, Status.FAILED, reason)
+        else:
+            self._answer(pending, [*(pending.joined or ()), *body])
+
+    def renew_lease(self, worker: Worker, dispatch_id: int, extend_s: float, now: float) -> None:
+        """Let a worker hold a dispatch longer: `extend_s`, or its usual lease for 0."""
+        if worker.lease_s:
+            self._timers.set((worker, dispatch_id), now + (extend_s or worker.lease_s))
+
+    # --- out ------------------------------------------------------------------------------------
+    def cancel(self, pending: PendingRequest, reason: str, now: float) -> None:
+        """Forget a request whose client gave it up or left; the client is told nothing."""
+        self._withdraw(pending, now)
+        self._settle(pending)
+        pending.service.counters.cancelled += 1
+        if self._notes:
+            self._note("cancelled", pending, reason=reason)
+
+    def fail(self, pending: PendingRequest, status: Status, reason: str, now: float) -> None:
+        """End a request wherever it is, and tell its client why."""
+        self._withdraw(pending, now)
+        self._end(pending, status, reason)
+
+    def due(self, pending: PendingRequest, now: float) -> None:
+        """Handle the timer of a request: its deadline, or the grace of a bare service."""
+        service = pending.service
+        if pending.deadline <= now:
+            where = "in the queue" if pending.worker is None else "at a worker"
+            self.fail(pending, Status.EXPIRED, f"the deadline passed while it was {where}", now)
+        elif pending.worker is None and service.is_bare:
+            waited_s = now - pending.queued_at
+            reason = f"nobody serves {_text(service)}; waited {waited_s:.1f} s for a worker"
+            self.fail(pending, Status.NO_SERVICE, reason, now)
+        elif pending.deadline != inf:
+            self._timers.set(pending, pending.deadline)
+
+    def lease_due(self, worker: Worker, dispatch_id: int, now: float) -> None:
+        """Take a request back whose handler nobody vouches for any more ([worker-lease])."""
+        pending = worker.holds.get(dispatch_id)
+        if pending is None:
+            return
+        self._withdraw(pending, now)
+        self.redeliver(pending, "the lease of its handler ran out", now)
+        self.feed(pending.service, now)
+
+    def redeliver(self, pending: PendingRequest, reason: str, now: float) -> None:
+        """Queue a request again, first in line, if it may run again ([worker-lost]).
+
+        The caller feeds the service when it has put all requests of the lost worker back.
+        """
+        lost_at = pending.worker
+        pending.worker = None
+        pending.joined = None
+        if pending.deadline <= now:
+            self._end(pending, Status.EXPIRED, "the deadline passed while it was at a worker")
+        elif pending.flags & NOT_IDEMPOTENT:
+            self._end(pending, Status.WORKER_LOST, f"{reason}, and it is not idempotent")
+        elif pending.partials:
+            self._end(pending, Status.WORKER_LOST, f"{reason} after it had sent partial replies")
+        elif pending.attempts >= self._policy.attempts_max:
+            self._end(pending, Status.POISONED, f"{reason}; given to {pending.attempts} workers")
+        else:
+            pending.service.counters.redelivered += 1
+            pending.service.queue.push_front(pending)
+            if self._notes:
+                worker = None if lost_at is None else lost_at.address
+                self._note("redelivered", pending, reason=reason, lost_worker=worker)
+
+    # --- common ---------------------------------------------------------------------------------
+    def _withdraw(self, pending: PendingRequest, now: float) -> None:
+        """Take a request out of its queue, or away from its worker, whose place stays taken."""
+        worker = pending.worker
+        if worker is None:
+            pending.service.queue.remove(pending)
+            return
+        worker.holds[pending.dispatch_id] = None
+        if worker.lease_s:
+            self._timers.clear((worker, pending.dispatch_id))
+        if worker.dialect.has_ids:
+            self._out.append(Send(worker.peer, worker.dialect.worker_cancel(pending.dispatch_id)))
+            worker.heartbeat.spoke_at = now
+
+    def _settle(self, pending: PendingRequest) -> None:
+        """Drop every trace of a request."""
+        del pending.client.pending[pending.request_id]
+        self.pending_count -= 1
+        self._timers.clear(pending)
+
+    def _end(self, pending: PendingRequest, status: Status, reason: str) -> None:
+        """Answer negatively a request that is in no queue and with no worker any more."""
+        self._settle(pending)
+        counters = pending.service.counters
+        if status is Status.EXPIRED:
+            counters.expired += 1
+        else:
+            counters.failed += 1
+        body = [reason.encode()]
+        name = pending.service.name
+        self._tell(pending.client, name, pending.request_id, status, body, pending.attempts)
+        if self._notes:
+            self._note("answered", pending, status=status.name, reason=reason)
+
+    def _tell(
+        self,
+        client: Client,
+        service: bytes,
+        request_id: int,
+        status: Status,
+        body: list[bytes],
+        attempts: int,
+    ) -> None:
+        dialect = client.dialect
+        if not dialect.has_ids:
+            if not self._policy.tell_old_clients:
+                text = body[0].decode(errors="replace")
+                silence = f"a client of MDP {dialect.version} gets no answer: {status.name}, {text}"
+                self._out.append(Warn("silent-failure", silence))
+                return
+            body = [b"requite-error " + status.name.encode(), *body]
+        message = dialect.client_final(service, body, request_id, status, attempts)
+        self._out.append(Send(client.peer, message))
+
+    def _note(self, kind: str, pending: PendingRequest, **facts: Any) -> None:
+        self._out.append(
+            Note(
+                kind,
+                {
+                    "service": pending.service.name,
+                    "client": pending.client.address,
+                    "request_id": pending.request_id,
+                    "attempt": pending.attempts,
+                    "dispatch_id": pending.dispatch_id,
+                    "worker": None if pending.worker is None else pending.worker.address,
+                    **facts,
+                },
+            )
+        )
+
+
+def _text(service: Service) -> str:
+    return service.name.decode(errors="replace")

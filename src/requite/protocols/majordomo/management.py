@@ -1,0 +1,166 @@
+"""The broker's own services: 8/MMI, and more about its state as JSON.
+
+| service | request body | reply body |
+|---|---|---|
+| `mmi.service` | a service name | `200` if a worker is registered for it, else `404` (8/MMI) |
+| `mmi.list` | anything | `[{"service", "workers", "waiting", "queued", "in_progress"}]` |
+| `mmi.stats` | a service name, or empty: all | `{"services": [...], "clients", "pending", ...}` |
+| `mmi.workers` | a service name, or empty: all | `[{"service", "worker", "dialect", ...}]` |
+| `mmi.ping` | anything | `{"pong": true, "draining"}` |
+| any other `mmi.` name | | `501` (8/MMI) |
+
+A name that is not valid UTF-8 is shown with replacement characters. Nothing here changes anything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from requite.protocols.majordomo.parties import Client, Party, Worker
+
+if TYPE_CHECKING:
+    from requite.protocols.majordomo.broker import MajordomoBroker
+    from requite.protocols.majordomo.services import Service
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceState:
+    """One service: how many workers, requests, and what became of earlier ones."""
+
+    service: str
+    workers: int
+    waiting: int
+    queued: int
+    in_progress: int
+    accepted: int
+    replied: int
+    failed: int
+    expired: int
+    cancelled: int
+    redelivered: int
+    refused: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerState:
+    """One worker; `worker` is its address in hex, `holding` counts the requests it has."""
+
+    service: str
+    worker: str
+    dialect: str
+    capacity: int
+    holding: int
+    served: int
+    draining: bool
+    heartbeat_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All tables of a broker; `timers` is the number of armed deadlines (I9)."""
+
+    services: tuple[ServiceState, ...]
+    workers: tuple[WorkerState, ...]
+    clients: int
+    newcomers: int
+    pending: int
+    timers: int
+    draining: bool
+
+
+def snapshot(
+    services: Iterable[Service], parties: Iterable[Party], draining: bool, timers: int
+) -> Snapshot:
+    """Freeze the broker's tables."""
+    parties = list(parties)
+    clients = [party for party in parties if isinstance(party, Client)]
+    workers = [party for party in parties if isinstance(party, Worker)]
+    return Snapshot(
+        services=tuple(_service_state(service) for service in services),
+        workers=tuple(_worker_state(worker) for worker in workers),
+        clients=len(clients),
+        newcomers=len(parties) - len(clients) - len(workers),
+        pending=sum(len(client.pending) for client in clients),
+        timers=timers,
+        draining=draining,
+    )
+
+
+def answer(name: bytes, body: list[bytes], broker: MajordomoBroker) -> bytes:
+    """Answer a management request; every answer is one frame."""
+    handler = _HANDLERS.get(name)
+    return b"501" if handler is None else handler(body[0], broker)
+
+
+def _is_registered(subject: bytes, broker: MajordomoBroker) -> bytes:
+    service = broker.services.get(subject)
+    return b"404" if service is None or service.is_bare else b"200"
+
+
+def _list(_subject: bytes, broker: MajordomoBroker) -> bytes:
+    brief = ("service", "workers", "waiting", "queued", "in_progress")
+    states = map(_service_state, broker.services.values())
+    return _json([{name: getattr(state, name) for name in brief} for state in states])
+
+
+def _stats(subject: bytes, broker: MajordomoBroker) -> bytes:
+    whole = asdict(broker.snapshot())
+    del whole["workers"]
+    return _json(whole | {"services": _about(subject, whole["services"])})
+
+
+def _workers(subject: bytes, broker: MajordomoBroker) -> bytes:
+    return _json(_about(subject, [asdict(worker) for worker in broker.snapshot().workers]))
+
+
+def _ping(_subject: bytes, broker: MajordomoBroker) -> bytes:
+    return _json({"pong": True, "draining": broker.draining})
+
+
+_HANDLERS: dict[bytes, Callable[[bytes, MajordomoBroker], bytes]] = {
+    b"mmi.service": _is_registered,
+    b"mmi.list": _list,
+    b"mmi.stats": _stats,
+    b"mmi.workers": _workers,
+    b"mmi.ping": _ping,
+}
+
+
+def _about(subject: bytes, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    wanted = _text(subject)
+    return [row for row in rows if not wanted or row["service"] == wanted]
+
+
+def _service_state(service: Service) -> ServiceState:
+    return ServiceState(
+        service=_text(service.name),
+        workers=len(service.workers),
+        waiting=len(service.waiting),
+        queued=len(service.queue),
+        in_progress=service.in_progress,
+        **asdict(service.counters),
+    )
+
+
+def _worker_state(worker: Worker) -> WorkerState:
+    return WorkerState(
+        service=_text(worker.service.name),
+        worker=worker.address.hex(),
+        dialect=worker.dialect.version,
+        capacity=worker.capacity,
+        holding=len(worker.holds),
+        served=worker.served,
+        draining=worker.draining,
+        heartbeat_ms=round(worker.heartbeat.interval_s * 1000),
+    )
+
+
+def _text(name: bytes) -> str:
+    return name.decode(errors="replace")
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

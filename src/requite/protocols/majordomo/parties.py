@@ -1,0 +1,141 @@
+"""Who takes part in a broker's day: clients, workers, and the requests between them.
+
+Plain records with slots; what is done with them is in `broker.py`.
+"""
+
+from __future__ import annotations
+
+from requite.engine import Peer
+from requite.heartbeat import Heartbeat
+from requite.protocols.majordomo.services import Service
+from requite.protocols.majordomo.wire import Dialect
+
+
+class Newcomer:
+    """A peer that has not said anything yet: its first message tells what it is."""
+
+    __slots__ = ("address",)
+
+    def __init__(self, address: bytes) -> None:
+        self.address = address
+
+
+class Departed:
+    """A worker that said DISCONNECT on a connection which still stands: it is told nothing more."""
+
+    __slots__ = ()
+
+
+class Client:
+    """A client, and its requests that have no final reply yet, by request id."""
+
+    __slots__ = ("address", "dialect", "peer", "pending")
+
+    def __init__(self, peer: Peer, address: bytes, dialect: Dialect) -> None:
+        self.peer = peer
+        self.address = address
+        self.dialect = dialect
+        self.pending: dict[int, PendingRequest] = {}
+
+
+class Worker:
+    """A registered worker, and what it holds, by dispatch id.
+
+    `holds[id]` is None when the request was taken away (cancelled, expired, lease over) but the
+    worker has not said FINAL yet: its place stays taken (mdp-0.3 [worker-lease], [worker-cancel]).
+    """
+
+    __slots__ = (
+        "address",
+        "blocked",
+        "capacity",
+        "dialect",
+        "draining",
+        "heartbeat",
+        "holds",
+        "joined_at",
+        "lease_s",
+        "peer",
+        "served",
+        "service",
+    )
+
+    def __init__(
+        self,
+        peer: Peer,
+        address: bytes,
+        dialect: Dialect,
+        service: Service,
+        capacity: int,
+        lease_s: float,
+        heartbeat: Heartbeat,
+    ) -> None:
+        self.peer = peer
+        self.address = address
+        self.dialect = dialect
+        self.service = service
+        self.capacity = capacity
+        self.lease_s = lease_s
+        self.heartbeat = heartbeat
+        self.joined_at = heartbeat.heard_at
+        self.holds: dict[int, PendingRequest | None] = {}
+        self.draining = False
+        self.blocked = False
+        self.served = 0
+
+    @property
+    def may_take(self) -> bool:
+        """Whether it can be given a request now."""
+        return not self.draining and not self.blocked and len(self.holds) < self.capacity
+
+
+class PendingRequest:
+    """A request between its acceptance and its final reply.
+
+    `worker` is None while it is queued. `partials` counts what the client has been sent;
+    `joined` collects partial frames for a client whose dialect has none.
+    """
+
+    __slots__ = (
+        "attempts",
+        "body",
+        "client",
+        "deadline",
+        "dispatch_id",
+        "flags",
+        "joined",
+        "key",
+        "partials",
+        "queued_at",
+        "request_id",
+        "service",
+        "worker",
+    )
+
+    def __init__(
+        self,
+        client: Client,
+        service: Service,
+        request_id: int,
+        body: list[bytes],
+        deadline: float,
+        flags: int,
+        key: bytes,
+        now: float,
+    ) -> None:
+        self.client = client
+        self.service = service
+        self.request_id = request_id
+        self.body = body
+        self.deadline = deadline
+        self.flags = flags
+        self.key = key
+        self.queued_at = now
+        self.attempts = 0
+        self.partials = 0
+        self.dispatch_id = 0
+        self.worker: Worker | None = None
+        self.joined: list[bytes] | None = None
+
+
+Party = Newcomer | Client | Worker | Departed

@@ -1,0 +1,57 @@
+"""What an operator may set on a broker, with the reasons for the defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from requite.errors import ConfigurationError
+from requite.heartbeat import HeartbeatPolicy
+
+
+class PartialsFor01(StrEnum):
+    """What a client of MDP 0.1, which has one reply per request, gets for a stream of partials."""
+
+    JOIN = "join"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPolicy:
+    """Limits and times of a broker; seconds and counts.
+
+    - `heartbeat`: how often workers are spoken to, and when silence means that one is gone.
+    - `attempts_max`: how many workers may be lost with one request before it is poisoned.
+    - `service_grace_s`: how long a request waits for a service that nobody serves (NO_SERVICE).
+      Longer than a worker needs to come back after the broker restarted.
+    - `service_ttl_s`: when a service without workers and requests is forgotten.
+    - `services_max`, `queue_max` (per service), `client_pending_max` (per client): beyond them a
+      request ends with OVERLOADED.
+    - `drain_timeout_s`: how long a draining broker lets pending requests go on.
+    - `partials_for_0_1`: join partial replies into one for clients of 0.1, or fail the request.
+    - `tell_old_clients`: MDP 0.1 and 0.2 have no negative reply, and the RFCs ask for silence. True
+      sends a final reply of two frames instead: `requite-error STATUS`, and the reason.
+    - `notes`: make `Note` effects, for a journal or a checker.
+    """
+
+    heartbeat: HeartbeatPolicy = field(default_factory=HeartbeatPolicy)
+    attempts_max: int = 3
+    service_grace_s: float = 10.0
+    service_ttl_s: float = 60.0
+    services_max: int = 10_000
+    queue_max: int = 100_000
+    client_pending_max: int = 20_000
+    drain_timeout_s: float = 30.0
+    partials_for_0_1: PartialsFor01 = PartialsFor01.JOIN
+    tell_old_clients: bool = False
+    notes: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("service_grace_s", "service_ttl_s", "drain_timeout_s"):
+            if getattr(self, name) < 0:
+                raise ConfigurationError(f"{name} cannot be negative, not {getattr(self, name)}")
+        for name in ("services_max", "queue_max", "client_pending_max"):
+            if getattr(self, name) < 1:
+                raise ConfigurationError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not 1 <= self.attempts_max <= 255:  # FINAL counts attempts in one byte
+            raise ConfigurationError(f"attempts_max is 1 to 255, not {self.attempts_max}")

@@ -1,0 +1,130 @@
+"""A service in the broker: who waits for work, and whose work waits.
+
+Both orders are fair. Workers take turns: the one that has waited longest is next, and a worker with
+room for more goes to the end of the line after each request (least recently used; I8). Clients take
+turns too: each gets one request served per round, however many it has queued (18/MDP, Architecture:
+"The broker SHOULD serve clients on a fair basis").
+
+Every operation is O(1): ordered dicts serve as queues whose middle can be left at any time.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from requite.protocols.majordomo.parties import Client, PendingRequest, Worker
+
+
+class WaitingWorkers:
+    """The workers that can take a request, the one that has waited longest first."""
+
+    __slots__ = ("_line",)
+
+    def __init__(self) -> None:
+        self._line: OrderedDict[Worker, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    def __contains__(self, worker: Worker) -> bool:
+        return worker in self._line
+
+    def enter(self, worker: Worker) -> None:
+        """Put a worker at the end of the line, unless it already stands in it."""
+        self._line.setdefault(worker)
+
+    def leave(self, worker: Worker) -> None:
+        """Take a worker out of the line, if it stands in it."""
+        self._line.pop(worker, None)
+
+    def first(self) -> Worker:
+        """Take out the worker that has waited longest. Raises KeyError when nobody waits."""
+        return self._line.popitem(last=False)[0]
+
+
+class ServiceQueue:
+    """Requests that wait for a worker: first come first served per client, clients in turn."""
+
+    __slots__ = ("_length", "_turns")
+
+    def __init__(self) -> None:
+        self._turns: OrderedDict[Client, OrderedDict[PendingRequest, None]] = OrderedDict()
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[PendingRequest]:
+        for line in self._turns.values():
+            yield from line
+
+    def push(self, pending: PendingRequest) -> None:
+        """Add a request at the end of its client's line; a client new here has the last turn."""
+        line = self._turns.get(pending.client)
+        if line is None:
+            line = self._turns[pending.client] = OrderedDict()
+        line[pending] = None
+        self._length += 1
+
+    def push_front(self, pending: PendingRequest) -> None:
+        """Put a request that comes back from a lost worker before all others."""
+        self.push(pending)
+        self._turns[pending.client].move_to_end(pending, last=False)
+        self._turns.move_to_end(pending.client, last=False)
+
+    def pop(self) -> PendingRequest:
+        """Take the next request of the client whose turn it is. Raises StopIteration when empty."""
+        client, line = next(iter(self._turns.items()))
+        pending = line.popitem(last=False)[0]
+        if line:
+            self._turns.move_to_end(client)
+        else:
+            del self._turns[client]
+        self._length -= 1
+        return pending
+
+    def remove(self, pending: PendingRequest) -> None:
+        """Take a request out of the middle. Raises KeyError if it is not queued."""
+        line = self._turns[pending.client]
+        del line[pending]
+        if not line:
+            del self._turns[pending.client]
+        self._length -= 1
+
+
+@dataclass(slots=True)
+class Counters:
+    """What has happened to a service's requests since the broker first heard of it."""
+
+    accepted: int = 0
+    replied: int = 0
+    failed: int = 0
+    expired: int = 0
+    cancelled: int = 0
+    redelivered: int = 0
+    refused: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Service:
+    """One service: its workers, the line of those that wait, its queue and its counters."""
+
+    name: bytes
+    workers: dict[Worker, None] = field(default_factory=dict)  # ordered: runs must repeat
+    waiting: WaitingWorkers = field(default_factory=WaitingWorkers)
+    queue: ServiceQueue = field(default_factory=ServiceQueue)
+    counters: Counters = field(default_factory=Counters)
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether nobody serves it."""
+        return not self.workers
+
+    @property
+    def in_progress(self) -> int:
+        """How many of its requests are with workers."""
+        return sum(p is not None for worker in self.workers for p in worker.holds.values())

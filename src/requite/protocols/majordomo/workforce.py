@@ -1,0 +1,260 @@
+"""The broker's workers: registration, what they say, who is alive.
+
+The requests they hold are moved by the `Dispatcher`. Sources: 18/MDP ("MDP/Worker", "Opening and
+Closing a Connection", "Heartbeating"), 7/MDP, 8/MMI, docs/protocols/mdp-0.3.md (ids in brackets).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, assert_never
+
+from requite import engine
+from requite.engine import Effect, Message, Note, Peer, Send, Warn
+from requite.errors import RemoteViolation
+from requite.heartbeat import Heartbeat
+from requite.protocols.majordomo.directory import TOO_MANY, Directory
+from requite.protocols.majordomo.dispatch import Dispatcher
+from requite.protocols.majordomo.parties import Departed, Newcomer, Party, Worker
+from requite.protocols.majordomo.policy import BrokerPolicy
+from requite.protocols.majordomo.wire import (
+    MMI_PREFIX,
+    Dialect,
+    Disconnect,
+    DrainNotice,
+    FromWorker,
+    Progress,
+    Ready,
+    WorkerFinal,
+    WorkerHeartbeat,
+    WorkerPartial,
+)
+from requite.timers import Timers
+
+_DEPARTED: Final = Departed()
+
+
+class Workforce:
+    """All workers of a broker, on one socket with its clients (`parties` is shared with it)."""
+
+    def __init__(
+        self,
+        policy: BrokerPolicy,
+        parties: dict[Peer, Party],
+        directory: Directory,
+        dispatcher: Dispatcher,
+        timers: Timers[Any],
+        out: list[Effect],
+    ) -> None:
+        self._policy = policy
+        self._parties = parties
+        self._directory = directory
+        self._dispatcher = dispatcher
+        self._timers = timers
+        self._out = out
+        self.refusal: str | None = None  # why no worker is taken any more, while draining
+
+    def introduce(
+        self,
+        peer: Peer,
+        newcomer: Newcomer,
+        dialect: Dialect,
+        messages: Sequence[Message],
+        now: float,
+    ) -> None:
+        """Take the first messages of a peer that spoke as a worker."""
+        try:
+            command = dialect.decode_from_worker(messages[0])
+            if isinstance(command, Disconnect):
+                self._parties[peer] = _DEPARTED
+            elif isinstance(command, Ready):
+                self._register(peer, newcomer, dialect, command, messages[1:], now)
+            else:
+                self._send_away(peer, dialect, f"{type(command).__name__} came before READY")
+        except RemoteViolation as error:
+            self._send_away(peer, dialect, f"it broke the protocol: {error}")
+
+    def _register(
+        self,
+        peer: Peer,
+        newcomer: Newcomer,
+        dialect: Dialect,
+        ready: Ready,
+        rest: Sequence[Message],
+        now: float,
+    ) -> None:
+        refusal = self._registration_refusal(ready)
+        service = None if refusal else self._directory.find(ready.service, now)
+        if service is None:
+            self._send_away(peer, dialect, refusal or TOO_MANY)
+            return
+        heartbeat = Heartbeat(self._policy.heartbeat, now)
+        lease_s = ready.lease_ms / 1000
+        worker = Worker(
+            peer, newcomer.address, dialect, service, ready.capacity, lease_s, heartbeat
+        )
+        self._parties[peer] = worker
+        service.workers[worker] = None
+        self._directory.staffed(service)
+        if dialect.has_ids:  # [worker-confirm], [worker-heartbeat]
+            heartbeat.agree(ready.interval_ms)
+            self._speak(worker, now)
+        self._timers.set(worker, heartbeat.next_at())
+        self._note_worker("worker_joined", worker, capacity=ready.capacity)
+        self._offer(worker, now)
+        self.take(worker, rest, now)
+
+    def _registration_refusal(self, ready: Ready) -> str | None:
+        if ready.service.startswith(MMI_PREFIX):  # 8/MMI
+            return "names that start with mmi. belong to the broker"
+        return self.refusal
+
+    def take(self, worker: Worker, messages: Sequence[Message], now: float) -> None:
+        """Handle what one read brought from a worker."""
+        worker.heartbeat.heard_at = now
+        decode = worker.dialect.decode_from_worker
+        try:
+            for message in messages:
+                command = decode(message)
+                if command.__class__ is WorkerFinal:
+                    dispatch_id = self._held(worker, command)
+                    if dispatch_id is not None:
+                        self._dispatcher.final(worker, dispatch_id, command.status, command.body)
+                elif not self._rarer(worker, command, now):
+                    return
+        except RemoteViolation as error:
+            self._dismiss(worker, f"its worker broke the protocol: {error}", now)
+            return
+        if worker.service.queue:
+            self._dispatcher.feed(worker.service, now)
+
+    def _held(self, worker: Worker, command: WorkerFinal | WorkerPartial) -> int | None:
+        """Return the dispatch that a reply answers, None for a stale one ([worker-stale])."""
+        if worker.dialect.has_ids:
+            dispatch_id = command.dispatch_id
+            return dispatch_id if dispatch_id in worker.holds else None
+        if not worker.holds:
+            raise RemoteViolation(f"{type(command).__name__} without a request")
+        dispatch_id, pending = next(iter(worker.holds.items()))
+        if pending is not None and pending.client.address != command.address:
+            raise RemoteViolation("a reply is addressed to a client whose request it does not hold")
+        return dispatch_id
+
+    def _rarer(self, worker: Worker, command: FromWorker, now: float) -> bool:
+        """Handle whatever is not a FINAL; return whether the worker is still with us."""
+        match command:
+            case WorkerHeartbeat():
+                self._heartbeat(worker, command, now)
+            case WorkerPartial():
+                self._partial(worker, command, now)
+            case Progress():
+                if worker.holds.get(command.dispatch_id) is not None:
+                    extend_s = command.extend_ms / 1000
+                    self._dispatcher.renew_lease(worker, command.dispatch_id, extend_s, now)
+            case DrainNotice():
+                worker.draining = True
+                worker.service.waiting.leave(worker)
+                self._note_worker("worker_drained", worker)
+            case Disconnect():
+                self._parties[worker.peer] = _DEPARTED
+                self.lost(worker, "its worker disconnected", now)
+                return False
+            case Ready():
+                self._dismiss(worker, "its worker sent READY twice", now)
+                return False
+            case WorkerFinal():
+                raise AssertionError("finals are handled by take()")
+            case _:
+                assert_never(command)
+        return True
+
+    def _heartbeat(self, worker: Worker, command: WorkerHeartbeat, now: float) -> None:
+        if worker.dialect.has_ids:
+            worker.heartbeat.agree(command.interval_ms)
+            self._timers.set(worker, max(now, worker.heartbeat.next_at()))
+
+    def _partial(self, worker: Worker, command: WorkerPartial, now: float) -> None:
+        dispatch_id = self._held(worker, command)
+        pending = None if dispatch_id is None else worker.holds[dispatch_id]
+        if dispatch_id is not None and pending is not None:
+            self._dispatcher.renew_lease(worker, dispatch_id, 0.0, now)
+            self._dispatcher.partial(pending, command.body)
+
+    def _offer(self, worker: Worker, now: float) -> None:
+        """Put a worker in the line of those that wait, and give it what is queued."""
+        if worker.may_take:
+            worker.service.waiting.enter(worker)
+            self._dispatcher.feed(worker.service, now)
+
+    def _speak(self, worker: Worker, now: float) -> None:
+        interval_ms = self._policy.heartbeat.interval_ms
+        self._out.append(Send(worker.peer, worker.dialect.worker_heartbeat(interval_ms)))
+        worker.heartbeat.spoke_at = now
+
+    def _send_away(self, peer: Peer, dialect: Dialect, reason: str) -> None:
+        """Say DISCONNECT and nothing more (18/MDP, "Opening and Closing a Connection")."""
+        self._parties.pop(peer, None)
+        self._out.append(Warn("disconnect", f"a worker is disconnected: {reason}"))
+        self._out.append(Send(peer, dialect.disconnect()))
+        self._out.append(engine.Disconnect(peer, reason))
+
+    def _dismiss(self, worker: Worker, reason: str, now: float) -> None:
+        self._send_away(worker.peer, worker.dialect, reason)
+        self.lost(worker, reason, now)
+
+    def lost(self, worker: Worker, reason: str, now: float) -> None:
+        """Give the requests of a worker that is gone to others ([worker-lost])."""
+        service = worker.service
+        del service.workers[worker]
+        service.waiting.leave(worker)
+        self._timers.clear(worker)
+        self._note_worker("worker_lost", worker, reason=reason)
+        for dispatch_id, pending in reversed(worker.holds.items()):  # oldest first in line
+            self._timers.clear((worker, dispatch_id))
+            if pending is not None:
+                self._dispatcher.redeliver(pending, reason, now)
+        worker.holds.clear()
+        self._dispatcher.feed(service, now)
+        if service.is_bare:
+            self._directory.bereft(service, self._dispatcher.start_grace, now)
+
+    def _note_worker(self, kind: str, worker: Worker, **facts: Any) -> None:
+        if self._policy.notes:
+            known = {"worker": worker.address, "service": worker.service.name}
+            self._out.append(Note(kind, known | facts))
+
+    # --- presence -------------------------------------------------------------------------------
+    def blocked(self, worker: Worker) -> None:
+        """Give a worker that does not read what it is sent no more work."""
+        worker.blocked = True
+        worker.service.waiting.leave(worker)
+
+    def writable(self, worker: Worker, now: float) -> None:
+        """Let a worker that reads again have its turn."""
+        worker.blocked = False
+        self._offer(worker, now)
+
+    def due(self, worker: Worker, now: float) -> None:
+        """Drop a worker that is silent for too long; speak to it if nothing else has."""
+        heartbeat = worker.heartbeat
+        if now >= heartbeat.gone_at():
+            silent_s = now - heartbeat.heard_at
+            self._dismiss(worker, f"its worker was silent for {silent_s:.2f} s", now)
+            return
+        if now >= heartbeat.speak_at():
+            self._speak(worker, now)
+        self._timers.set(worker, heartbeat.next_at())
+
+    def excuse(self, late_s: float, now: float) -> None:
+        """Count a pause of the broker's own (a frozen process, a laptop asleep) as heard: what the
+        workers sent meanwhile is still unread."""
+        for party in self._parties.values():
+            if isinstance(party, Worker):
+                party.heartbeat.heard_at = min(now, party.heartbeat.heard_at + late_s)
+
+    def stop(self) -> None:
+        """Say goodbye to all."""
+        for peer, party in self._parties.items():
+            if isinstance(party, Worker):
+                self._timers.clear(party)
+                self._out.append(Send(peer, party.dialect.disconnect()))
