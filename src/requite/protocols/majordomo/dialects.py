@@ -1,0 +1,86 @@
+"""Which dialects there are, and how a broker finds out which one a peer speaks.
+
+There is no greeting: a peer's first message tells its role and its dialect by the magic it starts
+with, and both hold for the rest of the connection. All three dialects share one socket.
+
+Sources: 7/MDP and 18/MDP ("MDP/Client", "MDP/Worker"), docs/protocols/mdp-0.3.md [client-first],
+[worker-ready], [service-name].
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Final
+
+from requite.engine import Message
+from requite.errors import ConfigurationError, RemoteViolation
+from requite.protocols.majordomo.wire import SERVICE_NAME_SIZE_MAX, Dialect
+from requite.protocols.majordomo.wire_03 import MDP_03
+from requite.protocols.majordomo.wire_rfc import MDP_01, MDP_02
+
+
+class Role(Enum):
+    """Which of the two dialogues of MDP a peer holds with the broker."""
+
+    CLIENT = "client"
+    WORKER = "worker"
+
+
+_BY_VERSION: Final = {dialect.version: dialect for dialect in (MDP_01, MDP_02, MDP_03)}
+
+_MAGIC_SIZE: Final = 6
+_BY_FIRST_FRAME: Final = {
+    b"MDPC02": (Role.CLIENT, MDP_02),
+    b"MDPW02": (Role.WORKER, MDP_02),
+    b"MDPC03": (Role.CLIENT, MDP_03),
+    b"MDPW03": (Role.WORKER, MDP_03),
+}
+# 7/MDP is made for REQ sockets, which put an empty frame first.
+_BY_SECOND_FRAME: Final = {
+    b"MDPC01": (Role.CLIENT, MDP_01),
+    b"MDPW01": (Role.WORKER, MDP_01),
+}
+
+# Unicode's category Cc: what is left of ASCII's control characters, and their upper twins.
+_CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def detect(message: Message) -> tuple[Role, Dialect] | None:
+    """Return who sent this first message, or None if it is of no dialect.
+
+    Only the magic is looked at: whether the message is well-formed, its dialect's decoder tells.
+    """
+    if not message:
+        return None
+    if message[0]:
+        return _BY_FIRST_FRAME.get(message[0][:_MAGIC_SIZE])
+    return _BY_SECOND_FRAME.get(message[1][:_MAGIC_SIZE]) if len(message) > 1 else None
+
+
+def by_version(version: str) -> Dialect:
+    """Return the dialect of that version, such as "0.2", or raise `ConfigurationError`."""
+    dialect = _BY_VERSION.get(version)
+    if dialect is None:
+        known = ", ".join(_BY_VERSION)
+        raise ConfigurationError(f"there is no MDP {version!r}; the dialects are {known}")
+    return dialect
+
+
+def check_service_name(name: bytes) -> str:
+    """Return a service name as text, or raise `RemoteViolation` if it is none ([service-name]).
+
+    A name has 1 to 255 bytes of UTF-8 without control characters. Decoders leave this to whoever
+    meets a name for the first time, so that it costs nothing per request.
+    """
+    if not 1 <= len(name) <= SERVICE_NAME_SIZE_MAX:
+        raise RemoteViolation(
+            f"a service name has 1 to {SERVICE_NAME_SIZE_MAX} bytes, not {len(name)}"
+        )
+    try:
+        text = name.decode()
+    except UnicodeDecodeError as error:
+        raise RemoteViolation(f"the service name {name!r} is not UTF-8") from error
+    if _CONTROL_CHARACTERS.search(text):
+        raise RemoteViolation(f"the service name {text!r} has control characters")
+    return text

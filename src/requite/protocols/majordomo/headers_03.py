@@ -1,0 +1,218 @@
+"""The headers of MDP 0.3: one layout per command, and how any command is decoded and encoded.
+
+A header starts with a *prefix* of seven bytes, the magic of the dialogue and the command byte; then
+come fields of fixed size, then names and keys. `decode` looks a command up by its byte in the table
+of its direction, checks the sizes and names what is wrong; `encode` refuses what does not fit.
+
+Source: docs/protocols/mdp-0.3.md, sections "Messages" and "Status codes" (rule ids in brackets).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from requite.engine import Message
+from requite.errors import LocalViolation, RemoteViolation
+from requite.protocols.majordomo.wire import (
+    NOT_IDEMPOTENT,
+    SERVICE_NAME_SIZE_MAX,
+    ClientCancel,
+    ClientFinal,
+    ClientHeartbeat,
+    ClientPartial,
+    ClientRequest,
+    Disconnect,
+    DrainNotice,
+    FromClient,
+    FromWorker,
+    Progress,
+    Ready,
+    ToClient,
+    ToWorker,
+    WorkerCancel,
+    WorkerFinal,
+    WorkerHeartbeat,
+    WorkerPartial,
+    WorkerRequest,
+)
+
+CLIENT_MAGIC: Final = b"MDPC03"
+WORKER_MAGIC: Final = b"MDPW03"
+KEY_SIZE_MAX: Final = 255
+STATUS_MAX: Final = 7
+WORKER_STATUSES: Final = frozenset({0, 1, 7})  # OK, FAILED, CANCELLED: [status-worker]
+
+Command = TypeVar("Command")
+_Fields = tuple[int, ...]
+_Build = Callable[[_Fields, bytes, list[bytes]], Command]
+
+
+class Layout(NamedTuple):
+    """What the header of one command looks like, and whether a body follows it.
+
+    `fixed` starts with the prefix; up to `tail_size_max` bytes of names and keys may follow it.
+    """
+
+    name: str
+    prefix: bytes
+    fixed: struct.Struct
+    tail_size_max: int = 0
+    has_body: bool = False
+
+    def check(self, message: Message) -> None:
+        """Raise `RemoteViolation` unless header and body have legal sizes: [header], [body]."""
+        size, size_min = len(message[0]), self.fixed.size
+        if size < size_min:
+            raise RemoteViolation(f"{self.name}: the header has {size} of {size_min} fixed bytes")
+        if size > size_min + self.tail_size_max:
+            raise RemoteViolation(
+                f"{self.name}: the header has {size} bytes, {size_min + self.tail_size_max} at most"
+            )
+        if self.has_body != (len(message) > 1):
+            raise RemoteViolation(
+                f"{self.name}: there are {len(message) - 1} body frames, "
+                + ("at least 1 is needed" if self.has_body else "none is allowed")
+            )
+
+
+def _layout(
+    name: str, magic: bytes, code: int, fields: str, tail_size_max: int = 0, has_body: bool = False
+) -> Layout:
+    fixed = struct.Struct("!7s" + fields)
+    return Layout(name, magic + bytes([code]), fixed, tail_size_max, has_body)
+
+
+C_REQUEST: Final = _layout(
+    "REQUEST", CLIENT_MAGIC, 1, "QIBB", SERVICE_NAME_SIZE_MAX + KEY_SIZE_MAX, has_body=True
+)
+C_PARTIAL: Final = _layout("PARTIAL", CLIENT_MAGIC, 2, "QI", has_body=True)
+C_FINAL: Final = _layout("FINAL", CLIENT_MAGIC, 3, "QBB", has_body=True)
+C_CANCEL: Final = _layout("CANCEL", CLIENT_MAGIC, 4, "Q")
+C_HEARTBEAT: Final = _layout("HEARTBEAT", CLIENT_MAGIC, 5, "I")
+
+W_READY: Final = _layout("READY", WORKER_MAGIC, 1, "HII", SERVICE_NAME_SIZE_MAX)
+W_REQUEST: Final = _layout("REQUEST", WORKER_MAGIC, 2, "QIB", KEY_SIZE_MAX, has_body=True)
+W_PARTIAL: Final = _layout("PARTIAL", WORKER_MAGIC, 3, "Q", has_body=True)
+W_FINAL: Final = _layout("FINAL", WORKER_MAGIC, 4, "QB", has_body=True)
+W_HEARTBEAT: Final = _layout("HEARTBEAT", WORKER_MAGIC, 5, "I")
+W_DISCONNECT: Final = _layout("DISCONNECT", WORKER_MAGIC, 6, "")
+W_PROGRESS: Final = _layout("PROGRESS", WORKER_MAGIC, 7, "QI")
+W_DRAIN: Final = _layout("DRAIN", WORKER_MAGIC, 8, "")
+W_CANCEL: Final = _layout("CANCEL", WORKER_MAGIC, 9, "Q")
+
+
+# --- decoding -------------------------------------------------------------------------------------
+def _client_request(fields: _Fields, tail: bytes, body: list[bytes]) -> ClientRequest:
+    request_id, timeout_ms, flags, service_size = fields
+    if service_size > len(tail):
+        raise RemoteViolation(
+            f"REQUEST: the header ends after {len(tail)} of {service_size} bytes of service name"
+        )
+    service, key = tail[:service_size], tail[service_size:]
+    if len(key) > KEY_SIZE_MAX:
+        raise RemoteViolation(f"REQUEST: the key has {len(key)} bytes, {KEY_SIZE_MAX} at most")
+    # The other flags are reserved: [flags].
+    return ClientRequest(service, body, request_id, timeout_ms, flags & NOT_IDEMPOTENT, key)
+
+
+def _client_final(fields: _Fields, _tail: bytes, body: list[bytes]) -> ClientFinal:
+    request_id, status, attempts = fields
+    if status > STATUS_MAX:
+        raise RemoteViolation(f"FINAL: there is no status {status}")
+    return ClientFinal(b"", body, request_id, status, attempts)
+
+
+def _ready(fields: _Fields, tail: bytes, _body: list[bytes]) -> Ready:
+    capacity, interval_ms, lease_ms = fields
+    if not capacity:
+        raise RemoteViolation("READY: a worker has a capacity of at least 1, not 0")
+    return Ready(tail, capacity, interval_ms, lease_ms)
+
+
+def _worker_request(fields: _Fields, tail: bytes, body: list[bytes]) -> WorkerRequest:
+    dispatch_id, timeout_ms, attempt = fields
+    return WorkerRequest(b"", body, dispatch_id, timeout_ms, attempt, tail)
+
+
+def _worker_final(fields: _Fields, _tail: bytes, body: list[bytes]) -> WorkerFinal:
+    dispatch_id, status = fields
+    if status not in WORKER_STATUSES:
+        raise RemoteViolation(f"FINAL: a worker may not use status {status}")
+    return WorkerFinal(b"", body, dispatch_id, status)
+
+
+FROM_CLIENT: Final[dict[int, tuple[Layout, _Build[FromClient]]]] = {
+    1: (C_REQUEST, _client_request),
+    4: (C_CANCEL, lambda fields, _tail, _body: ClientCancel(*fields)),
+    5: (C_HEARTBEAT, lambda fields, _tail, _body: ClientHeartbeat(*fields)),
+}
+TO_CLIENT: Final[dict[int, tuple[Layout, _Build[ToClient]]]] = {
+    2: (C_PARTIAL, lambda fields, _tail, body: ClientPartial(b"", body, *fields)),
+    3: (C_FINAL, _client_final),
+    5: (C_HEARTBEAT, lambda fields, _tail, _body: ClientHeartbeat(*fields)),
+}
+FROM_WORKER: Final[dict[int, tuple[Layout, _Build[FromWorker]]]] = {
+    1: (W_READY, _ready),
+    3: (W_PARTIAL, lambda fields, _tail, body: WorkerPartial(b"", body, *fields)),
+    4: (W_FINAL, _worker_final),
+    5: (W_HEARTBEAT, lambda fields, _tail, _body: WorkerHeartbeat(*fields)),
+    6: (W_DISCONNECT, lambda _fields, _tail, _body: Disconnect()),
+    7: (W_PROGRESS, lambda fields, _tail, _body: Progress(*fields)),
+    8: (W_DRAIN, lambda _fields, _tail, _body: DrainNotice()),
+}
+TO_WORKER: Final[dict[int, tuple[Layout, _Build[ToWorker]]]] = {
+    2: (W_REQUEST, _worker_request),
+    5: (W_HEARTBEAT, lambda fields, _tail, _body: WorkerHeartbeat(*fields)),
+    6: (W_DISCONNECT, lambda _fields, _tail, _body: Disconnect()),
+    9: (W_CANCEL, lambda fields, _tail, _body: WorkerCancel(*fields)),
+}
+
+
+def decode(
+    message: Message, magic: bytes, commands: Mapping[int, tuple[Layout, _Build[Command]]]
+) -> Command:
+    """Decode any command of one direction, or raise `RemoteViolation`."""
+    if not message:
+        raise RemoteViolation("the message has no frames")
+    header = message[0]
+    if header[:6] != magic:
+        raise RemoteViolation(f"the header starts with {header[:6]!r}, not with {magic!r}")
+    if len(header) == 6:
+        raise RemoteViolation("the header ends before the command byte")
+    row = commands.get(header[6])
+    if row is None:
+        raise RemoteViolation(f"{magic!r} has no command {header[6]:#04x} in this direction")
+    layout, build = row
+    layout.check(message)
+    fixed = layout.fixed
+    return build(fixed.unpack_from(header)[1:], header[fixed.size :], message[1:])
+
+
+# --- encoding -------------------------------------------------------------------------------------
+def encode(
+    layout: Layout, fields: _Fields, tail: bytes = b"", body: Sequence[bytes] = ()
+) -> Message:
+    """Encode any command, or raise `LocalViolation` for what its layout has no room for."""
+    if layout.has_body and not body:
+        raise no_body(layout)
+    if len(tail) > layout.tail_size_max:
+        raise LocalViolation(f"{layout.name}: {len(tail)} bytes of names and keys are too many")
+    try:
+        return [layout.fixed.pack(layout.prefix, *fields) + tail, *body]
+    except struct.error as error:
+        raise no_room(layout, fields) from error
+
+
+def no_body(layout: Layout) -> LocalViolation:
+    return LocalViolation(f"{layout.name}: a body has at least one frame, which may be empty")
+
+
+def no_room(layout: Layout, fields: _Fields) -> LocalViolation:
+    return LocalViolation(f"{layout.name}: one of {fields} does not fit into its field")
+
+
+def check_key(layout: Layout, key: bytes) -> None:
+    if len(key) > KEY_SIZE_MAX:
+        raise LocalViolation(f"{layout.name}: the key has {len(key)} bytes, {KEY_SIZE_MAX} at most")

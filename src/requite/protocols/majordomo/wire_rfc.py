@@ -1,0 +1,300 @@
+"""MDP 0.1 and 0.2 on the wire: every field a frame of its own.
+
+One class for both: a command is recognised by the frames it starts with, its *head*. MDP 0.1 puts
+an empty frame first, for its REQ sockets, and has no command byte between client and broker; MDP
+0.2 has neither peculiarity, and splits REPLY into PARTIAL and FINAL. Behind the head both look the
+same.
+
+What these dialects do not carry (ids, timeouts, flags, keys, statuses, counts) is dropped when a
+command is encoded and has its default when one is decoded; a command that they do not have raises
+`LocalViolation`. A client address may be any frame, a body frame may be empty.
+
+Sources: 7/MDP (0.1) and 18/MDP (0.2), sections "MDP/Client" and "MDP/Worker".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, NoReturn, TypeVar
+
+from requite.engine import Message
+from requite.errors import LocalViolation, RemoteViolation
+from requite.protocols.majordomo.wire import (
+    ClientFinal,
+    ClientPartial,
+    ClientRequest,
+    Dialect,
+    Disconnect,
+    FromClient,
+    FromWorker,
+    Ready,
+    ToClient,
+    ToWorker,
+    WorkerFinal,
+    WorkerHeartbeat,
+    WorkerPartial,
+    WorkerRequest,
+)
+
+Head = tuple[bytes, ...]
+Command = TypeVar("Command")
+_Build = Callable[[Message], Command]
+_WithBody = Callable[[bytes, list[bytes]], Command]
+
+
+class Heads(NamedTuple):
+    """The frames that each command starts with; all heads of one direction are equally long."""
+
+    client_request: Head
+    client_partial: Head | None
+    client_final: Head
+    ready: Head
+    worker_request: Head
+    worker_partial: Head | None
+    worker_final: Head
+    heartbeat: Head
+    disconnect: Head
+
+
+# --- what follows a head: builders of commands ----------------------------------------------------
+def _named(size: int, make: _WithBody[Command]) -> _Build[Command]:
+    """Decode a service name and a body."""
+
+    def build(message: Message) -> Command:
+        if len(message) < size + 2:
+            raise RemoteViolation(
+                f"the message has {len(message)} frames, at least {size + 2} are needed: "
+                "a service name and a body"
+            )
+        return make(message[size], message[size + 1 :])
+
+    return build
+
+
+def _addressed(size: int, make: _WithBody[Command]) -> _Build[Command]:
+    """Decode a client address, the empty frame behind it, and a body."""
+
+    def build(message: Message) -> Command:
+        if len(message) < size + 3:
+            raise RemoteViolation(
+                f"the message has {len(message)} frames, at least {size + 3} are needed: "
+                "a client address, an empty frame and a body"
+            )
+        if message[size + 1]:
+            raise RemoteViolation("the frame behind the client address is not empty")
+        return make(message[size], message[size + 2 :])
+
+    return build
+
+
+def _ready(size: int) -> _Build[Ready]:
+    """Decode a service name and nothing else."""
+
+    def build(message: Message) -> Ready:
+        if len(message) != size + 1:
+            raise RemoteViolation(f"READY has {len(message)} frames, {size + 1} are needed")
+        return Ready(message[size])
+
+    return build
+
+
+def _bare(size: int, command: Command) -> _Build[Command]:
+    """Decode a command that is nothing but its head."""
+
+    def build(message: Message) -> Command:
+        if len(message) != size:
+            name = type(command).__name__
+            raise RemoteViolation(f"{name} has {len(message)} frames, {size} are needed")
+        return command
+
+    return build
+
+
+class RfcDialect:
+    """The codec of a version of MDP that is told apart from the other by its `Heads`."""
+
+    has_ids: bool = False
+
+    def __init__(self, version: str, heads: Heads) -> None:
+        self.version: str = version
+        self.has_partials: bool = heads.client_partial is not None
+        self._heads = heads
+        c, w = len(heads.client_request), len(heads.ready)
+        heartbeat = _bare(w, WorkerHeartbeat())
+        disconnect = _bare(w, Disconnect())
+        self._head_size_client = c
+        self._head_size_worker = w
+        self._from_client: dict[Head, _Build[FromClient]] = {
+            heads.client_request: _named(c, ClientRequest)
+        }
+        self._to_client: dict[Head, _Build[ToClient]] = {heads.client_final: _named(c, ClientFinal)}
+        self._from_worker: dict[Head, _Build[FromWorker]] = {
+            heads.ready: _ready(w),
+            heads.worker_final: _addressed(w, WorkerFinal),
+            heads.heartbeat: heartbeat,
+            heads.disconnect: disconnect,
+        }
+        self._to_worker: dict[Head, _Build[ToWorker]] = {
+            heads.worker_request: _addressed(w, WorkerRequest),
+            heads.heartbeat: heartbeat,
+            heads.disconnect: disconnect,
+        }
+        if heads.client_partial is not None:
+            self._to_client[heads.client_partial] = _named(c, ClientPartial)
+        if heads.worker_partial is not None:
+            self._from_worker[heads.worker_partial] = _addressed(w, WorkerPartial)
+
+    # --- decoding ---
+    def decode_from_client(self, message: Message) -> FromClient:
+        """Decode at the broker: REQUEST."""
+        build = self._from_client.get(tuple(message[: self._head_size_client]))
+        return build(message) if build else self._unknown(message, "from a client")
+
+    def decode_to_client(self, message: Message) -> ToClient:
+        """Decode at the client: PARTIAL, FINAL (0.1: the reply)."""
+        build = self._to_client.get(tuple(message[: self._head_size_client]))
+        return build(message) if build else self._unknown(message, "to a client")
+
+    def decode_from_worker(self, message: Message) -> FromWorker:
+        """Decode at the broker: READY, PARTIAL, FINAL (0.1: REPLY), HEARTBEAT, DISCONNECT."""
+        build = self._from_worker.get(tuple(message[: self._head_size_worker]))
+        return build(message) if build else self._unknown(message, "from a worker")
+
+    def decode_to_worker(self, message: Message) -> ToWorker:
+        """Decode at the worker: REQUEST, HEARTBEAT, DISCONNECT."""
+        build = self._to_worker.get(tuple(message[: self._head_size_worker]))
+        return build(message) if build else self._unknown(message, "to a worker")
+
+    def _unknown(self, message: Message, direction: str) -> NoReturn:
+        if not message:
+            raise RemoteViolation("the message has no frames")
+        start = [frame[:8] for frame in message[: self._head_size_worker]]
+        raise RemoteViolation(
+            f"no command of MDP {self.version} {direction} starts with the frames {start}"
+        )
+
+    # --- encoding: client and broker ---
+    def client_request(
+        self,
+        service: bytes,
+        body: Sequence[bytes],
+        request_id: int,
+        timeout_ms: int,
+        flags: int,
+        key: bytes,
+    ) -> Message:
+        """Encode a client's REQUEST."""
+        return [*self._heads.client_request, service, *_nonempty(body)]
+
+    def client_cancel(self, request_id: int) -> Message:
+        """Refuse: there is no CANCEL."""
+        raise self._lacks("CANCEL")
+
+    def client_heartbeat(self, interval_ms: int) -> Message:
+        """Refuse: clients and brokers exchange no HEARTBEATs."""
+        raise self._lacks("HEARTBEAT between client and broker")
+
+    def client_partial(
+        self, service: bytes, body: Sequence[bytes], request_id: int, index: int
+    ) -> Message:
+        """Encode a PARTIAL for a client (0.1: refuse)."""
+        head = self._heads.client_partial
+        if head is None:
+            raise self._lacks("PARTIAL")
+        return [*head, service, *_nonempty(body)]
+
+    def client_final(
+        self, service: bytes, body: Sequence[bytes], request_id: int, status: int, attempts: int
+    ) -> Message:
+        """Encode a FINAL (0.1: the reply) for a client."""
+        return [*self._heads.client_final, service, *_nonempty(body)]
+
+    # --- encoding: worker and broker ---
+    def ready(self, service: bytes, capacity: int, interval_ms: int, lease_ms: int) -> Message:
+        """Encode READY."""
+        return [*self._heads.ready, service]
+
+    def worker_request(
+        self,
+        address: bytes,
+        body: Sequence[bytes],
+        dispatch_id: int,
+        timeout_ms: int,
+        attempt: int,
+        key: bytes,
+    ) -> Message:
+        """Encode a REQUEST for a worker."""
+        return [*self._heads.worker_request, address, b"", *_nonempty(body)]
+
+    def worker_partial(self, address: bytes, body: Sequence[bytes], dispatch_id: int) -> Message:
+        """Encode a worker's PARTIAL (0.1: refuse)."""
+        head = self._heads.worker_partial
+        if head is None:
+            raise self._lacks("PARTIAL")
+        return [*head, address, b"", *_nonempty(body)]
+
+    def worker_final(
+        self, address: bytes, body: Sequence[bytes], dispatch_id: int, status: int
+    ) -> Message:
+        """Encode a worker's FINAL (0.1: REPLY)."""
+        return [*self._heads.worker_final, address, b"", *_nonempty(body)]
+
+    def worker_heartbeat(self, interval_ms: int) -> Message:
+        """Encode a HEARTBEAT between worker and broker."""
+        return [*self._heads.heartbeat]
+
+    def disconnect(self) -> Message:
+        """Encode DISCONNECT."""
+        return [*self._heads.disconnect]
+
+    def progress(self, dispatch_id: int, extend_ms: int) -> Message:
+        """Refuse: there is no PROGRESS."""
+        raise self._lacks("PROGRESS")
+
+    def drain(self) -> Message:
+        """Refuse: there is no DRAIN."""
+        raise self._lacks("DRAIN")
+
+    def worker_cancel(self, dispatch_id: int) -> Message:
+        """Refuse: there is no CANCEL."""
+        raise self._lacks("CANCEL")
+
+    def _lacks(self, command: str) -> LocalViolation:
+        return LocalViolation(f"MDP {self.version} has no {command}")
+
+
+def _nonempty(body: Sequence[bytes]) -> Sequence[bytes]:
+    if not body:
+        raise LocalViolation("a body has at least one frame, which may be empty")
+    return body
+
+
+MDP_01: Final[Dialect] = RfcDialect(
+    "0.1",
+    Heads(
+        client_request=(b"", b"MDPC01"),
+        client_partial=None,
+        client_final=(b"", b"MDPC01"),
+        ready=(b"", b"MDPW01", b"\x01"),
+        worker_request=(b"", b"MDPW01", b"\x02"),
+        worker_partial=None,
+        worker_final=(b"", b"MDPW01", b"\x03"),
+        heartbeat=(b"", b"MDPW01", b"\x04"),
+        disconnect=(b"", b"MDPW01", b"\x05"),
+    ),
+)
+
+MDP_02: Final[Dialect] = RfcDialect(
+    "0.2",
+    Heads(
+        client_request=(b"MDPC02", b"\x01"),
+        client_partial=(b"MDPC02", b"\x02"),
+        client_final=(b"MDPC02", b"\x03"),
+        ready=(b"MDPW02", b"\x01"),
+        worker_request=(b"MDPW02", b"\x02"),
+        worker_partial=(b"MDPW02", b"\x03"),
+        worker_final=(b"MDPW02", b"\x04"),
+        heartbeat=(b"MDPW02", b"\x05"),
+        disconnect=(b"MDPW02", b"\x06"),
+    ),
+)
