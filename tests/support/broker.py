@@ -1,0 +1,176 @@
+"""A broker engine with virtual time and peers that are names: what tests of its behaviour drive.
+
+    bench = BrokerBench()
+    bench.worker("w1", capacity=2)
+    bench.request("c1", 1, b"body")
+    assert bench.sent("w1")[-1] == WorkerRequest(...)
+
+Every message to a peer is decoded on the spot; `sent(peer)` lists the commands it has got.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from requite.engine import (
+    Disconnect,
+    Drain,
+    Effect,
+    Note,
+    PeerBlocked,
+    PeerJoined,
+    PeerLost,
+    PeerWritable,
+    Received,
+    Send,
+    Stopped,
+    Wake,
+    Warn,
+)
+from requite.protocols.majordomo.broker import MajordomoBroker
+from requite.protocols.majordomo.dialects import by_version
+from requite.protocols.majordomo.policy import BrokerPolicy
+from requite.protocols.majordomo.wire import Dialect
+
+
+class BrokerBench:
+    """One broker under test. `policy` overrides fields of `BrokerPolicy`; notes are on."""
+
+    def __init__(self, **policy: Any) -> None:
+        self.broker = MajordomoBroker(BrokerPolicy(**{"notes": True, **policy}))
+        self.now = 100.0
+        self.commands: dict[str, list[Any]] = defaultdict(list)
+        self.disconnected: dict[str, str] = {}
+        self.notes: list[Note] = []
+        self.warnings: list[Warn] = []
+        self.stopped = False
+        self._peers: dict[str, tuple[str, Dialect]] = {}
+
+    # --- what peers do ------------------------------------------------------------------------
+    def join(self, peer: str) -> None:
+        """Connect a peer that says nothing yet."""
+        self.feed(PeerJoined(peer, peer.encode()))
+
+    def client(self, peer: str, version: str = "0.3") -> Dialect:
+        """Connect a client (it says nothing yet) and return its dialect."""
+        self._peers[peer] = ("client", by_version(version))
+        self.join(peer)
+        return self._peers[peer][1]
+
+    def worker(
+        self,
+        peer: str,
+        service: bytes = b"echo",
+        *,
+        version: str = "0.3",
+        capacity: int = 1,
+        interval_ms: int = 1000,
+        lease_ms: int = 0,
+    ) -> None:
+        """Connect a worker and let it say READY."""
+        self._peers[peer] = ("worker", by_version(version))
+        self.join(peer)
+        self.say(peer, "ready", service, capacity, interval_ms, lease_ms)
+
+    def say(self, peer: str, command: str, *fields: Any) -> None:
+        """Let a peer send a command, by the name of its encoder in `Dialect`."""
+        dialect = self._peers[peer][1]
+        self.feed(Received(peer, [getattr(dialect, command)(*fields)]))
+
+    def request(
+        self,
+        peer: str,
+        request_id: int,
+        body: bytes = b"x",
+        *,
+        service: bytes = b"echo",
+        timeout_ms: int = 0,
+        flags: int = 0,
+        key: bytes = b"",
+    ) -> None:
+        """Let a client (connected on first use, speaking 0.3) send a REQUEST."""
+        if peer not in self._peers:
+            self.client(peer)
+        self.say(peer, "client_request", service, [body], request_id, timeout_ms, flags, key)
+
+    def final(self, peer: str, body: bytes = b"y", status: int = 0, nth: int = -1) -> None:
+        """Let a worker answer the `nth` request it was sent (-1: the last)."""
+        request = self.requests(peer)[nth]
+        self.say(peer, "worker_final", request.address, [body], request.dispatch_id, status)
+
+    def lose(self, peer: str) -> None:
+        """Cut a peer's connection."""
+        self.feed(PeerLost(peer, "reset"))
+
+    def block(self, peer: str) -> None:
+        """Let a peer stop reading."""
+        self.feed(PeerBlocked(peer))
+
+    def unblock(self, peer: str) -> None:
+        """Let a peer read again."""
+        self.feed(PeerWritable(peer))
+
+    def drain(self) -> None:
+        """Ask the broker to drain."""
+        self.feed(Drain())
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, with a wake-up at each instant the broker asks for."""
+        end = self.now + seconds
+        while (at := self.broker.deadline()) is not None and at <= end:
+            self.now = max(self.now, at)
+            self.feed(Wake())
+        self.now = end
+
+    def freeze(self, seconds: float) -> None:
+        """Let time pass without any wake-up, then one."""
+        self.now += seconds
+        self.feed(Wake())
+
+    def keep_alive(self, seconds: float, *workers: str, every: float = 0.5) -> None:
+        """Let time pass while these workers send heartbeats."""
+        end = self.now + seconds
+        while self.now < end:
+            self.advance(every)
+            for worker in workers:
+                self.say(worker, "worker_heartbeat", 1000)
+
+    # --- what came of it ----------------------------------------------------------------------
+    def sent(self, peer: str, kind: type | None = None) -> list[Any]:
+        """Return the commands a peer was sent, all or of one kind."""
+        return [c for c in self.commands[peer] if kind is None or isinstance(c, kind)]
+
+    def requests(self, peer: str) -> list[Any]:
+        """Return the REQUESTs a worker was sent."""
+        return [c for c in self.commands[peer] if type(c).__name__ == "WorkerRequest"]
+
+    def finals(self, peer: str) -> list[Any]:
+        """Return the FINALs a client was sent."""
+        return [c for c in self.commands[peer] if type(c).__name__ == "ClientFinal"]
+
+    def noted(self, kind: str) -> list[Note]:
+        """Return the notes of one kind."""
+        return [note for note in self.notes if note.kind == kind]
+
+    def feed(self, event: Any) -> None:
+        """Feed the broker one input and note what it does."""
+        for effect in self.broker.handle(event, self.now):
+            self._perform(effect)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Send(peer, message):
+                role, dialect = self._peers[str(peer)]
+                decode = dialect.decode_to_client if role == "client" else dialect.decode_to_worker
+                self.commands[str(peer)].append(decode(list(message)))
+            case Disconnect(peer, reason):
+                self.disconnected[str(peer)] = reason
+            case Note():
+                self.notes.append(effect)
+            case Warn():
+                self.warnings.append(effect)
+            case Stopped():
+                self.stopped = True
+            case _:
+                raise AssertionError(f"a broker has no business with {effect}")
