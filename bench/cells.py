@@ -1,0 +1,65 @@
+"""What is measured: the matrix, its short form, and the goals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
+
+Kind = Literal["broker", "end-to-end"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One condition: requests in flight from one client, workers, bytes of body."""
+
+    kind: Kind
+    window: int
+    workers: int
+    body_size_bytes: int
+
+    def __str__(self) -> str:
+        workers = f"{self.workers} worker" + "s" * (self.workers > 1)
+        return f"{self.window} in flight, {workers}, {self.body}"
+
+    @property
+    def body(self) -> str:
+        """The size of the body, with its unit."""
+        size = self.body_size_bytes
+        return f"{size // 1024} KiB" if size >= 1024 else f"{size} B"
+
+
+# End to end each worker is a Python process: 64 of them would only measure the scheduler.
+FULL = [
+    *(Cell("broker", *each) for each in product((1, 64, 256), (1, 4, 64), (11, 1024))),
+    *(Cell("end-to-end", *each) for each in product((1, 64, 256), (4,), (11, 1024))),
+]
+QUICK = [
+    Cell("broker", 1, 1, 11),
+    Cell("broker", 64, 4, 11),
+    Cell("broker", 256, 64, 1024),
+    Cell("end-to-end", 1, 4, 11),
+    Cell("end-to-end", 64, 4, 11),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A ratio to be reached in one cell. Reported, never asserted."""
+
+    contender: str
+    cell: Cell
+    figure: str
+    relation: Literal["at most", "at least"]
+    ratio: float
+
+    def is_reached(self, ratio: float) -> bool:
+        """Compare a measured ratio with the goal."""
+        return ratio <= self.ratio if self.relation == "at most" else ratio >= self.ratio
+
+
+GOALS = [
+    Goal("requite 0.2", Cell("broker", 64, 4, 11), "broker_cpu_us", "at most", 0.4),
+    Goal("requite 0.3", Cell("broker", 64, 4, 11), "broker_cpu_us", "at most", 0.25),
+    Goal("requite", Cell("end-to-end", 64, 4, 11), "requests_per_s", "at least", 2.0),
+]

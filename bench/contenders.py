@@ -1,0 +1,112 @@
+"""Who takes part, how each is started, and what is missing if it is not installed."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from bench.cells import Kind
+
+BASELINE: dict[Kind, str] = {"broker": "pyzmq poller", "end-to-end": "nats-py"}
+_LISTENING = r"istening (?:on tcp|for client connections on ).*:(\d+)"
+_BIND = ("--bind", "tcp://127.0.0.1:0")
+
+Lack = Callable[[], str | None]
+"""Return None, or what is not there and how to get it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One column of a table.
+
+    `broker` is its command line and `listening` the pattern of the line that gives its port.
+    `dialect` is what the raw generator speaks with it (kind "broker"), `peer` the module that has
+    its client and worker (kind "end-to-end").
+    """
+
+    name: str
+    kind: Kind
+    broker: Callable[[], list[str]]
+    lacks: tuple[Lack, ...]
+    dialect: str = ""
+    peer: str = ""
+    listening: str = _LISTENING
+
+    def lack(self) -> str | None:
+        """Return the first thing that is missing, if any."""
+        return next((text for lack in self.lacks if (text := lack())), None)
+
+
+def nats_server() -> str | None:
+    """Return where the server is; Debian's package puts it beside the system's daemons."""
+    return shutil.which("nats-server") or shutil.which("nats-server", path="/usr/sbin")
+
+
+def _module(name: str, package: str) -> Lack:
+    def lack() -> str | None:
+        try:
+            found = find_spec(name)
+        except ModuleNotFoundError:  # its parent package is missing
+            found = None
+        return None if found else f"no module {name}: {package}"
+
+    return lack
+
+
+def _executable() -> Path:
+    return Path(sys.executable).with_name("requite")
+
+
+def _no_requite() -> str | None:
+    return None if _executable().exists() else "no command requite: run `scripts/setup bench`"
+
+
+def _no_nats_server() -> str | None:
+    return None if nats_server() else "no nats-server: install Debian's package `nats-server`"
+
+
+def _requite_broker() -> list[str]:
+    return [str(_executable()), "broker", *_BIND]
+
+
+def _nats_broker() -> list[str]:
+    return [nats_server() or "nats-server", "--addr", "127.0.0.1", "--port", "-1"]
+
+
+def _python_broker(name: str) -> Callable[[], list[str]]:
+    return lambda: [sys.executable, "-m", f"bench.brokers.{name}", *_BIND]
+
+
+_FROM_BENCH = "run `scripts/setup bench`"
+_zmq = _module("zmq", _FROM_BENCH)
+_majortomo = _module("majortomo", _FROM_BENCH)
+_nats_py = _module("nats", _FROM_BENCH)
+_requite_cli = _module("requite.cli", "this tree has no command line yet")
+_requite_worker = _module("requite.worker", "this tree has no worker yet")
+_requite = (_no_requite, _requite_cli)
+
+CONTENDERS = [
+    Contender("requite 0.2", "broker", _requite_broker, _requite, "mdp-0.2"),
+    Contender("requite 0.3", "broker", _requite_broker, _requite, "mdp-0.3"),
+    Contender("pyzmq poller", "broker", _python_broker("pyzmq_poller"), (_zmq,), "mdp-0.2"),
+    Contender("zmq.asyncio", "broker", _python_broker("zmq_asyncio"), (_zmq,), "mdp-0.2"),
+    Contender(
+        "majortomo", "broker", _python_broker("majortomo_broker"), (_majortomo,), "majortomo"
+    ),
+    Contender("nats-server", "broker", _nats_broker, (_no_nats_server,), "nats"),
+    Contender(
+        "requite", "end-to-end", _requite_broker, (*_requite, _requite_worker), peer="requite_peer"
+    ),
+    Contender(
+        "majortomo",
+        "end-to-end",
+        _python_broker("majortomo_broker"),
+        (_majortomo,),
+        peer="majortomo_peer",
+    ),
+    Contender("nats-py", "end-to-end", _nats_broker, (_no_nats_server, _nats_py), peer="nats_peer"),
+]

@@ -1,0 +1,67 @@
+"""Time and processor time over the measured window of one run, start-up and warm-up left out."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter, process_time
+
+from bench.job import Job
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_LONGEST = 3  # times the seconds asked for: how long a slow contender may take for its requests
+
+
+def cpu_s(pid: int) -> float:
+    """Return the user and system time of a process, all its threads included (proc(5), stat)."""
+    # The name in parentheses may hold spaces: count the fields from behind it.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+class Gauge:
+    """Opened when the load is steady, closed when the run has lasted long enough."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._started = perf_counter()
+        self._broker_cpu_s = self._client_cpu_s = 0.0
+
+    def open(self) -> None:
+        """Begin to measure."""
+        self._broker_cpu_s = cpu_s(self._job.broker_pid)
+        self._client_cpu_s = process_time()
+        self._started = perf_counter()
+
+    def is_warm(self, _answered: int = 0) -> bool:
+        """Tell whether the warm-up is over (asked before the gauge is opened)."""
+        return perf_counter() - self._started >= self._job.warm_up_s
+
+    def is_over(self, answered: int) -> bool:
+        """Tell whether the run has lasted long enough for what `answered` requests can show."""
+        elapsed = perf_counter() - self._started
+        seconds = self._job.seconds
+        return elapsed >= seconds and (
+            answered >= self._job.requests or elapsed >= seconds * _LONGEST
+        )
+
+    def close(self, answered: int, latencies_ns: Sequence[int]) -> None:
+        """Print the run's figures, as JSON on one line, for the runner."""
+        elapsed = perf_counter() - self._started
+        broker = cpu_s(self._job.broker_pid) - self._broker_cpu_s
+        client = process_time() - self._client_cpu_s
+        figures = {
+            "answered": answered,
+            "elapsed_s": elapsed,
+            "requests_per_s": answered / elapsed,
+            "broker_cpu_us": broker / answered * 1e6,
+            "client_cpu_us": client / answered * 1e6,
+        }
+        if latencies_ns:
+            ordered = sorted(latencies_ns)
+            for percent in (50, 99):
+                at = min(len(ordered) - 1, len(ordered) * percent // 100)
+                figures[f"latency_p{percent}_us"] = ordered[at] / 1000
+        print(json.dumps(figures), flush=True)

@@ -1,0 +1,93 @@
+"""Majordomo 0.3, by hand after the layouts in `docs/protocols/mdp-0.3.md`, "Messages"."""
+
+from __future__ import annotations
+
+import struct
+
+from bench.job import SERVICE, Job
+from bench.load import zmtp
+from bench.load.dialect import Dialect, UnexpectedMessage
+
+# What a user's client and worker would announce; 0 would spare the broker its timers.
+TIMEOUT_MS = 30_000
+LEASE_MS = 30_000
+HEARTBEAT_MS = 1_000
+
+_REQUEST_REST = struct.Struct(">IBB")  # timeout, flags, length of the service's name
+_READY = struct.Struct(">HII")  # capacity, interval, lease
+_ID = slice(7, 15)
+_CLIENT_FINAL = b"MDPC03\x03"
+_WORKER_REQUEST = b"MDPW03\x02"
+_WORKER_HEARTBEAT = b"MDPW03\x05"
+_WORKER_FINAL_BYTES = 16  # magic, command, dispatch id, status
+_OK = 0
+
+
+class Client:
+    """A client that numbers its requests."""
+
+    def __init__(self, job: Job) -> None:
+        rest = _REQUEST_REST.pack(TIMEOUT_MS, 0, len(SERVICE)) + SERVICE
+        request = zmtp.encode([b"MDPC03\x01" + bytes(8) + rest, job.body])
+        # Two bytes of ZMTP in front of the header: the request id starts nine bytes in.
+        self._before_id, self._after_id = request[:9], request[17:]
+        self._body = job.body
+        self._next_id = 1
+        self._rest = b""
+
+    def hello(self) -> bytes:
+        """Return nothing: a client's first message is a request."""
+        return b""
+
+    def requests(self, n: int) -> bytes:
+        """Return `n` requests with new ids."""
+        before, after = self._before_id, self._after_id
+        first = self._next_id
+        self._next_id += n
+        return b"".join([before + i.to_bytes(8, "big") + after for i in range(first, first + n)])
+
+    def count_replies(self, data: bytes) -> int:
+        """Count the final replies, and check that each brings the body back."""
+        messages, self._rest = zmtp.split(self._rest + data)
+        body = self._body
+        for message in messages:
+            header = message[0]
+            if header[:7] != _CLIENT_FINAL or header[15] != _OK or message[-1] != body:
+                raise UnexpectedMessage(f"the client was sent {message}")
+        return len(messages)
+
+
+class Worker:
+    """A worker with room for `capacity` requests at a time."""
+
+    heartbeat = zmtp.encode([_WORKER_HEARTBEAT + HEARTBEAT_MS.to_bytes(4, "big")])
+
+    def __init__(self, job: Job) -> None:
+        ready = _READY.pack(job.capacity, HEARTBEAT_MS, LEASE_MS)
+        self._ready = zmtp.encode([b"MDPW03\x01" + ready + SERVICE])
+        final = b"MDPW03\x04" + bytes(_WORKER_FINAL_BYTES - 7)
+        reply = zmtp.encode([final, job.body])
+        # As the client's: the dispatch id starts nine bytes in; the status stays 0.
+        self._before_id, self._after_id = reply[:9], reply[17:]
+        self._body = job.body
+        self._rest = b""
+
+    def hello(self) -> bytes:
+        """Return the READY command."""
+        return self._ready
+
+    def answer(self, data: bytes) -> bytes:
+        """Send each request's body back in a FINAL under its dispatch id."""
+        messages, self._rest = zmtp.split(self._rest + data)
+        before, after, body = self._before_id, self._after_id, self._body
+        replies = []
+        for message in messages:
+            header = message[0]
+            if header[:7] == _WORKER_REQUEST and message[-1] == body:
+                replies.append(before + header[_ID] + after)
+            elif header[:7] != _WORKER_HEARTBEAT:
+                raise UnexpectedMessage(f"a worker was sent {message}")
+        return b"".join(replies)
+
+
+DIALECT = Dialect(zmtp.connect, Client, Worker)

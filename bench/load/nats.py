@@ -1,0 +1,90 @@
+"""NATS request-reply as its client protocol has it: PUB with a reply subject, a queue group.
+
+https://docs.nats.io/reference/reference-protocols/nats-protocol
+"""
+
+from __future__ import annotations
+
+import socket
+
+from bench.job import SERVICE, Job
+from bench.load.dialect import Dialect, UnexpectedMessage
+
+INBOX = b"_INBOX.bench"
+_PING, _PONG = b"PING\r\n", b"PONG\r\n"
+
+
+def connect(port: int) -> socket.socket:
+    """Connect, introduce ourselves and wait until the server has taken it in."""
+    sock = socket.create_connection(("127.0.0.1", port), timeout=10)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.sendall(b'CONNECT {"verbose":false,"pedantic":false,"headers":false}\r\nPING\r\n')
+    answer = b""
+    while not answer.endswith(_PONG):
+        chunk = sock.recv(65536)
+        if not chunk:
+            raise ConnectionError(f"the server closed the connection after {answer!r}")
+        answer += chunk
+    return sock
+
+
+class Client:
+    """A client whose replies all come to one inbox."""
+
+    def __init__(self, job: Job) -> None:
+        self._request = b"PUB %b %b %d\r\n%b\r\n" % (SERVICE, INBOX, len(job.body), job.body)
+        self._reply = b"MSG %b 1 %d\r\n%b\r\n" % (INBOX, len(job.body), job.body)
+        self._rest = b""
+
+    def hello(self) -> bytes:
+        """Return the subscription to the inbox."""
+        return b"SUB %b 1\r\n" % INBOX
+
+    def requests(self, n: int) -> bytes:
+        """Return `n` requests."""
+        return self._request * n
+
+    def count_replies(self, data: bytes) -> int:
+        """Count the replies: they all have the same bytes."""
+        count, self._rest = count_repeats(self._reply, self._rest + data)
+        return count
+
+
+class Worker:
+    """A member of the service's queue group; it may be sent any number of requests at once."""
+
+    heartbeat = b""  # NATS has none of a client's own accord
+
+    def __init__(self, job: Job) -> None:
+        size = len(job.body)
+        # The reply subject is known, so a request, too, has only one form.
+        self._request = b"MSG %b 2 %b %d\r\n%b\r\n" % (SERVICE, INBOX, size, job.body)
+        self._reply = b"PUB %b %d\r\n%b\r\n" % (INBOX, size, job.body)
+        self._rest = b""
+
+    def hello(self) -> bytes:
+        """Return the subscription."""
+        return b"SUB %b workers 2\r\n" % SERVICE
+
+    def answer(self, data: bytes) -> bytes:
+        """Publish the body of each request to its reply subject."""
+        count, self._rest = count_repeats(self._request, self._rest + data)
+        return self._reply * count
+
+
+def count_repeats(message: bytes, data: bytes) -> tuple[int, bytes]:
+    """Return how often `data` repeats `message`, and what is left of it.
+
+    The server's PINGs are taken out. Nobody answers them: it gives a connection up after two
+    unanswered ones, two minutes apart, and no run lasts that long.
+    """
+    if _PING in data:
+        data = data.replace(_PING, b"")
+    count, left = divmod(len(data), len(message))
+    at = len(data) - left
+    if data[:at] != message * count:
+        raise UnexpectedMessage(f"the server sent {data[:200]!r}")
+    return count, data[at:]
+
+
+DIALECT = Dialect(connect, Client, Worker)

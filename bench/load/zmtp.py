@@ -1,0 +1,77 @@
+"""Just enough of ZMTP 3.0 (RFC 23, NULL mechanism) to act as a DEALER without libzmq."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+
+# Signature, version 3.0 (a 3.0 peer is never sent a PING), mechanism, as-server, filler.
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
+READY = b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
+MORE, _LONG, _COMMAND = 1, 2, 4
+
+Message = list[bytes]
+
+
+def connect(port: int) -> socket.socket:
+    """Connect to a ROUTER on the loopback and do the handshake. Raises `OSError`."""
+    sock = socket.create_connection(("127.0.0.1", port), timeout=10)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.sendall(GREETING + READY)
+    _receive_exactly(sock, len(GREETING))
+    flags, size = _receive_exactly(sock, 2)
+    body = _receive_exactly(sock, size)
+    if flags != _COMMAND or not body.startswith(b"\x05READY"):
+        raise ConnectionError(f"the broker's handshake ends in {body!r}")
+    return sock
+
+
+def encode(frames: Iterable[bytes], *, more: bool = False) -> bytes:
+    """Encode one message; with `more`, the beginning of one."""
+    flags = [MORE] * len(frames := list(frames))
+    if not more:
+        flags[-1] = 0
+    return b"".join(_frame(flag, frame) for flag, frame in zip(flags, frames, strict=True))
+
+
+def split(data: bytes) -> tuple[list[Message], bytes]:
+    """Take the whole messages out of a stream; return them and what is left over."""
+    messages: list[Message] = []
+    frames: Message = []
+    at = begun = 0
+    end = len(data)
+    while end - at >= 2:
+        flags = data[at]
+        if flags & _LONG:
+            body = at + 9
+            after = body + int.from_bytes(data[at + 1 : body], "big")
+        else:
+            body = at + 2
+            after = body + data[at + 1]
+        if after > end or body > end:
+            break
+        frames.append(data[body:after])
+        at = after
+        if not flags & MORE:
+            if flags & _COMMAND:
+                raise ConnectionError(f"unexpected ZMTP command {frames[-1]!r}")
+            messages.append(frames)
+            frames = []
+            begun = at
+    return messages, data[begun:]
+
+
+def _frame(flags: int, frame: bytes) -> bytes:
+    if len(frame) < 256:
+        return bytes((flags, len(frame))) + frame
+    return bytes((flags | _LONG,)) + len(frame).to_bytes(8, "big") + frame
+
+
+def _receive_exactly(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        chunk = sock.recv(size - len(data))
+        if not chunk:
+            raise ConnectionError("the broker closed the connection in the handshake")
+        data += chunk
+    return data

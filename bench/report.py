@@ -1,0 +1,93 @@
+"""Where results go: the terminal, a JSON file, the page in the documentation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from bench.results import Results
+from bench.tables import Table, tables
+
+BEGIN = "<!-- bench:begin (written by python -m bench: edits in here are lost) -->"
+END = "<!-- bench:end -->"
+
+
+def show(console: Console, results: Results) -> None:
+    """Draw the tables in the terminal."""
+    for table in tables(results):
+        drawn = RichTable(title=table.title, title_justify="left")
+        for number, name in enumerate(table.header):
+            drawn.add_column(name, justify="left" if number == 0 else "right")
+        for row in table.rows:
+            drawn.add_row(*row)
+        console.print(drawn)
+
+
+def write_json(
+    path: Path, results: Results, facts: Mapping[str, str], settings: Mapping[str, object]
+) -> None:
+    """Write every run, so that others can compute what they like."""
+    runs = [
+        {
+            **asdict(run.cell),
+            "contender": run.contender.name,
+            "round": run.round,
+            "figures": run.figures,
+            "failure": run.failure,
+        }
+        for run in results.runs()
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"machine": facts, "settings": settings, "runs": runs}, indent=1)
+    path.write_text(text + "\n")
+
+
+def write_page(path: Path, body: str) -> None:
+    """Put `body` between the page's markers; everything around them stays as it is.
+
+    A page without markers gets them at its end. Raises `ValueError` if only one is there.
+    """
+    page = path.read_text() if path.exists() else "# Performance\n"
+    begin, end = page.find(BEGIN), page.find(END)
+    if (begin < 0) != (end < 0) or end < begin:
+        raise ValueError(f"{path} needs the line {BEGIN} and after it the line {END}, or neither")
+    section = f"{BEGIN}\n\n{body}\n{END}"
+    if begin < 0:
+        page = f"{page.rstrip()}\n\n{section}\n"
+    else:
+        page = page[:begin] + section + page[end + len(END) :]
+    path.write_text(page)
+
+
+def markdown(
+    results: Results,
+    facts: Mapping[str, str],
+    settings: str,
+    command: str,
+    absent: Mapping[str, str],
+) -> str:
+    """Write the section of the page: how it was made, the tables, who was missing."""
+    parts = [
+        f"Made by `{command}`: {settings}.",
+        "; ".join(f"{what} {value}" for what, value in facts.items()) + ".",
+        *(_markdown_table(table) for table in tables(results)),
+        *(f"Skipped: {name} ({why})." for name, why in absent.items()),
+        *(
+            f"Failed: {run.contender.name}, {run.cell}: {run.failure.splitlines()[0]}."
+            for run in results.failures()
+        ),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_table(table: Table) -> str:
+    def line(cells: list[str]) -> str:
+        return f"| {' | '.join(cells)} |"
+
+    rule = line(["---", *["---:"] * (len(table.header) - 1)])
+    return "\n".join([f"### {table.title}", "", line(table.header), rule, *map(line, table.rows)])

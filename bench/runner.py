@@ -1,0 +1,110 @@
+"""Run contenders side by side: every round gives each its turn (A B C, A B C, ...)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from bench.cells import Cell
+from bench.contenders import Contender
+from bench.job import Job
+from bench.processes import Child, ChildFailed, Children
+
+START_S = 15.0
+SLACK_S = 30.0
+
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How long and how often; see `Job` for what `seconds` and `requests` mean together."""
+
+    runs: int
+    seconds: float
+    requests: int
+    warm_up_s: float
+    capacity: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One contender's turn in one round: its figures, or why there are none."""
+
+    cell: Cell
+    contender: Contender
+    round: int
+    figures: Figures | None = None
+    failure: str = ""
+
+
+def run_all(
+    cells: Iterable[Cell], contenders: Sequence[Contender], settings: Settings
+) -> Iterator[Run]:
+    """Yield each run as it ends. Who failed in a cell is left out of the rest of that cell."""
+    for cell in cells:
+        taking_part = [each for each in contenders if each.kind == cell.kind]
+        for number in range(settings.runs):
+            for contender in list(taking_part):
+                run = run_once(cell, contender, number, settings)
+                if run.failure:
+                    taking_part.remove(contender)
+                yield run
+
+
+def run_once(cell: Cell, contender: Contender, number: int, settings: Settings) -> Run:
+    """Start everything afresh, measure, end everything."""
+    with Children() as children:
+        try:
+            figures = measure(cell, contender, settings, children)
+        except ChildFailed as failure:
+            why = f"{failure}\n{children.last_words()}"
+            return Run(cell, contender, number, failure=why)
+        return Run(cell, contender, number, figures)
+
+
+def measure(cell: Cell, contender: Contender, settings: Settings, children: Children) -> Figures:
+    """Start broker, workers and client in this order; return what the client measured."""
+    broker = children.start(contender.broker(), name="the broker")
+    port = int(broker.wait_for(contender.listening, START_S)[1])
+    job = make_job(cell, contender, settings, port, broker.pid).to_argument()
+    for worker in start_workers(cell, contender, job, children):
+        worker.wait_for("^ready$", START_S)
+    client = children.start(_command(contender, "client", job), name="the client")
+    line = client.wait_for(r"^\{.*\}$", settings.warm_up_s + 3 * settings.seconds + SLACK_S)[0]
+    figures: Figures = json.loads(line)
+    return figures
+
+
+def make_job(
+    cell: Cell, contender: Contender, settings: Settings, port: int, broker_pid: int
+) -> Job:
+    """Put together what the processes have to know."""
+    return Job(
+        port=port,
+        broker_pid=broker_pid,
+        dialect=contender.dialect,
+        window=cell.window,
+        workers=cell.workers,
+        body_size_bytes=cell.body_size_bytes,
+        capacity=settings.capacity,
+        seconds=settings.seconds,
+        requests=settings.requests,
+        warm_up_s=settings.warm_up_s,
+    )
+
+
+def start_workers(cell: Cell, contender: Contender, job: str, children: Children) -> list[Child]:
+    """Raw workers share a process, a contender's own have one each."""
+    processes = 1 if contender.dialect else cell.workers
+    command = _command(contender, "worker", job)
+    return [children.start(command, name=f"worker {n}") for n in range(1, processes + 1)]
+
+
+def _command(contender: Contender, role: str, job: str) -> list[str]:
+    if contender.peer:
+        return [sys.executable, "-m", f"bench.peers.{contender.peer}", role, job]
+    module = {"client": "bench.load.client", "worker": "bench.load.workers"}[role]
+    return [sys.executable, "-m", module, job]

@@ -1,0 +1,116 @@
+"""Results as tables: one per figure, a row per cell, a column per contender."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from bench.cells import Cell, Kind
+from bench.contenders import BASELINE
+from bench.results import Results
+
+ABSENT = "-"
+
+Entry = Callable[[Results, Cell, str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Ready to be drawn."""
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+
+
+def tables(results: Results) -> Iterator[Table]:
+    """Yield the tables for which something was measured."""
+    for title, kind, keep, entry in _SHAPES:
+        cells = [cell for cell in results.cells(kind) if keep(cell)]
+        names = results.contenders(kind)
+        if cells and names:
+            rows = [
+                [*_condition(cell), *(entry(results, cell, name) for name in names)]
+                for cell in cells
+            ]
+            yield Table(title, ["in flight", "workers", "body", *names], rows)
+    yield goals(results)
+
+
+def goals(results: Results) -> Table:
+    """Return the table of goals and what was measured for them."""
+    rows = []
+    for goal, ratio in results.goals():
+        asked = f"{goal.relation} {goal.ratio:g} x {BASELINE[goal.cell.kind]}"
+        what = f"{goal.contender}: {_NAMES[goal.figure]}, {goal.cell}"
+        measured = "not measured" if ratio is None else f"{ratio:.2f}x"
+        verdict = ABSENT if ratio is None else "reached" if goal.is_reached(ratio) else "missed"
+        rows.append([what, asked, measured, verdict])
+    return Table("Goals", ["", "goal", "measured", ""], rows)
+
+
+def _with_ratio(figure: str, form: str) -> Entry:
+    def entry(results: Results, cell: Cell, name: str) -> str:
+        value = results.median(cell, name, figure)
+        if value is None:
+            return ABSENT
+        ratio = results.ratio(cell, name, figure)
+        return format(value, form) + (f" ({ratio:.2f}x)" if ratio is not None else "")
+
+    return entry
+
+
+def _latency(results: Results, cell: Cell, name: str) -> str:
+    p50 = results.median(cell, name, "latency_p50_us")
+    p99 = results.median(cell, name, "latency_p99_us")
+    return ABSENT if p50 is None or p99 is None else f"{p50:.0f} / {p99:.0f}"
+
+
+def _condition(cell: Cell) -> list[str]:
+    return [str(cell.window), str(cell.workers), cell.body]
+
+
+def _always(_cell: Cell) -> bool:
+    return True
+
+
+def _synchronous(cell: Cell) -> bool:
+    return cell.window == 1
+
+
+_NAMES = {"broker_cpu_us": "broker CPU per request", "requests_per_s": "throughput"}
+_AGAINST = {kind: f"(x {name})" for kind, name in BASELINE.items()}
+
+_SHAPES: list[tuple[str, Kind, Callable[[Cell], bool], Entry]] = [
+    (
+        f"Broker: CPU per request, µs {_AGAINST['broker']}",
+        "broker",
+        _always,
+        _with_ratio("broker_cpu_us", ".1f"),
+    ),
+    (
+        f"Broker: requests per second {_AGAINST['broker']}",
+        "broker",
+        _always,
+        _with_ratio("requests_per_s", ",.0f"),
+    ),
+    ("Broker: latency p50 / p99 of a synchronous call, µs", "broker", _synchronous, _latency),
+    (
+        f"End to end: requests per second {_AGAINST['end-to-end']}",
+        "end-to-end",
+        _always,
+        _with_ratio("requests_per_s", ",.0f"),
+    ),
+    (
+        "End to end: latency p50 / p99 of a synchronous call, µs",
+        "end-to-end",
+        _synchronous,
+        _latency,
+    ),
+    (
+        f"End to end: CPU of the client per request, µs {_AGAINST['end-to-end']}",
+        "end-to-end",
+        _always,
+        _with_ratio("client_cpu_us", ".1f"),
+    ),
+]
