@@ -14,8 +14,6 @@ from itertools import count
 from math import inf
 from typing import Any, Final
 
-from requite.protocols.majordomo.dialects import Role, detect
-
 from requite import engine
 from requite.engine import (
     Effect,
@@ -33,6 +31,7 @@ from requite.engine import (
 )
 from requite.errors import LocalViolation, RemoteViolation
 from requite.protocols.majordomo import management
+from requite.protocols.majordomo.dialects import Role, detect
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
 from requite.protocols.majordomo.parties import Client, Newcomer, Party, PendingRequest, Worker
@@ -181,23 +180,22 @@ class MajordomoBroker:
         if name.startswith(MMI_PREFIX):
             self._manage(client, command)
             return
-        refusal = self._refusal(client)
-        service = None if refusal else self._directory.find(name, now)
+        if self.draining or len(client.pending) >= self.policy.client_pending_max:
+            self._refuse(client, name, request_id)
+            return
+        service = self._directory.find(name, now)
         if service is None:
-            reason = refusal or TOO_MANY
-            self._dispatcher.refuse(client, name, request_id, Status.OVERLOADED, reason)
+            self._dispatcher.refuse(client, name, request_id, Status.OVERLOADED, TOO_MANY)
             return
         deadline = now + timeout_ms / 1000 if timeout_ms else inf
         self._dispatcher.accept(
             PendingRequest(client, service, request_id, body, deadline, flags, key, now), now
         )
 
-    def _refusal(self, client: Client) -> str | None:
-        if self.draining:
-            return _DRAINING
-        if len(client.pending) >= self.policy.client_pending_max:
-            return f"{len(client.pending)} requests of this client are pending, which is the limit"
-        return None
+    def _refuse(self, client: Client, name: bytes, request_id: int) -> None:
+        limit = f"{len(client.pending)} requests of this client are pending, which is the limit"
+        reason = _DRAINING if self.draining else limit
+        self._dispatcher.refuse(client, name, request_id, Status.OVERLOADED, reason)
 
     def _cancel(self, client: Client, command: ClientCancel, now: float) -> None:
         pending = client.pending.get(command.request_id)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from requite.protocols.majordomo.dialects import check_service_name
-
 from requite.protocols.majordomo.parties import PendingRequest
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.protocols.majordomo.services import Service
@@ -51,7 +50,7 @@ class Directory:
 
     def due(self, service: Service, now: float) -> None:
         """Forget a service that nobody serves and nobody waits for."""
-        if service.is_bare and not service.queue:
+        if service.is_bare and not service.queue.length:
             del self.services[service.name]
         elif service.is_bare:
             self._timers.set(service, now + self._policy.service_ttl_s)

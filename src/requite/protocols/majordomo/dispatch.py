@@ -12,7 +12,7 @@ Rule ids in brackets are those of docs/protocols/mdp-0.3.md.
 from __future__ import annotations
 
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 from requite.engine import Effect, Note, Send, Warn
 from requite.protocols.majordomo.parties import Client, PendingRequest, Worker
@@ -21,6 +21,9 @@ from requite.protocols.majordomo.services import Service
 from requite.protocols.majordomo.wire import NOT_IDEMPOTENT, timeout_ms
 from requite.request import Status
 from requite.timers import Timers
+
+# Half the cost of the class itself (0.14 us against 0.28, CPython 3.11), twice per request.
+_new: Final = tuple.__new__
 
 
 class Dispatcher:
@@ -45,8 +48,8 @@ class Dispatcher:
             self._timers.set(pending, pending.deadline)
         if self._notes:
             self._note("accepted", pending)
-        if service.waiting and not service.queue:
-            self._dispatch(pending, service.waiting.first(), now)
+        if service.waiting and not service.queue.length:
+            self._dispatch(pending, service.waiting.popitem(last=False)[0], now)
         else:
             self._enqueue(pending, now)
 
@@ -61,7 +64,7 @@ class Dispatcher:
 
     def _enqueue(self, pending: PendingRequest, now: float) -> None:
         service = pending.service
-        if len(service.queue) >= self._policy.queue_max:
+        if service.queue.length >= self._policy.queue_max:
             service.counters.refused += 1
             self._end(pending, Status.OVERLOADED, f"the queue of {_text(service)} is full")
             return
@@ -81,12 +84,12 @@ class Dispatcher:
         """Hand out queued requests as long as workers wait."""
         queue = service.queue
         waiting = service.waiting
-        while queue and waiting:
+        while queue.length and waiting:
             pending = queue.pop()
             if pending.deadline <= now:  # I15: expired work never starts
                 self._end(pending, Status.EXPIRED, "the deadline passed while it was queued")
             else:
-                self._dispatch(pending, waiting.first(), now)
+                self._dispatch(pending, waiting.popitem(last=False)[0], now)
 
     def _dispatch(self, pending: PendingRequest, worker: Worker, now: float) -> None:
         self._dispatch_id += 1
@@ -97,21 +100,17 @@ class Dispatcher:
         worker.holds[dispatch_id] = pending
         worker.heartbeat.spoke_at = now
         if len(worker.holds) < worker.capacity:
-            worker.service.waiting.enter(worker)
+            worker.service.waiting[worker] = None
         deadline = pending.deadline
-        self._out.append(
-            Send(
-                worker.peer,
-                worker.dialect.worker_request(
-                    pending.client.address,
-                    pending.body,
-                    dispatch_id,
-                    0 if deadline == inf else timeout_ms(deadline - now),
-                    pending.attempts,
-                    pending.key,
-                ),
-            )
+        message = worker.dialect.worker_request(
+            pending.client.address,
+            pending.body,
+            dispatch_id,
+            0 if deadline == inf else timeout_ms(deadline - now),
+            pending.attempts,
+            pending.key,
         )
+        self._out.append(_new(Send, (worker.peer, message)))
         if worker.lease_s:
             self._timers.set((worker, dispatch_id), now + worker.lease_s)
         if self._notes:
@@ -139,8 +138,9 @@ class Dispatcher:
         worker.served += 1
         if worker.lease_s:
             self._timers.clear((worker, dispatch_id))
-        if worker.may_take:
-            worker.service.waiting.enter(worker)
+        # `may_take`, written out; one of its parts is known.
+        if not worker.draining and not worker.blocked:
+            worker.service.waiting[worker] = None
         if pending is None:
             return
         if status == Status.OK and pending.joined is None:
@@ -152,14 +152,10 @@ class Dispatcher:
         client = pending.client
         self._settle(pending)
         pending.service.counters.replied += 1
-        self._out.append(
-            Send(
-                client.peer,
-                client.dialect.client_final(
-                    pending.service.name, body, pending.request_id, 0, pending.attempts
-                ),
-            )
+        message = client.dialect.client_final(
+            pending.service.name, body, pending.request_id, 0, pending.attempts
         )
+        self._out.append(_new(Send, (client.peer, message)))
         if self._notes:
             self._note("answered", pending, status="OK")
 

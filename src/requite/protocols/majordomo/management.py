@@ -139,7 +139,7 @@ def _service_state(service: Service) -> ServiceState:
         service=_text(service.name),
         workers=len(service.workers),
         waiting=len(service.waiting),
-        queued=len(service.queue),
+        queued=service.queue.length,
         in_progress=service.in_progress,
         **asdict(service.counters),
     )

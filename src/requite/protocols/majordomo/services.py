@@ -19,44 +19,14 @@ if TYPE_CHECKING:
     from requite.protocols.majordomo.parties import Client, PendingRequest, Worker
 
 
-class WaitingWorkers:
-    """The workers that can take a request, the one that has waited longest first."""
-
-    __slots__ = ("_line",)
-
-    def __init__(self) -> None:
-        self._line: OrderedDict[Worker, None] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._line)
-
-    def __contains__(self, worker: Worker) -> bool:
-        return worker in self._line
-
-    def enter(self, worker: Worker) -> None:
-        """Put a worker at the end of the line, unless it already stands in it."""
-        self._line.setdefault(worker)
-
-    def leave(self, worker: Worker) -> None:
-        """Take a worker out of the line, if it stands in it."""
-        self._line.pop(worker, None)
-
-    def first(self) -> Worker:
-        """Take out the worker that has waited longest. Raises KeyError when nobody waits."""
-        return self._line.popitem(last=False)[0]
-
-
 class ServiceQueue:
     """Requests that wait for a worker: first come first served per client, clients in turn."""
 
-    __slots__ = ("_length", "_turns")
+    __slots__ = ("_turns", "length")
 
     def __init__(self) -> None:
         self._turns: OrderedDict[Client, OrderedDict[PendingRequest, None]] = OrderedDict()
-        self._length = 0
-
-    def __len__(self) -> int:
-        return self._length
+        self.length = 0  # an attribute: the hot path asks it twice per request
 
     def __iter__(self) -> Iterator[PendingRequest]:
         for line in self._turns.values():
@@ -68,7 +38,7 @@ class ServiceQueue:
         if line is None:
             line = self._turns[pending.client] = OrderedDict()
         line[pending] = None
-        self._length += 1
+        self.length += 1
 
     def push_front(self, pending: PendingRequest) -> None:
         """Put a request that comes back from a lost worker before all others."""
@@ -78,13 +48,15 @@ class ServiceQueue:
 
     def pop(self) -> PendingRequest:
         """Take the next request of the client whose turn it is. Raises StopIteration when empty."""
-        client, line = next(iter(self._turns.items()))
+        turns = self._turns
+        client = next(iter(turns))
+        line = turns[client]
         pending = line.popitem(last=False)[0]
-        if line:
-            self._turns.move_to_end(client)
-        else:
-            del self._turns[client]
-        self._length -= 1
+        if not line:
+            del turns[client]
+        elif len(turns) > 1:
+            turns.move_to_end(client)
+        self.length -= 1
         return pending
 
     def remove(self, pending: PendingRequest) -> None:
@@ -93,7 +65,7 @@ class ServiceQueue:
         del line[pending]
         if not line:
             del self._turns[pending.client]
-        self._length -= 1
+        self.length -= 1
 
 
 @dataclass(slots=True)
@@ -111,11 +83,15 @@ class Counters:
 
 @dataclass(slots=True, eq=False)
 class Service:
-    """One service: its workers, the line of those that wait, its queue and its counters."""
+    """One service: its workers, the line of those that wait, its queue and its counters.
+
+    `waiting` holds the workers that can take a request, the one that has waited longest first:
+    `waiting[worker] = None` lets one stand in line, where it keeps its place if it has one.
+    """
 
     name: bytes
     workers: dict[Worker, None] = field(default_factory=dict)  # ordered: runs must repeat
-    waiting: WaitingWorkers = field(default_factory=WaitingWorkers)
+    waiting: OrderedDict[Worker, None] = field(default_factory=OrderedDict)
     queue: ServiceQueue = field(default_factory=ServiceQueue)
     counters: Counters = field(default_factory=Counters)
 

@@ -125,7 +125,7 @@ class Workforce:
         except RemoteViolation as error:
             self._dismiss(worker, f"its worker broke the protocol: {error}", now)
             return
-        if worker.service.queue:
+        if worker.service.queue.length:
             self._dispatcher.feed(worker.service, now)
 
     def _held(self, worker: Worker, command: WorkerFinal | WorkerPartial) -> int | None:
@@ -153,7 +153,7 @@ class Workforce:
                     self._dispatcher.renew_lease(worker, command.dispatch_id, extend_s, now)
             case DrainNotice():
                 worker.draining = True
-                worker.service.waiting.leave(worker)
+                worker.service.waiting.pop(worker, None)
                 self._note_worker("worker_drained", worker)
             case Disconnect():
                 self._parties[worker.peer] = _DEPARTED
@@ -183,7 +183,7 @@ class Workforce:
     def _offer(self, worker: Worker, now: float) -> None:
         """Put a worker in the line of those that wait, and give it what is queued."""
         if worker.may_take:
-            worker.service.waiting.enter(worker)
+            worker.service.waiting[worker] = None
             self._dispatcher.feed(worker.service, now)
 
     def _speak(self, worker: Worker, now: float) -> None:
@@ -206,7 +206,7 @@ class Workforce:
         """Give the requests of a worker that is gone to others ([worker-lost])."""
         service = worker.service
         del service.workers[worker]
-        service.waiting.leave(worker)
+        service.waiting.pop(worker, None)
         self._timers.clear(worker)
         self._note_worker("worker_lost", worker, reason=reason)
         for dispatch_id, pending in reversed(worker.holds.items()):  # oldest first in line
@@ -227,7 +227,7 @@ class Workforce:
     def blocked(self, worker: Worker) -> None:
         """Give a worker that does not read what it is sent no more work."""
         worker.blocked = True
-        worker.service.waiting.leave(worker)
+        worker.service.waiting.pop(worker, None)
 
     def writable(self, worker: Worker, now: float) -> None:
         """Let a worker that reads again have its turn."""
