@@ -1,0 +1,33 @@
+"""Framings: bytes of a connection to messages and back, sans-I/O (see `base` for the contract)."""
+
+from requite.framing.base import Framing, Limits, Message
+from requite.framing.router import Admission, IdentityTable
+from requite.framing.zmtp import RefusedByPeer, Zmtp
+from requite.framing.zmtp_mechanism import (
+    CredentialsRefused,
+    Mechanism,
+    Null,
+    PlainClient,
+    PlainServer,
+    known_users,
+    same_secret,
+)
+from requite.framing.zmtp_socket import SocketType
+
+__all__ = [
+    "Admission",
+    "CredentialsRefused",
+    "Framing",
+    "IdentityTable",
+    "Limits",
+    "Mechanism",
+    "Message",
+    "Null",
+    "PlainClient",
+    "PlainServer",
+    "RefusedByPeer",
+    "SocketType",
+    "Zmtp",
+    "known_users",
+    "same_secret",
+]

@@ -1,0 +1,293 @@
+"""ZMTP 3.0 and 3.1, the wire protocol of ZeroMQ, for REQ, REP, DEALER and ROUTER sockets.
+
+RFC 23 (3.0), RFC 37 (3.1), RFC 24 (PLAIN), RFC 28 (REQ and REP). A connection goes through
+
+        GREETING ──64 bytes──▶ HANDSHAKE ──the mechanism admits the peer──▶ TRAFFIC
+            └──────────────────────┴───────── any violation ──────────────────┴──▶ FAILED
+
+The parts have files of their own: greeting, commands, mechanisms, socket types, frames. Here they
+are put in order. Where the RFCs leave it open:
+
+- Unknown commands among messages are ignored, as in libzmq: RFC 37 allows commands anywhere in the
+  traffic, keeps no list of names, and wants peers of later versions accepted. During the handshake
+  each mechanism says exactly what may come, so there they are violations.
+- ERROR is fatal whenever it comes ("SHALL treat an incoming ERROR command as fatal"): with NULL the
+  peer may have sent READY before it saw and refused ours.
+- PING is a command of 3.1; on a connection of 3.0 it is an unknown one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum, auto
+from functools import partial
+from typing import Final
+
+from requite.errors import LocalViolation, RemoteViolation
+from requite.framing.base import Limits, Message
+from requite.framing.zmtp_command import (
+    COMMAND,
+    Command,
+    decode_error,
+    decode_ping,
+    encode_error,
+    encode_pong,
+    find_command,
+)
+from requite.framing.zmtp_frames import (
+    SHORT_LAST,
+    SHORT_MORE,
+    SHORT_SIZES,
+    FrameReader,
+    long_last,
+    long_more,
+)
+from requite.framing.zmtp_greeting import (
+    GREETING_SIZE,
+    Greeting,
+    check_beginning,
+    encode_greeting,
+    parse_greeting,
+)
+from requite.framing.zmtp_mechanism import (
+    REFUSED_STATUS,
+    CredentialsRefused,
+    Handshake,
+    Mechanism,
+    Null,
+)
+from requite.framing.zmtp_socket import (
+    NotReady,
+    Role,
+    SocketType,
+    admit_peer,
+    own_metadata,
+    role_of,
+)
+
+_NULL: Final = Null()
+_NO_LIMITS_GIVEN: Final = Limits()
+_NOT_READY: Final = NotReady()
+
+
+class RefusedByPeer(RemoteViolation):
+    """The peer sent ERROR. It SHALL not be asked again with the same credentials (RFC 37)."""
+
+
+class _Phase(Enum):
+    GREETING = auto()
+    HANDSHAKE = auto()
+    TRAFFIC = auto()
+    FAILED = auto()
+
+
+class Zmtp:
+    """The `Framing` of one connection between a ZeroMQ socket of ours and one of a peer's.
+
+    `identity` is what we announce (0 to 255 bytes, the first not zero; REP announces none). After
+    the handshake, `peer_identity` and `peer_socket_type` hold what the peer announced, and
+    `peer_ttl_s` the wish of its last PING: to be hung up on when it is silent for so long.
+    """
+
+    __slots__ = (
+        "_broken",
+        "_buffer",
+        "_handshake",
+        "_limits",
+        "_mechanism",
+        "_metadata",
+        "_minor",
+        "_output",
+        "_phase",
+        "_reader",
+        "_role",
+        "peer_identity",
+        "peer_socket_type",
+        "peer_ttl_s",
+        "ready",
+        "socket_type",
+    )
+
+    def __init__(
+        self,
+        socket_type: SocketType,
+        *,
+        identity: bytes = b"",
+        mechanism: Mechanism = _NULL,
+        limits: Limits = _NO_LIMITS_GIVEN,
+    ) -> None:
+        self.socket_type = socket_type
+        self.ready = False
+        self.peer_identity = b""
+        self.peer_socket_type: SocketType | None = None
+        self.peer_ttl_s = 0.0
+        self._mechanism = mechanism
+        self._metadata = own_metadata(socket_type, identity)
+        self._limits = limits
+        self._phase = _Phase.GREETING
+        self._minor = 0
+        self._buffer = b""  # what came before the traffic and is not understood yet
+        self._output = b""
+        self._handshake: Handshake | None = None
+        self._broken: RemoteViolation | None = None
+        self._reader = FrameReader(limits)
+        self._role: Role | None = _NOT_READY
+
+    # --- the contract -----------------------------------------------------------------------
+
+    def opening(self) -> bytes:
+        """Return our greeting."""
+        return encode_greeting(self._mechanism.name, as_server=self._mechanism.as_server)
+
+    def receive(self, chunk: bytes) -> list[Message]:
+        """Take the next bytes of the stream; return the application messages they complete."""
+        if self._phase is not _Phase.TRAFFIC:
+            return self._receive_early(chunk)
+        try:
+            messages = self._reader.read(chunk)
+            if self._reader.commands:
+                self._obey_commands()
+            role = self._role
+            return messages if role is None else [role.unwrap(message) for message in messages]
+        except RemoteViolation as violation:
+            self._fail(violation)
+            raise
+
+    def output(self) -> bytes:
+        """Return what has to be sent for the framing's own sake, once."""
+        output, self._output = self._output, b""
+        return output
+
+    def encode(self, message: Sequence[bytes], out: list[bytes]) -> int:
+        """Append the header and the body of each frame to `out`; return the bytes added.
+
+        Written for speed, like `FrameReader.read`: 0.24 us for frames of 40 and 11 bytes (CPython
+        3.11). Each frame is taken for one that others follow, and the last header is then set
+        right, which costs less than asking each frame whether it is the last. Two calls of
+        `append` are a fifth faster than one `+=`.
+        """
+        role = self._role
+        if role is not None:
+            message = role.wrap(message)
+        elif not message:
+            raise LocalViolation("a message has at least one frame")
+        added = 0
+        for frame in message:
+            size = len(frame)
+            if size < SHORT_SIZES:
+                out.append(SHORT_MORE[size])
+                out.append(frame)
+                added += size + 2
+            else:
+                out.append(long_more(size))
+                out.append(frame)
+                added += size + 9
+        out[-2] = SHORT_LAST[size] if size < SHORT_SIZES else long_last(size)
+        return added
+
+    def at_end(self) -> None:
+        """Raise `RemoteViolation` if the stream ended inside the handshake or a message."""
+        if self._broken is not None:
+            raise self._broken
+        if not self.ready:
+            raise RemoteViolation("the peer hung up during the handshake")
+        if not self._reader.between_messages:
+            raise RemoteViolation("the peer hung up in the middle of a message")
+
+    # --- before the traffic -----------------------------------------------------------------
+
+    def _receive_early(self, chunk: bytes) -> list[Message]:
+        if self._broken is not None:
+            raise self._broken
+        self._buffer += chunk
+        try:
+            if self._phase is _Phase.GREETING:
+                self._take_greeting()
+            while self._phase is _Phase.HANDSHAKE and self._buffer:
+                if not self._take_command():
+                    break
+        except RemoteViolation as violation:
+            self._fail(violation)
+            raise
+        except Exception:  # out of the check of credentials: nobody comes in by a mistake of ours
+            self._fail(RemoteViolation("the credentials could not be checked"))
+            raise
+        if self._phase is not _Phase.TRAFFIC:
+            return []
+        rest, self._buffer = self._buffer, b""
+        return self.receive(rest)
+
+    def _take_greeting(self) -> None:
+        check_beginning(self._buffer)
+        if len(self._buffer) < GREETING_SIZE:
+            return
+        greeting = parse_greeting(self._buffer)
+        self._buffer = self._buffer[GREETING_SIZE:]
+        self._check_mechanism(greeting)
+        self._minor = greeting.minor
+        self._phase = _Phase.HANDSHAKE
+        admit = partial(admit_peer, self.socket_type)
+        self._handshake = self._mechanism.handshake(self._metadata, admit)
+        self._output += next(self._handshake)
+
+    def _check_mechanism(self, greeting: Greeting) -> None:
+        """Both sides MUST announce the same mechanism, and not both be its server.
+
+        Two clients are not told apart here: libzmq leaves as-server 0 even on a server. They end
+        at once, because each gets a HELLO where it waits for WELCOME.
+        """
+        if greeting.mechanism != self._mechanism.name:
+            raise RemoteViolation(
+                f"the peer offers mechanism {greeting.mechanism!r}, here it is "
+                f"{self._mechanism.name!r}"
+            )
+        if greeting.as_server and self._mechanism.as_server:
+            raise RemoteViolation("both sides announce that they are the server")
+
+    def _take_command(self) -> bool:
+        """Put the next command to the handshake; False when it is not there in full yet."""
+        if self._buffer[0] < COMMAND:
+            raise RemoteViolation("a message came before the handshake was complete")
+        found = find_command(self._buffer, 0, self._limits.handshake_size_max)
+        if found is None:
+            return False
+        command, end = found
+        self._buffer = self._buffer[end:]
+        if command.name == b"ERROR":
+            raise RefusedByPeer(f"the peer refused the handshake: {decode_error(command.data)}")
+        self._advance(command)
+        return True
+
+    def _advance(self, command: Command) -> None:
+        assert self._handshake is not None
+        try:
+            self._output += self._handshake.send(command)
+        except StopIteration as stop:
+            last_words, peer = stop.value
+            self._output += last_words
+            self.peer_socket_type, self.peer_identity = peer
+            self._handshake = None
+            self._role = role_of(self.socket_type)
+            self._phase = _Phase.TRAFFIC
+            self.ready = True
+
+    # --- commands and failures --------------------------------------------------------------
+
+    def _obey_commands(self) -> None:
+        commands, self._reader.commands = self._reader.commands, []
+        for name, data in commands:
+            if name == b"PING" and self._minor >= 1:
+                self.peer_ttl_s, context = decode_ping(data)
+                self._output += encode_pong(context)
+            elif name == b"ERROR":
+                raise RefusedByPeer(f"the peer gave up: {decode_error(data)}")
+
+    def _fail(self, violation: RemoteViolation) -> None:
+        """Remember the end, and tell the peer why where ZMTP has words for it: in the handshake."""
+        if self._phase is _Phase.HANDSHAKE and not isinstance(violation, RefusedByPeer):
+            refused = isinstance(violation, CredentialsRefused)
+            self._output += encode_error(REFUSED_STATUS if refused else str(violation))
+        self._broken = violation
+        self._phase = _Phase.FAILED
+        self._handshake = None
+        self._buffer = b""

@@ -1,0 +1,131 @@
+"""Commands of ZMTP: what the two framings say to each other between and before messages (RFC 37).
+
+A command is one frame with the COMMAND flag, never MORE: `04 size` or `06 size-as-u64`, then the
+length of its name, the name, and data whose form the name decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from struct import Struct
+from typing import Final, NamedTuple
+
+from requite.errors import RemoteViolation
+
+MORE: Final = 0x01
+LONG: Final = 0x02
+COMMAND: Final = 0x04
+
+_PING_CONTEXT_MAX: Final = 16
+_ERROR_REASON_MAX: Final = 255
+_u32: Final = Struct(">I")
+_u64: Final = Struct(">Q")
+
+
+class Command(NamedTuple):
+    """The two parts of a command's body."""
+
+    name: bytes
+    data: bytes
+
+
+class Ping(NamedTuple):
+    """A heartbeat: hang up when nothing comes for `ttl_s` seconds (0: no wish); echo `context`."""
+
+    ttl_s: float
+    context: bytes
+
+
+# --- frames -------------------------------------------------------------------------------------
+
+
+def encode_command(name: bytes, data: bytes = b"") -> bytes:
+    """Return the whole frame of a command."""
+    body = bytes((len(name),)) + name + data
+    if len(body) < 256:
+        return bytes((COMMAND, len(body))) + body
+    return bytes((COMMAND | LONG,)) + _u64.pack(len(body)) + body
+
+
+def find_command(data: bytes, at: int, size_max: int) -> tuple[Command, int] | None:
+    """Read the command frame that begins at `at`; return it and where it ends, None if it is cut.
+
+    `size_max` bounds the body in bytes, and is held against the announced size. Flag bits 3 to 7
+    MUST be zero and MORE SHALL be zero on commands (RFC 37, Framing).
+    """
+    flags = data[at]
+    if flags & ~LONG != COMMAND:
+        raise RemoteViolation(f"frame flags {flags:#04x}: reserved bits, or a command with MORE")
+    begin = at + (9 if flags & LONG else 2)
+    if begin > len(data):
+        return None
+    size = _u64.unpack_from(data, at + 1)[0] if flags & LONG else data[at + 1]
+    if size > size_max:
+        raise RemoteViolation(f"a command of {size} bytes, more than the {size_max} allowed")
+    end = begin + size
+    return None if end > len(data) else (_split(data[begin:end]), end)
+
+
+def _split(body: bytes) -> Command:
+    """Take a command's body apart: u8 length of the name (at least 1), name, data."""
+    border = 1 + body[0] if body else 0
+    if not 1 < border <= len(body):
+        raise RemoteViolation(f"a command without a whole name: {body[:16]!r}")
+    return Command(body[1:border], body[border:])
+
+
+# --- metadata -----------------------------------------------------------------------------------
+
+
+def encode_metadata(properties: Mapping[str, bytes]) -> bytes:
+    """Encode properties: each u8 length of the name, name, u32 length of the value, value."""
+    parts: list[bytes] = []
+    for name, value in properties.items():
+        parts += (bytes((len(name),)), name.encode("ascii"), _u32.pack(len(value)), value)
+    return b"".join(parts)
+
+
+def decode_metadata(data: bytes) -> dict[str, bytes]:
+    """Decode properties; names are folded to lower case, since their case SHALL NOT matter."""
+    properties: dict[str, bytes] = {}
+    at = 0
+    while at < len(data):
+        name_end = at + 1 + data[at]
+        value_at = name_end + 4
+        if name_end == at + 1 or value_at > len(data):
+            raise RemoteViolation("malformed metadata: a property without a whole name")
+        end = value_at + _u32.unpack_from(data, name_end)[0]
+        if end > len(data):
+            raise RemoteViolation("malformed metadata: a value is longer than its command")
+        properties[data[at + 1 : name_end].decode("latin-1").lower()] = data[value_at:end]
+        at = end
+    return properties
+
+
+# --- ERROR, PING, PONG --------------------------------------------------------------------------
+
+
+def encode_error(reason: str) -> bytes:
+    """Return an ERROR command. The grammar allows visible characters only, hence no spaces."""
+    text = reason.encode("ascii", "replace")[:_ERROR_REASON_MAX]
+    visible = bytes(c if 0x21 <= c <= 0x7E else ord("-") for c in text)
+    return encode_command(b"ERROR", bytes((len(visible),)) + visible)
+
+
+def decode_error(data: bytes) -> str:
+    """Return the reason in an ERROR command, safe to print whatever it holds."""
+    if not data or len(data) != 1 + data[0]:
+        raise RemoteViolation(f"a malformed ERROR command: {data[:16]!r}")
+    return data[1:].decode("ascii", "backslashreplace")
+
+
+def decode_ping(data: bytes) -> Ping:
+    """Decode PING: a u16 time to live in tenths of a second, and a context of up to 16 bytes."""
+    if not 2 <= len(data) <= 2 + _PING_CONTEXT_MAX:
+        raise RemoteViolation(f"a PING with {len(data)} bytes of data; 2 to 18 are allowed")
+    return Ping(int.from_bytes(data[:2], "big") / 10, data[2:])
+
+
+def encode_pong(context: bytes) -> bytes:
+    """Return the PONG that answers a PING with this context."""
+    return encode_command(b"PONG", context)

@@ -1,0 +1,65 @@
+"""The first 64 bytes of a ZMTP connection: signature, version, mechanism (RFC 37, Formal Grammar).
+
+        FF | 8 bytes of padding | 7F | major | minor | mechanism, 20 bytes | as-server | 31 zeros
+         0   1                    9    10      11      12                    32          33
+
+Both sides send theirs at once. libzmq may send the first 11 bytes alone and the rest only when it
+has seen our version, so what has arrived is judged as it comes.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from requite.errors import RemoteViolation
+
+GREETING_SIZE: Final = 64
+MAJOR: Final = 3
+MINOR: Final = 1
+
+_SIGNATURE_END: Final = 9
+_MAJOR_AT: Final = 10
+_MINOR_AT: Final = 11
+_MECHANISM: Final = slice(12, 32)
+_AS_SERVER_AT: Final = 32
+
+
+class Greeting(NamedTuple):
+    """What a peer's greeting says, with the version already lowered to the one both speak."""
+
+    minor: int
+    mechanism: bytes
+    as_server: bool
+
+
+def encode_greeting(mechanism: bytes, *, as_server: bool) -> bytes:
+    """Return our greeting, which is always the full 64 bytes: there is no older version to try."""
+    signature = b"\xff" + bytes(8) + b"\x7f"
+    version = bytes((MAJOR, MINOR))
+    return signature + version + mechanism.ljust(20, b"\0") + bytes((as_server,)) + bytes(31)
+
+
+def check_beginning(data: bytes) -> None:
+    """Refuse the beginning of a stream as soon as it cannot become a greeting of ZMTP 3.
+
+    The padding means nothing (RFC 37: MUST NOT validate this): libzmq puts the length of its
+    identity there, for peers of ZMTP 1.0.
+    """
+    if data and data[0] != 0xFF:
+        raise RemoteViolation(f"the peer does not speak ZMTP 3: its first byte is {data[0]:#04x}")
+    if len(data) > _SIGNATURE_END and data[_SIGNATURE_END] != 0x7F:
+        raise RemoteViolation("the peer does not speak ZMTP 3: its signature does not end in 0x7f")
+    if len(data) > _MAJOR_AT and data[_MAJOR_AT] < MAJOR:
+        raise RemoteViolation(
+            f"the peer announces ZMTP revision {data[_MAJOR_AT]}; the oldest spoken here is 3.0"
+        )
+
+
+def parse_greeting(data: bytes) -> Greeting:
+    """Read a whole greeting that `check_beginning` has let pass.
+
+    A higher version is taken as our own (RFC 37: MUST accept higher protocol versions as valid).
+    The filler is not looked at, for a later version may use it.
+    """
+    minor = min(data[_MINOR_AT], MINOR) if data[_MAJOR_AT] == MAJOR else MINOR
+    return Greeting(minor, data[_MECHANISM].rstrip(b"\0"), data[_AS_SERVER_AT] == 1)

@@ -1,0 +1,148 @@
+"""Socket types of ZeroMQ: who may talk to whom, and what REQ and REP wrap around messages.
+
+Compatibility and identity: RFC 37, "The Socket-Type Property" and "The Identity Property".
+Envelopes: RFC 28 (REQREP). DEALER and ROUTER pass frames as they are, and have no role here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple, Protocol
+
+from requite.errors import LocalViolation, RemoteViolation
+from requite.framing.base import Message
+from requite.framing.zmtp_command import decode_metadata, encode_metadata
+
+IDENTITY_SIZE_MAX: Final = 255
+
+
+class SocketType(StrEnum):
+    """The socket types that requite speaks."""
+
+    REQ = "REQ"
+    REP = "REP"
+    DEALER = "DEALER"
+    ROUTER = "ROUTER"
+
+
+_PEERS: Final = {
+    SocketType.REQ: {SocketType.REP, SocketType.ROUTER},
+    SocketType.REP: {SocketType.REQ, SocketType.DEALER},
+    SocketType.DEALER: {SocketType.REP, SocketType.DEALER, SocketType.ROUTER},
+    SocketType.ROUTER: {SocketType.REQ, SocketType.DEALER, SocketType.ROUTER},
+}
+
+
+class Peer(NamedTuple):
+    """What a peer's metadata says about it."""
+
+    socket_type: SocketType
+    identity: bytes
+
+
+# --- metadata of the handshake ------------------------------------------------------------------
+
+
+def own_metadata(socket_type: SocketType, identity: bytes) -> bytes:
+    """Return the properties that we announce: as libzmq does, all but REP tell their identity."""
+    if len(identity) > IDENTITY_SIZE_MAX or identity[:1] == b"\0":
+        raise LocalViolation(f"an identity has 0 to 255 bytes, the first not zero: {identity!r}")
+    properties = {"Socket-Type": socket_type.encode()}
+    if socket_type is not SocketType.REP:
+        properties["Identity"] = identity
+    return encode_metadata(properties)
+
+
+def admit_peer(own: SocketType, metadata: bytes) -> Peer:
+    """Read a peer's properties; refuse a socket type that `own` cannot talk to, or a bad identity.
+
+    A missing type is refused as well: every known implementation sends it, and without it the two
+    may misread each other's frames.
+    """
+    properties = decode_metadata(metadata)
+    announced = properties.get("socket-type", b"").decode("ascii", "backslashreplace")
+    if announced not in _PEERS[own]:
+        raise RemoteViolation(f"a {own} socket does not talk to socket type {announced!r}")
+    socket_type = SocketType(announced)
+    if socket_type is SocketType.REP:  # "the Identity property shall be ignored"
+        return Peer(socket_type, b"")
+    identity = properties.get("identity", b"")
+    if len(identity) > IDENTITY_SIZE_MAX or identity[:1] == b"\0":
+        raise RemoteViolation(f"the peer announces an identity that is reserved: {identity[:16]!r}")
+    return Peer(socket_type, identity)
+
+
+# --- envelopes ----------------------------------------------------------------------------------
+
+
+class Role(Protocol):
+    """What a socket type adds to outgoing messages and takes off incoming ones."""
+
+    def wrap(self, message: Sequence[bytes]) -> Sequence[bytes]:
+        """Return the frames to send for `message`, or raise `LocalViolation`."""
+
+    def unwrap(self, message: Message) -> Message:
+        """Return what the application sees of a received message, or raise `RemoteViolation`."""
+
+
+class NotReady:
+    """Stands in for the role while the handshake runs: there is nobody to encode for yet."""
+
+    def wrap(self, message: Sequence[bytes]) -> Sequence[bytes]:
+        raise LocalViolation("nothing may be encoded before the handshake is complete")
+
+    def unwrap(self, message: Message) -> Message:
+        raise AssertionError("no message is read before the handshake is complete")
+
+
+class RequestRole:
+    """REQ: an empty delimiter in front of every message, both ways.
+
+    That a request waits for the reply to the one before is a rule for a socket with all its
+    connections together, and left to the caller.
+    """
+
+    def wrap(self, message: Sequence[bytes]) -> Sequence[bytes]:
+        if not message:
+            raise LocalViolation("a message has at least one frame")
+        return [b"", *message]
+
+    def unwrap(self, message: Message) -> Message:
+        if len(message) < 2 or message[0]:
+            raise RemoteViolation("a reply without an empty delimiter and data frames behind it")
+        del message[0]
+        return message
+
+
+class ReplyRole:
+    """REP: keeps each request's envelope, and puts it in front of the reply.
+
+    Replies leave in the order of the requests: the n-th message encoded answers the n-th received.
+    A DEALER may have sent several requests before the first is answered.
+    """
+
+    def __init__(self) -> None:
+        self._envelopes: deque[Message] = deque()
+
+    def wrap(self, message: Sequence[bytes]) -> Sequence[bytes]:
+        if not message:
+            raise LocalViolation("a message has at least one frame")
+        if not self._envelopes:
+            raise LocalViolation("a REP socket may only answer: there is no open request")
+        return [*self._envelopes.popleft(), *message]
+
+    def unwrap(self, message: Message) -> Message:
+        border = message.index(b"") + 1 if b"" in message else 0
+        if not 0 < border < len(message):
+            raise RemoteViolation("a request without an empty delimiter and data frames behind it")
+        self._envelopes.append(message[:border])
+        return message[border:]
+
+
+def role_of(socket_type: SocketType) -> Role | None:
+    """Return a fresh role for one connection; None where messages pass as they are."""
+    if socket_type is SocketType.REQ:
+        return RequestRole()
+    return ReplyRole() if socket_type is SocketType.REP else None

@@ -1,0 +1,38 @@
+"""Two ends of a connection without a network between them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from requite.framing import SocketType, Zmtp
+
+Connect = Callable[..., tuple[Zmtp, Zmtp]]
+
+
+def _shake_hands(left: Zmtp, right: Zmtp) -> None:
+    to_left, to_right = right.opening(), left.opening()
+    while to_left or to_right:
+        assert right.receive(to_right) == []
+        assert left.receive(to_left) == []
+        to_left, to_right = right.output(), left.output()
+    assert left.ready
+    assert right.ready
+
+
+@pytest.fixture(scope="session")
+def shake_hands() -> Callable[[Zmtp, Zmtp], None]:
+    return _shake_hands
+
+
+@pytest.fixture(scope="session")
+def connect() -> Connect:
+    """Make a pair of connected framings of the given socket types; options go to the first."""
+
+    def _connect(
+        own: SocketType = SocketType.ROUTER, peer: SocketType = SocketType.DEALER, **options: object
+    ) -> tuple[Zmtp, Zmtp]:
+        left, right = Zmtp(own, **options), Zmtp(peer)
+        _shake_hands(left, right)
+        return left, right
+
+    return _connect

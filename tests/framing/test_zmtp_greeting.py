@@ -1,0 +1,102 @@
+"""The greeting: 64 golden bytes, taken as they come (RFC 37, Formal Grammar)."""
+
+import pytest
+
+from requite.errors import RemoteViolation
+from requite.framing import Null, PlainClient, PlainServer, SocketType, Zmtp
+
+SIGNATURE = bytes.fromhex("ff 0000000000000000 7f")
+FILLER = bytes(31)
+NULL = b"NULL" + bytes(16)
+PLAIN = b"PLAIN" + bytes(15)
+GREETING = SIGNATURE + b"\x03\x01" + NULL + b"\0" + FILLER
+
+
+def anyone(username: str, password: str) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "rest"),
+    [
+        (Null(), NULL + b"\0"),
+        (PlainClient("user", "secret"), PLAIN + b"\0"),
+        (PlainServer(anyone), PLAIN + b"\1"),
+    ],
+)
+def test_opening_is_the_whole_greeting(mechanism, rest):
+    opening = Zmtp(SocketType.DEALER, mechanism=mechanism).opening()
+    assert opening == SIGNATURE + b"\x03\x01" + rest + FILLER
+    assert len(opening) == 64
+
+
+def test_nothing_is_said_before_the_peers_greeting_is_complete():
+    framing = Zmtp(SocketType.DEALER)
+    for byte in GREETING[:-1]:
+        assert framing.receive(bytes((byte,))) == []
+        assert framing.output() == b""
+    framing.receive(GREETING[-1:])
+    assert framing.output().startswith(b"\x04\x29\x05READY")
+
+
+def test_the_first_eleven_bytes_may_come_alone_and_padding_means_nothing():
+    # libzmq announces the length of its identity in the padding, for peers of ZMTP 1.0.
+    framing = Zmtp(SocketType.DEALER)
+    framing.receive(bytes.fromhex("ff 0000000000000009 7f 03"))
+    framing.receive(GREETING[11:])
+    assert framing.output().startswith(b"\x04\x29\x05READY")
+
+
+@pytest.mark.parametrize(
+    "version", [b"\x03\x00", b"\x03\x01", b"\x03\x02", b"\x04\x00", b"\xff\x07"]
+)
+def test_equal_and_higher_versions_are_accepted(version):
+    framing = Zmtp(SocketType.DEALER)
+    framing.receive(SIGNATURE + version + GREETING[12:])
+    assert framing.output()
+
+
+@pytest.mark.parametrize(
+    ("beginning", "reason"),
+    [
+        (b"G", "first byte is 0x47"),
+        (b"\x01\x00", "first byte is 0x01"),  # an anonymous peer of ZMTP 1.0
+        (SIGNATURE[:-1] + b"\x00", "signature"),
+        (SIGNATURE + b"\x00", "revision 0; the oldest spoken here is 3.0"),
+        (SIGNATURE + b"\x01", "revision 1; the oldest spoken here is 3.0"),
+        (SIGNATURE + b"\x02", "revision 2; the oldest spoken here is 3.0"),
+    ],
+)
+def test_what_cannot_become_a_greeting_is_refused_at_once(beginning, reason):
+    framing = Zmtp(SocketType.DEALER)
+    with pytest.raises(RemoteViolation, match=reason):
+        framing.receive(beginning)
+    assert framing.output() == b""  # it would not understand an ERROR command
+
+
+@pytest.mark.parametrize("announced", [b"CURVE" + bytes(15), b"NUL" + bytes(17), NULL[:-1] + b"X"])
+def test_another_mechanism_is_refused(announced):
+    framing = Zmtp(SocketType.DEALER)
+    with pytest.raises(RemoteViolation, match="mechanism"):
+        framing.receive(SIGNATURE + b"\x03\x01" + announced + b"\0" + FILLER)
+
+
+def test_a_password_is_not_sent_to_a_peer_without_plain():
+    framing = Zmtp(SocketType.DEALER, mechanism=PlainClient("user", "secret"))
+    with pytest.raises(RemoteViolation, match=r"b'NULL'.*b'PLAIN'"):
+        framing.receive(GREETING)
+    assert framing.output() == b""
+
+
+def test_two_servers_are_refused():
+    framing = Zmtp(SocketType.ROUTER, mechanism=PlainServer(anyone))
+    with pytest.raises(RemoteViolation, match="both sides"):
+        framing.receive(SIGNATURE + b"\x03\x01" + PLAIN + b"\1" + FILLER)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 10, 11, 63, 64])
+def test_an_end_inside_the_greeting_or_right_behind_it_is_reported(cut):
+    framing = Zmtp(SocketType.DEALER)
+    framing.receive(GREETING[:cut])
+    with pytest.raises(RemoteViolation, match="during the handshake"):
+        framing.at_end()
