@@ -1,0 +1,93 @@
+"""Feed Majordomo's decoders coverage-guided garbage.
+
+    python fuzz/fuzz_majordomo_wire.py --make-corpus DIRECTORY   write a small corpus of messages
+    python fuzz/fuzz_majordomo_wire.py DIRECTORY [libFuzzer options, such as -max_total_time=60]
+
+An input is a message, each frame preceded by its size in one byte. Held against each input, for
+every dialect and direction: it is a command or a `RemoteViolation` that says what is wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from requite.engine import Message
+from requite.errors import RemoteViolation
+from requite.protocols.majordomo.dialects import by_version, check_service_name, detect
+
+DIALECTS: Final = tuple(by_version(version) for version in ("0.1", "0.2", "0.3"))
+DECODERS: Final = tuple(
+    decode
+    for dialect in DIALECTS
+    for decode in (
+        dialect.decode_from_client,
+        dialect.decode_to_client,
+        dialect.decode_from_worker,
+        dialect.decode_to_worker,
+    )
+)
+FRAMES_MAX: Final = 64
+
+
+def one_input(data: bytes) -> None:
+    """Run one input; an exception or a failed assertion is a finding."""
+    message = frames_of(data)
+    detect(message)
+    for decode in DECODERS:
+        complaint = "not refused"
+        try:
+            command = decode(message)
+            check_service_name(getattr(command, "service", b"none"))
+        except RemoteViolation as violation:
+            complaint = str(violation)
+        assert complaint, "a violation does not say what is wrong"
+
+
+def frames_of(data: bytes) -> Message:
+    """Cut an input into frames; the last one may be shorter than announced."""
+    frames: Message = []
+    at = 0
+    while at < len(data) and len(frames) < FRAMES_MAX:
+        end = at + 1 + data[at]
+        frames.append(data[at + 1 : end])
+        at = end
+    return frames
+
+
+def input_of(message: Message) -> bytes:
+    """Make the input that is cut into these frames, none of which has more than 255 bytes."""
+    return b"".join(bytes([len(frame)]) + frame for frame in message)
+
+
+def corpus() -> Iterator[bytes]:
+    """Yield the messages of one request in every dialect, with what surrounds it."""
+    body = [b"hello"]
+    for dialect in DIALECTS:
+        yield input_of(dialect.ready(b"echo", 16, 1000, 30_000))
+        yield input_of(dialect.client_request(b"echo", body, 1, 2500, 1, b"key"))
+        yield input_of(dialect.worker_request(b"\0addr", body, 9, 2400, 1, b"key"))
+        yield input_of(dialect.worker_final(b"\0addr", body, 9, 0))
+        yield input_of(dialect.client_final(b"echo", body, 1, 0, 1))
+        yield input_of(dialect.worker_heartbeat(1000))
+        yield input_of(dialect.disconnect())
+
+
+def make_corpus(directory: Path) -> None:
+    """Write each input of the corpus into a file of its own."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for number, data in enumerate(corpus()):
+        (directory / f"{number:03}").write_bytes(data)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--make-corpus"]:
+        make_corpus(Path(sys.argv[2]))
+    else:
+        import atheris
+
+        atheris.instrument_all()
+        atheris.Setup(sys.argv, one_input)
+        atheris.Fuzz()

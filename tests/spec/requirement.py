@@ -1,0 +1,88 @@
+"""Requirements of the protocols, and the decorator by which tests cite them.
+
+Every MUST, SHALL and SHOULD of a source document is a row in `requirements/*.toml`:
+
+    [[requirement]]
+    id = "mdp02:worker:one-final"        # document : who or what : rule
+    level = "SHALL"                      # the word in the source; RULE where it has none
+    section = "Request and Reply Processing"
+    text = "..."                         # in our own words
+
+A row that no test can show to be kept says why in `waived`. `test_coverage.py` holds both ways: no
+requirement without a test, no citation of a requirement that does not exist.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final, TypeVar
+
+FOLDER: Final = Path(__file__).parent / "requirements"
+LEVELS: Final = frozenset(
+    {"MUST", "MUST NOT", "SHALL", "SHALL NOT", "SHOULD", "SHOULD NOT", "RULE"}
+)
+
+Cited = TypeVar("Cited", bound=Callable[..., object])
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One rule of one document; `waived` is empty or says why no test can cite it."""
+
+    id: str
+    level: str
+    section: str
+    text: str
+    waived: str = ""
+
+    def __post_init__(self) -> None:
+        if self.level not in LEVELS:
+            raise ValueError(f"{self.id}: {self.level!r} is not a level")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A source document and its requirements, in the order of its text."""
+
+    title: str
+    about: str
+    requirements: tuple[Requirement, ...]
+
+
+@cache
+def documents() -> tuple[Document, ...]:
+    """Read all data files, by name."""
+    return tuple(_read(path) for path in sorted(FOLDER.glob("*.toml")))
+
+
+def _read(path: Path) -> Document:
+    data = tomllib.loads(path.read_text(encoding="utf-8"))
+    rows = tuple(Requirement(**row) for row in data["requirement"])
+    return Document(data["title"], data["about"], rows)
+
+
+@cache
+def requirements() -> dict[str, Requirement]:
+    """Return all requirements by id. Raises ValueError when an id is used twice."""
+    table: dict[str, Requirement] = {}
+    for row in (row for document in documents() for row in document.requirements):
+        if row.id in table:
+            raise ValueError(f"two requirements have the id {row.id}")
+        table[row.id] = row
+    return table
+
+
+def requirement(*ids: str) -> Callable[[Cited], Cited]:
+    """Cite the requirements that a test shows to be kept.
+
+    The ids must be literal: citations are collected from the source of the tests. Raises
+    LookupError for an id that no data file has.
+    """
+    unknown = [id_ for id_ in ids if id_ not in requirements()]
+    if unknown:
+        raise LookupError(f"no file in {FOLDER.name}/ has {', '.join(unknown)}")
+    return lambda cited: cited

@@ -1,0 +1,185 @@
+"""One message or more for every command of every dialect, and how each is encoded and decoded.
+
+The frames of MDP 0.1 and 0.2 are typed from the tables of 7/MDP and 18/MDP; the headers of MDP 0.3
+are read from the examples in docs/protocols/mdp-0.3.md, so that page and code cannot drift apart.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from requite.engine import Message
+from requite.protocols.majordomo.dialects import by_version
+from requite.protocols.majordomo.wire import (
+    ClientCancel,
+    ClientFinal,
+    ClientHeartbeat,
+    ClientPartial,
+    ClientRequest,
+    Dialect,
+    Disconnect,
+    DrainNotice,
+    Progress,
+    Ready,
+    WorkerCancel,
+    WorkerFinal,
+    WorkerHeartbeat,
+    WorkerPartial,
+    WorkerRequest,
+)
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "protocols" / "mdp-0.3.md"
+DIRECTIONS: Final = ("from_client", "to_client", "from_worker", "to_worker")
+
+MDP_01: Final = by_version("0.1")
+MDP_02: Final = by_version("0.2")
+MDP_03: Final = by_version("0.3")
+DIALECTS: Final = (MDP_01, MDP_02, MDP_03)
+
+
+class Sample(NamedTuple):
+    """A command, its frames, and the directions it may travel in."""
+
+    dialect: Dialect
+    directions: tuple[str, ...]
+    command: Any
+    message: Message
+
+    def __str__(self) -> str:
+        return f"{self.dialect.version}-{type(self.command).__name__}"
+
+
+_ENCODERS: Final = {
+    ClientRequest: "client_request",
+    ClientCancel: "client_cancel",
+    ClientHeartbeat: "client_heartbeat",
+    ClientPartial: "client_partial",
+    ClientFinal: "client_final",
+    Ready: "ready",
+    WorkerRequest: "worker_request",
+    WorkerPartial: "worker_partial",
+    WorkerFinal: "worker_final",
+    WorkerHeartbeat: "worker_heartbeat",
+    Disconnect: "disconnect",
+    Progress: "progress",
+    DrainNotice: "drain",
+    WorkerCancel: "worker_cancel",
+}
+
+
+def encode(dialect: Dialect, command: Any) -> Message:
+    """Encode a command object; encoders take the fields of a command in their order."""
+    message: Message = getattr(dialect, _ENCODERS[type(command)])(*command)
+    return message
+
+
+def decode(dialect: Dialect, direction: str, message: Message) -> Any:
+    """Decode a message that travels in the given direction."""
+    return getattr(dialect, f"decode_{direction}")(message)
+
+
+# --- MDP 0.1: 7/MDP -------------------------------------------------------------------------------
+_C, _W = (b"", b"MDPC01"), (b"", b"MDPW01")
+_SAMPLES_01: Final = [
+    (("from_client",), ClientRequest(b"echo", [b"hello"]), [*_C, b"echo", b"hello"]),
+    (("to_client",), ClientFinal(b"echo", [b"hi", b""]), [*_C, b"echo", b"hi", b""]),
+    (("from_worker",), Ready(b"echo"), [*_W, b"\x01", b"echo"]),
+    (
+        ("to_worker",),
+        WorkerRequest(b"\x00addr", [b"hello"]),
+        [*_W, b"\x02", b"\x00addr", b"", b"hello"],
+    ),
+    (
+        ("from_worker",),
+        WorkerFinal(b"\x00addr", [b"hi", b"there"]),
+        [*_W, b"\x03", b"\x00addr", b"", b"hi", b"there"],
+    ),
+    (("from_worker", "to_worker"), WorkerHeartbeat(), [*_W, b"\x04"]),
+    (("from_worker", "to_worker"), Disconnect(), [*_W, b"\x05"]),
+]
+
+# --- MDP 0.2: 18/MDP ------------------------------------------------------------------------------
+_SAMPLES_02: Final = [
+    (
+        ("from_client",),
+        ClientRequest(b"echo", [b"hello"]),
+        [b"MDPC02", b"\x01", b"echo", b"hello"],
+    ),
+    (("to_client",), ClientPartial(b"echo", [b"1"]), [b"MDPC02", b"\x02", b"echo", b"1"]),
+    (("to_client",), ClientFinal(b"echo", [b""]), [b"MDPC02", b"\x03", b"echo", b""]),
+    (("from_worker",), Ready(b"echo"), [b"MDPW02", b"\x01", b"echo"]),
+    (
+        ("to_worker",),
+        WorkerRequest(b"\x00addr", [b"hello"]),
+        [b"MDPW02", b"\x02", b"\x00addr", b"", b"hello"],
+    ),
+    (
+        ("from_worker",),
+        WorkerPartial(b"\x00addr", [b"1", b"2"]),
+        [b"MDPW02", b"\x03", b"\x00addr", b"", b"1", b"2"],
+    ),
+    (
+        ("from_worker",),
+        WorkerFinal(b"\x00addr", [b""]),
+        [b"MDPW02", b"\x04", b"\x00addr", b"", b""],
+    ),
+    (("from_worker", "to_worker"), WorkerHeartbeat(), [b"MDPW02", b"\x05"]),
+    (("from_worker", "to_worker"), Disconnect(), [b"MDPW02", b"\x06"]),
+]
+
+# --- MDP 0.3: by the description of each example on its page --------------------------------------
+_ID: Final = 0x000000070000002A
+_BODY: Final = [b"hello"]
+EXAMPLES_03: Final[dict[str, tuple[tuple[str, ...], Any]]] = {
+    "REQUEST to echo, 2.5 s": (
+        ("from_client",),
+        ClientRequest(b"echo", _BODY, _ID, 2500),
+    ),
+    "REQUEST, not idempotent, with key": (
+        ("from_client",),
+        ClientRequest(b"echo", _BODY, _ID + 1, 0, 1, b"order-17"),
+    ),
+    "PARTIAL, index 0": (("to_client",), ClientPartial(b"", _BODY, _ID, 0)),
+    "FINAL, OK after 1 attempt": (("to_client",), ClientFinal(b"", _BODY, _ID, 0, 1)),
+    "FINAL, NO_SERVICE": (("to_client",), ClientFinal(b"", _BODY, _ID, 2, 0)),
+    "CANCEL": (("from_client",), ClientCancel(_ID)),
+    "HEARTBEAT of a client, 1 s": (("from_client", "to_client"), ClientHeartbeat(1000)),
+    "READY, 16 places, 1 s, lease 30 s": (("from_worker",), Ready(b"echo", 16, 1000, 30000)),
+    "REQUEST to a worker, 2.4 s left": (("to_worker",), WorkerRequest(b"", _BODY, 9, 2400, 1)),
+    "the same, attempt 2, with key": (
+        ("to_worker",),
+        WorkerRequest(b"", _BODY, 10, 0, 2, b"order-17"),
+    ),
+    "PARTIAL of a worker": (("from_worker",), WorkerPartial(b"", _BODY, 9)),
+    "FINAL of a worker": (("from_worker",), WorkerFinal(b"", _BODY, 9, 0)),
+    "HEARTBEAT of a worker": (("from_worker", "to_worker"), WorkerHeartbeat(1000)),
+    "DISCONNECT": (("from_worker", "to_worker"), Disconnect()),
+    "PROGRESS, the worker's own lease": (("from_worker",), Progress(9, 0)),
+    "DRAIN": (("from_worker",), DrainNotice()),
+    "CANCEL to a worker": (("to_worker",), WorkerCancel(9)),
+}
+
+
+def headers_on_page() -> dict[str, bytes]:
+    """Return the headers in the section "Examples" of the specification, by description."""
+    section = PAGE.read_text(encoding="utf-8").partition("\n## Examples\n")[2]
+    lines = re.findall(r"^(.+?) +((?:[0-9a-f]{2} ?)+)$", section, flags=re.MULTILINE)
+    return {description: bytes.fromhex(digits) for description, digits in lines}
+
+
+def _samples_03() -> list[Sample]:
+    headers = headers_on_page()
+    return [
+        Sample(MDP_03, directions, command, [headers[text], *getattr(command, "body", ())])
+        for text, (directions, command) in EXAMPLES_03.items()
+        if text in headers  # a test says so if one is missing
+    ]
+
+
+SAMPLES: Final[list[Sample]] = [
+    *(Sample(MDP_01, *row) for row in _SAMPLES_01),
+    *(Sample(MDP_02, *row) for row in _SAMPLES_02),
+    *_samples_03(),
+]

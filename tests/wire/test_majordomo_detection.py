@@ -1,0 +1,102 @@
+"""Who a peer is, by its first message; which dialects and service names there are."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.spec.requirement import requirement
+from tests.wire.majordomo_samples import DIALECTS, SAMPLES, Sample
+
+from requite.engine import Message
+from requite.errors import ConfigurationError, RemoteViolation
+from requite.protocols.majordomo.dialects import Role, by_version, check_service_name, detect
+
+INCOMING = [
+    pytest.param(sample, Role.CLIENT if direction == "from_client" else Role.WORKER, id=str(sample))
+    for sample in SAMPLES
+    for direction in sample.directions
+    if direction in ("from_client", "from_worker")
+]
+
+
+@requirement("mdp01:broker:one-socket", "mdp03:client-first")
+@pytest.mark.parametrize(("sample", "role"), INCOMING)
+def test_the_first_message_tells_role_and_dialect(sample: Sample, role: Role) -> None:
+    assert detect(sample.message) == (role, sample.dialect)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        [],
+        [b""],
+        [b"", b""],
+        [b"", b"", b"MDPC01"],
+        [b"MDPC0"],
+        [b"MDPC04\x01", b"x"],
+        [b"MDPX03\x01", b"x"],
+        [b"mdpc03\x01", b"x"],
+        # mixtures: 0.1 without its empty frame, 0.2 and 0.3 with one (majortomo does the latter)
+        [b"MDPC01", b"echo", b"hello"],
+        [b"MDPW01", b"\x01", b"echo"],
+        [b"", b"MDPC02", b"\x02", b"echo", b"hello"],
+        [b"", b"MDPW02", b"\x01", b"echo"],
+        [b"", b"MDPC03\x04" + bytes(8)],
+        # zproto's packed frames, which zeromq/majordomo sends
+        [bytes.fromhex("aaa40106") + b"MDPC02\x01\x04echo", b"hello"],
+        [b"\x00" * 6],
+        [b"GET / HTTP/1.1"],
+    ],
+    ids=repr,
+)
+def test_what_is_of_no_dialect_is_nobody(message: Message) -> None:
+    assert detect(message) is None
+
+
+@given(st.lists(st.binary(max_size=12), max_size=4))
+def test_detection_survives_anything(message: Message) -> None:
+    start = b"".join(message[: 1 if message and message[0] else 2])[:6]
+    magics = {b"MDPC01", b"MDPW01", b"MDPC02", b"MDPW02", b"MDPC03", b"MDPW03"}
+    assert detect(message) is None or start in magics
+
+
+def test_dialects_are_found_by_version() -> None:
+    assert [by_version(version) for version in ("0.1", "0.2", "0.3")] == list(DIALECTS)
+    assert [dialect.version for dialect in DIALECTS] == ["0.1", "0.2", "0.3"]
+
+
+@pytest.mark.parametrize("version", ["", "0.4", "1", "02", "MDPC02"])
+def test_there_are_no_other_versions(version: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"0\.1, 0\.2, 0\.3"):
+        by_version(version)
+
+
+def test_what_dialects_can_do() -> None:
+    assert [dialect.has_ids for dialect in DIALECTS] == [False, False, True]
+    assert [dialect.has_partials for dialect in DIALECTS] == [False, True, True]
+
+
+@requirement("mdp03:service-name")
+@pytest.mark.parametrize("name", [b"e", b"echo", "größe/日本".encode(), b"a b", b"x" * 255])
+def test_service_names(name: bytes) -> None:
+    assert check_service_name(name).encode() == name
+
+
+@requirement("mdp03:service-name")
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        (b"", "1 to 255 bytes, not 0"),
+        (b"x" * 256, "not 256"),
+        (b"\xff", "not UTF-8"),
+        (b"\xed\xa0\x80", "not UTF-8"),
+        (b"a\nb", "control"),
+        (b"\x00", "control"),
+        (b"\x7f", "control"),
+        (b"\xc2\x85", "control"),
+    ],
+)
+def test_what_is_no_service_name(name: bytes, complaint: str) -> None:
+    with pytest.raises(RemoteViolation, match=complaint):
+        check_service_name(name)
