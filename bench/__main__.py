@@ -35,7 +35,9 @@ def main() -> int:
         capacity=arguments.capacity,
     )
     contenders, absent = choose(arguments.only, console)
-    cells = [cell for cell in arguments.matrix if arguments.cell in ("", short(cell))]
+    cells = [
+        cell for cell in arguments.matrix if not arguments.cell or short(cell) in arguments.cell
+    ]
     if not contenders or not cells:
         console.print("nothing to measure: see --only and --cell in --help")
         return 1
@@ -57,23 +59,25 @@ def run(
 ) -> tuple[Results, bool]:
     """Run everything, telling how far it is; an interrupt keeps what there is."""
     results = Results()
+    total = settings.runs * sum(each.kind == cell.kind for cell in cells for each in contenders)
     try:
-        for done in run_all(cells, contenders, settings):
+        for number, done in enumerate(run_all(cells, contenders, settings), start=1):
             results.add(done)
-            console.print(progress(done, settings), markup=False, highlight=False, soft_wrap=True)
+            line = f"{number:4}/{total} {progress(done)}"
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
     except KeyboardInterrupt:
         console.print("interrupted: the tables show what was measured so far")
         return results, False
     return results, True
 
 
-def progress(done: Run, settings: Settings) -> str:
+def progress(done: Run) -> str:
     """Return a line on one run."""
-    where = f"{done.cell.kind:10} {done.cell!s:32} {done.round + 1}/{settings.runs}"
+    what = f"{done.cell.kind:10} {done.cell!s:32} {done.contender.name:13}"
     if done.figures is None:
-        return f"{where} {done.contender.name:13} failed: {done.failure}"
+        return f"{what} failed: {done.failure}"
     rate, cost = done.figures["requests_per_s"], done.figures["broker_cpu_us"]
-    return f"{where} {done.contender.name:13} {rate:9,.0f}/s  broker {cost:6.1f} µs/request"
+    return f"{what} {rate:9,.0f}/s  broker {cost:6.1f} µs/request"
 
 
 def choose(only: Sequence[str], console: Console) -> tuple[list[Contender], dict[str, str]]:
@@ -86,8 +90,9 @@ def choose(only: Sequence[str], console: Console) -> tuple[list[Contender], dict
 
 
 def is_wanted(contender: Contender, only: Sequence[str]) -> bool:
-    """Tell whether `--only` names the contender, or it is what the named are compared with."""
-    return contender.name in only or contender.name == BASELINE[contender.kind]
+    """Tell whether `--only` names the contender, or it is what a named one is compared with."""
+    compared = {BASELINE[each.kind] for each in CONTENDERS if each.name in only}
+    return contender.name in only or contender.name in compared
 
 
 def short(cell: Cell) -> str:
@@ -106,7 +111,7 @@ def describe(settings: Settings) -> str:
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line; `--quick` sets what was not given to a minute's run."""
-    names = ", ".join(dict.fromkeys(each.name for each in CONTENDERS))
+    names = list(dict.fromkeys(each.name for each in CONTENDERS))
     parser = argparse.ArgumentParser(prog="python -m bench", description=bench.__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--runs", type=int, help="rounds per cell (5)")
@@ -114,8 +119,22 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--requests", type=int, help="measured requests of a run (20000)")
     parser.add_argument("--warm-up", type=float, default=0.5, help="seconds before that (0.5)")
     parser.add_argument("--capacity", type=int, default=16, help="of a 0.3 worker (16)")
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help=f"some of: {names}")
-    parser.add_argument("--cell", default="", help="one cell: WINDOWxWORKERSxBYTES, as 64x4x11")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        choices=names,
+        metavar="NAME",
+        help=f"some of: {', '.join(names)}; what they are compared with is added",
+    )
+    parser.add_argument(
+        "--cell",
+        nargs="+",
+        default=[],
+        choices=list(dict.fromkeys(map(short, FULL))),
+        metavar="CELL",
+        help="some cells: WINDOWxWORKERSxBYTES, as 64x4x11",
+    )
     parser.add_argument("--quick", action="store_true", help="few cells, one short run of each")
     parser.add_argument("--json", type=Path, default=JSON, help=f"the file of runs ({JSON})")
     parser.add_argument("--docs", type=Path, help=f"the page to write ({DOCS}; --quick: none)")
@@ -128,7 +147,7 @@ def with_defaults(given: argparse.Namespace) -> argparse.Namespace:
     for name, quick, full in (("runs", 1, 5), ("seconds", 0.5, 2.0), ("requests", 2000, 20_000)):
         if getattr(given, name) is None:
             setattr(given, name, quick if given.quick else full)
-    given.matrix = QUICK if given.quick else FULL
+    given.matrix = QUICK if given.quick and not given.cell else FULL
     whole = not (given.quick or given.only or given.cell or given.no_docs)
     given.docs = None if given.no_docs else given.docs or (DOCS if whole else None)
     return given

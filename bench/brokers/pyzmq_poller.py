@@ -1,5 +1,8 @@
 """A Majordomo 0.2 broker on pyzmq and `zmq.Poller`, in the idiom of the ZeroMQ Guide.
 
+One poll, one message. Receiving until the socket is empty before the next poll saves up to a tenth
+of the processor time under load and nothing otherwise; programs in the wild rarely do it.
+
 Run as `python -m bench.brokers.pyzmq_poller --bind tcp://127.0.0.1:0`.
 """
 
