@@ -218,6 +218,13 @@ def test_error_from_the_peer_surfaces_its_reason_and_is_not_answered():
     assert framing.output() == b""
 
 
+def test_the_misspelt_error_of_libzmq_is_understood():
+    framing = greeted(DEALER, mechanism=PlainClient("user", "wrong"))
+    with pytest.raises(RefusedByPeer, match="400"):
+        framing.receive(b"\x04\x09^RROR\x03400")
+    assert framing.output() == b""
+
+
 @pytest.mark.parametrize("data", [b"", b"\x05four", b"\x03four"])
 def test_a_malformed_error_is_a_violation_all_the_same(data):
     assert "malformed ERROR" in refusal(greeted(DEALER), command(b"ERROR", data))
@@ -294,7 +301,7 @@ def test_the_server_says_error_where_ready_stood_when_the_socket_type_is_wrong()
 @pytest.mark.parametrize(
     ("username", "password"), [("admin", "sesam"), ("admin", ""), ("Admin", "ses"), ("", "")]
 )
-def test_wrong_credentials_are_refused_with_the_status_libzmq_knows(username, password):
+def test_wrong_credentials_are_refused_with_the_status_of_zap(username, password):
     server = greeted(ROUTER, mechanism=PlainServer(known_users({"admin": "ses"})))
     client = Zmtp(DEALER, mechanism=PlainClient(username, password))
     client.receive(server.opening())

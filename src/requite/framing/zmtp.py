@@ -190,7 +190,10 @@ class Zmtp:
         if self._broken is not None:
             raise self._broken
         if not self.ready:
-            raise RemoteViolation("the peer hung up during the handshake")
+            raise RemoteViolation(
+                "the peer hung up during the handshake, as libzmq does without a word when "
+                "mechanism or socket type do not fit"
+            )
         if not self._reader.between_messages:
             raise RemoteViolation("the peer hung up in the middle of a message")
 

@@ -28,8 +28,7 @@ Admit: TypeAlias = Callable[[bytes], Peer]
 Handshake: TypeAlias = Generator[bytes, Command, tuple[bytes, Peer]]
 Check: TypeAlias = Callable[[str, str], bool]
 
-# The status of ZAP (RFC 27) for failed authentication: the reason that libzmq's servers send, and
-# that its clients report to their users.
+# The status of ZAP (RFC 27) for failed authentication, which servers on libzmq give as the reason.
 REFUSED_STATUS: Final = "400"
 
 
