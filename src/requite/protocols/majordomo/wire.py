@@ -11,6 +11,7 @@ frames. Ids, timeouts and intervals are 0 in dialects that do not carry them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Final, NamedTuple, Protocol
 
 from requite.engine import Message
@@ -194,6 +195,9 @@ class Dialect(Protocol):
 
 def timeout_ms(remaining_s: float) -> int:
     """Return a remaining time as it travels: 0 for none, a positive rest of below 1 ms as 1."""
-    if remaining_s == float("inf"):
+    if remaining_s == inf:
         return 0
-    return max(1, min(U32_MAX, round(remaining_s * 1000)))
+    ms = int(remaining_s * 1000 + 0.5)
+    if ms < 1:
+        return 1
+    return ms if ms < U32_MAX else U32_MAX

@@ -1,0 +1,104 @@
+"""The nouns of a Majordomo client: a call in progress, and what may be set and seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from requite.engine import Submit
+from requite.errors import ConfigurationError
+from requite.heartbeat import HeartbeatPolicy
+from requite.request import RetryPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class ClientPolicy:
+    """What may be set on a client, in every dialect.
+
+    - `slots`: how many calls may be outstanding at a time; more end with `Overloaded`.
+    - `retry`: see `RetryPolicy`. `attempt_timeout` applies to idempotent calls alone: there is no
+      use in giving a try up after which there cannot be another.
+    - `heartbeat`: how a broker that went silent is noticed; dialects without ids cannot ask it.
+    - `connections_max`: how many requests of a dialect without ids may be out at a time.
+    - `eager`: connect at the first `Wake` (`deadline()` is 0 until then), not at the first call.
+    - `notes`: make `Note` effects: `sent`, `retried`, `replied`, `failed`.
+    """
+
+    slots: int = 1024
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    heartbeat: HeartbeatPolicy = field(default_factory=HeartbeatPolicy)
+    connections_max: int = 64
+    eager: bool = False
+    notes: bool = False
+
+    def __post_init__(self) -> None:
+        if self.connections_max < 1:
+            raise ConfigurationError(
+                f"connections_max must be at least 1, not {self.connections_max}"
+            )
+
+
+class CallState(Enum):
+    """Where a call is between its submission and its end."""
+
+    HELD = "held"  # waits for a connection
+    SENT = "sent"  # a try is with the broker
+    RESTING = "resting"  # waits out the time between two tries
+
+
+# By these names a look-up costs half as much as through the class.
+HELD: Final = CallState.HELD
+SENT: Final = CallState.SENT
+RESTING: Final = CallState.RESTING
+
+
+class PendingCall:
+    """One call. `asked` is its submission, `tries` how often it was sent, `due_at` when to look.
+
+    `may_have_run` tells it of the tries that are over; of the present one nothing is known.
+    `partials` counts those of the present try; `joined` are their frames if the user takes none.
+    `peer` is where the present try is, for engines with more than one connection.
+    """
+
+    __slots__ = (
+        "asked",
+        "due_at",
+        "joined",
+        "may_have_run",
+        "partials",
+        "peer",
+        "request_id",
+        "state",
+        "submitted_at",
+        "tries",
+    )
+
+    def __init__(self, asked: Submit, now: float) -> None:
+        self.asked = asked
+        self.submitted_at = now
+        self.due_at = asked.deadline
+        self.request_id = -1
+        self.state = HELD
+        self.tries = 0
+        self.may_have_run = False
+        self.partials = 0
+        self.joined: list[bytes] | None = None
+        self.peer: Any = None
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether the user has been given partials: the sequence cannot start anew (I5)."""
+        return self.partials > 0 and self.asked.partials
+
+
+class ClientSnapshot(NamedTuple):
+    """A client's tables, as counts. Connections are up, or `dialling`: asked for."""
+
+    connections: int
+    dialling: int
+    held: int
+    sent: int
+    resting: int
+    slots_taken: int
+    stopped: bool

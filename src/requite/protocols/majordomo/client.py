@@ -1,0 +1,238 @@
+"""The Majordomo client: calls go in, each comes back exactly once as a reply or as an error.
+
+`client_engine` makes the engine for a dialect. `MajordomoClient` speaks MDP 0.3: one connection
+carries all calls, each under its request id. Clients of MDP 0.1 and 0.2 are in `lanes.py`; what
+both have in common, the life of a call, is in `client_base.py`.
+
+The broker may be away when a call is made, and may come back later: calls are held until there is a
+connection, and what it had not answered when it went is sent again where that is safe. While calls
+are outstanding a silent broker is asked for a sign of life, and counts as gone if none comes.
+
+Sources: docs/protocols/mdp-0.3.md, section "The client's side" (rule ids in brackets); 18/MDP,
+section "MDP/Client"; Guide, "Client-side Reliability" and "Heartbeating".
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Final
+
+from requite.engine import (
+    Connect,
+    Disconnect,
+    Peer,
+    PeerJoined,
+    PeerLost,
+    Received,
+    Rng,
+    Send,
+    Wake,
+    Warn,
+)
+from requite.errors import RemoteViolation
+from requite.heartbeat import Heartbeat
+from requite.protocols.majordomo.calls import HELD, SENT, ClientPolicy, PendingCall
+from requite.protocols.majordomo.client_base import ClientEngine
+from requite.protocols.majordomo.lanes import LaneClient
+from requite.protocols.majordomo.wire import (
+    NOT_IDEMPOTENT,
+    ClientFinal,
+    ClientHeartbeat,
+    ClientPartial,
+    Dialect,
+    ToClient,
+    timeout_ms,
+)
+
+_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
+
+
+def client_engine(
+    dialect: Dialect, policy: ClientPolicy | None = None, *, rng: Rng, first_sequence: int
+) -> ClientEngine:
+    """Make the engine of a client that speaks `dialect`.
+
+    `rng` gives the jitter of back-offs. `first_sequence` should be random per start: a reply to a
+    former life of the client then meets no call of this one.
+    """
+    kind = MajordomoClient if dialect.has_ids else LaneClient
+    return kind(dialect, policy or ClientPolicy(), rng=rng, first_sequence=first_sequence)
+
+
+class MajordomoClient(ClientEngine):
+    """A client with one connection and many outstanding calls (MDP 0.3)."""
+
+    def __init__(
+        self, dialect: Dialect, policy: ClientPolicy, *, rng: Rng, first_sequence: int
+    ) -> None:
+        super().__init__(dialect, policy, rng=rng, first_sequence=first_sequence)
+        self._peer: Peer | None = None
+        self._dialling = False
+        self._heart = Heartbeat(policy.heartbeat, 0.0)
+        self._asked_at = 0.0  # when the broker was sent a HEARTBEAT
+        self._beat_at = inf  # when to look at the heartbeat again; inf: no calls, no heartbeats
+
+    def deadline(self) -> float | None:
+        """See `requite.engine.Engine.deadline`."""
+        at = self._sweep.at
+        if self._redial.at < at:
+            at = self._redial.at
+        if self._beat_at < at:
+            at = self._beat_at
+        return None if at == inf else at
+
+    # --- the hot path -----------------------------------------------------------------------------
+    def _transmit(self, call: PendingCall, now: float) -> None:
+        peer = self._peer
+        if peer is None:
+            self._dial(now)
+            return
+        asked = call.asked
+        message = self._dialect.client_request(
+            self._names.get(asked.service) or asked.service.encode(),
+            asked.frames or (b"",),
+            call.request_id,
+            timeout_ms(asked.deadline - now),
+            0 if asked.idempotent else NOT_IDEMPOTENT,
+            asked.idempotency_key,
+        )
+        self._out.append(_new(Send, (peer, message)))
+        self._sent(call, now)
+        self._heart.spoke_at = now
+        if self._beat_at == inf:
+            self._start_beating(now)
+
+    def _received(self, event: Received, now: float) -> None:
+        peer, messages = event
+        if peer is not self._peer:
+            return  # the rest of a connection that was given up
+        decode = self._dialect.decode_to_client
+        free = self._slots.free
+        try:
+            for message in messages:
+                command = decode(message)
+                if isinstance(command, ClientFinal) and not command.status:
+                    call = free(command.request_id)
+                    if call is not None:  # else [client-stray]
+                        self._take_reply(call, command.body, now)
+                else:
+                    self._received_other(command, now)
+        except RemoteViolation as violation:
+            self._out.append(Warn("malformed", f"the broker broke the protocol: {violation}"))
+            self._hang_up(f"it broke the protocol: {violation}", now)
+            return
+        self._heart.heard_at = now
+        self._redial.fruitless = 0
+
+    def _received_other(self, command: ToClient, now: float) -> None:
+        if isinstance(command, ClientHeartbeat):
+            return  # that it came is all it says
+        call = self._slots.get(command.request_id)
+        if call is None:  # [client-stray]
+            return
+        if isinstance(command, ClientPartial):
+            self._match_partial(call, command)
+        else:
+            self._take_refusal(call, command, now)
+
+    def _match_partial(self, call: PendingCall, partial: ClientPartial) -> None:
+        if partial.part_index != call.partials:  # [client-partials]
+            raise RemoteViolation(
+                f"partial {partial.part_index} of a reply came where {call.partials} was due"
+            )
+        self._take_partial(call, partial.body)
+
+    # --- the connection ---------------------------------------------------------------------------
+    def _recall(self, call: PendingCall, now: float) -> None:
+        self._out.append(Send(self._peer, self._dialect.client_cancel(call.request_id)))
+        self._heart.spoke_at = now
+
+    def _joined(self, event: PeerJoined, now: float) -> None:
+        if self._stopped or self._peer is not None:
+            self._out.append(Disconnect(event.peer, "this connection is not needed"))
+            return
+        self._dialling = False
+        self._redial.joined(now)
+        self._peer = event.peer
+        self._heart = Heartbeat(self._policy.heartbeat, now)
+        for call in self._calls.values():
+            if call.state is HELD:
+                self._transmit(call, now)
+
+    def _lost(self, event: PeerLost, now: float) -> None:
+        if event.peer is self._peer and not self._stopped:
+            self._go_without(event.reason or "it was closed", now)
+
+    def _hang_up(self, reason: str, now: float) -> None:
+        """Leave a broker that is gone, or out of its mind."""
+        self._out.append(Disconnect(self._peer, reason))
+        self._go_without(reason, now)
+
+    def _go_without(self, reason: str, now: float) -> None:
+        """Be without a connection; get another."""
+        self._peer = None
+        self._beat_at = inf
+        for call in list(self._calls.values()):
+            if call.state is SENT:
+                self._interrupt(call, reason)
+        self._dial(now)
+
+    def _dial(self, now: float) -> None:
+        """Connect, now or when it is time to."""
+        if not self._dialling:
+            self._redial.plan(now)
+            if self._redial.is_due(now):
+                self._connect(now)
+
+    def _connect(self, now: float) -> None:
+        if not self._dialling and self._peer is None:
+            self._dialling = True
+            self._out.append(Connect())
+
+    def _close(self) -> None:
+        if self._peer is not None:
+            self._out.append(Disconnect(self._peer, "the client was closed"))
+        self._peer = None
+        self._dialling = False
+        self._beat_at = inf
+
+    def _connections(self) -> tuple[int, int]:
+        return int(self._peer is not None), int(self._dialling)
+
+    # --- heartbeats, while calls are outstanding ([client-heartbeat]) -----------------------------
+    def _woken(self, event: Wake, now: float) -> None:
+        if now >= self._beat_at:
+            self._beat(now)
+        super()._woken(event, now)
+
+    def _start_beating(self, now: float) -> None:
+        """Begin to watch the broker, which was free to be silent until now."""
+        self._heart.heard_at = self._asked_at = now
+        self._beat_at = self._ask_at()
+
+    def _ask_at(self) -> float:
+        """Return when to ask the broker for a sign of life.
+
+        That is an interval after we last spoke, or after we last heard of it, whichever is earlier:
+        who sends requests all the time would else never ask, and take a busy broker's silence for
+        its end.
+        """
+        heart = self._heart
+        return max(self._asked_at, min(heart.heard_at, heart.spoke_at)) + heart.interval_s
+
+    def _beat(self, now: float) -> None:
+        if not self._calls:
+            self._beat_at = inf
+            return
+        heart = self._heart
+        late_s = now - self._beat_at
+        if late_s > heart.interval_s:  # we were away ourselves: what came meanwhile is unread
+            heart.heard_at = min(now, heart.heard_at + late_s)
+        if now >= heart.gone_at():
+            self._hang_up(f"nothing came from the broker for {now - heart.heard_at:.2f} s", now)
+            return
+        if now >= self._ask_at():
+            heartbeat = self._dialect.client_heartbeat(self._policy.heartbeat.interval_ms)
+            self._out.append(Send(self._peer, heartbeat))
+            heart.spoke_at = self._asked_at = now
+        self._beat_at = min(heart.gone_at(), self._ask_at())

@@ -1,0 +1,417 @@
+"""What becomes of a client's calls, in every dialect.
+
+    HELD ──► SENT ──► answered
+     ▲ ▲      │ │
+     │ └──────┘ │  the try was given up, or refused: rest, if the policy allows another
+     │  its     ▼
+     │  link  RESTING
+     │  was     │
+     │  lost    │
+     └──────────┘
+
+and out of each state: failed, timed out, cancelled. `ClientEngine` owns these moves. How a try goes
+out, and how one is called back, differs: `client.py` has one connection on which requests carry
+ids, `lanes.py` one connection per outstanding request.
+
+Each try has a request id of its own, so a late reply to a former one is never taken for the
+present one's (I2). A request that is not idempotent never goes out again once it may have run, and
+the retries of all calls share one budget (I11). Two things are not charged to the budget, since
+they add no load: sending what waited for a connection, and sending again what its broker has
+forgotten together with the connection ([client-left]). The latter is one of the call's attempts.
+
+Rule ids in brackets are those of docs/protocols/mdp-0.3.md.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+from typing import Any, Final
+
+from requite.engine import (
+    Cancel,
+    Deliver,
+    Drain,
+    Effect,
+    Fail,
+    Input,
+    Note,
+    PeerBlocked,
+    PeerJoined,
+    PeerLost,
+    PeerWritable,
+    Received,
+    Rng,
+    Stopped,
+    Submit,
+    Wake,
+)
+from requite.errors import (
+    CallError,
+    CallTimeout,
+    Cancelled,
+    LocalViolation,
+    Overloaded,
+    RemoteViolation,
+    TransportError,
+)
+from requite.protocols.majordomo.calls import (
+    HELD,
+    RESTING,
+    SENT,
+    CallState,
+    ClientPolicy,
+    ClientSnapshot,
+    PendingCall,
+)
+from requite.protocols.majordomo.dialects import check_service_name
+from requite.protocols.majordomo.redial import Redial
+from requite.protocols.majordomo.sweep import Sweep
+from requite.protocols.majordomo.wire import ClientFinal, Dialect
+from requite.request import Partial, Reply, RetryBudget, Status, error_from_status
+from requite.slots import Slots
+
+_KEY_SIZE_MAX: Final = 255
+_SERVICES_KNOWN_MAX: Final = 1024  # a cache of names; beyond it, it starts afresh
+
+# Refused before the request reached a worker: trying again is safe for any request.
+_NEVER_RAN: Final = frozenset({Status.NO_SERVICE, Status.OVERLOADED})
+_WORTH_ANOTHER_TRY: Final = _NEVER_RAN | {Status.WORKER_LOST}
+
+_OK: Final = Status.OK
+_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
+
+
+class ClientEngine(ABC):
+    """A Majordomo client but for its connections; `requite.protocols.majordomo.client` makes one.
+
+    `first_sequence` should be random per start (see `requite.slots`).
+    """
+
+    def __init__(
+        self, dialect: Dialect, policy: ClientPolicy, *, rng: Rng, first_sequence: int
+    ) -> None:
+        self._dialect = dialect
+        self._policy = policy
+        self._retry = policy.retry
+        self._notes = policy.notes
+        self._rng = rng
+        self._budget = RetryBudget(policy.retry)
+        self._slots: Slots[PendingCall] = Slots(policy.slots, first_sequence)
+        self._calls: dict[Any, PendingCall] = {}  # by token, in the order of submission
+        self._sweep = Sweep()
+        self._redial = Redial(rng)
+        if policy.eager:
+            self._redial.at = 0.0
+        self._names: dict[str, bytes] = {}
+        self._stopped = False
+        self._out: list[Effect] = []
+        self._inputs: dict[type, Callable[[Any, float], None]] = {
+            Submit: self._submitted,
+            Received: self._received,
+            Wake: self._woken,
+            Cancel: self._cancelled,
+            PeerJoined: self._joined,
+            PeerLost: self._lost,
+            # What waits for the broker is bounded without them: at most `slots` requests are
+            # unanswered, and their bodies are the users' own objects, referenced and not copied.
+            PeerBlocked: _go_on,
+            PeerWritable: _go_on,
+            Drain: self._drained,
+        }
+
+    # --- the engine's contract --------------------------------------------------------------------
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        """See `requite.engine.Engine.handle`.
+
+        Each `Submit` is answered exactly once: by a `Deliver` of a `Reply`, or by a `Fail`; after a
+        `Cancel`, by a `Fail` with `Cancelled`. The token of a call that is still outstanding, a bad
+        service name or a key of more than 255 bytes in a `Submit` is a `LocalViolation`. After
+        `Drain` every call fails at once with `Cancelled`, those outstanding and those to come.
+        """
+        handler = self._inputs.get(event.__class__)
+        if handler is None:
+            raise LocalViolation(f"a client has no use for {event!r}")
+        handler(event, now)
+        out = self._out
+        if out:
+            self._out = []
+        return out
+
+    def deadline(self) -> float | None:
+        """See `requite.engine.Engine.deadline`."""
+        at = min(self._sweep.at, self._redial.at)
+        return None if at == inf else at
+
+    def snapshot(self) -> ClientSnapshot:
+        """Return the sizes of all tables."""
+        states = [call.state for call in self._calls.values()]
+        up, dialling = self._connections()
+        counts = (states.count(HELD), states.count(SENT), states.count(RESTING))
+        return ClientSnapshot(up, dialling, *counts, len(self._slots), self._stopped)
+
+    # --- what differs between dialects ------------------------------------------------------------
+    @abstractmethod
+    def _transmit(self, call: PendingCall, now: float) -> None:
+        """Send a HELD call, if there is a connection for it; else see that there will be one."""
+
+    @abstractmethod
+    def _recall(self, call: PendingCall, now: float) -> None:
+        """Let nothing come of a SENT try that is given up."""
+
+    @abstractmethod
+    def _received(self, event: Received, now: float) -> None: ...
+
+    @abstractmethod
+    def _joined(self, event: PeerJoined, now: float) -> None: ...
+
+    @abstractmethod
+    def _lost(self, event: PeerLost, now: float) -> None: ...
+
+    @abstractmethod
+    def _connect(self, now: float) -> None:
+        """Connect, if that is still wanted: the instant planned for it has come."""
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Disconnect from everybody, for good."""
+
+    @abstractmethod
+    def _connections(self) -> tuple[int, int]:
+        """Return how many connections are up, and how many have been asked for."""
+
+    # --- from the user ----------------------------------------------------------------------------
+    def _submitted(self, asked: Submit, now: float) -> None:
+        if asked.token in self._calls:
+            raise LocalViolation(f"a call with the token {asked.token!r} is still outstanding")
+        if asked.service not in self._names:
+            self._learn(asked.service)
+        if len(asked.idempotency_key) > _KEY_SIZE_MAX:
+            raise LocalViolation(f"an idempotency key has at most {_KEY_SIZE_MAX} bytes")
+        if self._stopped or asked.deadline <= now:
+            self._refuse(asked)
+            return
+        call = PendingCall(asked, now)
+        request_id = self._slots.take(call)
+        if request_id is None:
+            self._look(now)  # reclaims the slots of calls whose deadline has passed
+            request_id = self._slots.take(call)
+            if request_id is None:
+                self._overloaded(asked)
+                return
+        call.request_id = request_id
+        self._calls[asked.token] = call
+        self._budget.earn()
+        if asked.deadline < self._sweep.at:
+            self._sweep.at = asked.deadline
+        self._transmit(call, now)
+
+    def _learn(self, service: str) -> None:
+        """Check a service name, once ([service-name])."""
+        name = service.encode()
+        try:
+            check_service_name(name)
+        except RemoteViolation as violation:
+            raise LocalViolation(str(violation)) from violation
+        if len(self._names) >= _SERVICES_KNOWN_MAX:
+            self._names.clear()
+        self._names[service] = name
+
+    def _refuse(self, asked: Submit) -> None:
+        error: CallError
+        if self._stopped:
+            error = Cancelled("the client is closed", may_have_executed=False)
+        else:
+            text = f"the deadline of the call to {asked.service!r} passed before it was made"
+            error = CallTimeout(text, may_have_executed=False)
+        self._out.append(Fail(asked.token, error))
+
+    def _overloaded(self, asked: Submit) -> None:
+        text = f"all {self._slots.capacity} slots of this client are taken by outstanding calls"
+        self._out.append(Fail(asked.token, Overloaded(text, may_have_executed=False)))
+
+    def _cancelled(self, event: Cancel, now: float) -> None:
+        call = self._calls.get(event.token)
+        if call is not None:  # else its end has just crossed the cancel
+            self._give_up(call, Cancelled("the call was given up by its caller"), now)
+
+    def _drained(self, _event: Drain, _now: float) -> None:
+        if self._stopped:
+            return
+        self._stopped = True
+        for call in list(self._calls.values()):
+            call.may_have_run |= call.state is SENT
+            self._fail(call, Cancelled("the client was closed"))
+        self._close()
+        self._sweep.at = self._redial.at = inf
+        self._out.append(Stopped())
+
+    # --- time -------------------------------------------------------------------------------------
+    def _woken(self, _event: Wake, now: float) -> None:
+        if now >= self._sweep.at:
+            self._look(now)
+        if self._redial.is_due(now):
+            self._connect(now)
+
+    def _look(self, now: float) -> None:
+        """Handle every call whose instant has come."""
+        for call in self._sweep.due(self._calls.values(), now):
+            if now >= call.asked.deadline:
+                self._expire(call, now)
+            elif call.state is RESTING:
+                call.state = HELD
+                self._wait_until(call, call.asked.deadline)
+                self._transmit(call, now)
+            else:
+                self._time_out(call, now)
+
+    def _expire(self, call: PendingCall, now: float) -> None:
+        """End a call whose deadline has passed."""
+        text = f"no reply from {call.asked.service!r} within {now - call.submitted_at:.3f} s"
+        if not call.tries:
+            text += "; it was never sent, for want of a connection, and has not run"
+        else:
+            ran = call.may_have_run or call.state is SENT
+            text += f"; it was sent {_count(call.tries, 'time')} and "
+            text += "may have run" if ran else "has not run"
+        self._give_up(call, CallTimeout(text), now)
+
+    def _time_out(self, call: PendingCall, now: float) -> None:
+        """End a try that took too long."""
+        self._recall(call, now)
+        tries = f"{_count(call.tries, 'attempt')} of {self._retry.attempt_timeout:g} s"
+        error = CallTimeout(f"no reply from {call.asked.service!r} to {tries}")
+        self._try_again_or_fail(call, error, now, ran=True)
+
+    def _wait_until(self, call: PendingCall, at: float) -> None:
+        call.due_at = at
+        self._sweep.arm(at)
+
+    # --- the life of a try ------------------------------------------------------------------------
+    def _sent(self, call: PendingCall, now: float) -> None:
+        """Note that a HELD call has gone out."""
+        call.state = SENT
+        call.tries += 1
+        try_s = self._retry.attempt_timeout
+        if try_s is not None and call.asked.idempotent:
+            self._wait_until(call, min(now + try_s, call.asked.deadline))
+        if self._notes:
+            self._note("sent", call)
+
+    def _take_partial(self, call: PendingCall, frames: Sequence[bytes]) -> None:
+        if call.asked.partials:
+            self._out.append(Deliver(call.asked.token, Partial(frames, call.partials)))
+        elif call.joined is None:
+            call.joined = list(frames)
+        else:
+            call.joined += frames
+        call.partials += 1
+
+    def _take_reply(self, call: PendingCall, body: list[bytes], now: float) -> None:
+        """End a call whose final reply has come; its slot is free already."""
+        token = call.asked.token
+        del self._calls[token]
+        frames = call.joined + body if call.joined else body
+        reply = Reply(frames, _OK, call.tries, now - call.submitted_at)
+        self._out.append(_new(Deliver, (token, reply)))
+        if self._notes:
+            self._note("replied", call, elapsed_s=reply.elapsed)
+
+    def _take_refusal(self, call: PendingCall, final: ClientFinal, now: float) -> None:
+        """Take a negative final reply: wait and try again where that may help."""
+        status = Status(final.status)
+        reason = final.body[0].decode("utf-8", "replace")  # [status-reason]
+        error = error_from_status(status, reason, final.attempts)
+        if status in _WORTH_ANOTHER_TRY:
+            self._try_again_or_fail(call, error, now, ran=status not in _NEVER_RAN)
+        else:
+            call.may_have_run |= error.may_have_executed
+            self._fail(call, error)
+
+    def _try_again_or_fail(
+        self, call: PendingCall, error: CallError, now: float, *, ran: bool
+    ) -> None:
+        """After a try that ended without a reply (it may have run if `ran`): rest, or give up."""
+        call.may_have_run |= ran
+        rest_until = now + self._retry.delay_s(call.tries, self._rng)
+        if (
+            not self._may_go_again(call)
+            or rest_until >= call.asked.deadline
+            or not self._budget.maybe_spend()
+        ):
+            self._fail(call, error)
+            return
+        self._begin_anew(call, RESTING)
+        self._wait_until(call, rest_until)
+        if self._notes:
+            self._note("retried", call, reason=str(error), rest_s=rest_until - now)
+
+    def _interrupt(self, call: PendingCall, reason: str) -> None:
+        """After a SENT call's connection has gone: hold it for the next one, or give it up.
+
+        [client-resend]: what may have run and is not idempotent must not be sent again.
+        """
+        call.may_have_run = True
+        if self._may_go_again(call):
+            self._begin_anew(call, HELD)
+            self._wait_until(call, call.asked.deadline)
+            return
+        why = _why_not_again(call)
+        self._fail(call, TransportError(f"the connection to the broker was lost: {reason}; {why}"))
+
+    def _may_go_again(self, call: PendingCall) -> bool:
+        return (
+            call.tries < self._retry.attempts
+            and (call.asked.idempotent or not call.may_have_run)
+            and not call.is_streaming
+        )
+
+    def _begin_anew(self, call: PendingCall, state: CallState) -> None:
+        """Forget a try: from now on replies to it are stale."""
+        call.state = state
+        call.request_id = self._slots.renumber(call.request_id)
+        call.partials = 0
+        call.joined = None
+        call.peer = None
+
+    # --- ends -------------------------------------------------------------------------------------
+    def _give_up(self, call: PendingCall, error: CallError, now: float) -> None:
+        if call.state is SENT:
+            call.may_have_run = True
+            self._recall(call, now)
+        self._fail(call, error)
+
+    def _fail(self, call: PendingCall, error: CallError) -> None:
+        error.attempts = call.tries
+        error.may_have_executed = call.may_have_run
+        self._slots.free(call.request_id)
+        del self._calls[call.asked.token]
+        self._out.append(Fail(call.asked.token, error))
+        if self._notes:
+            self._note("failed", call, error=type(error).__name__, reason=str(error))
+
+    def _note(self, kind: str, call: PendingCall, **facts: Any) -> None:
+        known = {
+            "token": call.asked.token,
+            "service": call.asked.service,
+            "request_id": call.request_id,
+            "attempts": call.tries,
+        }
+        self._out.append(Note(kind, known | facts))
+
+
+def _go_on(_event: PeerBlocked | PeerWritable, _now: float) -> None:
+    """Take no notice."""
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def _why_not_again(call: PendingCall) -> str:
+    if call.is_streaming:
+        return f"{call.partials} of its partial replies had come already"
+    if not call.asked.idempotent:
+        return "the request may have run, and is not idempotent"
+    return f"the request was sent {_count(call.tries, 'time')}, which is the limit"

@@ -1,0 +1,81 @@
+"""The nouns of a Majordomo worker: a request in its hands, and what may be set and seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final, NamedTuple
+
+from requite.errors import ConfigurationError
+from requite.heartbeat import HeartbeatPolicy
+
+_CAPACITY_MAX: Final = (1 << 16) - 1  # READY counts it in two bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPolicy:
+    """What may be set on a worker; seconds and counts.
+
+    - `capacity`: how many requests it takes at a time; dialects without ids allow 1 only.
+    - `heartbeat`: how often to be heard, and when a silent broker is gone.
+    - `lease_s`: how long a worker vouches for a handler that shows no progress (0: without end).
+    - `drain_linger_s`: how long a worker that drains waits, once it has nothing left to do, for a
+      request that was sent before the broker knew; there is no answer to DRAIN. Several round trips
+      on any network; a request that comes later is given to another worker.
+    - `notes`: make `Note` effects: `delivered`, `finished`, `abandoned`.
+    """
+
+    capacity: int = 1
+    heartbeat: HeartbeatPolicy = field(default_factory=HeartbeatPolicy)
+    lease_s: float = 0.0
+    drain_linger_s: float = 0.25
+    notes: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.capacity <= _CAPACITY_MAX:
+            raise ConfigurationError(f"capacity is 1 to {_CAPACITY_MAX}, not {self.capacity}")
+        if self.lease_s < 0 or self.drain_linger_s < 0:
+            raise ConfigurationError("lease_s and drain_linger_s cannot be negative")
+
+
+class Job:
+    """One request in a worker's hands; the token under which its handler answers.
+
+    `due_at` is the caller's deadline, `lease_until` the end of the time its handler has to show
+    progress. `abandoned` tells why nobody waits for it any more ("": somebody does). `joined` are
+    the frames of partials, in a dialect that has none. `address` is the caller's, for the reply.
+    """
+
+    __slots__ = (
+        "abandoned",
+        "address",
+        "dispatch_id",
+        "due_at",
+        "joined",
+        "lease_until",
+        "vouched_at",
+    )
+
+    def __init__(self, dispatch_id: int, address: bytes, due_at: float, lease_until: float) -> None:
+        self.dispatch_id = dispatch_id
+        self.address = address
+        self.due_at = due_at
+        self.lease_until = lease_until
+        self.vouched_at = -inf  # when the broker was last sent PROGRESS
+        self.abandoned = ""
+        self.joined: list[bytes] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Job {self.dispatch_id}>"
+
+
+class WorkerSnapshot(NamedTuple):
+    """A worker's state. `running` and `abandoned` count requests without a FINAL yet."""
+
+    service: str
+    connected: bool
+    dialling: bool
+    running: int
+    abandoned: int
+    draining: bool
+    stopped: bool

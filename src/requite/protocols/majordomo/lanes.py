@@ -1,0 +1,167 @@
+"""A client of MDP 0.1 and 0.2, where replies cannot be told apart.
+
+The dialects have no request id: their dialogue is "strictly synchronous" (18/MDP, "MDP/Client"). So
+each connection, a *lane*, carries one request at a time, and a client with several calls opens
+several lanes, up to `connections_max`; further calls wait for a lane. When a try is given up while
+it is out (its time is over, or its caller cancelled it), its lane is closed: a late reply must
+not be taken for the reply to the lane's next request (I2). That is the Guide's Lazy Pirate: close,
+connect again, resend.
+
+These dialects have no heartbeats between client and broker either: only a lost connection or the
+clock tells that a broker is gone.
+
+Sources: 7/MDP and 18/MDP, "MDP/Client"; Guide, "Client-side Reliability (Lazy Pirate Pattern)".
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from requite.engine import (
+    Connect,
+    Disconnect,
+    Peer,
+    PeerJoined,
+    PeerLost,
+    Received,
+    Rng,
+    Send,
+    Warn,
+)
+from requite.errors import CallError, RemoteViolation
+from requite.protocols.majordomo.calls import HELD, ClientPolicy, PendingCall
+from requite.protocols.majordomo.client_base import ClientEngine
+from requite.protocols.majordomo.wire import ClientFinal, ClientPartial, Dialect, ToClient
+
+
+class LaneClient(ClientEngine):
+    """A client with several connections, and one outstanding call on each (MDP 0.1 and 0.2)."""
+
+    def __init__(
+        self, dialect: Dialect, policy: ClientPolicy, *, rng: Rng, first_sequence: int
+    ) -> None:
+        super().__init__(dialect, policy, rng=rng, first_sequence=first_sequence)
+        self._lanes: dict[Peer, PendingCall | None] = {}
+        self._idle: dict[Peer, None] = {}
+        self._waiting: dict[PendingCall, None] = {}  # HELD calls, in the order of submission
+        self._dialling = 0
+
+    # --- calls and lanes --------------------------------------------------------------------------
+    def _transmit(self, call: PendingCall, now: float) -> None:
+        if self._idle:
+            # The lane used last is used next, so that in quiet times the same few are busy.
+            self._occupy(self._idle.popitem()[0], call, now)
+        else:
+            self._waiting[call] = None
+            self._connect(now)
+
+    def _occupy(self, peer: Peer, call: PendingCall, now: float) -> None:
+        asked = call.asked
+        message = self._dialect.client_request(
+            asked.service.encode(), asked.frames or (b"",), 0, 0, 0, b""
+        )
+        self._lanes[peer] = call
+        call.peer = peer
+        self._out.append(Send(peer, message))
+        self._sent(call, now)
+
+    def _release(self, peer: Peer, now: float) -> None:
+        """Let the call that has waited longest have a lane, if any waits."""
+        self._lanes[peer] = None
+        if self._waiting:
+            call = next(iter(self._waiting))
+            del self._waiting[call]
+            self._occupy(peer, call, now)
+        else:
+            self._idle[peer] = None
+
+    def _recall(self, call: PendingCall, now: float) -> None:
+        del self._lanes[call.peer]
+        self._out.append(Disconnect(call.peer, "its request was given up: no reply must come"))
+        self._connect(now)
+
+    def _fail(self, call: PendingCall, error: CallError) -> None:
+        self._waiting.pop(call, None)
+        super()._fail(call, error)
+
+    # --- from the broker --------------------------------------------------------------------------
+    def _received(self, event: Received, now: float) -> None:
+        peer, messages = event
+        if peer not in self._lanes:
+            return  # the rest of a lane that was closed
+        decode = self._dialect.decode_to_client
+        try:
+            for message in messages:
+                self._match(peer, decode(message), now)
+        except RemoteViolation as violation:
+            reason = f"the broker broke the protocol: {violation}"
+            self._out += (Warn("malformed", reason), Disconnect(peer, reason))
+            self._go_without(peer, reason, now)
+            return
+        self._redial.fruitless = 0
+        # Not before the whole batch is read: none of it can be a reply to what is sent only now.
+        if self._lanes[peer] is None and peer not in self._idle:
+            self._release(peer, now)
+
+    def _match(self, peer: Peer, command: ToClient, now: float) -> None:
+        call = self._lanes[peer]
+        assert isinstance(command, ClientFinal | ClientPartial)  # dialects without ids have no more
+        if call is None or command.service != call.asked.service.encode():
+            wanted = "no request" if call is None else f"a request to {call.asked.service!r}"
+            text = f"a reply from {command.service!r} came on a connection with {wanted} out"
+            self._out.append(Warn("stray reply", text))
+        elif isinstance(command, ClientPartial):
+            self._take_partial(call, command.body)
+        else:
+            self._lanes[peer] = None
+            self._slots.free(call.request_id)
+            self._take_reply(call, command.body, now)
+
+    # --- connections ------------------------------------------------------------------------------
+    def _joined(self, event: PeerJoined, now: float) -> None:
+        if self._stopped or len(self._lanes) >= self._policy.connections_max:
+            self._out.append(Disconnect(event.peer, "this connection is not needed"))
+            return
+        self._dialling = max(0, self._dialling - 1)
+        self._redial.joined(now)
+        self._release(event.peer, now)
+
+    def _lost(self, event: PeerLost, now: float) -> None:
+        if event.peer in self._lanes:
+            self._go_without(event.peer, event.reason or "it was closed", now)
+
+    def _go_without(self, peer: Peer, reason: str, now: float) -> None:
+        """Save the call of a lane that has ended; get another lane, now or when it is time to."""
+        call = self._lanes.pop(peer)
+        self._idle.pop(peer, None)
+        if call is not None:
+            self._interrupt(call, reason)
+            if call.state is HELD:
+                self._wait_in_order(call)
+        self._redial.plan(now)
+        if self._redial.is_due(now):
+            self._connect(now)
+
+    def _wait_in_order(self, call: PendingCall) -> None:
+        """Put a call that was sent already back to where it stood among those that wait."""
+        self._waiting[call] = None
+        self._waiting = {held: None for held in self._calls.values() if held in self._waiting}
+
+    def _connect(self, now: float) -> None:
+        """Open as many lanes as calls wait for, and keep one in any case."""
+        if self._redial.at < inf:  # not yet: the last ones did not work
+            return
+        wanted = max(len(self._waiting), 0 if self._lanes else 1) - self._dialling
+        room = self._policy.connections_max - len(self._lanes) - self._dialling
+        for _ in range(min(wanted, room)):
+            self._dialling += 1
+            self._out.append(Connect())
+
+    def _close(self) -> None:
+        self._out += (Disconnect(peer, "the client was closed") for peer in self._lanes)
+        self._lanes.clear()
+        self._idle.clear()
+        self._dialling = 0
+
+    def _connections(self) -> tuple[int, int]:
+        return len(self._lanes), self._dialling

@@ -1,0 +1,60 @@
+"""When to connect again after a connection has ended.
+
+A connection that worked is replaced at once: its broker may just have restarted. When the ones
+that follow end without a single valid message (a broker that refuses us, or something that speaks
+no MDP), each next attempt waits longer, or both sides would do nothing else (Guide, "Robust
+Reliable Queuing": the worker's back-off doubles, and it never abandons). Attempts that never got as
+far as a connection are the shell's to space.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Final
+
+from requite.engine import Rng
+from requite.request import RetryPolicy
+
+# The Guide's worker waits from 1 to 32 s; ours begins sooner, as the first retry mostly succeeds.
+_SPACING: Final = RetryPolicy(backoff=0.1, backoff_max=10.0, jitter=0.5)
+# A connection that was quiet for this long did not end because the broker would not have us.
+_WORKED_AFTER_S: Final = 10.0
+
+
+class Redial:
+    """The instant `at` of the next Connect; `inf`: none is planned.
+
+    `fruitless` counts connections in a row that ended without a valid message; whoever receives
+    one sets it to 0.
+    """
+
+    __slots__ = ("_joined_at", "_rng", "at", "fruitless")
+
+    def __init__(self, rng: Rng) -> None:
+        self._rng = rng
+        self._joined_at = inf
+        self.at = inf
+        self.fruitless = 0
+
+    def joined(self, now: float) -> None:
+        """Note that a connection stands."""
+        self._joined_at = now
+
+    def plan(self, now: float) -> None:
+        """Set `at`, unless it is set already: a connection has ended, or is wanted for once."""
+        if self.at < inf:
+            return
+        if now - self._joined_at >= _WORKED_AFTER_S:
+            self.fruitless = 0
+        self.at = now
+        if self.fruitless:
+            self.at += _SPACING.delay_s(self.fruitless, self._rng)
+        self.fruitless += 1
+        self._joined_at = inf
+
+    def is_due(self, now: float) -> bool:
+        """Tell whether to connect now; if so, the plan is carried out and forgotten."""
+        if now < self.at:
+            return False
+        self.at = inf
+        return True

@@ -1,0 +1,407 @@
+"""The Majordomo worker: registers for one service, and answers what the broker hands it.
+
+    without a connection ──joined: READY──► serving ──► draining ──► stopped
+             ▲                                 │
+             └── lost, silent, DISCONNECT, or out of its mind: start a new conversation
+
+One engine serves MDP 0.1, 0.2 and 0.3. It does not run handlers: it delivers each request under a
+token, a `Job`, and whoever runs the handler answers with `Produced`, `Progressed` and `Finished`. A
+job belongs to its conversation: when that ends its handler is abandoned, and what it still says is
+dropped ([worker-reconnect]).
+
+The first `Wake` starts it; until then `deadline()` is 0, so a shell that honours deadlines does it
+by itself.
+
+Sources: 18/MDP and 7/MDP, "MDP/Worker", "Opening and Closing a Connection" and "Heartbeating"; rule
+ids in brackets are those of docs/protocols/mdp-0.3.md, section "The worker's side".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+from typing import Any, Final
+
+from requite import engine
+from requite.engine import (
+    Abandon,
+    Connect,
+    Deliver,
+    Effect,
+    Finished,
+    Input,
+    Note,
+    Peer,
+    PeerBlocked,
+    PeerJoined,
+    PeerLost,
+    PeerWritable,
+    Produced,
+    Progressed,
+    Received,
+    Rng,
+    Send,
+    Stopped,
+    Wake,
+    Warn,
+)
+from requite.errors import ConfigurationError, LocalViolation, RemoteViolation
+from requite.heartbeat import Heartbeat
+from requite.protocols.majordomo.dialects import check_service_name
+from requite.protocols.majordomo.jobs import Job, WorkerPolicy, WorkerSnapshot
+from requite.protocols.majordomo.redial import Redial
+from requite.protocols.majordomo.sweep import Sweep
+from requite.protocols.majordomo.wire import (
+    MMI_PREFIX,
+    U32_MAX,
+    Dialect,
+    Disconnect,
+    ToWorker,
+    WorkerCancel,
+    WorkerHeartbeat,
+    WorkerRequest,
+)
+from requite.request import Request, Status
+
+_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class, on the hot path
+_STATUSES: Final = frozenset({Status.OK, Status.FAILED, Status.CANCELLED})  # [status-worker]
+# While a handler vouches for itself more often than this per lease, it says nothing new.
+_PROGRESS_PER_LEASE_MAX: Final = 8
+
+
+class MajordomoWorker:
+    """A worker for one service, on one connection to one broker.
+
+    Raises `ConfigurationError` for a service name that MDP does not allow, and for a capacity above
+    1 in a dialect whose workers "handle at most one request a time" (18/MDP, "Architecture").
+    """
+
+    def __init__(
+        self, dialect: Dialect, service: str, policy: WorkerPolicy | None = None, *, rng: Rng
+    ) -> None:
+        self._dialect = dialect
+        self._service = service
+        self._name = _check_name(service)
+        self._policy = policy = policy or WorkerPolicy()
+        if policy.capacity > 1 and not dialect.has_ids:
+            raise ConfigurationError(
+                f"a worker of MDP {dialect.version} takes one request at a time,"
+                f" not {policy.capacity}"
+            )
+        self._notes = policy.notes
+        self._peer: Peer | None = None
+        self._dialling = False
+        self._redial = Redial(rng)
+        self._redial.at = 0.0
+        self._heart = Heartbeat(policy.heartbeat, 0.0)
+        self._beat_at = inf
+        self._jobs: dict[int, Job] = {}  # of this conversation, by dispatch id
+        self._sweep = Sweep()
+        self._serial = 0  # dispatch ids for dialects without
+        self._draining = False
+        self._linger_until = -inf
+        self._stopped = False
+        self._out: list[Effect] = []
+        self._inputs: dict[type, Callable[[Any, float], None]] = {
+            Received: self._received,
+            Finished: self._finished,
+            Produced: self._produced,
+            Progressed: self._progressed,
+            Wake: self._woken,
+            PeerJoined: self._joined,
+            PeerLost: self._lost,
+            # A broker that does not read gets no more than the results of what it handed out.
+            PeerBlocked: _go_on,
+            PeerWritable: _go_on,
+            engine.Drain: self._drained,
+        }
+
+    # --- the engine's contract --------------------------------------------------------------------
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        """See `requite.engine.Engine.handle`.
+
+        For each `Deliver` of a `Request` there is to be one `Finished`, also after an `Abandon`:
+        it gives the place back. A `Finished` has the status OK, FAILED or CANCELLED; any other is a
+        `LocalViolation`.
+        """
+        handler = self._inputs.get(event.__class__)
+        if handler is None:
+            raise LocalViolation(f"a worker has no use for {event!r}")
+        handler(event, now)
+        if self._draining:
+            self._maybe_stop(now)
+        out = self._out
+        if out:
+            self._out = []
+        return out
+
+    def deadline(self) -> float | None:
+        """See `requite.engine.Engine.deadline`."""
+        at = self._sweep.at
+        if self._beat_at < at:
+            at = self._beat_at
+        if self._redial.at < at:
+            at = self._redial.at
+        if self._draining and not self._stopped and not self._jobs:
+            at = min(at, self._linger_until)
+        return None if at == inf else at
+
+    def snapshot(self) -> WorkerSnapshot:
+        """Return what it holds and where it stands."""
+        abandoned = sum(job.abandoned != "" for job in self._jobs.values())
+        return WorkerSnapshot(
+            self._service,
+            self._peer is not None,
+            self._dialling,
+            len(self._jobs) - abandoned,
+            abandoned,
+            self._draining,
+            self._stopped,
+        )
+
+    # --- from the broker --------------------------------------------------------------------------
+    def _received(self, event: Received, now: float) -> None:
+        peer, messages = event
+        if peer is not self._peer:
+            return  # the rest of a conversation that is over
+        self._heart.heard_at = now
+        decode = self._dialect.decode_to_worker
+        try:
+            for message in messages:
+                command = decode(message)
+                if isinstance(command, WorkerRequest):
+                    self._request(command, now)
+                elif isinstance(command, Disconnect):
+                    self._hang_up("the broker disconnected", now)
+                    return
+                else:
+                    self._received_other(command)
+        except RemoteViolation as violation:
+            reason = f"the broker broke the protocol: {violation}"
+            self._out.append(Warn("malformed", reason))
+            self._say_goodbye()
+            self._hang_up(reason, now)
+            return
+        self._redial.fruitless = 0
+
+    def _request(self, command: WorkerRequest, now: float) -> None:
+        address, body, dispatch_id, timeout_ms, attempt, key = command
+        jobs = self._jobs
+        if len(jobs) >= self._policy.capacity:  # [worker-capacity]
+            raise RemoteViolation(f"a request came on top of {len(jobs)}, which is the capacity")
+        if not self._dialect.has_ids:
+            dispatch_id = self._serial = self._serial + 1
+        elif dispatch_id in jobs:  # [worker-dispatch]
+            raise RemoteViolation(f"dispatch id {dispatch_id} came twice")
+        remaining_s = timeout_ms / 1000 if timeout_ms else None
+        due_at = inf if remaining_s is None else now + remaining_s
+        job = jobs[dispatch_id] = Job(dispatch_id, address, due_at, now + self._policy.lease_s)
+        if due_at < self._sweep.at:
+            self._sweep.at = due_at
+        request = Request(self._service, body, attempt, remaining_s, key)
+        self._out.append(_new(Deliver, (job, request)))
+        if self._notes:
+            self._note("delivered", job, attempt=attempt)
+
+    def _received_other(self, command: ToWorker) -> None:
+        if isinstance(command, WorkerHeartbeat):
+            if self._dialect.has_ids:  # [worker-heartbeat]: the longer interval holds
+                self._heart.agree(command.interval_ms)
+        elif isinstance(command, WorkerCancel):
+            job = self._jobs.get(command.dispatch_id)
+            if job is not None:  # else its FINAL has just crossed the CANCEL
+                self._abandon(job, "its caller gave it up")
+
+    # --- from handlers ----------------------------------------------------------------------------
+    def _holds(self, job: Job) -> bool:
+        """Whether a job is of this conversation, and has had no FINAL yet."""
+        return self._jobs.get(job.dispatch_id) is job
+
+    def _produced(self, event: Produced, now: float) -> None:
+        job: Job = event.token
+        if not self._holds(job) or job.abandoned:
+            return
+        job.lease_until = now + self._policy.lease_s
+        frames = event.frames or (b"",)
+        if self._dialect.has_partials:
+            self._say(self._dialect.worker_partial(job.address, frames, job.dispatch_id), now)
+        elif job.joined is None:
+            job.joined = list(frames)
+        else:
+            job.joined += frames
+
+    def _finished(self, event: Finished, now: float) -> None:
+        job, frames, status = event
+        if status not in _STATUSES:
+            raise LocalViolation(f"a worker cannot end a request with {status!r}")
+        if not self._holds(job):
+            return
+        if job.abandoned:  # [worker-cancel]
+            status, frames = Status.CANCELLED, (job.abandoned.encode(),)
+        del self._jobs[job.dispatch_id]
+        if self._notes:
+            self._note("finished", job, status=status.name)
+        if status and not self._dialect.has_ids:
+            self._fail_silently(frames, now)
+            return
+        if job.joined:
+            frames = (*job.joined, *frames)
+        self._say(
+            self._dialect.worker_final(job.address, frames or (b"",), job.dispatch_id, status), now
+        )
+
+    def _fail_silently(self, reason: Sequence[bytes], now: float) -> None:
+        """End a request without a reply, where a negative one cannot be told.
+
+        An error's text in a FINAL would pass for a result. To leave the conversation is all that is
+        left: it is what the broker sees of a worker that crashed, and 18/MDP ("Reliability") has it
+        recover from that.
+        """
+        text = b" ".join(reason).decode("utf-8", "replace")
+        why = f"a request failed, which MDP {self._dialect.version} cannot say"
+        self._out.append(Warn("failed request", f"{why}: {text}"))
+        self._say_goodbye()
+        self._hang_up(why, now)
+
+    def _progressed(self, event: Progressed, now: float) -> None:
+        job: Job = event.token
+        lease_s = self._policy.lease_s
+        if not lease_s or not self._holds(job) or job.abandoned:
+            return
+        job.lease_until = now + (event.extend_s or lease_s)
+        if not self._dialect.has_ids:
+            return
+        if event.extend_s or now - job.vouched_at >= lease_s / _PROGRESS_PER_LEASE_MAX:
+            job.vouched_at = now
+            extend_ms = min(U32_MAX, round(event.extend_s * 1000))
+            self._say(self._dialect.progress(job.dispatch_id, extend_ms), now)
+
+    def _abandon(self, job: Job, reason: str) -> None:
+        if not job.abandoned:
+            job.abandoned = reason
+            job.due_at = inf
+            self._out.append(Abandon(job, reason))
+            if self._notes:
+                self._note("abandoned", job, reason=reason)
+
+    # --- the conversation -------------------------------------------------------------------------
+    def _say(self, message: Sequence[bytes], now: float) -> None:
+        self._heart.spoke_at = now
+        self._out.append(_new(Send, (self._peer, message)))
+
+    def _say_goodbye(self) -> None:
+        self._out.append(Send(self._peer, self._dialect.disconnect()))
+
+    def _joined(self, event: PeerJoined, now: float) -> None:
+        if self._draining or self._peer is not None:
+            self._out.append(engine.Disconnect(event.peer, "this connection is not needed"))
+            return
+        policy = self._policy
+        self._dialling = False
+        self._peer = event.peer
+        self._redial.joined(now)
+        self._heart = Heartbeat(policy.heartbeat, now)
+        self._beat_at = self._heart.next_at()
+        interval_ms = policy.heartbeat.interval_ms
+        lease_ms = min(U32_MAX, round(policy.lease_s * 1000))
+        self._say(self._dialect.ready(self._name, policy.capacity, interval_ms, lease_ms), now)
+
+    def _lost(self, event: PeerLost, now: float) -> None:
+        if event.peer is self._peer and not self._stopped:
+            self._go_without(event.reason or "the connection was closed", now)
+
+    def _hang_up(self, reason: str, now: float) -> None:
+        self._out.append(engine.Disconnect(self._peer, reason))
+        self._go_without(reason, now)
+
+    def _go_without(self, reason: str, now: float) -> None:
+        """Be without a broker: nobody waits for what is in hand; start a new conversation."""
+        self._peer = None
+        self._beat_at = self._sweep.at = inf
+        for job in self._jobs.values():
+            self._abandon(job, reason)
+        self._jobs.clear()
+        if not self._draining:
+            self._redial.plan(now)
+            self._maybe_connect(now)
+
+    def _maybe_connect(self, now: float) -> None:
+        if self._redial.is_due(now) and not self._dialling and self._peer is None:
+            self._dialling = True
+            self._out.append(Connect())
+
+    # --- time -------------------------------------------------------------------------------------
+    def _woken(self, _event: Wake, now: float) -> None:
+        if now >= self._sweep.at:
+            for job in self._sweep.due(self._jobs.values(), now):
+                self._abandon(job, "its deadline passed")
+        if now >= self._beat_at:
+            self._beat(now)
+        self._maybe_connect(now)
+
+    def _beat(self, now: float) -> None:
+        """Notice that the broker is gone; speak to it if nothing else was said."""
+        heart = self._heart
+        late_s = now - self._beat_at
+        if late_s > heart.interval_s:  # we were away ourselves: what came meanwhile is unread
+            heart.heard_at = min(now, heart.heard_at + late_s)
+        if now >= heart.gone_at():
+            self._hang_up(f"nothing came from the broker for {now - heart.heard_at:.2f} s", now)
+            return
+        if now >= heart.speak_at():
+            if self._vouches(now):
+                self._say(self._dialect.worker_heartbeat(self._policy.heartbeat.interval_ms), now)
+            else:
+                heart.spoke_at = now  # say nothing, and look again an interval later
+        self._beat_at = heart.next_at()
+
+    def _vouches(self, now: float) -> bool:
+        """Whether a heartbeat may be sent.
+
+        With dispatch ids the broker keeps the lease of each handler ([worker-lease]). Without, all
+        that a worker can do about a handler that hangs is to seem as dead as it is.
+        """
+        if self._dialect.has_ids or not self._policy.lease_s:
+            return True
+        return all(now < job.lease_until for job in self._jobs.values())
+
+    # --- the end ----------------------------------------------------------------------------------
+    def _drained(self, _event: engine.Drain, now: float) -> None:
+        if self._draining:
+            return
+        self._draining = True
+        self._redial.at = inf
+        if self._peer is not None and self._dialect.has_ids:  # [worker-drain]
+            self._say(self._dialect.drain(), now)
+            self._linger_until = now + self._policy.drain_linger_s
+
+    def _maybe_stop(self, now: float) -> None:
+        """Say goodbye once nothing is in hand, and nothing can be on its way any more."""
+        if self._stopped or self._jobs or (self._peer is not None and now < self._linger_until):
+            return
+        self._stopped = True
+        self._beat_at = self._sweep.at = inf
+        if self._peer is not None:
+            self._say_goodbye()
+            self._out.append(engine.Disconnect(self._peer, "the worker has drained"))
+            self._peer = None
+        self._out.append(Stopped())
+
+    def _note(self, kind: str, job: Job, **facts: Any) -> None:
+        known = {"service": self._service, "dispatch_id": job.dispatch_id}
+        self._out.append(Note(kind, known | facts))
+
+
+def _check_name(service: str) -> bytes:
+    name = service.encode()
+    try:
+        check_service_name(name)
+    except RemoteViolation as violation:
+        raise ConfigurationError(str(violation)) from violation
+    if name.startswith(MMI_PREFIX):  # 8/MMI
+        raise ConfigurationError(f"{service!r}: names that start with mmi. belong to the broker")
+    return name
+
+
+def _go_on(_event: PeerBlocked | PeerWritable, _now: float) -> None:
+    """Take no notice."""
