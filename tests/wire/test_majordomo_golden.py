@@ -92,7 +92,7 @@ def test_reserved_flags_are_ignored_when_received() -> None:
     at = header.index(b"\x00\x00\x09\xc4") + 4
     for flags in range(256):
         received = [header[:at] + bytes([flags]) + header[at + 1 :], b"hello"]
-        assert MDP_03.decode_from_client(received).flags == flags & 1
+        assert decode(MDP_03, "from_client", received).flags == flags & 1
 
 
 @requirement("mdp03:client-first")

@@ -133,7 +133,7 @@ def test_one_address_and_then_an_empty_frame(dialect: Dialect) -> None:
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda d: d.version)
 def test_an_empty_body_frame_is_legal(dialect: Dialect) -> None:
     message = dialect.client_request(b"echo", [b""], 1, 0, 0, b"")
-    assert dialect.decode_from_client(message).body == [b""]
+    assert decode(dialect, "from_client", message).body == [b""]
 
 
 # --- the packed headers of 0.3 --------------------------------------------------------------------
@@ -175,7 +175,7 @@ def test_a_worker_may_use_three_statuses(status: int) -> None:
     header = MDP_03.worker_final(b"", [b"x"], 9, 0)[0]
     message = [header[:-1] + bytes([status]), b"x"]
     if status in (0, 1, 7):
-        assert MDP_03.decode_from_worker(message).status == status
+        assert decode(MDP_03, "from_worker", message).status == status
     else:
         assert f"status {status}" in refused(MDP_03, "from_worker", message)
 
@@ -185,7 +185,7 @@ def test_a_broker_may_use_the_statuses_that_are_defined(status: int) -> None:
     header = MDP_03.client_final(b"", [b"x"], 9, 0, 1)[0]
     message = [header[:-2] + bytes([status]) + header[-1:], b"x"]
     if status <= 7:
-        assert MDP_03.decode_to_client(message).status == status
+        assert decode(MDP_03, "to_client", message).status == status
     else:
         assert f"status {status}" in refused(MDP_03, "to_client", message)
 

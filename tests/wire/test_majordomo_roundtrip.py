@@ -92,9 +92,11 @@ def travelling(
 ) -> st.SearchStrategy[tuple[str, Any]]:
     """Draw a direction and a command that travels in it."""
     return st.one_of(
-        st.tuples(st.sampled_from(directions), strategy)
-        for directions, strategies in commands.items()
-        for strategy in strategies
+        [
+            st.tuples(st.sampled_from(directions), strategy)
+            for directions, strategies in commands.items()
+            for strategy in strategies
+        ]
     )
 
 

@@ -207,6 +207,9 @@ class Dispatcher:
             return
         self._withdraw(pending, now)
         self.redeliver(pending, "the lease of its handler ran out", now)
+        waiting = pending.service.waiting
+        if worker in waiting:  # with room for more, but every other worker is a better choice
+            waiting.move_to_end(worker)
         self.feed(pending.service, now)
 
     def redeliver(self, pending: PendingRequest, reason: str, now: float) -> None:
