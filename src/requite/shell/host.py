@@ -166,6 +166,7 @@ class Host:
         if at is not None and at <= now:
             self._feed(Wake())
         self._drop_overdue(now)
+        self._arm(self.next_at())
         self._settle()
 
     def next_at(self) -> float:
@@ -189,7 +190,8 @@ class Host:
         """
         link = Link(stream, framing or self._make_framing(), accepted)
         self.links[link] = None
-        self._greeting[link] = self._clock() + self._limits.handshake_timeout_s
+        self._greeting[link] = at = self._clock() + self._limits.handshake_timeout_s
+        self._arm(at)
         stream.start(self, link)
         opening = link.framing.opening()
         if opening:
@@ -209,7 +211,7 @@ class Host:
         except RemoteViolation as violation:
             self._expel(link, "protocol violation", str(violation))
         else:
-            if (answer := framing.output()) != b"":
+            if answer := framing.output():
                 self._queue(link, answer)
             if not link.joined and framing.ready:
                 self._join(link)
@@ -270,7 +272,6 @@ class Host:
                 elif link.out:
                     link.stream.write(link.take_output())
         self._flush_wanted = False
-        self._settle()
 
     def shut(self) -> None:
         """Close every link after what waits has left; the engine is not told, and done with."""
@@ -317,13 +318,17 @@ class Host:
                 self._perform_other[effect.__class__](effect)
 
     def _settle(self) -> None:
-        """End a turn: ask for a flush and for the timer, where either is needed."""
+        """After an input: ask for a flush and for the timer, where either is needed."""
         if self._performing:
             return
         if self._dirty and not self._flush_wanted:
             self._flush_wanted = True
             self._want_flush()
-        at = self.next_at()
+        at = self.engine.deadline()
+        if at is not None and at < self._armed_at:
+            self._arm(at)
+
+    def _arm(self, at: float) -> None:
         if at < self._armed_at - _TIMER_SLACK_S:
             self._armed_at = at
             self._wake_at(at)
@@ -359,6 +364,7 @@ class Host:
         if link.size > self._limits.output_size_max:
             size = link.size
             self._drop(link, "output limit", f"does not read: {size} bytes wait for it")
+            self._settle()
 
     def _drop_overdue(self, now: float) -> None:
         for link in _take_due(self._greeting, now):
@@ -380,7 +386,8 @@ class Host:
         self._forget(link)
         if data:
             link.stream.write(data)
-        self._closing[link] = self._clock() + self._limits.linger_s
+        self._closing[link] = at = self._clock() + self._limits.linger_s
+        self._arm(at)
         link.stream.close()
 
     def _expel(self, link: Link, kind: str, reason: str) -> None:

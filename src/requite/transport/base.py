@@ -6,7 +6,10 @@ process, and the simulator's network.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
+
+from requite.transport.address import Address
 
 
 class Owner(Protocol):
@@ -53,3 +56,18 @@ class Stream(Protocol):
 
     def resume_reading(self) -> None:
         """Read again."""
+
+
+OnStream: TypeAlias = Callable[[Any], object]
+"""Gets each new `Stream`, and must `start` it before it returns."""
+
+
+class Listener(Protocol):
+    """A place where connections arrive."""
+
+    @property
+    def address(self) -> Address:
+        """Where it really listens: with the port that port 0 turned into."""
+
+    def close(self) -> None:
+        """Take no more connections; those that stand are left alone."""

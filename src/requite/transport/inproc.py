@@ -1,0 +1,163 @@
+"""Connections within one event loop: bytes handed over, no system call.
+
+What one end writes, the other gets in a later turn of the loop and never from inside the write, as
+over a socket. An end that pauses reading pushes back just so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from weakref import WeakKeyDictionary
+
+from requite.transport.address import InprocAddress
+from requite.transport.base import OnStream, Owner
+from requite.transport.sockets import cannot
+from requite.transport.stream import WRITE_HIGH, WRITE_LOW
+
+_Loop = asyncio.AbstractEventLoop
+_listeners: WeakKeyDictionary[_Loop, dict[str, InprocListener]] = WeakKeyDictionary()
+_free_names = count(1)
+
+
+class InprocStream:
+    """One end of a pair; what waits for it is held here, on the reader's side."""
+
+    __slots__ = (
+        "_ended",
+        "_finished",
+        "_inbox",
+        "_link",
+        "_loop",
+        "_other",
+        "_owner",
+        "_paused",
+        "_pushing_back",
+        "_scheduled",
+        "_size",
+        "peer_name",
+    )
+    _other: InprocStream
+    _owner: Owner
+    _link: object
+
+    def __init__(self, loop: _Loop, peer_name: str) -> None:
+        self.peer_name = peer_name
+        self._loop = loop
+        self._inbox: deque[bytes] = deque()
+        self._size = 0  # of the inbox, in bytes
+        self._scheduled = False
+        self._paused = False
+        self._pushing_back = False  # our inbox is full, and the other end has been told
+        self._finished = False  # nothing more comes in behind what is in the inbox
+        self._ended = False  # `closed` has been, or is about to be, reported
+
+    def start(self, owner: Owner, link: object) -> None:
+        """Begin to report."""
+        self._owner = owner
+        self._link = link
+
+    def write(self, data: bytes) -> None:
+        """Put `data` into the other end's inbox."""
+        other = self._other
+        if other._finished or self._ended:
+            return
+        other._inbox.append(data)
+        other._size += len(data)
+        other._schedule()
+        if other._size > WRITE_HIGH and not other._pushing_back:
+            other._pushing_back = True
+            self._owner.blocked(self._link)
+
+    def close(self) -> None:
+        """Let the other end read what was written, then end both."""
+        self._other._finished = True
+        self._inbox.clear()
+        self._other._schedule()
+
+    def abort(self) -> None:
+        """End both at once."""
+        self._other._inbox.clear()
+        self._end("")
+        self._other._end("the connection broke: the other end was aborted")
+
+    def pause_reading(self) -> None:
+        """Leave what comes in the inbox."""
+        self._paused = True
+
+    def resume_reading(self) -> None:
+        """Take from the inbox again."""
+        self._paused = False
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Hand over what had come in before this turn."""
+        self._scheduled = False
+        for _ in range(len(self._inbox)):
+            if self._paused or not self._inbox:
+                break
+            data = self._inbox.popleft()
+            self._size -= len(data)
+            if data and not self._ended:
+                self._owner.received(self._link, data)
+        self._after_reading()
+
+    def _after_reading(self) -> None:
+        if self._pushing_back and self._size <= WRITE_LOW:
+            self._pushing_back = False
+            if not self._other._ended:
+                self._other._owner.writable(self._other._link)
+        if self._inbox and not self._paused:
+            self._schedule()
+        elif self._finished and not self._inbox:
+            self._end("")
+            self._other._end("")
+
+    def _end(self, reason: str) -> None:
+        if not self._ended:
+            self._ended = self._finished = True
+            self._loop.call_soon(self._owner.closed, self._link, reason)
+
+
+class InprocListener:
+    """A name that can be dialled in this loop until it is closed."""
+
+    def __init__(self, address: InprocAddress, on_stream: OnStream, forget: Callable[[], object]):
+        self.address = address
+        self.on_stream = on_stream
+        self._forget = forget
+
+    def close(self) -> None:
+        """Give the name back; connections that stand are left alone."""
+        self._forget()
+
+
+async def listen(address: InprocAddress, on_stream: OnStream) -> InprocListener:
+    """Listen at a name; `*` takes a free one. Raises `TransportError` where it is taken."""
+    names = _listeners.setdefault(asyncio.get_running_loop(), {})
+    if address.name == "*":
+        address = InprocAddress(f"anonymous-{next(_free_names)}")
+    if address.name in names:
+        raise cannot("listen at", address, "the name is in use")
+    listener = InprocListener(address, on_stream, lambda: names.pop(address.name, None))
+    names[address.name] = listener
+    return listener
+
+
+async def dial(address: InprocAddress, on_stream: OnStream) -> None:
+    """Connect, and hand our end to `on_stream`. Raises `TransportError`."""
+    loop = asyncio.get_running_loop()
+    listener = _listeners.get(loop, {}).get(address.name)
+    if listener is None:
+        raise cannot("connect to", address, "nobody listens there in this event loop")
+    ours, theirs = InprocStream(loop, str(address)), InprocStream(loop, str(address))
+    ours._other, theirs._other = theirs, ours
+    listener.on_stream(theirs)
+    on_stream(ours)

@@ -1,0 +1,54 @@
+"""Unix sockets on asyncio: listen and dial."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+
+from requite.errors import TransportError
+from requite.transport.address import IpcAddress
+from requite.transport.base import Listener, OnStream
+from requite.transport.sockets import BACKLOG, bind_ipc, cannot, connect_ipc, why
+from requite.transport.stream import SocketListener, SocketStream
+
+
+async def listen(address: IpcAddress, on_stream: OnStream) -> Listener:
+    """Listen; each connection is handed to `on_stream`. Raises `TransportError`.
+
+    The socket's file belongs to its owner alone, and goes when the listener is closed.
+    """
+    try:
+        sock = bind_ipc(address)
+    except TransportError:  # an OSError as well, and says it all
+        raise
+    except OSError as error:
+        raise cannot("listen at", address, why(error)) from error
+    made = _file_id(address.path)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_unix_server(
+        lambda: SocketStream(on_stream, str(address)), sock=sock, backlog=BACKLOG
+    )
+    return SocketListener(address, [server], lambda: _remove(address.path, made))
+
+
+def _file_id(path: str) -> tuple[int, int]:
+    found = os.lstat(path)
+    return found.st_dev, found.st_ino
+
+
+def _remove(path: str, made: tuple[int, int]) -> None:
+    """Remove the file unless another listener has put its own in its place, or it is gone."""
+    with suppress(FileNotFoundError):
+        if _file_id(path) == made:
+            os.unlink(path)
+
+
+async def dial(address: IpcAddress, on_stream: OnStream) -> None:
+    """Connect, and hand the connection to `on_stream`. Raises `TransportError`."""
+    loop = asyncio.get_running_loop()
+    try:
+        sock = connect_ipc(address)
+        await loop.create_unix_connection(lambda: SocketStream(on_stream, str(address)), sock=sock)
+    except OSError as error:
+        raise cannot("connect to", address, why(error)) from error

@@ -1,0 +1,359 @@
+"""What every transport must do, over every event loop; `test_transports.py` runs it.
+
+A `Ground` is one transport on one loop. `Tap` is the simplest owner of a stream: it writes down
+what is reported, and checks that nothing is reported from inside a call to the stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from requite.errors import TransportError
+from requite.transport.address import Address
+from requite.transport.aio import dial, listen
+from requite.transport.base import Listener, Stream
+
+SIZES = [1, 2, 65_535, 65_536, 65_537, 1 << 20]
+
+
+@dataclass
+class Ground:
+    """`run` runs a coroutine to its end; `free_address` makes an address to listen at."""
+
+    run: Callable[[Coroutine[Any, Any, None]], None]
+    free_address: Callable[[], Address]
+    nobody: Callable[[], Address]
+
+
+class Tap:
+    """An owner that records."""
+
+    def __init__(self, stream: Stream, on_bytes: Callable[[Tap, bytes], None] | None = None):
+        self.stream = stream
+        self.data = bytearray()
+        self.events: list[str] = []
+        self.reasons: list[str] = []
+        self._on_bytes = on_bytes
+        self._changed = asyncio.Event()
+        self._inside = False
+        stream.start(self, self)
+
+    def call(self, method: Callable[..., None], *arguments: Any) -> None:
+        """Call the stream, on the watch for reports from inside."""
+        self._inside = True
+        method(*arguments)
+        self._inside = False
+
+    def write(self, data: bytes) -> None:
+        self.call(self.stream.write, data)
+
+    def received(self, link: object, chunk: bytes) -> None:
+        assert link is self
+        assert chunk
+        assert not self._inside
+        assert not self.reasons, "bytes after the end"
+        self.data += chunk
+        if self._on_bytes is not None:
+            self._on_bytes(self, chunk)
+        self._changed.set()
+
+    def blocked(self, link: object) -> None:
+        assert link is self
+        self._note("blocked")
+
+    def writable(self, link: object) -> None:
+        assert not self._inside
+        self._note("writable")
+
+    def closed(self, link: object, reason: str) -> None:
+        assert not self._inside
+        self.reasons.append(reason)
+        self._note("closed")
+
+    def _note(self, event: str) -> None:
+        self.events.append(event)
+        self._changed.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def until_closed(self) -> None:
+        await self.until(lambda: "closed" in self.events)
+
+    async def until_size(self, size: int) -> None:
+        await self.until(lambda: len(self.data) >= size)
+
+
+def echo(tap: Tap, chunk: bytes) -> None:
+    tap.write(chunk)
+
+
+class Pair:
+    """A listener, and connections to it with both ends at hand."""
+
+    def __init__(self, listener: Listener, accepted: list[Tap], arrived: asyncio.Event):
+        self.listener = listener
+        self.accepted = accepted
+        self._arrived = arrived
+
+    @classmethod
+    async def open(
+        cls, ground: Ground, on_bytes: Callable[[Tap, bytes], None] | None = None
+    ) -> Pair:
+        accepted: list[Tap] = []
+        arrived = asyncio.Event()
+
+        def on_stream(stream: Stream) -> None:
+            accepted.append(Tap(stream, on_bytes))
+            arrived.set()
+
+        return cls(await listen(ground.free_address(), on_stream), accepted, arrived)
+
+    async def connect(self) -> tuple[Tap, Tap]:
+        """Return the dialling and the accepted end of a new connection."""
+        n = len(self.accepted)
+        tap = await connect(self.listener.address)
+        await self.until_accepted(n + 1)
+        return tap, self.accepted[n]
+
+    async def until_accepted(self, n: int) -> None:
+        async with asyncio.timeout(20):
+            while len(self.accepted) < n:
+                self._arrived.clear()
+                await self._arrived.wait()
+
+    async def close(self, *taps: Tap) -> None:
+        self.listener.close()
+        for tap in taps:
+            tap.stream.abort()
+            await tap.until_closed()
+
+
+async def connect(address: Address) -> Tap:
+    taps: list[Tap] = []
+    await dial(address, lambda stream: taps.append(Tap(stream)))
+    return taps[0]
+
+
+class TransportSuite:
+    """Every transport passes this."""
+
+    @pytest.mark.parametrize("size", SIZES)
+    def test_echo(self, ground: Ground, size: int) -> None:
+        async def scenario() -> None:
+            pair = await Pair.open(ground, echo)
+            tap, served = await pair.connect()
+            data = bytes(range(256)) * (size // 256) + bytes(size % 256)
+            tap.write(b"")  # nothing: no harm
+            tap.write(data)
+            await tap.until_size(size)
+            assert tap.data == data
+            await pair.close(tap, served)
+
+        ground.run(scenario())
+
+    def test_the_accepting_end_may_speak_first(self, ground: Ground) -> None:
+        async def scenario() -> None:
+            pair = await Pair.open(ground)
+            tap, served = await pair.connect()
+            served.write(b"greeting")
+            await tap.until_size(8)
+            assert tap.data == b"greeting"
+            await pair.close(tap, served)
+
+        ground.run(scenario())
+
+    @pytest.mark.parametrize("closer", ["dialled", "accepted"])
+    def test_close_lets_everything_out_first(self, ground: Ground, closer: str) -> None:
+        async def scenario() -> None:
+            pair = await Pair.open(ground)
+            tap, served = await pair.connect()
+            near, far = (tap, served) if closer == "dialled" else (served, tap)
+            data = bytes(range(256)) * (4 << 12)  # 4 MiB: more than any buffer on the way
+            near.write(data)
+            near.call(near.stream.close)
+            near.write(b"too late")
+            await far.until_closed()
+            await near.until_closed()
+            assert far.data == data
+            assert far.reasons == [""]
+            assert near.events.count("closed") == 1
+            pair.listener.close()
+
+        ground.run(scenario())
+
+    @pytest.mark.parametrize("aborter", ["dialled", "accepted"])
+    def test_abort_ends_both(self, ground: Ground, aborter: str) -> None:
+        async def scenario() -> None:
+            pair = await Pair.open(ground)
+            tap, served = await pair.connect()
+            near, far = (tap, served) if aborter == "dialled" else (served, tap)
+            near.call(near.stream.abort)
+            near.write(b"too late")
+            near.call(near.stream.close)
+            near.call(near.stream.pause_reading)
+            near.call(near.stream.resume_reading)
+            await near.until_closed()
+            await far.until_closed()
+            assert far.data == b""
+            assert near.events.count("closed") == far.events.count("closed") == 1
+            pair.listener.close()
+
+        ground.run(scenario())
+
+    def test_a_reader_that_pauses_pushes_back(self, ground: Ground) -> None:
+        async def scenario() -> None:
+            pair = await Pair.open(ground)
+            tap, served = await pair.connect()
+            served.call(served.stream.pause_reading)
+            piece = bytes(range(256)) * 256
+            written = 0
+            while "blocked" not in tap.events:
+                tap.write(piece)
+                written += len(piece)
+                await asyncio.sleep(0)
+                assert written < 64 << 20, "nothing pushes back"
+            paused_at = len(served.data)  # one more read may have been under way
+            await asyncio.sleep(0)
+            assert paused_at < written
+            assert "writable" not in tap.events[tap.events.index("blocked") :]
+            served.call(served.stream.resume_reading)
+            await served.until_size(written)
+            await tap.until(lambda: tap.events[-1] == "writable")
+            assert served.data == piece * (written // len(piece))
+            await pair.close(tap, served)
+
+        ground.run(scenario())
+
+    def test_abort_forgets_what_a_reader_left(self, ground: Ground) -> None:
+        async def scenario() -> None:
+            pair = await Pair.open(ground)
+            tap, served = await pair.connect()
+            served.call(served.stream.pause_reading)
+            while "blocked" not in tap.events:
+                tap.write(bytes(1 << 16))
+                await asyncio.sleep(0)
+            tap.call(tap.stream.close)
+            tap.call(tap.stream.abort)
+            await tap.until_closed()
+            await pair.close(served)
+
+        ground.run(scenario())
+
+    def test_many_connections(self, ground: Ground) -> None:
+        async def scenario() -> None:
+            pair = await Pair.open(ground, echo)
+            taps = await asyncio.gather(*(connect(pair.listener.address) for _ in range(200)))
+            for number, tap in enumerate(taps):
+                tap.write(number.to_bytes(4, "big") * 100)
+            for number, tap in enumerate(taps):
+                await tap.until_size(400)
+                assert tap.data == number.to_bytes(4, "big") * 100
+            await pair.close(*taps)
+            for served in pair.accepted:
+                await served.until_closed()
+
+        ground.run(scenario())
+
+    def test_the_place_is_free_again_at_once(self, ground: Ground) -> None:
+        async def scenario() -> None:
+            pair = await Pair.open(ground, echo)
+            tap, served = await pair.connect()
+            served.call(served.stream.close)  # the side that closes first keeps TIME_WAIT
+            await tap.until_closed()
+            pair.listener.close()
+            second: list[Tap] = []
+            listener = await listen(
+                pair.listener.address, lambda stream: second.append(Tap(stream, echo))
+            )
+            again = await connect(listener.address)
+            again.write(b"back")
+            await again.until_size(4)
+            again.stream.abort()
+            await again.until_closed()
+            await second[0].until_closed()
+            listener.close()
+
+        ground.run(scenario())
+
+    def test_a_place_is_taken_once(self, ground: Ground) -> None:
+        async def scenario() -> None:
+            pair = await Pair.open(ground)
+            with pytest.raises(TransportError, match="cannot listen at") as caught:
+                await listen(pair.listener.address, lambda _stream: None)
+            assert str(pair.listener.address) in str(caught.value)
+            assert str(caught.value).count("cannot listen at") == 1
+            await pair.close()
+
+        ground.run(scenario())
+
+    def test_a_free_place_has_a_name(self, ground: Ground) -> None:
+        async def scenario() -> None:
+            one, two = await Pair.open(ground), await Pair.open(ground)
+            assert one.listener.address != two.listener.address
+            tap, served = await one.connect()
+            assert tap.stream.peer_name == str(one.listener.address)
+            assert "://" in served.stream.peer_name
+            await one.close(tap, served)
+            await two.close()
+
+        ground.run(scenario())
+
+    def test_dialling_nobody_says_so(self, ground: Ground) -> None:
+        async def scenario() -> None:
+            address = ground.nobody()
+            with pytest.raises(TransportError) as caught:
+                await dial(address, lambda _stream: None)
+            text = str(caught.value)
+            assert f"cannot connect to {address}: " in text
+            assert any(
+                reason in text
+                for reason in ("refused", "no such file", "nobody listens", "connect")
+            )
+            assert caught.value.may_have_executed is False
+
+        ground.run(scenario())
+
+
+class SocketSuite(TransportSuite):
+    """What those over sockets do on top."""
+
+    def test_half_close(self, ground: Ground, raw: Callable[[Address], Awaitable[Any]]) -> None:
+        """A peer that says its last word and then listens gets its answer."""
+
+        async def scenario() -> None:
+            pair = await Pair.open(ground, echo)
+            reader, writer = await raw(pair.listener.address)
+            writer.write(b"last words" * 1000)
+            writer.write_eof()
+            async with asyncio.timeout(20):
+                assert await reader.read() == b"last words" * 1000
+            writer.close()
+            await pair.accepted[0].until_closed()
+            assert pair.accepted[0].reasons == [""]
+            await pair.close()
+
+        ground.run(scenario())
+
+    def test_a_reset_is_reported(
+        self, ground: Ground, raw: Callable[[Address], Awaitable[Any]]
+    ) -> None:
+        async def scenario() -> None:
+            pair = await Pair.open(ground)
+            _, writer = await raw(pair.listener.address)
+            await pair.until_accepted(1)
+            pair.accepted[0].write(b"unread by the peer")
+            writer.transport.abort()
+            await pair.accepted[0].until_closed()
+            assert len(pair.accepted[0].reasons) == 1
+            await pair.close()
+
+        ground.run(scenario())
