@@ -20,11 +20,10 @@ This is the hot path of every role. Per message it spends one test of the effect
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 
 from requite.engine import (
     Abandon,
@@ -49,27 +48,16 @@ from requite.engine import (
 from requite.errors import CallError, LocalViolation, RemoteViolation
 from requite.framing.base import Framing
 from requite.framing.router import IdentityTable
-from requite.shell.link import Link, discard
+from requite.shell.link import Link, LinkLimits, discard
+from requite.shell.waiting import Waiting
 from requite.shell.warnings import Warnings
 from requite.transport.base import Stream
+
+__all__ = ["Host", "Link", "LinkLimits", "Uses"]
 
 # An instant that moves forward by less than this does not move the timer: setting one costs more
 # than the engine gains.
 _TIMER_SLACK_S: Final = 0.0005
-
-
-@dataclass(frozen=True, slots=True)
-class LinkLimits:
-    """What one connection may cost.
-
-    `handshake_timeout_s`: how long a peer may take until its framing is ready. `linger_s`: how long
-    what was written may take to leave after we closed. `output_size_max`: bytes that may wait for
-    a peer which pushes back, beyond what its stream holds; with more it is dropped.
-    """
-
-    handshake_timeout_s: float = 30.0
-    linger_s: float = 5.0
-    output_size_max: int = 64 << 20
 
 
 def _unexpected(*what: object) -> None:
@@ -80,10 +68,31 @@ def _ignore(*_what: object) -> None:
     """Take note of nothing."""
 
 
+class Uses(TypedDict, total=False):
+    """What whoever uses a shell gives it for its host; all of it is optional.
+
+    - `deliver(token, what)`, `fail(token, error)`: for the user behind `token`.
+    - `abandon(token, reason)`: give up a handler. `note(Note)`: for the journal.
+    - `flow(is_free)`: some link pushes back (False), or none does any more (True).
+    - `identities`: the table of a listening ROUTER, which names its peers and keeps them apart.
+    - `limits`: of each link. `logger`: the name of the one that gets the warnings.
+    """
+
+    deliver: Callable[[Any, Any], None]
+    fail: Callable[[Any, CallError], None]
+    abandon: Callable[[Any, str], None]
+    note: Callable[[Note], None]
+    flow: Callable[[bool], None]
+    identities: IdentityTable[Link]
+    limits: LinkLimits
+    logger: str
+
+
 class Host:
     """One engine, its links, and the single timer both need.
 
-    `clock` gives monotonic seconds. `make_framing` makes the framing of a new link. The callables:
+    `clock` gives monotonic seconds. `make_framing` makes the framing of a new link. The shell's own
+    callables:
 
     - `wake_at(instant)`: call `wake` at `instant` or soon after; replaces the instant asked for
       before. It may come as an instant in the past. Early calls do no harm.
@@ -91,13 +100,9 @@ class Host:
       then). Called after an input's effects are performed, so flushing at once is allowed.
     - `connect()`: open one more connection, keep trying (with pauses), and give its stream to
       `opened`. Asked by the engine, and again for each dialled link that ends in its handshake.
-    - `deliver(token, what)`, `fail(token, error)`: for the user behind `token`.
-    - `abandon(token, reason)`: give up a handler. `note(Note)`: for the journal.
-    - `stopped()`: the engine has drained.
     - `ended(link, reason)`: a link has ended (`link.joined` tells whether the engine knew it).
-
-    `identities` is the table of a listening ROUTER, which names its peers and keeps them apart.
-    `logger` gets the warnings, at a limited rate per kind.
+    - `released(link)`: its stream has closed, too, and all that was written has left.
+    - `stopped()`: the engine has drained.
     """
 
     def __init__(
@@ -109,45 +114,43 @@ class Host:
         wake_at: Callable[[float], None],
         want_flush: Callable[[], None],
         connect: Callable[[], None] = _unexpected,
-        deliver: Callable[[Any, Any], None] = _unexpected,
-        fail: Callable[[Any, CallError], None] = _unexpected,
-        abandon: Callable[[Any, str], None] = _unexpected,
-        note: Callable[[Note], None] = _ignore,
-        stopped: Callable[[], None] = _ignore,
         ended: Callable[[Link, str], None] = _ignore,
-        identities: IdentityTable[Link] | None = None,
-        limits: LinkLimits | None = None,
-        logger: str = "requite",
+        released: Callable[[Link], None] = _ignore,
+        stopped: Callable[[], None] = _ignore,
+        **uses: Unpack[Uses],
     ) -> None:
         self.engine = engine
-        self.links: dict[
-            Link, None
-        ] = {}  # a set that keeps its order, so that runs can be replayed
+        # A set that keeps its order, so that the simulator can replay a run.
+        self.links: dict[Link, None] = {}
         self._clock = clock
         self._make_framing = make_framing
         self._wake_at = wake_at
         self._want_flush = want_flush
-        self._deliver = deliver
         self._connect = connect
         self._ended = ended
-        self._identities = identities
-        self._limits = limits or LinkLimits()
-        self._warnings = Warnings(logging.getLogger(logger), clock)
+        self._released = released
+        self._deliver = uses.get("deliver", _unexpected)
+        self._flow = uses.get("flow", _ignore)
+        self._identities = uses.get("identities")
+        self.limits = uses.get("limits") or LinkLimits()
+        self._warnings = Warnings(logging.getLogger(uses.get("logger", "requite")), clock)
 
         self._dirty: list[Link] = []
         self._flush_wanted = False
         self._performing = False
         self._backlog: deque[Input] = deque()
         self._armed_at = inf
-        # Both wait equally long for each of their links, so the oldest entry is the next one due.
-        self._greeting: OrderedDict[Link, float] = OrderedDict()
-        self._closing: OrderedDict[Link, float] = OrderedDict()
+        self._greeting = Waiting(self.limits.handshake_timeout_s)
+        self._closing = Waiting(self.limits.linger_s)
+        self._pushing_back = 0  # how many links do
+        fail = uses.get("fail", _unexpected)
+        abandon = uses.get("abandon", _unexpected)
         self._perform_other: dict[type, Callable[[Any], None]] = {
             Fail: lambda effect: fail(effect.token, effect.error),
             Connect: lambda _effect: connect(),
             Disconnect: self._disconnect,
             Abandon: lambda effect: abandon(effect.token, effect.reason),
-            Note: note,
+            Note: uses.get("note", _ignore),
             Warn: lambda effect: self._warnings.warn(effect.kind, effect.text),
             Stopped: lambda _effect: stopped(),
         }
@@ -172,12 +175,7 @@ class Host:
     def next_at(self) -> float:
         """Return when `wake` is needed next (`inf`: at no time known yet)."""
         at = self.engine.deadline()
-        if at is None:
-            at = inf
-        for waiting in (self._greeting, self._closing):
-            if waiting:
-                at = min(at, next(iter(waiting.values())))
-        return at
+        return min(inf if at is None else at, self._greeting.next_at(), self._closing.next_at())
 
     # --- from streams -----------------------------------------------------------------------------
     def opened(
@@ -190,8 +188,7 @@ class Host:
         """
         link = Link(stream, framing or self._make_framing(), accepted)
         self.links[link] = None
-        self._greeting[link] = at = self._clock() + self._limits.handshake_timeout_s
-        self._arm(at)
+        self._arm(self._greeting.add(link, self._clock()))
         stream.start(self, link)
         opening = link.framing.opening()
         if opening:
@@ -222,10 +219,11 @@ class Host:
     def closed(self, link: Link, reason: str) -> None:
         """Note that a stream has ended; part of `Owner`."""
         self.links.pop(link, None)
-        self._closing.pop(link, None)
+        self._closing.discard(link)
         if not link.ended:
             self._forget(link)
             self._tell_end(link, reason or _reason_of_end(link.framing))
+        self._released(link)
         self._settle()
 
     def blocked(self, link: Link) -> None:
@@ -240,7 +238,7 @@ class Host:
         if link.accepted:
             link.stream.pause_reading()
         if link.joined and not link.pushed_back:
-            link.pushed_back = True
+            self._press(link)
             self._feed(PeerBlocked(link))
             self._settle()
 
@@ -256,7 +254,7 @@ class Host:
         if link.accepted:
             link.stream.resume_reading()
         if link.pushed_back:
-            link.pushed_back = False
+            self._release(link)
             self._feed(PeerWritable(link))
         self._settle()
 
@@ -333,6 +331,18 @@ class Host:
             self._armed_at = at
             self._wake_at(at)
 
+    def _press(self, link: Link) -> None:
+        link.pushed_back = True
+        self._pushing_back += 1
+        if self._pushing_back == 1:
+            self._flow(False)
+
+    def _release(self, link: Link) -> None:
+        link.pushed_back = False
+        self._pushing_back -= 1
+        if not self._pushing_back:
+            self._flow(True)
+
     def _queue(self, link: Link, data: bytes) -> None:
         link.out.append(data)
         link.size += len(data)
@@ -346,7 +356,7 @@ class Host:
         if self._identities is not None and not self._admit(link, self._identities):
             return
         link.joined = True
-        self._greeting.pop(link, None)
+        self._greeting.discard(link)
         self._feed(PeerJoined(link, link.identity))
 
     def _admit(self, link: Link, identities: IdentityTable[Link]) -> bool:
@@ -361,16 +371,16 @@ class Host:
         return True
 
     def _check_output_size(self, link: Link) -> None:
-        if link.size > self._limits.output_size_max:
+        if link.size > self.limits.output_size_max:
             size = link.size
             self._drop(link, "output limit", f"does not read: {size} bytes wait for it")
             self._settle()
 
     def _drop_overdue(self, now: float) -> None:
-        for link in _take_due(self._greeting, now):
-            limit_s = self._limits.handshake_timeout_s
+        limit_s = self._greeting.limit_s
+        for link in self._greeting.take_due(now):
             self._drop(link, "handshake timeout", f"said too little within {limit_s:g} s")
-        for link in _take_due(self._closing, now):
+        for link in self._closing.take_due(now):
             link.stream.abort()
 
     # --- ends, from the gentlest to the hardest ---------------------------------------------------
@@ -386,8 +396,7 @@ class Host:
         self._forget(link)
         if data:
             link.stream.write(data)
-        self._closing[link] = at = self._clock() + self._limits.linger_s
-        self._arm(at)
+        self._arm(self._closing.add(link, self._clock()))
         link.stream.close()
 
     def _expel(self, link: Link, kind: str, reason: str) -> None:
@@ -411,7 +420,9 @@ class Host:
         link.ended = True
         link.encode = discard
         link.take_output()
-        self._greeting.pop(link, None)
+        self._greeting.discard(link)
+        if link.pushed_back:
+            self._release(link)
 
     def _tell_end(self, link: Link, reason: str) -> None:
         self._ended(link, reason)
@@ -419,18 +430,6 @@ class Host:
             self._feed(PeerLost(link, reason))
         elif not link.accepted:
             self._connect()
-
-
-def _take_due(waiting: OrderedDict[Link, float], now: float) -> list[Link]:
-    """Remove and return the links whose time is over; entries are in the order of their time."""
-    due = []
-    for link, at in waiting.items():
-        if at > now:
-            break
-        due.append(link)
-    for link in due:
-        del waiting[link]
-    return due
 
 
 def _reason_of_end(framing: Framing) -> str:

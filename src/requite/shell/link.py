@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from requite.framing.base import Framing
 from requite.transport.base import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLimits:
+    """What one connection may cost.
+
+    `handshake_timeout_s`: how long a peer may take until its framing is ready. `linger_s`: how long
+    what was written may take to leave after we closed. `output_size_max`: bytes that may wait for
+    a peer which pushes back, beyond what its stream holds; with more it is dropped.
+    """
+
+    handshake_timeout_s: float = 30.0
+    linger_s: float = 5.0
+    output_size_max: int = 64 << 20
 
 
 def discard(_message: Sequence[bytes], _out: list[bytes], /) -> int:

@@ -1,0 +1,48 @@
+"""SIGTERM and SIGINT for programs that serve: the first drains, a second one stops at once."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+from typing import Any, Final
+
+_STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+class StopSignals:
+    """Turns signals into events while it is entered. Main thread only, as signals are."""
+
+    def __init__(self) -> None:
+        self._first = asyncio.Event()
+        self._second = asyncio.Event()
+
+    def __enter__(self) -> StopSignals:
+        loop = asyncio.get_running_loop()
+        for number in _STOPPING:
+            loop.add_signal_handler(number, self._arrived)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        loop = asyncio.get_running_loop()
+        for number in _STOPPING:
+            loop.remove_signal_handler(number)
+
+    def _arrived(self) -> None:
+        (self._second if self._first.is_set() else self._first).set()
+
+    async def first(self) -> None:
+        """Wait for the first signal."""
+        await self._first.wait()
+
+    async def unless_second(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do `work`, or give it up when a second signal comes."""
+        task = asyncio.ensure_future(work)
+        second = asyncio.ensure_future(self._second.wait())
+        await asyncio.wait((task, second), return_when=asyncio.FIRST_COMPLETED)
+        second.cancel()
+        if not task.done():
+            task.cancel()
+            await asyncio.wait((task,))
+        else:
+            task.result()
