@@ -1,0 +1,151 @@
+"""The broker that users run: the Majordomo engine behind listening ROUTER sockets.
+
+    requite.Broker("tcp://127.0.0.1:5555").run()
+
+or inside a program that has an event loop of its own:
+
+    async with requite.Broker("tcp://127.0.0.1:0") as broker:
+        print(broker.endpoints)
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Final, Self
+
+from requite.engine import Note
+from requite.errors import ConfigurationError
+from requite.framing import IdentityTable, Limits, Mechanism, Null, PlainServer, SocketType, Zmtp
+from requite.framing import known_users as check_users
+from requite.protocols.majordomo.broker import MajordomoBroker
+from requite.protocols.majordomo.management import Snapshot
+from requite.protocols.majordomo.policy import BrokerPolicy
+from requite.shell.aio import AioShell, run
+from requite.shell.host import Link, LinkLimits
+from requite.shell.signals import StopSignals
+from requite.transport.address import parse_address
+
+# Loopback: who wants to be reached from elsewhere has to say so.
+DEFAULT_BIND: Final = "tcp://127.0.0.1:5555"
+_IDENTITIES: Final = 1 << 32
+
+
+class Broker:
+    """Takes requests from clients and hands them to workers (MDP 0.1, 0.2 and 0.3).
+
+    - `binds`: addresses to listen at, `tcp://host:port` (port 0: a free one) or `ipc:///path`.
+    - `policy`: times and limits.
+    - `users`: user names and passwords; given, peers have to show one by ZMTP PLAIN (which does
+      not encrypt). None: anybody who can connect may speak.
+    - `handover`: a peer that announces an identity in use takes it over; else it is refused.
+    - `message_size_max`: bytes of one message, all frames together; more costs the connection.
+    - `links`: what one connection may cost in time and memory.
+    - `on_note`: gets every `Note` of the engine; it is called on the event loop and must be quick.
+
+    Raises `ConfigurationError` for addresses and settings that cannot work.
+    """
+
+    def __init__(
+        self,
+        *binds: str,
+        policy: BrokerPolicy | None = None,
+        users: Mapping[str, str] | None = None,
+        handover: bool = False,
+        message_size_max: int = Limits().message_size_bytes_max,
+        links: LinkLimits | None = None,
+        on_note: Callable[[Note], None] | None = None,
+    ) -> None:
+        policy = policy or BrokerPolicy()
+        if on_note is not None:
+            policy = replace(policy, notes=True)
+        self._addresses = [parse_address(bind) for bind in binds or (DEFAULT_BIND,)]
+        self._engine = MajordomoBroker(policy)
+        limits = _limits(message_size_max)
+        mechanism: Mechanism = Null() if users is None else PlainServer(check_users(users))
+        identities: IdentityTable[Link] = IdentityTable(
+            start=random.randrange(_IDENTITIES), handover=handover
+        )
+        self._shell = AioShell(
+            self._engine,
+            lambda: Zmtp(SocketType.ROUTER, mechanism=mechanism, limits=limits),
+            identities=identities,
+            limits=links or LinkLimits(),
+            note=on_note or _unheard,
+            logger="requite.broker",
+        )
+
+    @property
+    def endpoints(self) -> list[str]:
+        """The addresses it listens at, with the ports it really got; empty before `start`."""
+        return [str(address) for address in self._shell.addresses]
+
+    def snapshot(self) -> Snapshot:
+        """Return its tables: services, workers, how many requests are pending."""
+        return self._engine.snapshot()
+
+    async def start(self) -> list[str]:
+        """Listen; return `endpoints`. Raises `TransportError` where an address cannot be had."""
+        try:
+            for address in self._addresses:
+                await self._shell.listen(address)
+        except BaseException:
+            self._shell.stop_listening()
+            raise
+        return self.endpoints
+
+    async def drain(self) -> None:
+        """Refuse new requests, finish the pending ones (`drain_timeout_s` at most), then close."""
+        await self._shell.drain()
+
+    async def close(self) -> None:
+        """Stop at once: pending requests are forgotten; clients of MDP 0.3 will send them again."""
+        await self._shell.close()
+
+    async def serve(self, on_listening: Callable[[list[str]], object] | None = None) -> None:
+        """Listen and serve until SIGTERM or SIGINT: the first drains, a second one stops at once.
+
+        `on_listening` gets the endpoints once all of them stand. For the main thread.
+        """
+        await self.start()
+        if on_listening is not None:
+            on_listening(self.endpoints)
+        try:
+            with StopSignals() as signals:
+                await signals.first()
+                await signals.unless_second(self.drain())
+        finally:
+            await self.close()
+
+    def run(
+        self,
+        on_listening: Callable[[list[str]], object] | None = None,
+        *,
+        use_uvloop: bool | None = None,
+    ) -> None:
+        """Do what `serve` does, on an event loop of its own (uvloop's where it is installed)."""
+        run(self.serve(on_listening), use_uvloop)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def _limits(message_size_max: int) -> Limits:
+    if message_size_max < 1:
+        raise ConfigurationError(f"message_size_max must be at least 1, not {message_size_max}")
+    return Limits(message_size_bytes_max=message_size_max)
+
+
+def _unheard(_note: Note) -> None:
+    """Keep no journal."""
