@@ -1,3 +1,88 @@
-"""Send a request, surely get its reply."""
+"""Send a request, surely get its reply.
+
+    import requite
+
+    with requite.Client("mdp://localhost:5555/echo") as client:
+        print(client.call(b"hello", timeout=2.5).body)
+
+The public names are here, and loaded when first used: a program that only calls services never
+loads the broker. Errors and nouns are described in `requite.errors` and `requite.request`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from requite.errors import (
+    CallError,
+    CallTimeout,
+    Cancelled,
+    ConfigurationError,
+    LocalViolation,
+    NoService,
+    Overloaded,
+    Poisoned,
+    ProtocolViolation,
+    RemoteFailure,
+    RemoteViolation,
+    RequiteError,
+    TransportError,
+    WorkerLost,
+)
+from requite.heartbeat import HeartbeatPolicy
+from requite.request import Partial, Reply, Request, RetryPolicy, Status
+
+if TYPE_CHECKING:
+    from requite.broker import Broker
+    from requite.client import AsyncClient, Client
+    from requite.protocols.majordomo.policy import BrokerPolicy
+    from requite.worker import Worker, service
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "AsyncClient",
+    "Broker",
+    "BrokerPolicy",
+    "CallError",
+    "CallTimeout",
+    "Cancelled",
+    "Client",
+    "ConfigurationError",
+    "HeartbeatPolicy",
+    "LocalViolation",
+    "NoService",
+    "Overloaded",
+    "Partial",
+    "Poisoned",
+    "ProtocolViolation",
+    "RemoteFailure",
+    "RemoteViolation",
+    "Reply",
+    "Request",
+    "RequiteError",
+    "RetryPolicy",
+    "Status",
+    "TransportError",
+    "Worker",
+    "WorkerLost",
+    "service",
+]
+
+_HOME = {
+    "AsyncClient": "requite.client",
+    "Broker": "requite.broker",
+    "BrokerPolicy": "requite.protocols.majordomo.policy",
+    "Client": "requite.client",
+    "Worker": "requite.worker",
+    "service": "requite.worker",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name's module on first use (PEP 562)."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'requite' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return value
