@@ -409,8 +409,12 @@ class EchoServer:
     def __init__(self) -> None:
         self.table: IdentityTable[asyncio.StreamWriter] = IdentityTable(start=1)
         self.seen: set[bytes] = set()
+        self.sessions: list[asyncio.Task[None]] = []
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.sessions.append(asyncio.create_task(self._serve(reader, writer)))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         framing, identity = Zmtp(ROUTER), b""
         writer.write(framing.opening())
         while chunk := await reader.read(65536):
@@ -427,6 +431,7 @@ class EchoServer:
         framing.at_end()
         self.table.forget(identity, writer)
         writer.close()
+        await writer.wait_closed()
 
 
 def ask(context: zmq.Context, endpoint: str, name: bytes) -> list[list[bytes]]:
@@ -445,12 +450,14 @@ def ask(context: zmq.Context, endpoint: str, name: bytes) -> list[list[bytes]]:
 
 async def test_a_router_on_asyncio_serves_several_peers(network):
     echo = EchoServer()
-    server = await asyncio.start_server(echo.serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(echo.accept, "127.0.0.1", 0)
     endpoint = f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     names = [b"one", b"two", b"", b""]
     async with server:
         answers = await asyncio.gather(
             *(asyncio.to_thread(ask, network.context, endpoint, name) for name in names)
         )
+        await asyncio.gather(*echo.sessions)
     assert answers == [bodies()] * len(names)
     assert echo.seen == {b"one", b"two", b"\0\0\0\0\1", b"\0\0\0\0\2"}
+    assert len(echo.table) == 0
