@@ -1,0 +1,322 @@
+"""Bad input on real sockets: the broker lives on, the peer gets what the specification says.
+
+Each test keeps a good client and a good worker on the broker, on connections of their own: they
+must be served afterwards as before, and the broker's tables must be what they were. The cases are
+listed in `tests/support/bad_peers.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import select
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.support.bad_peers import BROKEN_BYTES, BROKEN_MESSAGES, BrokenBytes, BrokenMessages
+from tests.support.live import LiveBroker, MakeBroker, eventually
+from tests.support.raw_zmtp import RawPeer, good_conversation, greeting, message
+from tests.support.zmq_peers import RFC18, HandClient, HandWorker, Sockets
+
+from requite.protocols.majordomo.policy import BrokerPolicy
+from requite.shell.host import LinkLimits
+
+pytestmark = pytest.mark.e2e
+
+
+class Scene:
+    """A broker, a good client and a good worker, and the sizes of its tables with nobody else."""
+
+    def __init__(self, sockets: Sockets, broker: LiveBroker) -> None:
+        self.broker = broker
+        self.worker = HandWorker(sockets, broker.endpoint, RFC18)
+        self.client = HandClient(sockets, broker.endpoint, RFC18)
+        self.serve()
+        self.tables_before = self.tables()
+
+    def serve(self) -> None:
+        """Let the good client be served by the good worker."""
+        self.client.request(b"echo", b"are you well?")
+        assert self.worker.serve_one() == [b"are you well?"]
+        assert self.client.reply() == ("final", b"echo", [b"are you well?"])
+
+    def tables(self) -> dict[str, Any]:
+        """Return the sizes of the broker's tables."""
+        stats = self.broker.stats()
+        sizes = {name: stats[name] for name in ("clients", "newcomers", "pending")}
+        for name in ("workers", "waiting", "queued", "in_progress"):
+            sizes[name] = sum(row[name] for row in stats["services"])
+        return sizes
+
+    def check(self) -> None:
+        """See that nobody noticed anything, and nothing is left."""
+        self.worker.heartbeat()
+        self.serve()
+        eventually(lambda: self.tables() == self.tables_before, f"tables as {self.tables_before}")
+
+
+@pytest.fixture
+def scene(sockets: Sockets, broker: LiveBroker) -> Scene:
+    """A broker with its default settings."""
+    return Scene(sockets, broker)
+
+
+@pytest.fixture
+def peers(broker: LiveBroker) -> Iterator[list[RawPeer]]:
+    """Connections put into this list are closed after the test."""
+    peers: list[RawPeer] = []
+    yield peers
+    for peer in peers:
+        peer.close()
+
+
+# --- bytes that never become a message ------------------------------------------------------------
+@pytest.mark.parametrize("case", BROKEN_BYTES, ids=lambda case: case.name)
+def test_broken_bytes(case: BrokenBytes, scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    with RawPeer(scene.broker.endpoint) as peer:
+        peer.send(case.data)
+        said = peer.hung_up()
+    assert said[:64] == greeting() or said == b""
+    if case.error:
+        assert b"\x05ERROR" in said
+    assert case.reason in caplog.text
+    scene.check()
+
+
+@pytest.mark.parametrize("case", BROKEN_MESSAGES, ids=lambda case: case.name)
+def test_broken_messages(
+    case: BrokenMessages, scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    with RawPeer(scene.broker.endpoint) as peer:
+        peer.shake_hands()
+        for frames in case.messages:
+            peer.say(*frames)
+        assert [tuple(answer) for answer in peer.last_words()] == [*case.answers]
+    assert case.reason in caplog.text
+    scene.check()
+
+
+@pytest.mark.parametrize("case", BROKEN_MESSAGES, ids=lambda case: case.name)
+def test_broken_messages_in_one_piece(case: BrokenMessages, scene: Scene) -> None:
+    """Handshake and all messages in one write: what is read together is judged one by one."""
+    with RawPeer(scene.broker.endpoint) as peer:
+        peer.send(good_conversation(*case.messages))
+        peer.shook_hands()
+        assert [tuple(answer) for answer in peer.last_words()] == [*case.answers]
+    scene.check()
+
+
+# --- cut and damaged anywhere ---------------------------------------------------------------------
+CONVERSATIONS = {
+    "client 0.1": good_conversation((b"", b"MDPC01", b"mmi.service", b"echo")),
+    "client 0.2": good_conversation((b"MDPC02", b"\x01", b"mmi.service", b"echo")),
+    "client 0.3": good_conversation(
+        (b"MDPC03\x01" + bytes(12) + b"\x00\x0bmmi.service", b"echo"),
+        (b"MDPC03\x05\x00\x00\x03\xe8",),
+    ),
+    "worker 0.2": good_conversation((b"MDPW02", b"\x01", b"bad"), (b"MDPW02", b"\x06")),
+    "worker 0.3": good_conversation(
+        (b"MDPW03\x01\x00\x01\x00\x00\x03\xe8\x00\x00\x00\x00bad",), (b"MDPW03\x06",)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_a_conversation_cut_after_any_byte(name: str, scene: Scene) -> None:
+    conversation = CONVERSATIONS[name]
+    for end in range(len(conversation)):
+        with RawPeer(scene.broker.endpoint) as peer:
+            peer.send(conversation[:end])
+    scene.check()
+
+
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_a_conversation_damaged_at_any_byte(name: str, scene: Scene) -> None:
+    conversation = CONVERSATIONS[name]
+    source = random.Random(name)
+    for at in range(len(conversation)):
+        damaged = bytearray(conversation)
+        damaged[at] ^= source.randrange(1, 256)
+        with RawPeer(scene.broker.endpoint) as peer:
+            peer.send(bytes(damaged))
+    scene.check()
+
+
+def test_a_conversation_that_arrives_byte_by_byte_is_understood(scene: Scene) -> None:
+    with RawPeer(scene.broker.endpoint) as peer:
+        for byte in CONVERSATIONS["client 0.2"]:
+            peer.send(bytes([byte]))
+        peer.shook_hands()
+        assert peer.receive() == [b"MDPC02", b"\x03", b"mmi.service", b"200"]
+    scene.check()
+
+
+# --- workers that break the rules while they hold a request ---------------------------------------
+def _give_it_a_request(scene: Scene, peer: RawPeer) -> bytes:
+    """Register the bad peer for a service of its own; return the address in the request it gets."""
+    peer.shake_hands()
+    peer.say(b"MDPW02", b"\x01", b"shared")
+    scene.client.request(b"shared", b"x")
+    head, kind, address, empty, body = peer.receive()
+    assert (head, kind, empty, body) == (b"MDPW02", b"\x02", b"", b"x")
+    return address
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "reason"),
+    [
+        ("another client", (b"MDPW02", b"\x04", b"somebody", b"", b"x"), "does not hold"),
+        ("no body", (b"MDPW02", b"\x04", b"ADDRESS", b""), "a body"),
+        ("no empty frame", (b"MDPW02", b"\x04", b"ADDRESS", b"x"), "are needed"),
+        ("READY", (b"MDPW02", b"\x01", b"shared"), "READY twice"),
+        ("0.1", (b"", b"MDPW01", b"\x03", b"ADDRESS", b"", b"x"), "no command of MDP 0.2"),
+        ("noise", (b"\x00" * 99,), "no command of MDP 0.2"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_request_in_bad_hands_is_given_to_another_worker(
+    name: str,
+    answer: tuple[bytes, ...],
+    reason: str,
+    scene: Scene,
+    sockets: Sockets,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with RawPeer(scene.broker.endpoint) as peer:
+        address = _give_it_a_request(scene, peer)
+        other = HandWorker(sockets, scene.broker.endpoint, RFC18, service=b"shared")
+        scene.broker.await_workers("shared", 2)
+        peer.say(*(address if frame == b"ADDRESS" else frame for frame in answer))
+        assert peer.last_words() == [[b"MDPW02", b"\x06"]]
+    assert other.serve_one() == [b"x"]
+    assert scene.client.reply() == ("final", b"shared", [b"x"])
+    assert reason in caplog.text
+    other.close()
+    scene.check()
+
+
+def test_a_connection_cut_in_the_middle_of_a_reply(
+    scene: Scene, sockets: Sockets, caplog: pytest.LogCaptureFixture
+) -> None:
+    with RawPeer(scene.broker.endpoint) as peer:
+        address = _give_it_a_request(scene, peer)
+        peer.send(message(b"MDPW02", b"\x04", address, b"", b"y" * 1000)[:-1])
+    other = HandWorker(sockets, scene.broker.endpoint, RFC18, service=b"shared")
+    assert other.serve_one() == [b"x"]
+    assert scene.client.reply() == ("final", b"shared", [b"x"])
+    other.close()
+    scene.check()
+
+
+# --- identities -----------------------------------------------------------------------------------
+def test_an_identity_in_use_is_refused(
+    scene: Scene, caplog: pytest.LogCaptureFixture, peers: list[RawPeer]
+) -> None:
+    holder = RawPeer(scene.broker.endpoint)
+    peers.append(holder)
+    holder.shake_hands(identity=b"me")
+    for _ in range(2):
+        with RawPeer(scene.broker.endpoint) as intruder:
+            intruder.shake_hands(identity=b"me")
+            intruder.say(b"MDPC02", b"\x01", b"mmi.service", b"echo")
+            assert intruder.last_words() == []
+    holder.say(b"MDPC02", b"\x01", b"mmi.service", b"echo")
+    assert holder.receive() == [b"MDPC02", b"\x03", b"mmi.service", b"200"]
+    assert "identity b'me' is in use by another peer" in caplog.text
+    holder.close()
+    scene.check()
+
+
+# --- peers that do not read, or do nothing --------------------------------------------------------
+def test_a_client_that_does_not_read_stops_nobody(scene: Scene, peers: list[RawPeer]) -> None:
+    """It asks for far more than the sockets hold; the broker stops reading from it instead."""
+    hog = RawPeer(scene.broker.endpoint)
+    peers.append(hog)
+    hog.shake_hands()
+    hog.socket.setblocking(False)
+    ask = message(b"MDPC02", b"\x01", b"mmi.nothing" + b"x" * 200, b"x") * 1000
+    sent = 0
+    while sent < 64 << 20 and (size := _push(hog, ask)):
+        sent += size
+    assert sent < 64 << 20, "the broker takes everything, and must hold the answers somewhere"
+    scene.serve()
+    hog.close()
+    scene.check()
+
+
+def _push(peer: RawPeer, data: bytes) -> int:
+    """Send what the socket takes within a moment; 0 when it takes nothing any more."""
+    if not select.select([], [peer.socket], [], 0.3)[1]:
+        return 0
+    return peer.socket.send(data)
+
+
+def test_peers_that_say_nothing_are_dropped_after_the_handshake_timeout(
+    sockets: Sockets, make_broker: MakeBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = Scene(sockets, make_broker(links=LinkLimits(handshake_timeout_s=0.2)))
+    silent = [RawPeer(scene.broker.endpoint) for _ in range(20)]
+    silent[1].send(greeting()[:11])
+    silent[2].send(greeting())
+    for peer in silent:
+        assert peer.hung_up()[:64] == greeting()
+        peer.close()
+    assert "said too little within 0.2 s" in caplog.text
+    scene.check()
+
+
+def test_a_peer_that_has_shaken_hands_may_be_silent(
+    sockets: Sockets, make_broker: MakeBroker
+) -> None:
+    """A client without requests may sleep; so may one that has not asked anything yet."""
+    scene = Scene(sockets, make_broker(links=LinkLimits(handshake_timeout_s=0.2)))
+    with RawPeer(scene.broker.endpoint) as peer, RawPeer(scene.broker.endpoint) as clock:
+        peer.shake_hands()
+        assert clock.hung_up()  # the time-out has passed
+        peer.say(b"MDPC02", b"\x01", b"mmi.service", b"echo")
+        assert peer.receive()[-1] == b"200"
+    scene.check()
+
+
+# --- the log --------------------------------------------------------------------------------------
+def test_a_thousand_bad_peers_do_not_make_a_thousand_log_lines(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(1000):
+        with RawPeer(scene.broker.endpoint) as peer:
+            if number % 2:
+                peer.send(b"GET / HTTP/1.1\r\n\r\n")
+                peer.hung_up()
+            else:
+                peer.send(good_conversation((b"hello",)))
+                peer.hung_up()
+    lines = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    took_s = lines[-1].created - lines[0].created
+    assert 2 <= len(lines) <= 2 * (took_s + 2)  # two kinds, one line each per second
+    assert took_s < 1 or any("more of this kind left out" in line.getMessage() for line in lines)
+    scene.check()
+
+
+# --- everything at once, against one broker -------------------------------------------------------
+def test_all_of_it_against_one_broker(
+    sockets: Sockets, make_broker: MakeBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = Scene(sockets, make_broker(policy=BrokerPolicy(service_ttl_s=0.1)))
+    source = random.Random(18)
+    everything = [case.data for case in BROKEN_BYTES]
+    everything += [good_conversation(*case.messages) for case in BROKEN_MESSAGES]
+    everything += CONVERSATIONS.values()
+    for _ in range(500):
+        data = source.choice(everything)
+        damaged = bytearray(data[: source.randrange(len(data) + 1)][:10_000])
+        for _ in range(source.randrange(3)):
+            if damaged:
+                damaged[source.randrange(len(damaged))] = source.randrange(256)
+        with RawPeer(scene.broker.endpoint) as peer:
+            peer.send(bytes(damaged))
+    scene.check()
+    eventually(
+        lambda: [row["service"] for row in scene.broker.stats()["services"]] == ["echo"],
+        "services that bad peers named are forgotten",
+    )

@@ -1,0 +1,94 @@
+"""PLAIN (RFC 24): libzmq's clients and workers show a user name and a password to our broker."""
+
+from __future__ import annotations
+
+import pytest
+import zmq
+
+from requite.broker import Broker
+from tests.support.live import LiveBroker, MakeBroker
+from tests.support.zmq_peers import (
+    RFC7,
+    RFC18,
+    WAIT_S,
+    HandClient,
+    HandWorker,
+    Rfc,
+    Socket,
+    Sockets,
+)
+
+pytestmark = pytest.mark.interop
+
+USERS = {"ann": "first secret", "bob": "zweites Geheimnis ☃"}
+
+
+@pytest.fixture
+def guarded(make_broker: MakeBroker) -> LiveBroker:
+    """A broker that asks for credentials; its observer has none, so it cannot be asked."""
+    return make_broker(users=USERS)
+
+
+def credentials(user: str, password: str) -> dict[str, bytes]:
+    """Return the socket options for them."""
+    return {"PLAIN_USERNAME": user.encode(), "PLAIN_PASSWORD": password.encode()}
+
+
+@pytest.mark.parametrize("rfc", [RFC7, RFC18], ids=["0.1", "0.2"])
+def test_whoever_shows_the_right_password_is_served(
+    rfc: Rfc, sockets: Sockets, guarded: LiveBroker
+) -> None:
+    worker = HandWorker(sockets, guarded.endpoint, rfc, **credentials("bob", USERS["bob"]))
+    client = HandClient(sockets, guarded.endpoint, rfc, **credentials("ann", USERS["ann"]))
+    client.request(b"echo", b"x")
+    worker.serve_one()
+    assert client.reply()[2] == [b"x"]
+
+
+@pytest.mark.parametrize(
+    ("user", "password"),
+    [
+        ("ann", "wrong"),
+        ("ann", ""),
+        ("ann", USERS["bob"]),
+        ("nobody", USERS["ann"]),
+        ("ann", "first secret and more"),
+    ],
+)
+def test_whoever_does_not_is_refused_and_told_so(
+    user: str,
+    password: str,
+    sockets: Sockets,
+    guarded: LiveBroker,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = Socket(sockets, zmq.DEALER, guarded.endpoint, **credentials(user, password))
+    client.send(b"MDPC02", b"\x01", b"mmi.service", b"x")
+    assert client.had_event(zmq.EVENT_HANDSHAKE_FAILED_AUTH, WAIT_S), "libzmq was not told"
+    assert not client.has_message()
+    guarded.await_log(caplog, f"the credentials of user {user!r} were refused")
+    assert password == "" or password not in caplog.text
+
+
+def test_whoever_shows_none_is_refused(
+    sockets: Sockets, guarded: LiveBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = HandClient(sockets, guarded.endpoint)
+    client.request(b"mmi.service", b"x")
+    guarded.await_log(caplog, "the peer offers mechanism b'NULL', here it is b'PLAIN'")
+    assert not client.socket.has_message()
+
+
+def test_credentials_for_a_broker_that_asks_for_none_are_refused(
+    sockets: Sockets, broker: LiveBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = HandClient(sockets, broker.endpoint, **credentials("ann", USERS["ann"]))
+    client.request(b"mmi.service", b"x")
+    broker.await_log(caplog, "the peer offers mechanism b'PLAIN', here it is b'NULL'")
+    assert not client.socket.has_message()
+    assert USERS["ann"] not in caplog.text
+
+
+def test_passwords_are_not_shown() -> None:
+    broker = Broker("tcp://127.0.0.1:0", users=USERS)
+    assert not any(password in repr(vars(broker)) for password in USERS.values())

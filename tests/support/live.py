@@ -1,0 +1,256 @@
+"""Real brokers on loopback for tests that block: in a thread, or in a process that can be killed.
+
+Both kinds answer questions about their state through `mmi.*`, asked over a connection of its own by
+a client written by hand (`Observer`). Nothing waits longer than it has to: tests poll for what they
+wait for, and fail when it does not come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any, Final, TypeVar
+
+import pytest
+from tests.support.zmq_peers import RFC18, WAIT_S, HandClient, Sockets
+
+from requite.broker import Broker
+from requite.shell.aio import run
+
+ROOT: Final = Path(__file__).parents[2]
+ANY_PORT: Final = "tcp://127.0.0.1:0"
+_PAUSE_S: Final = 0.005  # between two looks at what is awaited
+
+T = TypeVar("T")
+
+
+def eventually(look: Callable[[], T], what: str, within_s: float = WAIT_S) -> T:
+    """Return what `look` returns as soon as that is true; fail with `what` and the last look."""
+    end = monotonic() + within_s
+    while True:
+        seen = look()
+        if seen:
+            return seen
+        if monotonic() > end:
+            raise AssertionError(f"{what}: not within {within_s:g} s; the last look gave {seen!r}")
+        sleep(_PAUSE_S)
+
+
+class Observer:
+    """Asks a broker how it is, through `mmi.*`."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._sockets = Sockets()
+        self._client = HandClient(self._sockets, endpoint, RFC18)
+
+    def ask(self, name: bytes, body: bytes = b"") -> Any:
+        """Return the JSON that a management service answers with."""
+        return json.loads(self._client.call(name, body)[0])
+
+    def close(self) -> None:
+        """Leave."""
+        self._sockets.close()
+
+
+class Observed:
+    """A broker at `endpoint` whose tables can be asked for and waited for."""
+
+    endpoint: str
+    _observer: Observer | None = None
+
+    @property
+    def observer(self) -> Observer:
+        """The connection over which the broker is asked; made when it is first used."""
+        if self._observer is None:
+            self._observer = Observer(self.endpoint)
+        return self._observer
+
+    def forget_observer(self) -> None:
+        """Close the connection of the observer."""
+        if self._observer is not None:
+            self._observer.close()
+            self._observer = None
+
+    def stats(self) -> dict[str, Any]:
+        """Return all tables (`mmi.stats`)."""
+        stats: dict[str, Any] = self.observer.ask(b"mmi.stats")
+        return stats
+
+    def service(self, name: str) -> dict[str, Any] | None:
+        """Return the tables and counters of one service, None if the broker does not know it."""
+        rows = self.observer.ask(b"mmi.stats", name.encode())["services"]
+        return rows[0] if rows else None
+
+    def workers(self, name: str = "") -> list[dict[str, Any]]:
+        """Return the workers of a service."""
+        rows: list[dict[str, Any]] = self.observer.ask(b"mmi.workers", name.encode())
+        return rows
+
+    def await_service(self, name: str, within_s: float = WAIT_S, **wanted: int) -> dict[str, Any]:
+        """Wait until these members of a service's tables have these values."""
+
+        def look() -> dict[str, Any] | None:
+            row = self.service(name)
+            return row if row and wanted.items() <= row.items() else None
+
+        return eventually(look, f"{name}: {wanted}", within_s) or {}
+
+    def await_workers(self, name: str, count: int, within_s: float = WAIT_S) -> None:
+        """Wait until a service has so many workers."""
+        self.await_service(name, within_s, workers=count)
+
+    def await_log(self, caplog: pytest.LogCaptureFixture, text: str) -> None:
+        """Wait until a log line has this text."""
+        eventually(lambda: text in caplog.text, f"a log line with {text!r}")
+
+
+class LiveBroker(Observed):
+    """A `Broker` on an event loop in a thread of its own: asyncio's, or uvloop's."""
+
+    def __init__(self, bind: str = ANY_PORT, *, uvloop: bool = False, **settings: Any) -> None:
+        self.broker = Broker(bind, **settings)
+        self._ended_by: Future[Callable[[], Awaitable[None]]] = Future()
+        self._listening: Future[str] = Future()
+        self._thread = threading.Thread(target=self._run, args=(uvloop,), name="broker")
+        self._thread.start()
+        self.endpoint = self._listening.result(WAIT_S)
+
+    def drain(self) -> None:
+        """Let it finish what it has, and end."""
+        self._end(self.broker.drain)
+
+    def close(self) -> None:
+        """End it at once."""
+        self._end(self.broker.close)
+
+    def _end(self, how: Callable[[], Awaitable[None]]) -> None:
+        if not self._ended_by.done():
+            self.forget_observer()
+            self._ended_by.set_result(how)
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive()
+
+    def _run(self, uvloop: bool) -> None:
+        try:
+            run(self._serve(), use_uvloop=uvloop)
+        except BaseException as error:
+            if self._listening.done():
+                raise
+            self._listening.set_exception(error)
+
+    async def _serve(self) -> None:
+        self._listening.set_result((await self.broker.start())[0])
+        await (await asyncio.wrap_future(self._ended_by))()
+
+
+class Process:
+    """A child process of this Python. Its standard output is read line by line."""
+
+    def __init__(self, *arguments: str, **environment: str) -> None:
+        self.child = subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"} | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self.child.pid
+
+    def line(self) -> str:
+        """Return the next line of its output; fail if it ends instead."""
+        assert self.child.stdout is not None
+        line = self.child.stdout.readline()
+        if not line:
+            raise AssertionError(f"the process ended: {self.child.communicate(timeout=WAIT_S)[1]}")
+        return line.rstrip("\n")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self.child.send_signal(number)
+
+    def kill(self) -> None:
+        """End it without a warning, and wait until it is gone."""
+        self.child.kill()
+        self.child.communicate(timeout=WAIT_S)
+
+    def ended(self, within_s: float = WAIT_S) -> tuple[int, str]:
+        """Wait for its end; return its exit code and what it wrote to standard error."""
+        _, errors = self.child.communicate(timeout=within_s)
+        return self.child.returncode, errors
+
+
+class BrokerProcess(Process, Observed):
+    """`requite broker` as a process."""
+
+    def __init__(self, *options: str, bind: str = ANY_PORT) -> None:
+        super().__init__("-m", "requite.cli", "broker", "--bind", bind, *options)
+        self.endpoint = self.line().removeprefix("listening on ")
+
+    @property
+    def url(self) -> str:
+        """Where clients and workers of requite find it."""
+        return self.endpoint.replace("tcp://", "mdp://")
+
+    def kill(self) -> None:
+        """End it without a warning; the observer is to find its successor by itself."""
+        super().kill()
+
+
+MakeBroker = Callable[..., LiveBroker]
+"""Makes brokers that are closed after the test; takes what `LiveBroker` takes."""
+
+
+# --- fixtures: to be imported by a conftest.py ----------------------------------------------------
+@pytest.fixture
+def sockets(make_broker: MakeBroker) -> Iterator[Sockets]:
+    """Sockets of pyzmq, closed before the brokers are stopped, which then wait for nobody."""
+    sockets = Sockets()
+    yield sockets
+    sockets.close()
+
+
+@pytest.fixture
+def make_broker() -> Iterator[MakeBroker]:
+    """A function that makes brokers in threads."""
+    brokers: list[LiveBroker] = []
+
+    def make(*arguments: Any, **settings: Any) -> LiveBroker:
+        brokers.append(LiveBroker(*arguments, **settings))
+        return brokers[-1]
+
+    yield make
+    for broker in brokers:
+        broker.close()
+
+
+@pytest.fixture
+def broker(make_broker: MakeBroker) -> LiveBroker:
+    """A broker with its default settings."""
+    return make_broker()
+
+
+@pytest.fixture
+def processes() -> Iterator[list[Process]]:
+    """Processes put into this list are ended after the test."""
+    started: list[Process] = []
+    yield started
+    for process in started:
+        if process.child.poll() is None:
+            process.child.kill()
+        process.child.communicate(timeout=WAIT_S)
+        if isinstance(process, BrokerProcess):
+            process.forget_observer()
