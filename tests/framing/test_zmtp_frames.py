@@ -7,6 +7,7 @@ import pytest
 
 from requite.errors import LocalViolation, RemoteViolation
 from requite.framing import Limits, RefusedByPeer, SocketType, Zmtp
+from requite.framing.zmtp_frames import FrameReader
 
 MIB = 1 << 20
 BORDERS = {
@@ -216,6 +217,24 @@ def test_the_sixth_frame_is_refused_when_its_size_is_announced(connect):
     framing, _ = connect(limits=SMALL)
     framing.receive(b"\x01\x00" * 5)
     assert "more than 5 frames" in refusal(framing, b"\x02" + pack(">Q", 300))
+
+
+def test_a_size_limit_below_the_frame_limit_holds(connect):
+    framing, peer = connect(limits=Limits(message_size_bytes_max=10, frames_max=1000))
+    assert framing.receive(wire(peer, [b"x" * 10])) == [[b"x" * 10]]
+    assert "11 bytes" in refusal(framing, wire(peer, [b"x" * 11]))
+
+
+def test_small_messages_are_cleared_without_being_counted(framing, monkeypatch):
+    """What keeps the reader fast: most messages never reach the exact check."""
+    data = wire(framing, *[[b"x" * 40, b"y" * 1000]] * 100)
+
+    def counted(*_):
+        raise AssertionError("an ordinary message was counted")
+
+    monkeypatch.setattr(FrameReader, "_check_limits", counted)
+    for step in (100, 1000, 50_000, len(data)):
+        assert len(chunked(framing, data, step)) == 100
 
 
 def test_commands_count_for_no_message(connect):

@@ -67,7 +67,8 @@ class FrameReader:
         # two bytes at least: one comparison clears nearly every message, the others are counted.
         self._unsuspicious = min(limits.message_size_bytes_max, 2 * limits.frames_max)
         self._frames: Message = []  # whole frames of the message that is not complete yet
-        self._wire_size = 0  # what that message has taken of the stream, announced body included
+        # What that message has taken of the stream, announced body and commands included.
+        self._wire_size = 0
         self._tail = b""  # the beginning of a frame or command whose rest is to come
         self._body: list[bytes] = []  # what has come of a long body ...
         self._missing = 0  # ... and how much of it is to come
@@ -122,9 +123,8 @@ class FrameReader:
                 if found is None:
                     break
                 # libzmq sends a heartbeat between two frames of a message when its output buffer
-                # fills up there, so commands are taken anywhere, and count for no message.
+                # fills up there, so commands are taken anywhere.
                 self.commands.append(found[0])
-                start += found[1] - at
                 at = found[1]
                 continue
             frames.append(chunk[body:after])
