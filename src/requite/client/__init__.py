@@ -1,0 +1,1 @@
+"""The user's call: `Client` in plain threads, `AsyncClient` on an event loop; the same verbs."""

@@ -1,0 +1,300 @@
+"""`AsyncClient`: calls on an event loop.
+
+A call costs one future beside what the engine does; `map` and `stream` none per message. All calls
+of a client share its connection, and there may be as many at a time as it has slots.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from math import inf
+from types import TracebackType
+from typing import Any, Final, Self
+
+from requite.client.asking import Asking, CallBody, Timeout, explain
+from requite.client.feed import Feed
+from requite.client.incoming import Incoming
+from requite.client.stacks import ClientSettings, stack_for
+from requite.client.window import Window
+from requite.engine import Cancel, Drain, Submit
+from requite.errors import CallError, CallTimeout, Cancelled
+from requite.framing import Limits
+from requite.heartbeat import HeartbeatPolicy
+from requite.request import Partial, Reply, RetryPolicy
+from requite.shell import clock
+from requite.shell.aio import AioShell
+from requite.url import parse_url
+
+TIMEOUT_S: Final = 30.0
+_NO_RETRY_GIVEN: Final = RetryPolicy()
+
+
+class AsyncClient:
+    """Makes calls to the service that `url` names; for use on one event loop.
+
+        async with AsyncClient("mdp://localhost:5555/echo") as client:
+            reply = await client.call(b"hello", timeout=2.5)
+
+    Nothing is connected until the first call or `async with`. A broker that is away is waited for,
+    and what it had not answered when it went is sent again where that is safe, until each call's
+    timeout has passed.
+
+    - `service`: the service, where it is not in the URL.
+    - `timeout`: seconds for calls that give none themselves; None: no limit.
+    - `retry`: when and how often an attempt is repeated.
+    - `slots`: how many calls may be outstanding at a time; more end with `Overloaded`.
+    - `heartbeat`: seconds of silence after which the broker is asked for a sign of life, or a
+      `HeartbeatPolicy`; MDP 0.3 only.
+    - `dialect`: the version of MDP, "0.3" unless the URL says otherwise.
+    - `connections`: with dialects 0.1 and 0.2, how many requests may be out at a time.
+    - `message_size_max`: bytes of one message, in either direction.
+
+    Raises `ConfigurationError` for URLs and settings that cannot work, at once.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        service: str | None = None,
+        timeout: float | None = TIMEOUT_S,
+        retry: RetryPolicy = _NO_RETRY_GIVEN,
+        slots: int = 1024,
+        heartbeat: HeartbeatPolicy | float | None = None,
+        dialect: str | None = None,
+        connections: int = 64,
+        message_size_max: int = Limits().message_size_bytes_max,
+    ) -> None:
+        parsed = parse_url(url)
+        settings = ClientSettings(retry, slots, heartbeat, dialect, connections, message_size_max)
+        stack = stack_for(parsed, settings)
+        name = parsed.service if service is None else service
+        self._name = str(parsed)
+        self._asking = Asking(name, timeout, stack.abilities, message_size_max)
+        self._shell = AioShell(
+            stack.make_engine(),
+            stack.make_framing,
+            dial_to=parsed.addresses,
+            deliver=_deliver,
+            fail=self._fail,
+            flow=self._flow,
+            logger="requite.client",
+        )
+        self._submit = self._shell.submit
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._free: asyncio.Event | None = None  # is there while the broker pushes back
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<AsyncClient {self._name}>"
+
+    # --- life -------------------------------------------------------------------------------------
+    async def __aenter__(self) -> Self:
+        self._start()
+        return self
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the outstanding calls with `Cancelled`, tell the broker so, and disconnect."""
+        was_open = self._loop is not None and not self._closed
+        self._closed = True
+        if not was_open:
+            return
+        self._let_go()
+        self._submit(Drain())
+        await self._shell.close()
+
+    def _start(self) -> asyncio.AbstractEventLoop:
+        if self._closed:
+            raise Cancelled("the client is closed", may_have_executed=False)
+        self._shell.start()
+        self._loop = asyncio.get_running_loop()
+        return self._loop
+
+    # --- calls ------------------------------------------------------------------------------------
+    async def call(
+        self,
+        body: CallBody,
+        *,
+        timeout: Timeout = ...,  # noqa: ASYNC109 - the call itself keeps it, beyond this process
+        service: str | None = None,
+        idempotent: bool = True,
+        idempotency_key: bytes = b"",
+    ) -> Reply:
+        """Send a request, and return its reply.
+
+        `timeout` is seconds from now. With `idempotent=False` the request is never sent a second
+        time once it may have run. `idempotency_key` lets the far end recognise repetitions.
+        Cancelling the awaiting task cancels the call, at the broker and the worker, too.
+
+        Raises a `CallError` that says what happened and whether the request may have run,
+        `ConfigurationError` for what this client's protocol cannot do, `TypeError` for a body that
+        is not bytes.
+        """
+        loop = self._loop or self._start()
+        future: asyncio.Future[Reply] = loop.create_future()
+        asked = self._asking.submit(
+            future, body, clock.now(), timeout, service, idempotent, idempotency_key
+        )
+        if self._free is not None:
+            await self._until_free(asked.deadline)
+        self._submit(asked)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._submit(Cancel(future))
+            raise
+
+    def start(
+        self,
+        body: CallBody,
+        *,
+        timeout: Timeout = ...,
+        service: str | None = None,
+        idempotent: bool = True,
+        idempotency_key: bytes = b"",
+    ) -> asyncio.Future[Reply]:
+        """Send a request, and return the future of its reply. Cancelling that cancels the call."""
+        loop = self._loop or self._start()
+        future: asyncio.Future[Reply] = loop.create_future()
+        asked = self._asking.submit(
+            future, body, clock.now(), timeout, service, idempotent, idempotency_key
+        )
+        self._submit(asked)
+        future.add_done_callback(self._forget_if_cancelled)
+        return future
+
+    def _forget_if_cancelled(self, future: asyncio.Future[Reply]) -> None:
+        if future.cancelled():
+            self._submit(Cancel(future))
+
+    def stream(
+        self,
+        body: CallBody,
+        *,
+        timeout: Timeout = ...,
+        service: str | None = None,
+        idempotent: bool = True,
+        idempotency_key: bytes = b"",
+    ) -> AsyncIterator[Partial | Reply]:
+        """Send a request; iterate over its partial replies and then, once, its final one.
+
+        Sent when the iteration begins; leaving it early (with `aclose`, or by an exception) cancels
+        the call. Once partial replies have come, a lost call is not tried again. Raises as `call`.
+        """
+        signal = asyncio.Event()
+        incoming = Incoming(signal.set)
+        asked = self._asking.submit(
+            incoming, body, 0.0, timeout, service, idempotent, idempotency_key, partials=True
+        )
+        return self._stream(incoming, asked, signal)
+
+    async def _stream(
+        self, incoming: Incoming, asked: Submit, signal: asyncio.Event
+    ) -> AsyncIterator[Partial | Reply]:
+        self._start()
+        asked = asked._replace(deadline=clock.now() + asked.deadline)
+        if self._free is not None:
+            await self._until_free(asked.deadline)
+        self._submit(asked)
+        try:
+            while not incoming.is_through:
+                signal.clear()
+                for what in incoming.take():
+                    yield what
+                if not incoming.done():
+                    await signal.wait()
+        finally:
+            if not incoming.done():
+                self._submit(Cancel(incoming))
+
+    def map(
+        self,
+        bodies: Iterable[CallBody] | AsyncIterable[CallBody],
+        *,
+        concurrency: int = 64,
+        as_completed: bool = False,
+        return_errors: bool = False,
+        timeout: Timeout = ...,
+        service: str | None = None,
+        idempotent: bool = True,
+    ) -> AsyncIterator[Reply | CallError]:
+        """Call once per body, up to `concurrency` at a time, and iterate over the replies.
+
+        They come in the order of the bodies, or with `as_completed` as they arrive. `bodies` may be
+        endless: it is read as room permits. The first call that fails ends the iteration with its
+        error and cancels those that are out; with `return_errors` the error is given in the place
+        of the reply instead. `timeout` holds for each call.
+        """
+        signal = asyncio.Event()
+        window = Window(concurrency, as_completed, signal.set)
+
+        def ask(body: CallBody) -> None:
+            asked = self._asking.submit(None, body, clock.now(), timeout, service, idempotent)
+            self._submit(asked._replace(token=window.add()))
+
+        return self._map(Feed(bodies, ask, self._until_free), window, signal, return_errors)
+
+    async def _map(
+        self, feed: Feed, window: Window, signal: asyncio.Event, return_errors: bool
+    ) -> AsyncIterator[Reply | CallError]:
+        self._start()
+        try:
+            while True:
+                signal.clear()
+                ready = window.take()
+                await feed.fill(window, signal)
+                for outcome in ready:
+                    if isinstance(outcome, CallError) and not return_errors:
+                        raise outcome
+                    yield outcome
+                if feed.is_exhausted and window.is_empty:
+                    return
+                if not ready:
+                    await signal.wait()
+        finally:
+            feed.stop()
+            for item in window.running():
+                self._submit(Cancel(item))
+
+    # --- what the shell tells ---------------------------------------------------------------------
+    def _fail(self, token: Any, error: CallError) -> None:
+        if not token.done():  # a cancelled future is
+            token.set_exception(explain(error, self._shell.route))
+
+    def _flow(self, is_free: bool) -> None:
+        if is_free:
+            self._let_go()
+        else:
+            self._free = asyncio.Event()
+
+    def _let_go(self) -> None:
+        if self._free is not None:
+            self._free.set()
+            self._free = None
+
+    async def _until_free(self, deadline: float) -> None:
+        """Wait while the broker takes no more data, at most until the deadline of a call."""
+        limit_s = deadline - clock.now()
+        try:
+            async with asyncio.timeout(None if limit_s == inf else limit_s):
+                while self._free is not None:
+                    await self._free.wait()
+        except TimeoutError:
+            raise CallTimeout(
+                "the broker took no more data until the deadline; the request was never sent",
+                may_have_executed=False,
+            ) from None
+
+
+def _deliver(token: Any, what: Any) -> None:
+    if not token.done():  # a cancelled future is
+        token.set_result(what)

@@ -1,0 +1,121 @@
+"""What a user's call turns into, and what is refused before anything is sent; for both clients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from types import EllipsisType
+from typing import Any, Final
+
+from requite.client.stacks import Abilities
+from requite.engine import Submit
+from requite.errors import CallError, CallTimeout, ConfigurationError
+from requite.shell.route import Route
+
+Timeout = float | EllipsisType | None
+"""Seconds; None: no limit; `...`: the client's own."""
+
+BytesLike = bytes | bytearray | memoryview
+CallBody = BytesLike | Sequence[BytesLike]
+
+_SERVICES_KNOWN_MAX: Final = 1024
+
+
+class Asking:
+    """The defaults of one client, and what its protocol can do; makes the `Submit` of each call."""
+
+    __slots__ = ("_abilities", "_known", "_service", "_size_max", "_timeout_s")
+
+    def __init__(
+        self, service: str, timeout: float | None, abilities: Abilities, size_max: int
+    ) -> None:
+        self._service = service
+        self._timeout_s = inf if timeout is None else check_timeout(timeout)
+        self._abilities = abilities
+        self._size_max = size_max
+        self._known: set[str] = set()
+        if service:
+            self._learn(service)
+
+    def submit(
+        self,
+        token: Any,
+        body: CallBody,
+        now: float,
+        timeout: Timeout = ...,
+        service: str | None = None,
+        idempotent: bool = True,
+        key: bytes = b"",
+        partials: bool = False,
+    ) -> Submit:
+        """Make the input for a call made at `now`.
+
+        Raises `ConfigurationError` for what this client's protocol cannot do or carry, `TypeError`
+        for a body that is not bytes.
+        """
+        frames = (body,) if body.__class__ is bytes else frames_of(body)
+        if sum(map(len, frames)) > self._size_max:
+            raise ConfigurationError(
+                f"the body has more than the {self._size_max} bytes of message_size_max, which"
+                " peers refuse, too, as long as their own limit is not raised"
+            )
+        name = self._service if service is None else service
+        if name not in self._known:
+            self._learn(name)
+        if timeout is ...:
+            timeout_s = self._timeout_s
+        else:
+            timeout_s = inf if timeout is None else check_timeout(timeout)
+        if key or partials or not idempotent:
+            self._abilities.check(key=key, partials=partials, idempotent=idempotent)
+        return Submit(token, name, frames, now + timeout_s, idempotent, key, partials)
+
+    def _learn(self, service: str) -> None:
+        """Check the name of a service, once."""
+        if not service:
+            raise ConfigurationError(
+                "no service is named: put it into the URL (mdp://host/echo) or pass service=..."
+            )
+        self._abilities.check_service(service)
+        if len(self._known) >= _SERVICES_KNOWN_MAX:
+            self._known.clear()
+        self._known.add(service)
+
+
+def check_timeout(timeout: Any) -> float:
+    """Return a timeout in seconds, or raise `ConfigurationError`."""
+    try:
+        timeout_s = float(timeout)
+    except (TypeError, ValueError):
+        raise ConfigurationError(
+            f"a timeout is a number of seconds, or None for no limit, not {timeout!r}"
+        ) from None
+    if not timeout_s > 0:  # also refuses nan
+        raise ConfigurationError(f"a timeout must be positive, not {timeout!r}")
+    return timeout_s
+
+
+def frames_of(body: Any) -> Sequence[bytes]:
+    """Return the frames of a body; `TypeError` for anything but bytes or a sequence of them."""
+    if isinstance(body, bytes | bytearray | memoryview):
+        return (bytes(body),)
+    if isinstance(body, str):
+        raise TypeError("a body is bytes, and this is a str: encode it (text.encode()) first")
+    if not isinstance(body, Sequence):
+        raise TypeError(f"a body is bytes or a sequence of bytes, not {type(body).__name__}")
+    return tuple(map(_frame, body)) or (b"",)
+
+
+def _frame(frame: Any) -> bytes:
+    if isinstance(frame, bytes):
+        return frame
+    if isinstance(frame, bytearray | memoryview):
+        return bytes(frame)
+    raise TypeError(f"the frames of a body are bytes, not {type(frame).__name__}")
+
+
+def explain(error: CallError, route: Route) -> CallError:
+    """Say in the error of a call that never left why there was no connection."""
+    if error.attempts or not isinstance(error, CallTimeout) or not (trouble := route.trouble):
+        return error
+    return CallTimeout(f"{error} ({trouble})", may_have_executed=False)

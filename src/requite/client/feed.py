@@ -1,0 +1,77 @@
+"""Where an asynchronous `map` gets its bodies from: any iterable, asynchronous or not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
+from math import inf
+from typing import TypeAlias
+
+from requite.client.asking import CallBody
+from requite.client.window import Window
+
+Bodies: TypeAlias = Iterable[CallBody] | AsyncIterable[CallBody]
+
+
+class Feed:
+    """Makes calls out of `bodies` (by `ask`) as a window has room, and as the broker takes them.
+
+    A plain iterable is read in place. An asynchronous one may keep its next body to itself for
+    long while replies come in, so one task, for the whole of it, waits for that.
+    """
+
+    def __init__(
+        self,
+        bodies: Bodies,
+        ask: Callable[[CallBody], None],
+        until_free: Callable[[float], Awaitable[None]],
+    ) -> None:
+        if not isinstance(bodies, Iterable | AsyncIterable):
+            raise TypeError(f"map takes an iterable of bodies, not {type(bodies).__name__}")
+        if isinstance(bodies, bytes | bytearray | memoryview | str):
+            raise TypeError("map takes an iterable of bodies, and this is a single one")
+        self._bodies = bodies
+        self._plain = iter(bodies) if isinstance(bodies, Iterable) else None
+        self._ask = ask
+        self._until_free = until_free
+        self._task: asyncio.Task[None] | None = None
+        self._room = asyncio.Event()
+        self.is_exhausted = False
+
+    async def fill(self, window: Window, signal: asyncio.Event) -> None:
+        """Make as many calls as there is room for, or see that they are made."""
+        if self._plain is not None:
+            await self._fill_from(self._plain, window)
+        elif self._task is None:
+            self._task = asyncio.create_task(self._follow(window, signal))
+        elif self._task.done():
+            self._task.result()  # raises what the iterable, or a body, raised
+        elif window.room > 0:
+            self._room.set()
+
+    def stop(self) -> None:
+        """Read no more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _fill_from(self, bodies: Iterable[CallBody], window: Window) -> None:
+        while window.room > 0 and not self.is_exhausted:
+            for body in bodies:
+                await self._until_free(inf)
+                self._ask(body)
+                break
+            else:
+                self.is_exhausted = True
+
+    async def _follow(self, window: Window, signal: asyncio.Event) -> None:
+        assert isinstance(self._bodies, AsyncIterable)
+        try:
+            async for body in self._bodies:
+                await self._until_free(inf)
+                self._ask(body)
+                while window.room <= 0:
+                    self._room.clear()
+                    await self._room.wait()
+            self.is_exhausted = True
+        finally:
+            signal.set()
