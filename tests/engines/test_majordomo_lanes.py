@@ -1,0 +1,246 @@
+"""The client engine of MDP 0.1 and 0.2: one request per connection, and the Lazy Pirate."""
+
+from __future__ import annotations
+
+import pytest
+from tests.spec.requirement import requirement
+from tests.support.client import ClientBench
+
+from requite.errors import CallTimeout, Cancelled, TransportError
+from requite.protocols.majordomo.wire import ClientRequest
+
+pytestmark = pytest.mark.parametrize("version", ["0.1", "0.2"])
+
+
+def connected(version: str, lanes: int = 1, **settings: object) -> ClientBench:
+    """Return a client that has this many idle lanes, each of which has worked."""
+    bench = ClientBench(version, connections_max=lanes, **settings)  # type: ignore[arg-type]
+    for n in range(lanes):
+        bench.submit(f"warm-{n}")
+    for _ in range(lanes):
+        bench.join()
+    for sent in bench.requests:
+        bench.answer(sent)
+    bench.sent.clear()
+    bench.replies.clear()
+    return bench
+
+
+def test_a_call_goes_and_returns(version):
+    bench = ClientBench(version)
+    bench.submit("a", b"hi", timeout=2.5)
+    bench.join()
+    assert bench.requests[0].command == ClientRequest(b"echo", [b"hi"])
+    bench.answer(bench.requests[0], b"ho")
+    assert bench.replies["a"].body == b"ho"
+    bench.assert_empty()
+    assert bench.links == ["link-1"]
+
+
+def test_calls_beyond_the_connections_wait_their_turn(version):
+    bench = ClientBench(version, connections_max=2)
+    for n in range(5):
+        bench.submit(n, b"%d" % n)
+    assert bench.dialling == 2
+    bench.join()
+    bench.join()
+    assert bench.bodies() == [b"0", b"1"]
+    bench.answer(bench.requests[1], b"re 1")
+    assert bench.bodies() == [b"0", b"1", b"2"]
+    assert bench.requests[2].link == "link-2"
+    for n in (0, 2, 3, 4):
+        sent = next(s for s in bench.requests if s.command.body == [b"%d" % n])
+        bench.answer(sent, b"re %d" % n)
+    assert {n: bench.replies[n].body for n in range(5)} == {n: b"re %d" % n for n in range(5)}
+    assert bench.dialling == 0
+    bench.assert_empty()
+
+
+def test_no_more_connections_are_opened_than_calls_need(version):
+    bench = ClientBench(version, connections_max=8)
+    bench.submit("a")
+    bench.submit("b")
+    assert bench.dialling == 2
+    bench.join()
+    bench.join()
+    bench.answer(bench.requests[0])
+    bench.submit("c")
+    assert bench.dialling == 0
+
+
+def test_a_request_given_up_takes_its_connection_along(version):
+    """Lazy Pirate: close, open anew, resend; a late reply has nowhere to go."""
+    bench = connected(version, retry={"attempt_timeout": 1.0, "backoff": 0.25})
+    bench.submit("a", timeout=10.0)
+    late = bench.requests[0]
+    bench.advance(1.0)
+    assert late.link in bench.disconnected
+    assert bench.dialling == 1
+    bench.join()
+    bench.advance(0.25)
+    assert len(bench.requests) == 2
+    bench.say(bench.final(late, b"late"), link=late.link)
+    assert "a" not in bench.replies
+    bench.answer(bench.requests[1], b"in time")
+    assert (bench.replies["a"].body, bench.replies["a"].attempts) == (b"in time", 2)
+
+
+def test_without_a_time_per_attempt_a_request_is_sent_once(version):
+    bench = connected(version)
+    bench.submit("a", timeout=60.0)
+    bench.advance(60.0)
+    assert len(bench.requests) == 1
+    assert isinstance(bench.errors["a"], CallTimeout)
+    assert "link-1" in bench.disconnected
+    bench.assert_empty()
+
+
+def test_a_cancelled_request_takes_its_connection_along(version):
+    bench = connected(version)
+    bench.submit("a")
+    bench.submit("b")
+    bench.cancel("a")
+    assert isinstance(bench.errors["a"], Cancelled)
+    assert "link-1" in bench.disconnected
+    bench.join()
+    bench.answer(bench.requests[-1], b"for b")
+    assert bench.replies["b"].body == b"for b"
+
+
+def test_a_call_cancelled_while_it_waits_disturbs_nobody(version):
+    bench = connected(version)
+    bench.submit("a")
+    bench.submit("b")
+    bench.cancel("b")
+    bench.answer(bench.requests[0])
+    assert len(bench.requests) == 1
+    assert bench.links == ["link-1"]
+    bench.assert_empty()
+    assert not bench.client._waiting
+
+
+def test_after_a_lost_connection_the_idempotent_is_sent_again(version):
+    bench = connected(version, lanes=2)
+    bench.submit("safe", b"safe")
+    bench.submit("once", b"once", idempotent=False)
+    for link in list(bench.links):
+        bench.lose(link)
+    assert isinstance(bench.errors["once"], TransportError)
+    bench.advance(1.0)
+    bench.join()
+    bench.answer(bench.requests[-1])
+    assert bench.replies["safe"].attempts == 2
+
+
+def test_repeated_calls_go_before_those_that_came_later(version):
+    bench = connected(version, lanes=1)
+    bench.submit("a", b"a")
+    bench.submit("b", b"b")
+    bench.lose()
+    bench.join()
+    assert bench.bodies() == [b"a", b"a"]
+
+
+def test_all_lanes_lost_at_once_come_back_soon(version):
+    bench = connected(version, lanes=8)
+    for link in list(bench.links):
+        bench.lose(link)
+    for n in range(8):
+        bench.submit(n)
+    bench.advance(0.2)
+    assert bench.dialling == 8
+
+
+def test_one_connection_is_kept_when_there_is_nothing_to_do(version):
+    bench = connected(version, lanes=2)
+    for link in list(bench.links):
+        bench.lose(link)
+    bench.advance(1.0)
+    assert bench.dialling == 1
+
+
+def test_a_reply_that_nobody_waits_for_is_dropped_with_a_warning(version):
+    bench = connected(version)
+    bench.say(bench.dialect.client_final(b"echo", [b"?"], 0, 0, 1))
+    assert bench.warnings[0].kind == "stray reply"
+    bench.submit("a")
+    assert "a" not in bench.replies
+
+
+def test_a_reply_of_another_service_is_dropped_with_a_warning(version):
+    bench = connected(version)
+    bench.submit("a")
+    bench.say(bench.dialect.client_final(b"other", [b"?"], 0, 0, 1))
+    assert bench.warnings[0].kind == "stray reply"
+    bench.answer(bench.requests[0])
+    assert "a" in bench.replies
+
+
+def test_a_second_reply_in_the_same_read_is_not_the_next_calls(version):
+    bench = connected(version)
+    bench.submit("a")
+    bench.submit("b")
+    final = bench.final(bench.requests[0], b"for a")
+    bench.say(final, final)
+    assert bench.replies.keys() == {"a"}
+    assert bench.warnings[0].kind == "stray reply"
+    bench.answer(bench.requests[1], b"for b")
+    assert bench.replies["b"].body == b"for b"
+
+
+def test_garbage_ends_the_lane_and_the_call_goes_on(version):
+    bench = connected(version)
+    bench.submit("a")
+    bench.say([b"", b"", b""], [b"more"])
+    assert "link-1" in bench.disconnected
+    bench.join()
+    bench.answer(bench.requests[-1])
+    assert bench.replies["a"].attempts == 2
+
+
+def test_closing_closes_every_lane(version):
+    bench = connected(version, lanes=2)
+    bench.submit("sent")
+    bench.submit("also sent")
+    bench.submit("waiting")
+    bench.drain()
+    assert {t: e.may_have_executed for t, e in bench.errors.items()} == {
+        "sent": True,
+        "also sent": True,
+        "waiting": False,
+    }
+    assert bench.links == []
+    assert bench.stopped
+    bench.assert_empty()
+
+
+@requirement("mdp02:client:partials")
+def test_partials_are_matched_to_the_lane(version):
+    if version == "0.1":
+        pytest.skip("MDP 0.1 has no partial replies")
+    bench = connected(version, lanes=2)
+    bench.submit("a", partials=True)
+    bench.submit("b", partials=False)
+    a, b = bench.requests
+    bench.say(bench.partial(a, b"a0", 0), bench.partial(a, b"a1", 1), link=a.link)
+    bench.say(bench.partial(b, b"b0", 0), link=b.link)
+    bench.answer(a, b"a end")
+    bench.answer(b, b"b end")
+    assert [p.body for p in bench.partials["a"]] == [b"a0", b"a1"]
+    assert bench.replies["a"].frames == [b"a end"]
+    assert bench.replies["b"].frames == [b"b0", b"b end"]
+
+
+def test_there_are_no_heartbeats(version):
+    bench = connected(version)
+    bench.submit("a")
+    bench.advance(600.0)
+    assert bench.heartbeats == 0
+    assert bench.links == ["link-1"]
+    assert bench.client.snapshot().sent == 1
+
+
+def test_an_eager_client_opens_one_lane(version):
+    bench = ClientBench(version, eager=True)
+    bench.advance(0)
+    assert bench.dialling == 1
