@@ -18,7 +18,7 @@ PAGE: Final = TESTS.parent / "docs" / "protocols" / "conformance.md"
 _INTRODUCTION: Final = """\
 # Conformance
 
-Every rule of the protocols that requite speaks has an id, and at least one test that cites it.
+Every rule of the documents below has an id, and at least one test that cites it.
 The suite fails when a rule has no test, when a test cites a rule that does not exist, and when
 this page is out of date (`python -m tests.spec.conformance` writes it). The words are ours;
 *level* is the source's own key word, or RULE where its text states a rule without one.
