@@ -1,0 +1,147 @@
+"""Runs the handler of one service for one engine, and feeds what comes of it back as inputs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any, Final
+
+from requite.engine import Finished, Input, Produced, Progressed
+from requite.errors import RemoteFailure
+from requite.request import Request, Status
+from requite.worker.lanes import Lanes
+from requite.worker.service import Kind, Service, frames_of
+
+# A generator that never suspends lets the loop send what it has yielded after so many partials.
+_PARTIALS_PER_TURN: Final = 64
+
+_log = logging.getLogger("requite.worker")
+
+
+class Runner:
+    """Between an engine and a handler. `submit` feeds the engine, on the event loop; its shell sets
+    it, since each of the two needs the other."""
+
+    submit: Callable[[Input], None]
+
+    def __init__(self, service: Service, capacity: int, threads: Executor) -> None:
+        self._service = service
+        self._handler = service.handler
+        self._threads = threads
+        self._free: asyncio.Event | None = None  # is there while the broker pushes back
+        run = {
+            Kind.COROUTINE: self._run_coroutine,
+            Kind.FUNCTION: self._run_function,
+            Kind.ASYNC_GENERATOR: self._run_async_generator,
+            Kind.GENERATOR: self._run_generator,
+        }[service.kind]
+        in_thread = service.kind in (Kind.FUNCTION, Kind.GENERATOR)
+        self._lanes: Lanes[Any, Request] = Lanes(
+            capacity, run, self._dropped, interruptible=not in_thread
+        )
+        self.deliver = self._lanes.put  # (token, request): have the handler run
+
+    # --- what the host wants ----------------------------------------------------------------------
+    def abandon(self, token: Any, _reason: str) -> None:
+        """Interrupt a handler nobody waits for. One in a thread runs to its end, unheard."""
+        self._lanes.cancel(token)
+
+    def flow(self, is_free: bool) -> None:
+        """Hold partial replies back while the broker pushes back."""
+        if is_free and self._free is not None:
+            self._free.set()
+            self._free = None
+        elif not is_free and self._free is None:
+            self._free = asyncio.Event()
+
+    async def close(self) -> None:
+        """Interrupt what runs."""
+        await self._lanes.close()
+
+    # --- the four kinds ---------------------------------------------------------------------------
+    async def _run_coroutine(self, token: Any, request: Request) -> None:
+        request._on_progress = partial(self._progressed, token)
+        try:
+            frames = frames_of(await self._handler(request))
+        except Exception as error:
+            self._failed(token, error)
+        else:
+            self._finished(token, frames)
+
+    async def _run_async_generator(self, token: Any, request: Request) -> None:
+        request._on_progress = partial(self._progressed, token)
+        count = 0
+        try:
+            async for part in self._handler(request):
+                self.submit(Produced(token, frames_of(part)))
+                count += 1
+                if self._free is not None:
+                    await self._free.wait()
+                elif count % _PARTIALS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+        except Exception as error:
+            self._failed(token, error)
+        else:
+            self._finished(token, (b"",))
+
+    async def _run_function(self, token: Any, request: Request) -> None:
+        await self._run_in_thread(token, request, self._handler)
+
+    async def _run_generator(self, token: Any, request: Request) -> None:
+        loop = asyncio.get_running_loop()
+
+        def iterate(request: Request) -> Any:
+            iterator = self._handler(request)
+            while True:
+                try:
+                    part = next(iterator)
+                except StopIteration as end:
+                    return end.value
+                produced = Produced(token, frames_of(part))
+                asyncio.run_coroutine_threadsafe(self._produce(produced), loop).result()
+
+        await self._run_in_thread(token, request, iterate)
+
+    async def _run_in_thread(
+        self, token: Any, request: Request, work: Callable[[Request], Any]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        request._on_progress = partial(self._progressed_in_thread, loop, token)
+        try:
+            result = await loop.run_in_executor(self._threads, work, request)
+            frames = frames_of(result)
+        except Exception as error:
+            self._failed(token, error)
+        else:
+            self._finished(token, frames)
+
+    async def _produce(self, produced: Produced) -> None:
+        self.submit(produced)
+        if self._free is not None:
+            await self._free.wait()
+
+    def _progressed(self, token: Any, extend_s: float) -> None:
+        self.submit(Progressed(token, extend_s))
+
+    def _progressed_in_thread(
+        self, loop: asyncio.AbstractEventLoop, token: Any, extend_s: float
+    ) -> None:
+        loop.call_soon_threadsafe(self.submit, Progressed(token, extend_s))
+
+    # --- ends -------------------------------------------------------------------------------------
+    def _finished(self, token: Any, frames: Sequence[bytes]) -> None:
+        self.submit(Finished(token, frames))
+
+    def _failed(self, token: Any, error: Exception) -> None:
+        if isinstance(error, RemoteFailure):
+            reason = str(error)
+        else:
+            reason = f"{type(error).__name__}: {error}"
+            _log.warning("a handler of %s failed", self._service.name, exc_info=error)
+        self.submit(Finished(token, (reason.encode(),), Status.FAILED))
+
+    def _dropped(self, token: Any) -> None:
+        self.submit(Finished(token, (b"it was given up",), Status.CANCELLED))

@@ -1,0 +1,99 @@
+"""Handlers: what a user writes to serve requests, in four kinds of function.
+
+    @requite.service("echo")
+    async def echo(request: requite.Request) -> bytes:
+        return request.body
+
+| kind | runs | partial replies | final reply |
+|---|---|---|---|
+| `async def` | on the event loop | – | what it returns |
+| `def` | in a thread | – | what it returns |
+| `async def` with `yield` | on the event loop | what it yields | empty |
+| `def` with `yield` | in a thread | what it yields | what it returns |
+
+A reply is bytes, or a sequence of bytes (its frames); None stands for an empty one. A handler that
+raises answers with a negative reply that carries the exception's type and text; `RemoteFailure` is
+for refusing on purpose: its text goes out as it is.
+
+An `async` handler costs no thread and no task, so it is the fast kind; one that computes for long
+blocks the heartbeats of its worker and belongs into a plain function.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from requite.errors import ConfigurationError
+from requite.request import Request
+
+Result = bytes | bytearray | memoryview | Sequence[bytes] | None
+Handler = Callable[[Request], Result | Awaitable[Result] | Iterator[Result] | AsyncIterator[Result]]
+
+
+class Kind(Enum):
+    """How a handler has to be run."""
+
+    COROUTINE = "coroutine"
+    FUNCTION = "function"
+    ASYNC_GENERATOR = "async generator"
+    GENERATOR = "generator"
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A handler and the name under which it serves; calling it calls the handler."""
+
+    name: str
+    handler: Callable[[Request], Any]
+    kind: Kind
+
+    def __call__(self, request: Request) -> Any:
+        return self.handler(request)
+
+
+def service(name: str) -> Callable[[Handler], Service]:
+    """Make a handler a service of this name, to be given to a `Worker`.
+
+    Raises `ConfigurationError` for an empty name, or for something that cannot be called with a
+    request.
+    """
+    if callable(name) or not name:  # the decorator without its parentheses
+        raise ConfigurationError("a service needs a name: @service('echo')")
+
+    def decorate(handler: Handler) -> Service:
+        return Service(name, handler, _kind_of(handler))
+
+    return decorate
+
+
+def _kind_of(handler: Handler) -> Kind:
+    if not callable(handler):
+        raise ConfigurationError(f"a handler is a function of one request, not {handler!r}")
+    function = handler if inspect.isroutine(handler) else type(handler).__call__
+    if inspect.isasyncgenfunction(function):
+        return Kind.ASYNC_GENERATOR
+    if inspect.iscoroutinefunction(function):
+        return Kind.COROUTINE
+    if inspect.isgeneratorfunction(function):
+        return Kind.GENERATOR
+    return Kind.FUNCTION
+
+
+def frames_of(result: Any) -> Sequence[bytes]:
+    """Return a handler's result as frames. Raises `TypeError` for what cannot be a reply."""
+    if isinstance(result, bytes):
+        return (result,)
+    if result is None:
+        return (b"",)
+    if isinstance(result, bytearray | memoryview):
+        return (bytes(result),)
+    if isinstance(result, list | tuple) and all(isinstance(frame, bytes) for frame in result):
+        return result or (b"",)
+    hint = "; encode it first" if isinstance(result, str) else ""
+    raise TypeError(
+        f"a handler answers with bytes or a sequence of bytes, not {type(result).__name__}{hint}"
+    )
