@@ -233,6 +233,24 @@ def test_a_worker_that_said_disconnect_is_told_nothing_more(version: str, state:
     assert len(bench.sent("w")) == before
 
 
+@requirement("mdp01:worker:one-at-a-time", "mdp02:worker:one-at-a-time", "mdp03:client-left")
+@every_version
+def test_a_late_reply_to_a_client_that_left_does_its_worker_no_harm(version: str) -> None:
+    bench = BrokerBench()
+    bench.client("c", version)
+    bench.worker("w", version=version)
+    bench.request("c", 7)
+    bench.lose("c")
+    bench.request("d", 8)
+    assert len(bench.requests("w")) == 1
+    bench.final("w", b"for c")
+    assert len(bench.requests("w")) == 2
+    bench.final("w", b"for d")
+    assert bench.sent("c") == []
+    assert replies(bench, "d") == [b"for d"]
+    assert not bench.disconnected
+
+
 # --- what makes no sense --------------------------------------------------------------------------
 @requirement("mdp01:broker:unexpected", "mdp02:broker:unexpected", "mdp03:worker-unexpected")
 @requirement("mdp03:worker-ready")
