@@ -180,6 +180,7 @@ def test_a_worker_may_use_three_statuses(status: int) -> None:
         assert f"status {status}" in refused(MDP_03, "from_worker", message)
 
 
+@requirement("mdp03:status-known")
 @pytest.mark.parametrize("status", range(256))
 def test_a_broker_may_use_the_statuses_that_are_defined(status: int) -> None:
     header = MDP_03.client_final(b"", [b"x"], 9, 0, 1)[0]
