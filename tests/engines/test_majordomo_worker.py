@@ -1,0 +1,558 @@
+"""The worker engine: registration, requests, presence, cancellation, leases, draining."""
+
+from __future__ import annotations
+
+import pytest
+from tests.spec.requirement import requirement
+from tests.support.worker import WorkerBench
+
+from requite.engine import Finished, PeerBlocked, PeerJoined, PeerWritable, Submit
+from requite.errors import ConfigurationError, LocalViolation
+from requite.protocols.majordomo.dialects import by_version
+from requite.protocols.majordomo.jobs import WorkerPolicy
+from requite.protocols.majordomo.wire import (
+    Disconnect,
+    DrainNotice,
+    Progress,
+    Ready,
+    WorkerFinal,
+    WorkerHeartbeat,
+    WorkerPartial,
+)
+from requite.protocols.majordomo.worker import MajordomoWorker
+from requite.request import Status
+
+VERSIONS = ["0.1", "0.2", "0.3"]
+OLD = ["0.1", "0.2"]
+
+
+def started(version: str = "0.3", **settings: object) -> WorkerBench:
+    """Return a worker that has registered."""
+    bench = WorkerBench(version, **settings)  # type: ignore[arg-type]
+    bench.start()
+    return bench
+
+
+# --- registration ---------------------------------------------------------------------------------
+@requirement("mdp03:worker-ready")
+def test_the_first_wake_connects_and_the_connection_brings_ready():
+    bench = WorkerBench(capacity=16, lease_s=30.0)
+    assert bench.worker.deadline() == 0.0
+    bench.advance(0)
+    assert bench.dialling == 1
+    bench.join()
+    assert bench.said() == [Ready(b"echo", 16, 1000, 30_000)]
+
+
+@requirement("mdp01:worker:one-ready", "mdp02:worker:one-ready", "mdp02:worker:assume-registered")
+@pytest.mark.parametrize("version", OLD)
+def test_an_older_worker_says_ready_once_and_takes_it_as_done(version):
+    bench = WorkerBench(version)
+    bench.advance(0)
+    bench.join()
+    job = bench.request(b"hi")
+    bench.finish(job, b"ho")
+    bench.advance_alive(10.0)
+    assert bench.said(Ready) == [Ready(b"echo")]
+    assert len(bench.finals()) == 1
+
+
+@requirement("mdp01:worker:one-broker", "mdp02:worker:one-broker")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_worker_keeps_one_connection(version):
+    bench = started(version)
+    bench.feed(PeerJoined("uninvited"))
+    assert "uninvited" in bench.disconnected
+    assert bench.link == "link-1"
+    assert bench.dialling == 0
+
+
+@pytest.mark.parametrize("service", ["", "x" * 256, "a\nb", "mmi.service"])
+def test_a_service_name_that_mdp_does_not_allow_is_refused(service):
+    with pytest.raises(ConfigurationError):
+        MajordomoWorker(by_version("0.3"), service, rng=lambda: 0.5)
+
+
+@requirement("mdp01:worker:one-at-a-time", "mdp02:worker:one-at-a-time")
+@pytest.mark.parametrize("version", OLD)
+def test_an_older_worker_takes_one_request_at_a_time(version):
+    with pytest.raises(ConfigurationError, match="one request at a time"):
+        WorkerBench(version, capacity=2)
+    bench = started(version)
+    bench.request()
+    bench.say(bench.encode_request())
+    assert len(bench.requests) == 1
+    assert isinstance(bench.said(link="link-1")[-1], Disconnect)
+
+
+@pytest.mark.parametrize("bad", [{"capacity": 0}, {"capacity": 65_536}, {"lease_s": -1.0}])
+def test_a_policy_that_cannot_work_is_refused(bad):
+    with pytest.raises(ConfigurationError):
+        WorkerPolicy(**bad)
+
+
+# --- requests and replies -------------------------------------------------------------------------
+def test_a_request_is_delivered_and_answered():
+    bench = started()
+    job = bench.request(b"hi", timeout_ms=2500, attempt=2, key=b"k")
+    request = bench.requests[job]
+    assert (request.service, request.body, request.attempt) == ("echo", b"hi", 2)
+    assert (request.remaining_s, request.idempotency_key) == (2.5, b"k")
+    bench.finish(job, b"ho")
+    assert bench.said(WorkerFinal) == [WorkerFinal(b"", [b"ho"], job.dispatch_id, 0)]
+    assert bench.worker.snapshot().running == 0
+
+
+@pytest.mark.parametrize("version", OLD)
+def test_an_older_reply_goes_back_under_the_clients_address(version):
+    bench = started(version)
+    bench.finish(bench.request(b"hi"), b"ho")
+    assert bench.said(WorkerFinal) == [WorkerFinal(b"client", [b"ho"])]
+
+
+@requirement("mdp03:worker-dispatch", "mdp03:worker-capacity")
+def test_requests_up_to_the_capacity_are_answered_in_any_order():
+    bench = started(capacity=3)
+    jobs = [bench.request(b"%d" % n) for n in range(3)]
+    for n in (2, 0, 1):
+        bench.finish(jobs[n], b"re %d" % n)
+    assert [(f.dispatch_id, f.body) for f in bench.said(WorkerFinal)] == [
+        (jobs[n].dispatch_id, [b"re %d" % n]) for n in (2, 0, 1)
+    ]
+
+
+def test_a_request_without_a_timeout_has_none():
+    bench = started()
+    assert bench.requests[bench.request()].remaining_s is None
+
+
+def test_a_failure_is_a_negative_reply():
+    bench = started()
+    bench.finish(bench.request(), b"ValueError: no", Status.FAILED)
+    assert bench.finals() == [(b"ValueError: no", Status.FAILED)]
+
+
+@requirement("mdp03:status-worker")
+@pytest.mark.parametrize("status", set(Status) - {Status.OK, Status.FAILED, Status.CANCELLED})
+def test_a_worker_cannot_end_a_request_with_a_status_of_the_brokers(status):
+    bench = started()
+    job = bench.request()
+    with pytest.raises(LocalViolation):
+        bench.finish(job, b"", status)
+    bench.finish(job)
+    assert len(bench.finals()) == 1
+
+
+@pytest.mark.parametrize("version", OLD)
+def test_an_older_worker_leaves_the_conversation_rather_than_pass_an_error_off_as_a_reply(version):
+    bench = started(version)
+    bench.finish(bench.request(), b"ValueError: no", Status.FAILED)
+    assert bench.finals() == []
+    assert isinstance(bench.said(link="link-1")[-1], Disconnect)
+    assert "ValueError: no" in bench.warnings[0].text
+    bench.join()
+    assert bench.said() == [Ready(b"echo")]
+
+
+def test_an_empty_reply_is_one_empty_frame():
+    bench = started()
+    job = bench.request()
+    bench.feed(Finished(job, []))
+    assert bench.said(WorkerFinal)[0].body == [b""]
+
+
+@requirement("mdp02:worker:one-final")
+@pytest.mark.parametrize("version", ["0.2", "0.3"])
+def test_partials_precede_one_final(version):
+    bench = started(version)
+    job = bench.request()
+    for part in (b"a", b"b"):
+        bench.produce(job, part)
+    bench.finish(job, b"end")
+    bench.produce(job, b"late")
+    bench.finish(job, b"late")
+    assert [c.body for c in bench.said(WorkerPartial)] == [[b"a"], [b"b"]]
+    assert bench.finals() == [(b"end", 0)]
+
+
+def test_partials_are_joined_where_there_are_none():
+    bench = started("0.1")
+    job = bench.request()
+    bench.produce(job, b"a")
+    bench.produce(job, b"b")
+    bench.finish(job, b"end")
+    assert bench.said(WorkerFinal)[0].body == [b"a", b"b", b"end"]
+
+
+# --- cancel and deadline --------------------------------------------------------------------------
+@requirement("mdp03:worker-cancel")
+def test_a_cancelled_request_is_abandoned_and_still_gets_its_final():
+    bench = started(capacity=1)
+    job = bench.request()
+    bench.cancel(job)
+    bench.cancel(job)
+    assert bench.abandoned[job] == "its caller gave it up"
+    bench.produce(job, b"nobody reads this")
+    assert bench.finals() == []
+    bench.finish(job, b"too late")
+    assert bench.finals() == [(b"its caller gave it up", Status.CANCELLED)]
+    assert not bench.said(WorkerPartial)
+    bench.request()  # the place is free again
+
+
+def test_a_cancel_that_crosses_the_final_is_ignored():
+    bench = started()
+    job = bench.request()
+    bench.finish(job)
+    bench.cancel(job)
+    assert not bench.abandoned
+    assert len(bench.finals()) == 1
+
+
+def test_a_request_whose_deadline_passes_is_abandoned():
+    bench = started(capacity=2)
+    short, long = bench.request(timeout_ms=500), bench.request(timeout_ms=5000)
+    bench.advance(0.5)
+    assert bench.abandoned == {short: "its deadline passed"}
+    bench.finish(short)
+    bench.finish(long)
+    assert bench.finals() == [
+        (b"its deadline passed", Status.CANCELLED),
+        (b"y", Status.OK),
+    ]
+
+
+# --- a broker that misbehaves ---------------------------------------------------------------------
+@requirement("mdp03:worker-capacity")
+def test_a_request_beyond_the_capacity_ends_the_conversation():
+    bench = started(capacity=1)
+    job = bench.request()
+    bench.say(bench.encode_request(), bench.encode_request())
+    assert len(bench.requests) == 1
+    assert job in bench.abandoned
+    assert isinstance(bench.said(link="link-1")[-1], Disconnect)
+    assert bench.dialling == 1
+
+
+def test_a_cancelled_request_keeps_its_place_until_its_final():
+    bench = started(capacity=1)
+    bench.cancel(bench.request())
+    bench.say(bench.encode_request())
+    assert "link-1" in bench.disconnected
+
+
+@requirement("mdp03:worker-dispatch")
+def test_a_dispatch_id_in_use_ends_the_conversation():
+    bench = started(capacity=2)
+    message = bench.encode_request()
+    bench.say(message)
+    bench.say(message)
+    assert "came twice" in bench.disconnected["link-1"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_garbage_ends_the_conversation_and_a_new_one_begins(version):
+    bench = started(version)
+    bench.say([b"what", b"is", b"this"], bench.encode_request())
+    assert not bench.requests
+    assert bench.warnings[0].kind == "malformed"
+    bench.advance(1.0)
+    bench.join()
+    assert isinstance(bench.said()[0], Ready)
+
+
+# --- new conversations ----------------------------------------------------------------------------
+@requirement(
+    "mdp01:worker:reconnect",
+    "mdp02:worker:reconnect",
+    "mdp02:worker:silent-after-disconnect",
+    "mdp03:worker-reconnect",
+)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_on_disconnect_a_worker_says_no_more_and_registers_anew(version):
+    bench = started(version)
+    job = bench.request()
+    said = len(bench.said())
+    bench.say(bench.dialect.disconnect(), bench.encode_request())
+    assert bench.link is None
+    assert len(bench.said(link="link-1")) == said
+    assert bench.abandoned[job] == "the broker disconnected"
+    assert bench.dialling == 1
+    bench.join()
+    bench.finish(job, b"of the earlier conversation")
+    bench.produce(job, b"and so is this")
+    assert [type(c) for c in bench.said()] == [Ready]
+
+
+@requirement("mdp03:worker-reconnect")
+def test_results_of_a_lost_connection_are_dropped_even_if_the_dispatch_id_comes_again():
+    bench = started()
+    old = bench.request()
+    bench.lose()
+    bench.join()
+    bench._dispatch_id = 0
+    new = bench.request()
+    assert new.dispatch_id == old.dispatch_id
+    bench.finish(old, b"old")
+    assert bench.finals() == []
+    bench.finish(new, b"new")
+    assert bench.finals() == [(b"new", 0)]
+
+
+def test_a_broker_that_keeps_refusing_is_asked_ever_less_often():
+    bench = WorkerBench()
+    bench.advance(0)
+    pauses = []
+    for _ in range(5):
+        bench.join()
+        refused_at = bench.now
+        bench.say(bench.dialect.disconnect())
+        while not bench.dialling:
+            bench.advance(bench.worker.deadline() - bench.now)
+        pauses.append(bench.now - refused_at)
+    assert pauses == sorted(pauses)
+    assert pauses[0] == 0 < pauses[1] < pauses[-1] <= 10.0
+
+
+# --- heartbeats -----------------------------------------------------------------------------------
+@requirement(
+    "mdp01:heartbeat:regular",
+    "mdp02:heartbeat:regular",
+    "mdp01:heartbeat:any-time",
+    "mdp02:heartbeat:any-time",
+)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_idle_worker_sends_heartbeats_also_while_a_handler_runs(version):
+    bench = started(version)
+    bench.advance_alive(5.0)
+    bench.request()
+    bench.advance_alive(5.0)
+    assert len(bench.said(WorkerHeartbeat)) == 10
+
+
+@requirement("mdp01:heartbeat:sparing", "mdp02:heartbeat:sparing")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_worker_that_says_other_things_sends_no_heartbeats(version):
+    bench = started(version)
+    for _ in range(20):
+        bench.finish(bench.request())
+        bench.advance(0.6)
+    assert not bench.said(WorkerHeartbeat)
+
+
+@requirement("mdp01:heartbeat:gone", "mdp02:heartbeat:gone", "mdp02:worker:restart")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_silent_broker_is_left_and_a_new_conversation_begins(version):
+    bench = started(version)
+    job = bench.request()
+    bench.advance(2.99)
+    assert bench.link == "link-1"
+    bench.advance(0.01)
+    assert "nothing came from the broker for 3.00 s" in bench.disconnected["link-1"]
+    assert job in bench.abandoned
+    assert bench.dialling == 1
+
+
+@requirement("mdp01:heartbeat:any-command", "mdp02:heartbeat:any-command")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_any_command_shows_that_the_broker_lives(version):
+    bench = started(version)
+    for _ in range(5):
+        bench.finish(bench.request())
+        bench.advance(2.5)
+    assert bench.link == "link-1"
+
+
+@requirement("mdp03:worker-heartbeat")
+def test_the_longer_interval_holds_for_both():
+    bench = WorkerBench(interval_s=0.5)
+    bench.advance(0)
+    bench.join()
+    assert bench.said()[0].interval_ms == 500
+    bench.heartbeat(interval_ms=2000)
+    bench.advance(5.9)
+    assert len(bench.said(WorkerHeartbeat)) == 2
+    assert bench.link == "link-1"
+    bench.advance(0.1)
+    assert bench.link is None
+
+
+@requirement("mdp03:worker-heartbeat")
+def test_a_hasty_broker_does_not_make_a_worker_hasty():
+    bench = started()
+    bench.heartbeat(interval_ms=10)
+    bench.advance(2.9)
+    assert len(bench.said(WorkerHeartbeat)) == 2
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_worker_that_was_frozen_does_not_blame_the_broker(version):
+    bench = started(version)
+    bench.advance(0.5)
+    bench.freeze(60.0)
+    assert bench.link == "link-1"
+    assert len(bench.said(WorkerHeartbeat)) == 1
+
+
+# --- leases ---------------------------------------------------------------------------------------
+@requirement("mdp03:worker-lease")
+def test_progress_is_told_to_the_broker_but_not_more_often_than_it_helps():
+    bench = started(lease_s=8.0)
+    job = bench.request()
+    for _ in range(100):
+        bench.progress(job)
+        bench.advance_alive(0.1, every=0.1)
+    progress = bench.said(Progress)
+    assert progress[0] == Progress(job.dispatch_id, 0)
+    assert len(progress) == 10
+
+
+def test_an_extension_is_told_every_time():
+    bench = started(lease_s=8.0)
+    job = bench.request()
+    bench.progress(job, 20.0)
+    bench.progress(job, 30.0)
+    assert [p.extend_ms for p in bench.said(Progress)] == [20_000, 30_000]
+
+
+def test_without_a_lease_there_is_nothing_to_renew():
+    bench = started()
+    bench.progress(bench.request())
+    assert not bench.said(Progress)
+
+
+@pytest.mark.parametrize("version", OLD)
+def test_an_older_worker_falls_silent_when_a_handler_outlives_its_lease(version):
+    bench = started(version, lease_s=2.0)
+    job = bench.request()
+    bench.advance_alive(4.5)
+    assert len(bench.said(WorkerHeartbeat)) == 1
+    bench.finish(job)
+    bench.advance_alive(3.0)
+    assert len(bench.said(WorkerHeartbeat)) == 4
+    assert bench.finals()
+
+
+@pytest.mark.parametrize("version", OLD)
+@pytest.mark.parametrize("way", ["progress", "extension", "partial"])
+def test_an_older_worker_vouches_for_a_handler_that_shows_progress(version, way):
+    bench = started(version, lease_s=2.0)
+    job = bench.request()
+    bench.advance_alive(1.5)
+    if way == "partial":
+        bench.produce(job, b"part")
+    else:
+        bench.progress(job, 4.0 if way == "extension" else 0.0)
+    bench.advance_alive(1.5)
+    assert bench.link == "link-1"
+    assert len(bench.said(WorkerHeartbeat)) + len(bench.said(WorkerPartial)) == 3
+
+
+# --- draining -------------------------------------------------------------------------------------
+@requirement("mdp03:worker-drain")
+def test_a_draining_worker_finishes_what_it_holds_and_what_crosses_its_notice():
+    bench = started(capacity=2)
+    first = bench.request()
+    bench.drain()
+    assert bench.said(DrainNotice) == [DrainNotice()]
+    crossing = bench.request()
+    bench.finish(first)
+    bench.advance(0.3)
+    assert not bench.stopped
+    bench.finish(crossing)
+    assert bench.stopped
+    assert bench.said(link="link-1")[-1] == Disconnect()
+    assert len(bench.finals()) == 2
+    assert bench.link is None
+    assert bench.worker.deadline() is None
+
+
+def test_an_idle_worker_lingers_for_what_may_be_on_its_way():
+    bench = started(drain_linger_s=0.25)
+    bench.drain()
+    bench.advance(0.2)
+    assert not bench.stopped
+    bench.advance(0.05)
+    assert bench.stopped
+
+
+@pytest.mark.parametrize("version", OLD)
+def test_an_older_worker_finishes_its_request_then_leaves(version):
+    bench = started(version)
+    job = bench.request()
+    bench.drain()
+    bench.drain()
+    assert not bench.stopped
+    bench.finish(job)
+    assert [type(c) for c in bench.said(link="link-1")[-2:]] == [WorkerFinal, Disconnect]
+    assert bench.stopped
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_worker_without_a_connection_stops_at_once(version):
+    bench = WorkerBench(version)
+    bench.advance(0)
+    bench.drain()
+    assert bench.stopped
+    bench.join()
+    assert "link-1" in bench.disconnected
+    assert not bench.said(link="link-1")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_draining_worker_does_not_come_back(version):
+    bench = started(version)
+    job = bench.request()
+    bench.drain()
+    bench.lose()
+    assert bench.stopped
+    assert job in bench.abandoned
+    bench.advance(60.0)
+    assert bench.dialling == 0
+    bench.finish(job)
+    assert bench.worker.snapshot().running == 0
+
+
+def test_heartbeats_go_on_while_a_worker_drains():
+    bench = started()
+    bench.request()
+    bench.drain()
+    bench.advance_alive(5.0)
+    assert len(bench.said(WorkerHeartbeat)) >= 4
+
+
+# --- misuse and notes -----------------------------------------------------------------------------
+def test_an_input_of_another_role_is_refused():
+    with pytest.raises(LocalViolation, match="no use"):
+        started().feed(Submit("a", "echo", [b""], 1.0))
+
+
+def test_back_pressure_changes_nothing():
+    bench = started()
+    bench.feed(PeerBlocked("link-1"))
+    bench.finish(bench.request())
+    bench.feed(PeerWritable("link-1"))
+    assert len(bench.finals()) == 1
+
+
+def test_what_a_closed_connection_still_brings_is_ignored():
+    bench = started()
+    bench.lose()
+    bench.say(bench.encode_request(), link="link-1")
+    assert not bench.requests
+
+
+def test_notes_tell_the_story_of_a_request():
+    bench = started()
+    job = bench.request()
+    bench.cancel(job)
+    bench.finish(job)
+    assert [note.kind for note in bench.notes] == ["delivered", "abandoned", "finished"]
+    assert all(note.facts["dispatch_id"] == job.dispatch_id for note in bench.notes)
+
+
+def test_without_notes_there_are_none():
+    bench = started(notes=False)
+    bench.cancel(bench.request())
+    bench.finish(next(iter(bench.requests)))
+    assert not bench.notes
