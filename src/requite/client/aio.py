@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from math import inf
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
-from requite.client.asking import Asking, CallBody, Timeout, explain
+from requite.client.asking import TIMEOUT_S, Asking, CallBody, Timeout, explain
 from requite.client.feed import Feed
 from requite.client.incoming import Incoming
 from requite.client.stacks import ClientSettings, stack_for
@@ -26,8 +26,7 @@ from requite.shell import clock
 from requite.shell.aio import AioShell
 from requite.url import parse_url
 
-TIMEOUT_S: Final = 30.0
-_NO_RETRY_GIVEN: Final = RetryPolicy()
+_NO_RETRY_GIVEN = RetryPolicy()
 
 
 class AsyncClient:

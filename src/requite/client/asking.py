@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 from types import EllipsisType
 from typing import Any, Final
@@ -18,6 +18,7 @@ Timeout = float | EllipsisType | None
 BytesLike = bytes | bytearray | memoryview
 CallBody = BytesLike | Sequence[BytesLike]
 
+TIMEOUT_S: Final = 30.0  # of clients that are given none
 _SERVICES_KNOWN_MAX: Final = 1024
 
 
@@ -104,6 +105,14 @@ def frames_of(body: Any) -> Sequence[bytes]:
     if not isinstance(body, Sequence):
         raise TypeError(f"a body is bytes or a sequence of bytes, not {type(body).__name__}")
     return tuple(map(_frame, body)) or (b"",)
+
+
+def check_bodies(bodies: Any) -> None:
+    """Raise `TypeError` unless this is an iterable of bodies, and not a single one."""
+    if isinstance(bodies, bytes | bytearray | memoryview | str):
+        raise TypeError("map takes an iterable of bodies, and this is a single one")
+    if not isinstance(bodies, Iterable):
+        raise TypeError(f"map takes an iterable of bodies, not {type(bodies).__name__}")
 
 
 def _frame(frame: Any) -> bytes:

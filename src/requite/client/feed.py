@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from math import inf
 from typing import TypeAlias
 
-from requite.client.asking import CallBody
+from requite.client.asking import CallBody, check_bodies
 from requite.client.window import Window
 
 Bodies: TypeAlias = Iterable[CallBody] | AsyncIterable[CallBody]
@@ -26,12 +26,12 @@ class Feed:
         ask: Callable[[CallBody], None],
         until_free: Callable[[float], Awaitable[None]],
     ) -> None:
-        if not isinstance(bodies, Iterable | AsyncIterable):
-            raise TypeError(f"map takes an iterable of bodies, not {type(bodies).__name__}")
-        if isinstance(bodies, bytes | bytearray | memoryview | str):
-            raise TypeError("map takes an iterable of bodies, and this is a single one")
         self._bodies = bodies
-        self._plain = iter(bodies) if isinstance(bodies, Iterable) else None
+        if isinstance(bodies, AsyncIterable):
+            self._plain = None
+        else:
+            check_bodies(bodies)
+            self._plain = iter(bodies)
         self._ask = ask
         self._until_free = until_free
         self._task: asyncio.Task[None] | None = None

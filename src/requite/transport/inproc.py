@@ -14,8 +14,7 @@ from weakref import WeakKeyDictionary
 
 from requite.transport.address import InprocAddress
 from requite.transport.base import OnStream, Owner
-from requite.transport.sockets import cannot
-from requite.transport.stream import WRITE_HIGH, WRITE_LOW
+from requite.transport.sockets import WRITE_HIGH, WRITE_LOW, cannot
 
 _Loop = asyncio.AbstractEventLoop
 _listeners: WeakKeyDictionary[_Loop, dict[str, InprocListener]] = WeakKeyDictionary()

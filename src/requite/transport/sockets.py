@@ -13,6 +13,10 @@ from requite.errors import TransportError
 from requite.transport.address import Address, IpcAddress, TcpAddress
 
 BACKLOG: Final = 1024
+READ_SIZE: Final = 64 << 10
+# Bytes held for a peer before it is said to push back, and down to which they must drain then.
+WRITE_HIGH: Final = 256 << 10
+WRITE_LOW: Final = 64 << 10
 # Heartbeats find a dead peer within seconds where they flow; keep-alive is for idle clients behind
 # a network that forgets: the first probe after a minute, the end two minutes later.
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 30), ("TCP_KEEPCNT", 4))

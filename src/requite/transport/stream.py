@@ -9,17 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from requite.transport.address import Address
 from requite.transport.base import OnStream, Owner
-from requite.transport.sockets import name_of
-
-READ_SIZE: Final = 64 << 10
-# Bytes the loop holds for a peer before it pushes back, and down to which it must drain then.
-WRITE_HIGH: Final = 256 << 10
-WRITE_LOW: Final = 64 << 10
+from requite.transport.sockets import READ_SIZE, WRITE_HIGH, WRITE_LOW, name_of
 
 _read_buffers: WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview] = WeakKeyDictionary()
 

@@ -1,0 +1,304 @@
+"""`Client`: calls in plain threads, without an event loop and without a thread of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from math import inf
+from types import TracebackType
+from typing import Any, Self
+from weakref import WeakSet
+
+from requite.client.asking import (
+    TIMEOUT_S,
+    Asking,
+    CallBody,
+    Timeout,
+    check_bodies,
+    check_timeout,
+    explain,
+)
+from requite.client.incoming import Incoming
+from requite.client.stacks import ClientSettings, stack_for
+from requite.client.window import Window
+from requite.engine import Cancel, Submit
+from requite.errors import CallError, Cancelled
+from requite.framing import Limits
+from requite.heartbeat import HeartbeatPolicy
+from requite.request import Partial, Reply, RetryPolicy
+from requite.shell import clock
+from requite.shell.sync import Signal, SyncShell
+from requite.url import parse_url
+
+_NO_RETRY_GIVEN = RetryPolicy()
+
+
+class Call(Signal):
+    """A call under way, made by `Client.start`."""
+
+    __slots__ = ("_outcome", "_shell")
+
+    def __init__(self, shell: SyncShell) -> None:
+        super().__init__()
+        self._shell = shell
+        self._outcome: Reply | CallError | None = None
+
+    def done(self) -> bool:
+        """Whether the call has ended."""
+        return self.is_set
+
+    def result(self, timeout: float | None = None) -> Reply:
+        """Wait for the reply, for `timeout` seconds at most (None: for as long as the call lasts).
+
+        Raises the call's error, or `TimeoutError` if the call still goes on after that time.
+        """
+        until = inf if timeout is None else clock.now() + check_timeout(timeout)
+        if not self._shell.wait(self, until):
+            raise TimeoutError(f"no reply within {timeout:g} s; the call goes on")
+        outcome = self._outcome
+        if isinstance(outcome, CallError):
+            raise outcome
+        assert outcome is not None
+        return outcome
+
+    def cancel(self) -> bool:
+        """Give the call up, at the broker and the worker, too; False where it had ended already."""
+        if self.is_set:
+            return False
+        self._shell.submit(Cancel(self))
+        return isinstance(self._outcome, Cancelled)
+
+    def set_result(self, reply: Reply) -> None:
+        """End the call with its reply. For the client only."""
+        self._outcome = reply
+        self._shell.set(self)
+
+    def set_exception(self, error: CallError) -> None:
+        """End the call with an error. For the client only."""
+        self._outcome = error
+        self._shell.set(self)
+
+
+class Client:
+    """Makes calls to the service that `url` names; may be shared by any number of threads.
+
+        with Client("mdp://localhost:5555/echo") as client:
+            reply = client.call(b"hello", timeout=2.5)
+
+    Arguments and behaviour are those of `AsyncClient`. While no thread is in a call nothing is read
+    and no heartbeat is sent. In a forked child the client opens a connection of its own with its
+    next call; calls that the parent had under way stay the parent's.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        service: str | None = None,
+        timeout: float | None = TIMEOUT_S,
+        retry: RetryPolicy = _NO_RETRY_GIVEN,
+        slots: int = 1024,
+        heartbeat: HeartbeatPolicy | float | None = None,
+        dialect: str | None = None,
+        connections: int = 64,
+        message_size_max: int = Limits().message_size_bytes_max,
+    ) -> None:
+        parsed = parse_url(url)
+        settings = ClientSettings(retry, slots, heartbeat, dialect, connections, message_size_max)
+        self._stack = stack_for(parsed, settings)
+        self._url = parsed
+        name = parsed.service if service is None else service
+        self._asking = Asking(name, timeout, self._stack.abilities, message_size_max)
+        self._closed = False
+        self._open()
+        _clients.add(self)
+
+    def __repr__(self) -> str:
+        return f"<Client {self._url}>"
+
+    def _open(self) -> None:
+        self._shell = SyncShell(
+            self._stack.make_engine(),
+            self._stack.make_framing,
+            dial_to=self._url.addresses,
+            deliver=_deliver,
+            fail=self._fail,
+            logger="requite.client",
+        )
+
+    # --- life -------------------------------------------------------------------------------------
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the outstanding calls with `Cancelled`, tell the broker so, and disconnect."""
+        self._closed = True
+        self._shell.close()
+
+    def _reopen_after_fork(self) -> None:
+        shell = self._shell
+        if not self._closed:
+            self._open()
+        shell.discard()
+
+    # --- calls ------------------------------------------------------------------------------------
+    def call(
+        self,
+        body: CallBody,
+        *,
+        timeout: Timeout = ...,
+        service: str | None = None,
+        idempotent: bool = True,
+        idempotency_key: bytes = b"",
+    ) -> Reply:
+        """Send a request, and return its reply; arguments and errors are `AsyncClient.call`'s.
+
+        An exception that interrupts the wait (`KeyboardInterrupt`) cancels the call.
+        """
+        call = self.start(
+            body,
+            timeout=timeout,
+            service=service,
+            idempotent=idempotent,
+            idempotency_key=idempotency_key,
+        )
+        try:
+            return call.result()
+        except BaseException:
+            call.cancel()
+            raise
+
+    def start(
+        self,
+        body: CallBody,
+        *,
+        timeout: Timeout = ...,
+        service: str | None = None,
+        idempotent: bool = True,
+        idempotency_key: bytes = b"",
+    ) -> Call:
+        """Send a request, and return a handle to wait for its reply or to cancel it.
+
+        The handle makes no progress by itself: replies are read while some thread is in a call or
+        waits for a result.
+        """
+        shell = self._shell
+        call = Call(shell)
+        shell.submit(
+            self._asking.submit(
+                call, body, clock.now(), timeout, service, idempotent, idempotency_key
+            )
+        )
+        return call
+
+    def stream(
+        self,
+        body: CallBody,
+        *,
+        timeout: Timeout = ...,
+        service: str | None = None,
+        idempotent: bool = True,
+        idempotency_key: bytes = b"",
+    ) -> Iterator[Partial | Reply]:
+        """Send a request; iterate over its partial replies and then, once, its final one.
+
+        Sent when the iteration begins; leaving it early cancels the call. See `AsyncClient.stream`.
+        """
+        shell, signal = self._shell, Signal()
+        incoming = Incoming(lambda: shell.set(signal))
+        asked = self._asking.submit(
+            incoming, body, 0.0, timeout, service, idempotent, idempotency_key, partials=True
+        )
+        return self._stream(shell, incoming, asked, signal)
+
+    def _stream(
+        self, shell: SyncShell, incoming: Incoming, asked: Submit, signal: Signal
+    ) -> Iterator[Partial | Reply]:
+        shell.submit(asked._replace(deadline=clock.now() + asked.deadline))
+        try:
+            while not incoming.is_through:
+                signal.is_set = False
+                yield from incoming.take()
+                if not incoming.done():
+                    shell.wait(signal)
+        finally:
+            if not incoming.done():
+                shell.submit_soon(Cancel(incoming))
+
+    def map(
+        self,
+        bodies: Iterable[CallBody],
+        *,
+        concurrency: int = 64,
+        as_completed: bool = False,
+        return_errors: bool = False,
+        timeout: Timeout = ...,
+        service: str | None = None,
+        idempotent: bool = True,
+    ) -> Iterator[Reply | CallError]:
+        """Call once per body, up to `concurrency` at a time; see `AsyncClient.map`."""
+        check_bodies(bodies)
+        shell, signal = self._shell, Signal()
+        window = Window(concurrency, as_completed, lambda: shell.set(signal))
+
+        def ask(body: CallBody) -> Submit:
+            asked = self._asking.submit(None, body, clock.now(), timeout, service, idempotent)
+            return asked._replace(token=window.add())
+
+        return _map(shell, map(ask, bodies), window, signal, return_errors)
+
+    def _fail(self, token: Any, error: CallError) -> None:
+        token.set_exception(explain(error, self._shell.route))
+
+
+def _deliver(token: Any, what: Any) -> None:
+    token.set_result(what)
+
+
+def _map(
+    shell: SyncShell,
+    asked: Iterator[Submit],
+    window: Window,
+    signal: Signal,
+    return_errors: bool,
+) -> Iterator[Reply | CallError]:
+    try:
+        while True:
+            signal.is_set = False
+            ready = window.take()
+            batch = list(islice(asked, max(0, window.room)))
+            if batch:
+                shell.submit(*batch)
+            for outcome in ready:
+                if isinstance(outcome, CallError) and not return_errors:
+                    raise outcome
+                yield outcome
+            if window.is_empty:
+                return
+            if not ready:
+                shell.wait(signal)
+    finally:
+        shell.submit_soon(*map(Cancel, window.running()))
+
+
+# --- forks ----------------------------------------------------------------------------------------
+_clients: WeakSet[Client] = WeakSet()
+
+
+def _after_fork() -> None:
+    for client in list(_clients):
+        client._reopen_after_fork()
+
+
+with suppress(AttributeError):  # where there is no fork
+    os.register_at_fork(after_in_child=_after_fork)
