@@ -1,0 +1,151 @@
+"""The shared nouns: bodies, deadlines, retry policies and budgets, and what a status means."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from requite import errors
+from requite.errors import CallError, ConfigurationError
+from requite.request import (
+    Deadline,
+    Partial,
+    Reply,
+    Request,
+    RetryBudget,
+    RetryPolicy,
+    Status,
+    error_from_status,
+)
+
+
+@pytest.mark.parametrize("frames", [[b"one"], [b"o", b"", b"ne"]])
+def test_a_body_is_all_its_frames(frames):
+    assert Reply(frames).body == b"one"
+    assert Partial(frames, 0).body == b"one"
+    assert Request("echo", frames).body == b"one"
+
+
+def test_progress_goes_to_whoever_keeps_the_lease():
+    extensions = []
+    request = Request("echo", [b""], _on_progress=extensions.append)
+    request.progress()
+    request.progress(30.0)
+    assert extensions == [0.0, 30.0]
+    Request("echo", [b""]).progress()  # nobody keeps one
+
+
+# --- time -----------------------------------------------------------------------------------------
+def test_a_deadline_counts_down_to_nothing():
+    deadline = Deadline.after(2.0, now=10.0)
+    assert [deadline.remaining_s(now) for now in (10.0, 11.5, 13.0)] == [2.0, 0.5, 0.0]
+    assert Deadline.after(None, now=10.0).remaining_s(1e9) == math.inf
+
+
+@pytest.mark.parametrize("timeout_s", [0.0, -1.0])
+def test_a_timeout_is_positive(timeout_s):
+    with pytest.raises(ConfigurationError):
+        Deadline.after(timeout_s, now=0.0)
+
+
+# --- retries --------------------------------------------------------------------------------------
+def test_pauses_double_up_to_the_limit():
+    policy = RetryPolicy(backoff=0.1, backoff_max=1.0, jitter=0.0)
+    pauses = [policy.delay_s(n, lambda: 0.5) for n in range(1, 7)]
+    assert pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
+    assert policy.delay_s(10_000, lambda: 0.5) == 1.0
+
+
+@given(jitter=st.floats(0, 1), at=st.floats(0, 1, exclude_max=True), retry=st.integers(1, 100))
+def test_jitter_only_shortens_a_pause_and_by_no_more_than_its_share(jitter, at, retry):
+    policy = RetryPolicy(jitter=jitter)
+    full = RetryPolicy(jitter=0.0).delay_s(retry, lambda: at)
+    pause = policy.delay_s(retry, lambda: at)
+    assert full * (1 - jitter) <= pause <= full
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"attempts": 0},
+        {"attempt_timeout": 0.0},
+        {"jitter": 1.1},
+        {"backoff": -1.0},
+        {"budget": -0.1},
+        {"budget_burst": -1},
+    ],
+)
+def test_a_policy_that_cannot_work_is_refused(bad):
+    with pytest.raises(ConfigurationError):
+        RetryPolicy(**bad)
+
+
+@given(
+    share=st.sampled_from([0.0, 0.1, 0.25, 1.0]),
+    burst=st.integers(0, 5),
+    history=st.lists(st.booleans(), max_size=200),
+)
+def test_retries_never_exceed_the_burst_and_their_share_of_the_calls(share, burst, history):
+    budget = RetryBudget(RetryPolicy(budget=share, budget_burst=burst))
+    calls = retries = 0
+    for is_call in history:
+        if is_call:
+            budget.earn()
+            calls += 1
+        else:
+            retries += budget.maybe_spend()
+        assert retries <= burst + share * calls + 1e-9
+
+
+def test_a_spent_budget_fills_up_again_with_calls():
+    budget = RetryBudget(RetryPolicy(budget=0.5, budget_burst=1))
+    assert budget.maybe_spend()
+    assert not budget.maybe_spend()
+    budget.earn()
+    assert not budget.maybe_spend()
+    budget.earn()
+    assert budget.maybe_spend()
+
+
+# --- errors ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("status", "kind", "attempts", "may_have_executed"),
+    [
+        (Status.FAILED, errors.RemoteFailure, 1, True),
+        (Status.NO_SERVICE, errors.NoService, 0, False),
+        (Status.OVERLOADED, errors.Overloaded, 0, False),
+        (Status.EXPIRED, errors.CallTimeout, 0, False),
+        (Status.EXPIRED, errors.CallTimeout, 1, True),
+        (Status.WORKER_LOST, errors.WorkerLost, 1, True),
+        (Status.POISONED, errors.Poisoned, 3, True),
+        (Status.CANCELLED, errors.Cancelled, 0, False),
+        (Status.CANCELLED, errors.Cancelled, 1, True),
+    ],
+)
+def test_each_negative_status_has_its_error(status, kind, attempts, may_have_executed):
+    error = error_from_status(status, "why", attempts)
+    assert type(error) is kind
+    assert (str(error), error.attempts) == ("why", attempts)
+    assert error.may_have_executed is may_have_executed
+
+
+def test_every_status_but_ok_has_an_error():
+    for status in set(Status) - {Status.OK}:
+        assert isinstance(error_from_status(status, "", 1), CallError)
+
+
+def test_errors_survive_pickling():
+    error = errors.CallTimeout("late", may_have_executed=False, attempts=2)
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is errors.CallTimeout
+    assert (str(copy), copy.may_have_executed, copy.attempts) == ("late", False, 2)
+
+
+def test_errors_can_be_caught_by_the_names_python_has_for_them():
+    assert issubclass(errors.CallTimeout, TimeoutError)
+    assert issubclass(errors.TransportError, ConnectionError)
+    assert issubclass(errors.ConfigurationError, ValueError)
