@@ -27,12 +27,11 @@ class Gauge:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._started = perf_counter()
-        self._broker_cpu_s = self._client_cpu_s = 0.0
+        self._cpu_s = self._read_cpu_s()
 
     def open(self) -> None:
         """Begin to measure."""
-        self._broker_cpu_s = cpu_s(self._job.broker_pid)
-        self._client_cpu_s = process_time()
+        self._cpu_s = self._read_cpu_s()
         self._started = perf_counter()
 
     def is_warm(self, _answered: int = 0) -> bool:
@@ -50,18 +49,23 @@ class Gauge:
     def close(self, answered: int, latencies_ns: Sequence[int]) -> None:
         """Print the run's figures, as JSON on one line, for the runner."""
         elapsed = perf_counter() - self._started
-        broker = cpu_s(self._job.broker_pid) - self._broker_cpu_s
-        client = process_time() - self._client_cpu_s
         figures = {
             "answered": answered,
             "elapsed_s": elapsed,
             "requests_per_s": answered / elapsed,
-            "broker_cpu_us": broker / answered * 1e6,
-            "client_cpu_us": client / answered * 1e6,
         }
+        for who, now_s in self._read_cpu_s().items():
+            figures[f"{who}_cpu_us"] = (now_s - self._cpu_s[who]) / answered * 1e6
         if latencies_ns:
             ordered = sorted(latencies_ns)
             for percent in (50, 99):
                 at = min(len(ordered) - 1, len(ordered) * percent // 100)
                 figures[f"latency_p{percent}_us"] = ordered[at] / 1000
         print(json.dumps(figures), flush=True)
+
+    def _read_cpu_s(self) -> dict[str, float]:
+        return {
+            "broker": cpu_s(self._job.broker_pid),
+            "client": process_time(),
+            "workers": sum(map(cpu_s, self._job.worker_pids)),
+        }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 SERVICE = b"echo"
@@ -14,11 +15,13 @@ class Job:
 
     `window` requests are in flight; `body_size_bytes` is their body's size. The measured time is
     `seconds`, longer if fewer than `requests` were answered by then, but at most three times that.
-    A 0.3 worker announces `capacity`. `broker_pid` is the process whose processor time counts.
+    A 0.3 worker announces `capacity`. The client reads the processor time of `broker_pid` and
+    `worker_pids`.
     """
 
     port: int
     broker_pid: int
+    worker_pids: Sequence[int]
     dialect: str
     window: int
     workers: int

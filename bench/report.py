@@ -90,4 +90,4 @@ def _markdown_table(table: Table) -> str:
         return f"| {' | '.join(cells)} |"
 
     rule = line(["---", *["---:"] * (len(table.header) - 1)])
-    return "\n".join([f"### {table.title}", "", line(table.header), rule, *map(line, table.rows)])
+    return "\n".join([f"## {table.title}", "", line(table.header), rule, *map(line, table.rows)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.cells import Cell
 from bench.contenders import Contender
@@ -69,9 +69,11 @@ def measure(cell: Cell, contender: Contender, settings: Settings, children: Chil
     """Start broker, workers and client in this order; return what the client measured."""
     broker = children.start(contender.broker(), name="the broker")
     port = int(broker.wait_for(contender.listening, START_S)[1])
-    job = make_job(cell, contender, settings, port, broker.pid).to_argument()
-    for worker in start_workers(cell, contender, job, children):
+    job = make_job(cell, contender, settings, port, broker.pid)
+    workers = start_workers(contender, job, children)
+    for worker in workers:
         worker.wait_for("^ready$", START_S)
+    job = replace(job, worker_pids=[worker.pid for worker in workers])
     client = children.start(_command(contender, "client", job), name="the client")
     line = client.wait_for(r"^\{.*\}$", settings.warm_up_s + 3 * settings.seconds + SLACK_S)[0]
     figures: Figures = json.loads(line)
@@ -85,6 +87,7 @@ def make_job(
     return Job(
         port=port,
         broker_pid=broker_pid,
+        worker_pids=[],
         dialect=contender.dialect,
         window=cell.window,
         workers=cell.workers,
@@ -96,15 +99,15 @@ def make_job(
     )
 
 
-def start_workers(cell: Cell, contender: Contender, job: str, children: Children) -> list[Child]:
+def start_workers(contender: Contender, job: Job, children: Children) -> list[Child]:
     """Raw workers share a process, a contender's own have one each."""
-    processes = 1 if contender.dialect else cell.workers
+    processes = 1 if contender.dialect else job.workers
     command = _command(contender, "worker", job)
     return [children.start(command, name=f"worker {n}") for n in range(1, processes + 1)]
 
 
-def _command(contender: Contender, role: str, job: str) -> list[str]:
+def _command(contender: Contender, role: str, job: Job) -> list[str]:
     if contender.peer:
-        return [sys.executable, "-m", f"bench.peers.{contender.peer}", role, job]
+        return [sys.executable, "-m", f"bench.peers.{contender.peer}", role, job.to_argument()]
     module = {"client": "bench.load.client", "worker": "bench.load.workers"}[role]
-    return [sys.executable, "-m", module, job]
+    return [sys.executable, "-m", module, job.to_argument()]

@@ -66,6 +66,12 @@ def _latency(results: Results, cell: Cell, name: str) -> str:
     return ABSENT if p50 is None or p99 is None else f"{p50:.0f} / {p99:.0f}"
 
 
+def _cpu(results: Results, cell: Cell, name: str) -> str:
+    figures = [f"{who}_cpu_us" for who in ("client", "broker", "workers")]
+    values = [results.median(cell, name, figure) for figure in figures]
+    return " / ".join(ABSENT if value is None else f"{value:.0f}" for value in values)
+
+
 def _condition(cell: Cell) -> list[str]:
     return [str(cell.window), str(cell.workers), cell.body]
 
@@ -108,9 +114,9 @@ _SHAPES: list[tuple[str, Kind, Callable[[Cell], bool], Entry]] = [
         _latency,
     ),
     (
-        f"End to end: CPU of the client per request, µs {_AGAINST['end-to-end']}",
+        "End to end: CPU per request of client / broker / workers, µs",
         "end-to-end",
         _always,
-        _with_ratio("client_cpu_us", ".1f"),
+        _cpu,
     ),
 ]

@@ -8,7 +8,7 @@ from bench.job import SERVICE, Job
 from bench.load import zmtp
 from bench.load.dialect import Dialect, UnexpectedMessage
 
-# What a user's client and worker would announce; 0 would spare the broker its timers.
+# What careful users announce. 0 is allowed and would spare the broker its timers.
 TIMEOUT_MS = 30_000
 LEASE_MS = 30_000
 HEARTBEAT_MS = 1_000
