@@ -258,7 +258,7 @@ def test_closing_ends_every_call_and_refuses_new_ones():
     bench = connected(retry={"backoff": 5.0})
     for token in ("sent", "resting"):
         bench.submit(token)
-    bench.answer(bench.requests[1], b"none", Status.NO_SERVICE)
+    bench.answer(bench.requests[1], b"none", Status.NO_SERVICE, 0)
     bench.drain()
     assert {t: (type(e), e.may_have_executed) for t, e in bench.errors.items()} == {
         "sent": (Cancelled, True),
@@ -351,6 +351,17 @@ def test_a_request_that_may_have_run_once_is_not_safe_to_send_for_any_other_reas
     bench.answer(bench.requests[1], b"none", Status.NO_SERVICE, 0)
     assert isinstance(bench.errors["a"], NoService)
     assert bench.errors["a"].may_have_executed
+
+
+@pytest.mark.parametrize(("idempotent", "sent"), [(True, 2), (False, 1)])
+def test_a_service_that_died_of_the_request_is_no_proof_that_it_never_ran(idempotent, sent):
+    """NO_SERVICE also ends a request whose worker was lost and for which no other came."""
+    bench = connected()
+    bench.submit("a", idempotent=idempotent)
+    bench.answer(bench.requests[0], b"none left", Status.NO_SERVICE, 1)
+    bench.advance(10.0)
+    assert len(bench.requests) == sent
+    assert ("a" in bench.errors) is not idempotent
 
 
 def test_no_pause_goes_beyond_the_deadline():

@@ -16,7 +16,7 @@ from tests.support.client import ClientBench, Sent
 
 from requite.request import Status
 
-NEVER_RAN = {Status.NO_SERVICE, Status.OVERLOADED}
+NEVER_RAN = {(Status.NO_SERVICE, 0), *((Status.OVERLOADED, n) for n in range(4))}
 SERVICES = st.sampled_from(["echo", "other"])
 TIMEOUTS = st.sampled_from([inf, 5.0, 1.0, 0.3])
 MOSTLY = st.sampled_from([True, True, False])
@@ -145,7 +145,7 @@ class ClientMachine(RuleBasedStateMachine):
     def refuse(self, data, status, attempts):
         index = self.draw_answerable(data)
         sent = self.bench.requests[index]
-        if status in NEVER_RAN and self.is_pending(sent):
+        if (status, attempts) in NEVER_RAN and self.is_pending(sent):
             self.settled.add(index)
         self.bench.answer(sent, b"no", status, attempts)
 
