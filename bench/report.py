@@ -15,6 +15,13 @@ from bench.tables import Table, tables
 
 BEGIN = "<!-- bench:begin (written by python -m bench: edits in here are lost) -->"
 END = "<!-- bench:end -->"
+NEW_PAGE = """\
+# Performance
+
+These figures are of one machine: its ratios travel to others, its absolute figures do not. A cell
+holds the median over the rounds; behind it, in parentheses, the median of the ratios to the
+contender that the heading names, each taken within one round. `python -m bench` makes them.
+"""
 
 
 def show(console: Console, results: Results) -> None:
@@ -52,7 +59,7 @@ def write_page(path: Path, body: str) -> None:
 
     A page without markers gets them at its end. Raises `ValueError` if only one is there.
     """
-    page = path.read_text() if path.exists() else "# Performance\n"
+    page = path.read_text() if path.exists() else NEW_PAGE
     begin, end = page.find(BEGIN), page.find(END)
     if (begin < 0) != (end < 0) or end < begin:
         raise ValueError(f"{path} needs the line {BEGIN} and after it the line {END}, or neither")
