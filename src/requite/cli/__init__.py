@@ -1,0 +1,36 @@
+"""The command `requite`: one file per verb, and what the verbs share.
+
+    verbs.py       which verbs there are
+    app.py         parses the arguments and runs a verb; every exit code comes from here
+    exit_codes.py  what the codes mean
+    options.py     options that several verbs take
+    output.py      what is printed where
+    logs.py        log lines
+
+The front page and the version are printed without loading the parser, so they come at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command with `arguments` (None: those of this process); return its exit code."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if words in ([], ["--help"], ["-h"], ["help"]):
+        from requite.cli.verbs import front_page
+
+        print(front_page())
+        return 0
+    if words == ["--version"]:
+        from requite import __version__
+
+        print(f"requite {__version__}")
+        return 0
+    from requite.cli.app import run
+
+    return run(words)

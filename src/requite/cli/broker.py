@@ -1,0 +1,190 @@
+"""`requite broker`: run a broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+from cyclopts import Group, Parameter
+
+from requite.cli.credentials import CREDENTIALS_FILE_VARIABLE, read_users
+from requite.cli.exit_codes import ExitCode
+from requite.cli.options import QUIET, Logging
+from requite.cli.output import complain, say
+from requite.errors import TransportError
+from requite.heartbeat import HeartbeatPolicy
+from requite.protocols.majordomo.policy import BrokerPolicy, PartialsFor01
+
+_LIVENESS: Final = Group("Liveness", sort_key=10)
+_REQUESTS: Final = Group("Requests", sort_key=20)
+_LIMITS: Final = Group("Limits", sort_key=30)
+_PEERS: Final = Group("Peers", sort_key=40)
+
+_DEFAULT_BIND: Final = ("tcp://127.0.0.1:5555",)
+_DEFAULTS: Final = BrokerPolicy()
+_MIB: Final = 1024 * 1024
+
+
+@Parameter(name="*", group=_LIVENESS)
+@dataclass(frozen=True, slots=True)
+class Liveness:
+    """When a worker is counted as lost."""
+
+    heartbeat_interval: Annotated[
+        float,
+        Parameter(
+            metavar="SECONDS",
+            help="Speak to each worker at least this often. Of the broker's and a worker's "
+            "interval the longer one holds.",
+        ),
+    ] = _DEFAULTS.heartbeat.interval_s
+    liveness: Annotated[
+        int, Parameter(metavar="N", help="A worker silent for N intervals is lost.")
+    ] = _DEFAULTS.heartbeat.liveness
+
+
+@Parameter(name="*", group=_REQUESTS)
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """What becomes of requests when workers are lost or missing."""
+
+    attempts: Annotated[
+        int,
+        Parameter(metavar="N", help="Give a request to at most N workers that are lost with it."),
+    ] = _DEFAULTS.attempts_max
+    service_grace: Annotated[
+        float,
+        Parameter(
+            metavar="SECONDS",
+            help="How long a request waits for a service that has no worker. Make it longer than "
+            "workers need to come back after a restart.",
+        ),
+    ] = _DEFAULTS.service_grace_s
+    service_ttl: Annotated[
+        float,
+        Parameter(
+            metavar="SECONDS", help="When a service without workers and requests is forgotten."
+        ),
+    ] = _DEFAULTS.service_ttl_s
+    drain_timeout: Annotated[
+        float,
+        Parameter(metavar="SECONDS", help="After SIGTERM: how long pending requests may go on."),
+    ] = _DEFAULTS.drain_timeout_s
+
+
+@Parameter(name="*", group=_LIMITS)
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Beyond these a request ends with OVERLOADED; a larger message costs its connection."""
+
+    queue_max: Annotated[int, Parameter(metavar="N", help="Requests queued per service.")] = (
+        _DEFAULTS.queue_max
+    )
+    client_pending_max: Annotated[
+        int, Parameter(metavar="N", help="Requests outstanding per client.")
+    ] = _DEFAULTS.client_pending_max
+    services_max: Annotated[int, Parameter(metavar="N", help="Services known.")] = (
+        _DEFAULTS.services_max
+    )
+    message_size_max: Annotated[
+        int, Parameter(metavar="BYTES", help="Size of a message, all frames together.")
+    ] = 64 * _MIB
+
+
+@Parameter(name="*", group=_PEERS)
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """Who may connect, and what peers of older dialects are told."""
+
+    credentials_file: Annotated[
+        Path | None,
+        Parameter(
+            metavar="FILE",
+            env_var=CREDENTIALS_FILE_VARIABLE,
+            help="Admit only users named in FILE, one `user:password` per line. Passwords travel "
+            "unencrypted (ZMTP PLAIN).",
+        ),
+    ] = None
+    partials_for_0_1: Annotated[
+        PartialsFor01,
+        Parameter(
+            name="--partials-for-0.1",
+            help="Partial replies for clients of MDP 0.1, which knows none: joined into one reply, "
+            "or the request fails.",
+        ),
+    ] = _DEFAULTS.partials_for_0_1
+    tell_old_clients: Annotated[
+        bool,
+        Parameter(
+            help="Tell clients of MDP 0.1 and 0.2 about failures in a reply of two frames. Their "
+            "RFCs ask for silence.",
+        ),
+    ] = _DEFAULTS.tell_old_clients
+
+
+def broker(
+    *,
+    bind: Annotated[
+        tuple[str, ...],
+        Parameter(
+            metavar="ADDRESS",
+            show_default=" ".join,
+            help="Where to listen: `tcp://HOST:PORT` or `ipc:///PATH`; repeat it for several. Port "
+            "0 takes a free one. Others than this machine reach only what is bound to an address "
+            "of the network, such as `tcp://0.0.0.0:5555`.",
+        ),
+    ] = _DEFAULT_BIND,
+    liveness: Liveness = Liveness(),
+    requests: Requests = Requests(),
+    limits: Limits = Limits(),
+    peers: Peers = Peers(),
+    logging: Logging = QUIET,
+) -> int:
+    """Run a broker that clients and workers connect to.
+
+    It prints `listening on ADDRESS` per endpoint, then nothing. Clients and workers of MDP 0.1, 0.2
+    and 0.3 may connect to the same address. Requests wait in memory: a client sends them again when
+    the broker was restarted.
+
+    SIGTERM or Ctrl-C drains: no new requests, pending ones are finished, exit code 0. A second one
+    stops at once.
+
+      $ requite broker --bind tcp://127.0.0.1:0 --heartbeat-interval 0.5
+    """
+    from requite.broker import Broker
+    from requite.cli.serving import serve
+    from requite.shell.aio import run
+
+    logging.start()
+    server = Broker(
+        *bind,
+        policy=_policy(liveness, requests, limits, peers),
+        users=read_users(peers.credentials_file),
+        message_size_max=limits.message_size_max,
+    )
+    try:
+        return run(serve(server, lambda: _announce(server.endpoints)))
+    except TransportError as error:
+        complain(str(error))
+        return ExitCode.CANNOT_LISTEN
+
+
+def _policy(liveness: Liveness, requests: Requests, limits: Limits, peers: Peers) -> BrokerPolicy:
+    return BrokerPolicy(
+        heartbeat=HeartbeatPolicy(liveness.heartbeat_interval, liveness.liveness),
+        attempts_max=requests.attempts,
+        service_grace_s=requests.service_grace,
+        service_ttl_s=requests.service_ttl,
+        drain_timeout_s=requests.drain_timeout,
+        queue_max=limits.queue_max,
+        client_pending_max=limits.client_pending_max,
+        services_max=limits.services_max,
+        partials_for_0_1=peers.partials_for_0_1,
+        tell_old_clients=peers.tell_old_clients,
+    )
+
+
+def _announce(endpoints: list[str]) -> None:
+    for endpoint in endpoints:
+        say(f"listening on {endpoint}")

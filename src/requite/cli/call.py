@@ -1,0 +1,252 @@
+"""`requite call`: make one call."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import sys
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
+
+from cyclopts import Parameter, validators
+
+from requite.cli.exit_codes import ExitCode, exit_code_of
+from requite.cli.failures import advised, broker_of, kind_of, sentence
+from requite.cli.options import CALLS, PLAIN, QUIET, Connection, JsonFlag, Logging, Timeout
+from requite.cli.output import complain, say_json
+from requite.errors import CallError, ConfigurationError, NoService
+from requite.request import Partial, Reply, RetryPolicy
+from requite.url import parse_url
+
+if TYPE_CHECKING:
+    from requite.client import AsyncClient
+
+_STDIN: Final = "-"
+_LOOK_S: Final = 1.0
+_LOOK_EVERY_S: Final = 0.1
+_TELL_AFTER_S: Final = 1.0
+
+
+def call(
+    url: Annotated[str, Parameter(help="Broker and service: `mdp://HOST:PORT/SERVICE`.")],
+    body: Annotated[
+        str | None,
+        Parameter(
+            allow_leading_hyphen=True,
+            help="The request. `-`, or nothing when something is piped in: all of stdin.",
+        ),
+    ] = None,
+    /,
+    *,
+    service: Annotated[
+        str | None, Parameter(help="The service, if the URL does not name it.")
+    ] = None,
+    timeout: Timeout = 10.0,
+    retries: Annotated[
+        int,
+        Parameter(
+            metavar="N",
+            group=CALLS,
+            validator=validators.Number(gte=0),
+            help="Send it again up to N times when a connection, worker or service was missing.",
+        ),
+    ] = 2,
+    once: Annotated[
+        bool,
+        Parameter(
+            group=CALLS,
+            help="The request is not idempotent: never send it again once it may have run.",
+        ),
+    ] = False,
+    stream: Annotated[
+        bool,
+        Parameter(group=CALLS, help="Print partial replies as they come, each on a line."),
+    ] = False,
+    as_json: JsonFlag = False,
+    connection: Connection = PLAIN,
+    logging: Logging = QUIET,
+) -> int:
+    """Make one call; the reply's bytes go to stdout as they are.
+
+    Failures go to stderr, in one sentence that says whether the request may have run; the exit code
+    tells scripts which kind it was (see `requite --help`).
+
+    With --json the last line is an object: status, body, encoding ("utf-8" or "base64"), attempts,
+    elapsed_ms; of a failure status, message, may_have_executed, attempts, elapsed_ms. With --stream
+    an object per partial reply comes before it.
+
+      $ requite call mdp://127.0.0.1:5555/echo "hello, world"
+      $ gzip -c big.csv | requite call mdp://127.0.0.1:5555/store --once --timeout 60 > receipt
+    """
+    from requite.shell.aio import run
+
+    logging.start()
+    name = _service_of(url, service)
+    asked = Asked(connection.complete(url), name, _read_body(body), timeout, retries, once)
+    printer = JsonPrinter() if as_json else BytesPrinter(line_by_line=stream)
+    began = time.monotonic()
+    try:
+        with advised(url):
+            run(_ask(asked, connection.dialect, stream, printer))
+    except CallError as error:
+        printer.failed(error, time.monotonic() - began)
+        return exit_code_of(error)
+    return ExitCode.OK
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The call as it was asked for."""
+
+    url: str
+    service: str
+    body: bytes
+    timeout: float
+    retries: int
+    once: bool
+
+
+class Printer(Protocol):
+    """Where the replies go."""
+
+    def partial(self, partial: Partial) -> None:
+        """Print a partial reply."""
+
+    def final(self, reply: Reply) -> None:
+        """Print the final reply."""
+
+    def failed(self, error: CallError, elapsed_s: float) -> None:
+        """Print why there is no final reply."""
+
+
+async def _ask(asked: Asked, dialect: str | None, stream: bool, printer: Printer) -> None:
+    from requite.client import AsyncClient
+
+    retry = RetryPolicy(attempts=asked.retries + 1)
+    make = AsyncClient(asked.url, service=asked.service, retry=retry, dialect=dialect)
+    async with make as client:
+        left_s = await _wait_for_service(client, asked)
+        await _print_replies(client, replace(asked, timeout=left_s), stream, printer)
+
+
+async def _wait_for_service(client: AsyncClient, asked: Asked) -> float:
+    """Wait until there is a worker to send the request to; return how much time is left.
+
+    So a name that nobody serves always ends as such, and provably without having run: sent at once,
+    such a request could also end with its timeout, which cannot tell.
+    """
+    began = time.monotonic()
+    has_told = False
+    while await _is_unserved(client, asked.service):
+        waited_s = time.monotonic() - began
+        if waited_s + _LOOK_EVERY_S > asked.timeout:
+            raise NoService(
+                f"no worker serves {asked.service!r}, and none came within {asked.timeout:g} s",
+                may_have_executed=False,
+            )
+        if waited_s > _TELL_AFTER_S and not has_told and sys.stderr.isatty():
+            complain(f"waiting: no worker serves {asked.service!r} yet")
+            has_told = True
+        await asyncio.sleep(_LOOK_EVERY_S)
+    return max(asked.timeout - (time.monotonic() - began), _LOOK_EVERY_S)
+
+
+async def _is_unserved(client: AsyncClient, service: str) -> bool:
+    """Ask the broker (8/MMI). One that does not answer is no reason to give up here."""
+    if service.startswith("mmi."):
+        return False
+    try:
+        told = await client.call(service.encode(), service="mmi.service", timeout=_LOOK_S)
+    except CallError:
+        return False
+    return told.body == b"404"
+
+
+async def _print_replies(client: AsyncClient, asked: Asked, stream: bool, printer: Printer) -> None:
+    may_repeat = not asked.once
+    if not stream:
+        printer.final(await client.call(asked.body, timeout=asked.timeout, idempotent=may_repeat))
+        return
+    async for part in client.stream(asked.body, timeout=asked.timeout, idempotent=may_repeat):
+        if isinstance(part, Partial):
+            printer.partial(part)
+        else:
+            printer.final(part)
+
+
+class BytesPrinter:
+    """Bytes as they came to stdout, errors to stderr."""
+
+    def __init__(self, *, line_by_line: bool) -> None:
+        self._line_by_line = line_by_line
+
+    def partial(self, partial: Partial) -> None:
+        """See `Printer`."""
+        self._write(partial.body)
+
+    def final(self, reply: Reply) -> None:
+        """See `Printer`. After partial replies the final one is often empty: then no line."""
+        if reply.body or not self._line_by_line:
+            self._write(reply.body)
+
+    def failed(self, error: CallError, elapsed_s: float) -> None:
+        """See `Printer`."""
+        complain(sentence(error))
+
+    def _write(self, body: bytes) -> None:
+        out = sys.stdout.buffer
+        out.write(body)
+        is_for_people = self._line_by_line or sys.stdout.isatty()
+        if is_for_people and not body.endswith(b"\n"):
+            out.write(b"\n")
+        out.flush()
+
+
+class JsonPrinter:
+    """An object per reply; the last line is the final reply or the error."""
+
+    def partial(self, partial: Partial) -> None:
+        """See `Printer`."""
+        say_json({"status": "PARTIAL", "index": partial.index, **_encode(partial.body)})
+
+    def final(self, reply: Reply) -> None:
+        """See `Printer`."""
+        effort = _effort(reply.attempts, reply.elapsed)
+        say_json({"status": reply.status.name, **_encode(reply.body), **effort})
+
+    def failed(self, error: CallError, elapsed_s: float) -> None:
+        """See `Printer`."""
+        told = {
+            "status": kind_of(error).name,
+            "message": str(error),
+            "may_have_executed": error.may_have_executed,
+        }
+        say_json(told | _effort(error.attempts, elapsed_s))
+
+
+def _effort(attempts: int, elapsed_s: float) -> dict[str, Any]:
+    return {"attempts": attempts, "elapsed_ms": round(elapsed_s * 1000, 3)}
+
+
+def _encode(body: bytes) -> dict[str, str]:
+    try:
+        return {"body": body.decode(), "encoding": "utf-8"}
+    except UnicodeDecodeError:
+        return {"body": base64.b64encode(body).decode(), "encoding": "base64"}
+
+
+def _read_body(word: str | None) -> bytes:
+    if word == _STDIN or (word is None and not sys.stdin.isatty()):
+        return sys.stdin.buffer.read()
+    return b"" if word is None else os.fsencode(word)
+
+
+def _service_of(url: str, service: str | None) -> str:
+    name = service or parse_url(url).service
+    if not name:
+        raise ConfigurationError(
+            f"no service is named; put it into the URL ({broker_of(url)}/SERVICE) or use --service"
+        )
+    return name

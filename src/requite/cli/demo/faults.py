@@ -1,0 +1,176 @@
+"""What goes wrong in the demo, when, and what comes of it.
+
+Each fault strikes when a given share of the requests has been handed out, waits until the broker
+shows its consequence, mends it, and waits until all workers are there again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from requite.cli.demo.cast import Cast
+from requite.cli.demo.screen import Screen
+from requite.cli.demo.traffic import RequestSource
+
+if TYPE_CHECKING:
+    from requite.client import AsyncClient
+
+_SERVICE: Final = b"nearest"
+_ASK_EVERY_S: Final = 0.02
+_SETTLED_WITHIN_S: Final = 30.0
+_FIRST_AT: Final = 0.05  # shares of the requests between which the faults are spread
+_LAST_AT: Final = 0.9
+_FLOWING: Final = 300  # requests handed out after a pause until all workers are busy again
+
+Fault = Callable[[], Awaitable[None]]
+
+
+class Observer:
+    """Asks the broker how it is, as `requite services` does."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+        self._earlier_brokers = 0
+
+    async def stats(self) -> dict[str, Any]:
+        """Return the broker's account of the service."""
+        reply = await self._client.call(_SERVICE, timeout=_SETTLED_WITHIN_S)
+        services = json.loads(reply.body)["services"]
+        return services[0] if services else {"workers": 0, "redelivered": 0}
+
+    async def redelivered(self) -> int:
+        """Return how many requests brokers have given to another worker, as far as is known."""
+        return self._earlier_brokers + int((await self.stats())["redelivered"])
+
+    async def note_end_of_broker(self) -> None:
+        """Keep the account of a broker that is about to be killed."""
+        self._earlier_brokers = await self.redelivered()
+
+    async def settled_redelivered(self) -> int:
+        """Return the same, once it no longer changes."""
+        before, now = -1, await self.redelivered()
+        while before != now:
+            await asyncio.sleep(_ASK_EVERY_S)
+            before, now = now, await self.redelivered()
+        return now
+
+    async def wait_for_workers(self, is_right: Callable[[int], bool]) -> None:
+        """Wait until the number of registered workers is right."""
+        async with asyncio.timeout(_SETTLED_WITHIN_S):
+            while True:
+                if is_right((await self.stats())["workers"]):
+                    return
+                await asyncio.sleep(_ASK_EVERY_S)
+
+
+class Faults:
+    """Kills, stops and restarts members of the cast while the requests go on."""
+
+    def __init__(
+        self, cast: Cast, observer: Observer, screen: Screen, outstanding: Callable[[], int]
+    ) -> None:
+        self._cast = cast
+        self._observer = observer
+        self._screen = screen
+        self._outstanding = outstanding
+        self._victims = cycle(range(1, cast.workers + 1))
+
+    async def kill_worker(self) -> None:
+        """SIGKILL a worker with requests in its hands, and start another."""
+        number = next(self._victims)
+        before = await self._observer.redelivered()
+        self._cast.kill_worker(number)
+        await self._observer.wait_for_workers(self._is_short)
+        moved = await self._observer.settled_redelivered() - before
+        self._screen.note(f"worker {number} killed (SIGKILL): {_count(moved)} went to others")
+        began = time.monotonic()
+        await self._cast.restart_worker(number)
+        await self._observer.wait_for_workers(self._is_complete)
+        self._screen.note(f"worker {number} started anew {_since(began)} later")
+
+    async def stop_worker(self) -> None:
+        """SIGSTOP a worker past its liveness: its connection stays up, yet it is given up."""
+        number = next(self._victims)
+        before = await self._observer.redelivered()
+        self._cast.stop_worker(number)
+        began = time.monotonic()
+        await self._observer.wait_for_workers(self._is_short)
+        moved = await self._observer.settled_redelivered() - before
+        self._screen.note(
+            f"worker {number} stopped (SIGSTOP): silent for {_since(began)}, given up; "
+            f"{_count(moved)} went to others"
+        )
+        self._cast.resume_worker(number)
+        await self._observer.wait_for_workers(self._is_complete)
+        self._screen.note(f"worker {number} resumed (SIGCONT) and registered again")
+
+    async def kill_broker(self) -> None:
+        """SIGKILL the broker and start it again: the clients send again what it had forgotten."""
+        await self._observer.note_end_of_broker()
+        self._cast.kill_broker()
+        lost = _count(self._outstanding())
+        self._screen.note(f"broker killed (SIGKILL): {lost} will have to be sent again")
+        began = time.monotonic()
+        await self._cast.restart_broker()
+        self._screen.note(f"broker started anew at {self._cast.url}, {_since(began)} later")
+        await self._observer.wait_for_workers(self._is_complete)
+        self._screen.note(f"all workers registered again after {_since(began)}")
+
+    def _is_short(self, workers: int) -> bool:
+        return workers < self._cast.workers
+
+    def _is_complete(self, workers: int) -> bool:
+        return workers == self._cast.workers
+
+
+class Amounts(Protocol):
+    """How many faults of each kind there are."""
+
+    @property
+    def worker_kills(self) -> int: ...
+    @property
+    def broker_kills(self) -> int: ...
+    @property
+    def stops(self) -> int: ...
+
+
+def plan(faults: Faults, amounts: Amounts) -> list[Fault]:
+    """Return the faults in the order in which they strike: each kind spread over the whole."""
+    kinds = (
+        (faults.kill_worker, amounts.worker_kills),
+        (faults.kill_broker, amounts.broker_kills),
+        (faults.stop_worker, amounts.stops),
+    )
+    placed = [((turn + 0.5) / n, fault) for fault, n in kinds for turn in range(n)]
+    return [fault for _, fault in sorted(placed, key=lambda place: place[0])]
+
+
+async def strike(faults: list[Fault], source: RequestSource, requests: int) -> None:
+    """Let each fault strike in its turn, while requests up to the next one's turn go on."""
+    at = milestones(len(faults), requests)
+    for fault, this, following in zip(faults, at, [*at[1:], requests], strict=True):
+        source.release(this)
+        await source.reached(this)
+        source.release(following)
+        await source.reached(this + min(_FLOWING, (following - this) // 2))
+        await fault()
+    source.release(requests)
+
+
+def milestones(faults: int, requests: int) -> list[int]:
+    """Return how many requests have been handed out when each fault strikes."""
+    step = (_LAST_AT - _FIRST_AT) / max(faults - 1, 1)
+    return [round(requests * (_FIRST_AT + step * turn)) for turn in range(faults)]
+
+
+def _since(began: float) -> str:
+    return f"{time.monotonic() - began:.1f} s"
+
+
+def _count(requests: int) -> str:
+    return "1 request" if requests == 1 else f"{requests} requests"

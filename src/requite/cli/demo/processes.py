@@ -1,0 +1,101 @@
+"""The demo's processes: started by the commands a user would type; none outlives the demo."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from enum import StrEnum
+from typing import Final
+
+from requite.errors import RequiteError
+
+_STARTED_WITHIN_S: Final = 20.0
+_LAST_WORDS_SIZE: Final = 2000
+_LEASH: Final = "requite.cli.demo.leash"
+
+
+class ChildFailed(RequiteError):
+    """A process of the demo did not start, or ended by itself."""
+
+
+class State(StrEnum):
+    """What a process is at."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    KILLED = "killed"
+
+
+class Child:
+    """One process of the demo: `python -m` with `arguments`. `name` is for people."""
+
+    def __init__(self, name: str, *arguments: str) -> None:
+        self.name = name
+        self.state = State.STARTING
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the child)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", _LEASH, str(os.getpid()), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            process_group=0,  # Ctrl-C is for the demo alone, which then ends its processes itself
+        )
+
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        return self._process.pid
+
+    async def read_line(self) -> str:
+        """Wait for a line on its stdout, such as the broker's `listening on`: then it runs."""
+        assert self._process.stdout is not None
+        reading = asyncio.to_thread(self._process.stdout.readline)
+        line = await asyncio.wait_for(reading, _STARTED_WITHIN_S)
+        if not line:
+            self._process.wait()
+            raise ChildFailed(f"{self.name} did not start: {self._last_words()}")
+        self.state = State.RUNNING
+        return line.decode().rstrip()
+
+    async def read_all(self) -> bytes:
+        """Wait for its end and return all of its stdout."""
+        output, _ = await asyncio.to_thread(self._process.communicate)
+        if self._process.returncode:
+            raise ChildFailed(f"{self.name} failed: {self._last_words()}")
+        return output
+
+    def check(self) -> None:
+        """Raise `ChildFailed` if it has ended although nobody killed it."""
+        if self.state is not State.KILLED and self._process.poll() is not None:
+            code = self._process.returncode
+            raise ChildFailed(f"{self.name} ended with exit code {code}: {self._last_words()}")
+
+    def kill(self) -> None:
+        """SIGKILL: no last words, no farewell to anybody."""
+        self.state = State.KILLED
+        self._process.kill()
+        self._process.wait()
+        self._close()
+
+    def stop(self) -> None:
+        """SIGSTOP: the process freezes with all its connections open."""
+        self._process.send_signal(signal.SIGSTOP)
+        self.state = State.STOPPED
+
+    def resume(self) -> None:
+        """SIGCONT: it goes on as if no time had passed."""
+        self._process.send_signal(signal.SIGCONT)
+        self.state = State.RUNNING
+
+    def _close(self) -> None:
+        self._stderr.close()
+
+    def _last_words(self) -> str:
+        self._stderr.seek(0)
+        words = self._stderr.read().decode(errors="replace").strip()
+        return words[-_LAST_WORDS_SIZE:] or "it said nothing"

@@ -1,0 +1,82 @@
+"""What the exit code tells a script: the one table, for the code, the help and the docs."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from requite.cli.failures import is_unsent
+from requite.errors import (
+    CallError,
+    CallTimeout,
+    Cancelled,
+    ConfigurationError,
+    LocalViolation,
+    NoService,
+    Overloaded,
+    Poisoned,
+    RemoteFailure,
+    RemoteViolation,
+    RequiteError,
+    TransportError,
+    WorkerLost,
+)
+
+
+class ExitCode(IntEnum):
+    """How a run of the command ended."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    TIMEOUT = 3
+    UNAVAILABLE = 4
+    NO_CONNECTION = 5
+    LOST = 6
+    CANNOT_LISTEN = 7
+    INTERNAL = 70
+    INTERRUPTED = 130
+    STOPPED = 143
+
+
+MEANING: Final[dict[ExitCode, str]] = {
+    ExitCode.OK: "done: the reply came, the broker or worker has drained",
+    ExitCode.FAILED: "the handler failed or refused the request; a check or some calls failed",
+    ExitCode.USAGE: "the arguments cannot work; nothing was done",
+    ExitCode.TIMEOUT: "no reply in time; the message says whether the request may have run",
+    ExitCode.UNAVAILABLE: "no worker serves it, or a queue is full; it has not run, try later",
+    ExitCode.NO_CONNECTION: "no connection, it broke, or who answers there speaks another protocol",
+    ExitCode.LOST: "the request was lost together with its worker; it may have run",
+    ExitCode.CANNOT_LISTEN: "the address to bind is taken or not ours",
+    ExitCode.INTERNAL: "a bug in requite; -v shows where",
+    ExitCode.INTERRUPTED: "stopped by Ctrl-C (SIGINT)",
+    ExitCode.STOPPED: "stopped by a second SIGTERM, before it had drained",
+}
+
+_BY_ERROR: Final[tuple[tuple[type[RequiteError], ExitCode], ...]] = (
+    (CallTimeout, ExitCode.TIMEOUT),
+    (NoService, ExitCode.UNAVAILABLE),
+    (Overloaded, ExitCode.UNAVAILABLE),
+    (RemoteFailure, ExitCode.FAILED),
+    (WorkerLost, ExitCode.LOST),
+    (Poisoned, ExitCode.LOST),
+    (Cancelled, ExitCode.INTERRUPTED),
+    (TransportError, ExitCode.NO_CONNECTION),
+    (RemoteViolation, ExitCode.NO_CONNECTION),
+    (ConfigurationError, ExitCode.USAGE),
+    (LocalViolation, ExitCode.USAGE),
+    (CallError, ExitCode.FAILED),
+)
+
+
+def exit_code_of(error: RequiteError) -> ExitCode:
+    """Return the exit code that stands for an error."""
+    if is_unsent(error):
+        return ExitCode.NO_CONNECTION
+    matching = (code for kind, code in _BY_ERROR if isinstance(error, kind))
+    return next(matching, ExitCode.INTERNAL)
+
+
+def table() -> str:
+    """Return the table as lines of text, for `--help`."""
+    return "\n".join(f"  {code:>3}  {MEANING[code]}" for code in ExitCode)

@@ -1,0 +1,80 @@
+"""Failed calls in words: what happened, whether the request may have run, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from requite.errors import (
+    CallError,
+    CallTimeout,
+    Cancelled,
+    NoService,
+    Overloaded,
+    Poisoned,
+    RemoteFailure,
+    RequiteError,
+    TransportError,
+    WorkerLost,
+)
+from requite.url import redact
+
+
+class Kind(NamedTuple):
+    """A kind of failure: its name in JSON, and what to do; {broker} stands for the broker's URL."""
+
+    name: str
+    advice: str
+
+
+_NO_CONNECTION: Final = Kind("NO_CONNECTION", "see that a broker listens at {broker}")
+_KINDS: Final[dict[type[CallError], Kind]] = {
+    CallTimeout: Kind("TIMEOUT", "`requite services {broker}` shows who is at work"),
+    NoService: Kind("NO_SERVICE", "`requite services {broker}` shows what is served"),
+    Overloaded: Kind("OVERLOADED", "try again later"),
+    RemoteFailure: Kind("FAILED", ""),
+    WorkerLost: Kind("WORKER_LOST", "read its worker's log before you try again"),
+    Poisoned: Kind("POISONED", "read its workers' logs before you try again"),
+    Cancelled: Kind("CANCELLED", ""),
+    TransportError: _NO_CONNECTION,
+}
+
+
+def is_unsent(error: RequiteError) -> bool:
+    """Whether a call ran out of time before there was a connection to send it on."""
+    return isinstance(error, CallTimeout) and not error.attempts and not error.may_have_executed
+
+
+def kind_of(error: CallError) -> Kind:
+    """Return the kind of a failure."""
+    if is_unsent(error):
+        return _NO_CONNECTION
+    return next(kind for type_, kind in _KINDS.items() if isinstance(error, type_))
+
+
+@contextmanager
+def advised(url: str) -> Iterator[None]:
+    """Add to the `CallError`s that leave the block what their caller wants to know, as notes."""
+    try:
+        yield
+    except CallError as error:
+        # The engine's own messages mostly tell it, and in more detail.
+        if " run" not in str(error) and not isinstance(error, RemoteFailure):
+            ran = "may have run" if error.may_have_executed else "has not run"
+            error.add_note(f"the request {ran}")
+        error.add_note(kind_of(error).advice.format(broker=broker_of(url)))
+        raise
+
+
+def sentence(error: RequiteError) -> str:
+    """Return an error and its notes as one sentence."""
+    text = f"the handler failed: {error}" if isinstance(error, RemoteFailure) else str(error)
+    return "; ".join(filter(None, [text.rstrip("."), *getattr(error, "__notes__", ())]))
+
+
+def broker_of(url: str) -> str:
+    """Return a URL without its service and password."""
+    scheme, _, rest = redact(url).partition("://")
+    place = rest.partition("?")[0]
+    return f"{scheme}://{place if scheme == 'mdp+ipc' else place.partition('/')[0]}"

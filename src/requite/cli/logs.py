@@ -1,0 +1,62 @@
+"""Log lines of the command: on stderr, as text for people or as JSON for machines.
+
+The library logs with the standard library under `requite`; what is passed as `extra=` becomes
+`key=value` behind the text, or members of the JSON object. Nothing below a warning is shown unless
+it is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+LogFormat = Literal["text", "json"]
+
+_LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def start_logging(verbose: int, log_format: LogFormat) -> None:
+    """Send log lines to stderr: warnings, with `verbose` 1 also what happens, with 2 everything."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.getLogger("requite").setLevel(_LEVELS[min(verbose, len(_LEVELS) - 1)])
+
+
+class TextLines(logging.Formatter):
+    """`10:13:38.123 warning requite.shell: text key=value`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, and below it the traceback, if there is one."""
+        time = _instant(record).astimezone().strftime("%H:%M:%S.%f")[:-3]
+        facts = "".join(f" {name}={value!r}" for name, value in _facts(record).items())
+        line = f"{time} {record.levelname.lower()} {record.name}: {record.getMessage()}{facts}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonLines(logging.Formatter):
+    """One object per line: `time` (UTC), `level`, `logger`, `message`, and the line's own facts."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        entry: dict[str, Any] = {
+            "time": _instant(record).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(_facts(record) | entry, default=str, ensure_ascii=False)
+
+
+def _instant(record: logging.LogRecord) -> datetime:
+    return datetime.fromtimestamp(record.created, UTC)
+
+
+def _facts(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD}

@@ -1,0 +1,79 @@
+"""Options that several verbs take, so that they are called and explained the same everywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from cyclopts import Group, Parameter
+
+from requite.cli.credentials import CREDENTIALS_FILE_VARIABLE, read_one_user, with_user
+from requite.cli.logs import LogFormat, start_logging
+
+CALLS: Final = Group("Calls", sort_key=10)
+CONNECTION: Final = Group("Connection", sort_key=80)
+OUTPUT: Final = Group("Output", sort_key=90)
+
+JsonFlag = Annotated[
+    bool,
+    Parameter(
+        name="--json", negative="", group=OUTPUT, help="One object for machines, on the last line."
+    ),
+]
+BrokerUrl = Annotated[str, Parameter(help="Where the broker is: `mdp://HOST:PORT`.")]
+Timeout = Annotated[
+    float, Parameter(metavar="SECONDS", group=CALLS, help="How long to wait for the final reply.")
+]
+
+
+@Parameter(name="*", group=CONNECTION)
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How to speak to a broker, and as whom."""
+
+    dialect: Annotated[
+        Literal["0.3", "0.2", "0.1"] | None,
+        Parameter(
+            help="Version of MDP: 0.3 is requite's own (the default), 0.2 is RFC 18, 0.1 is RFC 7."
+        ),
+    ] = None
+    credentials_file: Annotated[
+        Path | None,
+        Parameter(
+            metavar="FILE",
+            env_var=CREDENTIALS_FILE_VARIABLE,
+            help="One line, `user:password`, for a broker that asks for it.",
+        ),
+    ] = None
+
+    def complete(self, url: str) -> str:
+        """Return `url` with the credentials in it."""
+        user = read_one_user(self.credentials_file)
+        return url if user is None else with_user(url, user)
+
+
+@Parameter(name="*", group=OUTPUT)
+@dataclass(frozen=True, slots=True)
+class Logging:
+    """How much is logged, and how the lines look."""
+
+    verbose: Annotated[
+        int,
+        Parameter(
+            name=("--verbose", "-v"),
+            count=True,
+            negative="",
+            show_default=False,
+            help="Log what happens to stderr; twice (-vv): everything.",
+        ),
+    ] = 0
+    log_format: Annotated[LogFormat, Parameter(help="How log lines look.")] = "text"
+
+    def start(self) -> None:
+        """Begin to log."""
+        start_logging(self.verbose, self.log_format)
+
+
+PLAIN: Final = Connection()
+QUIET: Final = Logging()

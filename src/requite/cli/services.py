@@ -1,0 +1,158 @@
+"""`requite services`: what a broker serves, and how it goes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from cyclopts import Parameter, validators
+
+from requite.cli.failures import advised
+from requite.cli.options import PLAIN, QUIET, BrokerUrl, Connection, JsonFlag, Logging, Timeout
+from requite.cli.output import say_json, stdout_console
+from requite.errors import RemoteViolation
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from requite.client import AsyncClient
+
+Report = dict[str, Any]
+"""What `mmi.stats` says, and under `workers` what `mmi.workers` does."""
+
+# Titles by key; those of the second table are left out where they are 0 everywhere.
+_SERVICE_COLUMNS: Final = {
+    "workers": "workers",
+    "waiting": "idle",
+    "queued": "queued",
+    "in_progress": "running",
+    "replied": "replied",
+    "failed": "failed",
+}
+_RARE_COLUMNS: Final = {
+    "expired": "expired",
+    "cancelled": "cancelled",
+    "refused": "refused",
+    "redelivered": "redelivered",
+}
+_WORKER_COLUMNS: Final = {
+    "worker": "worker",
+    "dialect": "MDP",
+    "capacity": "capacity",
+    "holding": "holding",
+    "served": "served",
+    "heartbeat_ms": "beat ms",
+}
+
+
+def services(
+    url: BrokerUrl,
+    /,
+    *,
+    workers: Annotated[bool, Parameter(help="Show each worker, too.")] = False,
+    watch: Annotated[
+        float | None,
+        Parameter(
+            metavar="SECONDS",
+            validator=validators.Number(gt=0),
+            help="Show it anew every so often, until Ctrl-C.",
+        ),
+    ] = None,
+    timeout: Timeout = 5.0,
+    as_json: JsonFlag = False,
+    connection: Connection = PLAIN,
+    logging: Logging = QUIET,
+) -> None:
+    """Show what a broker serves, and how it goes.
+
+    Asks the broker itself (`mmi.stats` and `mmi.workers`). Per service: its workers, and how many
+    of them could take a request; requests queued and running; and what became of those before. A
+    request is redelivered when its worker was lost and another one got it. Columns for what never
+    happened are left out.
+
+    With --json one object: services, workers, clients, newcomers, pending, timers, draining.
+
+      $ requite services mdp://127.0.0.1:5555 --workers
+    """
+    from requite.shell.aio import run
+
+    logging.start()
+    with advised(url):
+        run(_show(connection.complete(url), connection.dialect, timeout, workers, watch, as_json))
+
+
+async def _show(
+    url: str,
+    dialect: str | None,
+    timeout_s: float,
+    with_workers: bool,
+    watch_s: float | None,
+    as_json: bool,
+) -> None:
+    from requite.client import AsyncClient
+
+    async with AsyncClient(url, timeout=timeout_s, dialect=dialect) as client:
+        while True:
+            report = await ask(client)
+            if as_json:
+                say_json(report)
+            else:
+                stdout_console().print(render(report, with_workers))
+            if watch_s is None:
+                return
+            await asyncio.sleep(watch_s)
+
+
+async def ask(client: AsyncClient) -> Report:
+    """Ask a broker for its state. Raises `RemoteViolation` where it is not one of requite's."""
+    stats = await client.call(b"", service="mmi.stats")
+    workers = await client.call(b"", service="mmi.workers")
+    try:
+        report: Report = json.loads(stats.body)
+        return report | {"workers": json.loads(workers.body)}
+    except (ValueError, TypeError) as error:
+        raise RemoteViolation(
+            f"the broker answers mmi.stats with {stats.body[:40]!r}: it is not requite's"
+        ) from error
+
+
+def render(report: Report, with_workers: bool) -> RenderableType:
+    """Draw the report as tables, with one line about the broker as a whole."""
+    from rich.console import Group
+
+    whole = (
+        f"{_count(report['clients'], 'client')} (this command is one), "
+        f"{_count(report['pending'], 'request')} pending"
+    )
+    parts: list[RenderableType] = [whole + ("; draining" if report["draining"] else "")]
+    rows = report["services"]
+    if rows:
+        rare = {key: title for key, title in _RARE_COLUMNS.items() if any(row[key] for row in rows)}
+        parts.append(_table(rows, _SERVICE_COLUMNS | rare))
+    else:
+        parts.append("no services: no worker has registered, and nobody has asked for one")
+    if with_workers and report["workers"]:
+        parts.append(_table(report["workers"], _WORKER_COLUMNS))
+    return Group(*parts)
+
+
+def _table(rows: list[dict[str, Any]], columns: dict[str, str]) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table("service", box=SIMPLE_HEAD, pad_edge=False)
+    for title in columns.values():
+        table.add_column(title, justify="right")
+    for row in rows:
+        table.add_row(row["service"], *(_cell(row[key]) for key in columns))
+    return table
+
+
+def _cell(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

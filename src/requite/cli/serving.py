@@ -1,0 +1,74 @@
+"""Serve until a signal: the first SIGTERM or SIGINT drains, a second one stops at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+from requite.cli.exit_codes import ExitCode
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_STOPPED_BY: Final = {
+    signal.SIGTERM: ExitCode.STOPPED,
+    signal.SIGINT: ExitCode.INTERRUPTED,
+}
+
+_log = logging.getLogger("requite.cli")
+
+
+class Server(Protocol):
+    """A broker or a worker."""
+
+    async def start(self) -> object:
+        """Begin to serve."""
+
+    async def drain(self) -> None:
+        """Take nothing new, finish what is there, and close."""
+
+    async def close(self) -> None:
+        """Stop at once."""
+
+
+async def serve(server: Server, on_started: Callable[[], None]) -> ExitCode:
+    """Serve until a signal ends it; return OK if it has drained, else what stopped it."""
+    with _caught_signals() as arrived:
+        try:
+            await server.start()
+            on_started()
+            first = await arrived.get()
+            _log.info("draining; a second signal stops at once", extra={"signal": first.name})
+            return await _drain(server, arrived)
+        finally:
+            await server.close()
+
+
+async def _drain(server: Server, arrived: asyncio.Queue[signal.Signals]) -> ExitCode:
+    draining = asyncio.ensure_future(server.drain())
+    second = asyncio.ensure_future(arrived.get())
+    await asyncio.wait((draining, second), return_when=asyncio.FIRST_COMPLETED)
+    if draining.done():
+        second.cancel()
+        draining.result()
+        _log.info("drained")
+        return ExitCode.OK
+    draining.cancel()
+    await asyncio.wait((draining,))
+    _log.warning("stopped before it had drained", extra={"signal": second.result().name})
+    return _STOPPED_BY[second.result()]
+
+
+@contextmanager
+def _caught_signals() -> Iterator[asyncio.Queue[signal.Signals]]:
+    loop = asyncio.get_running_loop()
+    arrived: asyncio.Queue[signal.Signals] = asyncio.Queue()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, arrived.put_nowait, number)
+    try:
+        yield arrived
+    finally:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)

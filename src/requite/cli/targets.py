@@ -1,0 +1,62 @@
+"""From `MODULE:ATTR` on the command line to the service it names."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+from requite.errors import ConfigurationError, RequiteError
+from requite.worker import Service
+
+
+def load_service(target: str) -> Service:
+    """Import what a target names; modules in the current directory are found, too.
+
+    Raises `ConfigurationError`, which tells what is there where the target is not.
+    """
+    module_name, colon, path = target.partition(":")
+    if not (module_name and colon and path):
+        _refuse(target, "write MODULE:ATTR, such as requite.examples:echo")
+    found: Any = _import(target, module_name)
+    for name in path.split("."):
+        found = _attribute(target, found, name)
+    if not isinstance(found, Service):
+        kind = type(found).__name__
+        _refuse(target, f"it is a {kind}, no service; decorate it with @requite.service('name')")
+    return found
+
+
+def _import(target: str, name: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except RequiteError:
+        raise
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            _refuse(target, f"there is no module {error.name!r}, neither here nor installed")
+        _refuse(target, f"its module {name!r} imports {error.name!r}, which is not installed")
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        raise ConfigurationError(
+            f"cannot serve {target}: its module failed when it was imported: {why}"
+        ) from error
+
+
+def _attribute(target: str, holder: Any, name: str) -> Any:
+    try:
+        return getattr(holder, name)
+    except AttributeError:
+        there = [known for known, value in vars(holder).items() if isinstance(value, Service)]
+        hint = f"its services are {', '.join(there)}" if there else "it has no services"
+        where = getattr(holder, "__name__", type(holder).__name__)
+        _refuse(target, f"{where} has no attribute {name!r}; {hint}")
+
+
+def _refuse(target: str, why: str) -> NoReturn:
+    raise ConfigurationError(f"cannot serve {target}: {why}")

@@ -1,0 +1,121 @@
+"""`requite worker`: serve functions of a Python module."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from cyclopts import Group, Parameter, validators
+
+from requite.cli.options import PLAIN, QUIET, Connection, Logging
+from requite.cli.output import say
+from requite.heartbeat import HeartbeatPolicy
+from requite.url import redact
+
+_HANDLERS: Final = Group("Handlers", sort_key=10)
+_LIVENESS: Final = Group("Liveness", sort_key=20)
+_DEFAULTS: Final = HeartbeatPolicy()
+_POSITIVE: Final = validators.Number(gt=0)
+
+
+def worker(
+    target: Annotated[
+        str,
+        Parameter(help="What to serve: `MODULE:ATTR`, a function decorated with @requite.service."),
+    ],
+    /,
+    *more: Annotated[str, Parameter(name="MORE", help="Further ones.")],
+    connect: Annotated[
+        str, Parameter(metavar="URL", help="Where the broker is: `mdp://HOST:PORT`.")
+    ],
+    capacity: Annotated[
+        int | None,
+        Parameter(
+            metavar="N",
+            group=_HANDLERS,
+            validator=_POSITIVE,
+            help="Requests taken at a time, per service. Those beyond what the handlers work on "
+            "wait here, so give slow handlers few. [default: 16, with older dialects 1]",
+        ),
+    ] = None,
+    threads: Annotated[
+        int | None,
+        Parameter(
+            metavar="N",
+            group=_HANDLERS,
+            validator=_POSITIVE,
+            help="How many plain (not `async`) functions run at a time. [default: the capacity]",
+        ),
+    ] = None,
+    handler_timeout: Annotated[
+        float | None,
+        Parameter(
+            metavar="SECONDS",
+            group=_HANDLERS,
+            validator=_POSITIVE,
+            help="A handler that neither ends nor calls `request.progress()` for so long loses its "
+            "request to another worker. [default: no limit]",
+        ),
+    ] = None,
+    drain_timeout: Annotated[
+        float,
+        Parameter(
+            metavar="SECONDS",
+            group=_HANDLERS,
+            validator=_POSITIVE,
+            help="After SIGTERM: how long handlers may go on.",
+        ),
+    ] = 30.0,
+    heartbeat_interval: Annotated[
+        float,
+        Parameter(
+            metavar="SECONDS",
+            group=_LIVENESS,
+            help="Be heard at least this often. Of the broker's and the worker's interval the "
+            "longer one holds.",
+        ),
+    ] = _DEFAULTS.interval_s,
+    liveness: Annotated[
+        int,
+        Parameter(
+            metavar="N", group=_LIVENESS, help="Leave a broker that was silent for N intervals."
+        ),
+    ] = _DEFAULTS.liveness,
+    connection: Connection = PLAIN,
+    logging: Logging = QUIET,
+) -> int:
+    """Serve functions of a Python module.
+
+    A handler is a function of one request that returns the reply's bytes, or yields partial ones:
+
+      @requite.service("echo")
+      async def echo(request):
+          return request.body
+
+    Modules in the current directory are found. The broker need not be there yet, and when it went
+    away the worker registers again by itself.
+
+    SIGTERM or Ctrl-C drains: no new requests, those in hand are finished, exit code 0. A second one
+    stops at once; the broker gives what was in hand to other workers.
+
+      $ requite worker requite.examples:echo --connect mdp://127.0.0.1:5555
+      $ requite worker shop:price shop:stock --connect mdp://broker:5555 --capacity 4
+    """
+    from requite.cli.serving import serve
+    from requite.cli.targets import load_service
+    from requite.shell.aio import run
+    from requite.worker import Worker
+
+    logging.start()
+    services = [load_service(each) for each in (target, *more)]
+    server = Worker(
+        connection.complete(connect),
+        *services,
+        capacity=capacity,
+        heartbeat=HeartbeatPolicy(heartbeat_interval, liveness),
+        handler_timeout=handler_timeout,
+        threads=threads,
+        drain_timeout=drain_timeout,
+        dialect=connection.dialect,
+    )
+    names = ", ".join(service.name for service in services)
+    return run(serve(server, lambda: say(f"serving {names} for {redact(connect)}")))
