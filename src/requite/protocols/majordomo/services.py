@@ -20,15 +20,22 @@ if TYPE_CHECKING:
 
 
 class ServiceQueue:
-    """Requests that wait for a worker: first come first served per client, clients in turn."""
+    """Requests that wait for a worker: first come first served per client, clients in turn.
 
-    __slots__ = ("_turns", "length")
+    Those that come back from a lost worker stand in a line of their own, before all turns: they had
+    theirs, and take none from anybody. (Put in front of their client's line, with their client in
+    front of the others, they would leave that place to its next request when they are cancelled.)
+    """
+
+    __slots__ = ("_returned", "_turns", "length")
 
     def __init__(self) -> None:
+        self._returned: OrderedDict[PendingRequest, None] = OrderedDict()
         self._turns: OrderedDict[Client, OrderedDict[PendingRequest, None]] = OrderedDict()
         self.length = 0  # an attribute: the hot path asks it twice per request
 
     def __iter__(self) -> Iterator[PendingRequest]:
+        yield from self._returned
         for line in self._turns.values():
             yield from line
 
@@ -42,12 +49,15 @@ class ServiceQueue:
 
     def push_front(self, pending: PendingRequest) -> None:
         """Put a request that comes back from a lost worker before all others."""
-        self.push(pending)
-        self._turns[pending.client].move_to_end(pending, last=False)
-        self._turns.move_to_end(pending.client, last=False)
+        self._returned[pending] = None
+        self._returned.move_to_end(pending, last=False)
+        self.length += 1
 
     def pop(self) -> PendingRequest:
         """Take the next request of the client whose turn it is. Raises StopIteration when empty."""
+        if self._returned:
+            self.length -= 1
+            return self._returned.popitem(last=False)[0]
         turns = self._turns
         client = next(iter(turns))
         line = turns[client]
@@ -61,11 +71,14 @@ class ServiceQueue:
 
     def remove(self, pending: PendingRequest) -> None:
         """Take a request out of the middle. Raises KeyError if it is not queued."""
+        self.length -= 1
+        if pending in self._returned:
+            del self._returned[pending]
+            return
         line = self._turns[pending.client]
         del line[pending]
         if not line:
             del self._turns[pending.client]
-        self.length -= 1
 
 
 @dataclass(slots=True)
