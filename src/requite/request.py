@@ -42,11 +42,11 @@ class Status(IntEnum):
     CANCELLED = 7
 
 
-# What the caller is told per status: the error, and whether a handler may have started.
-# EXPIRED is said of work that may have been dispatched; the broker's reason text tells which.
+# What the caller is told per status: the error, and whether a handler may have started, if the
+# request was ever handed to a worker. NO_SERVICE may also come after its last worker was lost.
 _ERROR_BY_STATUS: Final[dict[Status, tuple[type[CallError], bool]]] = {
     Status.FAILED: (RemoteFailure, True),
-    Status.NO_SERVICE: (NoService, False),
+    Status.NO_SERVICE: (NoService, True),
     Status.OVERLOADED: (Overloaded, False),
     Status.EXPIRED: (CallTimeout, True),
     Status.WORKER_LOST: (WorkerLost, True),

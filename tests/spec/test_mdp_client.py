@@ -189,7 +189,7 @@ def test_the_request_says_how_long_it_may_take_and_whether_it_may_run_twice() ->
     ("status", "error", "may_have_run"),
     [
         (Status.FAILED, RemoteFailure, True),
-        (Status.NO_SERVICE, NoService, False),
+        (Status.NO_SERVICE, NoService, True),
         (Status.OVERLOADED, Overloaded, False),
         (Status.EXPIRED, CallTimeout, True),
         (Status.WORKER_LOST, WorkerLost, True),
@@ -212,7 +212,7 @@ def test_a_negative_reply_becomes_an_error_with_its_reason(
 
 @requirement("mdp03:attempts")
 @pytest.mark.parametrize(("attempts", "may_have_run"), [(0, False), (1, True)])
-@pytest.mark.parametrize("status", [Status.EXPIRED, Status.CANCELLED])
+@pytest.mark.parametrize("status", [Status.EXPIRED, Status.CANCELLED, Status.NO_SERVICE])
 def test_what_was_never_handed_out_cannot_have_run(
     status: Status, attempts: int, may_have_run: bool
 ) -> None:

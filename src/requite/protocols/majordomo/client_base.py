@@ -75,9 +75,8 @@ from requite.slots import Slots
 _KEY_SIZE_MAX: Final = 255
 _SERVICES_KNOWN_MAX: Final = 1024  # a cache of names; beyond it, it starts afresh
 
-# Refused before the request reached a worker: trying again is safe for any request.
-_NEVER_RAN: Final = frozenset({Status.NO_SERVICE, Status.OVERLOADED})
-_WORTH_ANOTHER_TRY: Final = _NEVER_RAN | {Status.WORKER_LOST}
+# The next try may meet a new worker, or a shorter queue.
+_WORTH_ANOTHER_TRY: Final = frozenset({Status.NO_SERVICE, Status.OVERLOADED, Status.WORKER_LOST})
 
 _OK: Final = Status.OK
 _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
@@ -324,7 +323,7 @@ class ClientEngine(ABC):
         reason = final.body[0].decode("utf-8", "replace")  # [status-reason]
         error = error_from_status(status, reason, final.attempts)
         if status in _WORTH_ANOTHER_TRY:
-            self._try_again_or_fail(call, error, now, ran=status not in _NEVER_RAN)
+            self._try_again_or_fail(call, error, now, ran=error.may_have_executed)
         else:
             call.may_have_run |= error.may_have_executed
             self._fail(call, error)
