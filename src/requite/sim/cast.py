@@ -1,0 +1,32 @@
+"""Who takes part in a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from requite.sim.intruder import Intruder
+from requite.sim.roles import Broker, ClientProcess, Stage, WorkerProcess
+
+if TYPE_CHECKING:
+    from requite.sim.process import Process
+
+_INTRUDERS = 3
+
+
+class Cast:
+    """All processes of a run; none is started yet."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.world = stage.world
+        self.network = stage.network
+        self.broker = Broker(stage)
+        self.clients = [ClientProcess(spec, stage) for spec in stage.knobs.clients]
+        self.workers = [WorkerProcess(spec, stage) for spec in stage.knobs.workers]
+        self.intruders = [Intruder(f"intruder-{i + 1}", stage) for i in range(_INTRUDERS)]
+        self.peers: list[Process] = [*self.clients, *self.workers]
+        self.honest: list[Process] = [self.broker, *self.peers]
+        self._by_name = {client.name: client for client in self.clients}
+
+    def client(self, name: str) -> ClientProcess:
+        """Return the client of that name."""
+        return self._by_name[name]

@@ -1,0 +1,162 @@
+"""What the user of a client may rely on: I1, I2, I5, I11, and errors that tell the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from requite.errors import CallError, Poisoned
+from requite.request import Partial, Reply
+from requite.sim.history import Call, Checker, Execution, History, Trace
+
+# The clock of a run is exact, but timers fire late by design: `_TIMER_SLACK_S` of the host, and
+# `sweep._SPACING_S` of the engine for each call looked at.
+_TIMER_SLACK_S: Final = 0.005
+
+
+class EndsOnce(Checker):
+    """A call ends neither twice, nor never, nor late."""
+
+    invariant = "I1"
+    sentence = (
+        "every accepted call ends exactly once: a final reply or a typed error, within its "
+        "deadline plus one heartbeat period"
+    )
+    grace_s = 1.0  # one heartbeat period; set by the run
+
+    def ended(self, call: Call, outcome: Reply | CallError) -> None:
+        """Check the end of a call."""
+        if call.ended_at is not None:
+            self.violate(f"{call} ended at {call.ended_at:.4f} s, and again with {outcome!r}")
+        late_s = self.history.world.now - call.due_at - call.frozen_s
+        if late_s > self.grace_s + _TIMER_SLACK_S:
+            self.violate(f"{call} ended {late_s:.3f} s after its deadline, with {outcome!r}")
+
+    def partial(self, call: Call, partial: Partial) -> None:
+        """Check that nothing follows the end."""
+        if call.ended_at is not None:
+            self.violate(f"{call} ended at {call.ended_at:.4f} s, but got {partial!r} after that")
+
+    def finished(self) -> None:
+        """Check that none was forgotten."""
+        for call in self.history.open.values():
+            self.violate(f"{call} to {call.service} never ended; it was due at {call.due_at:.4f} s")
+
+
+class OwnReply(Checker):
+    """Replies tell which call they are for, and bring its payload back."""
+
+    invariant = "I2"
+    sentence = "no reply reaches a call that did not ask for it"
+
+    def partial(self, call: Call, partial: Partial) -> None:
+        """Check a partial reply."""
+        for frame in partial.frames:
+            self._check_label(call, frame, b"part")
+
+    def ended(self, call: Call, outcome: Reply | CallError) -> None:
+        """Check a final reply, and the partials in front of it that were joined."""
+        if not isinstance(outcome, Reply):
+            return
+        *parts, label, payload = outcome.frames if len(outcome.frames) > 1 else (b"", b"")
+        for frame in parts:
+            self._check_label(call, frame, b"part")
+        if label.startswith(b"requite-error "):
+            return
+        self._check_label(call, label, b"final")
+        if payload != call.payload:
+            what = f"{len(payload)} bytes came back of {len(call.payload)}"
+            self.violate(f"{call}: its payload was changed: {what}")
+
+    def _check_label(self, call: Call, label: bytes, kind: bytes) -> None:
+        words = label.split()
+        if words[:2] != [kind, b"%d" % call.number]:
+            self.violate(f"{call} got {label!r} as its {kind.decode()}")
+
+
+class PartialsInOrder(Checker):
+    """Partials come from one execution, in its order, without a gap, and all before the final."""
+
+    invariant = "I5"
+    sentence = "partial indices are contiguous; none after the final"
+
+    def partial(self, call: Call, partial: Partial) -> None:
+        """Check the index, and what the handler wrote into the partial."""
+        due = len(call.partials)
+        if partial.index != due:
+            self.violate(f"{call}: partial {partial.index} came where {due} was due")
+        self._check_sequence(call, [*_labels(call.partials), *partial.frames])
+
+    def ended(self, call: Call, outcome: Reply | CallError) -> None:
+        """Check that the partials are complete, and of the execution that said the final."""
+        if not isinstance(outcome, Reply) or len(outcome.frames) < 2:
+            return
+        *joined, label, _ = outcome.frames
+        labels = [*_labels(call.partials), *joined]
+        self._check_sequence(call, labels)
+        words = label.split()
+        if words[0] == b"final" and labels and labels[0].split()[2] != words[2]:
+            self.violate(f"{call}: {labels[0]!r} and {label!r} are of different executions")
+        if call.partials and joined:
+            self.violate(f"{call}: some partials were delivered, others joined to the final")
+
+    def _check_sequence(self, call: Call, labels: Sequence[bytes]) -> None:
+        words = [label.split() for label in labels]
+        for index, word in enumerate(words):
+            if word[2:] != [words[0][2], b"%d" % index]:
+                self.violate(f"{call}: {labels[index]!r} came as partial {index}")
+                return
+
+
+class NeverRepeated(Checker):
+    """Handlers see a request that is not idempotent at most once.
+
+    MDP 0.1 and 0.2 cannot tell a broker so: there only the client itself is bound.
+    """
+
+    invariant = "I11"
+    sentence = "a non-idempotent request is never re-sent once it may have run"
+
+    def execution_started(self, execution: Execution) -> None:
+        """Check each start of a handler."""
+        call = execution.call
+        if not call.idempotent and call.is_told and len(call.executions) > 1:
+            self.violate(f"{call} is not idempotent, and starts again as {execution}")
+
+    def accepted(self, trace: Trace) -> None:
+        """Check each time a client sends."""
+        call = trace.call
+        if not call.idempotent and call.executions:
+            self.violate(f"{call} is not idempotent, has run, and is sent again")
+
+
+class HonestErrors(Checker):
+    """An error that says that nothing has run is believed, and acted upon."""
+
+    invariant = "may_have_executed"
+    sentence = "it is False only where the request provably never reached a handler"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._never_ran: dict[Call, CallError] = {}
+
+    def ended(self, call: Call, outcome: Reply | CallError) -> None:
+        """Check what an error says of the past."""
+        if not isinstance(outcome, CallError):
+            return
+        if not outcome.may_have_executed:
+            self._never_ran[call] = outcome
+            if call.executions:
+                self.violate(f"{call} ran as {call.executions[0]}, but ends with {outcome!r}")
+        if isinstance(outcome, Poisoned) and not str(outcome):
+            self.violate(f"{call} is poisoned, and nobody says why")
+
+    def execution_started(self, execution: Execution) -> None:
+        """Check what an error said of the future."""
+        error = self._never_ran.get(execution.call)
+        if error is not None:
+            self.violate(f"{execution.call} had ended with {error!r}; now {execution} starts")
+
+
+def _labels(partials: Sequence[Sequence[bytes]]) -> list[bytes]:
+    return [frame for frames in partials for frame in frames]

@@ -1,0 +1,232 @@
+"""I8: nobody has two turns while somebody who was there all the time has none.
+
+That is what "served counts differ by at most 1 per round" means while peers join and leave, and
+workers are busy for different times: it compares only those who could have been served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from requite.sim.history import Checker, History, Trace
+
+Facts = Mapping[str, Any]
+_SENTENCE: Final = "over n equal peers, served counts differ by at most 1 per round"
+
+
+class _Turns:
+    """When each of a group had its last turn, and since when each has been there."""
+
+    def __init__(self) -> None:
+        self._serial = 0
+        self._had: dict[bytes, int] = {}
+        self._there_since: dict[bytes, int] = {}
+
+    def is_there(self, name: bytes, there: bool) -> None:
+        """Note whether somebody could be served now."""
+        if there:
+            self._there_since.setdefault(name, self._serial)
+        else:
+            self._there_since.pop(name, None)
+
+    def serve(self, name: bytes) -> bytes | None:
+        """Note a turn; return somebody who was there since before the last turn of `name`, and has
+        had none since."""
+        self._serial += 1
+        last = self._had.get(name)
+        self._had[name] = self._serial
+        if last is None:
+            return None
+        for other, since in self._there_since.items():
+            if other != name and since < last and self._had.get(other, 0) < last:
+                return other
+        return None
+
+
+@dataclass(slots=True)
+class _Worker:
+    """One worker. `places` are the dispatches it has; False for one that was taken away from it."""
+
+    name: str
+    turns: _Turns
+    capacity: int
+    places: dict[int, bool] = field(default_factory=dict)
+    blocked: bool = False
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it could be given a request."""
+        return not self.blocked and len(self.places) < self.capacity
+
+
+class FairToWorkers(Checker):
+    """Workers with room are used in turn.
+
+    Which places are taken is known by dispatches and answers. A place whose request was taken away
+    stays taken until the worker says FINAL, which makes no note: the worker then counts as full
+    until it is used again.
+    """
+
+    invariant = "I8"
+    sentence = _SENTENCE
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._turns: dict[bytes, _Turns] = {}  # by service
+        self._workers: dict[bytes, _Worker] = {}  # by connection
+        self._dispatches: dict[int, bytes] = {}  # the connection, by dispatch id
+
+    def broker_started(self, _broker: Any) -> None:
+        """Begin anew: a new broker knows nobody."""
+        self._turns.clear()
+        self._workers.clear()
+        self._dispatches.clear()
+
+    def worker_joined(self, facts: Facts, name: str) -> None:
+        """Note a worker with all its places free."""
+        turns = self._turns.setdefault(facts["service"], _Turns())
+        self._workers[facts["worker"]] = _Worker(name, turns, facts["capacity"])
+        self._look(facts["worker"])
+
+    def worker_lost(self, facts: Facts, _name: str) -> None:
+        """Forget a worker."""
+        worker = self._workers.pop(facts["worker"])
+        worker.turns.is_there(facts["worker"], False)
+
+    def worker_drained(self, facts: Facts, _name: str) -> None:
+        """Note that a worker takes nothing more."""
+        self._workers[facts["worker"]].capacity = 0
+        self._look(facts["worker"])
+
+    def worker_blocked(self, identity: bytes) -> None:
+        """Note that a worker does not read."""
+        if identity in self._workers:
+            self._workers[identity].blocked = True
+            self._look(identity)
+
+    def worker_writable(self, identity: bytes) -> None:
+        """Note that it reads again."""
+        if identity in self._workers:
+            self._workers[identity].blocked = False
+            self._look(identity)
+
+    def dispatched(self, _trace: Trace | None, facts: Facts) -> None:
+        """Check that a turn passes nobody over."""
+        identity = facts["worker"]
+        worker = self._workers[identity]
+        passed_over = worker.turns.serve(identity)
+        if passed_over is not None:
+            waits = self._workers[passed_over].name
+            self.violate(f"{worker.name} has two turns while {waits} waits and has none")
+        if len(worker.places) >= worker.capacity:
+            self._drop_one_taken_away(worker)
+        worker.places[facts["dispatch_id"]] = True
+        self._dispatches[facts["dispatch_id"]] = identity
+        worker.turns.is_there(identity, False)  # and to the end of the line
+        self._look(identity)
+
+    def answered(self, _trace: Trace | None, facts: Facts) -> None:
+        """Free a place, or mark it where the request was taken away from its worker."""
+        self._place(facts, frees=facts["status"] in ("OK", "FAILED"))
+
+    def withdrawn(self, _trace: Trace | None, facts: Facts) -> None:
+        """Mark a place whose request was cancelled."""
+        self._place(facts, frees=False)
+
+    def redelivered(self, _trace: Trace | None, facts: Facts) -> None:
+        """Mark a place whose lease is over."""
+        self._place(facts, frees=False)
+
+    def _place(self, facts: Facts, *, frees: bool) -> None:
+        """Look for the place by its dispatch: the note may not name the worker any more."""
+        dispatch_id = facts["dispatch_id"]
+        identity = self._dispatches.get(dispatch_id)
+        worker = None if identity is None else self._workers.get(identity)
+        if identity is None or worker is None or dispatch_id not in worker.places:
+            return
+        if frees:
+            del worker.places[dispatch_id]
+            self._look(identity)
+        else:
+            worker.places[dispatch_id] = False
+            worker.turns.is_there(identity, False)  # who lost a lease goes to the end of the line
+            self._look(identity)
+
+    def _drop_one_taken_away(self, worker: _Worker) -> None:
+        for dispatch_id, held in worker.places.items():
+            if not held:
+                del worker.places[dispatch_id]
+                return
+        self.violate(f"{worker.name} is given more than the {worker.capacity} requests it takes")
+
+    def _look(self, identity: bytes) -> None:
+        worker = self._workers[identity]
+        worker.turns.is_there(identity, worker.has_room)
+
+
+class FairToClients(Checker):
+    """Clients with queued requests are served in turn (18/MDP, "Architecture").
+
+    What comes back from a lost worker goes first, whoever's turn it is, and takes none.
+    """
+
+    invariant = "I8"
+    sentence = _SENTENCE
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._turns: dict[bytes, _Turns] = {}  # by service
+        # Requests that wait, by service and client; True for those that have had their turn.
+        self._lines: dict[tuple[bytes, bytes], dict[int, bool]] = {}
+
+    def broker_started(self, _broker: Any) -> None:
+        """Begin anew."""
+        self._turns.clear()
+        self._lines.clear()
+
+    def queued(self, _trace: Trace | None, facts: Facts) -> None:
+        """Note a request that waits."""
+        service, client = facts["service"], facts["client"]
+        line = self._lines.setdefault((service, client), {})
+        line[facts["request_id"]] = facts["attempt"] > 0
+        self._look(service, client)
+
+    def dispatched(self, _trace: Trace | None, facts: Facts) -> None:
+        """Check that a turn passes nobody over."""
+        service, client = facts["service"], facts["client"]
+        has_been_served = self._lines.get((service, client), {}).get(facts["request_id"])
+        self._leave(facts)
+        if has_been_served is not False:
+            return  # it never waited, or has had its turn before
+        passed_over = self._turns[service].serve(client)
+        self._turns[service].is_there(client, False)  # and to the end of the line
+        self._look(service, client)
+        if passed_over is not None:
+            self.violate(
+                f"client {client.hex()} has two turns at {service!r} while client "
+                f"{passed_over.hex()} waits and has none"
+            )
+
+    def answered(self, _trace: Trace | None, facts: Facts) -> None:
+        """Forget a request that waits no more."""
+        self._leave(facts)
+
+    def withdrawn(self, _trace: Trace | None, facts: Facts) -> None:
+        """Forget a request that waits no more."""
+        self._leave(facts)
+
+    def _leave(self, facts: Facts) -> None:
+        key = facts["service"], facts["client"]
+        if key in self._lines:
+            self._lines[key].pop(facts["request_id"], None)
+            self._look(*key)
+
+    def _look(self, service: bytes, client: bytes) -> None:
+        """Tell whether a client waits for a turn: with a request that has not had one."""
+        line = self._lines.get((service, client), {})
+        if not line:
+            self._lines.pop((service, client), None)
+        waits = not all(line.values())
+        self._turns.setdefault(service, _Turns()).is_there(client, waits)

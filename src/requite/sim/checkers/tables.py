@@ -1,0 +1,177 @@
+"""I9 and I10: after a run everything has settled, and the tables hold what lives and nothing else.
+
+These look at engines and hosts themselves, at chosen moments, instead of at events.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from requite.protocols.majordomo.broker import MajordomoBroker
+from requite.shell.link import Link
+from requite.timers import Timers
+
+if TYPE_CHECKING:
+    from requite.sim.cast import Cast
+    from requite.sim.roles import Broker, ClientProcess, WorkerProcess
+
+# Caches, which have a bound of their own, and the heap of `Timers`, which keeps stale entries.
+_NOT_TABLES: Final = frozenset({"_heap", "_names"})
+_HEAP_FLOOR: Final = 64
+
+
+# --- the size of everything -----------------------------------------------------------------------
+def sizes(root: object) -> Counter[str]:
+    """Count the entries of every container that is reachable inside an engine, by its path.
+
+    Whatever a table is called, a leak shows. Connections belong to the host and are not entered.
+    """
+    counted: Counter[str] = Counter()
+    waiting: deque[tuple[str, object]] = deque([("", root)])
+    seen: set[int] = set()
+    while waiting:
+        path, thing = waiting.popleft()
+        if id(thing) in seen or isinstance(thing, Link):
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, dict | list | deque | set | tuple):
+            counted[path] += len(thing)
+            waiting.extend((f"{path}[]", item) for item in _items(thing))
+        elif type(thing).__module__.startswith("requite."):
+            waiting.extend((f"{path}.{name}", value) for name, value in _attributes(thing))
+    return +counted
+
+
+def _items(container: Any) -> list[Any]:
+    return [*container, *container.values()] if isinstance(container, dict) else list(container)
+
+
+def _attributes(thing: object) -> Iterator[tuple[str, object]]:
+    names = dict.fromkeys(getattr(thing, "__dict__", ()))
+    for kind in type(thing).__mro__:
+        names.update(dict.fromkeys(getattr(kind, "__slots__", ())))
+    for name in names:
+        if name not in _NOT_TABLES and hasattr(thing, name):
+            yield name, getattr(thing, name)
+
+
+def difference(found: Mapping[str, int], expected: Mapping[str, int]) -> list[str]:
+    """Say which tables are larger or smaller than they should be."""
+    return [
+        f"{path or 'it'} has {found.get(path, 0)} entries, not {expected.get(path, 0)}"
+        for path in sorted({*found, *expected})
+        if found.get(path, 0) != expected.get(path, 0)
+    ]
+
+
+# --- the tables equal the live peers (I10) --------------------------------------------------------
+def not_settled(cast: Cast) -> list[str]:
+    """Say in what the processes do not agree about who is there."""
+    problems = [f"{process.name} is not alive" for process in cast.honest if not process.alive]
+    problems += _one_sided_connections(cast)
+    if not problems:
+        problems += _workers_unlike(cast)
+        problems += _parties_unlike(cast.broker)
+    return problems
+
+
+def _one_sided_connections(cast: Cast) -> list[str]:
+    return [
+        f"{process.name} has a connection whose other end, at {stream.other.process.name}, is gone"
+        for process in cast.honest
+        for stream in process.streams
+        if not (stream.is_open and stream.other.is_open) or stream.pipe.broken
+    ]
+
+
+def _workers_unlike(cast: Cast) -> list[str]:
+    broker = cast.broker
+    registered = Counter(
+        broker.watched.names[bytes.fromhex(worker.worker)]
+        for worker in broker.engine.snapshot().workers
+    )
+    expected = Counter(worker.name for worker in cast.workers)
+    if registered == expected:
+        return []
+    return [f"the broker knows {dict(registered)}, alive are {dict(expected)}"]
+
+
+def _parties_unlike(broker: Broker) -> list[str]:
+    counts = {
+        "connections": len(broker.streams),
+        "links": len(broker.host.links),
+        "identities": len(broker.identities),
+    }
+    engine = _inner(broker)
+    if isinstance(engine, MajordomoBroker):
+        counts["parties"] = len(engine.parties)
+    if len(set(counts.values())) == 1:
+        return []
+    return [f"the broker's tables differ: {counts}"]
+
+
+# --- bounded memory (I9) --------------------------------------------------------------------------
+def left_after_calls(cast: Cast) -> Iterator[str]:
+    """Say what clients and workers still hold when nothing is asked any more."""
+    for client in cast.clients:
+        yield from _left_at_client(client)
+    for worker in cast.workers:
+        yield from _left_at_worker(worker)
+
+
+def _left_at_client(client: ClientProcess) -> Iterator[str]:
+    state = client.engine.snapshot()
+    for name in ("held", "sent", "resting", "slots_taken"):
+        if getattr(state, name):
+            yield f"{client.name} has no calls, but {getattr(state, name)} {name}"
+
+
+def _left_at_worker(worker: WorkerProcess) -> Iterator[str]:
+    state = worker.engine.snapshot()
+    for name in ("running", "abandoned"):
+        if getattr(state, name):
+            yield f"{worker.name} has nothing to do, but {getattr(state, name)} jobs {name}"
+
+
+def left_after_clients(broker: Broker) -> Iterator[str]:
+    """Say what the broker still holds when all clients have left."""
+    state = broker.engine.snapshot()
+    for name in ("clients", "newcomers", "pending"):
+        if getattr(state, name):
+            yield f"all clients have left, but the broker has {getattr(state, name)} {name}"
+    for service in state.services:
+        if service.queued or service.in_progress:
+            yield f"{service.service} has {service.queued} queued, {service.in_progress} at workers"
+    for worker in state.workers:
+        if worker.holding:
+            yield f"{worker.worker} ({worker.service}) still holds {worker.holding} requests"
+    bare = sum(not service.workers for service in state.services)
+    if state.timers != len(state.workers) + bare:
+        yield (
+            f"{state.timers} timers are armed, for {len(state.workers)} workers and {bare} "
+            "services without any"
+        )
+
+
+def left_after_all(broker: Broker, fresh: object) -> Iterator[str]:
+    """Say in what a broker that everybody has left differs from a new one."""
+    engine = _inner(broker)
+    yield from difference(sizes(engine), sizes(fresh))
+    for table in ("links", "_dirty", "_backlog", "_greeting", "_closing"):
+        if getattr(broker.host, table):
+            yield f"everybody has left, but the host's {table} has entries"
+    if len(broker.identities):
+        yield f"everybody has left, but {len(broker.identities)} identities are taken"
+    yield from _stale_timers(engine)
+
+
+def _stale_timers(engine: object) -> Iterator[str]:
+    timers = getattr(engine, "_timers", None)
+    if isinstance(timers, Timers) and len(timers._heap) > _HEAP_FLOOR + 2 * len(timers):
+        yield f"{len(timers._heap)} entries in the heap of timers, of which {len(timers)} are armed"
+
+
+def _inner(broker: Broker) -> object:
+    return broker.watched.engine

@@ -1,0 +1,267 @@
+"""Peers that send what they should not: bytes of no protocol, and messages of no sense.
+
+An intruder is a process like others, with an engine of its own making. Now and then it connects,
+does one piece of mischief, and leaves or stays. Whatever it does, nobody else may notice (I13): it
+offers a service that no honest client asks for, so that its lies reach nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from random import Random
+from typing import Any, Final
+
+from requite.engine import (
+    Connect,
+    Disconnect,
+    Effect,
+    Engine,
+    Input,
+    PeerJoined,
+    PeerLost,
+    Received,
+    Send,
+    Wake,
+)
+from requite.errors import CallError
+from requite.framing import SocketType, Zmtp
+from requite.framing.base import Framing
+from requite.protocols.majordomo.dialects import by_version
+from requite.sim.roles import Dialler, Stage
+
+_Messages = list[list[bytes]]
+_OWN: Final = b"intrigue"  # the intruders' own service
+_VERSIONS: Final = ("0.1", "0.2", "0.3")
+_GIVE_UP_S: Final = 1.0
+
+
+# --- mischief in whole messages -------------------------------------------------------------------
+def _random_frames(rng: Random, _services: Sequence[str]) -> _Messages:
+    return [
+        [rng.randbytes(rng.choice((0, 1, 5, 6, 7, 30))) for _ in range(rng.randint(1, 5))]
+        for _ in range(rng.randint(1, 4))
+    ]
+
+
+def _sensible(rng: Random, services: Sequence[str]) -> _Messages:
+    """Return one of each command of a random dialect, both roles, in a fixed order."""
+    dialect = by_version(rng.choice(_VERSIONS))
+    asked = rng.choice((*services, _OWN.decode(), "mmi.stats", "mmi.nothing", "\n")).encode()
+    messages = [
+        dialect.client_request(asked, [b"hello"], 1, 500, 0, b""),
+        dialect.client_final(asked, [b"no"], 1, 0, 1),
+        dialect.ready(_OWN, 1, 100, 0),
+        dialect.worker_final(b"nobody", [b"no"], 7, 0),
+        dialect.worker_heartbeat(100),
+        dialect.disconnect(),
+        dialect.worker_request(b"nobody", [b"no"], 7, 0, 1, b""),
+    ]
+    if dialect.has_partials:
+        messages += [
+            dialect.client_partial(asked, [b"no"], 1, 0),
+            dialect.worker_partial(b"nobody", [b"no"], 7),
+        ]
+    if dialect.has_ids:
+        messages += [
+            dialect.client_cancel(1),
+            dialect.client_heartbeat(100),
+            dialect.progress(7, 0),
+            dialect.drain(),
+            dialect.worker_cancel(7),
+            dialect.ready(b"mmi.mine", 1, 100, 0),
+        ]
+    return messages
+
+
+def _shuffled(rng: Random, services: Sequence[str]) -> _Messages:
+    """Send commands in an order that makes no sense, dialects mixed."""
+    messages = [*_sensible(rng, services), *_sensible(rng, services)]
+    rng.shuffle(messages)
+    return messages[: rng.randint(1, 6)]
+
+
+def _damaged(rng: Random, services: Sequence[str]) -> _Messages:
+    """Send commands with a few bytes, frames or ends that are not as they should be."""
+    return [_damage(rng, message) for message in _shuffled(rng, services)]
+
+
+def _damage(rng: Random, message: list[bytes]) -> list[bytes]:
+    damaged = list(message)
+    at = rng.randrange(len(damaged))
+    frame = damaged[at]
+    match rng.randrange(4):
+        case 0:
+            damaged[at] = frame[: rng.randint(0, len(frame))]
+        case 1:
+            damaged[at] = frame + rng.randbytes(3)
+        case 2:
+            del damaged[at:]
+        case _:
+            position = rng.randint(0, len(frame))
+            damaged[at] = frame[:position] + rng.randbytes(1) + frame[position + 1 :]
+    return damaged or [b""]
+
+
+def _ready_twice(rng: Random, _services: Sequence[str]) -> _Messages:
+    dialect = by_version(rng.choice(_VERSIONS))
+    return [dialect.ready(_OWN, 1, 100, 0), dialect.ready(_OWN, 1, 100, 0)]
+
+
+def _same_id_twice(_rng: Random, services: Sequence[str]) -> _Messages:
+    dialect = by_version("0.3")
+    request = dialect.client_request(services[0].encode(), [b"hello"], 7, 0, 0, b"")
+    return [request, request, dialect.client_cancel(7)]
+
+
+def _worker_for_itself(rng: Random, _services: Sequence[str]) -> _Messages:
+    """Register, and answer what was never asked."""
+    dialect = by_version("0.3")
+    answers = [dialect.worker_final(b"", [b"no"], rng.randint(0, 50), 0) for _ in range(5)]
+    return [dialect.ready(_OWN, 3, 100, 50), *answers]
+
+
+def _flood(_rng: Random, services: Sequence[str]) -> _Messages:
+    """Ask more than is read: `_Mischief` stops reading after this one."""
+    dialect = by_version("0.3")
+    body = [b"x" * 5000]
+    name = services[0].encode()
+    return [dialect.client_request(name, body, n, 2000, 0, b"") for n in range(40)]
+
+
+_KINDS: Final[tuple[Callable[[Random, Sequence[str]], _Messages], ...]] = (
+    _random_frames,
+    _shuffled,
+    _damaged,
+    _damaged,
+    _ready_twice,
+    _same_id_twice,
+    _worker_for_itself,
+    _flood,
+)
+
+
+# --- mischief in bytes ----------------------------------------------------------------------------
+class RawBytes:
+    """A `Framing` without a protocol: sends `opening`, and what it is given, as it is."""
+
+    ready = True
+    peer_identity = b""
+
+    def __init__(self, opening: bytes) -> None:
+        self._opening = opening
+
+    def opening(self) -> bytes:
+        """Return what to send first."""
+        return self._opening
+
+    def receive(self, _chunk: bytes) -> _Messages:
+        """Take no notice."""
+        return []
+
+    def output(self) -> bytes:
+        """Return nothing."""
+        return b""
+
+    def encode(self, message: Sequence[bytes], out: list[bytes]) -> int:
+        """Send frames without their borders."""
+        out.extend(message)
+        return sum(map(len, message))
+
+    def at_end(self) -> None:
+        """Take no notice."""
+
+
+def _draw_framing(rng: Random) -> Framing:
+    if rng.random() < 0.6:
+        return Zmtp(rng.choice((SocketType.DEALER, SocketType.DEALER, SocketType.REQ)))
+    good = Zmtp(SocketType.DEALER).opening()
+    ready = b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
+    openings = (
+        b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n",
+        rng.randbytes(rng.choice((1, 10, 64, 100, 3000))),
+        good[: rng.randint(0, len(good) - 1)],  # and then silence: the handshake never ends
+        good + rng.randbytes(80),
+        good + ready + rng.randbytes(80),
+        good + ready + b"\x03" + b"\xff" * 8,  # a frame of 2^64 - 1 bytes
+        good + ready + b"\x01\x00" * 5000,  # a message without end
+    )
+    return RawBytes(rng.choice(openings))
+
+
+class _Mischief:
+    """The engine of an intruder: on every connection, one kind of mischief."""
+
+    def __init__(self, rng: Random, services: Sequence[str]) -> None:
+        self._rng = rng
+        self._services = services
+        self._dial_at = 0.0
+        self._peers: dict[Any, None] = {}
+        self._leave_at: float | None = None
+
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        """See `requite.engine.Engine.handle`."""
+        return list(self._handle(event, now))
+
+    def _handle(self, event: Input, now: float) -> Iterator[Effect]:
+        if isinstance(event, PeerJoined):
+            yield from self._play(event.peer, now)
+        elif isinstance(event, PeerLost):
+            self._peers.pop(event.peer, None)
+        elif isinstance(event, Received):
+            if self._rng.random() < 0.2 and event.peer in self._peers:
+                yield from (Send(event.peer, m) for m in _shuffled(self._rng, self._services))
+        elif isinstance(event, Wake):
+            if now >= self._dial_at:
+                self._dial_at = now + self._rng.uniform(0.05, 1.0)
+                yield Connect()
+            if self._leave_at is not None and now >= self._leave_at:
+                self._leave_at = None
+                for peer in self._peers:
+                    yield Disconnect(peer, "enough")
+                self._peers.clear()
+
+    def _play(self, peer: Any, now: float) -> Iterator[Effect]:
+        self._peers[peer] = None
+        kind = self._rng.choice(_KINDS)
+        if kind is _flood:
+            peer.stream.pause_reading()
+        for message in kind(self._rng, self._services):
+            yield Send(peer, message)
+        if self._rng.random() < 0.5:
+            self._leave_at = now + self._rng.uniform(0.0, _GIVE_UP_S)
+
+    def deadline(self) -> float | None:
+        """See `requite.engine.Engine.deadline`."""
+        return self._dial_at if self._leave_at is None else min(self._dial_at, self._leave_at)
+
+    def snapshot(self) -> int:
+        """Return the number of connections."""
+        return len(self._peers)
+
+
+class Intruder(Dialler):
+    """A process that means no good."""
+
+    is_honest = False
+
+    def __init__(self, name: str, stage: Stage) -> None:
+        super().__init__(name, False, stage)
+
+    def make_engine(self) -> Engine:
+        """Make an engine that plays tricks."""
+        return _Mischief(self.rng, self._stage.knobs.services)
+
+    def _make_framing(self) -> Framing:
+        return _draw_framing(self.rng)
+
+    def deliver(self, token: Any, what: Any) -> None:
+        """Get nothing: an intruder makes no calls."""
+        raise AssertionError(f"an intruder was delivered {what!r}")
+
+    def fail(self, token: Any, error: CallError) -> None:
+        """Get nothing."""
+        raise AssertionError(f"an intruder was told {error!r}")
+
+    def abandon(self, token: Any, reason: str) -> None:
+        """Get nothing."""
+        raise AssertionError(f"an intruder was told to give up: {reason}")

@@ -1,0 +1,157 @@
+"""Everything that a run is made of, drawn from its seed; printed before anything happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from enum import StrEnum
+
+from requite.heartbeat import HeartbeatPolicy
+from requite.protocols.majordomo.policy import BrokerPolicy
+from requite.sim.network import Shape
+
+
+class FaultKind(StrEnum):
+    """What can go wrong."""
+
+    CRASH_BROKER = "crash-broker"
+    CRASH_WORKER = "crash-worker"
+    CRASH_CLIENT = "crash-client"
+    POWER_LOSS = "power-loss"
+    FREEZE_BROKER = "freeze-broker"
+    FREEZE_WORKER = "freeze-worker"
+    FREEZE_CLIENT = "freeze-client"
+    PARTITION = "partition"
+    PARTITION_ONE_WAY = "partition-one-way"
+    CLOG = "clog"
+    RESET = "reset"
+    BLACK_HOLE = "black-hole"
+    DRAIN_WORKER = "drain-worker"
+    INTRUDER = "intruder"
+
+
+class Behaviour(StrEnum):
+    """What a handler does with a request; the request tells it."""
+
+    ECHO = "echo"  # answers after its service time
+    STREAM = "stream"  # some partial replies first
+    FAIL = "fail"  # a negative reply
+    VOUCH = "vouch"  # takes longer than its lease, and says that it makes progress
+    HANG = "hang"  # never ends, unless it is abandoned
+    POISON = "poison"  # takes its worker's process along
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSpec:
+    """One client. `tries` bounds the attempts of a call; `identity`: it announces its name."""
+
+    name: str
+    version: str
+    slots: int
+    tries: int
+    attempt_timeout_s: float | None
+    identity: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSpec:
+    """One worker; 0 as lease: it vouches for its handlers without end."""
+
+    name: str
+    service: str
+    version: str
+    capacity: int
+    lease_s: float
+    interval_s: float
+    identity: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """A run. `faulty_s` is the length of the first phase, in which `calls` calls are made.
+
+    `faults_per_s` is the rate of each kind of fault; they last from a tenth of a heartbeat interval
+    to `outage_max` of them. `behaviours` and `weights` say what is asked of handlers how often.
+    """
+
+    calls: int
+    faulty_s: float
+    # the cast
+    services: tuple[str, ...]
+    clients: tuple[ClientSpec, ...]
+    workers: tuple[WorkerSpec, ...]
+    # the work
+    behaviours: tuple[Behaviour, ...]
+    weights: tuple[int, ...]
+    service_s: float
+    timeout_s: float
+    endless_p: float
+    idempotent_p: float
+    partials_p: float
+    cancel_p: float
+    nobody_p: float
+    big_p: float
+    bursts_p: float
+    # the network
+    network: Shape
+    # presence and policy
+    interval_s: float
+    liveness: int
+    attempts_max: int
+    service_grace_s: float
+    service_ttl_s: float
+    queue_max: int
+    client_pending_max: int
+    tell_old_clients: bool
+    handover: bool
+    # what goes wrong
+    faults: tuple[FaultKind, ...]
+    faults_per_s: float
+    outage_max: float
+
+    @property
+    def heartbeat(self) -> HeartbeatPolicy:
+        """The heartbeats of the broker and of the clients."""
+        return HeartbeatPolicy(self.interval_s, self.liveness)
+
+    @property
+    def broker_policy(self) -> BrokerPolicy:
+        """The policy of the broker, which makes the notes that checkers read."""
+        return BrokerPolicy(
+            heartbeat=self.heartbeat,
+            attempts_max=self.attempts_max,
+            service_grace_s=self.service_grace_s,
+            service_ttl_s=self.service_ttl_s,
+            queue_max=self.queue_max,
+            client_pending_max=self.client_pending_max,
+            tell_old_clients=self.tell_old_clients,
+            drain_timeout_s=5.0,
+            notes=True,
+        )
+
+    @property
+    def slowest_interval_s(self) -> float:
+        """The longest heartbeat interval that anybody announces: the longer of two holds."""
+        return max(self.interval_s, *(worker.interval_s for worker in self.workers))
+
+    def lines(self) -> Iterator[str]:
+        """Yield each knob as a line of text."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in ("clients", "workers"):
+                for spec in value:
+                    yield f"{field.name[:-1]:<18} {_settings(spec)}"
+            elif field.name == "network":
+                yield f"{field.name:<18} {_settings(value)}"
+            else:
+                yield f"{field.name:<18} {_text(value)}"
+
+
+def _settings(value: Shape | ClientSpec | WorkerSpec) -> str:
+    return " ".join(f"{f.name}={_text(getattr(value, f.name))}" for f in fields(value))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return " ".join(map(_text, value)) or "none"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

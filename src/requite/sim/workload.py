@@ -1,0 +1,105 @@
+"""The work of a run: which calls are made when, and what handlers do with them.
+
+A request says in its first frame which call it is and what its handler shall do; replies say which
+execution they come from, and bring the payload back. So whoever gets one can tell whether it is the
+right one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Final, NamedTuple
+
+from requite.sim.knobs import Behaviour, Knobs
+
+NOBODY: Final = "nobody"  # a service without workers
+_BIG_SIZES: Final = (1_000, 9_000, 70_000)
+_SERVICE_SPREAD: Final = 3.0  # service times are up to so many times the knob's
+
+
+class CallPlan(NamedTuple):
+    """A call that will be made. `timeout_s` is None for none, `cancel_after_s` as well."""
+
+    number: int
+    at_s: float
+    client: str
+    service: str
+    behaviour: Behaviour
+    service_s: float
+    parts: int
+    payload: bytes
+    timeout_s: float | None
+    idempotent: bool
+    wants_partials: bool
+    cancel_after_s: float | None
+
+    @property
+    def frames(self) -> list[bytes]:
+        """The body of the request."""
+        task = f"call {self.number} {self.behaviour} {self.service_s:.6f} {self.parts}"
+        return [task.encode(), self.payload]
+
+
+class Task(NamedTuple):
+    """A request as its handler understands it."""
+
+    number: int
+    behaviour: Behaviour
+    service_s: float
+    parts: int
+
+
+def parse_task(frames: Sequence[bytes]) -> Task | None:
+    """Read a request's body; None if it is not one of ours."""
+    if len(frames) != 2 or not frames[0].startswith(b"call "):
+        return None
+    _, number, behaviour, service_s, parts = frames[0].decode().split()
+    return Task(int(number), Behaviour(behaviour), float(service_s), int(parts))
+
+
+def final_frames(number: int, execution: int, payload: bytes) -> list[bytes]:
+    """Make the body of a final reply."""
+    return [b"final %d %d" % (number, execution), payload]
+
+
+def partial_frames(number: int, execution: int, index: int) -> list[bytes]:
+    """Make the body of a partial reply."""
+    return [b"part %d %d %d" % (number, execution, index)]
+
+
+def plan_calls(knobs: Knobs, rng: Random) -> Iterator[CallPlan]:
+    """Draw the calls of the first phase, in no particular order."""
+    at_s = 0.0
+    for number in range(1, knobs.calls + 1):
+        if rng.random() >= knobs.bursts_p:  # else at the same time as the one before
+            at_s = 0.1 + rng.random() * (knobs.faulty_s - 0.1)
+        client = rng.choice(knobs.clients)
+        behaviour = rng.choices(knobs.behaviours, knobs.weights)[0]
+        yield CallPlan(
+            number=number,
+            at_s=at_s,
+            client=client.name,
+            service=NOBODY if rng.random() < knobs.nobody_p else rng.choice(knobs.services),
+            behaviour=behaviour,
+            service_s=knobs.service_s * rng.uniform(0.3, _SERVICE_SPREAD),
+            parts=rng.randint(1, 5) if behaviour is Behaviour.STREAM else 0,
+            payload=_draw_payload(knobs, rng, number),
+            timeout_s=_draw_timeout(knobs, rng, behaviour, client.version),
+            idempotent=rng.random() < knobs.idempotent_p,
+            wants_partials=rng.random() < knobs.partials_p,
+            cancel_after_s=rng.expovariate(4.0) if rng.random() < knobs.cancel_p else None,
+        )
+
+
+def _draw_payload(knobs: Knobs, rng: Random, number: int) -> bytes:
+    size = rng.choice(_BIG_SIZES) if rng.random() < knobs.big_p else rng.randint(0, 40)
+    return (b"%d:" % number) * (size // 3)
+
+
+def _draw_timeout(knobs: Knobs, rng: Random, behaviour: Behaviour, version: str) -> float | None:
+    """Only where every failure is told may a call go without a deadline."""
+    may_be_endless = version == "0.3" and behaviour is not Behaviour.HANG
+    if may_be_endless and rng.random() < knobs.endless_p:
+        return None
+    return knobs.timeout_s * rng.uniform(0.2, 1.5)
