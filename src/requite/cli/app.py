@@ -32,7 +32,8 @@ def build() -> App:
         suppress_keyboard_interrupt=False,
     )
     for verb in VERBS:
-        app.command(verb.function, name=verb.name)
+        usage = " ".join(filter(None, ["Usage: requite", verb.name, verb.arguments, "[OPTIONS]"]))
+        app.command(verb.function, name=verb.name, usage=usage)
     return app
 
 

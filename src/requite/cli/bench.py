@@ -38,7 +38,7 @@ def bench(
     /,
     *,
     service: Annotated[
-        str | None, Parameter(help="The service, if the URL does not name it.")
+        str | None, Parameter(metavar="NAME", help="The service, if the URL does not name it.")
     ] = None,
     concurrency: Annotated[
         int,
@@ -72,7 +72,9 @@ def bench(
             help="Size of the body, unless --body gives one.",
         ),
     ] = 16,
-    body: Annotated[str | None, Parameter(group=_LOAD, help="Body of every request.")] = None,
+    body: Annotated[
+        str | None, Parameter(metavar="TEXT", group=_LOAD, help="Body of every request.")
+    ] = None,
     timeout: Annotated[
         float, Parameter(metavar="SECONDS", group=CALLS, help="How long to wait for each reply.")
     ] = 10.0,
@@ -82,14 +84,15 @@ def bench(
 ) -> int:
     """Measure a deployment: calls per second, and how long they take.
 
-    One call that is not counted goes first, so that a missing broker or service is told at once.
-    Then as many calls as allowed are kept outstanding. A latency is the time from a call to its
-    reply in this process, retries included.
+    One call that is not counted goes first, so that a missing broker or service
+    is told. Then as many calls as allowed are kept outstanding. A latency is the
+    time from a call to its reply in this process, retries included.
 
-    With --json the last line is an object: requests, answered, failures (by kind), requests_per_s,
-    took_s, sent_again, p50_ms, p90_ms, p99_ms, p99.9_ms, max_ms. Exit code 1: some calls failed.
+    With --json the last line is an object: requests, answered, failures (by
+    kind), sent_again, took_s, requests_per_s, p50_ms, p90_ms, p99_ms, p99.9_ms,
+    max_ms. Exit code 1: some calls failed.
 
-      $ requite bench mdp://127.0.0.1:5555/echo --concurrency 64 --duration 10 --size 1000
+      $ requite bench mdp://127.0.0.1:5555/echo --duration 10 --size 1000
     """
     from requite.shell.aio import run
 

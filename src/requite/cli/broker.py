@@ -13,6 +13,7 @@ from requite.cli.exit_codes import ExitCode
 from requite.cli.options import QUIET, Logging
 from requite.cli.output import complain, say
 from requite.errors import TransportError
+from requite.framing import Limits as FramingLimits
 from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.policy import BrokerPolicy, PartialsFor01
 
@@ -23,7 +24,12 @@ _PEERS: Final = Group("Peers", sort_key=40)
 
 _DEFAULT_BIND: Final = ("tcp://127.0.0.1:5555",)
 _DEFAULTS: Final = BrokerPolicy()
+_FRAMING: Final = FramingLimits()
 _MIB: Final = 1024 * 1024
+
+
+def _in_mib(size: int) -> str:
+    return f"{size // _MIB} MiB"
 
 
 @Parameter(name="*", group=_LIVENESS)
@@ -88,8 +94,13 @@ class Limits:
         _DEFAULTS.services_max
     )
     message_size_max: Annotated[
-        int, Parameter(metavar="BYTES", help="Size of a message, all frames together.")
-    ] = 64 * _MIB
+        int,
+        Parameter(
+            metavar="BYTES",
+            show_default=_in_mib,
+            help="Size of a message, all frames together.",
+        ),
+    ] = _FRAMING.message_size_bytes_max
 
 
 @Parameter(name="*", group=_PEERS)
@@ -117,6 +128,7 @@ class Peers:
     tell_old_clients: Annotated[
         bool,
         Parameter(
+            show_default=False,
             help="Tell clients of MDP 0.1 and 0.2 about failures in a reply of two frames. Their "
             "RFCs ask for silence.",
         ),
@@ -143,12 +155,12 @@ def broker(
 ) -> int:
     """Run a broker that clients and workers connect to.
 
-    It prints `listening on ADDRESS` per endpoint, then nothing. Clients and workers of MDP 0.1, 0.2
-    and 0.3 may connect to the same address. Requests wait in memory: a client sends them again when
-    the broker was restarted.
+    It prints `listening on ADDRESS` per endpoint, then nothing. Clients and
+    workers of MDP 0.1, 0.2 and 0.3 may connect to the same address. Requests
+    wait in memory: clients send them again when the broker was restarted.
 
-    SIGTERM or Ctrl-C drains: no new requests, pending ones are finished, exit code 0. A second one
-    stops at once.
+    SIGTERM or Ctrl-C drains: no new requests, pending ones are finished, exit
+    code 0. A second one stops at once.
 
       $ requite broker --bind tcp://127.0.0.1:0 --heartbeat-interval 0.5
     """

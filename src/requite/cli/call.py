@@ -41,7 +41,7 @@ def call(
     /,
     *,
     service: Annotated[
-        str | None, Parameter(help="The service, if the URL does not name it.")
+        str | None, Parameter(metavar="NAME", help="The service, if the URL does not name it.")
     ] = None,
     timeout: Timeout = 10.0,
     retries: Annotated[
@@ -57,12 +57,17 @@ def call(
         bool,
         Parameter(
             group=CALLS,
+            show_default=False,
             help="The request is not idempotent: never send it again once it may have run.",
         ),
     ] = False,
     stream: Annotated[
         bool,
-        Parameter(group=CALLS, help="Print partial replies as they come, each on a line."),
+        Parameter(
+            group=CALLS,
+            show_default=False,
+            help="Print partial replies as they come, each on a line.",
+        ),
     ] = False,
     as_json: JsonFlag = False,
     connection: Connection = PLAIN,
@@ -70,15 +75,16 @@ def call(
 ) -> int:
     """Make one call; the reply's bytes go to stdout as they are.
 
-    Failures go to stderr, in one sentence that says whether the request may have run; the exit code
-    tells scripts which kind it was (see `requite --help`).
+    Failures go to stderr, in one sentence that says whether the request may
+    have run; the exit code tells scripts which kind it was (`requite --help`).
 
-    With --json the last line is an object: status, body, encoding ("utf-8" or "base64"), attempts,
-    elapsed_ms; of a failure status, message, may_have_executed, attempts, elapsed_ms. With --stream
-    an object per partial reply comes before it.
+    With --json the last line is an object: status, body, encoding ("utf-8" or
+    "base64"), attempts, elapsed_ms; of a failure: status, message,
+    may_have_executed, attempts, elapsed_ms. With --stream an object per partial
+    reply comes before it.
 
       $ requite call mdp://127.0.0.1:5555/echo "hello, world"
-      $ gzip -c big.csv | requite call mdp://127.0.0.1:5555/store --once --timeout 60 > receipt
+      $ gzip -c big.csv | requite call mdp://127.0.0.1:5555/store --once > receipt
     """
     from requite.shell.aio import run
 

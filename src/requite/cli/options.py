@@ -18,7 +18,10 @@ OUTPUT: Final = Group("Output", sort_key=90)
 JsonFlag = Annotated[
     bool,
     Parameter(
-        name="--json", negative="", group=OUTPUT, help="One object for machines, on the last line."
+        name="--json",
+        show_default=False,
+        group=OUTPUT,
+        help="One object for machines, on the last line of stdout.",
     ),
 ]
 BrokerUrl = Annotated[str, Parameter(help="Where the broker is: `mdp://HOST:PORT`.")]

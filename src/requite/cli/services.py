@@ -51,7 +51,7 @@ def services(
     url: BrokerUrl,
     /,
     *,
-    workers: Annotated[bool, Parameter(help="Show each worker, too.")] = False,
+    workers: Annotated[bool, Parameter(show_default=False, help="Show each worker, too.")] = False,
     watch: Annotated[
         float | None,
         Parameter(
@@ -67,12 +67,14 @@ def services(
 ) -> None:
     """Show what a broker serves, and how it goes.
 
-    Asks the broker itself (`mmi.stats` and `mmi.workers`). Per service: its workers, and how many
-    of them could take a request; requests queued and running; and what became of those before. A
-    request is redelivered when its worker was lost and another one got it. Columns for what never
-    happened are left out.
+    Asks the broker itself (`mmi.stats` and `mmi.workers`). Per service: its
+    workers, and how many of them could take a request; requests queued and
+    running; and what became of those before. A request is redelivered when its
+    worker was lost and another one got it. Columns for what never happened are
+    left out.
 
-    With --json one object: services, workers, clients, newcomers, pending, timers, draining.
+    With --json one object: services, workers, clients, newcomers, pending,
+    timers, draining.
 
       $ requite services mdp://127.0.0.1:5555 --workers
     """

@@ -8,29 +8,31 @@ from requite.cli import exit_codes
 
 
 class Verb(NamedTuple):
-    """A verb: its name, the function that does it, and what it is for."""
+    """A verb: its name, what follows it, and what it is for. It is the function of the same name in
+    the module of the same name."""
 
     name: str
-    function: str
+    arguments: str
     summary: str
+
+    @property
+    def function(self) -> str:
+        """Where the function is, as MODULE:ATTR."""
+        return f"requite.cli.{self.name}:{self.name}"
 
 
 SERVE: Final = (
-    Verb("broker", "requite.cli.broker:broker", "Run a broker that clients and workers connect to"),
-    Verb("worker", "requite.cli.worker:worker", "Serve functions of a Python module"),
+    Verb("broker", "", "Run a broker that clients and workers connect to"),
+    Verb("worker", "MODULE:ATTR... --connect URL", "Serve functions of a Python module"),
 )
 ASK: Final = (
-    Verb("call", "requite.cli.call:call", "Make one call; its reply goes to stdout"),
-    Verb("services", "requite.cli.services:services", "Show what a broker serves, and how it goes"),
-    Verb("bench", "requite.cli.bench:bench", "Measure a deployment: throughput and latency"),
+    Verb("call", "URL [BODY]", "Make one call; its reply goes to stdout"),
+    Verb("services", "URL", "Show what a broker serves, and how it goes"),
+    Verb("bench", "URL", "Measure a deployment: throughput and latency"),
 )
 WATCH: Final = (
-    Verb(
-        "demo",
-        "requite.cli.demo.verb:demo",
-        "Kill workers and the broker during 28,000 calls",
-    ),
-    Verb("sim", "requite.cli.sim:sim", "Run seeds of the deterministic simulator"),
+    Verb("demo", "", "Kill workers and the broker during 28,000 calls"),
+    Verb("sim", "", "Run seeds of the deterministic simulator"),
 )
 VERBS: Final = (*SERVE, *ASK, *WATCH)
 

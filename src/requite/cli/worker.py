@@ -20,10 +20,15 @@ _POSITIVE: Final = validators.Number(gt=0)
 def worker(
     target: Annotated[
         str,
-        Parameter(help="What to serve: `MODULE:ATTR`, a function decorated with @requite.service."),
+        Parameter(
+            name="MODULE:ATTR",
+            help="What to serve: a function decorated with `@requite.service(NAME)`.",
+        ),
     ],
     /,
-    *more: Annotated[str, Parameter(name="MORE", help="Further ones.")],
+    *more: Annotated[
+        str, Parameter(name="MORE", help="Further functions, each a service of its own.")
+    ],
     connect: Annotated[
         str, Parameter(metavar="URL", help="Where the broker is: `mdp://HOST:PORT`.")
     ],
@@ -85,20 +90,21 @@ def worker(
 ) -> int:
     """Serve functions of a Python module.
 
-    A handler is a function of one request that returns the reply's bytes, or yields partial ones:
+    A handler is a function of one request that returns the reply's bytes, or
+    yields those of partial replies:
 
       @requite.service("echo")
       async def echo(request):
           return request.body
 
-    Modules in the current directory are found. The broker need not be there yet, and when it went
-    away the worker registers again by itself.
+    Modules in the current directory are found. The broker need not be there
+    yet, and when it went away the worker registers again by itself.
 
-    SIGTERM or Ctrl-C drains: no new requests, those in hand are finished, exit code 0. A second one
-    stops at once; the broker gives what was in hand to other workers.
+    SIGTERM or Ctrl-C drains: no new requests, those in hand are finished, exit
+    code 0. A second one stops at once; what was in hand goes to other workers.
 
       $ requite worker requite.examples:echo --connect mdp://127.0.0.1:5555
-      $ requite worker shop:price shop:stock --connect mdp://broker:5555 --capacity 4
+      $ requite worker shop:price shop:stock --connect mdp://broker --capacity 4
     """
     from requite.cli.serving import serve
     from requite.cli.targets import load_service

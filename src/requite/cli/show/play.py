@@ -12,12 +12,12 @@ from functools import partial
 from itertools import cycle, islice
 from typing import Any, Final
 
-from requite.cli.demo.cast import Cast
-from requite.cli.demo.direct import Answer
-from requite.cli.demo.faults import Faults, Observer, plan, strike
-from requite.cli.demo.screen import REFRESH_EVERY_S, Screen, open_screen
-from requite.cli.demo.tally import Tally, Verdict
-from requite.cli.demo.traffic import RETRY, RequestSource, drive
+from requite.cli.show.cast import Cast
+from requite.cli.show.direct import Answer
+from requite.cli.show.faults import Faults, Observer, plan, strike
+from requite.cli.show.screen import REFRESH_EVERY_S, Screen, open_screen
+from requite.cli.show.tally import Tally, Verdict
+from requite.cli.show.traffic import RETRY, RequestSource, drive
 from requite.client import AsyncClient
 from requite.errors import ConfigurationError
 from requite.heartbeat import HeartbeatPolicy
@@ -45,11 +45,11 @@ class Plot:
     stops: int
 
 
-def run_show(plot: Plot) -> Verdict:
+def play(plot: Plot) -> Verdict:
     """Run the demo. Raises `ConfigurationError` where there are no airports to ask about."""
     codes = _airport_codes()
     asked = list(islice(cycle(codes), len(codes) if plot.requests is None else plot.requests))
-    return run(_show(plot, asked))
+    return run(_play(plot, asked))
 
 
 def _airport_codes() -> Sequence[str]:
@@ -62,7 +62,7 @@ def _airport_codes() -> Sequence[str]:
     return list(airportsdata.load())
 
 
-async def _show(plot: Plot, asked: Sequence[str]) -> Verdict:
+async def _play(plot: Plot, asked: Sequence[str]) -> Verdict:
     tally = Tally(asked)
     with Cast(plot.workers, heartbeat=_HEARTBEAT, capacity=_CAPACITY) as cast:
         truth = asyncio.ensure_future(_compute_truth(cast))

@@ -1,9 +1,9 @@
-"""`requite demo`: real requests, real processes, and what kills them.
+"""What `requite demo` does: real requests, real processes, and what kills them.
 
-verb.py       the options
-show.py       the run from beginning to end
+play.py       the run from beginning to end
 faults.py     who is killed, stopped and restarted when
-processes.py  the broker and the workers; `leash.py` sees to it that none is left behind
+cast.py       the broker and the workers
+processes.py  one process of them; `leash.py` sees to it that none is left behind
 traffic.py    the clients and their requests
 direct.py     what every answer must be
 tally.py      what came back: answers per request, latencies, the verdict

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
-from requite.cli.demo.processes import Child, State
-from requite.cli.demo.tally import Tally
 from requite.cli.latency import in_ms, percentile
 from requite.cli.output import stderr_console
+from requite.cli.show.processes import Child, State
+from requite.cli.show.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

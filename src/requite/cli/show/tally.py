@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from requite.cli.demo.direct import Answer
 from requite.cli.latency import percentile
+from requite.cli.show.direct import Answer
 from requite.errors import CallError
 from requite.request import Reply
 

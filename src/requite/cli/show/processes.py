@@ -15,7 +15,7 @@ from requite.errors import RequiteError
 
 _STARTED_WITHIN_S: Final = 20.0
 _LAST_WORDS_SIZE: Final = 2000
-_LEASH: Final = "requite.cli.demo.leash"
+_LEASH: Final = "requite.cli.show.leash"
 
 
 class ChildFailed(RequiteError):

@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from requite.cli.demo.cast import Cast
-from requite.cli.demo.screen import Screen
-from requite.cli.demo.traffic import RequestSource
+from requite.cli.show.cast import Cast
+from requite.cli.show.screen import Screen
+from requite.cli.show.traffic import RequestSource
 
 if TYPE_CHECKING:
     from requite.client import AsyncClient

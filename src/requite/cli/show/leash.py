@@ -1,6 +1,6 @@
 """Run a module as `python -m` does, in a process that does not outlive the one that started it.
 
-    python -m requite.cli.demo.leash PARENT_PID MODULE [ARGUMENTS]...
+    python -m requite.cli.show.leash PARENT_PID MODULE [ARGUMENTS]...
 
 A parent that is killed cannot clean up after itself, so the child watches: on Linux the kernel
 sends it SIGKILL, which also ends a stopped process; elsewhere a thread looks every half second.

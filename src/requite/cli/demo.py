@@ -14,7 +14,7 @@ from requite.cli.output import say_json, stdout_console
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from requite.cli.demo.tally import Verdict
+    from requite.cli.show.tally import Verdict
 
 _FAULTS: Final = Group("Faults", sort_key=10)
 _AT_LEAST_ONE: Final = validators.Number(gte=1)
@@ -66,19 +66,21 @@ def demo(
 ) -> int:
     """Watch requests get their replies while everything around them dies.
 
-    Starts a broker and workers, and asks them for the nearest neighbours of each of the world's
-    28,000 airports. Meanwhile it kills workers, freezes one until it counts as lost, and kills and
-    restarts the broker. Then it compares every answer with a direct computation of its own.
+    Starts a broker and workers, and asks them for the nearest neighbours of each
+    of the world's 28,000 airports. Meanwhile it kills workers, freezes one until
+    it counts as lost, and kills and restarts the broker. Then it compares every
+    answer with a direct computation of its own.
 
-    Exit code 0 means that every request was answered exactly once and correctly. With --json the
-    last line is an object: requests, answered, correct, lost, duplicated, retries, worker_kills,
-    broker_kills, requests_per_s, p50_ms, p99_ms. Needs the package airportsdata (extra `demo`).
+    Exit code 0 means that every request was answered exactly once and correctly.
+    With --json the last line is an object: requests, answered, correct, lost,
+    duplicated, retries, worker_kills, broker_kills, requests_per_s, p50_ms,
+    p99_ms. Needs the package airportsdata (extra `demo`).
     """
-    from requite.cli.demo.show import Plot, run_show
+    from requite.cli.show.play import Plot, play
 
     logging.start()
     plot = Plot(requests, workers, clients, concurrency, worker_kills, broker_kills, stops)
-    verdict = run_show(plot)
+    verdict = play(plot)
     stdout_console().print(_report(verdict))
     if as_json:
         say_json(asdict(verdict))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Final
 
-from requite.cli.demo.processes import Child, State
+from requite.cli.show.processes import Child, State
 from requite.heartbeat import HeartbeatPolicy
 
 _COMMAND: Final = "requite.cli"
 _SERVICE: Final = "requite.examples:nearest"
-_DIRECT: Final = "requite.cli.demo.direct"
+_DIRECT: Final = "requite.cli.show.direct"
 _LISTENING: Final = "listening on "
 
 

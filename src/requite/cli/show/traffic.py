@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 
-from requite.cli.demo.tally import Tally
+from requite.cli.show.tally import Tally
 from requite.request import RetryPolicy
 
 if TYPE_CHECKING:
