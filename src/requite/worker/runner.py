@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import closing
 from functools import partial
 from typing import Any, Final
 
@@ -32,33 +33,47 @@ class Runner:
         self._handler = service.handler
         self._threads = threads
         self._free: asyncio.Event | None = None  # is there while the broker pushes back
+        self._unheard: set[Any] = set()  # tokens given up whose handlers run in threads
+        self._closed = False
         run = {
             Kind.COROUTINE: self._run_coroutine,
             Kind.FUNCTION: self._run_function,
             Kind.ASYNC_GENERATOR: self._run_async_generator,
             Kind.GENERATOR: self._run_generator,
         }[service.kind]
-        in_thread = service.kind in (Kind.FUNCTION, Kind.GENERATOR)
+        self._in_thread = service.kind in (Kind.FUNCTION, Kind.GENERATOR)
         self._lanes: Lanes[Any, Request] = Lanes(
-            capacity, run, self._dropped, interruptible=not in_thread
+            capacity, run, self._dropped, interruptible=not self._in_thread
         )
         self.deliver = self._lanes.put  # (token, request): have the handler run
 
     # --- what the host wants ----------------------------------------------------------------------
     def abandon(self, token: Any, _reason: str) -> None:
-        """Interrupt a handler nobody waits for. One in a thread runs to its end, unheard."""
+        """Interrupt a handler nobody waits for. One in a thread runs on, unheard: a generator until
+        its next `yield`, a function to its end."""
+        if self._in_thread:
+            self._unheard.add(token)
+            self._let_go()
         self._lanes.cancel(token)
 
     def flow(self, is_free: bool) -> None:
         """Hold partial replies back while the broker pushes back."""
-        if is_free and self._free is not None:
-            self._free.set()
+        if not is_free and self._free is None:
+            self._free = asyncio.Event()
+        elif is_free:
+            self._let_go()
             self._free = None
-        elif not is_free and self._free is None:
+
+    def _let_go(self) -> None:
+        """Let those that wait for the broker see whether they still have to."""
+        if self._free is not None:
+            self._free.set()
             self._free = asyncio.Event()
 
     async def close(self) -> None:
         """Interrupt what runs."""
+        self._closed = True
+        self._let_go()
         await self._lanes.close()
 
     # --- the four kinds ---------------------------------------------------------------------------
@@ -94,14 +109,14 @@ class Runner:
         loop = asyncio.get_running_loop()
 
         def iterate(request: Request) -> Any:
-            iterator = self._handler(request)
-            while True:
-                try:
-                    part = next(iterator)
-                except StopIteration as end:
-                    return end.value
-                produced = Produced(token, frames_of(part))
-                asyncio.run_coroutine_threadsafe(self._produce(produced), loop).result()
+            with closing(self._handler(request)) as iterator:
+                while True:
+                    try:
+                        part = next(iterator)
+                    except StopIteration as end:
+                        return end.value
+                    produced = Produced(token, frames_of(part))
+                    asyncio.run_coroutine_threadsafe(self._produce(produced), loop).result()
 
         await self._run_in_thread(token, request, iterate)
 
@@ -111,17 +126,26 @@ class Runner:
         loop = asyncio.get_running_loop()
         request._on_progress = partial(self._progressed_in_thread, loop, token)
         try:
-            result = await loop.run_in_executor(self._threads, work, request)
-            frames = frames_of(result)
+            frames = frames_of(await loop.run_in_executor(self._threads, _run, work, request))
+        except _Unheard:
+            self._dropped(token)
         except Exception as error:
             self._failed(token, error)
         else:
             self._finished(token, frames)
+        finally:
+            self._unheard.discard(token)
 
     async def _produce(self, produced: Produced) -> None:
+        self._check_heard(produced.token)
         self.submit(produced)
-        if self._free is not None:
+        while self._free is not None:
             await self._free.wait()
+            self._check_heard(produced.token)
+
+    def _check_heard(self, token: Any) -> None:
+        if self._closed or token in self._unheard:
+            raise _Unheard
 
     def _progressed(self, token: Any, extend_s: float) -> None:
         self.submit(Progressed(token, extend_s))
@@ -136,12 +160,33 @@ class Runner:
         self.submit(Finished(token, frames))
 
     def _failed(self, token: Any, error: Exception) -> None:
-        if isinstance(error, RemoteFailure):
-            reason = str(error)
-        else:
-            reason = f"{type(error).__name__}: {error}"
+        if not isinstance(error, RemoteFailure):
             _log.warning("a handler of %s failed", self._service.name, exc_info=error)
-        self.submit(Finished(token, (reason.encode(),), Status.FAILED))
+        self.submit(Finished(token, (_reason(error),), Status.FAILED))
 
     def _dropped(self, token: Any) -> None:
+        self._unheard.discard(token)
         self.submit(Finished(token, (b"it was given up",), Status.CANCELLED))
+
+
+class _Unheard(Exception):
+    """Ends a generator in a thread whose partial replies nobody waits for."""
+
+
+def _run(work: Callable[[Request], Any], request: Request) -> Any:
+    """Do `work` in a thread. A future cannot hold `StopIteration`: it would never be done."""
+    try:
+        return work(request)
+    except StopIteration as error:
+        raise RuntimeError(f"the handler raised StopIteration: {error}") from error
+
+
+def _reason(error: Exception) -> bytes:
+    """Return what the caller is told, whatever the exception is made of."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "(no text: its __str__ failed)"
+    if not isinstance(error, RemoteFailure):
+        text = f"{type(error).__name__}: {text}"
+    return text.encode(errors="backslashreplace")

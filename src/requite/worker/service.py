@@ -25,6 +25,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from requite.errors import ConfigurationError
@@ -73,7 +74,11 @@ def service(name: str) -> Callable[[Handler], Service]:
 def _kind_of(handler: Handler) -> Kind:
     if not callable(handler):
         raise ConfigurationError(f"a handler is a function of one request, not {handler!r}")
-    function = handler if inspect.isroutine(handler) else type(handler).__call__
+    function: Any = handler
+    while isinstance(function, partial):
+        function = function.func
+    if not inspect.isroutine(function):
+        function = type(function).__call__
     if inspect.isasyncgenfunction(function):
         return Kind.ASYNC_GENERATOR
     if inspect.iscoroutinefunction(function):
