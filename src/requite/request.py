@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from requite.errors import (
     CallError,
@@ -64,8 +64,7 @@ def error_from_status(status: Status, reason: str, attempts: int) -> CallError:
     return kind(reason, may_have_executed=may_have_executed and attempts > 0, attempts=attempts)
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """The final answer to a call: `frames` as received, `elapsed` in seconds since the call."""
 
     frames: Sequence[bytes]
@@ -127,7 +126,7 @@ class RetryPolicy:
 
     def delay_s(self, retry: int, rng: Callable[[], float]) -> float:
         """Return how long to wait before retry number `retry` (1 is the first)."""
-        ceiling = min(self.backoff * 2 ** min(retry - 1, 30), self.backoff_max)
+        ceiling = min(self.backoff * 2.0 ** min(retry - 1, 30), self.backoff_max)
         return ceiling * (1 - self.jitter * rng())
 
 

@@ -90,21 +90,19 @@ class Lanes(Generic[Token, Work]):
         loop = asyncio.get_running_loop()
         while True:
             while self._waiting:
+                # Not in a coroutine of its own, which would cost every request 0.2 us.
                 token, work = self._waiting.popitem(last=False)
-                await self._work_off(token, work, task)
+                self._running[token] = task
+                try:
+                    await self._run(token, work)
+                except asyncio.CancelledError:
+                    if self._closed:
+                        raise
+                    self._dropped(token)
+                finally:
+                    del self._running[token]
+                while task.cancelling():  # the request was cancelled, not the lane
+                    task.uncancel()
             idle: asyncio.Future[None] = loop.create_future()
             self._idle.append(idle)
             await idle
-
-    async def _work_off(self, token: Token, work: Work, task: asyncio.Task[None]) -> None:
-        self._running[token] = task
-        try:
-            await self._run(token, work)
-        except asyncio.CancelledError:
-            if self._closed:
-                raise
-            self._dropped(token)
-        finally:
-            del self._running[token]
-        while task.cancelling():  # the request was cancelled, not the lane
-            task.uncancel()

@@ -312,7 +312,7 @@ class ClientEngine(ABC):
         token = call.asked.token
         del self._calls[token]
         frames = call.joined + body if call.joined else body
-        reply = Reply(frames, _OK, call.tries, now - call.submitted_at)
+        reply = _new(Reply, (frames, _OK, call.tries, now - call.submitted_at))
         self._out.append(_new(Deliver, (token, reply)))
         if self._notes:
             self._note("replied", call, elapsed_s=reply.elapsed)
