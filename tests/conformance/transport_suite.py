@@ -7,6 +7,7 @@ what is reported, and checks that nothing is reported from inside a call to the 
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -319,6 +320,63 @@ class TransportSuite:
                 for reason in ("refused", "no such file", "nobody listens", "connect")
             )
             assert caught.value.may_have_executed is False
+
+        ground.run(scenario())
+
+    @pytest.mark.parametrize("turns", range(8))
+    def test_a_dial_that_is_cancelled_leaves_no_connection_behind(
+        self, ground: Ground, turns: int
+    ) -> None:
+        """Whenever the cancellation comes, whoever was given a stream is told of its end."""
+
+        async def scenario() -> None:
+            pair = await Pair.open(ground)
+            taps: list[Tap] = []
+            dialling = asyncio.create_task(
+                dial(pair.listener.address, lambda stream: taps.append(Tap(stream)))
+            )
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            dialling.cancel()
+            await asyncio.wait([dialling])
+            for tap in taps:
+                tap.write(b"no harm")
+                tap.stream.close()
+                await tap.until_closed()
+            await pair.close()
+
+        ground.run(scenario())
+
+    @pytest.mark.parametrize("how", ["close", "abort"])
+    @pytest.mark.parametrize("closer", ["dialled", "accepted"])
+    def test_a_stream_may_be_closed_as_soon_as_it_is_there(
+        self, ground: Ground, how: str, closer: str
+    ) -> None:
+        async def scenario() -> None:
+            taps: list[Tap] = []
+            both = asyncio.Event()
+
+            def take(stream: Stream) -> None:
+                taps.append(Tap(stream))
+                if len(taps) == 2:
+                    both.set()
+
+            def close(stream: Stream) -> None:
+                take(stream)
+                taps[-1].write(b"last words")
+                taps[-1].call(getattr(stream, how))
+
+            listener = await listen(ground.free_address(), close if closer == "accepted" else take)
+            await dial(listener.address, close if closer == "dialled" else take)
+            async with asyncio.timeout(20):
+                await both.wait()
+            for tap in taps:
+                await tap.until_closed()
+                assert tap.events.count("closed") == 1
+            if how == "close":
+                assert b"last words" in (taps[0].data, taps[1].data)
+            listener.close()
+            gc.collect()  # a socket that was left open is reported when it is collected
 
         ground.run(scenario())
 

@@ -30,6 +30,8 @@ class Asking:
     def __init__(
         self, service: str, timeout: float | None, abilities: Abilities, size_max: int
     ) -> None:
+        if size_max < 1:
+            raise ConfigurationError(f"message_size_max must be at least 1, not {size_max}")
         self._service = service
         self._timeout_s = inf if timeout is None else check_timeout(timeout)
         self._abilities = abilities

@@ -122,7 +122,10 @@ class InprocStream:
     def _end(self, reason: str) -> None:
         if not self._ended:
             self._ended = self._finished = True
-            self._loop.call_soon(self._owner.closed, self._link, reason)
+            self._loop.call_soon(self._tell_end, reason)
+
+    def _tell_end(self, reason: str) -> None:
+        self._owner.closed(self._link, reason)  # by now there is one, in any case
 
 
 class InprocListener:

@@ -10,7 +10,7 @@ from requite.errors import TransportError
 from requite.transport.address import IpcAddress
 from requite.transport.base import Listener, OnStream
 from requite.transport.sockets import BACKLOG, bind_ipc, cannot, connect_ipc, why
-from requite.transport.stream import SocketListener, SocketStream
+from requite.transport.stream import SocketListener, SocketStream, to_its_end
 
 
 async def listen(address: IpcAddress, on_stream: OnStream) -> Listener:
@@ -49,6 +49,10 @@ async def dial(address: IpcAddress, on_stream: OnStream) -> None:
     loop = asyncio.get_running_loop()
     try:
         sock = connect_ipc(address)
-        await loop.create_unix_connection(lambda: SocketStream(on_stream, str(address)), sock=sock)
+        await to_its_end(
+            loop.create_unix_connection(lambda: SocketStream(on_stream, str(address)), sock=sock)
+        )
+    except TransportError:
+        raise
     except OSError as error:
         raise cannot("connect to", address, why(error)) from error

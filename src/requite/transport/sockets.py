@@ -42,7 +42,12 @@ def tune_tcp(sock: HasOptions) -> None:
 
 
 def why(error: OSError) -> str:
-    """Return what an `OSError` says, without numbers and tuples where it has plain words."""
+    """Return what an `OSError` says in the system's own plain words, where it has them.
+
+    asyncio puts numbers and tuples into the text; a resolver's errors have numbers of their own.
+    """
+    if error.errno is not None and not isinstance(error, socket.gaierror):
+        return os.strerror(error.errno).lower()
     return (error.strerror or str(error) or type(error).__name__).lower()
 
 
@@ -136,7 +141,7 @@ def connect_ipc(address: IpcAddress) -> socket.socket:
         sock.connect(address.path)
     except BlockingIOError as error:
         sock.close()
-        raise ConnectionRefusedError(error.errno, "too many wait to be accepted there") from error
+        raise cannot("connect to", address, "too many wait to be accepted there") from error
     except OSError:
         sock.close()
         raise

@@ -8,7 +8,7 @@ Reads go into one buffer per event loop: asyncio's own streams take a fresh 256 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -36,6 +36,7 @@ class SocketStream(asyncio.BufferedProtocol):
     __slots__ = (
         "_buffer",
         "_fallback_name",
+        "_is_made",
         "_link",
         "_loop",
         "_on_stream",
@@ -56,6 +57,7 @@ class SocketStream(asyncio.BufferedProtocol):
         self._on_stream = on_stream
         self._fallback_name = fallback_name
         self._tune = tune
+        self._is_made = False
         self._loop = asyncio.get_running_loop()
         self._buffer = _read_buffer(self._loop)
 
@@ -67,6 +69,7 @@ class SocketStream(asyncio.BufferedProtocol):
         if self._tune is not None:
             self._tune(transport.get_extra_info("socket"))
         self._on_stream(self)
+        self._is_made = True
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Lend the loop the place for its next read."""
@@ -117,11 +120,25 @@ class SocketStream(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Close when everything written has left."""
-        self._transport.close()
+        if self._is_made:
+            self._transport.close()
+        else:
+            self._soon(self.close)
 
     def abort(self) -> None:
         """Close at once."""
-        self._transport.abort()
+        if self._is_made:
+            self._transport.abort()
+        else:
+            self._soon(self.abort)
+
+    def _soon(self, method: Callable[[], None]) -> None:
+        """End a stream whose loop is just making it, after that.
+
+        uvloop takes hold of a dialled socket a turn after `connection_made`, and if the transport
+        is closed by then it leaks the socket and tells nobody.
+        """
+        self._loop.call_soon(self._loop.call_soon, method)
 
     def pause_reading(self) -> None:
         """Read no more."""
@@ -132,6 +149,20 @@ class SocketStream(asyncio.BufferedProtocol):
         """Read again."""
         if not self._transport.is_closing():
             self._transport.resume_reading()
+
+
+async def to_its_end(making: Coroutine[Any, Any, Any]) -> None:
+    """Wait for a connection to be made of a connected socket, also when cancelled meanwhile.
+
+    It takes a turn or two of the loop. Interrupted, uvloop closes the transport and forgets to tell
+    the protocol, whose owner would wait for the end of a connection that is gone.
+    """
+    task = asyncio.create_task(making)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 class SocketListener:

@@ -17,7 +17,7 @@ from requite.transport.sockets import (
     tune_tcp,
     why,
 )
-from requite.transport.stream import SocketListener, SocketStream
+from requite.transport.stream import SocketListener, SocketStream, to_its_end
 
 
 async def listen(address: TcpAddress, on_stream: OnStream) -> Listener:
@@ -50,8 +50,36 @@ async def dial(address: TcpAddress, on_stream: OnStream) -> None:
     """Connect, and hand the connection to `on_stream`. Raises `TransportError`."""
     loop = asyncio.get_running_loop()
     try:
-        await loop.create_connection(
-            lambda: SocketStream(on_stream, str(address), tune_tcp), address.host, address.port
+        infos: Sequence[AddressInfo] = await loop.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM
+        )
+        sock = await _connect_to_any(infos)
+        await to_its_end(
+            loop.create_connection(
+                lambda: SocketStream(on_stream, str(address), tune_tcp), sock=sock
+            )
         )
     except OSError as error:
         raise cannot("connect to", address, why(error)) from error
+
+
+async def _connect_to_any(infos: Sequence[AddressInfo]) -> socket.socket:
+    """Connect to the first address that answers.
+
+    `create_connection` would do so as well, but tells of several failures in one line of tuples.
+    """
+    failure = OSError("the name stands for no address")
+    for family, kind, protocol, _, place in infos:
+        sock = socket.socket(family, kind, protocol)
+        sock.setblocking(False)
+        try:
+            await asyncio.get_running_loop().sock_connect(sock, place)
+        except OSError as error:
+            sock.close()
+            failure = error
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise failure

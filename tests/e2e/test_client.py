@@ -1,0 +1,502 @@
+"""Both clients against a real broker and a real worker: one suite."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import Any
+
+import pytest
+from tests.e2e.serving import AsyncVerbs, BlockingVerbs, Serving, Verbs, eventually
+
+from requite.errors import (
+    CallTimeout,
+    Cancelled,
+    ConfigurationError,
+    NoService,
+    Overloaded,
+    RemoteFailure,
+    TransportError,
+)
+from requite.heartbeat import HeartbeatPolicy
+from requite.request import Partial, Reply, RetryPolicy, Status
+
+pytestmark = pytest.mark.e2e
+
+Make = Callable[..., Verbs]
+KINDS: dict[str, Callable[..., Any]] = {
+    "blocking": BlockingVerbs,
+    "asyncio": lambda url, **more: AsyncVerbs(url, asyncio.new_event_loop, **more),
+    "uvloop": AsyncVerbs,
+}
+
+
+@pytest.fixture(params=KINDS)
+def make(request: pytest.FixtureRequest) -> Iterator[Make]:
+    """Makes clients of one kind, which are closed after the test."""
+    made: list[Verbs] = []
+
+    def make(url: str, **settings: Any) -> Verbs:
+        made.append(KINDS[request.param](url, **settings))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+
+
+@pytest.fixture
+def serving() -> Iterator[Serving]:
+    serving = Serving()
+    yield serving
+    serving.close()
+
+
+@pytest.fixture
+def served(serving: Serving) -> Serving:
+    serving.start_worker()
+    return serving
+
+
+@pytest.fixture
+def echo(make: Make, served: Serving) -> Verbs:
+    return make(served.url("echo"), timeout=10)
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port: int = sock.getsockname()[1]
+        return port
+
+
+# --- call -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("body", "frames"),
+    [
+        (b"hello", [b"hello"]),
+        (b"", [b""]),
+        (bytearray(b"bytes"), [b"bytes"]),
+        (memoryview(b"view"), [b"view"]),
+        ([b"two", b"frames"], [b"two", b"frames"]),
+        ((b"a", bytearray(b"b"), b""), [b"a", b"b", b""]),
+        ([], [b""]),
+        (b"x" * (1 << 20), [b"x" * (1 << 20)]),
+    ],
+    ids=["bytes", "empty", "bytearray", "memoryview", "list", "tuple", "no-frames", "1MiB"],
+)
+def test_a_call_gets_its_reply(echo: Verbs, body: Any, frames: list[bytes]) -> None:
+    reply = echo.call(body)
+    assert list(reply.frames) == frames
+    assert reply.body == b"".join(frames)
+    assert reply.status is Status.OK
+    assert reply.attempts == 1
+    assert 0 < reply.elapsed < 10
+
+
+@pytest.mark.parametrize("body", ["text", ["text"], 7, None, {b"a"}, [b"a", 1]])
+def test_a_body_that_is_not_bytes_is_refused(echo: Verbs, body: Any) -> None:
+    with pytest.raises(TypeError, match="bytes"):
+        echo.call(body)
+    assert echo.call(b"still works").body == b"still works"
+
+
+@pytest.mark.parametrize("timeout", [0, -1, math.nan, "soon"])
+def test_a_timeout_that_makes_no_sense_is_refused(
+    echo: Verbs, make: Make, served: Serving, timeout: Any
+) -> None:
+    with pytest.raises(ConfigurationError, match="timeout"):
+        echo.call(b"x", timeout=timeout)
+    with pytest.raises(ConfigurationError, match="timeout"):
+        make(served.url("echo"), timeout=timeout)
+
+
+def test_a_call_without_a_timeout_of_its_own_takes_the_clients(make: Make, served: Serving) -> None:
+    client = make(served.url("hold"), timeout=0.2)
+    with pytest.raises(CallTimeout):
+        client.call(b"x")
+    served.handlers.gate.set()
+    assert client.call(b"x", timeout=None).body == b"x"
+
+
+def test_a_call_may_name_another_service(echo: Verbs) -> None:
+    assert echo.call(b"12345", service="size").body == b"5"
+    with pytest.raises(ConfigurationError, match="control characters"):
+        echo.call(b"x", service="a\nb")
+    with pytest.raises(ConfigurationError, match="service"):
+        echo.call(b"x", service="x" * 256)
+
+
+def test_a_client_without_a_service_says_where_to_name_it(make: Make, served: Serving) -> None:
+    client = make(served.url())
+    with pytest.raises(ConfigurationError, match=r"mdp://host/echo.*service="):
+        client.call(b"x")
+    assert client.call(b"x", service="echo").body == b"x"
+    assert make(served.url(), service="echo").call(b"y").body == b"y"
+
+
+def test_options_reach_the_handler(echo: Verbs, served: Serving) -> None:
+    echo.call(b"x", idempotency_key=b"order-17", timeout=5)
+    seen = served.handlers.seen[-1]
+    assert seen.idempotency_key == b"order-17"
+    assert seen.attempt == 1
+    assert seen.remaining_s is not None
+    assert 4 < seen.remaining_s <= 5
+    with pytest.raises(ConfigurationError, match="key"):
+        echo.call(b"x", idempotency_key=b"x" * 256)
+
+
+def test_a_body_beyond_the_limit_is_refused_here(make: Make, served: Serving) -> None:
+    client = make(served.url("echo"), message_size_max=100)
+    with pytest.raises(ConfigurationError, match="message_size_max"):
+        client.call([b"x" * 60, b"x" * 41])
+    assert client.call(b"x" * 80).body == b"x" * 80
+
+
+# --- failures -------------------------------------------------------------------------------------
+def test_a_failing_handler_is_a_remote_failure(echo: Verbs) -> None:
+    with pytest.raises(RemoteFailure, match="it cannot be so") as caught:
+        echo.call(b"so", service="fail")
+    assert caught.value.may_have_executed is True
+    assert caught.value.attempts == 1
+
+
+def test_a_slow_handler_is_a_timeout_and_is_interrupted(echo: Verbs, served: Serving) -> None:
+    began = monotonic()
+    # The broker says so, or the client's own clock does: whichever is first.
+    with pytest.raises(CallTimeout, match=r"the deadline passed|no reply from 'hold'") as caught:
+        echo.call(b"slow", service="hold", timeout=0.2)
+    assert monotonic() - began < 5
+    assert caught.value.may_have_executed is True
+    assert caught.value.attempts == 1
+    assert isinstance(caught.value, TimeoutError)
+    eventually(lambda: served.handlers.interrupted == [b"slow"], "the handler is interrupted")
+
+
+def test_nobody_at_the_address_says_who_and_why(make: Make) -> None:
+    port = closed_port()
+    client = make(f"mdp://127.0.0.1:{port}/echo")
+    with pytest.raises(CallTimeout, match="connection refused") as caught:
+        client.call(b"x", timeout=0.3)
+    assert f"tcp://127.0.0.1:{port}" in str(caught.value)
+    assert "has not run" in str(caught.value)
+    assert caught.value.may_have_executed is False
+    assert caught.value.attempts == 0
+
+
+def test_a_silent_listener_is_told_from_a_broker(make: Make) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        client = make(f"mdp://127.0.0.1:{port}/echo")
+        with pytest.raises(CallTimeout, match="has not completed the handshake"):
+            client.call(b"x", timeout=0.3)
+
+
+def test_a_service_nobody_serves(make: Make, serving: Serving) -> None:
+    client = make(serving.url("nobody"), retry=RetryPolicy(attempts=1))
+    with pytest.raises(NoService) as caught:
+        client.call(b"x", timeout=10)
+    assert caught.value.may_have_executed is False
+
+
+def test_more_calls_than_slots_are_refused(make: Make, served: Serving) -> None:
+    client = make(served.url("hold"), slots=3, timeout=10)
+    calls = [client.start(b"%d" % number) for number in range(4)]
+    with pytest.raises(Overloaded, match="all 3 slots") as caught:
+        calls[3].result()
+    assert caught.value.may_have_executed is False
+    served.handlers.gate.set()
+    assert [call.result().body for call in calls[:3]] == [b"0", b"1", b"2"]
+
+
+# --- start and cancel -----------------------------------------------------------------------------
+def test_calls_go_on_side_by_side(echo: Verbs) -> None:
+    calls = [echo.start(b"%d" % number) for number in range(50)]
+    assert [call.result().body for call in reversed(calls)] == [
+        b"%d" % number for number in reversed(range(50))
+    ]
+
+
+def test_cancel_reaches_the_handler(make: Make, served: Serving) -> None:
+    client = make(served.url("hold"), timeout=10)
+    call = client.start(b"mine")
+    other = client.start(b"other")
+    client.call(b"round trip", service="echo")  # so that both have been sent
+    eventually(lambda: len(served.handlers.seen) == 3, "both are held")
+    assert call.cancel() is True
+    eventually(lambda: served.handlers.interrupted == [b"mine"], "the handler is interrupted")
+    with pytest.raises((Cancelled, asyncio.CancelledError)):
+        call.result()
+    assert call.cancel() is False
+    served.handlers.gate.set()
+    assert other.result().body == b"other"
+
+
+def test_close_ends_what_is_outstanding(make: Make, served: Serving) -> None:
+    client = make(served.url("hold"), timeout=10)
+    call = client.start(b"x")
+    client.call(b"round trip", service="echo")
+    if isinstance(client, BlockingVerbs):
+        client.close()
+        with pytest.raises(Cancelled, match="closed") as caught:
+            call.result()
+        assert caught.value.may_have_executed is True
+        with pytest.raises(Cancelled, match="closed") as caught:
+            client.call(b"y")
+        assert caught.value.may_have_executed is False
+    else:
+        client.client._loop.run_until_complete(client.client.close())  # type: ignore[attr-defined]
+        with pytest.raises(Cancelled, match="closed") as caught:
+            call.result()
+        assert caught.value.may_have_executed is True
+        with pytest.raises(Cancelled, match="closed") as caught:
+            client.call(b"y")
+        assert caught.value.may_have_executed is False
+    eventually(lambda: served.handlers.interrupted == [b"x"], "the handler is interrupted")
+    eventually(lambda: served.snapshot.clients == 0, "the broker has seen it leave")
+
+
+# --- stream ---------------------------------------------------------------------------------------
+def test_a_stream_gives_partials_and_then_the_reply(echo: Verbs) -> None:
+    *partials, reply = echo.stream(b"5", service="count")
+    assert partials == [Partial([b"%d" % n], n) for n in range(5)]
+    assert isinstance(reply, Reply)
+    assert reply.body == b""
+
+
+def test_a_stream_of_a_plain_service_is_its_reply(echo: Verbs) -> None:
+    [reply] = echo.stream(b"x")
+    assert isinstance(reply, Reply)
+    assert reply.body == b"x"
+
+
+def test_a_call_to_a_streaming_service_joins_the_partials(echo: Verbs) -> None:
+    assert echo.call(b"5", service="count").body == b"01234"
+
+
+def test_a_stream_that_fails_gives_what_came_before(echo: Verbs) -> None:
+    stream = echo.stream(b"3!", service="count")
+    assert [next(stream).body for _ in range(3)] == [b"0", b"1", b"2"]
+    with pytest.raises(RemoteFailure, match="no more"):
+        next(stream)
+
+
+def test_leaving_a_stream_cancels_it(echo: Verbs, served: Serving) -> None:
+    stream = echo.stream(b"3?", service="count")
+    assert [next(stream).body for _ in range(3)] == [b"0", b"1", b"2"]
+    stream.close()  # type: ignore[attr-defined]
+    eventually(lambda: served.handlers.interrupted == [b"3?"], "the handler is interrupted")
+    assert echo.call(b"next").body == b"next"
+
+
+# --- map ------------------------------------------------------------------------------------------
+def test_map_keeps_the_order_of_the_input(echo: Verbs) -> None:
+    naps = [b"30", b"1", b"20", b"2", b"10"] * 4
+    got = [reply.body for reply in echo.map(naps, service="nap", concurrency=8)]
+    assert got == naps
+
+
+def test_map_as_completed_gives_the_quick_ones_first(make: Make, served: Serving) -> None:
+    client = make(served.url("nap"), timeout=10)
+    got = [reply.body for reply in client.map([b"300", b"1", b"2"], as_completed=True)]
+    assert sorted(got) == [b"1", b"2", b"300"]
+    assert got[-1] == b"300"
+
+
+def test_map_is_bounded_and_pipelined(make: Make, served: Serving) -> None:
+    client = make(served.url("nap"), timeout=10)
+    assert len(list(client.map([b"5"] * 40, concurrency=4))) == 40
+    assert served.handlers.running_max == 4
+
+
+@pytest.mark.parametrize("as_completed", [False, True])
+def test_map_reads_an_endless_input_as_room_permits(echo: Verbs, as_completed: bool) -> None:
+    read = itertools.count()
+    replies = echo.map(
+        (b"%d" % number for number in read), concurrency=5, as_completed=as_completed
+    )
+    first = [int(next(replies).body) for _ in range(20)]
+    assert sorted(first) == list(range(20))
+    assert next(read) <= 20 + 2 * 5 + 1
+    replies.close()  # type: ignore[attr-defined]
+    assert echo.call(b"next").body == b"next"
+
+
+def test_map_of_many(echo: Verbs) -> None:
+    bodies = [b"%d" % number for number in range(2000)]
+    assert [reply.body for reply in echo.map(bodies)] == bodies
+
+
+def test_map_of_nothing(echo: Verbs) -> None:
+    assert list(echo.map([])) == []
+
+
+def test_map_ends_with_its_first_error_in_order(echo: Verbs) -> None:
+    replies = echo.map([b"30", b"x", b"1"], service="nap")
+    assert next(replies).body == b"30"
+    with pytest.raises(RemoteFailure, match="invalid literal"):
+        next(replies)
+    assert list(replies) == []
+
+
+def test_map_gives_errors_in_their_place_if_asked_to(echo: Verbs) -> None:
+    got = list(echo.map([b"0", b"x", b"1"], service="nap", return_errors=True))
+    assert [type(each) for each in got] == [Reply, RemoteFailure, Reply]
+
+
+def test_map_cancels_what_is_out_when_it_is_left(make: Make, served: Serving) -> None:
+    client = make(served.url("hold"), timeout=10)
+    replies = client.map([b"quick", b"a", b"b"], as_completed=True)
+    with pytest.raises(TypeError):
+        list(client.map([b"ok", "not bytes"], service="echo"))
+    served.handlers.gate.set()
+    next(replies)
+    served.handlers.gate.clear()
+    replies.close()  # type: ignore[attr-defined]
+    assert client.call(b"next", service="echo").body == b"next"
+    eventually(lambda: served.snapshot.pending == 0, "nothing is left at the broker")
+
+
+@pytest.mark.parametrize("bodies", [b"bytes", "text", 7])
+def test_map_of_a_single_body_is_refused(echo: Verbs, bodies: Any) -> None:
+    with pytest.raises(TypeError, match="iterable of bodies"):
+        echo.map(bodies)
+
+
+def test_map_with_no_concurrency_is_refused(echo: Verbs) -> None:
+    with pytest.raises(ConfigurationError, match="concurrency"):
+        echo.map([b"x"], concurrency=0)
+
+
+# --- a broker that goes and comes -----------------------------------------------------------------
+def test_calls_outlive_a_broker_that_crashes(make: Make, served: Serving) -> None:
+    client = make(served.url("hold"), timeout=30)
+    calls = [client.start(b"%d" % number) for number in range(20)]
+    client.call(b"round trip", service="echo")
+    eventually(lambda: len(served.handlers.seen) == 21, "all are at the worker")
+    served.stop_broker()
+    eventually(lambda: len(served.handlers.interrupted) == 20, "the worker has given them up")
+    served.handlers.gate.set()
+    served.start_broker()
+    replies = [call.result() for call in calls]
+    assert [reply.body for reply in replies] == [b"%d" % number for number in range(20)]
+    assert {reply.attempts for reply in replies} == {2}
+
+
+def test_calls_wait_for_a_broker_that_is_not_there_yet(make: Make, serving: Serving) -> None:
+    serving.stop_broker()
+    client = make(serving.url("echo"), timeout=30)
+    calls = [client.start(b"%d" % number) for number in range(5)]
+    serving.start_broker()
+    serving.start_worker()
+    assert [call.result().body for call in calls] == [b"%d" % number for number in range(5)]
+
+
+def test_what_must_not_run_twice_is_not_sent_twice(make: Make, served: Serving) -> None:
+    client = make(served.url("hold"), timeout=30)
+    call = client.start(b"once", idempotent=False)
+    client.call(b"round trip", service="echo")
+    eventually(lambda: len(served.handlers.seen) == 2, "it is at the worker")
+    served.stop_broker()
+    with pytest.raises(TransportError, match="not idempotent") as caught:
+        call.result()
+    assert caught.value.may_have_executed is True
+    served.handlers.gate.set()
+    served.start_broker()
+    assert client.call(b"again", service="echo").body == b"again"
+    assert [seen.body for seen in served.handlers.seen].count(b"once") == 1
+
+
+def test_an_idle_client_notices_a_restart_before_it_sends(make: Make, served: Serving) -> None:
+    """A request that must not run twice survives a restart that happened while nothing was out."""
+    client = make(served.url("echo"), timeout=30)
+    client.call(b"first")
+    served.stop_broker()
+    served.start_broker()
+    eventually(lambda: served.snapshot.workers, "the worker is back")
+    client.idle(0.2)
+    assert client.call(b"second", idempotent=False).body == b"second"
+
+
+def test_the_next_address_is_tried(make: Make, served: Serving) -> None:
+    place = served.endpoint.removeprefix("tcp://")
+    client = make(f"mdp://127.0.0.1:{closed_port()},{place}/echo", timeout=10)
+    assert client.call(b"x").body == b"x"
+
+
+# --- dialects, transports, credentials ------------------------------------------------------------
+@pytest.mark.parametrize("dialect", ["0.1", "0.2"])
+def test_older_dialects(make: Make, served: Serving, dialect: str) -> None:
+    client = make(served.url("echo", f"?dialect={dialect}"), timeout=10)
+    assert client.call(b"x").body == b"x"
+    bodies = [b"%d" % number for number in range(100)]
+    assert [reply.body for reply in client.map(bodies, concurrency=10)] == bodies
+    with pytest.raises(ConfigurationError, match=r"must not run twice \(MDP 0.3 can\)"):
+        client.call(b"x", idempotent=False)
+    with pytest.raises(ConfigurationError, match="idempotency keys"):
+        client.call(b"x", idempotency_key=b"k")
+    with pytest.raises(ConfigurationError, match="no heartbeats"):
+        make(served.url("echo"), dialect=dialect, heartbeat=1.0)
+
+
+def test_streams_in_older_dialects(make: Make, served: Serving) -> None:
+    client = make(served.url("count"), dialect="0.2", timeout=10)
+    assert [what.body for what in client.stream(b"2")] == [b"0", b"1", b""]
+    client = make(served.url("count"), dialect="0.1", timeout=10)
+    with pytest.raises(ConfigurationError, match=r"MDP 0\.1 has no partial replies"):
+        client.stream(b"2")
+
+
+def test_settings_that_cannot_work_are_refused(make: Make) -> None:
+    with pytest.raises(ConfigurationError, match=r"0\.1, 0\.2, 0\.3"):
+        make("mdp://localhost/echo", dialect="0.4")
+    with pytest.raises(ConfigurationError, match=r"0\.1, 0\.2, 0\.3"):
+        make("mdp://localhost/echo?dialect=9")
+    with pytest.raises(ConfigurationError, match="slots"):
+        make("mdp://localhost/echo", slots=0)
+    with pytest.raises(ConfigurationError, match="heartbeat"):
+        make("mdp://localhost/echo", heartbeat=0.0)
+    with pytest.raises(ConfigurationError, match="255 bytes"):
+        make(f"mdp://user:{'x' * 256}@localhost/echo")
+    with pytest.raises(ConfigurationError, match="1 to 255 bytes"):
+        make("mdp://localhost/" + "x" * 256)
+    with pytest.raises(ConfigurationError, match="message_size_max"):
+        make("mdp://localhost/echo", message_size_max=0)
+
+
+def test_a_heartbeat_policy_is_taken_as_it_is(make: Make, served: Serving) -> None:
+    client = make(served.url("echo"), heartbeat=HeartbeatPolicy(0.5, 4), timeout=10)
+    assert client.call(b"x").body == b"x"
+
+
+def test_over_a_unix_socket(make: Make) -> None:
+    with tempfile.TemporaryDirectory(prefix="rq") as folder:
+        serving = Serving(f"ipc://{folder}/broker.sock")
+        try:
+            serving.start_worker()
+            client = make(serving.url("echo"), timeout=10)
+            bodies = [b"%d" % number for number in range(100)]
+            assert [reply.body for reply in client.map(bodies)] == bodies
+            assert client.call(b"x" * (1 << 20)).body == b"x" * (1 << 20)
+        finally:
+            serving.close()
+
+
+def test_credentials(make: Make) -> None:
+    serving = Serving(users={"ann": "secret"})
+    try:
+        serving.start_worker(credentials="ann:secret@")
+        right = make(serving.url("echo", credentials="ann:secret@"), timeout=10)
+        assert right.call(b"x").body == b"x"
+        for credentials in ("ann:wrong-secret@", ""):
+            wrong = make(serving.url("echo", credentials=credentials), timeout=0.5)
+            with pytest.raises(CallTimeout) as caught:
+                wrong.call(b"x")
+            assert "the connection to tcp://" in str(caught.value)
+            assert "secret" not in f"{caught.value} {wrong.client!r}"  # type: ignore[attr-defined]
+    finally:
+        serving.close()
