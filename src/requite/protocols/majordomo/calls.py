@@ -54,7 +54,8 @@ RESTING: Final = CallState.RESTING
 
 
 class PendingCall:
-    """One call. `asked` is its submission, `tries` how often it was sent, `due_at` when to look.
+    """One call. `asked` is its submission, `name` its service on the wire, `tries` how often it was
+    sent, `due_at` when to look at it next.
 
     `may_have_run` tells it of the tries that are over; of the present one nothing is known.
     `partials` counts those of the present try; `joined` are their frames if the user takes none.
@@ -66,6 +67,7 @@ class PendingCall:
         "due_at",
         "joined",
         "may_have_run",
+        "name",
         "partials",
         "peer",
         "request_id",
@@ -74,8 +76,9 @@ class PendingCall:
         "tries",
     )
 
-    def __init__(self, asked: Submit, now: float) -> None:
+    def __init__(self, asked: Submit, name: bytes, now: float) -> None:
         self.asked = asked
+        self.name = name
         self.submitted_at = now
         self.due_at = asked.deadline
         self.request_id = -1

@@ -89,7 +89,7 @@ class MajordomoClient(ClientEngine):
             return
         asked = call.asked
         message = self._dialect.client_request(
-            self._names.get(asked.service) or asked.service.encode(),
+            call.name,
             asked.frames or (b"",),
             call.request_id,
             timeout_ms(asked.deadline - now),

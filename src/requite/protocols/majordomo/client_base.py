@@ -53,7 +53,6 @@ from requite.errors import (
     Cancelled,
     LocalViolation,
     Overloaded,
-    RemoteViolation,
     TransportError,
 )
 from requite.protocols.majordomo.calls import (
@@ -65,7 +64,7 @@ from requite.protocols.majordomo.calls import (
     ClientSnapshot,
     PendingCall,
 )
-from requite.protocols.majordomo.dialects import check_service_name
+from requite.protocols.majordomo.names import ServiceNames
 from requite.protocols.majordomo.redial import Redial
 from requite.protocols.majordomo.sweep import Sweep
 from requite.protocols.majordomo.wire import ClientFinal, Dialect
@@ -73,7 +72,6 @@ from requite.request import Partial, Reply, RetryBudget, Status, error_from_stat
 from requite.slots import Slots
 
 _KEY_SIZE_MAX: Final = 255
-_SERVICES_KNOWN_MAX: Final = 1024  # a cache of names; beyond it, it starts afresh
 
 # The next try may meet a new worker, or a shorter queue.
 _WORTH_ANOTHER_TRY: Final = frozenset({Status.NO_SERVICE, Status.OVERLOADED, Status.WORKER_LOST})
@@ -103,7 +101,7 @@ class ClientEngine(ABC):
         self._redial = Redial(rng)
         if policy.eager:
             self._redial.at = 0.0
-        self._names: dict[str, bytes] = {}
+        self._names = ServiceNames()
         self._stopped = False
         self._out: list[Effect] = []
         self._inputs: dict[type, Callable[[Any, float], None]] = {
@@ -184,14 +182,13 @@ class ClientEngine(ABC):
     def _submitted(self, asked: Submit, now: float) -> None:
         if asked.token in self._calls:
             raise LocalViolation(f"a call with the token {asked.token!r} is still outstanding")
-        if asked.service not in self._names:
-            self._learn(asked.service)
+        name = self._names[asked.service]
         if len(asked.idempotency_key) > _KEY_SIZE_MAX:
             raise LocalViolation(f"an idempotency key has at most {_KEY_SIZE_MAX} bytes")
         if self._stopped or asked.deadline <= now:
             self._refuse(asked)
             return
-        call = PendingCall(asked, now)
+        call = PendingCall(asked, name, now)
         request_id = self._slots.take(call)
         if request_id is None:
             self._look(now)  # reclaims the slots of calls whose deadline has passed
@@ -205,17 +202,6 @@ class ClientEngine(ABC):
         if asked.deadline < self._sweep.at:
             self._sweep.at = asked.deadline
         self._transmit(call, now)
-
-    def _learn(self, service: str) -> None:
-        """Check a service name, once ([service-name])."""
-        name = service.encode()
-        try:
-            check_service_name(name)
-        except RemoteViolation as violation:
-            raise LocalViolation(str(violation)) from violation
-        if len(self._names) >= _SERVICES_KNOWN_MAX:
-            self._names.clear()
-        self._names[service] = name
 
     def _refuse(self, asked: Submit) -> None:
         error: CallError

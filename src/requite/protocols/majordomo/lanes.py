@@ -57,9 +57,7 @@ class LaneClient(ClientEngine):
 
     def _occupy(self, peer: Peer, call: PendingCall, now: float) -> None:
         asked = call.asked
-        message = self._dialect.client_request(
-            asked.service.encode(), asked.frames or (b"",), 0, 0, 0, b""
-        )
+        message = self._dialect.client_request(call.name, asked.frames or (b"",), 0, 0, 0, b"")
         self._lanes[peer] = call
         call.peer = peer
         self._out.append(Send(peer, message))
@@ -106,7 +104,7 @@ class LaneClient(ClientEngine):
     def _match(self, peer: Peer, command: ToClient, now: float) -> None:
         call = self._lanes[peer]
         assert isinstance(command, ClientFinal | ClientPartial)  # dialects without ids have no more
-        if call is None or command.service != call.asked.service.encode():
+        if call is None or command.service != call.name:
             wanted = "no request" if call is None else f"a request to {call.asked.service!r}"
             text = f"a reply from {command.service!r} came on a connection with {wanted} out"
             self._out.append(Warn("stray reply", text))
