@@ -1,5 +1,5 @@
 """Brokers, sockets and processes for the tests from end to end."""
 
-from tests.support.live import broker, make_broker, processes, sockets
+from tests.support.live import broker, make_broker, processes, sockets, workers
 
-__all__ = ["broker", "make_broker", "processes", "sockets"]
+__all__ = ["broker", "make_broker", "processes", "sockets", "workers"]

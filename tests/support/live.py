@@ -15,10 +15,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import pytest
 from tests.support.zmq_peers import RFC18, WAIT_S, HandClient, Sockets
@@ -45,6 +45,21 @@ def eventually(look: Callable[[], T], what: str, within_s: float = WAIT_S) -> T:
         sleep(_PAUSE_S)
 
 
+class InBackground:
+    """Runs a function on a thread beside what is done inside `with`; raises what it raised."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._pool = ThreadPoolExecutor(1)
+        self._outcome = self._pool.submit(act)
+
+    def __enter__(self) -> None:
+        """Go on."""
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
+        self._outcome.result(WAIT_S)
+
+
 class Observer:
     """Asks a broker how it is, through `mmi.*`."""
 
@@ -66,6 +81,11 @@ class Observed:
 
     endpoint: str
     _observer: Observer | None = None
+
+    @property
+    def url(self) -> str:
+        """Where clients and workers of requite find it."""
+        return self.endpoint.replace("tcp://", "mdp://")
 
     @property
     def observer(self) -> Observer:
@@ -113,28 +133,35 @@ class Observed:
         eventually(lambda: text in caplog.text, f"a log line with {text!r}")
 
 
-class LiveBroker(Observed):
-    """A `Broker` on an event loop in a thread of its own: asyncio's, or uvloop's."""
+class Served(Protocol):
+    """What `Broker` and `Worker` have in common."""
 
-    def __init__(self, bind: str = ANY_PORT, *, uvloop: bool = False, **settings: Any) -> None:
-        self.broker = Broker(bind, **settings)
+    async def start(self) -> Any: ...
+    async def drain(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+class Live:
+    """A broker or worker of requite on an event loop in a thread: asyncio's, or uvloop's."""
+
+    def __init__(self, served: Served, *, uvloop: bool = False) -> None:
+        self.served = served
         self._ended_by: Future[Callable[[], Awaitable[None]]] = Future()
-        self._listening: Future[str] = Future()
-        self._thread = threading.Thread(target=self._run, args=(uvloop,), name="broker")
+        self._started: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, args=(uvloop,), name="live")
         self._thread.start()
-        self.endpoint = self._listening.result(WAIT_S)
+        self._started.result(WAIT_S)
 
     def drain(self) -> None:
         """Let it finish what it has, and end."""
-        self._end(self.broker.drain)
+        self._end(self.served.drain)
 
     def close(self) -> None:
         """End it at once."""
-        self._end(self.broker.close)
+        self._end(self.served.close)
 
     def _end(self, how: Callable[[], Awaitable[None]]) -> None:
         if not self._ended_by.done():
-            self.forget_observer()
             self._ended_by.set_result(how)
         self._thread.join(WAIT_S)
         assert not self._thread.is_alive()
@@ -143,13 +170,27 @@ class LiveBroker(Observed):
         try:
             run(self._serve(), use_uvloop=uvloop)
         except BaseException as error:
-            if self._listening.done():
+            if self._started.done():
                 raise
-            self._listening.set_exception(error)
+            self._started.set_exception(error)
 
     async def _serve(self) -> None:
-        self._listening.set_result((await self.broker.start())[0])
+        await self.served.start()
+        self._started.set_result(None)
         await (await asyncio.wrap_future(self._ended_by))()
+
+
+class LiveBroker(Live, Observed):
+    """A `Broker` in a thread."""
+
+    def __init__(self, bind: str = ANY_PORT, *, uvloop: bool = False, **settings: Any) -> None:
+        broker = Broker(bind, **settings)
+        super().__init__(broker, uvloop=uvloop)
+        self.endpoint = broker.endpoints[0]
+
+    def _end(self, how: Callable[[], Awaitable[None]]) -> None:
+        self.forget_observer()
+        super()._end(how)
 
 
 class Process:
@@ -200,15 +241,6 @@ class BrokerProcess(Process, Observed):
         super().__init__("-m", "requite.cli", "broker", "--bind", bind, *options)
         self.endpoint = self.line().removeprefix("listening on ")
 
-    @property
-    def url(self) -> str:
-        """Where clients and workers of requite find it."""
-        return self.endpoint.replace("tcp://", "mdp://")
-
-    def kill(self) -> None:
-        """End it without a warning; the observer is to find its successor by itself."""
-        super().kill()
-
 
 MakeBroker = Callable[..., LiveBroker]
 """Makes brokers that are closed after the test; takes what `LiveBroker` takes."""
@@ -252,5 +284,14 @@ def processes() -> Iterator[list[Process]]:
         if process.child.poll() is None:
             process.child.kill()
         process.child.communicate(timeout=WAIT_S)
-        if isinstance(process, BrokerProcess):
+        if isinstance(process, Observed):
             process.forget_observer()
+
+
+@pytest.fixture
+def workers() -> Iterator[list[Live]]:
+    """Workers of requite put into this list are closed after the test."""
+    workers: list[Live] = []
+    yield workers
+    for worker in workers:
+        worker.close()

@@ -14,8 +14,13 @@ from types import TracebackType
 from typing import Any, Final
 
 import zmq
+from zmq.utils.monitor import recv_monitor_message
 
 WAIT_S: Final = 10.0  # for what must come; only a failing test waits so long
+
+_EVENTS: Final = (
+    zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+)
 
 Frames = tuple[bytes, ...]
 
@@ -76,8 +81,12 @@ class Sockets:
 
     def make(self, kind: int) -> zmq.Socket[bytes]:
         """Make a socket."""
-        self._made.append(self._context.socket(kind))
-        return self._made[-1]
+        return self.keep(self._context.socket(kind))
+
+    def keep(self, socket: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
+        """Close this one, too."""
+        self._made.append(socket)
+        return socket
 
     def close(self) -> None:
         """Close everything at once."""
@@ -85,7 +94,11 @@ class Sockets:
 
 
 class Socket:
-    """A pyzmq socket that has dialled `endpoint`. `options` are socket options by name."""
+    """A pyzmq socket that has dialled `endpoint`. `options` are socket options by name.
+
+    libzmq does not connect again when its handshake was refused, and then has nobody to send to:
+    `had_event` tells of that.
+    """
 
     def __init__(
         self,
@@ -97,10 +110,14 @@ class Socket:
     ) -> None:
         self.zmq: zmq.Socket[bytes] = sockets.make(kind)
         self.zmq.linger = 0
+        self.zmq.sndtimeo = int(WAIT_S * 1000)
         if identity:
             options["IDENTITY"] = identity
         for name, value in options.items():
             self.zmq.setsockopt(getattr(zmq, name), value)
+        # Before it connects, or the first events are missed.
+        self._monitor = self.zmq.get_monitor_socket(_EVENTS)
+        sockets.keep(self._monitor)
         self.zmq.connect(endpoint)
 
     def send(self, *frames: bytes) -> None:
@@ -118,13 +135,12 @@ class Socket:
         return bool(self.zmq.poll(within_s * 1000, zmq.POLLIN))
 
     def had_event(self, event: int, within_s: float) -> bool:
-        """Tell whether libzmq reports this event of the connection in time."""
-        monitor = self.zmq.get_monitor_socket(event)
-        try:
-            return bool(monitor.poll(within_s * 1000))
-        finally:
-            self.zmq.disable_monitor()
-            monitor.close(linger=0)
+        """Tell whether libzmq reports one of `_EVENTS` in time."""
+        end = monotonic() + within_s
+        while self._monitor.poll(max(0.0, end - monotonic()) * 1000):
+            if recv_monitor_message(self._monitor)["event"] == event:
+                return True
+        return False
 
     def close(self) -> None:
         """Close at once."""
@@ -310,7 +326,6 @@ class ServingWorker:
         self._stop.ring()
         self._thread.join(WAIT_S)
         assert not self._thread.is_alive()
-        self._stop.rope.close(linger=0)
         if self._error is not None:
             raise self._error
 
@@ -331,7 +346,6 @@ class ServingWorker:
             self._error = error
         finally:
             worker.socket.zmq.close(linger=1000)  # DISCONNECT is to leave
-            self._stop.rung.close(linger=0)
 
     def _serve(self, worker: HandWorker, handler: Handler, interval_s: float) -> None:
         poller = self._stop.poller(worker.socket)

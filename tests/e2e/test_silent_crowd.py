@@ -1,0 +1,144 @@
+"""Ten thousand connections that send nothing: the broker serves on, and closes them in the end."""
+
+from __future__ import annotations
+
+import resource
+import select
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+import pytest
+from tests.support.live import Observed, Process, eventually
+from tests.support.zmq_peers import RFC18, WAIT_S, HandClient, HandWorker, Sockets
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts descriptors in /proc"),
+]
+
+CROWD: Final = 10_000
+# Longer than it takes to open that many connections, by far: all are to be open at the same time.
+HANDSHAKE_TIMEOUT_S: Final = 5.0
+SPARE_DESCRIPTORS: Final = 300
+# One connection costs the broker some 8 kB: its transport, its link, its framing.
+BYTES_PER_CONNECTION_MAX: Final = 32 << 10
+
+
+class ShortBroker(Process, Observed):
+    """A broker in a process of its own with a short handshake timeout."""
+
+    def __init__(self) -> None:
+        super().__init__("-m", "tests.support.short_broker", str(HANDSHAKE_TIMEOUT_S))
+        self.endpoint = self.line().removeprefix("listening on ")
+
+    def descriptors(self) -> int:
+        """Return how many files and sockets it has open."""
+        return sum(1 for _ in Path(f"/proc/{self.pid}/fd").iterdir())
+
+    def memory(self) -> int:
+        """Return its resident memory in bytes."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
+        return int(line.split()[1]) << 10
+
+
+@pytest.fixture
+def crowd_size() -> Iterator[int]:
+    """How many connections the limits of this machine allow, up to 10,000."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = CROWD + SPARE_DESCRIPTORS
+    # Children inherit it, so the broker has as many.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(wanted, hard)), hard))
+    yield min(CROWD, max(soft, min(wanted, hard)) - SPARE_DESCRIPTORS)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.fixture
+def broker(crowd_size: int, processes: list[Process]) -> ShortBroker:
+    """The broker, started under the limit that `crowd_size` has raised."""
+    broker = ShortBroker()
+    processes.append(broker)
+    return broker
+
+
+def test_ten_thousand_connections_that_send_nothing(
+    crowd_size: int, broker: ShortBroker, sockets: Sockets
+) -> None:
+    worker = HandWorker(sockets, broker.endpoint, RFC18)
+    client = HandClient(sockets, broker.endpoint, RFC18)
+    serve(client, worker)
+    before = broker.descriptors()
+    memory_before = broker.memory()
+    began = monotonic()
+    crowd = gather(broker, crowd_size, client, worker)
+    try:
+        eventually(lambda: broker.descriptors() >= before + crowd_size, "all are there at a time")
+        assert broker.memory() - memory_before < crowd_size * BYTES_PER_CONNECTION_MAX
+        serve(client, worker)
+        await_hang_ups(crowd, client, worker, within_s=HANDSHAKE_TIMEOUT_S + WAIT_S)
+    finally:
+        for member in crowd:
+            member.close()
+    took_s = monotonic() - began
+    assert HANDSHAKE_TIMEOUT_S <= took_s < 20
+    serve(client, worker)
+    assert broker.descriptors() <= before + 1  # the observer
+    stats = broker.stats()
+    assert (stats["clients"], stats["newcomers"], stats["pending"]) == (2, 0, 0)
+    if crowd_size < CROWD:
+        pytest.skip(f"passed with {crowd_size} connections; RLIMIT_NOFILE allows no {CROWD}")
+
+
+def serve(client: HandClient, worker: HandWorker) -> None:
+    """Let the good client be served by the good worker."""
+    worker.heartbeat()
+    client.request(b"echo", b"x")
+    worker.serve_one()
+    assert client.reply()[2] == [b"x"]
+
+
+def gather(
+    broker: ShortBroker, count: int, client: HandClient, worker: HandWorker
+) -> list[socket.socket]:
+    """Open so many connections; the good pair is served all the while."""
+    before = broker.descriptors()
+    host, _, port = broker.endpoint.removeprefix("tcp://").rpartition(":")
+    crowd: list[socket.socket] = []
+    for number in range(count):
+        crowd.append(socket.socket())
+        crowd[-1].settimeout(WAIT_S)
+        crowd[-1].connect((host, int(port)))
+        if number % 500 == 499:  # less than the listener's backlog, beyond which TCP waits a second
+            eventually(lambda: broker.descriptors() >= before + len(crowd), "all are there")
+            serve(client, worker)
+    return crowd
+
+
+def await_hang_ups(
+    crowd: list[socket.socket], client: HandClient, worker: HandWorker, within_s: float
+) -> None:
+    """Wait until the broker has hung up on everybody; the good pair is served all the while."""
+    waiting = {member.fileno(): member for member in crowd}
+    poll = select.epoll()
+    for number in waiting:
+        poll.register(number, select.EPOLLIN)
+    end = monotonic() + within_s
+    while waiting:
+        assert monotonic() < end, f"{len(waiting)} connections are still open"
+        for number, _ in poll.poll(0.5, 1000):
+            if not still_open(waiting[number]):
+                poll.unregister(number)
+                del waiting[number]
+        serve(client, worker)
+    poll.close()
+
+
+def still_open(member: socket.socket) -> bool:
+    """Read the broker's greeting, or find that it has hung up."""
+    try:
+        return bool(member.recv(100))
+    except ConnectionResetError:
+        return False

@@ -1,0 +1,153 @@
+"""A Majordomo broker written by hand on one ROUTER socket of pyzmq, for 7/MDP or 18/MDP.
+
+It is as simple as the RFCs allow, and does wrong what a test tells it to. It shares the tables of
+frames with `zmq_peers`, and nothing with requite.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable
+from time import monotonic
+from typing import Final
+
+import zmq
+from tests.support.zmq_peers import WAIT_S, Rfc, Sockets
+
+INTERVAL_S: Final = 0.1
+_TICK_MS: Final = 10
+
+Message = list[bytes]
+
+
+class HandBroker:
+    """Runs on a thread of its own. `endpoint` is where it listens.
+
+    `heard` lists what came: who (the identity), which command, and the frames behind its head.
+    `swallow` requests are dropped as they come; `beats` False stops its heartbeats.
+    """
+
+    def __init__(self, sockets: Sockets, rfc: Rfc, endpoint: str = "tcp://127.0.0.1:*") -> None:
+        self.rfc = rfc
+        self.heard: list[tuple[bytes, str, Message]] = []
+        self.swallow = 0
+        self.beats = True
+        self._workers: dict[bytes, bytes] = {}  # identity: service
+        self._idle: dict[bytes, deque[bytes]] = defaultdict(deque)
+        self._requests: dict[bytes, deque[tuple[bytes, Message]]] = defaultdict(deque)
+        self._beat_at = monotonic() + INTERVAL_S
+        self._todo: queue.Queue[Callable[[], object]] = queue.Queue()
+        self._ends = False
+        self._error: BaseException | None = None
+        self._router = sockets.make(zmq.ROUTER)
+        self._router.linger = 0
+        self._router.bind(endpoint)
+        self.endpoint = self._router.last_endpoint.decode().rstrip("\0")
+        self._thread = threading.Thread(target=self._run, name="hand-written broker")
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """Where peers of requite find it."""
+        return self.endpoint.replace("tcp://", "mdp://")
+
+    def stop(self) -> None:
+        """Close it without a word; raise what went wrong in its thread."""
+        self._ends = True
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive()
+        if self._error is not None:
+            raise self._error
+
+    def said(self, command: str) -> list[tuple[bytes, Message]]:
+        """Return who sent this command so far, and what followed its head."""
+        return [(who, rest) for who, kind, rest in list(self.heard) if kind == command]
+
+    def send(self, peer: bytes, *frames: bytes) -> None:
+        """Send any message to a peer, soon."""
+        self._todo.put(lambda: self._router.send_multipart([peer, *frames]))
+
+    # --- its thread -----------------------------------------------------------------------------
+    def _run(self) -> None:
+        try:
+            while not self._ends:
+                if self._router.poll(_TICK_MS):
+                    self._take(self._router.recv_multipart())
+                while not self._todo.empty():
+                    self._todo.get()()
+                self._beat()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._router.close(linger=0)
+
+    def _take(self, message: Message) -> None:
+        who, *frames = message
+        command, rest = self._name(frames)
+        self.heard.append((who, command, rest))
+        if command == "client_request":
+            self._request(who, rest)
+        elif command == "ready":
+            assert who not in self._workers, "READY came twice on one connection"
+            self._workers[who] = rest[0]
+            self._offer(who)
+        elif who not in self._workers:
+            self._router.send_multipart([who, *self.rfc.disconnect])
+        elif command == "disconnect":
+            self._forget(who)
+        elif command != "heartbeat":
+            self._reply(who, command, rest)
+
+    def _name(self, frames: Message) -> tuple[str, Message]:
+        """Return the name of a command and what follows its head."""
+        for name in (
+            "client_request", "ready", "worker_partial", "worker_final", "heartbeat", "disconnect",
+        ):  # fmt: skip
+            head = getattr(self.rfc, name)
+            if head is not None and tuple(frames[: len(head)]) == head:
+                return name, frames[len(head) :]
+        raise AssertionError(f"no command of MDP {self.rfc.version} to a broker: {frames}")
+
+    def _request(self, client: bytes, rest: Message) -> None:
+        service, *body = rest
+        assert body, "a request without a body"
+        if self.swallow:
+            self.swallow -= 1
+        elif self._idle[service]:
+            self._hand(self._idle[service].popleft(), client, body)
+        else:
+            self._requests[service].append((client, body))
+
+    def _hand(self, worker: bytes, client: bytes, body: Message) -> None:
+        self._router.send_multipart([worker, *self.rfc.worker_request, client, b"", *body])
+
+    def _offer(self, worker: bytes) -> None:
+        service = self._workers[worker]
+        if self._requests[service]:
+            self._hand(worker, *self._requests[service].popleft())
+        else:
+            self._idle[service].append(worker)
+
+    def _reply(self, worker: bytes, command: str, rest: Message) -> None:
+        client, empty, *body = rest
+        assert empty == b""
+        assert body, "a reply without a body"
+        is_final = command == "worker_final"
+        head = self.rfc.client_final if is_final else self.rfc.client_partial
+        assert head is not None
+        self._router.send_multipart([client, *head, self._workers[worker], *body])
+        if is_final:
+            self._offer(worker)
+
+    def _forget(self, worker: bytes) -> None:
+        service = self._workers.pop(worker)
+        if worker in self._idle[service]:
+            self._idle[service].remove(worker)
+
+    def _beat(self) -> None:
+        if monotonic() >= self._beat_at:
+            self._beat_at = monotonic() + INTERVAL_S
+            for worker in self._workers if self.beats else ():
+                self._router.send_multipart([worker, *self.rfc.heartbeat])
