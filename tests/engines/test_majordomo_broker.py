@@ -215,6 +215,17 @@ def test_work_in_progress_is_cancelled_when_it_expires_and_its_place_comes_back_
     assert [final.status for final in bench.finals("c")] == [Status.EXPIRED]
 
 
+def test_a_worker_that_gives_up_at_the_deadline_before_the_broker_looks_means_expired():
+    """Both have timers for it, and the worker's may fire first."""
+    bench = BrokerBench()
+    bench.worker("w")
+    bench.request("c", 1, timeout_ms=500)
+    bench.now += 0.5
+    bench.final("w", b"its deadline passed", Status.CANCELLED)
+    assert [final.status for final in bench.finals("c")] == [Status.EXPIRED]
+    assert_baseline(bench)
+
+
 def test_a_service_without_workers_has_a_grace():
     bench = BrokerBench(service_grace_s=2.0)
     bench.request("c", 1, service=b"nobody")

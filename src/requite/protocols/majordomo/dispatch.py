@@ -132,7 +132,9 @@ class Dispatcher:
         else:
             pending.joined = [*(pending.joined or ()), *body]
 
-    def final(self, worker: Worker, dispatch_id: int, status: int, body: list[bytes]) -> None:
+    def final(
+        self, worker: Worker, dispatch_id: int, status: int, body: list[bytes], now: float
+    ) -> None:
         """Answer the request that `worker` holds under `dispatch_id`, and take its place back."""
         pending = worker.holds.pop(dispatch_id)
         worker.served += 1
@@ -146,7 +148,7 @@ class Dispatcher:
         if status == Status.OK and pending.joined is None:
             self._answer(pending, body)
         else:
-            self._answer_unusual(pending, Status(status), body)
+            self._answer_unusual(pending, Status(status), body, now)
 
     def _answer(self, pending: PendingRequest, body: list[bytes]) -> None:
         client = pending.client
@@ -159,7 +161,11 @@ class Dispatcher:
         if self._notes:
             self._note("answered", pending, status="OK")
 
-    def _answer_unusual(self, pending: PendingRequest, status: Status, body: list[bytes]) -> None:
+    def _answer_unusual(
+        self, pending: PendingRequest, status: Status, body: list[bytes], now: float
+    ) -> None:
+        if status is Status.CANCELLED and pending.deadline <= now:
+            status = Status.EXPIRED  # the worker's timer for it fired before ours
         if status is not Status.OK:
             self._end(pending, status, body[0].decode(errors="replace"))
         elif self._policy.partials_for_0_1 is PartialsFor01.REFUSE:

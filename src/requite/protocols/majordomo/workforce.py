@@ -119,7 +119,9 @@ class Workforce:
                 if command.__class__ is WorkerFinal:
                     dispatch_id = self._held(worker, command)
                     if dispatch_id is not None:
-                        self._dispatcher.final(worker, dispatch_id, command.status, command.body)
+                        self._dispatcher.final(
+                            worker, dispatch_id, command.status, command.body, now
+                        )
                 elif not self._rarer(worker, command, now):
                     return
         except RemoteViolation as error:
