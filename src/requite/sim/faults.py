@@ -67,7 +67,9 @@ class Trouble:
             FaultKind.CLOG: self._clog,
             FaultKind.RESET: self._reset,
             FaultKind.BLACK_HOLE: self._black_hole,
-            FaultKind.DRAIN_WORKER: self._drain,
+            FaultKind.DRAIN_BROKER: lambda fault: self._drain([cast.broker], fault),
+            FaultKind.DRAIN_WORKER: lambda fault: self._drain(cast.workers, fault),
+            FaultKind.DRAIN_CLIENT: lambda fault: self._drain(cast.clients, fault),
             FaultKind.INTRUDER: self._intrude,
         }
 
@@ -108,11 +110,11 @@ class Trouble:
         if process.life == life:
             process.thaw()
 
-    def _drain(self, fault: Fault) -> None:
-        worker = _choose(self._cast.workers, fault.lot)
-        if not worker.frozen:
-            worker.drain()
-            self._world.after(fault.duration_s, self._rejoin, worker)
+    def _drain(self, processes: Sequence[Process], fault: Fault) -> None:
+        process = _choose(processes, fault.lot)
+        if not process.frozen:
+            process.drain()
+            self._world.after(fault.duration_s, self._rejoin, process)
 
     def _rejoin(self, process: Process) -> None:
         """Start a process again that is draining, once it has left."""

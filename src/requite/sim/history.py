@@ -39,7 +39,7 @@ class Call:
     """One call as its client made it. Times are the world's.
 
     `frozen_s` is how long the client's process had stood still before. `is_told`: its dialect can
-    say that it is not idempotent. `partials` were given to the user. `answered_by` are the workers
+    say that it is not idempotent, and carry `key`. `partials` were given to the user. `answered_by` are the workers
     whose reply the broker passed on; `sent` counts how often the broker accepted it. `abandoned`:
     its client's process died, and nobody waits for the call any more.
     """
@@ -51,6 +51,8 @@ class Call:
     due_at: float
     idempotent: bool
     is_told: bool
+    key: bytes
+    tries_max: int
     submitted_at: float
     frozen_s: float
     partials: list[Sequence[bytes]] = field(default_factory=list)
@@ -68,13 +70,13 @@ class Call:
 
 @dataclass(slots=True, eq=False)
 class Execution:
-    """One run of a handler for a call."""
+    """One run of a handler for a call, with the `payload` and the `key` it was given."""
 
     serial: int
     call: Call
     worker: str
-    attempt: int
-    started_at: float
+    payload: bytes
+    key: bytes
     ended: str = ""  # how; "" while it runs
 
     def __str__(self) -> str:
@@ -104,7 +106,6 @@ class Trace:
     dispatched_at: float = 0.0
     attempts: int = 0
     partials: int = 0
-    lost: int = 0
     withdrawn: str = ""
 
     def __str__(self) -> str:
@@ -150,6 +151,7 @@ EVENTS: Final = (
     "worker_writable",
     "process_failed",
     "expelled",
+    "gave_up_on_broker",
     "finished",
 )
 
@@ -213,10 +215,10 @@ class History:
             del self.open[call.number]
 
     # --- the handlers' testimony ------------------------------------------------------------------
-    def started(self, call: Call, worker: str, attempt: int) -> Execution:
+    def started(self, call: Call, worker: str, payload: bytes, key: bytes) -> Execution:
         """Note that a handler starts."""
         serial = len(self.executions) + 1
-        execution = Execution(serial, call, worker, attempt, self.world.now)
+        execution = Execution(serial, call, worker, payload, key)
         self.executions[serial] = execution
         call.executions.append(execution)
         self.tell("execution_started", execution)

@@ -26,7 +26,9 @@ class FaultKind(StrEnum):
     CLOG = "clog"
     RESET = "reset"
     BLACK_HOLE = "black-hole"
+    DRAIN_BROKER = "drain-broker"
     DRAIN_WORKER = "drain-worker"
+    DRAIN_CLIENT = "drain-client"
     INTRUDER = "intruder"
 
 
@@ -133,6 +135,17 @@ class Knobs:
     def slowest_interval_s(self) -> float:
         """The longest heartbeat interval that anybody announces: the longer of two holds."""
         return max(self.interval_s, *(worker.interval_s for worker in self.workers))
+
+    @property
+    def silence_s(self) -> dict[str, float]:
+        """How long a peer and the broker must have been silent to count each other as gone.
+
+        MDP 0.1 and 0.2 announce no interval; there the two have to be configured alike.
+        """
+        silence_s = {client.name: self.interval_s * self.liveness for client in self.clients}
+        for worker in self.workers:
+            silence_s[worker.name] = max(self.interval_s, worker.interval_s) * self.liveness
+        return silence_s
 
     def lines(self) -> Iterator[str]:
         """Yield each knob as a line of text."""

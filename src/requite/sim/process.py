@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # for the same instant without end. Real ones are late, too.
 _TIMER_LATE_S: Final = 1e-6
 _CLOCK_START_MAX_S: Final = 100_000.0
+_LOOK_EVERY_S: Final = 0.05
 
 LIMITS: Final = LinkLimits(handshake_timeout_s=3.0, linger_s=1.0, output_size_max=4 << 20)
 
@@ -53,6 +54,7 @@ class Process:
         self.life = 0
         self.alive = False
         self.retired = False  # nobody starts it any more
+        self.drained = False  # its engine is through
         self.frozen = False
         self.frozen_s = 0.0  # how long, over all
         self.streams: dict[SimStream, None] = {}
@@ -84,6 +86,7 @@ class Process:
             return
         self.life += 1
         self.alive = True
+        self.drained = False
         self._clock_start = self.rng.random() * _CLOCK_START_MAX_S
         self._armed += 1
         self.network.power_on(self.name)
@@ -125,6 +128,21 @@ class Process:
         """Be told to finish and leave."""
         if self.alive:
             self.turn(self.host.submit, Drain())
+
+    def has_stopped(self) -> None:
+        """Leave, the engine having drained: close what stands, and exit when it has closed."""
+        self.drained = True
+        self.later(0.0, self._leave)
+
+    def _leave(self) -> None:
+        self.host.shut()
+        self._exit_when_closed()
+
+    def _exit_when_closed(self) -> None:
+        if self.streams:
+            self.later(_LOOK_EVERY_S, self._exit_when_closed)
+        else:
+            self.exit()
 
     def _end(self, what: str) -> None:
         self.thaw_silently()

@@ -74,13 +74,11 @@ class Broker(Process):
     def __init__(self, stage: Stage) -> None:
         super().__init__(BROKER, stage.world, stage.network, stage.supervisor)
         self._stage = stage
-        self.drained = False
 
     def make_host(self) -> Host:
         """Make a broker that remembers nothing."""
         stage = self._stage
         engine = stage.parts.broker(stage.knobs.broker_policy)
-        self.drained = False
         self.watched = WatchedBroker(engine, self, stage.history, self._call_of, stage.transcript)
         self.identities: IdentityTable[Link] = IdentityTable(
             start=self.rng.getrandbits(32), handover=stage.knobs.handover
@@ -91,7 +89,7 @@ class Broker(Process):
             lambda: Zmtp(SocketType.ROUTER),
             wake_at=self.wake_at,
             want_flush=self.want_flush,
-            stopped=self._stopped,
+            stopped=self.has_stopped,
             identities=self.identities,
             limits=LIMITS,
             logger="requite.sim",
@@ -107,9 +105,10 @@ class Broker(Process):
         self.network.listen_no_more(self)
         self._stage.history.tell("broker_ended", self)
 
-    def _stopped(self) -> None:
-        self.drained = True
+    def has_stopped(self) -> None:
+        """Take no more connections, and leave."""
         self.network.listen_no_more(self)
+        super().has_stopped()
 
     def _call_of(self, body: Sequence[bytes]) -> Call | None:
         task = parse_task(body)
@@ -119,11 +118,12 @@ class Broker(Process):
 class Dialler(Process):
     """A process that keeps connected to the broker, as its engine asks for."""
 
+    watched: Watched
+
     def __init__(self, name: str, identity: bool, stage: Stage) -> None:
         super().__init__(name, stage.world, stage.network, stage.supervisor)
         self._stage = stage
         self._identity = name.encode() if identity else b""
-        self.drained = False
 
     def make_engine(self) -> Engine:
         """Make the engine of a new life."""
@@ -131,12 +131,14 @@ class Dialler(Process):
 
     def make_host(self) -> Host:
         """Make a host that dials."""
-        self.drained = False
         self._route = Route([_ADDRESS], Backoff(self.rng.random), self.clock)
         self._wanted = 0  # connections to dial, one after the other
         self._dialling = False
+        self.watched = Watched(
+            self.make_engine(), self, self._stage.history, self._stage.transcript
+        )
         return Host(
-            Watched(self.make_engine(), self, self._stage.transcript),
+            self.watched,
             self.clock,
             self._make_framing,
             wake_at=self.wake_at,
@@ -145,7 +147,7 @@ class Dialler(Process):
             deliver=self.deliver,
             fail=self.fail,
             abandon=self.abandon,
-            stopped=self._stopped,
+            stopped=self.has_stopped,
             ended=self._route.ended,
             limits=LIMITS,
             logger="requite.sim",
@@ -200,20 +202,6 @@ class Dialler(Process):
         self._route.failed(_ADDRESS, TransportError(why))
         self._dial_on()
 
-    def _stopped(self) -> None:
-        self.drained = True
-        self.later(0.0, self._leave)
-
-    def _leave(self) -> None:
-        self.host.shut()
-        self._maybe_exit()
-
-    def _maybe_exit(self) -> None:
-        if self.streams:
-            self.later(0.05, self._maybe_exit)
-        else:
-            self.exit()
-
 
 class ClientProcess(Dialler):
     """A client, and its user who makes the planned calls."""
@@ -256,6 +244,8 @@ class ClientProcess(Dialler):
             now + timeout_s,
             plan.idempotent,
             self.spec.version == "0.3",
+            b"key-%d" % plan.number if plan.number % 3 == 0 else b"",
+            self.spec.tries,
             now,
             self.frozen_s,
         )
@@ -269,7 +259,7 @@ class ClientProcess(Dialler):
                 plan.frames,
                 self.clock() + timeout_s,
                 plan.idempotent,
-                b"key-%d" % plan.number if plan.number % 3 == 0 else b"",
+                call.key,
                 plan.wants_partials,
             )
         )
@@ -329,7 +319,9 @@ class WorkerProcess(Dialler):
         if task is None or call is None:  # a stranger's request
             self.later(0.0, self._answer, token, Status.OK, list(request.frames))
             return
-        execution = history.started(call, self.name, request.attempt)
+        knows_keys = call.is_told and self.spec.version == "0.3"
+        key = request.idempotency_key if knows_keys else call.key
+        execution = history.started(call, self.name, request.frames[1], key)
         self._running[token] = execution
         self._run(token, task, request.frames[1])
 

@@ -14,10 +14,12 @@ from requite.sim.cast import Cast
 from requite.sim.checkers import CHECKERS
 from requite.sim.checkers.calls import EndsOnce
 from requite.sim.checkers.dispatch import AttemptsBounded, NeverStartedInVain, OneOwner
+from requite.sim.checkers.intrusion import NobodyNotices
 from requite.sim.checkers.tables import (
     left_after_all,
     left_after_calls,
     left_after_clients,
+    left_after_drain,
     not_settled,
 )
 from requite.sim.faults import Trouble, plan_faults
@@ -28,7 +30,7 @@ from requite.sim.process import Process
 from requite.sim.roles import Parts, Stage
 from requite.sim.transcript import Transcript
 from requite.sim.workload import CallPlan, plan_calls
-from requite.sim.world import World
+from requite.sim.world import Stuck, World
 
 _LOOK_EVERY_S: Final = 0.25
 _PROBE_S: Final = 15.0
@@ -124,12 +126,10 @@ class Simulation:
             elif isinstance(checker, AttemptsBounded):
                 checker.attempts_max = knobs.attempts_max
             elif isinstance(checker, OneOwner):
-                for worker in knobs.workers:
-                    # MDP 0.1 and 0.2 announce nothing: there the broker's own interval counts.
-                    announced_s = worker.interval_s if worker.version == "0.3" else 0.0
-                    interval_s = max(knobs.interval_s, announced_s)
-                    checker.silence_s[worker.name] = interval_s * knobs.liveness
-                    checker.lease_s[worker.name] = worker.lease_s
+                checker.silence_s = knobs.silence_s
+                checker.lease_s = {worker.name: worker.lease_s for worker in knobs.workers}
+            elif isinstance(checker, NobodyNotices):
+                checker.silence_s = knobs.silence_s
 
     # --- what processes report --------------------------------------------------------------------
     def process_failed(self, process: Process, trace: str) -> None:
@@ -145,6 +145,12 @@ class Simulation:
     # --- the phases -------------------------------------------------------------------------------
     def run(self) -> None:
         """Go through all phases; a phase that fails makes those after it pointless."""
+        try:
+            self._run()
+        except Stuck as stuck:
+            self.history.violate("I13", f"the run comes to no end: {stuck}")
+
+    def _run(self) -> None:
         self._plan()
         self.world.run(self.knobs.faulty_s)
         self._remark("all faults heal")
@@ -232,6 +238,7 @@ class Simulation:
         gone = self._wait(lambda: not any(client.alive for client in cast.clients), _LEAVE_S)
         self._wait(lambda: not [*left_after_clients(cast.broker)], _LEAVE_S)
         left += left_after_clients(cast.broker)
+        left += [what for client in cast.clients for what in left_after_drain(client)]
         for what in left:
             self.history.violate("I9", what)
         return gone and not left
@@ -249,8 +256,11 @@ class Simulation:
         self._wait(lambda: not [*left_after_all(broker, fresh)], limit_s)
         for what in left_after_all(broker, fresh):
             self.history.violate("I9", f"with everybody gone, {what}")
+        for what in [what for worker in self.cast.workers for what in left_after_drain(worker)]:
+            self.history.violate("I9", what)
+        broker.retired = True
         broker.drain()
-        if not self._wait(lambda: broker.drained, _LEAVE_S) or not gone:
+        if not self._wait(lambda: not broker.alive, _LEAVE_S) or not gone:
             self.history.violate("I9", "a worker or the broker does not end when it is told to")
         return gone
 

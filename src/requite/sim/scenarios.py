@@ -103,8 +103,8 @@ _LIST: Final = (
     ),
     Scenario(
         "drain",
-        "workers leave and return in good order: nothing may be lost",
-        (FaultKind.DRAIN_WORKER,),
+        "broker, workers and clients leave and return in good order",
+        (FaultKind.DRAIN_BROKER, FaultKind.DRAIN_WORKER, FaultKind.DRAIN_CLIENT),
     ),
     Scenario(
         "fair",
@@ -159,14 +159,14 @@ def _draw_all(rng: Random, scenario: Scenario) -> dict[str, Any]:
         "cancel_p": rng.choice((0.0, 0.05, 0.2)),
         "nobody_p": rng.choice((0.0, 0.03)),
         "big_p": rng.choice((0.0, 0.02, 0.1)),
-        "bursts_p": rng.choice((0.0, 0.3, 0.8)),
+        "bursts_p": rng.choice((0.0, 0.3, 0.6)),
         "interval_s": interval_s,
         "liveness": rng.choice((3, 3, 4, 5)),
         "attempts_max": rng.choice((1, 2, 3, 3)),
         "service_grace_s": rng.choice((0.5, 3.0, 10.0)),
         "service_ttl_s": rng.choice((0.5, 2.0, 8.0)),
-        "queue_max": rng.choice((5, 1000, 1000)),
-        "client_pending_max": rng.choice((4, 1000, 1000)),
+        "queue_max": rng.choice((5, 1000, 1000, 1000)),
+        "client_pending_max": rng.choice((4, 1000, 1000, 1000)),
         "tell_old_clients": rng.random() < 0.5,
         "handover": rng.random() < 0.7,
         "faults": _draw_faults(rng, scenario),
@@ -214,7 +214,7 @@ def _draw_client(rng: Random, name: str, scenario: Scenario) -> ClientSpec:
     return ClientSpec(
         name=name,
         version=version,
-        slots=rng.choice((4, 64, 64)),
+        slots=rng.choice((4, 64, 64, 64)),
         tries=rng.choice((1, 3, 3, 6)),
         attempt_timeout_s=rng.choice((None, None, 0.5, 2.0)),
         # Clients of the older dialects have several connections, which cannot share an identity.

@@ -44,23 +44,39 @@ _FAIR_REASONS: Final = ("silent", "shutting down", "not needed", "given up", "cl
 
 
 class Watched:
-    """An engine, looked at from outside."""
+    """The engine of a client or worker, looked at from outside."""
 
     def __init__(
-        self, engine: Engine, process: Process, transcript: Transcript | None = None
+        self,
+        engine: Engine,
+        process: Process,
+        history: History,
+        transcript: Transcript | None = None,
     ) -> None:
         self.engine = engine
         self.process = process
         self.transcript = transcript
         self.deadline = engine.deadline
         self.snapshot = engine.snapshot
+        self._history = history
+        self._heard_at: dict[Any, float] = {}  # by connection whose other end has said something
 
     def handle(self, event: Input, now: float) -> Iterable[Effect]:
         """See `requite.engine.Engine.handle`."""
+        if event.__class__ is Received:
+            self._heard_at[event[0]] = self.process.world.now
         effects = list(self.engine.handle(event, now))
         if self.transcript is not None:
             self.transcript.effects(self.process, effects)
+        for effect in effects:
+            if effect.__class__ is Disconnect:
+                self._judge(effect)
         return effects
+
+    def _judge(self, effect: Disconnect) -> None:
+        heard_at = self._heard_at.pop(effect.peer, None)
+        silent_s = inf if heard_at is None else self.process.world.now - heard_at
+        self._history.tell("gave_up_on_broker", self.process.name, effect.reason, silent_s)
 
 
 class WatchedBroker:
@@ -224,7 +240,6 @@ class WatchedBroker:
         if trace is not None:
             trace.state = "queued"
             trace.owner = None
-            trace.lost += 1
         self._history.tell("queued", trace, facts)
 
     def _answered(self, facts: Any) -> None:

@@ -11,9 +11,16 @@ from heapq import heappop, heappush
 from itertools import count
 from math import inf
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 Act = Callable[..., object]
+
+
+_EVENTS_MAX: Final = 1_000_000
+
+
+class Stuck(Exception):
+    """Events cause events without end: a hundred times more than a long run has."""
 
 
 class World:
@@ -52,6 +59,8 @@ class World:
                 return
             self.now, _, act, args = heappop(queue)
             self.events += 1
+            if self.events > _EVENTS_MAX:
+                raise Stuck(f"{self.events} events, and virtual time is {self.now:.4f} s")
             act(*args)
         if until != inf:
             self.now = until

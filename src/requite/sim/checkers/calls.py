@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from requite.errors import CallError, Poisoned
 from requite.request import Partial, Reply
@@ -44,7 +44,7 @@ class EndsOnce(Checker):
 
 
 class OwnReply(Checker):
-    """Replies tell which call they are for, and bring its payload back."""
+    """Requests and replies tell which call they are for, and carry its payload unchanged."""
 
     invariant = "I2"
     sentence = "no reply reaches a call that did not ask for it"
@@ -68,6 +68,14 @@ class OwnReply(Checker):
             what = f"{len(payload)} bytes came back of {len(call.payload)}"
             self.violate(f"{call}: its payload was changed: {what}")
 
+    def execution_started(self, execution: Execution) -> None:
+        """Check that the request came to its handler as it was made."""
+        call = execution.call
+        if execution.payload != call.payload:
+            self.violate(f"{call}: its payload was changed on the way to {execution}")
+        if execution.key != call.key:
+            self.violate(f"{call}: its key {call.key!r} came to {execution} as {execution.key!r}")
+
     def _check_label(self, call: Call, label: bytes, kind: bytes) -> None:
         words = label.split()
         if words[:2] != [kind, b"%d" % call.number]:
@@ -79,6 +87,12 @@ class PartialsInOrder(Checker):
 
     invariant = "I5"
     sentence = "partial indices are contiguous; none after the final"
+
+    def passed_on(self, trace: Trace, facts: Mapping[str, Any]) -> None:
+        """Check how the broker counts."""
+        if facts["index"] != trace.partials:
+            due = trace.partials
+            self.violate(f"{trace}: the broker sends partial {facts['index']}, but {due} is due")
 
     def partial(self, call: Call, partial: Partial) -> None:
         """Check the index, and what the handler wrote into the partial."""
@@ -128,6 +142,8 @@ class NeverRepeated(Checker):
         call = trace.call
         if not call.idempotent and call.executions:
             self.violate(f"{call} is not idempotent, has run, and is sent again")
+        if call.sent > call.tries_max:
+            self.violate(f"{call} is sent {call.sent} times; {call.tries_max} tries are allowed")
 
 
 class HonestErrors(Checker):

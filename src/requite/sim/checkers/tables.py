@@ -9,13 +9,14 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from requite.engine import Drain
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.shell.link import Link
 from requite.timers import Timers
 
 if TYPE_CHECKING:
     from requite.sim.cast import Cast
-    from requite.sim.roles import Broker, ClientProcess, WorkerProcess
+    from requite.sim.roles import Broker, ClientProcess, Dialler, WorkerProcess
 
 # Caches, which have a bound of their own, and the heap of `Timers`, which keeps stale entries.
 _NOT_TABLES: Final = frozenset({"_heap", "_names"})
@@ -39,7 +40,7 @@ def sizes(root: object) -> Counter[str]:
         if isinstance(thing, dict | list | deque | set | tuple):
             counted[path] += len(thing)
             waiting.extend((f"{path}[]", item) for item in _items(thing))
-        elif type(thing).__module__.startswith("requite."):
+        elif any(kind.__module__.startswith("requite.") for kind in type(thing).__mro__):
             waiting.extend((f"{path}.{name}", value) for name, value in _attributes(thing))
     return +counted
 
@@ -153,6 +154,14 @@ def left_after_clients(broker: Broker) -> Iterator[str]:
             f"{state.timers} timers are armed, for {len(state.workers)} workers and {bare} "
             "services without any"
         )
+
+
+def left_after_drain(process: Dialler) -> Iterator[str]:
+    """Say in what a client or worker that has drained differs from one that never did anything."""
+    fresh = process.make_engine()
+    fresh.handle(Drain(), 0.0)
+    for what in difference(sizes(process.watched.engine), sizes(fresh)):
+        yield f"{process.name} has drained, but {what}"
 
 
 def left_after_all(broker: Broker, fresh: object) -> Iterator[str]:

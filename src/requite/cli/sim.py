@@ -1,0 +1,222 @@
+"""`requite sim`: run seeds of the deterministic simulator."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import repeat
+from typing import TYPE_CHECKING, Annotated, Final
+
+from cyclopts import Parameter, validators
+
+from requite.cli.exit_codes import ExitCode
+from requite.cli.options import OUTPUT, JsonFlag
+from requite.cli.output import say, say_json, stderr_console
+from requite.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from requite.sim import Result
+
+_SEEDS_DEFAULT: Final = 100
+_FRESH_SEEDS: Final = 1 << 31
+_ALL: Final = "all"
+_POSITIVE: Final = validators.Number(gt=0)
+_SHOWN_MAX: Final = 10  # violations per run; the first ones tell, the others follow from them
+# A task of a few runs is long enough that handing it out costs nothing.
+_RUNS_PER_TASK: Final = 5
+
+
+def sim(
+    *,
+    seeds: Annotated[
+        int | None,
+        Parameter(
+            metavar="N",
+            validator=_POSITIVE,
+            show_default=False,
+            help=f"How many seeds to run: {_SEEDS_DEFAULT}, or 1 with --seed.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        Parameter(
+            metavar="S",
+            validator=validators.Number(gte=0),
+            help="The first seed; without, a fresh one.",
+        ),
+    ] = None,
+    scenario: Annotated[
+        str,
+        Parameter(
+            metavar="NAME", help="What may go wrong; `list` shows the names, `all` runs all."
+        ),
+    ] = "swarm",
+    transcript: Annotated[
+        bool,
+        Parameter(group=OUTPUT, show_default=False, help="Print what was said, if it is one seed."),
+    ] = False,
+    jobs: Annotated[
+        int | None,
+        Parameter(
+            metavar="N",
+            validator=_POSITIVE,
+            show_default=False,
+            help="Processes that share the work: one per processor.",
+        ),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> int:
+    """Run seeds of the deterministic simulator.
+
+    Each seed is a world of its own: the real engines and framings, a network that
+    loses connections, processes that crash and freeze, peers that send garbage. While
+    faults strike, no call may be lost, answered twice or given a wrong reply; when
+    they have healed, everything must settle and nothing may be left behind.
+
+    With --json the last line is an object: seeds, violations, calls, virtual_s. For
+    each seed with violations its knobs and the command that replays it are printed.
+    Exit code 1: there were some.
+
+      $ requite sim --seeds 500
+      $ requite sim --seed 17 --scenario freezes --transcript
+    """
+    if scenario == "list":
+        _list_scenarios()
+        return ExitCode.OK
+    count = seeds or (_SEEDS_DEFAULT if seed is None else 1)
+    if transcript and count > 1:
+        raise ConfigurationError("--transcript needs a single seed: give one with --seed")
+    first = secrets.randbelow(_FRESH_SEEDS) if seed is None else seed
+    plan = list(zip(range(first, first + count), _scenarios(scenario), strict=False))
+    say(f"{count} seeds of {scenario}, from {first}")
+    if count == 1:
+        total = _run_one(*plan[0], transcript)
+    else:
+        total = _run_many(plan, jobs or os.cpu_count() or 1)
+    say(total.sentence())
+    if as_json:
+        say_json(total.record())
+    return ExitCode.FAILED if total.violations else ExitCode.OK
+
+
+@dataclass(slots=True)
+class Total:
+    """What all runs together came to."""
+
+    seeds: int = 0
+    violations: int = 0
+    calls: int = 0
+    virtual_s: float = 0.0
+    outcomes: Counter[str] = field(default_factory=Counter)
+
+    def add(self, result: Result) -> None:
+        """Count a run."""
+        self.seeds += 1
+        self.violations += len(result.violations)
+        self.calls += result.calls
+        self.virtual_s += result.virtual_s
+        self.outcomes.update(result.outcomes)
+
+    def record(self) -> dict[str, float]:
+        """Return the figures for machines."""
+        return {
+            "seeds": self.seeds,
+            "violations": self.violations,
+            "calls": self.calls,
+            "virtual_s": round(self.virtual_s, 3),
+        }
+
+    def sentence(self) -> str:
+        """Return the figures for people."""
+        ends = ", ".join(f"{n:,} {name}" for name, n in self.outcomes.most_common())
+        found = f"{self.violations:,} violations" if self.violations else "no violation"
+        return (
+            f"{found} in {self.seeds:,} seeds: {self.calls:,} calls in {self.virtual_s:,.0f} s of "
+            f"virtual time\ncalls ended: {ends}"
+        )
+
+
+def _scenarios(name: str) -> Iterator[str]:
+    """Return the scenario of each seed, without end."""
+    from requite.sim.scenarios import SCENARIOS, find
+
+    if name != _ALL:
+        return repeat(find(name).name)
+    return (each for _ in repeat(None) for each in SCENARIOS)
+
+
+def _list_scenarios() -> None:
+    from requite.sim.scenarios import SCENARIOS
+
+    for scenario in SCENARIOS.values():
+        say(f"{scenario.name:<15} {scenario.about}")
+
+
+def _run_one(seed: int, scenario: str, transcript: bool) -> Total:
+    from requite.sim.run import Options, knobs_of, run
+
+    for line in knobs_of(seed, scenario).lines():
+        say(f"  {line}")
+    result = run(seed, scenario, Options(transcript=transcript))
+    for line in result.transcript:
+        say(line)
+    _report(result, with_knobs=False)
+    total = Total()
+    total.add(result)
+    return total
+
+
+def _run_many(plan: list[tuple[int, str]], jobs: int) -> Total:
+    total = Total()
+    with _progress(len(plan)) as advance:
+        for result in _results(plan, jobs):
+            total.add(result)
+            if result.violations:
+                _report(result, with_knobs=True)
+            advance()
+    return total
+
+
+def _results(plan: list[tuple[int, str]], jobs: int) -> Iterator[Result]:
+    """Run everything, in as many processes; results come in the order of the plan."""
+    from requite.sim import run
+
+    if jobs == 1:
+        yield from (run(*each) for each in plan)
+        return
+    with ProcessPoolExecutor(min(jobs, len(plan))) as pool:
+        yield from pool.map(run, *zip(*plan, strict=True), chunksize=_RUNS_PER_TASK)
+
+
+def _report(result: Result, *, with_knobs: bool) -> None:
+    if not result.violations:
+        return
+    say(f"\nseed {result.seed} of {result.scenario}: {len(result.violations)} violations")
+    for violation in result.violations[:_SHOWN_MAX]:
+        say(f"  {violation}")
+    if len(result.violations) > _SHOWN_MAX:
+        say(f"  and {len(result.violations) - _SHOWN_MAX} more")
+    if with_knobs:
+        for line in result.knobs:
+            say(f"  {line}")
+    say(f"replay: {result.replay}")
+
+
+@contextmanager
+def _progress(runs: int) -> Iterator[Callable[[], None]]:
+    """Show how far it is, on a terminal; yield what to call after each run."""
+    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    console = stderr_console()
+    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("seeds", total=runs)
+        yield partial(progress.advance, task)

@@ -1,0 +1,359 @@
+"""Engines that are broken on purpose, one way each: a checker that is worth its name finds them.
+
+Each is a real engine with one rule taken out. Where the rule lives in a part of the engine, that
+part is given a class of its own (`engine._dispatcher.__class__ = ...`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+from requite.engine import Deliver, Input, Received
+from requite.protocols.majordomo.broker import MajordomoBroker
+from requite.protocols.majordomo.calls import HELD
+from requite.protocols.majordomo.client import MajordomoClient
+from requite.protocols.majordomo.directory import Directory
+from requite.protocols.majordomo.dispatch import Dispatcher
+from requite.protocols.majordomo.lanes import LaneClient
+from requite.protocols.majordomo.services import Service, ServiceQueue
+from requite.protocols.majordomo.worker import MajordomoWorker
+from requite.protocols.majordomo.workforce import Workforce
+from requite.slots import Slots
+
+
+# --- clients --------------------------------------------------------------------------------------
+class _Client03:
+    """Makes `MajordomoClient`s of a broken kind, and leaves clients of older dialects alone."""
+
+    broken: type[MajordomoClient] = MajordomoClient
+
+    def __new__(cls, dialect: Any, policy: Any, **given: Any) -> Any:
+        kind = cls.broken if dialect.has_ids else LaneClient
+        return kind(dialect, policy, **given)
+
+
+class AnswersTwice(_Client03):
+    class broken(MajordomoClient):
+        def _take_reply(self, call: Any, body: Any, now: float) -> None:
+            super()._take_reply(call, body, now)
+            self._out.extend([e for e in self._out if isinstance(e, Deliver)][-1:])
+
+
+class ForgetsToExpire(_Client03):
+    class broken(MajordomoClient):
+        def _look(self, now: float) -> None:
+            self._sweep.at = float("inf")
+
+
+class LosesWhatWasSent(_Client03):
+    class broken(MajordomoClient):
+        def _interrupt(self, call: Any, reason: str) -> None:
+            self._slots.free(call.request_id)
+            del self._calls[call.asked.token]
+
+
+class _SlotsWithoutSequence(Slots[Any]):
+    """Match a reply by its slot alone."""
+
+    __slots__ = ()
+
+    def _exact(self, request_id: int) -> int:
+        slot = request_id >> 32
+        return self._ids[slot] if self._held[slot] is not None else request_id
+
+    def get(self, request_id: int) -> Any:
+        return super().get(self._exact(request_id))
+
+    def free(self, request_id: int) -> Any:
+        return super().free(self._exact(request_id))
+
+
+class TakesLateReplies(_Client03):
+    class broken(MajordomoClient):
+        def __init__(self, *args: Any, **given: Any) -> None:
+            super().__init__(*args, **given)
+            self._slots.__class__ = _SlotsWithoutSequence
+
+
+class KeepsLanesOpen(LaneClient):
+    """Use a connection again on which a reply to a request that was given up may still come."""
+
+    def _recall(self, call: Any, now: float) -> None:
+        self._release(call.peer, now)
+
+
+def keeps_lanes_open(dialect: Any, policy: Any, **given: Any) -> Any:
+    """Make the client for every dialect, the lane client broken."""
+    kind = MajordomoClient if dialect.has_ids else KeepsLanesOpen
+    return kind(dialect, policy, **given)
+
+
+class StreamsAnew(_Client03):
+    class broken(MajordomoClient):
+        def _may_go_again(self, call: Any) -> bool:
+            return call.tries < self._retry.attempts and call.asked.idempotent
+
+
+class SendsAgainWhatMayHaveRun(_Client03):
+    class broken(MajordomoClient):
+        def _may_go_again(self, call: Any) -> bool:
+            return call.tries < self._retry.attempts and not call.is_streaming
+
+
+class TriesForEver(_Client03):
+    class broken(MajordomoClient):
+        def _may_go_again(self, call: Any) -> bool:
+            return call.asked.idempotent and not call.is_streaming
+
+
+class SaysItHasNotRun(_Client03):
+    class broken(MajordomoClient):
+        def _fail(self, call: Any, error: Any) -> None:
+            call.may_have_run = call.may_have_run and call.state is not HELD
+            super()._fail(call, error)
+
+
+class KeepsSlots(_Client03):
+    class broken(MajordomoClient):
+        def _fail(self, call: Any, error: Any) -> None:
+            call.request_id = -1
+            super()._fail(call, error)
+
+
+class RemembersTokens(_Client03):
+    class broken(MajordomoClient):
+        def _submitted(self, asked: Any, now: float) -> None:
+            super()._submitted(asked, now)
+            self.seen = [*getattr(self, "seen", ()), asked.token]
+
+
+class LeavesTooSoon(_Client03):
+    class broken(MajordomoClient):
+        def _beat(self, now: float) -> None:
+            self._heart.heard_at -= self._heart.interval_s
+            super()._beat(now)
+
+
+# --- brokers --------------------------------------------------------------------------------------
+def _with_dispatcher(kind: type[Dispatcher]) -> type[MajordomoBroker]:
+    class Broken(MajordomoBroker):
+        def __init__(self, policy: Any = None) -> None:
+            super().__init__(policy)
+            self._dispatcher.__class__ = kind
+
+    Broken.__name__ = kind.__name__.strip("_")
+    return Broken
+
+
+class _RedeliversFromTheLiving(Dispatcher):
+    def _dispatch(self, pending: Any, worker: Any, now: float) -> None:
+        super()._dispatch(pending, worker, now)
+        if worker.lease_s:
+            self._timers.set((worker, pending.dispatch_id), now + worker.lease_s / 4)
+
+
+class _HandsOutTwice(Dispatcher):
+    def _dispatch(self, pending: Any, worker: Any, now: float) -> None:
+        super()._dispatch(pending, worker, now)
+        waiting = pending.service.waiting
+        if waiting and pending.attempts < self._policy.attempts_max:
+            super()._dispatch(pending, waiting.popitem(last=False)[0], now)
+
+
+class _HearsFormerOwners(Dispatcher):
+    def _withdraw(self, pending: Any, now: float) -> None:
+        worker, dispatch_id = pending.worker, pending.dispatch_id
+        super()._withdraw(pending, now)
+        if worker is not None:
+            worker.holds[dispatch_id] = pending
+
+
+class _NeverPoisoned(Dispatcher):
+    def redeliver(self, pending: Any, reason: str, now: float) -> None:
+        attempts = pending.attempts
+        pending.attempts = min(attempts, self._policy.attempts_max - 1)
+        super().redeliver(pending, reason, now)
+        pending.attempts = attempts
+
+
+class _PoisonedAtOnce(Dispatcher):
+    def redeliver(self, pending: Any, reason: str, now: float) -> None:
+        pending.attempts += self._policy.attempts_max
+        super().redeliver(pending, reason, now)
+
+
+class _RepeatsAnIndex(Dispatcher):
+    def partial(self, pending: Any, body: Any) -> None:
+        super().partial(pending, body)
+        if pending.partials == 3:
+            pending.partials = 2
+
+
+class _NeverExpires(Dispatcher):
+    def accept(self, pending: Any, now: float) -> None:
+        deadline, pending.deadline = pending.deadline, float("inf")
+        super().accept(pending, now)
+        pending.deadline = max(deadline, now + 1000)
+
+
+class _SettlesHalf(Dispatcher):
+    """Leave the entry of an expired request in its client's table."""
+
+    def _end(self, pending: Any, status: Any, reason: str) -> None:
+        super()._end(pending, status, reason)
+        if status.name == "EXPIRED":
+            self.kept = [*getattr(self, "kept", ()), pending.request_id]
+
+
+RedeliversFromTheLiving = _with_dispatcher(_RedeliversFromTheLiving)
+HandsOutTwice = _with_dispatcher(_HandsOutTwice)
+HearsFormerOwners = _with_dispatcher(_HearsFormerOwners)
+NeverPoisoned = _with_dispatcher(_NeverPoisoned)
+PoisonedAtOnce = _with_dispatcher(_PoisonedAtOnce)
+RepeatsAnIndex = _with_dispatcher(_RepeatsAnIndex)
+NeverExpires = _with_dispatcher(_NeverExpires)
+SettlesHalf = _with_dispatcher(_SettlesHalf)
+
+
+class DisobeysCancel(MajordomoBroker):
+    def _cancel(self, client: Any, command: Any, now: float) -> None:
+        """Go on."""
+
+
+class WorksForThoseWhoLeft(MajordomoBroker):
+    def _forget_client(self, client: Any, now: float) -> None:
+        """Go on."""
+
+
+class _LastComeFirstServed(OrderedDict[Any, None]):
+    def popitem(self, last: bool = True) -> Any:
+        return super().popitem(last=not last)
+
+
+class _OneClientAfterTheOther(ServiceQueue):
+    """Serve a client until it has nothing more."""
+
+    __slots__ = ()
+
+    def pop(self) -> Any:
+        pending = super().pop()
+        if pending.client in self._turns:
+            self._turns.move_to_end(pending.client, last=False)
+        return pending
+
+
+def _with_services(prepare: Any) -> type[MajordomoBroker]:
+    class Prepared(Directory):
+        def find(self, name: bytes, now: float) -> Service | None:
+            service = super().find(name, now)
+            if service is not None:
+                prepare(service)
+            return service
+
+    class Broken(MajordomoBroker):
+        def __init__(self, policy: Any = None) -> None:
+            super().__init__(policy)
+            self._directory.__class__ = Prepared
+
+    Broken.__name__ = prepare.__name__.strip("_")
+    return Broken
+
+
+def _reverse_workers(service: Service) -> None:
+    if type(service.waiting) is OrderedDict:
+        service.waiting = _LastComeFirstServed(service.waiting)
+
+
+def _serve_one_client(service: Service) -> None:
+    service.queue.__class__ = _OneClientAfterTheOther
+
+
+UnfairToWorkers = _with_services(_reverse_workers)
+UnfairToClients = _with_services(_serve_one_client)
+
+
+class _KeepsServices(Directory):
+    def due(self, service: Service, now: float) -> None:
+        """Keep it."""
+
+
+class KeepsServices(MajordomoBroker):
+    def __init__(self, policy: Any = None) -> None:
+        super().__init__(policy)
+        self._directory.__class__ = _KeepsServices
+
+
+class RemembersEverybody(MajordomoBroker):
+    """Grow a table that has no name yet."""
+
+    def __init__(self, policy: Any = None) -> None:
+        super().__init__(policy)
+        self.seen: dict[bytes, int] = {}
+
+    def _peer_joined(self, event: Any, now: float) -> None:
+        super()._peer_joined(event, now)
+        self.seen[event.identity] = 1
+
+
+class _DropsTheHasty(Workforce):
+    """Count a worker as gone an interval too early."""
+
+    def due(self, worker: Any, now: float) -> None:
+        worker.heartbeat.liveness = 2
+        worker.heartbeat.heard_at -= worker.heartbeat.interval_s
+        super().due(worker, now)
+
+
+class DropsTheHasty(MajordomoBroker):
+    def __init__(self, policy: Any = None) -> None:
+        super().__init__(policy)
+        self._workforce.__class__ = _DropsTheHasty
+
+
+class DiesOfGarbage(MajordomoBroker):
+    def _received(self, peer: Any, messages: Any, now: float) -> None:
+        for message in messages:
+            if not any(frame.startswith(b"MDP") for frame in message[:2]):
+                raise KeyError(message[0])
+        super()._received(peer, messages, now)
+
+
+class PunishesTheInnocent(MajordomoBroker):
+    """Send somebody else away, too, when a peer breaks the protocol."""
+
+    def _expel(self, peer: Any, address: bytes, reason: str) -> None:
+        super()._expel(peer, address, reason)
+        for other, party in list(self.parties.items()):
+            if getattr(party, "pending", None) == {}:
+                super()._expel(other, party.address, reason)
+                return
+
+
+class MutatesBodies(MajordomoBroker):
+    """Swap the bodies of two requests that come in one read."""
+
+    def handle(self, event: Input, now: float) -> Any:
+        if isinstance(event, Received):
+            bodies = [m for m in event.messages if m[0].startswith(b"MDPC03\1")]
+            if len(bodies) > 1:
+                bodies[0][1:], bodies[1][1:] = bodies[1][1:], bodies[0][1:]
+        return super().handle(event, now)
+
+
+# --- workers --------------------------------------------------------------------------------------
+class NeverComesBack(MajordomoWorker):
+    """Stay away once the connection was lost."""
+
+    def _go_without(self, reason: str, now: float) -> None:
+        super()._go_without(reason, now)
+        self._redial.at = float("inf")
+        self._out = [e for e in self._out if type(e).__name__ != "Connect"]
+
+
+class KeepsJobs(MajordomoWorker):
+    """Forget to give the place of abandoned work back."""
+
+    def _finished(self, event: Any, now: float) -> None:
+        if not event.token.abandoned:
+            super()._finished(event, now)

@@ -1,0 +1,85 @@
+"""Every checker finds what it is there for: engines that are broken on purpose.
+
+A broken engine gets a few seeds of a scenario in which the broken rule matters. The same seeds find
+nothing in the engines as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.sim import mutants
+
+from requite.sim import Options, run
+from requite.sim.checkers import CHECKERS
+from requite.sim.roles import Parts
+
+_SEEDS = range(1, 31)
+
+_CASES: list[tuple[str, str, Parts]] = [
+    # invariant, scenario, the broken engine
+    ("I1", "calm", Parts(client=mutants.AnswersTwice)),
+    ("I1", "calm", Parts(client=mutants.ForgetsToExpire)),
+    ("I1", "crash-broker", Parts(client=mutants.LosesWhatWasSent)),
+    ("I2", "overload", Parts(client=mutants.TakesLateReplies)),
+    ("I2", "old-dialects", Parts(client=mutants.keeps_lanes_open)),
+    ("I2", "overload", Parts(broker=mutants.MutatesBodies)),
+    ("I5", "streams", Parts(client=mutants.StreamsAnew)),
+    ("I5", "streams", Parts(broker=mutants.RepeatsAnIndex)),
+    ("I6", "calm", Parts(broker=mutants.RedeliversFromTheLiving)),
+    ("I6", "calm", Parts(broker=mutants.HandsOutTwice)),
+    ("I6", "crash-workers", Parts(broker=mutants.HearsFormerOwners)),
+    ("I6", "calm", Parts(broker=mutants.DropsTheHasty)),
+    ("I7", "crash-workers", Parts(broker=mutants.NeverPoisoned)),
+    ("I7", "crash-workers", Parts(broker=mutants.PoisonedAtOnce)),
+    ("I8", "fair", Parts(broker=mutants.UnfairToWorkers)),
+    ("I8", "overload", Parts(broker=mutants.UnfairToClients)),
+    ("I9", "calm", Parts(broker=mutants.KeepsServices)),
+    ("I9", "calm", Parts(broker=mutants.RemembersEverybody)),
+    ("I9", "calm", Parts(broker=mutants.SettlesHalf)),
+    ("I9", "calm", Parts(client=mutants.RemembersTokens)),
+    ("I10", "calm", Parts(client=mutants.KeepsSlots)),
+    ("I10", "calm", Parts(worker=mutants.KeepsJobs)),
+    ("I10", "crash-broker", Parts(worker=mutants.NeverComesBack)),
+    ("I11", "crash-broker", Parts(client=mutants.SendsAgainWhatMayHaveRun)),
+    ("I11", "crash-broker", Parts(client=mutants.TriesForEver)),
+    ("I13", "garbage", Parts(broker=mutants.DiesOfGarbage)),
+    ("I13", "garbage", Parts(broker=mutants.PunishesTheInnocent)),
+    ("I13", "overload", Parts(client=mutants.LeavesTooSoon)),
+    ("I15", "overload", Parts(broker=mutants.NeverExpires)),
+    ("I15", "overload", Parts(broker=mutants.DisobeysCancel)),
+    ("I15", "crash-clients", Parts(broker=mutants.WorksForThoseWhoLeft)),
+    ("may_have_executed", "crash-broker", Parts(client=mutants.SaysItHasNotRun)),
+]
+
+
+def _name(part: Any) -> str:
+    kinds = (part.broker, part.client, part.worker)
+    broken = [kind for kind in kinds if kind.__module__ == mutants.__name__]
+    return broken[0].__name__
+
+
+@pytest.mark.parametrize(
+    ("invariant", "scenario", "parts"),
+    [pytest.param(*case, id=f"{case[0]}-{_name(case[2])}") for case in _CASES],
+)
+def test_a_broken_engine_is_found(invariant: str, scenario: str, parts: Parts) -> None:
+    options = Options(parts=parts)
+    for seed in _SEEDS:
+        found = {violation.invariant for violation in run(seed, scenario, options).violations}
+        if invariant in found:
+            return
+    pytest.fail(f"{invariant} found nothing in {len(_SEEDS)} seeds of {scenario}")
+
+
+def test_the_same_seeds_find_nothing_in_engines_that_are_whole() -> None:
+    scenarios = {scenario for _, scenario, _ in _CASES}
+    for scenario in sorted(scenarios):
+        result = run(1, scenario)
+        assert not result.violations, result.replay
+
+
+def test_every_checker_has_a_broken_engine() -> None:
+    broken = {invariant for invariant, _, _ in _CASES}
+    assert broken == {checker.invariant for checker in CHECKERS} | {"I9", "I10"}
