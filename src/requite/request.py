@@ -65,7 +65,11 @@ def error_from_status(status: Status, reason: str, attempts: int) -> CallError:
 
 
 class Reply(NamedTuple):
-    """The final answer to a call: `frames` as received, `elapsed` in seconds since the call."""
+    """The final answer to a call: `frames` as received, `elapsed` in seconds since the call.
+
+    `attempts` is 1 where nothing went wrong. Each time the client sent the request again, and each
+    time the broker gave it to another worker (MDP 0.3 tells), adds one.
+    """
 
     frames: Sequence[bytes]
     status: Status = Status.OK

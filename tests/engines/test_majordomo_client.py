@@ -54,6 +54,14 @@ def test_a_call_connects_sends_and_returns():
     bench.assert_empty()
 
 
+@pytest.mark.parametrize(("counted", "attempts"), [(0, 1), (1, 1), (3, 3)])
+def test_a_reply_tells_how_often_its_request_was_handed_out(counted, attempts):
+    bench = connected()
+    bench.submit("a")
+    bench.answer(bench.requests[0], attempts=counted)
+    assert bench.replies["a"].attempts == attempts
+
+
 def test_an_eager_client_connects_at_its_first_wake():
     bench = ClientBench(eager=True)
     assert bench.client.deadline() == 0.0

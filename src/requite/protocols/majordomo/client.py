@@ -114,7 +114,7 @@ class MajordomoClient(ClientEngine):
                 if isinstance(command, ClientFinal) and not command.status:
                     call = free(command.request_id)
                     if call is not None:  # else [client-stray]
-                        self._take_reply(call, command.body, now)
+                        self._take_reply(call, command.body, command.attempts, now)
                 else:
                     self._received_other(command, now)
         except RemoteViolation as violation:

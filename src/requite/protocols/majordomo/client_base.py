@@ -293,12 +293,16 @@ class ClientEngine(ABC):
             call.joined += frames
         call.partials += 1
 
-    def _take_reply(self, call: PendingCall, body: list[bytes], now: float) -> None:
-        """End a call whose final reply has come; its slot is free already."""
+    def _take_reply(self, call: PendingCall, body: list[bytes], attempts: int, now: float) -> None:
+        """End a call whose final reply has come; its slot is free already.
+
+        `attempts` is what the broker counted for this try (0 for what it answered itself).
+        """
         token = call.asked.token
         del self._calls[token]
         frames = call.joined + body if call.joined else body
-        reply = _new(Reply, (frames, _OK, call.tries, now - call.submitted_at))
+        tries = call.tries - 1 + (attempts or 1)
+        reply = _new(Reply, (frames, _OK, tries, now - call.submitted_at))
         self._out.append(_new(Deliver, (token, reply)))
         if self._notes:
             self._note("replied", call, elapsed_s=reply.elapsed)

@@ -113,7 +113,7 @@ class LaneClient(ClientEngine):
         else:
             self._lanes[peer] = None
             self._slots.free(call.request_id)
-            self._take_reply(call, command.body, now)
+            self._take_reply(call, command.body, command.attempts, now)
 
     # --- connections ------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
