@@ -13,8 +13,8 @@ from typing import Any, Final
 from requite.engine import Finished, Input, Produced, Progressed
 from requite.errors import RemoteFailure
 from requite.request import Request, Status
+from requite.worker.handler import Kind, Service, frames_of
 from requite.worker.lanes import Lanes
-from requite.worker.service import Kind, Service, frames_of
 
 # A generator that never suspends lets the loop send what it has yielded after so many partials.
 _PARTIALS_PER_TURN: Final = 64

@@ -18,8 +18,8 @@ from requite.protocols.majordomo.worker import MajordomoWorker
 from requite.shell.aio import AioShell, run
 from requite.shell.signals import StopSignals
 from requite.url import ServiceUrl, parse_url
+from requite.worker.handler import Service
 from requite.worker.runner import Runner
-from requite.worker.service import Service
 
 # Enough for the next request to be here when one is answered, on any network where that matters.
 CAPACITY_DEFAULT: Final = 16
