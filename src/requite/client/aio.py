@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
-from math import inf
 from types import TracebackType
 from typing import Any, Self
 
 from requite.client.asking import TIMEOUT_S, Asking, CallBody, Timeout, explain
 from requite.client.feed import Feed
+from requite.client.gate import Gate
 from requite.client.incoming import Incoming
 from requite.client.stacks import ClientSettings, stack_for
 from requite.client.window import Window
 from requite.engine import Cancel, Drain, Submit
-from requite.errors import CallError, CallTimeout, Cancelled
+from requite.errors import CallError, Cancelled
 from requite.framing import Limits
 from requite.heartbeat import HeartbeatPolicy
 from requite.request import Partial, Reply, RetryPolicy
@@ -71,18 +71,18 @@ class AsyncClient:
         name = parsed.service if service is None else service
         self._name = str(parsed)
         self._asking = Asking(name, timeout, stack.abilities, message_size_max)
+        self._gate = Gate()
         self._shell = AioShell(
             stack.make_engine(),
             stack.make_framing,
             dial_to=parsed.addresses,
             deliver=_deliver,
             fail=self._fail,
-            flow=self._flow,
+            flow=self._gate.set,
             logger="requite.client",
         )
         self._submit = self._shell.submit
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._free: asyncio.Event | None = None  # is there while the broker pushes back
         self._closed = False
 
     def __repr__(self) -> str:
@@ -107,16 +107,15 @@ class AsyncClient:
         self._closed = True
         if not was_open:
             return
-        self._let_go()
+        self._gate.set(True)
         self._submit(Drain())
         await self._shell.close()
 
-    def _start(self) -> asyncio.AbstractEventLoop:
+    def _start(self) -> None:
         if self._closed:
             raise Cancelled("the client is closed", may_have_executed=False)
         self._shell.start()
         self._loop = asyncio.get_running_loop()
-        return self._loop
 
     # --- calls ------------------------------------------------------------------------------------
     async def call(
@@ -138,13 +137,15 @@ class AsyncClient:
         `ConfigurationError` for what this client's protocol cannot do, `TypeError` for a body that
         is not bytes.
         """
-        loop = self._loop or self._start()
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._start()
         future: asyncio.Future[Reply] = loop.create_future()
         asked = self._asking.submit(
             future, body, clock.now(), timeout, service, idempotent, idempotency_key
         )
-        if self._free is not None:
-            await self._until_free(asked.deadline)
+        if not self._gate.is_open:
+            await self._gate.passed(asked.deadline)
         self._submit(asked)
         try:
             return await future
@@ -162,7 +163,9 @@ class AsyncClient:
         idempotency_key: bytes = b"",
     ) -> asyncio.Future[Reply]:
         """Send a request, and return the future of its reply. Cancelling that cancels the call."""
-        loop = self._loop or self._start()
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._start()
         future: asyncio.Future[Reply] = loop.create_future()
         asked = self._asking.submit(
             future, body, clock.now(), timeout, service, idempotent, idempotency_key
@@ -201,8 +204,8 @@ class AsyncClient:
     ) -> AsyncIterator[Partial | Reply]:
         self._start()
         asked = asked._replace(deadline=clock.now() + asked.deadline)
-        if self._free is not None:
-            await self._until_free(asked.deadline)
+        if not self._gate.is_open:
+            await self._gate.passed(asked.deadline)
         self._submit(asked)
         try:
             while not incoming.is_through:
@@ -240,7 +243,7 @@ class AsyncClient:
             asked = self._asking.submit(None, body, clock.now(), timeout, service, idempotent)
             self._submit(asked._replace(token=window.add()))
 
-        return self._map(Feed(bodies, ask, self._until_free), window, signal, return_errors)
+        return self._map(Feed(bodies, ask, self._gate), window, signal, return_errors)
 
     async def _map(
         self, feed: Feed, window: Window, signal: asyncio.Event, return_errors: bool
@@ -268,30 +271,6 @@ class AsyncClient:
     def _fail(self, token: Any, error: CallError) -> None:
         if not token.done():  # a cancelled future is
             token.set_exception(explain(error, self._shell.route))
-
-    def _flow(self, is_free: bool) -> None:
-        if is_free:
-            self._let_go()
-        else:
-            self._free = asyncio.Event()
-
-    def _let_go(self) -> None:
-        if self._free is not None:
-            self._free.set()
-            self._free = None
-
-    async def _until_free(self, deadline: float) -> None:
-        """Wait while the broker takes no more data, at most until the deadline of a call."""
-        limit_s = deadline - clock.now()
-        try:
-            async with asyncio.timeout(None if limit_s == inf else limit_s):
-                while self._free is not None:
-                    await self._free.wait()
-        except TimeoutError:
-            raise CallTimeout(
-                "the broker took no more data until the deadline; the request was never sent",
-                may_have_executed=False,
-            ) from None
 
 
 def _deliver(token: Any, what: Any) -> None:

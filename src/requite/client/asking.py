@@ -10,10 +10,12 @@ from typing import Any, Final
 from requite.client.stacks import Abilities
 from requite.engine import Submit
 from requite.errors import CallError, CallTimeout, ConfigurationError
+from requite.request import Deadline
+from requite.shell import clock
 from requite.shell.route import Route
 
-Timeout = float | EllipsisType | None
-"""Seconds; None: no limit; `...`: the client's own."""
+Timeout = float | Deadline | EllipsisType | None
+"""Seconds; a `Deadline` that several calls share; None: no limit; `...`: the client's own."""
 
 BytesLike = bytes | bytearray | memoryview
 CallBody = BytesLike | Sequence[BytesLike]
@@ -66,12 +68,14 @@ class Asking:
         if name not in self._known:
             self._learn(name)
         if timeout is ...:
-            timeout_s = self._timeout_s
+            deadline = now + self._timeout_s
+        elif isinstance(timeout, Deadline):
+            deadline = timeout.at
         else:
-            timeout_s = inf if timeout is None else check_timeout(timeout)
+            deadline = inf if timeout is None else now + check_timeout(timeout)
         if key or partials or not idempotent:
             self._abilities.check(key=key, partials=partials, idempotent=idempotent)
-        return Submit(token, name, frames, now + timeout_s, idempotent, key, partials)
+        return Submit(token, name, frames, deadline, idempotent, key, partials)
 
     def _learn(self, service: str) -> None:
         """Check the name of a service, once."""
@@ -83,6 +87,19 @@ class Asking:
         if len(self._known) >= _SERVICES_KNOWN_MAX:
             self._known.clear()
         self._known.add(service)
+
+
+def deadline(timeout: float | None) -> Deadline:
+    """Make the deadline that lies `timeout` seconds from now (None: none), for calls to share.
+
+        deadline = requite.deadline(2.0)
+        first = client.call(b"a", timeout=deadline)
+        second = client.call(first.body, timeout=deadline)
+
+    A handler passes on what its caller has left with `requite.deadline(request.remaining_s)`.
+    Raises `ConfigurationError` for a timeout that is not positive.
+    """
+    return Deadline() if timeout is None else Deadline(clock.now() + check_timeout(timeout))
 
 
 def check_timeout(timeout: Any) -> float:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
-from math import inf
+from collections.abc import AsyncIterable, Callable, Iterable
 from typing import TypeAlias
 
 from requite.client.asking import CallBody, check_bodies
+from requite.client.gate import Gate
 from requite.client.window import Window
 
 Bodies: TypeAlias = Iterable[CallBody] | AsyncIterable[CallBody]
@@ -24,7 +24,7 @@ class Feed:
         self,
         bodies: Bodies,
         ask: Callable[[CallBody], None],
-        until_free: Callable[[float], Awaitable[None]],
+        gate: Gate,
     ) -> None:
         self._bodies = bodies
         if isinstance(bodies, AsyncIterable):
@@ -33,7 +33,7 @@ class Feed:
             check_bodies(bodies)
             self._plain = iter(bodies)
         self._ask = ask
-        self._until_free = until_free
+        self._gate = gate
         self._task: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
         self.is_exhausted = False
@@ -57,7 +57,8 @@ class Feed:
     async def _fill_from(self, bodies: Iterable[CallBody], window: Window) -> None:
         while window.room > 0 and not self.is_exhausted:
             for body in bodies:
-                await self._until_free(inf)
+                if not self._gate.is_open:
+                    await self._gate.passed()
                 self._ask(body)
                 break
             else:
@@ -67,7 +68,8 @@ class Feed:
         assert isinstance(self._bodies, AsyncIterable)
         try:
             async for body in self._bodies:
-                await self._until_free(inf)
+                if not self._gate.is_open:
+                    await self._gate.passed()
                 self._ask(body)
                 while window.room <= 0:
                     self._room.clear()

@@ -144,6 +144,12 @@ class AioShell:
         self.host.wake()
 
     def _want_flush(self) -> None:
+        """Flush at the end of the turn, also where a turn has but one message.
+
+        Flushing at once instead, always or after a pause, was measured with MDP echo: a lone
+        synchronous caller gains up to 10 % on uvloop and nothing on asyncio, 64 calls in flight
+        lose 15 to 35 % on uvloop.
+        """
         assert self._loop is not None
         self._loop.call_soon(self.host.flush)
 

@@ -122,6 +122,7 @@ class Host:
         self.engine = engine
         # A set that keeps its order, so that the simulator can replay a run.
         self.links: dict[Link, None] = {}
+        self._handle = engine.handle
         self._clock = clock
         self._make_framing = make_framing
         self._wake_at = wake_at
@@ -292,9 +293,9 @@ class Host:
             return
         self._performing = True
         try:
-            self._perform(self.engine.handle(event, self._clock()))
+            self._perform(self._handle(event, self._clock()))
             while self._backlog:
-                self._perform(self.engine.handle(self._backlog.popleft(), self._clock()))
+                self._perform(self._handle(self._backlog.popleft(), self._clock()))
         finally:
             self._performing = False
 
