@@ -31,11 +31,12 @@ from requite.errors import (
     WorkerLost,
 )
 from requite.heartbeat import HeartbeatPolicy
-from requite.request import Partial, Reply, Request, RetryPolicy, Status
+from requite.request import Deadline, Partial, Reply, Request, RetryPolicy, Status
 
 if TYPE_CHECKING:
     from requite.broker import Broker
     from requite.client import AsyncClient, Client
+    from requite.client.asking import deadline
     from requite.protocols.majordomo.policy import BrokerPolicy
     from requite.worker import Worker, service
 
@@ -50,6 +51,7 @@ __all__ = [
     "Cancelled",
     "Client",
     "ConfigurationError",
+    "Deadline",
     "HeartbeatPolicy",
     "LocalViolation",
     "NoService",
@@ -67,6 +69,7 @@ __all__ = [
     "TransportError",
     "Worker",
     "WorkerLost",
+    "deadline",
     "service",
 ]
 
@@ -76,6 +79,7 @@ _HOME = {
     "BrokerPolicy": "requite.protocols.majordomo.policy",
     "Client": "requite.client",
     "Worker": "requite.worker",
+    "deadline": "requite.client.asking",
     "service": "requite.worker",
 }
 

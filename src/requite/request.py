@@ -7,10 +7,10 @@ what travels is the time that remains.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from math import inf
 from typing import Final, NamedTuple
 
 from requite.errors import (
@@ -26,7 +26,6 @@ from requite.errors import (
 )
 
 Body = Sequence[bytes]
-NO_DEADLINE: Final = math.inf
 
 
 class Status(IntEnum):
@@ -157,24 +156,14 @@ class RetryBudget:
         return True
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Deadline:
-    """An instant by which something must have happened, on the holder's monotonic clock."""
+    """An instant on this process's monotonic clock, by which several calls must have ended.
 
-    at: float = NO_DEADLINE
+    `requite.deadline(seconds)` makes one; give it to calls as their `timeout`.
+    """
 
-    @classmethod
-    def after(cls, timeout_s: float | None, now: float) -> Deadline:
-        """Make the deadline that lies `timeout_s` from `now` (None: never)."""
-        if timeout_s is None:
-            return cls()
-        if timeout_s <= 0:
-            raise ConfigurationError(f"a timeout must be positive, not {timeout_s}")
-        return cls(now + timeout_s)
-
-    def remaining_s(self, now: float) -> float:
-        """Return the seconds left, never less than 0 (infinite without a deadline)."""
-        return max(0.0, self.at - now)
+    at: float = inf
 
 
 def _no_progress(_extend_s: float) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tests.e2e.serving import AsyncVerbs, BlockingVerbs, Serving, Verbs, eventually
 
+import requite
 from requite.errors import (
     CallTimeout,
     Cancelled,
@@ -163,6 +164,23 @@ def test_a_failing_handler_is_a_remote_failure(echo: Verbs) -> None:
         echo.call(b"so", service="fail")
     assert caught.value.may_have_executed is True
     assert caught.value.attempts == 1
+
+
+def test_calls_share_a_deadline(echo: Verbs) -> None:
+    deadline = requite.deadline(0.5)
+    assert echo.call(b"in time", timeout=deadline).body == b"in time"
+    with pytest.raises(CallTimeout):
+        echo.call(b"x", service="hold", timeout=deadline)
+    with pytest.raises(CallTimeout, match="passed before it was made") as caught:
+        echo.call(b"too late", timeout=deadline)
+    assert not caught.value.may_have_executed
+
+
+def test_no_deadline_is_no_limit(echo: Verbs) -> None:
+    assert requite.deadline(None).at == math.inf
+    assert echo.call(b"x", timeout=requite.deadline(None)).body == b"x"
+    with pytest.raises(ConfigurationError, match="positive"):
+        requite.deadline(0)
 
 
 def test_a_slow_handler_is_a_timeout_and_is_interrupted(echo: Verbs, served: Serving) -> None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from requite import errors
 from requite.errors import CallError, ConfigurationError
 from requite.request import (
-    Deadline,
     Partial,
     Reply,
     Request,
@@ -37,19 +36,6 @@ def test_progress_goes_to_whoever_keeps_the_lease():
     request.progress(30.0)
     assert extensions == [0.0, 30.0]
     Request("echo", [b""]).progress()  # nobody keeps one
-
-
-# --- time -----------------------------------------------------------------------------------------
-def test_a_deadline_counts_down_to_nothing():
-    deadline = Deadline.after(2.0, now=10.0)
-    assert [deadline.remaining_s(now) for now in (10.0, 11.5, 13.0)] == [2.0, 0.5, 0.0]
-    assert Deadline.after(None, now=10.0).remaining_s(1e9) == math.inf
-
-
-@pytest.mark.parametrize("timeout_s", [0.0, -1.0])
-def test_a_timeout_is_positive(timeout_s):
-    with pytest.raises(ConfigurationError):
-        Deadline.after(timeout_s, now=0.0)
 
 
 # --- retries --------------------------------------------------------------------------------------
