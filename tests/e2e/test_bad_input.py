@@ -56,14 +56,14 @@ class Scene:
         eventually(lambda: self.tables() == self.tables_before, f"tables as {self.tables_before}")
 
 
-@pytest.fixture
-def scene(sockets: Sockets, broker: LiveBroker) -> Scene:
-    """A broker with its default settings."""
-    return Scene(sockets, broker)
+@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
+def scene(request: pytest.FixtureRequest, sockets: Sockets, make_broker: MakeBroker) -> Scene:
+    """A broker with its default settings, on each of the event loops."""
+    return Scene(sockets, make_broker(uvloop=request.param))
 
 
 @pytest.fixture
-def peers(broker: LiveBroker) -> Iterator[list[RawPeer]]:
+def peers() -> Iterator[list[RawPeer]]:
     """Connections put into this list are closed after the test."""
     peers: list[RawPeer] = []
     yield peers
