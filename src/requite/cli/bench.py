@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -16,9 +16,10 @@ from cyclopts import Group, Parameter, validators
 from requite.cli.exit_codes import ExitCode
 from requite.cli.failures import advised
 from requite.cli.latency import bar, histogram, in_ms, percentile
-from requite.cli.options import CALLS, PLAIN, QUIET, Connection, JsonFlag, Logging
+from requite.cli.options import PLAIN, QUIET, Connection, JsonFlag, Logging, Timeout
 from requite.cli.output import say_json, stderr_console, stdout_console
-from requite.errors import CallError
+from requite.cli.presence import name_service, wait_for_worker
+from requite.errors import CallError, RemoteFailure
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -75,17 +76,15 @@ def bench(
     body: Annotated[
         str | None, Parameter(metavar="TEXT", group=_LOAD, help="Body of every request.")
     ] = None,
-    timeout: Annotated[
-        float, Parameter(metavar="SECONDS", group=CALLS, help="How long to wait for each reply.")
-    ] = 10.0,
+    timeout: Timeout = 10.0,
     as_json: JsonFlag = False,
     connection: Connection = PLAIN,
     logging: Logging = QUIET,
 ) -> int:
     """Measure a deployment: calls per second, and how long they take.
 
-    One call that is not counted goes first, so that a missing broker or service
-    is told. Then as many calls as allowed are kept outstanding. A latency is the
+    A call that is not counted goes first, so that a missing broker or service is
+    told. Then as many calls as allowed are kept outstanding. A latency is the
     time from a call to its reply in this process, retries included.
 
     With --json the last line is an object: requests, answered, failures (by
@@ -98,9 +97,10 @@ def bench(
 
     logging.start()
     payload = b"x" * size if body is None else body.encode()
-    load = Load(payload, concurrency, clients, timeout, duration, requests)
+    name = name_service(url, service)
+    load = Load(name, payload, concurrency, clients, timeout, duration, requests)
     with advised(url):
-        measured = run(_measure(connection.complete(url), service, connection.dialect, load))
+        measured = run(_measure(connection.complete(url), connection.dialect, load))
     stdout_console().print(render(measured))
     if as_json:
         say_json(summary(measured))
@@ -111,6 +111,7 @@ def bench(
 class Load:
     """What to ask for: `requests` calls, or (None) as many as go into `duration_s`."""
 
+    service: str
     body: bytes
     concurrency: int
     clients: int
@@ -126,6 +127,7 @@ class Measured:
     latencies_s: list[float] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
     sent_again: int = 0
+    began: float = 0.0
     took_s: float = 0.0
 
     @property
@@ -135,39 +137,48 @@ class Measured:
 
 
 # --- asking ---------------------------------------------------------------------------------------
-async def _measure(url: str, service: str | None, dialect: str | None, load: Load) -> Measured:
-    from contextlib import AsyncExitStack
-
+async def _measure(url: str, dialect: str | None, load: Load) -> Measured:
     from requite.client import AsyncClient
 
+    measured = Measured()
     async with AsyncExitStack() as stack:
         clients = [
-            await stack.enter_async_context(AsyncClient(url, service=service, dialect=dialect))
+            await stack.enter_async_context(AsyncClient(url, service=load.service, dialect=dialect))
             for _ in range(load.clients)
         ]
         for client in clients:
-            await client.call(load.body, timeout=load.timeout_s)
-        measured = Measured()
-        began = time.monotonic()
-        with _progress(measured, load, began) as showing:
-            bodies = _bodies(load, began)
-            async with asyncio.TaskGroup() as group:
-                asking = [
-                    group.create_task(_ask(client, bodies, load, measured)) for client in clients
-                ]
-                ticking = group.create_task(_tick(showing))
-                await asyncio.wait(asking)
-                ticking.cancel()
-        measured.took_s = time.monotonic() - began
+            await _warm_up(client, load)
+        with _shown(measured, load) as showing:
+            measured.began = time.monotonic()
+            await _ask_all(clients, load, measured, showing)
+            measured.took_s = time.monotonic() - measured.began
     return measured
 
 
-def _bodies(load: Load, began: float) -> Iterator[bytes]:
+async def _warm_up(client: AsyncClient, load: Load) -> None:
+    """Make a call that is not counted; a handler that fails is there, which is what matters."""
+    left_s = await wait_for_worker(client, load.service, load.timeout_s)
+    with suppress(RemoteFailure):
+        await client.call(load.body, timeout=left_s)
+
+
+async def _ask_all(
+    clients: Sequence[AsyncClient], load: Load, measured: Measured, showing: Showing
+) -> None:
+    bodies = _bodies(load, measured)
+    async with asyncio.TaskGroup() as group:
+        asking = [group.create_task(_ask(client, bodies, load, measured)) for client in clients]
+        ticking = group.create_task(_tick(showing))
+        await asyncio.wait(asking)
+        ticking.cancel()
+
+
+def _bodies(load: Load, measured: Measured) -> Iterator[bytes]:
     """Yield the body of each request to come; shared by all clients."""
     if load.requests is not None:
         yield from repeat(load.body, load.requests)
         return
-    while time.monotonic() - began < load.duration_s:
+    while time.monotonic() - measured.began < load.duration_s:
         yield load.body
 
 
@@ -193,16 +204,15 @@ async def _ask(
 class Showing:
     """A bar on stderr, where that is a terminal."""
 
-    def __init__(self, progress: Progress, measured: Measured, load: Load, began: float) -> None:
+    def __init__(self, progress: Progress, measured: Measured, load: Load) -> None:
         self._progress = progress
         self._measured = measured
         self._load = load
-        self._began = began
         self._task = progress.add_task("", total=load.requests or load.duration_s)
 
     def update(self) -> None:
         """Show how far it is."""
-        elapsed_s = time.monotonic() - self._began
+        elapsed_s = time.monotonic() - self._measured.began
         done = self._measured.ended if self._load.requests else elapsed_s
         rate = self._measured.ended / elapsed_s if elapsed_s else 0.0
         text = f"{self._measured.ended:,} calls, {rate:,.0f}/s"
@@ -210,14 +220,14 @@ class Showing:
 
 
 @contextmanager
-def _progress(measured: Measured, load: Load, began: float) -> Iterator[Showing]:
+def _shown(measured: Measured, load: Load) -> Iterator[Showing]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = stderr_console()
     columns = (BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
     disable = not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=disable) as progress:
-        yield Showing(progress, measured, load, began)
+        yield Showing(progress, measured, load)
 
 
 async def _tick(showing: Showing) -> None:

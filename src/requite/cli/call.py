@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import os
 import sys
@@ -13,20 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 from cyclopts import Parameter, validators
 
 from requite.cli.exit_codes import ExitCode, exit_code_of
-from requite.cli.failures import advised, broker_of, kind_of, sentence
+from requite.cli.failures import advised, kind_of, sentence
 from requite.cli.options import CALLS, PLAIN, QUIET, Connection, JsonFlag, Logging, Timeout
 from requite.cli.output import complain, say_json
-from requite.errors import CallError, ConfigurationError, NoService
+from requite.cli.presence import name_service, wait_for_worker
+from requite.errors import CallError
 from requite.request import Partial, Reply, RetryPolicy
-from requite.url import parse_url
 
 if TYPE_CHECKING:
     from requite.client import AsyncClient
 
 _STDIN: Final = "-"
-_LOOK_S: Final = 1.0
-_LOOK_EVERY_S: Final = 0.1
-_TELL_AFTER_S: Final = 1.0
 
 
 def call(
@@ -89,7 +85,7 @@ def call(
     from requite.shell.aio import run
 
     logging.start()
-    name = _service_of(url, service)
+    name = name_service(url, service)
     asked = Asked(connection.complete(url), name, _read_body(body), timeout, retries, once)
     printer = JsonPrinter() if as_json else BytesPrinter(line_by_line=stream)
     began = time.monotonic()
@@ -133,41 +129,8 @@ async def _ask(asked: Asked, dialect: str | None, stream: bool, printer: Printer
     retry = RetryPolicy(attempts=asked.retries + 1)
     make = AsyncClient(asked.url, service=asked.service, retry=retry, dialect=dialect)
     async with make as client:
-        left_s = await _wait_for_service(client, asked)
+        left_s = await wait_for_worker(client, asked.service, asked.timeout)
         await _print_replies(client, replace(asked, timeout=left_s), stream, printer)
-
-
-async def _wait_for_service(client: AsyncClient, asked: Asked) -> float:
-    """Wait until there is a worker to send the request to; return how much time is left.
-
-    So a name that nobody serves always ends as such, and provably without having run: sent at once,
-    such a request could also end with its timeout, which cannot tell.
-    """
-    began = time.monotonic()
-    has_told = False
-    while await _is_unserved(client, asked.service):
-        waited_s = time.monotonic() - began
-        if waited_s + _LOOK_EVERY_S > asked.timeout:
-            raise NoService(
-                f"no worker serves {asked.service!r}, and none came within {asked.timeout:g} s",
-                may_have_executed=False,
-            )
-        if waited_s > _TELL_AFTER_S and not has_told and sys.stderr.isatty():
-            complain(f"waiting: no worker serves {asked.service!r} yet")
-            has_told = True
-        await asyncio.sleep(_LOOK_EVERY_S)
-    return max(asked.timeout - (time.monotonic() - began), _LOOK_EVERY_S)
-
-
-async def _is_unserved(client: AsyncClient, service: str) -> bool:
-    """Ask the broker (8/MMI). One that does not answer is no reason to give up here."""
-    if service.startswith("mmi."):
-        return False
-    try:
-        told = await client.call(service.encode(), service="mmi.service", timeout=_LOOK_S)
-    except CallError:
-        return False
-    return told.body == b"404"
 
 
 async def _print_replies(client: AsyncClient, asked: Asked, stream: bool, printer: Printer) -> None:
@@ -247,12 +210,3 @@ def _read_body(word: str | None) -> bytes:
     if word == _STDIN or (word is None and not sys.stdin.isatty()):
         return sys.stdin.buffer.read()
     return b"" if word is None else os.fsencode(word)
-
-
-def _service_of(url: str, service: str | None) -> str:
-    name = service or parse_url(url).service
-    if not name:
-        raise ConfigurationError(
-            f"no service is named; put it into the URL ({broker_of(url)}/SERVICE) or use --service"
-        )
-    return name

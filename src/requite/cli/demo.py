@@ -76,11 +76,16 @@ def demo(
     duplicated, retries, worker_kills, broker_kills, requests_per_s, p50_ms,
     p99_ms. Needs the package airportsdata (extra `demo`).
     """
+    import asyncio
+
     from requite.cli.show.play import Plot, play
 
     logging.start()
     plot = Plot(requests, workers, clients, concurrency, worker_kills, broker_kills, stops)
-    verdict = play(plot)
+    try:
+        verdict = play(plot)
+    except asyncio.CancelledError:
+        return ExitCode.STOPPED
     stdout_console().print(_report(verdict))
     if as_json:
         say_json(asdict(verdict))

@@ -46,11 +46,11 @@ MEANING: Final[dict[ExitCode, str]] = {
     ExitCode.TIMEOUT: "no reply in time; the message says whether the request may have run",
     ExitCode.UNAVAILABLE: "no worker serves it, or a queue is full; it has not run, try later",
     ExitCode.NO_CONNECTION: "no connection, it broke, or who answers there speaks another protocol",
-    ExitCode.LOST: "the request was lost together with its worker; it may have run",
+    ExitCode.LOST: "the request was lost with its worker, or given up on the way; it may have run",
     ExitCode.CANNOT_LISTEN: "the address to bind is taken or not ours",
     ExitCode.INTERNAL: "a bug in requite; -v shows where",
-    ExitCode.INTERRUPTED: "stopped by Ctrl-C (SIGINT)",
-    ExitCode.STOPPED: "stopped by a second SIGTERM, before it had drained",
+    ExitCode.INTERRUPTED: "stopped by Ctrl-C (broker and worker: a second one) before it was done",
+    ExitCode.STOPPED: "stopped by SIGTERM (broker and worker: a second one) before it was done",
 }
 
 _BY_ERROR: Final[tuple[tuple[type[RequiteError], ExitCode], ...]] = (
@@ -60,7 +60,7 @@ _BY_ERROR: Final[tuple[tuple[type[RequiteError], ExitCode], ...]] = (
     (RemoteFailure, ExitCode.FAILED),
     (WorkerLost, ExitCode.LOST),
     (Poisoned, ExitCode.LOST),
-    (Cancelled, ExitCode.INTERRUPTED),
+    (Cancelled, ExitCode.LOST),
     (TransportError, ExitCode.NO_CONNECTION),
     (RemoteViolation, ExitCode.NO_CONNECTION),
     (ConfigurationError, ExitCode.USAGE),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from cyclopts import Group, Parameter
+from cyclopts import Group, Parameter, validators
 
 from requite.cli.credentials import CREDENTIALS_FILE_VARIABLE, read_one_user, with_user
 from requite.cli.logs import LogFormat, start_logging
@@ -26,7 +26,13 @@ JsonFlag = Annotated[
 ]
 BrokerUrl = Annotated[str, Parameter(help="Where the broker is: `mdp://HOST:PORT`.")]
 Timeout = Annotated[
-    float, Parameter(metavar="SECONDS", group=CALLS, help="How long to wait for the final reply.")
+    float,
+    Parameter(
+        metavar="SECONDS",
+        group=CALLS,
+        validator=validators.Number(gt=0),
+        help="How long to wait for the final reply.",
+    ),
 ]
 
 

@@ -55,9 +55,7 @@ def sim(
     ] = None,
     scenario: Annotated[
         str,
-        Parameter(
-            metavar="NAME", help="What may go wrong; `list` shows the names, `all` runs all."
-        ),
+        Parameter(metavar="NAME", help="What may go wrong; `list` tells, `all` takes turns."),
     ] = "swarm",
     transcript: Annotated[
         bool,
@@ -76,14 +74,15 @@ def sim(
 ) -> int:
     """Run seeds of the deterministic simulator.
 
-    Each seed is a world of its own: the real engines and framings, a network that
-    loses connections, processes that crash and freeze, peers that send garbage. While
-    faults strike, no call may be lost, answered twice or given a wrong reply; when
-    they have healed, everything must settle and nothing may be left behind.
+    Each seed is a world of its own: the real engines and framings, a network
+    that loses connections, processes that crash and freeze, peers that send
+    garbage. While faults strike, no call may be lost, answered twice or given a
+    wrong reply; when they have healed, everything must settle and nothing may be
+    left behind.
 
-    With --json the last line is an object: seeds, violations, calls, virtual_s. For
-    each seed with violations its knobs and the command that replays it are printed.
-    Exit code 1: there were some.
+    For each seed with violations its knobs and the command that replays it are
+    printed. With --json the last line is an object: seeds, violations, calls,
+    virtual_s. Exit code 1: there were violations.
 
       $ requite sim --seeds 500
       $ requite sim --seed 17 --scenario freezes --transcript
@@ -96,7 +95,8 @@ def sim(
         raise ConfigurationError("--transcript needs a single seed: give one with --seed")
     first = secrets.randbelow(_FRESH_SEEDS) if seed is None else seed
     plan = list(zip(range(first, first + count), _scenarios(scenario), strict=False))
-    say(f"{count} seeds of {scenario}, from {first}")
+    seeds_of = f"seed {first}" if count == 1 else f"{count} seeds, from {first},"
+    say(f"{seeds_of} of {scenario}")
     if count == 1:
         total = _run_one(*plan[0], transcript)
     else:
@@ -139,8 +139,8 @@ class Total:
         ends = ", ".join(f"{n:,} {name}" for name, n in self.outcomes.most_common())
         found = f"{self.violations:,} violations" if self.violations else "no violation"
         return (
-            f"{found} in {self.seeds:,} seeds: {self.calls:,} calls in {self.virtual_s:,.0f} s of "
-            f"virtual time\ncalls ended: {ends}"
+            f"{found}; {self.calls:,} calls in {self.virtual_s:,.0f} s of virtual time\n"
+            f"calls ended: {ends}"
         )
 
 

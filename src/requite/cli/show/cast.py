@@ -99,7 +99,8 @@ class Cast:
             child.check()
 
     def _new_broker(self) -> Child:
-        arguments = ("broker", f"--bind={self._address}", *self._liveness)
+        # A request may be so unlucky as to lose several workers; here none of them is poison.
+        arguments = ("broker", f"--bind={self._address}", "--attempts=50", *self._liveness)
         return Child("broker", _COMMAND, *arguments)
 
     async def _await_broker(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import time
 from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
@@ -46,7 +47,8 @@ class Plot:
 
 
 def play(plot: Plot) -> Verdict:
-    """Run the demo. Raises `ConfigurationError` where there are no airports to ask about."""
+    """Run the demo. Raises `ConfigurationError` where there are no airports to ask about, and
+    `CancelledError` after SIGTERM, when all processes have been ended."""
     codes = _airport_codes()
     asked = list(islice(cycle(codes), len(codes) if plot.requests is None else plot.requests))
     return run(_play(plot, asked))
@@ -63,6 +65,9 @@ def _airport_codes() -> Sequence[str]:
 
 
 async def _play(plot: Plot, asked: Sequence[str]) -> Verdict:
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     tally = Tally(asked)
     with Cast(plot.workers, heartbeat=_HEARTBEAT, capacity=_CAPACITY) as cast:
         truth = asyncio.ensure_future(_compute_truth(cast))

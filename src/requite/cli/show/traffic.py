@@ -29,6 +29,7 @@ class RequestSource:
     def __init__(self, count: int) -> None:
         self._count = count
         self._limit = 0
+        self._awaited = 0
         self.handed_out = 0
         self._changed = asyncio.Event()
 
@@ -40,12 +41,16 @@ class RequestSource:
             return None
         number = self.handed_out
         self.handed_out += 1
-        if self.handed_out == self._limit:
+        if self.handed_out == self._awaited:
             self._tell()
         return number
 
     async def reached(self, number: int) -> None:
-        """Wait until all numbers below this one, at most the limit, have been handed out."""
+        """Wait until all numbers below this one, at most the limit, have been handed out.
+
+        For one at a time.
+        """
+        self._awaited = number
         while self.handed_out < number:
             await self._wait()
 

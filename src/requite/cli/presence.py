@@ -1,0 +1,64 @@
+"""Wait until there is a worker for a service, before a request is sent to it.
+
+So a name that nobody serves always ends as such, and provably without having run. Sent at once,
+such a request could also end with its timeout, which cannot tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+from requite.cli.failures import broker_of
+from requite.cli.output import complain
+from requite.errors import CallError, ConfigurationError, NoService
+from requite.url import parse_url
+
+if TYPE_CHECKING:
+    from requite.client import AsyncClient
+
+_ASK_S: Final = 1.0
+_ASK_EVERY_S: Final = 0.1
+_TELL_AFTER_S: Final = 1.0
+
+
+def name_service(url: str, option: str | None) -> str:
+    """Return the name of the service, or raise `ConfigurationError` where there is none."""
+    name = option or parse_url(url).service
+    if not name:
+        raise ConfigurationError(
+            f"no service is named; put it into the URL ({broker_of(url)}/SERVICE) or use --service"
+        )
+    return name
+
+
+async def wait_for_worker(client: AsyncClient, service: str, timeout_s: float) -> float:
+    """Return how much of the time is left once there is a worker; raise `NoService` if none comes.
+
+    In a terminal it says what it waits for.
+    """
+    began = time.monotonic()
+    has_told = False
+    while await _is_unserved(client, service):
+        waited_s = time.monotonic() - began
+        if waited_s + _ASK_EVERY_S > timeout_s:
+            text = f"no worker serves {service!r}, and none came within {timeout_s:g} s"
+            raise NoService(text, may_have_executed=False)
+        if waited_s > _TELL_AFTER_S and not has_told and sys.stderr.isatty():
+            complain(f"waiting: no worker serves {service!r} yet")
+            has_told = True
+        await asyncio.sleep(_ASK_EVERY_S)
+    return max(timeout_s - (time.monotonic() - began), _ASK_EVERY_S)
+
+
+async def _is_unserved(client: AsyncClient, service: str) -> bool:
+    """Ask the broker (8/MMI). One that does not answer is no reason to give up here."""
+    if service.startswith("mmi."):
+        return False
+    try:
+        told = await client.call(service.encode(), service="mmi.service", timeout=_ASK_S)
+    except CallError:
+        return False
+    return told.body == b"404"

@@ -1,0 +1,130 @@
+"""`requite broker`: where it listens, who may come, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+
+import pytest
+from tests.cli.command import (
+    await_draining,
+    await_running,
+    requite,
+    running,
+    running_broker,
+    running_worker,
+)
+
+from requite.cli.exit_codes import ExitCode
+
+pytestmark = pytest.mark.e2e
+
+
+def test_it_prints_a_line_per_endpoint(tmp_path):
+    binds = ("--bind", "tcp://127.0.0.1:0", "--bind", f"ipc://{tmp_path}/broker.sock")
+    with running("broker", *binds) as broker:
+        assert broker.line().startswith("listening on tcp://127.0.0.1:")
+        assert broker.line() == f"listening on ipc://{tmp_path}/broker.sock"
+        url = f"mdp+ipc://{tmp_path}/broker.sock"
+        assert requite("call", url, "--service", "mmi.ping").code == 0
+        broker.send(signal.SIGTERM)
+        assert broker.end() == (0, "", "")
+
+
+def test_a_port_in_use_is_one_clear_line():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+        ended = requite("broker", "--bind", address)
+    assert (ended.code, ended.out) == (ExitCode.CANNOT_LISTEN, "")
+    (line,) = ended.err.splitlines()
+    assert line.startswith(f"requite: cannot listen at {address}")
+    assert "in use" in line
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--bind", "5555"), "tcp://host:port"),
+        (("--heartbeat-interval", "60"), "heartbeat interval"),
+        (("--attempts", "0"), "attempts_max"),
+        (("--credentials-file", "/nonexistent"), "/nonexistent"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused(options, told):
+    ended = requite("broker", *options)
+    assert (ended.code, ended.out) == (ExitCode.USAGE, "")
+    assert told in ended.err
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_without_requests_the_first_signal_ends_it(stop):
+    with running_broker() as (broker, _url):
+        broker.send(stop)
+        assert broker.end() == (ExitCode.OK, "", "")
+
+
+def test_sigterm_lets_a_running_call_end_with_its_reply():
+    with (
+        running_broker() as (broker, url),
+        running_worker("requite.examples:slow", "--connect", url),
+        running("call", f"{url}/slow", "1.5") as call,
+    ):
+        await_running(url, "slow")
+        broker.send(signal.SIGTERM)
+        late = requite("call", f"{url}/slow", "0", "--timeout", "0.5")
+        assert late.code == ExitCode.UNAVAILABLE  # it takes nothing new
+        assert call.end() == (0, "1.5", "")
+        assert broker.end() == (ExitCode.OK, "", "")
+
+
+def test_a_second_sigterm_stops_at_once():
+    with (
+        running_broker() as (broker, url),
+        running_worker("requite.examples:slow", "--connect", url),
+        running("call", f"{url}/slow", "60", "--timeout", "60"),
+    ):
+        await_running(url, "slow")
+        broker.send(signal.SIGTERM)
+        await_draining(url)
+        broker.send(signal.SIGTERM)
+        code, out, err = broker.end()
+        assert (code, out) == (ExitCode.STOPPED, "")
+        assert "stopped before it had drained" in err
+
+
+def test_a_drain_has_a_time_limit():
+    with (
+        running_broker("--drain-timeout", "0.3") as (broker, url),
+        running_worker("requite.examples:slow", "--connect", url),
+        running("call", f"{url}/slow", "60", "--timeout", "60", "--retries", "0") as call,
+    ):
+        await_running(url, "slow")
+        broker.send(signal.SIGTERM)
+        assert broker.end()[0] == ExitCode.OK
+        assert call.end()[0] != 0
+
+
+def test_who_has_no_password_is_not_admitted(tmp_path):
+    users, mine, others = tmp_path / "users", tmp_path / "mine", tmp_path / "others"
+    users.write_text("# who may come\nme:p@ss/word:1\nyou:secret\n", encoding="utf-8")
+    mine.write_text("me:p@ss/word:1\n", encoding="utf-8")
+    others.write_text("me:wrong\n", encoding="utf-8")
+    with running_broker(env={"REQUITE_CREDENTIALS_FILE": str(users)}) as (_broker, url):
+        ask = ("call", f"{url}/mmi.ping", "--timeout", "1", "--credentials-file")
+        assert requite(*ask, str(mine)).code == 0
+        assert requite(*ask, str(others)).code == ExitCode.NO_CONNECTION
+        assert requite(*ask[:-1]).code == ExitCode.NO_CONNECTION
+
+
+def test_log_lines_are_objects_if_asked_for():
+    with running_broker("-v", "--log-format", "json") as (broker, _url):
+        broker.send(signal.SIGTERM)
+        code, _out, err = broker.end()
+    told = [json.loads(line) for line in err.splitlines()]
+    assert code == 0
+    assert {"time", "level", "logger", "message"} <= set(told[0])
+    assert [(each["message"], each.get("signal")) for each in told][-2:] == [
+        ("draining; a second signal stops at once", "SIGTERM"),
+        ("drained", None),
+    ]

@@ -1,0 +1,171 @@
+"""`requite call`: bodies in, bytes out, and what failures look like to people and to scripts."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+
+import pytest
+from tests.cli.command import COMMAND, ENVIRONMENT, WAIT_S, requite, running
+
+from requite.cli.exit_codes import ExitCode
+
+pytestmark = pytest.mark.e2e
+
+NOT_UTF8 = bytes(range(256))
+NOBODY = "mdp://127.0.0.1:1"  # nothing listens at port 1 (tcpmux)
+
+
+def test_the_reply_is_on_stdout_as_it_came(url):
+    ended = requite("call", f"{url}/echo", "hello, world")
+    assert (ended.code, ended.stdout, ended.err) == (0, b"hello, world", "")
+
+
+@pytest.mark.parametrize("word", [("-",), ()])
+def test_the_body_is_read_from_stdin(url, word):
+    ended = requite("call", f"{url}/echo", *word, stdin=NOT_UTF8)
+    assert (ended.code, ended.stdout) == (0, NOT_UTF8)
+
+
+def test_a_body_may_begin_with_a_hyphen(url):
+    assert requite("call", f"{url}/echo", "-5").stdout == b"-5"
+
+
+def test_an_argument_that_is_not_utf8_is_sent_as_it_is(url):
+    assert requite("call", f"{url}/echo", os.fsdecode(b"\xff\xfe")).stdout == b"\xff\xfe"
+
+
+def test_the_service_may_be_named_apart(url):
+    assert requite("call", url, "x", "--service", "echo").stdout == b"x"
+
+
+@pytest.mark.parametrize("dialect", ["0.1", "0.2", "0.3"])
+def test_every_dialect_gets_its_reply(url, dialect):
+    assert requite("call", f"{url}/echo", "x", "--dialect", dialect).stdout == b"x"
+
+
+def test_partial_replies_are_joined_unless_they_are_asked_for(url):
+    assert requite("call", f"{url}/count", "3").stdout == b"123"
+
+
+def test_a_stream_is_printed_as_it_comes(url):
+    with running("call", f"{url}/count", "100000", "--stream") as call:
+        assert [call.line() for _ in range(3)] == ["1", "2", "3"]  # long before the last one
+        call.send(signal.SIGINT)
+        assert call.end()[0] == ExitCode.INTERRUPTED
+
+
+def test_a_stream_ends_without_an_empty_line(url):
+    assert requite("call", f"{url}/count", "2", "--stream").stdout == b"1\n2\n"
+
+
+def test_json_ends_with_one_object(url):
+    record = requite("call", f"{url}/echo", "grüße", "--json").record
+    assert record.pop("elapsed_ms") > 0
+    assert record == {"status": "OK", "body": "grüße", "encoding": "utf-8", "attempts": 1}
+
+
+def test_json_carries_any_bytes(url):
+    record = requite("call", f"{url}/echo", "--json", stdin=NOT_UTF8).record
+    assert record["encoding"] == "base64"
+    assert base64.b64decode(record["body"]) == NOT_UTF8
+
+
+def test_a_stream_as_json_is_an_object_per_reply(url):
+    lines = requite("call", f"{url}/count", "2", "--stream", "--json").out.splitlines()
+    told = [json.loads(line) for line in lines]
+    assert [(each["status"], each["body"]) for each in told] == [
+        ("PARTIAL", "1"),
+        ("PARTIAL", "2"),
+        ("OK", ""),
+    ]
+    assert [each.get("index") for each in told] == [0, 1, None]
+
+
+# --- failures -------------------------------------------------------------------------------------
+def failure(*arguments):
+    """Return the run as people see it and the object that scripts get; both exit the same."""
+    plain, for_scripts = requite("call", *arguments), requite("call", *arguments, "--json")
+    assert plain.code == for_scripts.code
+    assert plain.out == for_scripts.err == ""
+    assert re.fullmatch(r"requite: [^\n]+\n", plain.err)
+    return plain, for_scripts.record
+
+
+def test_a_handler_that_refuses(url):
+    plain, record = failure(f"{url}/fail", "out of stock")
+    assert plain.code == ExitCode.FAILED
+    assert plain.err == "requite: the handler failed: ValueError: out of stock\n"
+    assert (record["status"], record["may_have_executed"]) == ("FAILED", True)
+    assert record["message"] == "ValueError: out of stock"
+
+
+def test_a_timeout_says_that_the_request_may_have_run(url):
+    plain, record = failure(f"{url}/slow", "30", "--timeout", "0.5")
+    assert plain.code == ExitCode.TIMEOUT
+    assert "may have run" in plain.err
+    assert f"`requite services {url}`" in plain.err
+    assert (record["status"], record["may_have_executed"]) == ("TIMEOUT", True)
+    assert record["elapsed_ms"] >= 500
+
+
+def test_a_service_that_nobody_serves(url):
+    plain, record = failure(f"{url}/nope", "x", "--timeout", "0.5")
+    assert plain.code == ExitCode.UNAVAILABLE
+    assert "no worker serves 'nope'" in plain.err
+    assert "has not run" in plain.err
+    assert (record["status"], record["may_have_executed"]) == ("NO_SERVICE", False)
+
+
+def test_no_broker():
+    plain, record = failure(f"{NOBODY}/echo", "x", "--timeout", "0.5")
+    assert plain.code == ExitCode.NO_CONNECTION
+    assert "connection refused" in plain.err
+    assert "has not run" in plain.err
+    assert f"see that a broker listens at {NOBODY}" in plain.err
+    assert (record["status"], record["attempts"]) == ("NO_CONNECTION", 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("http://127.0.0.1/echo", "x"), "mdp://"),
+        ((NOBODY, "x"), f"put it into the URL ({NOBODY}/SERVICE) or use --service"),
+        ((f"{NOBODY}/echo", "x", "--timeout", "0"), "timeout"),
+        ((f"{NOBODY}/echo", "x", "--once", "--dialect", "0.2"), "MDP 0.2"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_once(arguments, told):
+    ended = requite("call", *arguments)
+    assert (ended.code, ended.out) == (ExitCode.USAGE, "")
+    assert told in ended.err
+
+
+def test_a_password_in_the_url_is_not_printed():
+    ended = requite("call", "mdp://me:secret@127.0.0.1:1/echo", "x", "--timeout", "0.2")
+    assert ended.code == ExitCode.NO_CONNECTION
+    assert "secret" not in ended.err
+
+
+def test_a_reader_that_leaves_is_no_error(url):
+    with running("call", f"{url}/count", "100000", "--stream") as call:
+        assert call.line() == "1"
+        call.process.stdout.close()
+        assert call.process.wait(20) == 0
+        assert call.process.stderr.read() == ""
+
+
+def test_in_a_terminal_the_reply_ends_its_line(url):
+    """Bytes without a newline would otherwise run into the prompt."""
+    terminal, inside = pty.openpty()
+    words = [*COMMAND, "call", f"{url}/echo", "x"]
+    ended = subprocess.run(words, stdout=inside, env=ENVIRONMENT, timeout=WAIT_S, check=False)
+    assert ended.returncode == 0
+    assert os.read(terminal, 100) == b"x\r\n"
+    os.close(inside)
+    os.close(terminal)

@@ -1,0 +1,97 @@
+"""What `requite` says about itself: the front page, each verb's help, and wrong words."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.cli.command import requite
+
+from requite import __version__
+from requite.cli.exit_codes import MEANING, ExitCode, table
+from requite.cli.verbs import VERBS
+
+pytestmark = pytest.mark.e2e
+
+ROOT = Path(__file__).parents[2]
+NAMES = [verb.name for verb in VERBS]
+DESCRIBED = {
+    "broker": ("--bind", "--heartbeat-interval", "--drain-timeout", "SIGTERM"),
+    "worker": ("MODULE:ATTR", "--connect", "--capacity", "--handler-timeout", "SIGTERM"),
+    "call": ("URL", "BODY", "--stream", "--timeout", "--json", "may_have_executed"),
+    "services": ("URL", "--workers", "--watch", "--json"),
+    "bench": ("URL", "--concurrency", "--duration", "--requests", "--size", "p99_ms"),
+    "demo": ("--worker-kills", "--broker-kills", "duplicated", "p99_ms"),
+}
+
+
+@pytest.mark.parametrize("words", [(), ("--help",), ("-h",)])
+def test_the_front_page_names_every_verb_and_every_exit_code(words):
+    ended = requite(*words)
+    assert ended.code == 0
+    assert not ended.err
+    for verb in VERBS:
+        assert re.search(rf"^  {verb.name} +{re.escape(verb.summary)}$", ended.out, re.MULTILINE)
+    assert table() in ended.out
+
+
+def test_the_version_is_the_package_s():
+    assert requite("--version").out == f"requite {__version__}\n"
+
+
+@pytest.mark.parametrize("verb", DESCRIBED)
+def test_the_help_of_a_verb_tells_its_arguments_and_shows_an_example_or_its_purpose(verb):
+    ended = requite(verb, "--help")
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith(f"Usage: requite {verb} ")
+    for word in DESCRIBED[verb]:
+        assert word in ended.out
+    assert "--verbose" in ended.out
+
+
+def test_a_misspelt_verb_is_told_with_what_was_probably_meant():
+    ended = requite("brokr")
+    assert (ended.code, ended.out) == (ExitCode.USAGE, "")
+    assert ended.err == "requite: no verb `brokr`; did you mean `broker`?\n"
+
+
+def test_a_word_unlike_any_verb_is_told_with_all_verbs():
+    ended = requite("--xyzzy")
+    assert ended.code == ExitCode.USAGE
+    assert ", ".join(NAMES) in ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("broker", "--livenes", "3"), "Did you mean --liveness?"),
+        (("broker", "--liveness", "three"), "--liveness"),
+        (("call",), "url"),
+        (("worker", "requite.examples:echo"), "--connect"),
+        (("bench", "mdp://127.0.0.1:1/echo", "--size", "-1"), "--size"),
+        (("demo", "--workers", "1"), "--workers"),
+    ],
+)
+def test_wrong_arguments_are_one_sentence_and_where_to_read_more(words, told):
+    ended = requite(*words)
+    assert (ended.code, ended.out) == (ExitCode.USAGE, "")
+    sentence, hint = ended.err.splitlines()
+    assert told.lower() in sentence.lower()
+    assert hint.strip() == f"requite {words[0]} --help tells more"
+
+
+def test_every_exit_code_has_a_meaning():
+    assert set(MEANING) == set(ExitCode)
+
+
+def test_the_reference_has_the_same_exit_codes():
+    page = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
+    rows = [f"| {int(code)} | {meaning} |" for code, meaning in MEANING.items()]
+    assert "\n".join(["| code | meaning |", "|---|---|", *rows, ""]) in page
+
+
+def test_the_reference_has_every_verb():
+    page = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
+    for verb in VERBS:
+        assert f"`{verb.name}`" in page

@@ -1,0 +1,197 @@
+"""The parts of the command that need no process: codes, sentences, logs, latencies, credentials."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from requite import errors
+from requite.cli.credentials import read_one_user, read_users, with_user
+from requite.cli.exit_codes import ExitCode, exit_code_of
+from requite.cli.failures import advised, broker_of, kind_of, sentence
+from requite.cli.latency import bar, histogram, in_ms, percentile
+from requite.cli.logs import JsonLines, TextLines
+from requite.errors import CallError, CallTimeout, ConfigurationError, RequiteError
+from requite.url import parse_url
+
+URL = "mdp://127.0.0.1:5555/echo"
+
+
+def kinds_of(root):
+    """Return a class and all below it."""
+    return [root, *(each for child in root.__subclasses__() for each in kinds_of(child))]
+
+
+PUBLIC = [kind for kind in kinds_of(RequiteError) if kind.__module__ == errors.__name__]
+
+
+# --- failures -------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "kind", [kind for kind in PUBLIC if kind not in (RequiteError, errors.ProtocolViolation)]
+)
+def test_every_error_has_an_exit_code_of_its_own_kind(kind):
+    assert exit_code_of(kind("what happened")) not in (ExitCode.OK, ExitCode.INTERNAL)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in kinds_of(CallError) if kind is not CallError])
+def test_every_failed_call_says_whether_it_may_have_run(kind):
+    if kind.__module__ != errors.__name__:
+        pytest.skip("a test's own error")
+    for may_have_run in (True, False):
+        error = kind("what happened", may_have_executed=may_have_run, attempts=1)
+        with pytest.raises(kind), advised(URL):
+            raise error
+        told = sentence(error)
+        if kind is errors.RemoteFailure:
+            assert told == "the handler failed: what happened"
+        else:
+            assert ("may have run" if may_have_run else "has not run") in told
+        assert "\n" not in told
+        assert kind_of(error).name.isupper()
+
+
+def test_a_timeout_without_a_connection_is_no_connection():
+    unsent = CallTimeout("late", may_have_executed=False, attempts=0)
+    assert exit_code_of(unsent) == ExitCode.NO_CONNECTION
+    assert kind_of(unsent).name == "NO_CONNECTION"
+    assert exit_code_of(CallTimeout("late", attempts=1)) == ExitCode.TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("url", "broker"),
+    [
+        (URL, "mdp://127.0.0.1:5555"),
+        ("mdp://a:1,b:2/echo?dialect=0.2", "mdp://a:1,b:2"),
+        ("mdp://me:secret@host/echo", "mdp://me:***@host"),
+        ("mdp+ipc:///run/b.sock?service=echo", "mdp+ipc:///run/b.sock"),
+    ],
+)
+def test_the_broker_of_a_url(url, broker):
+    assert broker_of(url) == broker
+
+
+# --- credentials ----------------------------------------------------------------------------------
+@given(st.text(min_size=1).filter(lambda text: ":" not in text), st.text(min_size=1))
+def test_credentials_survive_the_url(name, password):
+    try:
+        (name + password).encode()
+    except UnicodeEncodeError:
+        return  # half a surrogate pair is no text
+    parsed = parse_url(with_user(URL, (name, password)))
+    assert (parsed.user, parsed.password, parsed.service) == (name, password, "echo")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("", "no credentials"), ("# only\n\n", "no credentials"), ("a:b\nsecret\n", "line 2")],
+)
+def test_a_bad_file_of_credentials_is_told_without_its_content(tmp_path, text, told):
+    path = tmp_path / "users"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=told) as raised:
+        read_users(path)
+    assert "secret" not in str(raised.value)
+
+
+def test_who_connects_is_one_user(tmp_path):
+    path = tmp_path / "users"
+    path.write_text("a:b:c\n", encoding="utf-8")
+    assert read_one_user(path) == ("a", "b:c")
+    path.write_text("a:b\nc:d\n", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="names 2 users"):
+        read_one_user(path)
+    assert read_one_user(None) is None
+
+
+def test_credentials_are_given_once():
+    with pytest.raises(ConfigurationError, match="give one of them"):
+        with_user("mdp://me:secret@host/echo", ("a", "b"))
+
+
+# --- logs -----------------------------------------------------------------------------------------
+def record(**facts):
+    made = logging.makeLogRecord(
+        {
+            "name": "requite.x",
+            "levelno": logging.INFO,
+            "levelname": "INFO",
+            "msg": "took %d",
+            "args": (3,),
+            "created": 0.5,
+        }
+    )
+    vars(made).update(facts)
+    return made
+
+
+def test_a_text_line_ends_with_its_facts():
+    line = TextLines().format(record(peer="a b"))
+    assert line.endswith(".500 info requite.x: took 3 peer='a b'")
+
+
+def test_a_json_line_holds_its_facts_and_cannot_be_made_to_lie():
+    told = json.loads(JsonLines().format(record(peer="a\nb", level="critical", odd={1})))
+    assert told == {
+        "time": "1970-01-01T00:00:00.500+00:00",
+        "level": "info",
+        "logger": "requite.x",
+        "message": "took 3",
+        "peer": "a\nb",
+        "odd": "{1}",
+    }
+
+
+def test_both_show_where_an_exception_came_from():
+    try:
+        raise ValueError("no")
+    except ValueError:
+        failed = record(exc_info=sys.exc_info())
+    assert "ValueError: no" in TextLines().format(failed)
+    assert "ValueError: no" in json.loads(JsonLines().format(failed))["exception"]
+
+
+# --- latencies ------------------------------------------------------------------------------------
+def test_percentiles_are_values_that_occurred():
+    ordered = [n / 10 for n in range(1, 11)]
+    assert percentile(ordered, 0.5) == 0.5
+    assert percentile(ordered, 0.9) == 0.9
+    assert percentile(ordered, 0.91) == 1.0
+    assert percentile(ordered, 1.0) == 1.0
+    assert percentile([7.0], 0.01) == 7.0
+    assert math.isnan(percentile([], 0.5))
+
+
+@given(st.lists(st.floats(1e-6, 100), min_size=1))
+def test_a_histogram_counts_every_value_once_and_in_its_place(values):
+    buckets = histogram(values)
+    assert sum(bucket.size for bucket in buckets) == len(values)
+    assert buckets[0].size
+    assert buckets[-1].size
+    floor = 0.0
+    for bucket in buckets:
+        inside = [
+            value for value in values if floor * 1.0000001 < value < bucket.upto_s * 0.9999999
+        ]
+        assert len(inside) <= bucket.size
+        floor = bucket.upto_s
+
+
+def test_a_bar_shows_whatever_is_not_nothing():
+    assert bar(0, 10) == ""
+    assert bar(1, 1_000_000) == "▏"
+    assert bar(10, 10) == "█" * 40
+    assert bar(5, 10) == "█" * 20
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0001234, "0.123"), (0.0015, "1.5"), (0.0995, "99.5"), (1.5, "1,500"), (math.nan, "–")],
+)
+def test_latencies_have_three_digits(seconds, text):
+    assert in_ms(seconds) == text

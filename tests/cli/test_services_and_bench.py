@@ -1,0 +1,125 @@
+"""`requite services` and `requite bench`: tables for people, objects for scripts."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from tests.cli.command import requite, running, running_broker
+
+from requite.cli.exit_codes import ExitCode
+
+pytestmark = pytest.mark.e2e
+
+NOBODY = "mdp://127.0.0.1:1"
+
+
+def test_the_table_has_a_row_per_service(url):
+    ended = requite("services", url)
+    assert (ended.code, ended.err) == (0, "")
+    rows = {line.split()[0]: line.split()[1:3] for line in ended.out.splitlines() if line.strip()}
+    assert rows["service"] == ["workers", "idle"]
+    assert {name: rows[name] for name in ("echo", "count", "fail", "slow")} == {
+        "echo": ["1", "1"],
+        "count": ["1", "1"],
+        "fail": ["1", "1"],
+        "slow": ["1", "1"],
+    }
+
+
+def test_the_workers_are_shown_if_asked_for(url):
+    assert "capacity" not in requite("services", url).out
+    assert "capacity" in requite("services", url, "--workers").out
+
+
+def test_a_broker_without_services_says_so():
+    with running_broker() as (_broker, url):
+        ended = requite("services", url)
+    assert ended.code == 0
+    assert "no services" in ended.out
+
+
+def test_what_was_asked_is_counted(url):
+    def echo():
+        (row,) = [
+            each
+            for each in requite("services", url, "--json").record["services"]
+            if each["service"] == "echo"
+        ]
+        return row
+
+    before = echo()
+    requite("call", f"{url}/echo", "x")
+    assert echo()["replied"] == before["replied"] + 1
+
+
+def test_it_can_be_watched(url):
+    with running("services", url, "--json", "--watch", "0.1") as watching:
+        for _ in range(3):
+            assert '"services"' in watching.line()
+        watching.send(signal.SIGINT)
+        assert watching.end()[0] == ExitCode.INTERRUPTED
+
+
+@pytest.mark.parametrize("words", [("services", NOBODY, "--timeout", "0.3")])
+def test_no_broker(words):
+    ended = requite(*words)
+    assert (ended.code, ended.out) == (ExitCode.NO_CONNECTION, "")
+    assert f"see that a broker listens at {NOBODY}" in ended.err
+
+
+# --- bench ----------------------------------------------------------------------------------------
+def test_as_many_calls_as_asked_for(url):
+    ended = requite("bench", f"{url}/echo", "--requests", "500", "--size", "100", "--json")
+    assert (ended.code, ended.err) == (0, "")
+    record = ended.record
+    assert (record["requests"], record["answered"], record["failures"]) == (500, 500, {})
+    assert 0 < record["p50_ms"] <= record["p90_ms"] <= record["p99_ms"] <= record["max_ms"]
+    assert record["requests_per_s"] == pytest.approx(500 / record["took_s"], rel=0.05)
+    assert "calls per second" in ended.out
+    assert "█" in ended.out
+
+
+def test_several_clients_share_the_calls(url):
+    words = ("--requests", "300", "--clients", "3", "--concurrency", "7", "--json")
+    assert requite("bench", f"{url}/echo", *words).record["answered"] == 300
+
+
+def test_as_long_as_asked_for(url):
+    record = requite("bench", f"{url}/echo", "--duration", "0.3", "--json").record
+    assert record["answered"] > 0
+    assert 0.3 <= record["took_s"] < 5
+
+
+def test_a_call_that_does_not_end_is_told_before_anything_is_measured(url):
+    words = ("--requests", "20", "--body", "30", "--timeout", "0.5", "--json")
+    ended = requite("bench", f"{url}/slow", *words)
+    assert (ended.code, ended.out) == (ExitCode.TIMEOUT, "")
+    assert "may have run" in ended.err
+
+
+def test_some_failed_calls_make_the_run_fail(tmp_path):
+    (tmp_path / "moody.py").write_text(
+        "import itertools, requite\n"
+        "turns = itertools.count()\n"
+        "@requite.service('moody')\n"
+        "async def moody(request):\n"
+        "    if next(turns) % 2:\n"
+        "        raise requite.RemoteFailure('not now')\n"
+        "    return b'fine'\n",
+        encoding="utf-8",
+    )
+    with (
+        running_broker() as (_broker, url),
+        running("worker", "moody:moody", "--connect", url, cwd=tmp_path),
+    ):
+        ended = requite("bench", f"{url}/moody", "--requests", "21", "--json")
+    assert ended.code == ExitCode.FAILED
+    assert ended.record["failures"]["RemoteFailure"] >= 10
+    assert ended.record["answered"] >= 10
+
+
+def test_a_missing_service_is_told_before_anything_is_measured(url):
+    ended = requite("bench", f"{url}/nope", "--timeout", "0.3", "--requests", "5")
+    assert (ended.code, ended.out) == (ExitCode.UNAVAILABLE, "")
+    assert "no worker serves 'nope'" in ended.err

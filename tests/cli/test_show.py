@@ -1,0 +1,170 @@
+"""The parts of the demo that have to be right for its verdict to mean anything."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from types import SimpleNamespace
+
+import airportsdata
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from requite.cli.show.direct import direct_answers
+from requite.cli.show.faults import milestones, plan, strike
+from requite.cli.show.tally import Tally
+from requite.cli.show.traffic import RequestSource
+from requite.errors import CallTimeout
+from requite.examples import airports
+from requite.request import Reply
+
+AIRPORTS = airportsdata.load()
+# Near the poles and the date line, on islands far from everything, in dense regions, and doubles.
+PLACES = ("NZSP", "NFTL", "EDDF", "KJFK", "SCIP", "UHMA", "EBBR", "EBMB", "LOWI", "FSIA")
+
+
+def by_brute_force(code: str, count: int) -> list[tuple[int, str]]:
+    """Compare with every other airport, by Vincenty's formula on a sphere, in whole metres."""
+    here = AIRPORTS[code]
+    lat, lon = math.radians(here["lat"]), math.radians(here["lon"])
+
+    def metres(row):
+        phi, theta = math.radians(row["lat"]), math.radians(row["lon"])
+        y = math.hypot(
+            math.cos(phi) * math.sin(theta - lon),
+            math.cos(lat) * math.sin(phi) - math.sin(lat) * math.cos(phi) * math.cos(theta - lon),
+        )
+        x = math.sin(lat) * math.sin(phi) + math.cos(lat) * math.cos(phi) * math.cos(theta - lon)
+        return round(6_371_008.8 * math.atan2(y, x))
+
+    return sorted((metres(row), other) for other, row in AIRPORTS.items() if other != code)[:count]
+
+
+@pytest.mark.parametrize("code", PLACES)
+def test_service_direct_computation_and_brute_force_agree(code):
+    expected = by_brute_force(code, 7)
+    assert direct_answers(7, [code]) == {code: tuple(expected)}
+    assert airports.nearest_to(airports._POINTS[code], airports._TREE, 7) == expected
+
+
+@given(
+    st.lists(st.tuples(st.floats(-90, 90), st.floats(-180, 180)), min_size=2, max_size=60),
+    st.integers(1, 12),
+)
+def test_the_tree_finds_what_looking_at_everybody_finds(places, count):
+    points = [airports.point(f"{n:02}", *place) for n, place in enumerate(places)]
+    centre = points[0]
+
+    def metres(other):
+        chord = math.dist(centre[:3], other[:3])
+        diameter = 2 * airports.EARTH_RADIUS_M
+        return round(diameter * math.asin(min(1.0, chord / diameter)))
+
+    everybody = sorted((metres(other), other[3]) for other in points[1:])
+    assert airports.nearest_to(centre, airports.build(points), count) == everybody[:count]
+
+
+# --- the verdict ----------------------------------------------------------------------------------
+TRUTH = {"A": ((1, "B"), (2, "C")), "B": ((1, "A"), (9, "C"))}
+
+
+def reply(reference: int, *rows: tuple[int, str], attempts: int = 1) -> Reply:
+    nearest = [{"metres": metres, "icao": code} for metres, code in rows]
+    body = json.dumps({"reference": str(reference), "nearest": nearest}).encode()
+    return Reply([body], attempts=attempts, elapsed=0.01)
+
+
+def judge(*outcomes, asked=("A", "B")):
+    tally = Tally(asked)
+    for outcome in outcomes:
+        tally.take(outcome)
+    return tally.judge(TRUTH, took_s=1.0, retries=0, kills=(0, 0))
+
+
+def numbers(verdict):
+    return verdict.answered, verdict.correct, verdict.lost, verdict.duplicated
+
+
+def test_all_answered_once_and_correctly_is_good():
+    verdict = judge(reply(1, *TRUTH["B"]), reply(0, *TRUTH["A"]))
+    assert numbers(verdict) == (2, 2, 0, 0)
+    assert verdict.is_good
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        ([reply(0, *TRUTH["A"])], (1, 1, 1, 0)),
+        ([reply(0, *TRUTH["A"]), CallTimeout("late")], (1, 1, 1, 0)),
+        ([reply(0, *TRUTH["A"]), reply(1, (1, "A"), (8, "C"))], (2, 1, 0, 0)),
+        ([reply(0, *TRUTH["A"]), reply(1, (9, "C"), (1, "A"))], (2, 1, 0, 0)),
+        ([reply(0, *TRUTH["A"]), reply(1, *TRUTH["B"][:1])], (2, 1, 0, 0)),
+        ([reply(0, *TRUTH["A"]), reply(1, *TRUTH["B"]), reply(1, *TRUTH["B"])], (2, 1, 0, 1)),
+        ([reply(0, *TRUTH["A"]), reply(0, *TRUTH["A"])], (1, 0, 1, 1)),  # went astray
+    ],
+)
+def test_anything_else_is_not(outcomes, expected):
+    verdict = judge(*outcomes)
+    assert numbers(verdict) == expected
+    assert not verdict.is_good
+
+
+def test_attempts_beyond_the_first_count_as_sent_again():
+    tally = Tally(["A", "B"])
+    tally.take(reply(0, attempts=3))
+    tally.take(CallTimeout("late", attempts=2))
+    assert (tally.sent_again, tally.done) == (3, 2)
+
+
+# --- requests and faults --------------------------------------------------------------------------
+async def test_requests_are_held_back_until_they_are_released():
+    source = RequestSource(5)
+    taken = []
+
+    async def take_all():
+        while (number := await source.take()) is not None:
+            taken.append(number)
+
+    task = asyncio.create_task(take_all())
+    source.release(2)
+    await source.reached(2)
+    await asyncio.sleep(0)
+    assert taken == [0, 1]
+    source.release(5)
+    await task
+    assert taken == [0, 1, 2, 3, 4]
+    assert source.handed_out == 5
+
+
+async def test_every_fault_strikes_while_requests_are_left():
+    source = RequestSource(1000)
+    struck = []
+
+    async def fault():
+        struck.append(source.handed_out)
+
+    async def take_all():
+        for _ in range(1000):
+            assert await source.take() is not None
+            await asyncio.sleep(0)  # the faults' turn
+        assert await source.take() is None
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(strike([fault] * 6, source, 1000))
+        group.create_task(take_all())
+    assert struck == sorted(struck)
+    assert all(at <= when < 1000 for at, when in zip(milestones(6, 1000), struck, strict=True))
+
+
+def test_kinds_of_faults_are_mixed():
+    faults = SimpleNamespace(kill_worker="worker", kill_broker="broker", stop_worker="stop")
+    amounts = SimpleNamespace(worker_kills=4, broker_kills=2, stops=1)
+    order = plan(faults, amounts)
+    assert sorted(order) == ["broker", "broker", "stop", *["worker"] * 4]
+    assert order[0] == "worker"
+    assert "broker" in order[:3]
+    assert "broker" in order[4:]
+    assert milestones(7, 700)[0] > 0
+    assert milestones(7, 700)[-1] < 700

@@ -1,0 +1,150 @@
+"""`requite worker`: what it can serve, what it says when it cannot, and how it ends."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from tests.cli.command import (
+    await_running,
+    requite,
+    running,
+    running_broker,
+    running_worker,
+    state,
+)
+
+from requite.cli.exit_codes import ExitCode
+
+pytestmark = pytest.mark.e2e
+
+NOWHERE = "mdp://127.0.0.1:1"
+MODULE = """
+import requite
+
+@requite.service("shout")
+def shout(request):
+    return request.body.upper()
+
+@requite.service("whisper")
+async def whisper(request):
+    return request.body.lower()
+
+def plain(request):
+    return request.body
+"""
+
+
+@pytest.fixture
+def here(tmp_path):
+    """A directory with modules of a user's."""
+    (tmp_path / "shop.py").write_text(MODULE, encoding="utf-8")
+    (tmp_path / "broken.py").write_text("1 / 0\n", encoding="utf-8")
+    (tmp_path / "lacking.py").write_text("import no_such_package\n", encoding="utf-8")
+    return tmp_path
+
+
+def test_it_serves_functions_of_a_module_in_the_current_directory(here):
+    with (
+        running_broker() as (_broker, url),
+        running_worker("shop:shout", "shop:whisper", "--connect", url, cwd=here),
+    ):
+        assert requite("call", f"{url}/shout", "Hello").stdout == b"HELLO"
+        assert requite("call", f"{url}/whisper", "Hello").stdout == b"hello"
+
+
+def test_it_says_what_it_serves_and_hides_the_password(here):
+    url = "mdp://me:secret@127.0.0.1:1"
+    with running_worker("shop:shout", "--connect", url, cwd=here) as worker:
+        worker.send(signal.SIGTERM)
+        assert worker.end()[0] == 0
+    with running_worker("shop:shout", "--connect", url, cwd=here) as worker:
+        worker.send(signal.SIGINT)
+        code, out, err = worker.end()
+    assert (code, out) == (0, "")
+    assert "secret" not in err
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("shop", "write MODULE:ATTR"),
+        (":shout", "write MODULE:ATTR"),
+        ("nothing_here:shout", "there is no module 'nothing_here'"),
+        ("shop.deeper:shout", "there is no module 'shop.deeper'"),
+        ("shop:shot", "shop has no attribute 'shot'; its services are shout, whisper"),
+        ("broken:f", "ZeroDivisionError: division by zero"),
+        ("lacking:f", "'no_such_package', which is not installed"),
+        ("shop:plain", "it is a function, no service; decorate it with @requite.service('name')"),
+    ],
+)
+def test_a_target_that_cannot_be_served_is_one_clear_line(here, target, told):
+    ended = requite("worker", target, "--connect", NOWHERE, cwd=here)
+    assert (ended.code, ended.out) == (ExitCode.USAGE, "")
+    (line,) = ended.err.splitlines()
+    assert line.startswith(f"requite: cannot serve {target}: ")
+    assert told in line
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--connect", "tcp://127.0.0.1:1"), "mdp://"),
+        (("--connect", NOWHERE, "--capacity", "2", "--dialect", "0.2"), "one request at a time"),
+        (("--connect", NOWHERE, "--heartbeat-interval", "0"), "heartbeat interval"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused(options, told):
+    ended = requite("worker", "requite.examples:echo", *options)
+    assert (ended.code, ended.out) == (ExitCode.USAGE, "")
+    assert told in ended.err
+
+
+def test_the_airports_need_their_package(here):
+    """An empty module of that name stands for its absence: nothing of it can be imported."""
+    (here / "airportsdata.py").write_text("raise ImportError('not installed')", encoding="utf-8")
+    path = {"PYTHONPATH": str(here)}
+    words = ("worker", "requite.examples:nearest", "--connect", NOWHERE)
+    ended = requite(*words, env=path)
+    assert ended.code == ExitCode.USAGE
+    assert "pip install 'requite[demo]'" in ended.err
+
+
+def test_capacity_and_heartbeats_reach_the_broker():
+    options = ("--capacity", "3", "--heartbeat-interval", "2")
+    with (
+        running_broker() as (_broker, url),
+        running_worker("requite.examples:echo", "--connect", url, *options),
+    ):
+        assert requite("call", f"{url}/echo", "x").code == 0
+        (worker,) = requite("services", url, "--json").record["workers"]
+    assert (worker["capacity"], worker["heartbeat_ms"]) == (3, 2000)
+
+
+def test_sigterm_lets_a_running_handler_answer():
+    with (
+        running_broker() as (_broker, url),
+        running_worker("requite.examples:slow", "--connect", url) as worker,
+        running("call", f"{url}/slow", "1.5") as call,
+    ):
+        await_running(url, "slow")
+        worker.send(signal.SIGTERM)
+        assert call.end() == (0, "1.5", "")
+        assert worker.end()[0] == ExitCode.OK
+        assert state(url)["services"][0]["redelivered"] == 0
+
+
+def test_a_second_sigterm_stops_at_once_and_the_request_goes_to_another_worker():
+    with (
+        running_broker() as (_broker, url),
+        running_worker("requite.examples:slow", "--connect", url) as worker,
+        running("call", f"{url}/slow", "2") as call,
+    ):
+        await_running(url, "slow")
+        worker.send(signal.SIGTERM)
+        worker.send(signal.SIGINT)
+        code, _out, err = worker.end()
+        assert code == ExitCode.INTERRUPTED
+        assert "stopped before it had drained" in err
+        with running_worker("requite.examples:slow", "--connect", url):
+            assert call.end() == (0, "2", "")

@@ -1,0 +1,93 @@
+"""`requite demo`: short runs with every kind of fault, and nothing left behind in any case."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.live import eventually
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+DEMO = (sys.executable, "-m", "requite.cli", "demo")
+KEYS = [
+    "requests",
+    "answered",
+    "correct",
+    "lost",
+    "duplicated",
+    "retries",
+    "worker_kills",
+    "broker_kills",
+    "requests_per_s",
+    "p50_ms",
+    "p99_ms",
+]
+
+
+@pytest.mark.timeout(180)
+def test_every_request_is_answered_once_and_correctly_through_all_faults():
+    ended = subprocess.run(
+        [*DEMO, "--requests", "2000", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    verdict = json.loads(ended.stdout.splitlines()[-1])
+    assert list(verdict) == KEYS
+    assert [verdict[key] for key in KEYS[:5]] == [2000, 2000, 2000, 0, 0]
+    assert (verdict["worker_kills"], verdict["broker_kills"]) == (6, 2)
+    assert verdict["retries"] > 0
+    assert 0 < verdict["p50_ms"] <= verdict["p99_ms"]
+    assert "Every request was answered exactly once and correctly." in ended.stdout
+    for fault in ("killed (SIGKILL)", "stopped (SIGSTOP)", "resumed (SIGCONT)", "started anew"):
+        assert fault in ended.stderr
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the processes that another one has started."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text(encoding="ascii").split()]
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there, and not just waiting to be reaped by a parent."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2][1] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def is_leashed(pid: int) -> bool:
+    """Whether a child has got past its first lines: it has more than the interpreter loaded."""
+    maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")
+    return "_ctypes" in maps and "_asyncio" in maps
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_however_it_ends_no_process_is_left_behind(end):
+    """Not even one that is stopped."""
+    demo = subprocess.Popen(
+        [*DEMO, "--workers", "2"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        # The broker, two workers, and the direct computation.
+        children = eventually(
+            lambda: len(found := children_of(demo.pid)) >= 4 and found, "everybody is there"
+        )
+        eventually(lambda: is_leashed(children[-1]), "the last one has found its feet")
+        os.kill(children[-1], signal.SIGSTOP)
+        demo.send_signal(end)
+        demo.wait(20)
+    finally:
+        demo.kill()
+    eventually(lambda: not any(map(is_running, children)), "all of them are gone")
+    assert demo.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}.get(end, -end)
