@@ -88,6 +88,7 @@ class Dispatcher:
             pending = queue.pop()
             if pending.deadline <= now:  # I15: expired work never starts
                 self._end(pending, Status.EXPIRED, "the deadline passed while it was queued")
+                queue.return_turn(pending)
             else:
                 self._dispatch(pending, waiting.popitem(last=False)[0], now)
 

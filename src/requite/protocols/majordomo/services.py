@@ -69,6 +69,11 @@ class ServiceQueue:
         self.length -= 1
         return pending
 
+    def return_turn(self, pending: PendingRequest) -> None:
+        """Let the client be next whose turn has gone to `pending`, which is not served after all."""
+        if pending.client in self._turns and not pending.attempts:
+            self._turns.move_to_end(pending.client, last=False)
+
     def remove(self, pending: PendingRequest) -> None:
         """Take a request out of the middle. Raises KeyError if it is not queued."""
         self.length -= 1

@@ -1,0 +1,79 @@
+"""The order in which requests of one service are handed out: clients in turn (I8)."""
+
+from __future__ import annotations
+
+from math import inf
+
+from requite.protocols.majordomo.dialects import by_version
+from requite.protocols.majordomo.parties import Client, PendingRequest
+from requite.protocols.majordomo.services import Service, ServiceQueue
+
+_SERVICE = Service(b"echo")
+
+
+def _client(name: str) -> Client:
+    return Client(name, name.encode(), by_version("0.3"))
+
+
+def _request(client: Client, number: int, attempts: int = 0) -> PendingRequest:
+    request = PendingRequest(client, _SERVICE, number, [b""], inf, 0, b"", 0.0)
+    request.attempts = attempts
+    return request
+
+
+def _take_all(queue: ServiceQueue) -> list[tuple[bytes, int]]:
+    taken = []
+    while queue.length:
+        request = queue.pop()
+        taken.append((request.client.address, request.request_id))
+    return taken
+
+
+def test_clients_take_turns_however_much_each_has_queued():
+    queue = ServiceQueue()
+    a, b = _client("a"), _client("b")
+    for request in (_request(a, 1), _request(a, 2), _request(a, 3), _request(b, 1)):
+        queue.push(request)
+    assert _take_all(queue) == [(b"a", 1), (b"b", 1), (b"a", 2), (b"a", 3)]
+
+
+def test_what_comes_back_goes_first_and_takes_no_turn():
+    queue = ServiceQueue()
+    a, b = _client("a"), _client("b")
+    queue.push(_request(a, 2))
+    queue.push(_request(b, 1))
+    queue.push_front(_request(b, 8, attempts=1))
+    queue.push_front(_request(b, 7, attempts=1))
+    assert [request.request_id for request in queue] == [7, 8, 2, 1]
+    assert _take_all(queue) == [(b"b", 7), (b"b", 8), (b"a", 2), (b"b", 1)]
+
+
+def test_a_request_that_came_back_and_is_withdrawn_leaves_its_place_to_nobody():
+    queue = ServiceQueue()
+    a, b = _client("a"), _client("b")
+    back = _request(b, 7, attempts=1)
+    for request in (_request(a, 1), _request(b, 1), _request(b, 2)):
+        queue.push(request)
+    queue.push_front(back)
+    queue.remove(back)
+    assert _take_all(queue) == [(b"a", 1), (b"b", 1), (b"b", 2)]
+
+
+def test_an_expired_request_takes_no_turn_from_its_client():
+    queue = ServiceQueue()
+    a, b = _client("a"), _client("b")
+    for request in (_request(a, 1), _request(a, 2), _request(b, 1)):
+        queue.push(request)
+    expired = queue.pop()
+    queue.return_turn(expired)
+    assert _take_all(queue) == [(b"a", 2), (b"b", 1)]
+
+
+def test_a_request_that_came_back_has_no_turn_to_return():
+    queue = ServiceQueue()
+    a, b = _client("a"), _client("b")
+    queue.push(_request(a, 1))
+    queue.push(_request(b, 1))
+    queue.push_front(_request(b, 7, attempts=1))
+    queue.return_turn(queue.pop())
+    assert _take_all(queue) == [(b"a", 1), (b"b", 1)]
