@@ -39,9 +39,9 @@ class Call:
     """One call as its client made it. Times are the world's.
 
     `frozen_s` is how long the client's process had stood still before. `is_told`: its dialect can
-    say that it is not idempotent, and carry `key`. `partials` were given to the user. `answered_by` are the workers
-    whose reply the broker passed on; `sent` counts how often the broker accepted it. `abandoned`:
-    its client's process died, and nobody waits for the call any more.
+    say that it is not idempotent, and carry `key`. `partials` were given to the user. `answered_by`
+    are the workers whose reply the broker passed on; `sent` counts how often the broker accepted
+    it. `abandoned`: its client's process died, and nobody waits for the call any more.
     """
 
     number: int

@@ -8,7 +8,9 @@ from enum import StrEnum
 
 from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.policy import BrokerPolicy
+from requite.shell.link import LinkLimits
 from requite.sim.network import Shape
+from requite.sim.process import Pace
 
 
 class FaultKind(StrEnum):
@@ -94,8 +96,11 @@ class Knobs:
     nobody_p: float
     big_p: float
     bursts_p: float
-    # the network
+    manage_p: float
+    # the network, and how late processes are
     network: Shape
+    pace: Pace
+    output_size_max: int
     # presence and policy
     interval_s: float
     liveness: int
@@ -132,6 +137,13 @@ class Knobs:
         )
 
     @property
+    def limits(self) -> LinkLimits:
+        """What one connection may cost."""
+        return LinkLimits(
+            handshake_timeout_s=3.0, linger_s=1.0, output_size_max=self.output_size_max
+        )
+
+    @property
     def slowest_interval_s(self) -> float:
         """The longest heartbeat interval that anybody announces: the longer of two holds."""
         return max(self.interval_s, *(worker.interval_s for worker in self.workers))
@@ -154,13 +166,13 @@ class Knobs:
             if field.name in ("clients", "workers"):
                 for spec in value:
                     yield f"{field.name[:-1]:<18} {_settings(spec)}"
-            elif field.name == "network":
+            elif field.name in ("network", "pace"):
                 yield f"{field.name:<18} {_settings(value)}"
             else:
                 yield f"{field.name:<18} {_text(value)}"
 
 
-def _settings(value: Shape | ClientSpec | WorkerSpec) -> str:
+def _settings(value: Shape | Pace | ClientSpec | WorkerSpec) -> str:
     return " ".join(f"{f.name}={_text(getattr(value, f.name))}" for f in fields(value))
 
 

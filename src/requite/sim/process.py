@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from requite.engine import Drain
-from requite.shell.host import Host, LinkLimits
+from requite.shell.host import Host
 
 if TYPE_CHECKING:
     from requite.engine import Engine
@@ -21,12 +22,22 @@ if TYPE_CHECKING:
     from requite.sim.world import Act, World
 
 # A timer that fires before its instant, by a rounding of the clock's offset, would be armed again
-# for the same instant without end. Real ones are late, too.
-_TIMER_LATE_S: Final = 1e-6
+# for the same instant without end.
+_ROUNDING_S: Final = 1e-6
 _CLOCK_START_MAX_S: Final = 100_000.0
 _LOOK_EVERY_S: Final = 0.05
 
-LIMITS: Final = LinkLimits(handshake_timeout_s=3.0, linger_s=1.0, output_size_max=4 << 20)
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How late a process does things, in seconds at most: timers that are due, and writing.
+
+    An event loop writes in a later turn than the one in which it read; in between something may
+    have happened to the connection.
+    """
+
+    timer_late_s: float = 0.0
+    flush_late_s: float = 0.0
 
 
 class Supervisor(Protocol):
@@ -42,13 +53,17 @@ class Supervisor(Protocol):
 class Process:
     """What lives on one node. `life` counts its starts; what an earlier life ordered is void.
 
-    Its clock starts anywhere, anew in each life: instants mean nothing to anybody else.
+    Its clock starts anywhere, anew in each life: instants mean nothing to anybody else. Its timers
+    fire up to `pace.timer_late_s` late.
     """
 
     is_honest = True  # whether it keeps to the protocols, and must not be punished for others
 
-    def __init__(self, name: str, world: World, network: Network, supervisor: Supervisor) -> None:
+    def __init__(
+        self, name: str, world: World, network: Network, pace: Pace, supervisor: Supervisor
+    ) -> None:
         self.name = name
+        self.pace = pace
         self.world = world
         self.network = network
         self.life = 0
@@ -239,8 +254,11 @@ class Process:
         return self.world.now + self._clock_start
 
     def want_flush(self) -> None:
-        """Note that output waits for the end of the turn."""
-        self._flush_wanted = True
+        """Note that output waits for the end of the turn, or for one of the next."""
+        if self.pace.flush_late_s:
+            self.later(self.pace.flush_late_s * self.rng.random(), self.host.flush)
+        else:
+            self._flush_wanted = True
 
     def _flush(self) -> None:
         self._flush_wanted = False
@@ -251,7 +269,8 @@ class Process:
         """Set the one timer."""
         self._armed += 1
         if at != inf:
-            self.world.at(at - self._clock_start + _TIMER_LATE_S, self._timer, self._armed)
+            late_s = _ROUNDING_S + self.pace.timer_late_s * self.rng.random()
+            self.world.at(at - self._clock_start + late_s, self._timer, self._armed)
 
     def _timer(self, armed: int) -> None:
         if armed != self._armed or not self.alive:

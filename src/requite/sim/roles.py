@@ -23,7 +23,7 @@ from requite.shell.link import Link
 from requite.shell.route import Route
 from requite.sim.history import Call, Execution, History
 from requite.sim.knobs import Behaviour, ClientSpec, Knobs, WorkerSpec
-from requite.sim.process import LIMITS, Process, Supervisor
+from requite.sim.process import Process, Supervisor
 from requite.sim.watch import Watched, WatchedBroker
 from requite.sim.workload import CallPlan, Task, final_frames, parse_task, partial_frames
 from requite.transport.address import TcpAddress
@@ -72,7 +72,7 @@ class Broker(Process):
     watched: WatchedBroker
 
     def __init__(self, stage: Stage) -> None:
-        super().__init__(BROKER, stage.world, stage.network, stage.supervisor)
+        super().__init__(BROKER, stage.world, stage.network, stage.knobs.pace, stage.supervisor)
         self._stage = stage
 
     def make_host(self) -> Host:
@@ -91,7 +91,7 @@ class Broker(Process):
             want_flush=self.want_flush,
             stopped=self.has_stopped,
             identities=self.identities,
-            limits=LIMITS,
+            limits=stage.knobs.limits,
             logger="requite.sim",
         )
 
@@ -121,7 +121,7 @@ class Dialler(Process):
     watched: Watched
 
     def __init__(self, name: str, identity: bool, stage: Stage) -> None:
-        super().__init__(name, stage.world, stage.network, stage.supervisor)
+        super().__init__(name, stage.world, stage.network, stage.knobs.pace, stage.supervisor)
         self._stage = stage
         self._identity = name.encode() if identity else b""
 
@@ -149,7 +149,7 @@ class Dialler(Process):
             abandon=self.abandon,
             stopped=self.has_stopped,
             ended=self._route.ended,
-            limits=LIMITS,
+            limits=self._stage.knobs.limits,
             logger="requite.sim",
         )
 

@@ -122,7 +122,7 @@ class Simulation:
         knobs = self.knobs
         for checker in self.history.checkers:
             if isinstance(checker, EndsOnce | NeverStartedInVain):
-                checker.grace_s = knobs.interval_s
+                checker.grace_s = knobs.interval_s + knobs.pace.timer_late_s
             elif isinstance(checker, AttemptsBounded):
                 checker.attempts_max = knobs.attempts_max
             elif isinstance(checker, OneOwner):

@@ -15,6 +15,7 @@ from typing import Any, Final
 from requite.errors import ConfigurationError
 from requite.sim.knobs import Behaviour, ClientSpec, FaultKind, Knobs, WorkerSpec
 from requite.sim.network import Chunking, Shape
+from requite.sim.process import Pace
 
 _SERVICES: Final = ("alpha", "beta", "gamma")
 _ALL_FAULTS: Final = tuple(FaultKind)
@@ -159,6 +160,7 @@ def _draw_all(rng: Random, scenario: Scenario) -> dict[str, Any]:
         "cancel_p": rng.choice((0.0, 0.05, 0.2)),
         "nobody_p": rng.choice((0.0, 0.03)),
         "big_p": rng.choice((0.0, 0.02, 0.1)),
+        "manage_p": rng.choice((0.0, 0.02)),
         "bursts_p": rng.choice((0.0, 0.3, 0.6)),
         "interval_s": interval_s,
         "liveness": rng.choice((3, 3, 4, 5)),
@@ -169,6 +171,8 @@ def _draw_all(rng: Random, scenario: Scenario) -> dict[str, Any]:
         "client_pending_max": rng.choice((4, 1000, 1000, 1000)),
         "tell_old_clients": rng.random() < 0.5,
         "handover": rng.random() < 0.7,
+        "pace": Pace(rng.choice((0.0, 0.001, 0.02)), rng.choice((0.0, 0.0005, 0.005))),
+        "output_size_max": rng.choice((100_000, 1 << 20, 64 << 20)),
         "faults": _draw_faults(rng, scenario),
         "faults_per_s": rng.uniform(0.05, 0.4) / interval_s**0.5,
         "outage_max": rng.choice((2.0, 10.0, 30.0)),

@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 from requite.sim.knobs import Behaviour, Knobs
 
 NOBODY: Final = "nobody"  # a service without workers
+# Names of the broker itself; 8/MMI.
+_MANAGEMENT: Final = ("mmi.service", "mmi.list", "mmi.stats", "mmi.workers", "mmi.nothing")
 _BIG_SIZES: Final = (1_000, 9_000, 70_000)
 _SERVICE_SPREAD: Final = 3.0  # service times are up to so many times the knob's
 
@@ -80,7 +82,7 @@ def plan_calls(knobs: Knobs, rng: Random) -> Iterator[CallPlan]:
             number=number,
             at_s=at_s,
             client=client.name,
-            service=NOBODY if rng.random() < knobs.nobody_p else rng.choice(knobs.services),
+            service=_draw_service(knobs, rng),
             behaviour=behaviour,
             service_s=knobs.service_s * rng.uniform(0.3, _SERVICE_SPREAD),
             parts=rng.randint(1, 5) if behaviour is Behaviour.STREAM else 0,
@@ -90,6 +92,13 @@ def plan_calls(knobs: Knobs, rng: Random) -> Iterator[CallPlan]:
             wants_partials=rng.random() < knobs.partials_p,
             cancel_after_s=rng.expovariate(4.0) if rng.random() < knobs.cancel_p else None,
         )
+
+
+def _draw_service(knobs: Knobs, rng: Random) -> str:
+    lot = rng.random()
+    if lot < knobs.nobody_p:
+        return NOBODY
+    return rng.choice(_MANAGEMENT if lot < knobs.nobody_p + knobs.manage_p else knobs.services)
 
 
 def _draw_payload(knobs: Knobs, rng: Random, number: int) -> bytes:

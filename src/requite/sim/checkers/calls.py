@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -12,6 +13,8 @@ from requite.sim.history import Call, Checker, Execution, History, Trace
 # The clock of a run is exact, but timers fire late by design: `_TIMER_SLACK_S` of the host, and
 # `sweep._SPACING_S` of the engine for each call looked at.
 _TIMER_SLACK_S: Final = 0.005
+
+_MANAGEMENT: Final = "mmi."
 
 
 class EndsOnce(Checker):
@@ -58,6 +61,9 @@ class OwnReply(Checker):
         """Check a final reply, and the partials in front of it that were joined."""
         if not isinstance(outcome, Reply):
             return
+        if call.service.startswith(_MANAGEMENT):
+            self._check_management(call, outcome)
+            return
         *parts, label, payload = outcome.frames if len(outcome.frames) > 1 else (b"", b"")
         for frame in parts:
             self._check_label(call, frame, b"part")
@@ -67,6 +73,16 @@ class OwnReply(Checker):
         if payload != call.payload:
             what = f"{len(payload)} bytes came back of {len(call.payload)}"
             self.violate(f"{call}: its payload was changed: {what}")
+
+    def _check_management(self, call: Call, reply: Reply) -> None:
+        """Check an answer of the broker itself: a code, or JSON (8/MMI). No service has the name
+        that these calls ask for."""
+        codes = {"mmi.service": b"404", "mmi.nothing": b"501"}
+        expected = codes.get(call.service, reply.frames[0])
+        if len(reply.frames) != 1 or reply.frames[0] != expected:
+            self.violate(f"{call} to {call.service} got {reply.frames!r}")
+        elif call.service not in codes:
+            json.loads(reply.frames[0])
 
     def execution_started(self, execution: Execution) -> None:
         """Check that the request came to its handler as it was made."""
