@@ -70,7 +70,7 @@ class ServiceQueue:
         return pending
 
     def return_turn(self, pending: PendingRequest) -> None:
-        """Let the client be next whose turn has gone to `pending`, which is not served after all."""
+        """Let the client be next whose turn has gone to `pending`, which is not served now."""
         if pending.client in self._turns and not pending.attempts:
             self._turns.move_to_end(pending.client, last=False)
 
