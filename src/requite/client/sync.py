@@ -24,12 +24,13 @@ from requite.client.incoming import Incoming
 from requite.client.stacks import ClientSettings, stack_for
 from requite.client.window import Window
 from requite.engine import Cancel, Submit
-from requite.errors import CallError, Cancelled
+from requite.errors import CallError, Cancelled, ConfigurationError
 from requite.framing import Limits
 from requite.heartbeat import HeartbeatPolicy
 from requite.request import Partial, Reply, RetryPolicy
 from requite.shell import clock
 from requite.shell.sync import Signal, SyncShell
+from requite.transport.address import InprocAddress
 from requite.url import parse_url
 
 _NO_RETRY_GIVEN = RetryPolicy()
@@ -106,6 +107,8 @@ class Client:
         message_size_max: int = Limits().message_size_bytes_max,
     ) -> None:
         parsed = parse_url(url)
+        if any(isinstance(address, InprocAddress) for address in parsed.addresses):
+            raise ConfigurationError("inproc works within one event loop: use AsyncClient there")
         settings = ClientSettings(retry, slots, heartbeat, dialect, connections, message_size_max)
         self._stack = stack_for(parsed, settings)
         self._url = parsed
