@@ -66,7 +66,7 @@ def test_the_examples_work_as_printed(
     assert any(serving in text for text in transcripts)
 
     called = run(tmp_path, [str(COMMAND), "call", f"mdp://{place}/hello", "world"])
-    assert any(text.endswith(f"/hello world\n{called}") for text in transcripts)
+    assert any(text.endswith(f"/hello world\n{called}\n") for text in transcripts)
     for program in programs:
         printed = run(tmp_path, [sys.executable, "-c", program.replace(PRINTED, place)])
         if page == "README.md":
