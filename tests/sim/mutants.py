@@ -7,9 +7,11 @@ part is given a class of its own (`engine._dispatcher.__class__ = ...`).
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Any
 
-from requite.engine import Deliver, Input, Received
+from requite.engine import Deliver, Effect, Fail, Input, Received
+from requite.errors import CallError, CallTimeout, TransportError
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.calls import HELD
 from requite.protocols.majordomo.client import MajordomoClient
@@ -19,6 +21,7 @@ from requite.protocols.majordomo.lanes import LaneClient
 from requite.protocols.majordomo.services import Service, ServiceQueue
 from requite.protocols.majordomo.worker import MajordomoWorker
 from requite.protocols.majordomo.workforce import Workforce
+from requite.request import Reply
 from requite.slots import Slots
 
 
@@ -35,22 +38,27 @@ class _Client03:
 
 class AnswersTwice(_Client03):
     class broken(MajordomoClient):
-        def _take_reply(self, call: Any, body: Any, now: float) -> None:
-            super()._take_reply(call, body, now)
-            self._out.extend([e for e in self._out if isinstance(e, Deliver)][-1:])
+        def handle(self, event: Input, now: float) -> Iterable[Effect]:
+            for effect in super().handle(event, now):
+                yield effect
+                if isinstance(effect, Deliver) and isinstance(effect.what, Reply):
+                    yield effect
 
 
 class ForgetsToExpire(_Client03):
     class broken(MajordomoClient):
-        def _look(self, now: float) -> None:
-            self._sweep.at = float("inf")
+        def handle(self, event: Input, now: float) -> Iterable[Effect]:
+            return (e for e in super().handle(event, now) if not _fails_with(e, CallTimeout))
 
 
 class LosesWhatWasSent(_Client03):
     class broken(MajordomoClient):
-        def _interrupt(self, call: Any, reason: str) -> None:
-            self._slots.free(call.request_id)
-            del self._calls[call.asked.token]
+        def handle(self, event: Input, now: float) -> Iterable[Effect]:
+            return (e for e in super().handle(event, now) if not _fails_with(e, TransportError))
+
+
+def _fails_with(effect: Effect, error: type[CallError]) -> bool:
+    return isinstance(effect, Fail) and isinstance(effect.error, error)
 
 
 class _SlotsWithoutSequence(Slots[Any]):
@@ -162,11 +170,19 @@ class _HandsOutTwice(Dispatcher):
 
 
 class _HearsFormerOwners(Dispatcher):
+    """Answer with the reply of a worker from which the request was taken away."""
+
     def _withdraw(self, pending: Any, now: float) -> None:
         worker, dispatch_id = pending.worker, pending.dispatch_id
         super()._withdraw(pending, now)
         if worker is not None:
             worker.holds[dispatch_id] = pending
+
+    def final(self, worker: Any, dispatch_id: int, *args: Any) -> None:
+        pending = worker.holds.get(dispatch_id)
+        if pending is not None and pending.request_id not in pending.client.pending:
+            worker.holds[dispatch_id] = None
+        super().final(worker, dispatch_id, *args)
 
 
 class _NeverPoisoned(Dispatcher):

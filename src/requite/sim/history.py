@@ -144,6 +144,7 @@ EVENTS: Final = (
     "redelivered",
     "answered",
     "withdrawn",
+    "unknown_request",
     "worker_joined",
     "worker_lost",
     "worker_drained",

@@ -98,6 +98,7 @@ class WatchedBroker:
         self.names: dict[bytes, str] = {}  # who is behind an identity, now or lately
         self.heard_at: dict[bytes, float] = {}  # when messages of a peer last came in
         self.traces: dict[tuple[bytes, int], Trace] = {}
+        self._strangers: set[tuple[bytes, int]] = set()  # requests of intruders, not followed
         self._history = history
         self._call_of = calls_by_body
         self._links: dict[bytes, object] = {}  # who has an identity now
@@ -186,6 +187,7 @@ class WatchedBroker:
     def _accepted(self, facts: Any) -> None:
         command, call = self._asked.popleft()
         if call is None:
+            self._strangers.add((facts["client"], facts["request_id"]))
             return
         now = self._history.world.now
         call.sent += 1
@@ -208,8 +210,16 @@ class WatchedBroker:
         self._asked.popleft()
 
     def _find(self, facts: Any) -> Trace | None:
-        """Return the trace of a request; None for those of strangers, which are not followed."""
-        return self.traces.get((facts["client"], facts["request_id"]))
+        """Return the trace of a request, None for those of strangers."""
+        key = facts["client"], facts["request_id"]
+        if key not in self.traces and key not in self._strangers:
+            self._history.tell("unknown_request", f"request {key[1]} of client {key[0].hex()}")
+        return self.traces.get(key)
+
+    def _forget(self, facts: Any) -> None:
+        key = facts["client"], facts["request_id"]
+        self.traces.pop(key, None)
+        self._strangers.discard(key)
 
     def _queued(self, facts: Any) -> None:
         trace = self._find(facts)
@@ -245,16 +255,14 @@ class WatchedBroker:
     def _answered(self, facts: Any) -> None:
         trace = self._find(facts)
         self._history.tell("answered", trace, facts)
-        if trace is not None:
-            if facts["status"] == "OK" and facts["worker"] is not None:
-                trace.call.answered_by.append(self.names[facts["worker"]])
-            del self.traces[facts["client"], facts["request_id"]]
+        if trace is not None and facts["status"] == "OK" and facts["worker"] is not None:
+            trace.call.answered_by.append(self.names[facts["worker"]])
+        self._forget(facts)
 
     def _withdrawn(self, facts: Any) -> None:
         trace = self._find(facts)
         self._history.tell("withdrawn", trace, facts)
-        if trace is not None:
-            del self.traces[facts["client"], facts["request_id"]]
+        self._forget(facts)
 
     def _worker(self, event: str, facts: Any) -> None:
         self._history.tell(event, facts, self.names[facts["worker"]])

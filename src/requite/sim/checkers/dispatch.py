@@ -64,6 +64,10 @@ class OneOwner(Checker):
         if self._lost.get(owner) != now and not (lease_s and held_s >= lease_s - _SLACK_S):
             self.violate(f"{trace} is taken from {name}, which is alive, after {held_s:.3f} s")
 
+    def unknown_request(self, name: str) -> None:
+        """Check that the broker moves nothing that has ended, or has never been."""
+        self.violate(f"the broker moves {name}, which is not pending")
+
     def answered(self, trace: Trace | None, facts: Facts) -> None:
         """Check that the answer comes from the owner."""
         if trace is None or facts["worker"] is None:
