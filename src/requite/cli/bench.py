@@ -143,7 +143,9 @@ async def _measure(url: str, dialect: str | None, load: Load) -> Measured:
     measured = Measured()
     async with AsyncExitStack() as stack:
         clients = [
-            await stack.enter_async_context(AsyncClient(url, service=load.service, dialect=dialect))
+            await stack.enter_async_context(
+                AsyncClient(url, service=load.service, dialect=dialect, slots=load.concurrency)
+            )
             for _ in range(load.clients)
         ]
         for client in clients:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from typing import TYPE_CHECKING, Final
 
 from requite.cli.failures import broker_of
@@ -19,7 +18,7 @@ from requite.url import parse_url
 if TYPE_CHECKING:
     from requite.client import AsyncClient
 
-_ASK_S: Final = 1.0
+_ASK_S: Final = 0.5
 _ASK_EVERY_S: Final = 0.1
 _TELL_AFTER_S: Final = 1.0
 
@@ -37,20 +36,20 @@ def name_service(url: str, option: str | None) -> str:
 async def wait_for_worker(client: AsyncClient, service: str, timeout_s: float) -> float:
     """Return how much of the time is left once there is a worker; raise `NoService` if none comes.
 
-    In a terminal it says what it waits for.
+    The time runs from when the broker was heard to say that there is none. In a terminal the
+    command says what it waits for.
     """
-    began = time.monotonic()
-    has_told = False
+    left_s, has_told = timeout_s, False
     while await _is_unserved(client, service):
-        waited_s = time.monotonic() - began
-        if waited_s + _ASK_EVERY_S > timeout_s:
+        if left_s <= 0:
             text = f"no worker serves {service!r}, and none came within {timeout_s:g} s"
             raise NoService(text, may_have_executed=False)
-        if waited_s > _TELL_AFTER_S and not has_told and sys.stderr.isatty():
+        if timeout_s - left_s > _TELL_AFTER_S and not has_told and sys.stderr.isatty():
             complain(f"waiting: no worker serves {service!r} yet")
             has_told = True
         await asyncio.sleep(_ASK_EVERY_S)
-    return max(timeout_s - (time.monotonic() - began), _ASK_EVERY_S)
+        left_s -= _ASK_EVERY_S
+    return max(left_s, _ASK_EVERY_S)
 
 
 async def _is_unserved(client: AsyncClient, service: str) -> bool:

@@ -141,7 +141,13 @@ def _outstanding(source: RequestSource, tally: Tally) -> int:
 
 async def _set_stage(plot: Plot, tally: Tally, cast: Cast, stack: AsyncExitStack) -> Stage:
     def new_client(service: str) -> AsyncClient:
-        return AsyncClient(cast.url, service=service, retry=RETRY, heartbeat=_HEARTBEAT)
+        return AsyncClient(
+            cast.url,
+            service=service,
+            retry=RETRY,
+            heartbeat=_HEARTBEAT,
+            slots=plot.concurrency,
+        )
 
     clients = [await stack.enter_async_context(new_client(_SERVICE)) for _ in range(plot.clients)]
     observer = Observer(await stack.enter_async_context(new_client("mmi.stats")))
