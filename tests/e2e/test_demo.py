@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -69,6 +70,28 @@ def is_leashed(pid: int) -> bool:
     """Whether a child has got past its first lines: it has more than the interpreter loaded."""
     maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")
     return "_ctypes" in maps and "_asyncio" in maps
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_process_that_ends_unasked_ends_the_demo_with_its_name():
+    demo = subprocess.Popen(
+        [*DEMO, "--workers", "2", "--worker-kills", "0", "--broker-kills", "0", "--stops", "0"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        children = eventually(
+            lambda: len(found := children_of(demo.pid)) >= 4 and found, "everybody is there"
+        )
+        worker = max(children)  # the last to be started
+        eventually(lambda: is_leashed(worker), "it has found its feet")
+        os.kill(worker, signal.SIGKILL)
+        _, told = demo.communicate(timeout=30)
+    finally:
+        demo.kill()
+    assert demo.returncode == 1
+    assert re.search(r"^requite: worker 2 .*: it said nothing$", told, re.MULTILINE), told
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")

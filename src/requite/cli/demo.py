@@ -9,7 +9,7 @@ from cyclopts import Group, Parameter, validators
 
 from requite.cli.exit_codes import ExitCode
 from requite.cli.options import QUIET, JsonFlag, Logging
-from requite.cli.output import say_json, stdout_console
+from requite.cli.output import complain, say_json, stdout_console
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -79,6 +79,7 @@ def demo(
     import asyncio
 
     from requite.cli.show.play import Plot, play
+    from requite.cli.show.processes import ShowFailed
 
     logging.start()
     plot = Plot(requests, workers, clients, concurrency, worker_kills, broker_kills, stops)
@@ -86,6 +87,9 @@ def demo(
         verdict = play(plot)
     except asyncio.CancelledError:
         return ExitCode.STOPPED
+    except ShowFailed as error:
+        complain(str(error))
+        return ExitCode.FAILED
     stdout_console().print(_report(verdict))
     if as_json:
         say_json(asdict(verdict))

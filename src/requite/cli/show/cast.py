@@ -94,7 +94,7 @@ class Cast:
         self.children[number].resume()
 
     def check(self) -> None:
-        """Raise `ChildFailed` if somebody left unasked."""
+        """Raise `ShowFailed` if somebody left unasked."""
         for child in self.children:
             child.check()
 

@@ -14,6 +14,7 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from requite.cli.show.cast import Cast
+from requite.cli.show.processes import ShowFailed
 from requite.cli.show.screen import Screen
 from requite.cli.show.traffic import RequestSource
 
@@ -36,6 +37,7 @@ class Observer:
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
         self._earlier_brokers = 0
+        self.known_redelivered = 0  # as of the last look
 
     async def stats(self) -> dict[str, Any]:
         """Return the broker's account of the service."""
@@ -45,7 +47,8 @@ class Observer:
 
     async def redelivered(self) -> int:
         """Return how many requests brokers have given to another worker, as far as is known."""
-        return self._earlier_brokers + int((await self.stats())["redelivered"])
+        self.known_redelivered = self._earlier_brokers + int((await self.stats())["redelivered"])
+        return self.known_redelivered
 
     async def note_end_of_broker(self) -> None:
         """Keep the account of a broker that is about to be killed."""
@@ -61,11 +64,11 @@ class Observer:
 
     async def wait_for_workers(self, is_right: Callable[[int], bool]) -> None:
         """Wait until the number of registered workers is right."""
-        async with asyncio.timeout(_SETTLED_WITHIN_S):
-            while True:
-                if is_right((await self.stats())["workers"]):
-                    return
-                await asyncio.sleep(_ASK_EVERY_S)
+        give_up_at = time.monotonic() + _SETTLED_WITHIN_S
+        while not is_right(workers := (await self.stats())["workers"]):
+            if time.monotonic() > give_up_at:
+                raise ShowFailed(f"the broker still counts {workers} workers, which is not right")
+            await asyncio.sleep(_ASK_EVERY_S)
 
 
 class Faults:

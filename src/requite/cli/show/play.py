@@ -47,8 +47,11 @@ class Plot:
 
 
 def play(plot: Plot) -> Verdict:
-    """Run the demo. Raises `ConfigurationError` where there are no airports to ask about, and
-    `CancelledError` after SIGTERM, when all processes have been ended."""
+    """Run the demo.
+
+    Raises `ConfigurationError` where there are no airports to ask about, `ShowFailed` when a
+    process went its own way, and `CancelledError` after SIGTERM, when all processes have ended.
+    """
     codes = _airport_codes()
     asked = list(islice(cycle(codes), len(codes) if plot.requests is None else plot.requests))
     return run(_play(plot, asked))
@@ -75,11 +78,10 @@ async def _play(plot: Plot, asked: Sequence[str]) -> Verdict:
         async with AsyncExitStack() as stack:
             stage = await _set_stage(plot, tally, cast, stack)
             took_s = await stage.play(plot)
-            redelivered = await stage.observer.redelivered()
         return tally.judge(
             await truth,
             took_s=took_s,
-            retries=tally.sent_again + redelivered,
+            retries=tally.sent_again + stage.observer.known_redelivered,
             kills=(cast.worker_kills, cast.broker_kills),
         )
 
@@ -111,9 +113,12 @@ class Stage:
                 showing = group.create_task(self._keep_showing())
                 acts = [group.create_task(act) for act in self._acts(plot)]
                 await asyncio.wait(acts)
+                await self.observer.redelivered()
                 showing.cancel()
         except TimeoutError:
             self.screen.note(f"not everything was answered within {_TIME_LIMIT_S:.0f} s")
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None  # what the others are cancelled for
         return time.monotonic() - began
 
     def _acts(self, plot: Plot) -> list[Coroutine[Any, Any, None]]:

@@ -18,8 +18,8 @@ _LAST_WORDS_SIZE: Final = 2000
 _LEASH: Final = "requite.cli.show.leash"
 
 
-class ChildFailed(RequiteError):
-    """A process of the demo did not start, or ended by itself."""
+class ShowFailed(RequiteError):
+    """A process of the demo did not start, ended by itself, or was never heard of again."""
 
 
 class State(StrEnum):
@@ -58,7 +58,7 @@ class Child:
         line = await asyncio.wait_for(reading, _STARTED_WITHIN_S)
         if not line:
             self._process.wait()
-            raise ChildFailed(f"{self.name} did not start: {self._last_words()}")
+            raise ShowFailed(f"{self.name} did not start: {self._last_words()}")
         self.state = State.RUNNING
         return line.decode().rstrip()
 
@@ -66,14 +66,14 @@ class Child:
         """Wait for its end and return all of its stdout."""
         output, _ = await asyncio.to_thread(self._process.communicate)
         if self._process.returncode:
-            raise ChildFailed(f"{self.name} failed: {self._last_words()}")
+            raise ShowFailed(f"{self.name} failed: {self._last_words()}")
         return output
 
     def check(self) -> None:
-        """Raise `ChildFailed` if it has ended although nobody killed it."""
+        """Raise `ShowFailed` if it has ended although nobody killed it."""
         if self.state is not State.KILLED and self._process.poll() is not None:
             code = self._process.returncode
-            raise ChildFailed(f"{self.name} ended with exit code {code}: {self._last_words()}")
+            raise ShowFailed(f"{self.name} ended with exit code {code}: {self._last_words()}")
 
     def kill(self) -> None:
         """SIGKILL: no last words, no farewell to anybody."""
