@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from requite.engine import Deliver, Effect, Fail, Input, Received
-from requite.errors import CallError, CallTimeout, TransportError
+from requite.errors import CallError, CallTimeout, NoService, TransportError
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.calls import HELD
 from requite.protocols.majordomo.client import MajordomoClient
@@ -113,6 +113,17 @@ class TriesForEver(_Client03):
     class broken(MajordomoClient):
         def _may_go_again(self, call: Any) -> bool:
             return call.asked.idempotent and not call.is_streaming
+
+
+class BelievesNoService(_Client03):
+    """Take NO_SERVICE for a sign that nothing has run, though a worker was lost with it."""
+
+    class broken(MajordomoClient):
+        def handle(self, event: Input, now: float) -> Iterable[Effect]:
+            for effect in super().handle(event, now):
+                if _fails_with(effect, NoService):
+                    effect.error.may_have_executed = False
+                yield effect
 
 
 class SaysItHasNotRun(_Client03):
@@ -292,6 +303,38 @@ UnfairToClients = _with_services(_serve_one_client)
 class _KeepsServices(Directory):
     def due(self, service: Service, now: float) -> None:
         """Keep it."""
+
+
+class _LetsReturnedTakeTurns(ServiceQueue):
+    """Put a client first in line when a request of it comes back, and leave it there."""
+
+    __slots__ = ()
+
+    def push_front(self, pending: Any) -> None:
+        self.push(pending)
+        self._turns[pending.client].move_to_end(pending, last=False)
+        self._turns.move_to_end(pending.client, last=False)
+
+
+class _LosesTurns(ServiceQueue):
+    """Let an expired request cost its client the turn."""
+
+    __slots__ = ()
+
+    def return_turn(self, pending: Any) -> None:
+        """Keep it."""
+
+
+def _let_returned_take_turns(service: Service) -> None:
+    service.queue.__class__ = _LetsReturnedTakeTurns
+
+
+def _lose_turns(service: Service) -> None:
+    service.queue.__class__ = _LosesTurns
+
+
+LetsReturnedTakeTurns = _with_services(_let_returned_take_turns)
+LosesTurns = _with_services(_lose_turns)
 
 
 class KeepsServices(MajordomoBroker):

@@ -15,7 +15,7 @@ from requite.sim import Options, run
 from requite.sim.checkers import CHECKERS
 from requite.sim.roles import Parts
 
-_SEEDS = range(1, 31)
+_SEEDS = range(1, 41)
 
 _CASES: list[tuple[str, str, Parts]] = [
     # invariant, scenario, the broken engine
@@ -50,6 +50,10 @@ _CASES: list[tuple[str, str, Parts]] = [
     ("I15", "overload", Parts(broker=mutants.NeverExpires)),
     ("I15", "overload", Parts(broker=mutants.DisobeysCancel)),
     ("I15", "crash-clients", Parts(broker=mutants.WorksForThoseWhoLeft)),
+    # Bugs that the simulator has found: put back, they are found again.
+    ("may_have_executed", "crash-workers", Parts(client=mutants.BelievesNoService)),
+    ("I8", "swarm", Parts(broker=mutants.LetsReturnedTakeTurns)),
+    ("I8", "overload", Parts(broker=mutants.LosesTurns)),
     ("may_have_executed", "crash-broker", Parts(client=mutants.SaysItHasNotRun)),
 ]
 

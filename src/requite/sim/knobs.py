@@ -47,14 +47,17 @@ class Behaviour(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClientSpec:
-    """One client. `tries` bounds the attempts of a call; `identity`: it announces its name."""
+    """One client. `tries` bounds the attempts of a call; `identity`: it announces its name; without
+    a `first_sequence` one is drawn for each life.
+    """
 
     name: str
     version: str
-    slots: int
-    tries: int
-    attempt_timeout_s: float | None
-    identity: bool
+    slots: int = 64
+    tries: int = 3
+    attempt_timeout_s: float | None = None
+    identity: bool = False
+    first_sequence: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +67,10 @@ class WorkerSpec:
     name: str
     service: str
     version: str
-    capacity: int
-    lease_s: float
-    interval_s: float
-    identity: bool
+    capacity: int = 1
+    lease_s: float = 0.0
+    interval_s: float = 1.0
+    identity: bool = False
 
 
 @dataclass(frozen=True, slots=True)

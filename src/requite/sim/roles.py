@@ -211,9 +211,9 @@ class ClientProcess(Dialler):
         self.spec = spec
 
     def make_engine(self) -> Engine:
-        """Make a client whose sequence numbers are about to wrap, in every second life."""
+        """Make a client."""
         spec, knobs = self.spec, self._stage.knobs
-        first = (1 << 32) - 8 if self.rng.random() < 0.5 else self.rng.getrandbits(32)
+        first = self._draw_sequence() if spec.first_sequence is None else spec.first_sequence
         policy = ClientPolicy(
             slots=spec.slots,
             retry=RetryPolicy(attempts=spec.tries, attempt_timeout=spec.attempt_timeout_s),
@@ -223,6 +223,10 @@ class ClientProcess(Dialler):
         )
         dialect = by_version(spec.version)
         return self._stage.parts.client(dialect, policy, rng=self.rng.random, first_sequence=first)
+
+    def _draw_sequence(self) -> int:
+        """Draw a sequence number that is about to wrap, in every second life."""
+        return (1 << 32) - 8 if self.rng.random() < 0.5 else self.rng.getrandbits(32)
 
     def _end(self, what: str) -> None:
         super()._end(what)
@@ -251,7 +255,7 @@ class ClientProcess(Dialler):
         )
         self._stage.history.submitted(call)
         if plan.cancel_after_s is not None:
-            self.later(plan.cancel_after_s, self._cancel, call)
+            self.later(plan.cancel_after_s, self.cancel, call)
         self.host.submit(
             Submit(
                 call,
@@ -264,7 +268,8 @@ class ClientProcess(Dialler):
             )
         )
 
-    def _cancel(self, call: Call) -> None:
+    def cancel(self, call: Call) -> None:
+        """Give a call up, unless it has ended."""
         if call.ended_at is None:
             self._stage.history.cancelled(call)
             self.host.submit(Cancel(call))

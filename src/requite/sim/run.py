@@ -104,7 +104,7 @@ class Simulation:
         self.cast = Cast(self._stage())
         self.trouble = Trouble(self.cast)
         self._numbers = iter(range(knobs.calls + 1, 1 << 30))
-        self._instruct_checkers()
+        instruct(self.history, knobs)
 
     def _stage(self) -> Stage:
         return Stage(
@@ -116,20 +116,6 @@ class Simulation:
             self.options.parts,
             self.transcript,
         )
-
-    def _instruct_checkers(self) -> None:
-        """Tell checkers what the knobs allow."""
-        knobs = self.knobs
-        for checker in self.history.checkers:
-            if isinstance(checker, EndsOnce | NeverStartedInVain):
-                checker.grace_s = knobs.interval_s + knobs.pace.timer_late_s
-            elif isinstance(checker, AttemptsBounded):
-                checker.attempts_max = knobs.attempts_max
-            elif isinstance(checker, OneOwner):
-                checker.silence_s = knobs.silence_s
-                checker.lease_s = {worker.name: worker.lease_s for worker in knobs.workers}
-            elif isinstance(checker, NobodyNotices):
-                checker.silence_s = knobs.silence_s
 
     # --- what processes report --------------------------------------------------------------------
     def process_failed(self, process: Process, trace: str) -> None:
@@ -300,6 +286,20 @@ class Simulation:
             ended = f"{call.number} {call.ended_at!r} {call.outcome!r} {len(call.executions)}\n"
             digest.update(ended.encode())
         return digest.hexdigest()[:16]
+
+
+def instruct(history: History, knobs: Knobs) -> None:
+    """Tell the checkers what the knobs allow."""
+    for checker in history.checkers:
+        if isinstance(checker, EndsOnce | NeverStartedInVain):
+            checker.grace_s = knobs.interval_s + knobs.pace.timer_late_s
+        elif isinstance(checker, AttemptsBounded):
+            checker.attempts_max = knobs.attempts_max
+        elif isinstance(checker, OneOwner):
+            checker.silence_s = knobs.silence_s
+            checker.lease_s = {worker.name: worker.lease_s for worker in knobs.workers}
+        elif isinstance(checker, NobodyNotices):
+            checker.silence_s = knobs.silence_s
 
 
 def settle_s(knobs: Knobs) -> float:

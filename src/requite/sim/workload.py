@@ -74,7 +74,7 @@ def plan_calls(knobs: Knobs, rng: Random) -> Iterator[CallPlan]:
     """Draw the calls of the first phase, in no particular order."""
     at_s = 0.0
     for number in range(1, knobs.calls + 1):
-        if rng.random() >= knobs.bursts_p:  # else at the same time as the one before
+        if number == 1 or rng.random() >= knobs.bursts_p:  # else together with the one before
             at_s = 0.1 + rng.random() * (knobs.faulty_s - 0.1)
         client = rng.choice(knobs.clients)
         behaviour = rng.choices(knobs.behaviours, knobs.weights)[0]

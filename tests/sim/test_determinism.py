@@ -1,0 +1,66 @@
+"""A run is a pure function of its seed: the same in any process, and it travels between them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from requite.sim import Options, run
+from requite.sim.scenarios import SCENARIOS
+
+_DIGESTS = """
+from requite.sim import run
+print(*(run(seed, "swarm").digest for seed in (3, 4, 5)))
+"""
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_same_seed_says_the_same_twice(scenario: str) -> None:
+    options = Options(transcript=True)
+    first, second = run(7, scenario, options), run(7, scenario, options)
+    assert first == second
+    assert first.transcript
+
+
+def test_a_transcript_changes_nothing() -> None:
+    with_it, without = run(7, "swarm", Options(transcript=True)), run(7, "swarm")
+    assert with_it.digest == without.digest
+
+
+def test_other_seeds_go_otherwise() -> None:
+    assert len({run(seed, "swarm").digest for seed in range(5)}) == 5
+
+
+def test_hash_seeds_do_not_matter() -> None:
+    said = {_run_in_process(hash_seed) for hash_seed in ("0", "1", "4242")}
+    assert said == {" ".join(run(seed, "swarm").digest for seed in (3, 4, 5))}
+
+
+def _run_in_process(hash_seed: str) -> str:
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+    done = subprocess.run(
+        [sys.executable, "-c", _DIGESTS],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def test_options_and_results_travel_between_processes() -> None:
+    options = Options(knobs={"calls": 10})
+    result = run(1, "calm", pickle.loads(pickle.dumps(options)))
+    assert result.calls == 10 + len(_probes(result.knobs))
+    assert pickle.loads(pickle.dumps(result)) == result
+
+
+def _probes(knobs: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Return the calls of the second phase: each client calls each service."""
+    services = next(line.split()[1:] for line in knobs if line.startswith("services "))
+    clients = [line for line in knobs if line.startswith("client ")]
+    return [(client, service) for client in clients for service in services]

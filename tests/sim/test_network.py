@@ -1,0 +1,237 @@
+"""The simulated network does to bytes what TCP can do, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from requite.sim.network import Chunking, Network, Shape
+from requite.sim.stream import KEEPALIVE, RESET, TIMED_OUT, SimStream
+from requite.sim.world import World
+
+
+class End:
+    """Stands in for a process: takes down what it is told, unless it is frozen."""
+
+    def __init__(self, name: str, network: Network) -> None:
+        self.name = name
+        self.network = network
+        self.life = 1
+        self.frozen = False
+        self.streams: dict[SimStream, None] = {}
+        self.chunks: list[bytes] = []
+        self.said: list[str] = []
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(self.chunks)
+
+    def own(self, stream: SimStream) -> None:
+        self.streams[stream] = None
+        stream.start(self, stream)
+        self.stream = stream
+
+    accept = own
+
+    def has_io(self, stream: SimStream) -> None:
+        if stream in self.streams and not self.frozen:
+            stream.hand_over()
+
+    def thaw(self) -> None:
+        self.frozen = False
+        self.has_io(self.stream)
+
+    def received(self, _link: Any, chunk: bytes) -> None:
+        self.chunks.append(chunk)
+
+    def blocked(self, _link: Any) -> None:
+        self.said.append("blocked")
+
+    def writable(self, _link: Any) -> None:
+        self.said.append("writable")
+
+    def closed(self, _link: Any, reason: str) -> None:
+        self.said.append(f"closed {reason}".strip())
+
+
+class Pair:
+    """A connection from `left` to `right`."""
+
+    def __init__(self, **shape: Any) -> None:
+        self.world = World(0)
+        self.network = Network(self.world, Shape(**shape))
+        self.left, self.right = End("left", self.network), End("right", self.network)
+        self.network.listen(self.right)  # type: ignore[arg-type]
+        self.failed: list[str] = []
+        self.dial()
+
+    def dial(self) -> None:
+        left: Any = self.left
+        self.network.dial(left, "right", left.own, self.failed.append)
+        self.world.run(self.world.now + 1)
+
+    def run(self, for_s: float = 1.0) -> None:
+        self.world.run(self.world.now + for_s)
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    pair = Pair()
+    yield pair
+    assert pair.world.now < 1000
+
+
+@pytest.mark.parametrize("chunking", Chunking)
+def test_bytes_arrive_in_order_wherever_they_are_cut(chunking: Chunking) -> None:
+    pair = Pair(chunking=chunking, jitter_s=0.01)
+    sent = [bytes([n]) * (n + 1) for n in range(200)]
+    for data in sent:
+        pair.left.stream.write(data)
+        pair.run(0.001)
+    pair.run(5)
+    assert pair.right.data == b"".join(sent)
+    is_cut = pair.right.chunks != sent
+    assert is_cut or chunking is Chunking.WHOLE
+
+
+def test_what_was_written_before_a_close_arrives_and_then_the_end(pair: Pair) -> None:
+    pair.left.stream.write(b"last words")
+    pair.left.stream.close()
+    pair.run()
+    assert pair.right.data == b"last words"
+    assert pair.right.said == ["closed"]
+    assert pair.left.said == ["closed"]
+
+
+def test_an_abort_loses_what_is_under_way(pair: Pair) -> None:
+    pair.left.stream.write(b"lost")
+    pair.left.stream.abort()
+    pair.run()
+    assert pair.right.data == b""
+    assert pair.right.said == [f"closed {RESET}"]
+
+
+def test_a_reset_in_mid_flight_lets_some_bytes_arrive() -> None:
+    arrived = set()
+    pair = Pair()
+    for _ in range(50):
+        pair.left.stream.write(b"0123456789")
+        pair.network.reset(pair.left.stream)
+        pair.run()
+        assert b"0123456789".startswith(pair.right.data)
+        assert pair.right.said[-1] == pair.left.said[-1] == f"closed {RESET}"
+        arrived.add(len(pair.right.data))
+        pair.right.chunks.clear()
+        pair.dial()
+    assert len(arrived) > 5
+
+
+def test_a_partition_holds_bytes_until_it_ends(pair: Pair) -> None:
+    pair.network.cut("left", "right")
+    pair.left.stream.write(b"late")
+    pair.run(5)
+    assert pair.right.data == b""
+    pair.network.mend("left", "right")
+    pair.run()
+    assert pair.right.data == b"late"
+    pair.run(20)
+    assert pair.left.said == []
+
+
+@pytest.mark.parametrize(("source", "sink"), [("left", "right"), ("right", "left")])
+def test_a_sender_without_acknowledgements_gives_up_and_the_other_end_stands_half_open(
+    source: str, sink: str
+) -> None:
+    pair = Pair(retransmit_s=3.0, keepalive_s=6.0)
+    pair.network.cut(source, sink)
+    pair.left.stream.write(b"data")
+    pair.run(4)
+    assert pair.left.said == [f"closed {TIMED_OUT}"]
+    assert pair.right.data == (b"data" if source == "right" else b"")
+    assert pair.right.said == []
+    pair.run(6)
+    assert pair.right.said == [f"closed {KEEPALIVE}"]
+
+
+def test_a_half_open_end_finds_out_when_it_writes(pair: Pair) -> None:
+    pair.left.stream.vanish()
+    pair.left.streams.clear()
+    pair.run()
+    assert pair.right.said == []
+    pair.right.stream.write(b"anybody?")
+    pair.run()
+    assert pair.right.said == [f"closed {RESET}"]
+
+
+def test_a_machine_without_power_says_nothing_not_even_no() -> None:
+    pair = Pair(retransmit_s=3.0)
+    pair.network.power_off("left")
+    pair.left.stream.vanish()
+    pair.right.stream.write(b"anybody?")
+    pair.run(2)
+    assert pair.right.said == []
+    pair.run(2)
+    assert pair.right.said == [f"closed {TIMED_OUT}"]
+
+
+def test_a_clog_delays_and_breaks_nothing() -> None:
+    pair = Pair(retransmit_s=1.0)
+    pair.network.clog("left", "right")
+    pair.left.stream.write(b"slow")
+    pair.run(10)
+    assert pair.right.data == b""
+    pair.network.unclog("left", "right")
+    pair.run()
+    assert pair.right.data == b"slow"
+    assert pair.left.said == []
+
+
+def test_a_reader_that_pauses_pushes_the_writer_back() -> None:
+    pair = Pair(buffer_size=1000)
+    pair.right.stream.pause_reading()
+    for _ in range(20):
+        pair.left.stream.write(b"x" * 100)
+    assert pair.left.said == ["blocked"]
+    pair.run()
+    assert pair.right.data == b""
+    pair.right.stream.resume_reading()
+    pair.run()
+    assert len(pair.right.data) == 2000
+    assert pair.left.said == ["blocked", "writable"]
+
+
+def test_a_frozen_process_finds_everything_at_once(pair: Pair) -> None:
+    pair.right.frozen = True
+    for _ in range(3):
+        pair.left.stream.write(b"abc")
+        pair.run()
+    pair.left.stream.close()
+    pair.run()
+    assert pair.right.said == []
+    pair.right.thaw()
+    pair.run()
+    assert pair.right.chunks == [b"abcabcabc"]
+    assert pair.right.said == ["closed"]
+
+
+def test_a_close_with_bytes_unread_is_a_reset(pair: Pair) -> None:
+    pair.right.stream.pause_reading()
+    pair.left.stream.write(b"unread")
+    pair.run()
+    pair.right.stream.close()
+    pair.run()
+    assert pair.left.said == [f"closed {RESET}"]
+
+
+def test_nobody_listens_or_nobody_answers() -> None:
+    pair = Pair(connect_timeout_s=2.0)
+    left: Any = pair.left
+    pair.network.dial(left, "nowhere", left.own, pair.failed.append)
+    pair.run(0.5)
+    assert pair.failed == ["connection refused"]
+    pair.network.cut("left", "right")
+    pair.network.dial(left, "right", left.own, pair.failed.append)
+    pair.run(3)
+    assert pair.failed[1:] == ["nobody answers"]

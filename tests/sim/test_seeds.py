@@ -1,0 +1,45 @@
+"""Seeds that once found something, and seeds that nobody has run before."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+import pytest
+
+from requite.sim import run
+from requite.sim.scenarios import SCENARIOS
+
+_KNOWN = Path(__file__).parent / "known_bad_seeds.txt"
+# About 15 s of work. REQUITE_SIM_SEEDS=20 runs twenty times as many seeds; REQUITE_SIM_SEED=S
+# repeats the ones that a run has named.
+_FIRST = int(os.environ.get("REQUITE_SIM_SEED", secrets.randbelow(1 << 31)))
+_TIMES = int(os.environ.get("REQUITE_SIM_SEEDS", "1"))
+_SWARM_SEEDS = 100 * _TIMES
+_SCENARIO_SEEDS = 8 * _TIMES
+
+
+def _known_bad() -> list[tuple[str, int]]:
+    lines = [line.split() for line in _KNOWN.read_text("utf-8").splitlines()]
+    return [(words[0], int(words[1])) for words in lines if words and words[0] != "#"]
+
+
+def _find_nothing(scenario: str, seed: int) -> None:
+    result = run(seed, scenario)
+    found = "\n".join(map(str, result.violations))
+    assert not found, f"{found}\nreplay: {result.replay}"
+    assert result.calls
+
+
+@pytest.mark.parametrize(("scenario", "seed"), _known_bad())
+def test_a_seed_that_once_found_something_finds_nothing(scenario: str, seed: int) -> None:
+    _find_nothing(scenario, seed)
+
+
+@pytest.mark.timeout(60 * _TIMES)
+@pytest.mark.parametrize("scenario", [f"{name}-from-{_FIRST}" for name in SCENARIOS])
+def test_fresh_seeds_find_nothing(scenario: str) -> None:
+    name = scenario.rpartition("-from-")[0]
+    for i in range(_SWARM_SEEDS if name == "swarm" else _SCENARIO_SEEDS):
+        _find_nothing(name, _FIRST + i)
