@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import inf
 
 from requite.protocols.majordomo.dialects import by_version
-from requite.protocols.majordomo.parties import Client, PendingRequest
-from requite.protocols.majordomo.services import Service, ServiceQueue
+from requite.protocols.majordomo.parties import Client, PendingRequest, Service
+from requite.protocols.majordomo.queue import ServiceQueue
 
 _SERVICE = Service(b"echo")
 

@@ -2,7 +2,7 @@
 
 A peer is a `Newcomer` until its first message tells its role and dialect; then it is a `Client` or
 a `Worker` for the rest of its connection. Clients are handled here, workers in `workforce.py`; the
-life of a request is in `dispatch.py`, the order of service in `services.py`.
+life of a request is in `dispatch.py`, the order of service in `queue.py`.
 
 Sources: 18/MDP, 7/MDP, 8/MMI and docs/protocols/mdp-0.3.md (rule ids in brackets).
 """
@@ -34,9 +34,15 @@ from requite.protocols.majordomo import management
 from requite.protocols.majordomo.dialects import Role, detect
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
-from requite.protocols.majordomo.parties import Client, Newcomer, Party, PendingRequest, Worker
+from requite.protocols.majordomo.parties import (
+    Client,
+    Newcomer,
+    Party,
+    PendingRequest,
+    Service,
+    Worker,
+)
 from requite.protocols.majordomo.policy import BrokerPolicy
-from requite.protocols.majordomo.services import Service
 from requite.protocols.majordomo.wire import MMI_PREFIX, ClientCancel, ClientRequest
 from requite.protocols.majordomo.workforce import Workforce
 from requite.request import Status

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from requite.protocols.majordomo.dialects import check_service_name
-from requite.protocols.majordomo.parties import PendingRequest
+from requite.protocols.majordomo.parties import PendingRequest, Service
 from requite.protocols.majordomo.policy import BrokerPolicy
-from requite.protocols.majordomo.services import Service
 from requite.timers import Timers
 
 TOO_MANY = "the broker knows too many services"

@@ -15,9 +15,8 @@ from math import inf
 from typing import Any, Final
 
 from requite.engine import Effect, Note, Send, Warn
-from requite.protocols.majordomo.parties import Client, PendingRequest, Worker
+from requite.protocols.majordomo.parties import Client, PendingRequest, Service, Worker
 from requite.protocols.majordomo.policy import BrokerPolicy, PartialsFor01
-from requite.protocols.majordomo.services import Service
 from requite.protocols.majordomo.wire import NOT_IDEMPOTENT, timeout_ms
 from requite.request import Status
 from requite.timers import Timers

@@ -15,15 +15,11 @@ A name that is not valid UTF-8 is shown with replacement characters. Nothing her
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from requite.protocols.majordomo.parties import Client, Party, Worker
-
-if TYPE_CHECKING:
-    from requite.protocols.majordomo.broker import MajordomoBroker
-    from requite.protocols.majordomo.services import Service
+from requite.protocols.majordomo.parties import Client, Party, Service, Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +67,16 @@ class Snapshot:
     draining: bool
 
 
+class BrokerView(Protocol):
+    """What is shown of a broker."""
+
+    draining: bool
+
+    @property
+    def services(self) -> Mapping[bytes, Service]: ...
+    def snapshot(self) -> Snapshot: ...
+
+
 def snapshot(
     services: Iterable[Service], parties: Iterable[Party], draining: bool, timers: int
 ) -> Snapshot:
@@ -89,38 +95,38 @@ def snapshot(
     )
 
 
-def answer(name: bytes, body: list[bytes], broker: MajordomoBroker) -> bytes:
+def answer(name: bytes, body: list[bytes], broker: BrokerView) -> bytes:
     """Answer a management request; every answer is one frame."""
     handler = _HANDLERS.get(name)
     return b"501" if handler is None else handler(body[0], broker)
 
 
-def _is_registered(subject: bytes, broker: MajordomoBroker) -> bytes:
+def _is_registered(subject: bytes, broker: BrokerView) -> bytes:
     service = broker.services.get(subject)
     return b"404" if service is None or service.is_bare else b"200"
 
 
-def _list(_subject: bytes, broker: MajordomoBroker) -> bytes:
+def _list(_subject: bytes, broker: BrokerView) -> bytes:
     brief = ("service", "workers", "waiting", "queued", "in_progress")
     states = map(_service_state, broker.services.values())
     return _json([{name: getattr(state, name) for name in brief} for state in states])
 
 
-def _stats(subject: bytes, broker: MajordomoBroker) -> bytes:
+def _stats(subject: bytes, broker: BrokerView) -> bytes:
     whole = asdict(broker.snapshot())
     del whole["workers"]
     return _json(whole | {"services": _about(subject, whole["services"])})
 
 
-def _workers(subject: bytes, broker: MajordomoBroker) -> bytes:
+def _workers(subject: bytes, broker: BrokerView) -> bytes:
     return _json(_about(subject, [asdict(worker) for worker in broker.snapshot().workers]))
 
 
-def _ping(_subject: bytes, broker: MajordomoBroker) -> bytes:
+def _ping(_subject: bytes, broker: BrokerView) -> bytes:
     return _json({"pong": True, "draining": broker.draining})
 
 
-_HANDLERS: dict[bytes, Callable[[bytes, MajordomoBroker], bytes]] = {
+_HANDLERS: dict[bytes, Callable[[bytes, BrokerView], bytes]] = {
     b"mmi.service": _is_registered,
     b"mmi.list": _list,
     b"mmi.stats": _stats,

@@ -1,14 +1,55 @@
-"""Who takes part in a broker's day: clients, workers, and the requests between them.
+"""Who takes part in a broker's day: services, clients, workers, and the requests between them.
 
 Plain records with slots; what is done with them is in `broker.py`.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
 from requite.engine import Peer
 from requite.heartbeat import Heartbeat
-from requite.protocols.majordomo.services import Service
+from requite.protocols.majordomo.queue import ServiceQueue
 from requite.protocols.majordomo.wire import Dialect
+
+
+@dataclass(slots=True)
+class Counters:
+    """What has happened to a service's requests since the broker first heard of it."""
+
+    accepted: int = 0
+    replied: int = 0
+    failed: int = 0
+    expired: int = 0
+    cancelled: int = 0
+    redelivered: int = 0
+    refused: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Service:
+    """One service: its workers, the line of those that wait, its queue and its counters.
+
+    `waiting` holds the workers that can take a request, the one that has waited longest first:
+    `waiting[worker] = None` lets one stand in line, where it keeps its place if it has one.
+    """
+
+    name: bytes
+    workers: dict[Worker, None] = field(default_factory=dict)  # ordered: runs must repeat
+    waiting: OrderedDict[Worker, None] = field(default_factory=OrderedDict)
+    queue: ServiceQueue[PendingRequest] = field(default_factory=ServiceQueue)
+    counters: Counters = field(default_factory=Counters)
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether nobody serves it."""
+        return not self.workers
+
+    @property
+    def in_progress(self) -> int:
+        """How many of its requests are with workers."""
+        return sum(p is not None for worker in self.workers for p in worker.holds.values())
 
 
 class Newcomer:
