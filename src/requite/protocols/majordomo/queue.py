@@ -13,9 +13,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 
 class Queued(Protocol):
-    """What can stand in the queue: something that belongs to a client."""
+    """What can stand in the queue: it belongs to a client, and was handed out `attempts` times."""
 
     client: Any
+    attempts: int
 
     def __hash__(self) -> int: ...
 
