@@ -144,7 +144,7 @@ class Broker:
 def _limits(message_size_max: int) -> Limits:
     if message_size_max < 1:
         raise ConfigurationError(f"message_size_max must be at least 1, not {message_size_max}")
-    return Limits(message_size_bytes_max=message_size_max)
+    return Limits.for_bodies(message_size_max)
 
 
 def _unheard(_note: Note) -> None:

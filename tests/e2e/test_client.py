@@ -158,6 +158,20 @@ def test_a_body_beyond_the_limit_is_refused_here(make: Make, served: Serving) ->
     assert client.call(b"x" * 80).body == b"x" * 80
 
 
+def test_a_body_of_just_the_limit_passes(make: Make, served: Serving) -> None:
+    client = make(served.url("size"), timeout=20)
+    size = 64 << 20  # of the broker and the worker, too
+    reply = client.call(b"x" * size)
+    assert (reply.body, reply.attempts) == (b"%d" % size, 1)
+
+
+def test_a_body_of_too_many_frames_is_refused_here(echo: Verbs) -> None:
+    with pytest.raises(ConfigurationError, match="1025 frames"):
+        echo.call([b"x"] * 1025)
+    reply = echo.call([b"x"] * 1024)
+    assert (len(reply.frames), reply.attempts) == (1024, 1)
+
+
 # --- failures -------------------------------------------------------------------------------------
 def test_a_failing_handler_is_a_remote_failure(echo: Verbs) -> None:
     with pytest.raises(RemoteFailure, match="it cannot be so") as caught:

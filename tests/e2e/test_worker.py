@@ -8,7 +8,7 @@ import logging
 import signal
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 
 import pytest
 from tests.support.live import Process
@@ -265,6 +265,49 @@ async def test_any_exception_gives_its_place_back(stage, error, text, in_thread)
     assert (await client.call(b"well")).body == b"well"
 
 
+class Odd(BaseException):
+    """Not an `Exception`, as the signals of test and task frameworks are."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "in_thread"),
+    [(Odd, False), (Odd, True), (SystemExit, True), (KeyboardInterrupt, True)],
+)
+async def test_what_is_no_exception_gives_its_place_back_too(stage, kind, in_thread):
+    def fail(request: Request) -> bytes:
+        if request.body == b"well":
+            return b"well"
+        raise kind("odd")
+
+    async def afail(request: Request) -> bytes:
+        return fail(request)
+
+    await stage.worker(service("it")(fail if in_thread else afail), capacity=1)
+    client = await stage.client(timeout=3.0)
+    for _ in range(2):
+        with pytest.raises(RemoteFailure, match=f"{kind.__name__}: odd"):
+            await client.call(b"")
+    assert (await client.call(b"well")).body == b"well"
+
+
+@pytest.mark.parametrize("reply", [[b"x" * 60, b"x" * 41], [b""] * 1025])
+async def test_a_reply_that_is_too_large_fails_alone(stage, reply):
+    async def answer(request: Request) -> list[bytes]:
+        if request.body == b"wait":
+            await release.wait()
+        return [b"x" * 100] if request.body else reply
+
+    release = asyncio.Event()
+    await stage.worker(service("it")(answer), message_size_max=100)
+    client = await stage.client(retry=RetryPolicy(attempts=1))
+    other = client.start(b"wait", idempotent=False)
+    with pytest.raises(RemoteFailure, match=r"a reply of .* are allowed"):
+        await client.call(b"")
+    release.set()
+    assert (await other).body == b"x" * 100
+    assert (await other).attempts == 1
+
+
 # --- lanes ----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("in_thread", [False, True])
 async def test_handlers_that_wait_run_side_by_side_up_to_the_capacity(stage, in_thread):
@@ -423,6 +466,27 @@ async def test_an_abandoned_thread_is_left_to_end_and_then_serves_again(stage):
     await asyncio.sleep(0)
     release.set()
     assert (await following).body == b"next"
+
+
+async def test_what_was_given_up_while_it_waited_for_a_thread_never_starts(stage):
+    ran: list[bytes] = []
+    release = threading.Event()
+
+    @service("it")
+    def note(request: Request) -> bytes:
+        ran.append(request.body)
+        assert release.wait(WAIT_S)
+        return b""
+
+    await stage.worker(note, capacity=3, threads=1)
+    client = await stage.client()
+    first, second, third = (client.start(body) for body in (b"first", b"second", b"third"))
+    await until(lambda: ran and stage.broker.snapshot().services[0].in_progress == 3)
+    second.cancel()
+    await until(lambda: stage.broker.snapshot().services[0].in_progress == 2)
+    release.set()
+    await asyncio.gather(first, third)
+    assert ran == [b"first", b"third"]
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
@@ -614,6 +678,30 @@ async def test_a_drain_is_not_held_up_for_ever(stage):
     call = client.start(b"", idempotent=False)
     await started.wait()
     await asyncio.wait_for(worker.drain(), WAIT_S)
+    with pytest.raises(WorkerLost):
+        await call
+
+
+async def test_a_handler_that_will_not_end_does_not_hold_up_the_close(stage, monkeypatch, caplog):
+    monkeypatch.setattr("requite.worker.lanes.CLOSE_S", 0.1)
+    deaf = True
+
+    @service("it")
+    async def ignore(request: Request) -> bytes:
+        started.set()
+        while deaf:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.05)
+        return b""
+
+    started = asyncio.Event()
+    worker = await stage.worker(ignore)
+    client = await stage.client(retry=RetryPolicy(attempts=1))
+    call = client.start(b"", idempotent=False)
+    await started.wait()
+    await asyncio.wait_for(worker.close(), WAIT_S)
+    deaf = False
+    assert "1 handlers did not end" in caplog.text
     with pytest.raises(WorkerLost):
         await call
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from requite.client.stacks import Abilities
 from requite.engine import Submit
 from requite.errors import CallError, CallTimeout, ConfigurationError
+from requite.framing import BODY_FRAMES_MAX
 from requite.request import Deadline
 from requite.shell import clock
 from requite.shell.route import Route
@@ -63,6 +64,10 @@ class Asking:
             raise ConfigurationError(
                 f"the body has more than the {self._size_max} bytes of message_size_max, which"
                 " peers refuse, too, as long as their own limit is not raised"
+            )
+        if len(frames) > BODY_FRAMES_MAX:
+            raise ConfigurationError(
+                f"the body has {len(frames)} frames; peers take {BODY_FRAMES_MAX} at most"
             )
         name = self._service if service is None else service
         if name not in self._known:

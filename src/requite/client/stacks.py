@@ -97,7 +97,7 @@ def _majordomo(url: ServiceUrl, settings: ClientSettings) -> Stack:
         connections_max=settings.connections,
     )
     mechanism = _mechanism(url)
-    limits = Limits(message_size_bytes_max=settings.message_size_max)
+    limits = Limits.for_bodies(settings.message_size_max)
     return Stack(
         lambda: client_engine(
             dialect,

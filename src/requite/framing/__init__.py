@@ -1,6 +1,6 @@
 """Framings: bytes of a connection to messages and back, sans-I/O (see `base` for the contract)."""
 
-from requite.framing.base import Framing, Limits, Message
+from requite.framing.base import BODY_FRAMES_MAX, Framing, Limits, Message
 from requite.framing.router import Admission, IdentityTable
 from requite.framing.zmtp import RefusedByPeer, Zmtp
 from requite.framing.zmtp_mechanism import (
@@ -15,6 +15,7 @@ from requite.framing.zmtp_mechanism import (
 from requite.framing.zmtp_socket import SocketType
 
 __all__ = [
+    "BODY_FRAMES_MAX",
     "Admission",
     "CredentialsRefused",
     "Framing",

@@ -16,10 +16,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, Self, TypeAlias
 
 Message: TypeAlias = list[bytes]
 """The frames of one message, in order; a protocol without frames uses exactly one."""
+
+
+BODY_FRAMES_MAX: Final = 1024
+"""Frames of one body, for everybody: there is no setting for it."""
+
+# What a protocol puts around a body: in MDP at most five frames, and 531 bytes (a REQUEST of 0.3
+# with the longest name and key).
+_HEADER_FRAMES: Final = 8
+_HEADER_SIZE: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +41,15 @@ class Limits:
     """
 
     message_size_bytes_max: int = 64 << 20
-    frames_max: int = 1024
+    frames_max: int = BODY_FRAMES_MAX
     # A READY of libzmq has at most 320 bytes, a HELLO of PLAIN 518; the rest is for metadata that
     # applications add.
     handshake_size_max: int = 4096
+
+    @classmethod
+    def for_bodies(cls, size_max: int) -> Self:
+        """Make limits under which a body of `size_max` bytes passes, whatever is put around it."""
+        return cls(size_max + _HEADER_SIZE, BODY_FRAMES_MAX + _HEADER_FRAMES)
 
 
 class Framing(Protocol):

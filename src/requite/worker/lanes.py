@@ -10,9 +10,15 @@ a real task around it: `asyncio.timeout`, task groups and `current_task` work.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
+
+# Time for handlers to tidy up in when they are interrupted for good.
+CLOSE_S: Final = 5.0
+
+_log = logging.getLogger("requite.worker")
 
 Token = TypeVar("Token")
 Work = TypeVar("Work")
@@ -59,13 +65,15 @@ class Lanes(Generic[Token, Work]):
             self._running[token].cancel()
 
     async def close(self) -> None:
-        """Interrupt everything and end the tasks."""
+        """Interrupt everything and end the tasks; those that will not end are left behind."""
         self._closed = True
         self._waiting.clear()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks)
+            _, stuck = await asyncio.wait(self._tasks, timeout=CLOSE_S)
+            if stuck:
+                _log.warning("%d handlers did not end when they were interrupted", len(stuck))
 
     def _wake_one(self) -> None:
         """Wake a lane, and look again after its step: it may have suspended in a handler."""
@@ -101,6 +109,8 @@ class Lanes(Generic[Token, Work]):
                     self._dropped(token)
                 finally:
                     del self._running[token]
+                if self._closed:  # the handler did not let itself be interrupted
+                    return
                 while task.cancelling():  # the request was cancelled, not the lane
                     task.uncancel()
             idle: asyncio.Future[None] = loop.create_future()

@@ -12,12 +12,21 @@ from typing import Any, Final
 
 from requite.engine import Finished, Input, Produced, Progressed
 from requite.errors import RemoteFailure
+from requite.framing import BODY_FRAMES_MAX
 from requite.request import Request, Status
 from requite.worker.handler import Kind, Service, frames_of
 from requite.worker.lanes import Lanes
 
 # A generator that never suspends lets the loop send what it has yielded after so many partials.
 _PARTIALS_PER_TURN: Final = 64
+
+# What ends a task or the program, and is no answer to a request.
+_NOT_THE_HANDLERS: Final = (
+    asyncio.CancelledError,
+    GeneratorExit,
+    KeyboardInterrupt,
+    SystemExit,
+)
 
 _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
 
@@ -30,8 +39,11 @@ class Runner:
 
     submit: Callable[[Input], None]
 
-    def __init__(self, service: Service, capacity: int, threads: Executor) -> None:
+    def __init__(
+        self, service: Service, capacity: int, threads: Executor, reply_size_max: int
+    ) -> None:
         self._service = service
+        self._reply_size_max = reply_size_max
         self._handler = service.handler
         self._threads = threads
         self._free: asyncio.Event | None = None  # is there while the broker pushes back
@@ -82,8 +94,10 @@ class Runner:
     async def _run_coroutine(self, token: Any, request: Request) -> None:
         request._on_progress = partial(self._progressed, token)
         try:
-            frames = frames_of(await self._handler(request))
-        except Exception as error:
+            frames = self._frames_of(await self._handler(request))
+        except _NOT_THE_HANDLERS:
+            raise
+        except BaseException as error:
             self._failed(token, error)
         else:
             self._finished(token, frames)
@@ -93,13 +107,15 @@ class Runner:
         count = 0
         try:
             async for part in self._handler(request):
-                self.submit(Produced(token, frames_of(part)))
+                self.submit(Produced(token, self._frames_of(part)))
                 count += 1
                 if self._free is not None:
                     await self._free.wait()
                 elif count % _PARTIALS_PER_TURN == 0:
                     await asyncio.sleep(0)
-        except Exception as error:
+        except _NOT_THE_HANDLERS:
+            raise
+        except BaseException as error:
             self._failed(token, error)
         else:
             self._finished(token, (b"",))
@@ -117,7 +133,7 @@ class Runner:
                         part = next(iterator)
                     except StopIteration as end:
                         return end.value
-                    produced = Produced(token, frames_of(part))
+                    produced = Produced(token, self._frames_of(part))
                     asyncio.run_coroutine_threadsafe(self._produce(produced), loop).result()
 
         await self._run_in_thread(token, request, iterate)
@@ -128,7 +144,8 @@ class Runner:
         loop = asyncio.get_running_loop()
         request._on_progress = partial(self._progressed_in_thread, loop, token)
         try:
-            frames = frames_of(await loop.run_in_executor(self._threads, _run, work, request))
+            result = await loop.run_in_executor(self._threads, self._begin, token, work, request)
+            frames = self._frames_of(result)
         except _Unheard:
             self._dropped(token)
         except Exception as error:
@@ -137,6 +154,11 @@ class Runner:
             self._finished(token, frames)
         finally:
             self._unheard.discard(token)
+
+    def _begin(self, token: Any, work: Callable[[Request], Any], request: Request) -> Any:
+        """Do `work` in a thread, unless it was given up while it waited for one (I15)."""
+        self._check_heard(token)
+        return _run(work, request)
 
     async def _produce(self, produced: Produced) -> None:
         self._check_heard(produced.token)
@@ -158,10 +180,23 @@ class Runner:
         loop.call_soon_threadsafe(self.submit, Progressed(token, extend_s))
 
     # --- ends -------------------------------------------------------------------------------------
+    def _frames_of(self, result: Any) -> Sequence[bytes]:
+        """Return a result as frames; raise `ValueError` for what the broker would not take.
+
+        It would drop the connection, and with it everything else that this worker holds.
+        """
+        frames = frames_of(result)
+        if len(frames) > BODY_FRAMES_MAX:
+            raise ValueError(f"a reply of {len(frames)} frames; {BODY_FRAMES_MAX} are allowed")
+        size = sum(map(len, frames))
+        if size > self._reply_size_max:
+            raise ValueError(f"a reply of {size} bytes; {self._reply_size_max} are allowed")
+        return frames
+
     def _finished(self, token: Any, frames: Sequence[bytes]) -> None:
         self.submit(_new(Finished, (token, frames, Status.OK)))
 
-    def _failed(self, token: Any, error: Exception) -> None:
+    def _failed(self, token: Any, error: BaseException) -> None:
         if not isinstance(error, RemoteFailure):
             _log.warning("a handler of %s failed", self._service.name, exc_info=error)
         self.submit(Finished(token, (_reason(error),), Status.FAILED))
@@ -176,14 +211,22 @@ class _Unheard(Exception):
 
 
 def _run(work: Callable[[Request], Any], request: Request) -> Any:
-    """Do `work` in a thread. A future cannot hold `StopIteration`: it would never be done."""
+    """Do `work` in a thread.
+
+    A future cannot hold `StopIteration`: it would never be done. `SystemExit` and its like would
+    end the event loop that awaits the future, where a thread can only end itself.
+    """
     try:
         return work(request)
-    except StopIteration as error:
+    except Exception as error:
+        if not isinstance(error, StopIteration):
+            raise
         raise RuntimeError(f"the handler raised StopIteration: {error}") from error
+    except BaseException as error:
+        raise RuntimeError(f"the handler raised {type(error).__name__}: {error}") from error
 
 
-def _reason(error: Exception) -> bytes:
+def _reason(error: BaseException) -> bytes:
     """Return what the caller is told, whatever the exception is made of."""
     try:
         text = str(error)

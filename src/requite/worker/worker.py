@@ -69,7 +69,8 @@ class Worker:
         self._threads_max = threads or capacity
         self._drain_timeout_s = drain_timeout
         self._mechanism = _mechanism(self._url)
-        self._limits = Limits(message_size_bytes_max=message_size_max)
+        self._reply_size_max = message_size_max
+        self._limits = Limits.for_bodies(message_size_max)
         self._threads: ThreadPoolExecutor | None = None
         self._posts: list[_Post] = []
         self._engines = [self._engine(each) for each in self._services]  # refuses bad names here
@@ -83,7 +84,7 @@ class Worker:
         """Begin to serve, on the running event loop; connecting goes on in the background."""
         self._threads = ThreadPoolExecutor(self._threads_max, thread_name_prefix="requite-handler")
         for each, engine in zip(self._services, self._engines, strict=True):
-            runner = Runner(each, self._policy.capacity, self._threads)
+            runner = Runner(each, self._policy.capacity, self._threads, self._reply_size_max)
             post = _Post(engine, runner, self._url, self._framing)
             self._posts.append(post)
             post.shell.start()
