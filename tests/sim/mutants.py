@@ -18,7 +18,8 @@ from requite.protocols.majordomo.client import MajordomoClient
 from requite.protocols.majordomo.directory import Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
 from requite.protocols.majordomo.lanes import LaneClient
-from requite.protocols.majordomo.services import Service, ServiceQueue
+from requite.protocols.majordomo.parties import Service
+from requite.protocols.majordomo.queue import ServiceQueue
 from requite.protocols.majordomo.worker import MajordomoWorker
 from requite.protocols.majordomo.workforce import Workforce
 from requite.request import Reply
