@@ -25,7 +25,9 @@ from tests.support.zmq_peers import (
 from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.policy import BrokerPolicy
 
-QUICK = HeartbeatPolicy(interval_s=0.1, liveness=3)
+# Quick for a test, and yet no pause of a busy machine looks like the end of a peer.
+QUICK = HeartbeatPolicy(interval_s=0.15, liveness=5)
+LOST_AFTER_S = QUICK.interval_s * QUICK.liveness
 
 
 class ClientSuite:
@@ -257,7 +259,7 @@ class RfcSuite(ClientSuite):
         began = monotonic()
         other = self.worker(sockets, broker)
         taken = self._take_while_beating(other)
-        assert monotonic() - began > 0.5 * QUICK.interval_s * QUICK.liveness
+        assert monotonic() - began > 0.5 * LOST_AFTER_S
         other.final(*taken)
         assert client.reply()[2] == [b"x"]
         silent.awaited("disconnect")
@@ -281,10 +283,10 @@ class RfcSuite(ClientSuite):
         client = self.client(sockets, broker)
         client.request(b"echo", b"x")
         address, body = slow.take()
-        done_at = monotonic() + 3 * QUICK.interval_s * QUICK.liveness
+        done_at = monotonic() + 1.5 * LOST_AFTER_S
         while monotonic() < done_at:
             slow.heartbeat()
-            assert slow.command(QUICK.interval_s * 20)[0] == "heartbeat"
+            assert slow.command()[0] == "heartbeat"
         slow.final(address, *body)
         assert client.reply()[2] == [b"x"]
         assert broker.service("echo")["redelivered"] == 0
@@ -296,11 +298,11 @@ class RfcSuite(ClientSuite):
         worker = self.worker(sockets, broker)
         came_at = []
         for _ in range(6):
-            worker.awaited("heartbeat", QUICK.interval_s * QUICK.liveness)  # else it were gone
+            worker.awaited("heartbeat")
             came_at.append(monotonic())
             worker.heartbeat()
         mean_s = (came_at[-1] - came_at[0]) / 5
-        assert 0.5 * QUICK.interval_s < mean_s < 2 * QUICK.interval_s
+        assert 0.5 * QUICK.interval_s < mean_s < 3 * QUICK.interval_s
 
     def test_the_broker_does_not_heartbeat_while_requests_flow(
         self, sockets: Sockets, make_broker: MakeBroker

@@ -6,7 +6,9 @@ frames with `zmq_peers`, and nothing with requite.
 
 from __future__ import annotations
 
+import errno
 import queue
+import socket
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from time import monotonic
 from typing import Final
 
 import zmq
+from tests.support.live import eventually
 from tests.support.zmq_peers import WAIT_S, Rfc, Sockets
 
 INTERVAL_S: Final = 0.1
@@ -43,7 +46,7 @@ class HandBroker:
         self._error: BaseException | None = None
         self._router = sockets.make(zmq.ROUTER)
         self._router.linger = 0
-        self._router.bind(endpoint)
+        eventually(lambda: self._is_bound(endpoint), f"{endpoint} is free")
         self.endpoint = self._router.last_endpoint.decode().rstrip("\0")
         self._thread = threading.Thread(target=self._run, name="hand-written broker")
         self._thread.start()
@@ -55,9 +58,11 @@ class HandBroker:
 
     def stop(self) -> None:
         """Close it without a word; raise what went wrong in its thread."""
-        self._ends = True
-        self._thread.join(WAIT_S)
-        assert not self._thread.is_alive()
+        if not self._ends:  # else another may listen there by now
+            self._ends = True
+            self._thread.join(WAIT_S)
+            assert not self._thread.is_alive()
+            eventually(self._is_gone, "libzmq has closed the socket")
         if self._error is not None:
             raise self._error
 
@@ -68,6 +73,22 @@ class HandBroker:
     def send(self, peer: bytes, *frames: bytes) -> None:
         """Send any message to a peer, soon."""
         self._todo.put(lambda: self._router.send_multipart([peer, *frames]))
+
+    def _is_gone(self) -> bool:
+        """Tell whether nobody listens there any more: libzmq closes sockets in the background."""
+        host, _, port = self.endpoint.removeprefix("tcp://").rpartition(":")
+        with socket.socket() as probe:
+            return probe.connect_ex((host, int(port))) == errno.ECONNREFUSED
+
+    def _is_bound(self, endpoint: str) -> bool:
+        """Try to bind. libzmq gives the address of a closed socket back a little later."""
+        try:
+            self._router.bind(endpoint)
+        except zmq.ZMQError as error:
+            if error.errno == zmq.EADDRINUSE:
+                return False
+            raise
+        return True
 
     # --- its thread -----------------------------------------------------------------------------
     def _run(self) -> None:
