@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from time import sleep
 from typing import Any
 
 import pytest
@@ -167,6 +168,27 @@ def test_large_bodies_in_both_directions_at_once(client: Client) -> None:
 
 
 # --- the garbage collector, signals, forks --------------------------------------------------------
+def test_many_large_bodies_from_many_threads_leave_once_each(client: Client) -> None:
+    body = b"x" * (10 << 20)  # together twice what may wait for a peer that does not read
+
+    def call(_number: int) -> tuple[int, int]:
+        reply = client.call(body, service="size", idempotent=False)
+        return int(reply.body), reply.attempts
+
+    with ThreadPoolExecutor(12) as threads:
+        assert list(threads.map(call, range(12))) == [(len(body), 1)] * 12
+
+
+def test_map_does_not_keep_what_it_has_until_a_slow_input_gives_more(client: Client) -> None:
+    def bodies() -> Iterator[bytes]:
+        for number in range(30):
+            yield b"%d" % number
+            sleep(0.05)
+
+    replies = client.map(bodies(), concurrency=64, timeout=1.0)
+    assert [int(reply.body) for reply in replies] == list(range(30))
+
+
 def test_an_abandoned_iteration_cancels_what_is_out(client: Client, served: Serving) -> None:
     replies = client.map([b"quick", *[b"x"] * 5], service="hold", as_completed=True)
     served.handlers.gate.set()
@@ -266,7 +288,7 @@ def test_a_fork_while_another_thread_is_in_a_call(client: Client, served: Servin
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors in /proc")
 def test_a_closed_client_leaves_no_descriptor_behind(client: Client, served: Serving) -> None:
     client.call(b"connected")
-    eventually(lambda: served.snapshot.workers == 6, "each service has its connection")
+    eventually(lambda: len(served.snapshot.workers) == 6, "each service has its connection")
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(10):
         with Client(served.url("echo"), timeout=20) as another:

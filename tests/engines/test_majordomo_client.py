@@ -262,6 +262,16 @@ def test_a_call_cancelled_before_it_was_sent_is_never_sent():
     assert not bench.sent
 
 
+def test_a_held_call_whose_deadline_has_passed_unnoticed_is_not_sent():
+    """I15: the connection comes in the same turn as a timer that is late."""
+    bench = ClientBench()
+    bench.submit("late", b"late", timeout=1.0)
+    bench.submit("in time", b"in time", timeout=9.0)
+    bench.now += 1.5
+    bench.join()
+    assert bench.bodies() == [b"in time"]
+
+
 def test_closing_ends_every_call_and_refuses_new_ones():
     bench = connected(retry={"backoff": 5.0})
     for token in ("sent", "resting"):
@@ -721,3 +731,18 @@ def test_without_notes_there_are_none():
     bench.submit("b")
     bench.cancel("b")
     assert not bench.notes
+
+
+def test_no_service_is_the_answer_when_another_wait_would_outlast_the_deadline():
+    bench = connected()
+    bench.submit("a", timeout=30)
+    for number in (0, 1):
+        for _ in range(10):
+            bench.advance(1)
+            bench.say(bench.dialect.client_heartbeat(1000))
+        bench.answer(bench.requests[number], b"none", Status.NO_SERVICE, 0)
+        bench.advance(0.1)
+    error = bench.errors["a"]
+    assert isinstance(error, NoService)
+    assert not error.may_have_executed
+    bench.assert_empty()

@@ -473,3 +473,25 @@ def test_with_handover_the_newcomer_has_the_identity() -> None:
     third, _ = bench.open("ann")
     assert bench.engine.inputs[-1] == PeerJoined(third, b"ann")
     assert second.ended
+
+
+def test_what_waits_for_a_peer_that_we_dialled_has_no_limit() -> None:
+    bench = HostBench(LinkLimits(output_size_max=10))
+    link, stream = bench.open("broker", accepted=False)
+    bench.engine.script = lambda event: (
+        [Send(link, [b"0123456789"])] if isinstance(event, Cancel) else []
+    )
+    bench.host.blocked(link)
+    bench.host.submit(Cancel(1))
+    bench.host.submit(Cancel(2))
+    bench.host.flush()
+    assert "abort" not in stream.calls
+    bench.host.writable(link)
+    assert stream.calls[-1] == b"0123456789\n" * 2
+
+
+def test_a_long_text_is_not_logged_in_full(caplog: pytest.LogCaptureFixture) -> None:
+    bench = HostBench()
+    bench.engine.script = lambda event: [Warn("odd", "x" * 10_000_000)]
+    bench.host.submit(Cancel(1))
+    assert warnings_of(caplog) == ["odd: " + "x" * 1000 + "… (10000000 characters)"]

@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import islice
 from math import inf
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 from weakref import WeakSet
 
 from requite.client.asking import (
@@ -34,6 +34,8 @@ from requite.transport.address import InprocAddress
 from requite.url import parse_url
 
 _NO_RETRY_GIVEN = RetryPolicy()
+# Requests of a `map` leave together if they can be made within so short a time.
+_BATCH_S: Final = 0.002
 
 
 class Call(Signal):
@@ -279,7 +281,7 @@ def _map(
         while True:
             signal.is_set = False
             ready = window.take()
-            batch = list(islice(asked, max(0, window.room)))
+            batch, is_cut = _batch(asked, max(0, window.room))
             if batch:
                 shell.submit(*batch)
             for outcome in ready:
@@ -288,10 +290,24 @@ def _map(
                 yield outcome
             if window.is_empty:
                 return
-            if not ready:
+            if not ready and not is_cut:
                 shell.wait(signal)
     finally:
         shell.submit_soon(*map(Cancel, window.running()))
+
+
+def _batch(asked: Iterator[Submit], room: int) -> tuple[list[Submit], bool]:
+    """Take as many requests as there is room for, or those that can be had soon (then True).
+
+    What has been taken must not wait for an input that comes slowly: its time runs already.
+    """
+    until = clock.now() + _BATCH_S
+    batch = []
+    for each in islice(asked, room):
+        batch.append(each)
+        if clock.now() > until:
+            return batch, len(batch) < room
+    return batch, False
 
 
 # --- forks ----------------------------------------------------------------------------------------

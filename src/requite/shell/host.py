@@ -372,7 +372,10 @@ class Host:
         return True
 
     def _check_output_size(self, link: Link) -> None:
-        if link.size > self.limits.output_size_max:
+        """Drop a peer that dialled us and reads too little. What waits for one that we dialled is
+        our user's own, and bounded by it: to drop it would lose calls that nothing is wrong with.
+        """
+        if link.accepted and link.size > self.limits.output_size_max:
             size = link.size
             self._drop(link, "output limit", f"does not read: {size} bytes wait for it")
             self._settle()

@@ -15,7 +15,7 @@ class LinkLimits:
 
     `handshake_timeout_s`: how long a peer may take until its framing is ready. `linger_s`: how long
     what was written may take to leave after we closed. `output_size_max`: bytes that may wait for
-    a peer which pushes back, beyond what its stream holds; with more it is dropped.
+    a peer which dialled us and pushes back, beyond what its stream holds; with more it is dropped.
     """
 
     handshake_timeout_s: float = 30.0

@@ -9,6 +9,8 @@ from typing import Final
 _INTERVAL_S: Final = 1.0
 # Kinds are fixed words of ours, never a peer's text; the bound is a guard against a slip in that.
 _KINDS_MAX: Final = 256
+# Texts may quote a peer, or the exception of a handler, which has no limit.
+_TEXT_SIZE_MAX: Final = 1000
 
 
 class Warnings:
@@ -31,5 +33,7 @@ class Warnings:
         if len(self._kinds) >= _KINDS_MAX:
             self._kinds.clear()
         self._kinds[kind] = (now + _INTERVAL_S, 0)
+        if len(text) > _TEXT_SIZE_MAX:
+            text = f"{text[:_TEXT_SIZE_MAX]}… ({len(text)} characters)"
         suffix = f" ({left_out} more of this kind left out)" if left_out else ""
         self._logger.warning("%s: %s%s", kind, text, suffix)

@@ -236,6 +236,8 @@ class Attempt:
             self._begin(address)
         except OSError as error:
             self._fail(error if isinstance(error, TransportError) else self._error(why(error)))
+        except UnicodeError as error:  # out of the resolver, which encodes the name by IDNA
+            self._fail(self._error(f"the name is no host name: {error}"))
 
     def ready(self, _events: int) -> None:
         """Look whether the connection stands."""

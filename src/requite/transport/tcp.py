@@ -61,6 +61,8 @@ async def dial(address: TcpAddress, on_stream: OnStream) -> None:
         )
     except OSError as error:
         raise cannot("connect to", address, why(error)) from error
+    except UnicodeError as error:  # out of the resolver, which encodes the name by IDNA
+        raise cannot("connect to", address, f"the name is no host name: {error}") from error
 
 
 async def _connect_to_any(infos: Sequence[AddressInfo]) -> socket.socket:

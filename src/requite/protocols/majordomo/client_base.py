@@ -312,11 +312,20 @@ class ClientEngine(ABC):
         status = Status(final.status)
         reason = final.body[0].decode("utf-8", "replace")  # [status-reason]
         error = error_from_status(status, reason, final.attempts)
-        if status in _WORTH_ANOTHER_TRY:
+        if status in _WORTH_ANOTHER_TRY and not self._would_only_wait(call, status, now):
             self._try_again_or_fail(call, error, now, ran=error.may_have_executed)
         else:
             call.may_have_run |= error.may_have_executed
             self._fail(call, error)
+
+    def _would_only_wait(self, call: PendingCall, status: Status, now: float) -> bool:
+        """Whether one more try would outlast the deadline, if it took as long as those before.
+
+        The broker has waited for a worker each time. A further wait would turn its clear answer
+        into a timeout, which leaves open whether the request has run.
+        """
+        try_s = (now - call.submitted_at) / call.tries
+        return status is Status.NO_SERVICE and now + try_s >= call.asked.deadline
 
     def _try_again_or_fail(
         self, call: PendingCall, error: CallError, now: float, *, ran: bool

@@ -129,8 +129,10 @@ class Dispatcher:
             self._out.append(Send(client.peer, message))
             if self._notes:
                 self._note("partial", pending, index=index)
+        elif pending.joined is None:
+            pending.joined = list(body)
         else:
-            pending.joined = [*(pending.joined or ()), *body]
+            pending.joined += body
 
     def final(
         self, worker: Worker, dispatch_id: int, status: int, body: list[bytes], now: float
