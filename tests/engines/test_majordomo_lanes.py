@@ -244,3 +244,16 @@ def test_an_eager_client_opens_one_lane(version):
     bench = ClientBench(version, eager=True)
     bench.advance(0)
     assert bench.dialling == 1
+
+
+def test_a_waiting_call_whose_deadline_has_passed_unnoticed_is_not_sent(version):
+    """I15: the connection comes in the same turn as a timer that is late."""
+    bench = ClientBench(version, connections_max=1)
+    bench.submit("late", b"late", timeout=1.0)
+    bench.submit("in time", b"in time", timeout=9.0)
+    bench.now += 1.5
+    bench.join()
+    assert bench.bodies() == [b"in time"]
+    bench.freeze(0.0)
+    assert isinstance(bench.errors["late"], CallTimeout)
+    assert not bench.errors["late"].may_have_executed

@@ -156,7 +156,7 @@ class MajordomoClient(ClientEngine):
         self._peer = event.peer
         self._heart = Heartbeat(self._policy.heartbeat, now)
         for call in self._calls.values():
-            if call.state is HELD:
+            if call.state is HELD and now < call.asked.deadline:  # I15: else its timer is late
                 self._transmit(call, now)
 
     def _lost(self, event: PeerLost, now: float) -> None:

@@ -66,12 +66,13 @@ class LaneClient(ClientEngine):
     def _release(self, peer: Peer, now: float) -> None:
         """Let the call that has waited longest have a lane, if any waits."""
         self._lanes[peer] = None
-        if self._waiting:
+        while self._waiting:
             call = next(iter(self._waiting))
             del self._waiting[call]
-            self._occupy(peer, call, now)
-        else:
-            self._idle[peer] = None
+            if now < call.asked.deadline:  # I15: else its timer is late
+                self._occupy(peer, call, now)
+                return
+        self._idle[peer] = None
 
     def _recall(self, call: PendingCall, now: float) -> None:
         del self._lanes[call.peer]
