@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 import zmq
-from tests.support.live import LiveBroker, MakeBroker
+from tests.support.live import Live, LiveBroker, MakeBroker
+from tests.support.zmq_broker import HandBroker
 from tests.support.zmq_peers import (
     RFC7,
     RFC18,
@@ -12,10 +15,13 @@ from tests.support.zmq_peers import (
     HandClient,
     HandWorker,
     Rfc,
+    ServingWorker,
     Socket,
     Sockets,
 )
+from zmq.auth.thread import ThreadAuthenticator
 
+import requite
 from requite.broker import Broker
 
 pytestmark = pytest.mark.interop
@@ -89,3 +95,57 @@ def test_another_mechanism_is_refused(
 def test_passwords_are_not_shown() -> None:
     broker = Broker("tcp://127.0.0.1:0", users=USERS)
     assert not any(password in repr(vars(broker)) for password in USERS.values())
+
+
+# --- requite's own peers --------------------------------------------------------------------------
+@requite.service("echo")
+async def echo(request: requite.Request) -> bytes:
+    """Answer with the body of the request."""
+    return request.body
+
+
+def with_credentials(url: str, user: str, password: str) -> str:
+    """Return the URL of a broker with credentials in it."""
+    return url.replace("mdp://", f"mdp://{quote(user)}:{quote(password)}@")
+
+
+@pytest.mark.parametrize("dialect", ["0.1", "0.2", "0.3"])
+def test_requite_shows_its_credentials(
+    dialect: str, guarded: LiveBroker, workers: list[Live]
+) -> None:
+    url = with_credentials(guarded.url, "bob", USERS["bob"])
+    workers.append(Live(requite.Worker(url, echo, dialect=dialect)))
+    with requite.Client(f"{url}/echo", dialect=dialect, timeout=WAIT_S) as client:
+        assert client.call(b"x").body == b"x"
+
+
+@pytest.mark.parametrize("dialect", ["0.2", "0.3"])
+def test_requite_says_that_its_credentials_were_refused(
+    dialect: str, guarded: LiveBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = with_credentials(guarded.url, "bob", "wrong")
+    with (
+        requite.Client(f"{url}/echo", dialect=dialect, timeout=0.5) as client,
+        pytest.raises(requite.CallTimeout, match="refused") as caught,
+    ):
+        client.call(b"x")
+    assert not caught.value.may_have_executed
+    assert "the credentials of user 'bob' were refused" in caplog.text
+    assert "wrong" not in str(caught.value) + caplog.text
+
+
+def test_requite_shows_its_credentials_to_a_server_of_libzmq(sockets: Sockets) -> None:
+    """libzmq asks its application (ZAP, RFC 27) whether they are right."""
+    context = sockets.make(zmq.ROUTER).context
+    gatekeeper = ThreadAuthenticator(context)
+    gatekeeper.start()
+    gatekeeper.configure_plain(domain="*", passwords=USERS)
+    try:
+        broker = HandBroker(sockets, RFC18, PLAIN_SERVER=1)
+        url = with_credentials(broker.url, "ann", USERS["ann"])
+        worker = ServingWorker(sockets, broker.endpoint, RFC18, **credentials("bob", USERS["bob"]))
+        with worker, requite.Client(f"{url}/echo", dialect="0.2", timeout=WAIT_S) as client:
+            assert client.call(b"x").body == b"x"
+        broker.stop()
+    finally:
+        gatekeeper.stop()

@@ -32,7 +32,9 @@ class HandBroker:
     `swallow` requests are dropped as they come; `beats` False stops its heartbeats.
     """
 
-    def __init__(self, sockets: Sockets, rfc: Rfc, endpoint: str = "tcp://127.0.0.1:*") -> None:
+    def __init__(
+        self, sockets: Sockets, rfc: Rfc, endpoint: str = "tcp://127.0.0.1:*", **options: int
+    ) -> None:
         self.rfc = rfc
         self.heard: list[tuple[bytes, str, Message]] = []
         self.swallow = 0
@@ -46,6 +48,8 @@ class HandBroker:
         self._error: BaseException | None = None
         self._router = sockets.make(zmq.ROUTER)
         self._router.linger = 0
+        for name, value in options.items():
+            self._router.setsockopt(getattr(zmq, name), value)
         eventually(lambda: self._is_bound(endpoint), f"{endpoint} is free")
         self.endpoint = self._router.last_endpoint.decode().rstrip("\0")
         self._thread = threading.Thread(target=self._run, name="hand-written broker")

@@ -313,11 +313,14 @@ class ServingWorker:
         *,
         service: bytes = b"echo",
         interval_s: float = 1.0,
+        **options: Any,
     ) -> None:
         self._stop = _Bell(sockets)
         self._error: BaseException | None = None
         self._thread = threading.Thread(
-            target=self._run, args=(sockets, endpoint, rfc, handler, service, interval_s)
+            target=self._run,
+            args=(sockets, endpoint, rfc, handler, service, interval_s),
+            kwargs=options,
         )
         self._thread.start()
 
@@ -337,8 +340,9 @@ class ServingWorker:
         handler: Handler,
         service: bytes,
         interval_s: float,
+        **options: Any,
     ) -> None:
-        worker = HandWorker(sockets, endpoint, rfc, service=service)
+        worker = HandWorker(sockets, endpoint, rfc, service=service, **options)
         try:
             self._serve(worker, handler, interval_s)
             worker.disconnect()
