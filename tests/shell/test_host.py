@@ -495,3 +495,23 @@ def test_a_long_text_is_not_logged_in_full(caplog: pytest.LogCaptureFixture) -> 
     bench.engine.script = lambda event: [Warn("odd", "x" * 10_000_000)]
     bench.host.submit(Cancel(1))
     assert warnings_of(caplog) == ["odd: " + "x" * 1000 + "… (10000000 characters)"]
+
+
+def test_an_interrupted_flush_does_not_stop_the_output_that_follows() -> None:
+    bench = HostBench()
+    link, stream = bench.open()
+    bench.engine.script = lambda event: [Send(link, [b"data"])]
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    stream.on_write = interrupt
+    bench.host.submit(Cancel(1))
+    with pytest.raises(KeyboardInterrupt):
+        bench.host.flush()
+    stream.on_write = None
+    wanted = bench.flushes_wanted
+    bench.host.submit(Cancel(2))
+    assert bench.flushes_wanted == wanted + 1
+    bench.host.flush()
+    assert stream.calls[-1] == b"data\n"

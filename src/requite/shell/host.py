@@ -262,15 +262,17 @@ class Host:
     # --- output -----------------------------------------------------------------------------------
     def flush(self) -> None:
         """Write what waits, each link once."""
-        while self._dirty:
-            links, self._dirty = self._dirty, []
-            for link in links:
-                link.dirty = False
-                if link.blocked:
-                    self._check_output_size(link)
-                elif link.out:
-                    link.stream.write(link.take_output())
-        self._flush_wanted = False
+        try:
+            while self._dirty:
+                links, self._dirty = self._dirty, []
+                for link in links:
+                    link.dirty = False
+                    if link.blocked:
+                        self._check_output_size(link)
+                    elif link.out:
+                        link.stream.write(link.take_output())
+        finally:  # a signal's exception in a thread that calls must not stop output for ever
+            self._flush_wanted = False
 
     def shut(self) -> None:
         """Close every link after what waits has left; the engine is not told, and done with."""

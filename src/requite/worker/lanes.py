@@ -66,6 +66,8 @@ class Lanes(Generic[Token, Work]):
 
     async def close(self) -> None:
         """Interrupt everything and end the tasks; those that will not end are left behind."""
+        if self._closed:  # who closes twice is in a hurry
+            return
         self._closed = True
         self._waiting.clear()
         for task in self._tasks:
