@@ -127,6 +127,15 @@ class BelievesNoService(_Client03):
                 yield effect
 
 
+class SendsWhatIsTooLate(_Client03):
+    class broken(MajordomoClient):
+        def _joined(self, event: Any, now: float) -> None:
+            super()._joined(event, now)
+            for call in self._calls.values():
+                if call.state is HELD and self._peer is not None:
+                    self._transmit(call, now)
+
+
 class SaysItHasNotRun(_Client03):
     class broken(MajordomoClient):
         def _fail(self, call: Any, error: Any) -> None:
@@ -225,6 +234,15 @@ class _NeverExpires(Dispatcher):
         pending.deadline = max(deadline, now + 1000)
 
 
+class _TellsNoWorker(Dispatcher):
+    """Take a request away from its worker, and let it work on."""
+
+    def _withdraw(self, pending: Any, now: float) -> None:
+        before = len(self._out)
+        super()._withdraw(pending, now)
+        del self._out[before:]
+
+
 class _SettlesHalf(Dispatcher):
     """Leave the entry of an expired request in its client's table."""
 
@@ -242,6 +260,7 @@ PoisonedAtOnce = _with_dispatcher(_PoisonedAtOnce)
 RepeatsAnIndex = _with_dispatcher(_RepeatsAnIndex)
 NeverExpires = _with_dispatcher(_NeverExpires)
 SettlesHalf = _with_dispatcher(_SettlesHalf)
+TellsNoWorker = _with_dispatcher(_TellsNoWorker)
 
 
 class DisobeysCancel(MajordomoBroker):
@@ -369,6 +388,23 @@ class DropsTheHasty(MajordomoBroker):
     def __init__(self, policy: Any = None) -> None:
         super().__init__(policy)
         self._workforce.__class__ = _DropsTheHasty
+
+
+class _IsSlowToSpeak(Workforce):
+    """Say something only when it is nearly too late."""
+
+    def due(self, worker: Any, now: float) -> None:
+        spoke_at = worker.heartbeat.spoke_at
+        worker.heartbeat.spoke_at = spoke_at + worker.heartbeat.interval_s
+        super().due(worker, now)
+        if worker.heartbeat.spoke_at == spoke_at + worker.heartbeat.interval_s:
+            worker.heartbeat.spoke_at = spoke_at
+
+
+class IsSlowToSpeak(MajordomoBroker):
+    def __init__(self, policy: Any = None) -> None:
+        super().__init__(policy)
+        self._workforce.__class__ = _IsSlowToSpeak
 
 
 class DiesOfGarbage(MajordomoBroker):

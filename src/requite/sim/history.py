@@ -153,6 +153,9 @@ EVENTS: Final = (
     "process_failed",
     "expelled",
     "gave_up_on_broker",
+    "sent",
+    "spoke",
+    "not_told",
     "finished",
 )
 

@@ -162,6 +162,20 @@ class Knobs:
             silence_s[worker.name] = max(self.interval_s, worker.interval_s) * self.liveness
         return silence_s
 
+    @property
+    def silence_limit_s(self) -> dict[str, float]:
+        """How long the broker and a worker may be silent towards each other.
+
+        Left out are those workers of MDP 0.1 and 0.2 that keep a lease: when a handler outlives it,
+        they say nothing, so that the broker counts them as gone.
+        """
+        late_s = self.pace.timer_late_s + 0.002
+        return {
+            worker.name: max(self.interval_s, worker.interval_s) + late_s
+            for worker in self.workers
+            if worker.version == "0.3" or not worker.lease_s
+        }
+
     def lines(self) -> Iterator[str]:
         """Yield each knob as a line of text."""
         for field in fields(self):

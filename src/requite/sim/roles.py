@@ -24,7 +24,7 @@ from requite.shell.route import Route
 from requite.sim.history import Call, Execution, History
 from requite.sim.knobs import Behaviour, ClientSpec, Knobs, WorkerSpec
 from requite.sim.process import Process, Supervisor
-from requite.sim.watch import Watched, WatchedBroker
+from requite.sim.watch import Watched, WatchedBroker, WatchedClient, WatchedWorker
 from requite.sim.workload import CallPlan, Task, final_frames, parse_task, partial_frames
 from requite.transport.address import TcpAddress
 from requite.transport.backoff import Backoff
@@ -119,6 +119,7 @@ class Dialler(Process):
     """A process that keeps connected to the broker, as its engine asks for."""
 
     watched: Watched
+    watch: type[Watched] = Watched
 
     def __init__(self, name: str, identity: bool, stage: Stage) -> None:
         super().__init__(name, stage.world, stage.network, stage.knobs.pace, stage.supervisor)
@@ -134,7 +135,7 @@ class Dialler(Process):
         self._route = Route([_ADDRESS], Backoff(self.rng.random), self.clock)
         self._wanted = 0  # connections to dial, one after the other
         self._dialling = False
-        self.watched = Watched(
+        self.watched = self.watch(
             self.make_engine(), self, self._stage.history, self._stage.transcript
         )
         return Host(
@@ -205,6 +206,8 @@ class Dialler(Process):
 
 class ClientProcess(Dialler):
     """A client, and its user who makes the planned calls."""
+
+    watch = WatchedClient
 
     def __init__(self, spec: ClientSpec, stage: Stage) -> None:
         super().__init__(spec.name, spec.identity, stage)
@@ -296,6 +299,8 @@ class ClientProcess(Dialler):
 
 class WorkerProcess(Dialler):
     """A worker, and its handlers, which do what the requests say."""
+
+    watch = WatchedWorker
 
     def __init__(self, spec: WorkerSpec, stage: Stage) -> None:
         super().__init__(spec.name, spec.identity, stage)

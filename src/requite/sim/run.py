@@ -15,6 +15,7 @@ from requite.sim.checkers import CHECKERS
 from requite.sim.checkers.calls import EndsOnce
 from requite.sim.checkers.dispatch import AttemptsBounded, NeverStartedInVain, OneOwner
 from requite.sim.checkers.intrusion import NobodyNotices
+from requite.sim.checkers.presence import HeardInTime
 from requite.sim.checkers.tables import (
     left_after_all,
     left_after_calls,
@@ -300,6 +301,8 @@ def instruct(history: History, knobs: Knobs) -> None:
             checker.lease_s = {worker.name: worker.lease_s for worker in knobs.workers}
         elif isinstance(checker, NobodyNotices):
             checker.silence_s = knobs.silence_s
+        elif isinstance(checker, HeardInTime):
+            checker.limit_s = knobs.silence_limit_s
 
 
 def settle_s(knobs: Knobs) -> float:

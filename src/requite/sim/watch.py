@@ -8,7 +8,7 @@ CANCEL or a deadline cannot hide it by not making a note.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +23,7 @@ from requite.engine import (
     PeerLost,
     PeerWritable,
     Received,
+    Send,
 )
 from requite.errors import RemoteViolation
 from requite.protocols.majordomo.dialects import Role, detect
@@ -34,13 +35,46 @@ from requite.protocols.majordomo.wire import (
     Dialect,
 )
 from requite.sim.history import History, Trace
+from requite.sim.workload import parse_task
 
 if TYPE_CHECKING:
     from requite.sim.process import Process
     from requite.sim.transcript import Transcript
 
+_CANCEL: Final = b"MDPW03\x09"
+
 # Why a broker may send an honest peer away.
 _FAIR_REASONS: Final = ("silent", "shutting down", "not needed", "given up", "closed", "drained")
+
+
+class _Pulse:
+    """When something was last sent over a connection, to notice a silence that was too long.
+
+    Time in which the process stood still does not count: nothing can be sent then.
+    """
+
+    def __init__(self, process: Process, history: History) -> None:
+        self._process = process
+        self._history = history
+        self._spoke: dict[Any, float] = {}
+
+    def begin(self, peer: Any) -> None:
+        """Begin to listen: silence counts from now on."""
+        self._spoke[peer] = self._now()
+
+    def end(self, peer: Any) -> None:
+        """Listen no more."""
+        self._spoke.pop(peer, None)
+
+    def spoke(self, peer: Any) -> None:
+        """Note a message, and how long there was none before."""
+        before = self._spoke.get(peer)
+        if before is not None:
+            now = self._spoke[peer] = self._now()
+            self._history.tell("spoke", self._process.name, _name_of(peer), now - before)
+
+    def _now(self) -> float:
+        return self._process.world.now - self._process.frozen_s
 
 
 class Watched:
@@ -69,14 +103,46 @@ class Watched:
         if self.transcript is not None:
             self.transcript.effects(self.process, effects)
         for effect in effects:
-            if effect.__class__ is Disconnect:
-                self._judge(effect)
+            if effect.__class__ is Send:
+                self._sent(effect)
+            elif effect.__class__ is Disconnect:
+                self._left(effect)
         return effects
 
-    def _judge(self, effect: Disconnect) -> None:
+    def _sent(self, effect: Send) -> None:
+        """Look at a message; see the subclasses."""
+
+    def _left(self, effect: Disconnect) -> None:
         heard_at = self._heard_at.pop(effect.peer, None)
         silent_s = inf if heard_at is None else self.process.world.now - heard_at
         self._history.tell("gave_up_on_broker", self.process.name, effect.reason, silent_s)
+
+
+class WatchedClient(Watched):
+    """A client's engine: no call may be sent whose time is over."""
+
+    def _sent(self, effect: Send) -> None:
+        task = parse_task(effect.message[-2:])
+        call = None if task is None else self._history.calls.get(task.number)
+        if call is not None:
+            self._history.tell("sent", call)
+
+
+class WatchedWorker(Watched):
+    """A worker's engine: it must be heard once per interval, from READY on."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._pulse = _Pulse(self.process, self._history)
+
+    def _sent(self, effect: Send) -> None:
+        if effect.peer not in self._heard_at:  # before the broker spoke no interval is agreed upon
+            self._pulse.begin(effect.peer)
+        self._pulse.spoke(effect.peer)
+
+    def _left(self, effect: Disconnect) -> None:
+        super()._left(effect)
+        self._pulse.end(effect.peer)
 
 
 class WatchedBroker:
@@ -103,6 +169,9 @@ class WatchedBroker:
         self._call_of = calls_by_body
         self._links: dict[bytes, object] = {}  # who has an identity now
         self._dialects: dict[Any, Dialect] = {}  # of client connections
+        self._workers: dict[Any, Dialect] = {}  # of connections that spoke as workers first
+        self._pulse = _Pulse(process, history)
+        self._to_be_told: list[Trace] = []  # withdrawn while a worker had them
         self._asked: deque[tuple[ClientRequest, Any]] = deque()
         self._heed: dict[str, Callable[[Any], None]] = {
             "accepted": self._accepted,
@@ -135,11 +204,26 @@ class WatchedBroker:
         if self.transcript is not None:
             self.transcript.effects(self.process, effects)
         for effect in effects:
-            if effect.__class__ is Note:
+            if effect.__class__ is Send:
+                self._pulse.spoke(effect[0])
+            elif effect.__class__ is Note:
                 self._heed[effect[0]](effect[1])
             elif effect.__class__ is Disconnect:
                 self._judge(effect)
+        if self._to_be_told:
+            self._check_cancels(event, effects)
         return effects
+
+    def _check_cancels(self, event: Input, effects: list[Effect]) -> None:
+        """[client-timeout], [client-cancel]: a worker is told when nobody waits any more, unless it
+        has just said so itself."""
+        told = {_cancelled(effect[1]) for effect in effects if effect.__class__ is Send}
+        speaker = event[0] if event.__class__ is Received else None
+        for trace in self._to_be_told:
+            has_spoken = speaker is not None and speaker is self._links.get(trace.owner or b"")
+            if trace.dispatch_id not in told and not has_spoken:
+                self._history.tell("not_told", trace)
+        self._to_be_told.clear()
 
     # --- what comes in ----------------------------------------------------------------------------
     def _look(self, peer: Any, messages: Iterable[list[bytes]]) -> None:
@@ -152,7 +236,10 @@ class WatchedBroker:
         for message in messages:
             if dialect is None:
                 found = detect(message)
-                if found is None or found[0] is Role.WORKER:
+                if found is None:
+                    return
+                if found[0] is Role.WORKER:
+                    self._workers.setdefault(peer, found[1])
                     return
                 dialect = self._dialects[peer] = found[1]
             try:
@@ -170,6 +257,7 @@ class WatchedBroker:
                 trace.withdrawn = "cancelled"
 
     def _leave(self, peer: Any) -> None:
+        self._workers.pop(peer, None)
         if self._dialects.pop(peer, None) is None:
             return
         for (client, _), trace in self.traces.items():
@@ -257,15 +345,35 @@ class WatchedBroker:
         self._history.tell("answered", trace, facts)
         if trace is not None and facts["status"] == "OK" and facts["worker"] is not None:
             trace.call.answered_by.append(self.names[facts["worker"]])
+        if facts["status"] == "EXPIRED":
+            self._withdraw(trace)
         self._forget(facts)
 
     def _withdrawn(self, facts: Any) -> None:
         trace = self._find(facts)
         self._history.tell("withdrawn", trace, facts)
+        self._withdraw(trace)
         self._forget(facts)
 
+    def _withdraw(self, trace: Trace | None) -> None:
+        link = None if trace is None else self._links.get(trace.owner or b"")
+        if trace is not None and link in self._workers and self._workers[link].has_ids:
+            self._to_be_told.append(trace)
+
     def _worker(self, event: str, facts: Any) -> None:
+        link = self._links[facts["worker"]]
+        if event == "worker_joined":
+            self._pulse.begin(link)
+        elif event == "worker_lost":
+            self._pulse.end(link)
         self._history.tell(event, facts, self.names[facts["worker"]])
+
+
+def _cancelled(message: Sequence[bytes]) -> int | None:
+    """Return the dispatch id of a CANCEL for a worker; None for any other message."""
+    if not message[0].startswith(_CANCEL):
+        return None
+    return int.from_bytes(message[0][len(_CANCEL) :], "big")
 
 
 def _name_of(peer: Any) -> str:

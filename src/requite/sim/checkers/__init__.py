@@ -16,6 +16,7 @@ from requite.sim.checkers.calls import (
 from requite.sim.checkers.dispatch import AttemptsBounded, NeverStartedInVain, OneOwner
 from requite.sim.checkers.fairness import FairToClients, FairToWorkers
 from requite.sim.checkers.intrusion import NobodyNotices
+from requite.sim.checkers.presence import HeardInTime
 from requite.sim.history import Checker
 
 CHECKERS: Final[tuple[type[Checker], ...]] = (
@@ -30,4 +31,5 @@ CHECKERS: Final[tuple[type[Checker], ...]] = (
     HonestErrors,
     NobodyNotices,
     NeverStartedInVain,
+    HeardInTime,
 )

@@ -169,6 +169,16 @@ class NeverStartedInVain(Checker):
             if self._late_s(trace) > self.grace_s:
                 self.violate(f"{trace} expired at {trace.expires_at:.4f} s, and is still there")
 
+    def sent(self, call: Call) -> None:
+        """Check what a client sends."""
+        late_s = self.history.world.now - call.due_at
+        if late_s > 0.0:
+            self.violate(f"{call} is sent {late_s:.4f} s after its deadline")
+
+    def not_told(self, trace: Trace) -> None:
+        """Report a worker that goes on in vain."""
+        self.violate(f"nobody waits for {trace} any more, and {trace.owner_name} is not told")
+
     def _late_s(self, trace: Trace) -> float:
         """Return how long ago a request expired, without the time that the broker stood still."""
         stood_s: float = self._broker.frozen_s - trace.excused_s

@@ -1,0 +1,25 @@
+"""Who is there is heard: the rule [worker-heartbeat] of docs/protocols/mdp-0.3.md."""
+
+from __future__ import annotations
+
+from requite.sim.history import Checker, History
+from requite.sim.roles import BROKER
+
+
+class HeardInTime(Checker):
+    """The broker and its workers are never silent towards each other for longer than agreed."""
+
+    invariant = "heartbeat"
+    sentence = "each side sends something at least once per interval, the longer of the two"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        # By worker, for both directions; set by the run. Workers that may refuse to vouch for a
+        # handler, and fall silent on purpose, are not in it.
+        self.limit_s: dict[str, float] = {}
+
+    def spoke(self, sender: str, receiver: str, silent_s: float) -> None:
+        """Check the silence before a message."""
+        limit_s = self.limit_s.get(receiver if sender == BROKER else sender)
+        if limit_s is not None and silent_s > limit_s:
+            self.violate(f"{sender} was silent towards {receiver} for {silent_s:.4f} s")
