@@ -10,7 +10,7 @@ from requite.errors import TransportError
 from requite.transport.address import IpcAddress
 from requite.transport.base import Listener, OnStream
 from requite.transport.sockets import BACKLOG, bind_ipc, cannot, connect_ipc, why
-from requite.transport.stream import SocketListener, SocketStream, to_its_end
+from requite.transport.stream import Dialled, SocketListener, SocketStream
 
 
 async def listen(address: IpcAddress, on_stream: OnStream) -> Listener:
@@ -47,12 +47,14 @@ def _remove(path: str, made: tuple[int, int]) -> None:
 async def dial(address: IpcAddress, on_stream: OnStream) -> None:
     """Connect, and hand the connection to `on_stream`. Raises `TransportError`."""
     loop = asyncio.get_running_loop()
+    dialled = Dialled(lambda: SocketStream(on_stream, str(address)))
     try:
-        sock = connect_ipc(address)
-        await to_its_end(
-            loop.create_unix_connection(lambda: SocketStream(on_stream, str(address)), sock=sock)
-        )
-    except TransportError:
+        if isinstance(loop, asyncio.BaseEventLoop):  # would wait for ever at a full backlog
+            making = loop.create_unix_connection(dialled, sock=connect_ipc(address))
+        else:
+            making = loop.create_unix_connection(dialled, address.path)
+        await dialled.by(making)
+    except TransportError:  # an OSError as well, and says it all
         raise
     except OSError as error:
         raise cannot("connect to", address, why(error)) from error

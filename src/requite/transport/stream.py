@@ -36,13 +36,14 @@ class SocketStream(asyncio.BufferedProtocol):
     __slots__ = (
         "_buffer",
         "_fallback_name",
-        "_is_made",
         "_link",
         "_loop",
         "_on_stream",
         "_owner",
         "_transport",
         "_tune",
+        "is_made",
+        "is_over",
     )
     _transport: asyncio.Transport
     _owner: Owner
@@ -57,7 +58,8 @@ class SocketStream(asyncio.BufferedProtocol):
         self._on_stream = on_stream
         self._fallback_name = fallback_name
         self._tune = tune
-        self._is_made = False
+        self.is_made = False
+        self.is_over = False
         self._loop = asyncio.get_running_loop()
         self._buffer = _read_buffer(self._loop)
 
@@ -69,7 +71,7 @@ class SocketStream(asyncio.BufferedProtocol):
         if self._tune is not None:
             self._tune(transport.get_extra_info("socket"))
         self._on_stream(self)
-        self._is_made = True
+        self.is_made = True
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Lend the loop the place for its next read."""
@@ -96,7 +98,10 @@ class SocketStream(asyncio.BufferedProtocol):
         self._owner.writable(self._link)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Report the end."""
+        """Report the end, once."""
+        if self.is_over:
+            return
+        self.is_over = True
         self._owner.closed(self._link, "" if exc is None else f"the connection broke: {exc}")
 
     # --- the owner's side -------------------------------------------------------------------------
@@ -115,54 +120,73 @@ class SocketStream(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         """Send, or let the loop hold what the network does not take yet."""
-        if not self._transport.is_closing():
+        if not self.is_over and not self._transport.is_closing():
             self._transport.write(data)
 
     def close(self) -> None:
         """Close when everything written has left."""
-        if self._is_made:
+        if self.is_made:
             self._transport.close()
         else:
             self._soon(self.close)
 
     def abort(self) -> None:
         """Close at once."""
-        if self._is_made:
+        if self.is_made:
             self._transport.abort()
         else:
             self._soon(self.abort)
 
     def _soon(self, method: Callable[[], None]) -> None:
-        """End a stream whose loop is just making it, after that.
-
-        uvloop takes hold of a dialled socket a turn after `connection_made`, and if the transport
-        is closed by then it leaks the socket and tells nobody.
-        """
+        """End a stream whose loop is just making it, after that: uvloop is not ready for it."""
         self._loop.call_soon(self._loop.call_soon, method)
 
     def pause_reading(self) -> None:
         """Read no more."""
-        if not self._transport.is_closing():
+        if not self.is_over and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Read again."""
-        if not self._transport.is_closing():
+        if not self.is_over and not self._transport.is_closing():
             self._transport.resume_reading()
 
 
-async def to_its_end(making: Coroutine[Any, Any, Any]) -> None:
-    """Wait for a connection to be made of a connected socket, also when cancelled meanwhile.
+class Dialled:
+    """Makes the one stream of a connection that is being dialled, as the loop's protocol factory.
 
-    It takes a turn or two of the loop. Interrupted, uvloop closes the transport and forgets to tell
-    the protocol, whose owner would wait for the end of a connection that is gone.
+    uvloop has two ways to lose a connection while it is being made. Cancelled after
+    `connection_made`, it closes the transport and never tells the protocol. And given a connected
+    socket, it takes hold of that a turn after `connection_made`; if the connection ends before, it
+    closes the descriptor behind the socket's back, which later closes it once more, whoever it
+    belongs to by then. So no socket is passed to it, and cancelling is done with care.
     """
-    task = asyncio.create_task(making)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
+
+    def __init__(self, make_stream: Callable[[], SocketStream]) -> None:
+        self._make_stream = make_stream
+        self._stream: SocketStream | None = None
+
+    def __call__(self) -> SocketStream:
+        """Make the stream."""
+        self._stream = self._make_stream()
+        return self._stream
+
+    async def by(self, making: Coroutine[Any, Any, Any]) -> None:
+        """Let the loop connect; where that is cancelled, the stream's owner is told of its end."""
+        task = asyncio.create_task(making)
+        try:
+            await asyncio.shield(task)
+        except BaseException:
+            if not self._is_made():
+                task.cancel()
+            await asyncio.wait([task])
+            if self._is_made() and (task.cancelled() or task.exception() is not None):
+                assert self._stream is not None
+                self._stream.connection_lost(None)
+            raise
+
+    def _is_made(self) -> bool:
+        return self._stream is not None and self._stream.is_made
 
 
 class SocketListener:

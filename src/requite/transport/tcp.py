@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from requite.transport.address import TcpAddress
 from requite.transport.base import Listener, OnStream
@@ -17,7 +17,7 @@ from requite.transport.sockets import (
     tune_tcp,
     why,
 )
-from requite.transport.stream import SocketListener, SocketStream, to_its_end
+from requite.transport.stream import Dialled, SocketListener, SocketStream
 
 
 async def listen(address: TcpAddress, on_stream: OnStream) -> Listener:
@@ -53,35 +53,31 @@ async def dial(address: TcpAddress, on_stream: OnStream) -> None:
         infos: Sequence[AddressInfo] = await loop.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM
         )
-        sock = await _connect_to_any(infos)
-        await to_its_end(
-            loop.create_connection(
-                lambda: SocketStream(on_stream, str(address), tune_tcp), sock=sock
-            )
-        )
+        await _connect_to_any(infos, lambda: SocketStream(on_stream, str(address), tune_tcp))
     except OSError as error:
         raise cannot("connect to", address, why(error)) from error
     except UnicodeError as error:  # out of the resolver, which encodes the name by IDNA
         raise cannot("connect to", address, f"the name is no host name: {error}") from error
 
 
-async def _connect_to_any(infos: Sequence[AddressInfo]) -> socket.socket:
-    """Connect to the first address that answers.
+async def _connect_to_any(
+    infos: Sequence[AddressInfo], make_stream: Callable[[], SocketStream]
+) -> None:
+    """Connect to the first address that answers; raise the last one's error where none does.
 
-    `create_connection` would do so as well, but tells of several failures in one line of tuples.
+    Each is dialled by itself: of several failures asyncio tells in one line of tuples.
     """
+    loop = asyncio.get_running_loop()
     failure = OSError("the name stands for no address")
-    for family, kind, protocol, _, place in infos:
-        sock = socket.socket(family, kind, protocol)
-        sock.setblocking(False)
+    for family, _, _, _, place in infos:
+        dialled = Dialled(make_stream)
+        host = place[0]
+        if family == socket.AF_INET6 and place[3]:
+            host = f"{host}%{place[3]}"
         try:
-            await asyncio.get_running_loop().sock_connect(sock, place)
+            await dialled.by(loop.create_connection(dialled, host, place[1]))
         except OSError as error:
-            sock.close()
             failure = error
-        except BaseException:
-            sock.close()
-            raise
         else:
-            return sock
+            return
     raise failure
