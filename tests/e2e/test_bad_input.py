@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 from tests.support.bad_peers import BROKEN_BYTES, BROKEN_MESSAGES, BrokenBytes, BrokenMessages
-from tests.support.live import LiveBroker, MakeBroker, eventually
+from tests.support.live import InBackground, Live, LiveBroker, MakeBroker, eventually
 from tests.support.raw_zmtp import RawPeer, good_conversation, greeting, message
 from tests.support.zmq_peers import RFC18, HandClient, HandWorker, Sockets
 
+import requite
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.shell.host import LinkLimits
 
@@ -250,6 +251,64 @@ def _push(peer: RawPeer, data: bytes) -> int:
     if not select.select([], [peer.socket], [], 0.3)[1]:
         return 0
     return peer.socket.send(data)
+
+
+def test_a_client_that_lets_replies_pile_up_is_dropped(
+    sockets: Sockets, make_broker: MakeBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = Scene(sockets, make_broker(links=LinkLimits(output_size_max=1 << 20)))
+    with RawPeer(scene.broker.endpoint) as hog:
+        hog.shake_hands()
+        hog.send(message(b"MDPC02", b"\x01", b"echo", b"x") * 100)
+        for _ in range(100):
+            address, _ = scene.worker.take()
+            scene.worker.final(address, bytes(1 << 20))
+            if "output limit" in caplog.text:
+                break
+        assert "does not read" in caplog.text
+    eventually(lambda: scene.tables()["pending"] == 0, "the rest of its requests is dropped")
+    scene.check()
+
+
+def test_a_worker_that_does_not_read_gets_no_more_work(
+    scene: Scene, peers: list[RawPeer], workers: list[Live]
+) -> None:
+    """What it was given is given to others when it is gone; each request is answered once."""
+    hog = RawPeer(scene.broker.endpoint)
+    peers.append(hog)
+    hog.shake_hands()
+    hog.say(b"MDPW03\x01\x03\xe8\x00\x00\x75\x30" + bytes(4) + b"shared")  # 1000 places, 30 s
+    scene.broker.await_workers("shared", 1)
+    workers.append(Live(requite.Worker(scene.broker.url, shared, capacity=1)))
+    scene.broker.await_workers("shared", 2)
+    bodies = [b"%d" % number + bytes(200_000) for number in range(200)]
+    with requite.Client(scene.broker.url, service="shared", timeout=30.0) as client:
+        replies = client.map(bodies, concurrency=len(bodies))
+
+        def held() -> int:
+            rows = scene.broker.workers("shared")
+            return sum(row["holding"] for row in rows if row["capacity"] > 1)
+
+        def cut() -> None:
+            scene.broker.await_service("shared", accepted=200)
+            eventually(
+                lambda: (scene.broker.service("shared") or {})["replied"] + held() == 200,
+                "the other worker has answered the rest",
+            )
+            assert 0 < held() < 150
+            hog.close()
+
+        with InBackground(cut):
+            assert [reply.body for reply in replies] == bodies
+    scene.broker.await_service("shared", replied=200)
+    workers.pop().close()
+    scene.check()
+
+
+@requite.service("shared")
+async def shared(request: requite.Request) -> bytes:
+    """Answer with the body of the request."""
+    return request.body
 
 
 def test_peers_that_say_nothing_are_dropped_after_the_handshake_timeout(

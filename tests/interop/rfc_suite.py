@@ -54,14 +54,15 @@ class ClientSuite:
         worker.final(address, b"world")
         assert client.reply() == ("final", b"echo", [b"world"])
 
+    @pytest.mark.parametrize("identity", [b"client-7", b"\xff", b"i" * 255], ids=len)
     def test_a_client_is_known_to_workers_by_the_identity_it_chose(
-        self, sockets: Sockets, broker: LiveBroker
+        self, identity: bytes, sockets: Sockets, broker: LiveBroker
     ) -> None:
         worker = self.worker(sockets, broker, identity=b"worker-1")
-        client = self.client(sockets, broker, identity=b"client-7")
+        client = self.client(sockets, broker, identity=identity)
         client.request(b"echo", b"x")
         address, body = worker.take()
-        assert address == b"client-7"
+        assert address == identity
         worker.final(address, *body)
         assert client.reply()[2] == [b"x"]
         assert [row["worker"] for row in broker.workers("echo")] == [b"worker-1".hex()]
@@ -377,6 +378,24 @@ class RfcSuite(ClientSuite):
     def _is_answered(self, client: HandClient) -> bool:
         client.request(b"mmi.service", b"x")
         return client.socket.has_message(0.05)
+
+    def test_an_identity_is_handed_over_where_the_operator_wants_it(
+        self, sockets: Sockets, make_broker: MakeBroker
+    ) -> None:
+        """A client gets in at once that comes back before its old connection is known dead."""
+        broker = make_broker(handover=True)
+        worker = self.worker(sockets, broker)
+        old = self.client(sockets, broker, identity=b"me", RECONNECT_IVL=-1)
+        old.request(b"echo", b"old")
+        worker.take()
+        new = self.client(sockets, broker, identity=b"me")
+        assert new.call(b"mmi.service", b"echo") == [b"200"]
+        assert old.socket.had_event(zmq.EVENT_DISCONNECTED, 10)
+        broker.await_service("echo", cancelled=1)
+        worker.final(b"me", b"late")  # for a request that is nobody's any more
+        new.request(b"echo", b"new")
+        worker.serve_one()
+        assert new.reply()[2] == [b"new"]
 
     def test_logs_stay_quiet_when_all_is_well(
         self, sockets: Sockets, broker: LiveBroker, caplog: pytest.LogCaptureFixture
