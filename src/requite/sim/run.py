@@ -22,6 +22,7 @@ from requite.sim.checkers.tables import (
     left_after_clients,
     left_after_drain,
     not_settled,
+    sizes,
 )
 from requite.sim.faults import Trouble, plan_faults
 from requite.sim.history import History, Violation
@@ -238,7 +239,7 @@ class Simulation:
             worker.retired = True
             worker.drain()
         gone = self._wait(lambda: not any(w.alive for w in self.cast.workers), _LEAVE_S)
-        fresh = self.options.parts.broker(self.knobs.broker_policy)
+        fresh = sizes(self.options.parts.broker(self.knobs.broker_policy))
         limit_s = self.knobs.service_ttl_s * 2 + _LEAVE_S
         self._wait(lambda: not [*left_after_all(broker, fresh)], limit_s)
         for what in left_after_all(broker, fresh):
