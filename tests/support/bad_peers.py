@@ -37,7 +37,7 @@ class BrokenMessages:
 
 _HELLO: Final = greeting() + ready()
 _HUGE: Final = (1 << 63).to_bytes(8, "big")
-_MORE_THAN_64_MIB: Final = ((64 << 20) + 1).to_bytes(8, "big")
+_65_MIB: Final = (65 << 20).to_bytes(8, "big")
 
 BROKEN_BYTES: Final = [
     # --- the greeting ---
@@ -90,13 +90,13 @@ BROKEN_BYTES: Final = [
     BrokenBytes("noise after the handshake", _HELLO + bytes([0x99] * 1000), "frame flags 0x99"),
     BrokenBytes("command with MORE", _HELLO + b"\x05\x05\x04PING", "frame flags 0x05"),
     BrokenBytes("frame of 2^63 bytes", _HELLO + b"\x02" + _HUGE, "bytes"),
-    BrokenBytes("frame of 64 MiB and 1", _HELLO + b"\x02" + _MORE_THAN_64_MIB, "bytes"),
+    BrokenBytes("frame of 65 MiB", _HELLO + b"\x02" + _65_MIB, "bytes"),
     BrokenBytes(
         "second frame too large",
-        _HELLO + b"\x01\x06MDPC02" + b"\x02" + _MORE_THAN_64_MIB,
+        _HELLO + b"\x01\x06MDPC02" + b"\x02" + _65_MIB,
         "bytes",
     ),
-    BrokenBytes("1025 frames", _HELLO + b"\x01\x00" * 1024 + b"\x00\x00", "frames"),
+    BrokenBytes("1100 frames", _HELLO + b"\x01\x00" * 1099 + b"\x00\x00", "frames"),
     BrokenBytes("endless frames", _HELLO + b"\x01\x00" * 100_000, "frames"),
     BrokenBytes("bad PING", _HELLO + command(b"PING", b"\x00"), "PING"),
     BrokenBytes("PING with a long context", _HELLO + command(b"PING", bytes(19)), "PING"),
