@@ -1,0 +1,263 @@
+"""The asyncio shell: scripted engines on real loops and streams within the process."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from itertools import count
+from typing import Any
+
+import pytest
+import uvloop
+from tests.shell.fakes import LineFraming, ScriptedEngine
+
+from requite.engine import Connect, Disconnect, Drain, Received, Send, Stopped, Wake
+from requite.errors import ConfigurationError, LocalViolation
+from requite.shell import clock
+from requite.shell.aio import AioShell, new_event_loop, run
+from requite.shell.host import LinkLimits
+from requite.transport.address import InprocAddress, TcpAddress
+from requite.transport.backoff import Backoff
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+_names = count()
+
+
+@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
+def on_loop(request: pytest.FixtureRequest) -> Run:
+    def on_loop(scenario: Coroutine[Any, Any, None]) -> None:
+        async def limited() -> None:
+            async with asyncio.timeout(20):
+                await scenario
+
+        run(limited(), use_uvloop=request.param)
+
+    return on_loop
+
+
+class Engine(ScriptedEngine):
+    """A scripted engine whose inputs can be waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._changed = asyncio.Event()
+
+    def handle(self, event: Any, now: float) -> Any:
+        self._changed.set()
+        return super().handle(event, now)
+
+    async def until(self, kind: str, times: int = 1) -> None:
+        while self.kinds().count(kind) < times:
+            self._changed.clear()
+            await self._changed.wait()
+
+
+def echo(event: Any) -> list[Any]:
+    if isinstance(event, Received):
+        return [Send(event.peer, message) for message in event.messages]
+    return [Stopped()] if type(event) is Drain else []
+
+
+def dialling(event: Any) -> list[Any]:
+    return [Connect()] if type(event) is Wake else [Stopped()] if type(event) is Drain else []
+
+
+def shells(
+    address: Any | None = None, **settings: Any
+) -> tuple[AioShell, Engine, AioShell, Engine]:
+    """Make a listening shell that echoes and a dialling one that connects at its first wake."""
+    listener_engine, dialler_engine = Engine(), Engine()
+    listener_engine.script = echo
+    dialler_engine.script = dialling
+    dialler_engine.at = 0.0
+    listener = AioShell(listener_engine, LineFraming)
+    address = address or InprocAddress(f"shell-{next(_names)}")
+    settings = {"backoff": Backoff(lambda: 0.0, first_s=0.001), **settings}
+    dialler = AioShell(dialler_engine, LineFraming, dial_to=[address], **settings)
+    return listener, listener_engine, dialler, dialler_engine
+
+
+def start(shell: AioShell, engine: Engine) -> None:
+    shell.start()
+    engine.at = None
+
+
+def test_two_shells_talk(on_loop: Run) -> None:
+    async def scenario() -> None:
+        listener, served, dialler, engine = shells()
+        await listener.listen(dialler.route.current)
+        start(dialler, engine)
+        await engine.until("PeerJoined")
+        peer = engine.inputs[-1].peer
+        engine.script = lambda event: [Send(peer, [b"one"]), Send(peer, [b"two"])]
+        dialler.submit(Drain())
+        engine.script = dialling
+        await engine.until("Received")
+        assert served.messages() == [[[b"one"], [b"two"]]]  # they left as one piece
+        assert engine.messages() == [[[b"one"], [b"two"]]]
+        await dialler.drain()
+        await served.until("PeerLost")
+        await listener.close()
+
+    on_loop(scenario())
+
+
+def test_a_place_where_nobody_listens_yet_is_dialled_until_somebody_does(on_loop: Run) -> None:
+    async def scenario() -> None:
+        refused = asyncio.Event()
+
+        def rng() -> float:  # is asked when a pause begins
+            refused.set()
+            return 0.0
+
+        listener, _, dialler, engine = shells(backoff=Backoff(rng, first_s=0.001))
+        start(dialler, engine)
+        await refused.wait()
+        assert "nobody listens" in dialler.route.trouble
+        await listener.listen(dialler.route.current)
+        await engine.until("PeerJoined")
+        assert dialler.route.trouble == ""
+        await dialler.close()
+        await listener.close()
+
+    on_loop(scenario())
+
+
+def test_the_timer_wakes_the_engine_in_time_and_not_before(on_loop: Run) -> None:
+    async def scenario() -> None:
+        engine = Engine()
+        woken_at: list[float] = []
+        shell = AioShell(engine, LineFraming)
+        shell.start()
+
+        def script(event: Any) -> list[Any]:
+            if type(event) is Wake:
+                woken_at.append(clock.now())
+                engine.at = None
+            return []
+
+        engine.script = script
+        far, near = clock.now() + 60, clock.now() + 0.03
+        for engine.at in (far, near):
+            shell.submit(Stopped())
+        await engine.until("Wake")
+        assert near <= woken_at[0] < far
+        assert len(woken_at) == 1
+        await shell.close()
+
+    on_loop(scenario())
+
+
+def test_drain_waits_for_the_engine(on_loop: Run) -> None:
+    async def scenario() -> None:
+        engine = Engine()
+        shell = AioShell(engine, LineFraming)
+        draining = asyncio.create_task(shell.drain())
+        await engine.until("Drain")
+        await asyncio.sleep(0)
+        assert not draining.done()
+        engine.script = lambda event: [Stopped()]
+        shell.submit(Wake())
+        await draining
+
+    on_loop(scenario())
+
+
+def test_what_was_sent_last_leaves_before_the_close(on_loop: Run) -> None:
+    async def scenario() -> None:
+        listener, served, dialler, engine = shells(TcpAddress("127.0.0.1", 0))
+        bound = await listener.listen(TcpAddress("127.0.0.1", 0))
+        dialler = AioShell(engine, LineFraming, dial_to=[bound])
+        start(dialler, engine)
+        await engine.until("PeerJoined")
+        peer = engine.inputs[-1].peer
+        words = b"x" * (4 << 20)  # more than the kernel takes at once
+        engine.script = lambda event: [Send(peer, [words])]
+        dialler.submit(Drain())
+        served.script = lambda event: []
+        await dialler.close()
+        await served.until("PeerLost")
+        assert served.messages() == [[[words]]]
+        await listener.close()
+
+    on_loop(scenario())
+
+
+def test_a_peer_that_does_not_read_cannot_hold_up_the_close(on_loop: Run) -> None:
+    async def scenario() -> None:
+        writers: list[asyncio.StreamWriter] = []
+
+        async def ignore(_reader: Any, writer: asyncio.StreamWriter) -> None:
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(b"hello\n")
+            writers.append(writer)
+
+        server = await asyncio.start_server(ignore, "127.0.0.1", 0)
+        address = TcpAddress("127.0.0.1", server.sockets[0].getsockname()[1])
+        engine = Engine()
+        engine.at = 0.0
+        engine.script = dialling
+        shell = AioShell(engine, LineFraming, dial_to=[address], limits=LinkLimits(linger_s=0.05))
+        start(shell, engine)
+        await engine.until("PeerJoined")
+        peer = engine.inputs[-1].peer
+        engine.script = lambda event: [Send(peer, [b"x" * (16 << 20)]), Disconnect(peer, "over")]
+        began = clock.now()
+        shell.submit(Drain())
+        await shell.close()
+        assert clock.now() - began < 5
+        assert not shell.host.links
+        server.close()
+        writers[0].transport.abort()
+
+    on_loop(scenario())
+
+
+@pytest.mark.parametrize("turns", range(12))
+def test_closing_while_it_dials_leaves_nothing_behind(on_loop: Run, turns: int) -> None:
+    async def scenario() -> None:
+        engine = Engine()
+        engine.at = 0.0
+        engine.script = dialling
+        served = Engine()
+        listener = AioShell(served, LineFraming)
+        bound = await listener.listen(TcpAddress("127.0.0.1", 0))
+        shell = AioShell(engine, LineFraming, dial_to=[bound])
+        start(shell, engine)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        began = clock.now()
+        await shell.close()
+        await listener.close()
+        assert clock.now() - began < 1
+        assert not shell.host.links
+        assert not listener.host.links
+
+    on_loop(scenario())
+
+
+def test_a_shell_stays_on_its_loop() -> None:
+    shell = AioShell(Engine(), LineFraming)
+
+    async def begin() -> None:
+        shell.start()
+        shell.start()
+
+    run(begin())
+    with pytest.raises(LocalViolation, match="loop"):
+        run(begin())
+
+
+def test_uvloop_is_used_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    loops = [new_event_loop(choice) for choice in (None, True, False)]
+    kinds = [isinstance(loop, uvloop.Loop) for loop in loops]
+    for loop in loops:
+        loop.close()
+    assert kinds == [True, True, False]
+    monkeypatch.setitem(sys.modules, "uvloop", None)  # as if it were not installed
+    loop = new_event_loop()
+    assert isinstance(loop, asyncio.BaseEventLoop)
+    loop.close()
+    with pytest.raises(ConfigurationError, match=r"requite\[fast\]"):
+        new_event_loop(True)

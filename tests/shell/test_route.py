@@ -1,0 +1,113 @@
+"""Which address is dialled next, after which pause, and what is said of the trouble."""
+
+from __future__ import annotations
+
+import pytest
+from tests.shell.fakes import FakeStream, LineFraming
+
+from requite.errors import TransportError
+from requite.shell.link import Link
+from requite.shell.route import Route
+from requite.transport.address import TcpAddress
+from requite.transport.backoff import Backoff
+
+A, B = TcpAddress("a", 1), TcpAddress("b", 2)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def route(clock: Clock, *addresses: TcpAddress) -> Route:
+    return Route(addresses, Backoff(lambda: 0.0, first_s=0.05), clock)
+
+
+def link(joined: bool = True) -> Link:
+    made = Link(FakeStream(), LineFraming(), accepted=False)
+    made.joined = joined
+    return made
+
+
+def fail(route: Route) -> None:
+    route.failed(route.current, TransportError(f"cannot connect to {route.current}: refused"))
+
+
+def test_a_lone_address_is_dialled_after_growing_pauses(clock: Clock) -> None:
+    lone = route(clock, A)
+    assert lone.pause_s() == 0.0
+    pauses = []
+    for _ in range(3):
+        fail(lone)
+        pauses.append(lone.pause_s())
+        assert lone.current == A
+    assert pauses == [0.05, 0.1, 0.2]
+
+
+def test_a_pause_comes_when_every_address_has_failed(clock: Clock) -> None:
+    both = route(clock, A, B)
+    fail(both)
+    assert (both.current, both.pause_s()) == (B, 0.0)
+    fail(both)
+    assert (both.current, both.pause_s()) == (A, 0.05)
+
+
+def test_after_a_connection_ends_the_next_address_has_its_turn(clock: Clock) -> None:
+    both = route(clock, A, B)
+    first, second = link(), link()
+    both.opened(A, first)
+    both.opened(A, second)
+    assert both.current == A
+    both.ended(first, "reset")
+    both.ended(second, "reset")  # of the same address: not the turn of the one after
+    assert both.current == B
+    assert both.pause_s() == 0.0
+
+
+def test_a_connection_that_never_joined_counts_as_a_failure(clock: Clock) -> None:
+    lone = route(clock, A)
+    for expected in (0.05, 0.1):
+        refused = link(joined=False)
+        lone.opened(A, refused)
+        lone.ended(refused, "the peer refused the handshake")
+        assert lone.pause_s() == expected
+
+
+def test_only_a_connection_that_lived_starts_the_pauses_anew(clock: Clock) -> None:
+    lone = route(clock, A)
+    fail(lone)
+    lone.pause_s()
+    for lived_s, expected in ((0.5, 0.1), (2.0, 0.05)):
+        joined = link()
+        lone.opened(A, joined)
+        clock.now += lived_s
+        lone.ended(joined, "reset")
+        fail(lone)
+        assert lone.pause_s() == expected
+
+
+def test_trouble_is_told_in_words(clock: Clock) -> None:
+    both = route(clock, A, B)
+    assert both.trouble == "tcp://a:1 or tcp://b:2 has not answered yet"
+    fail(both)
+    assert both.trouble == "cannot connect to tcp://a:1: refused"
+    half = link(joined=False)
+    both.opened(B, half)
+    assert both.trouble == "tcp://a:1 or tcp://b:2 has not completed the handshake yet"
+    half.joined = True
+    assert both.trouble == ""
+    both.ended(half, "reset")
+    assert both.trouble == "the connection to tcp://b:2 ended: reset"
+
+
+def test_links_that_were_not_dialled_are_no_concern(clock: Clock) -> None:
+    lone = route(clock, A)
+    lone.ended(link(), "reset")
+    assert lone.trouble == "tcp://a:1 has not answered yet"
