@@ -1,0 +1,287 @@
+"""Streams and attempts without an event loop, driven by a poll written out by hand."""
+
+from __future__ import annotations
+
+import select
+import socket
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from requite.errors import TransportError
+from requite.transport.address import Address, InprocAddress, IpcAddress, TcpAddress
+from requite.transport.blocking import Attempt, BlockingStream, Pollable
+
+
+class HandPoll:
+    """The `Poll` of a test; `turn` handles what is ready, and then what was put off."""
+
+    def __init__(self) -> None:
+        self.watched: dict[int, tuple[Pollable, int]] = {}
+        self._later: deque[Callable[[], object]] = deque()
+
+    def watch(self, fd: int, what: Pollable, events: int) -> None:
+        self.watched[fd] = (what, events)
+
+    def forget(self, fd: int) -> None:
+        self.watched.pop(fd, None)
+
+    def later(self, act: Callable[[], object]) -> None:
+        self._later.append(act)
+
+    def settle(self) -> None:
+        while self._later:
+            self._later.popleft()()
+
+    def turn(self, wait_s: float = 5.0) -> None:
+        self.settle()
+        poll = select.poll()
+        for fd, (_, events) in self.watched.items():
+            poll.register(fd, events)
+        for fd, events in poll.poll(wait_s * 1000):
+            if fd in self.watched:
+                self.watched[fd][0].ready(events)
+        self.settle()
+
+    def turns(self, until: Callable[[], Any]) -> None:
+        for _ in range(100_000):
+            self.settle()
+            if until():
+                return
+            self.turn()
+        raise AssertionError("it never came")
+
+
+class Owner:
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.events: list[str] = []
+        self.reason = ""
+
+    def received(self, link: object, chunk: bytes) -> None:
+        assert link == "link"
+        assert chunk
+        self.data += chunk
+
+    def blocked(self, link: object) -> None:
+        self.events.append("blocked")
+
+    def writable(self, link: object) -> None:
+        self.events.append("writable")
+
+    def closed(self, link: object, reason: str) -> None:
+        self.events.append("closed")
+        self.reason = reason
+
+
+@pytest.fixture
+def poll() -> HandPoll:
+    return HandPoll()
+
+
+@pytest.fixture
+def pair(poll: HandPoll) -> Iterator[tuple[BlockingStream, Owner, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.settimeout(5)
+    stream, owner = BlockingStream(ours, "peer", poll), Owner()
+    stream.start(owner, "link")
+    yield stream, owner, theirs
+    stream.abort()
+    theirs.close()
+
+
+def read_all(sock: socket.socket) -> bytes:
+    data = bytearray()
+    while chunk := sock.recv(1 << 20):
+        data += chunk
+    return bytes(data)
+
+
+def test_a_write_leaves_in_the_callers_thread(pair: Any) -> None:
+    stream, _, theirs = pair
+    stream.write(b"hello")
+    stream.write(b"")
+    assert theirs.recv(100) == b"hello"  # without a turn of the poll
+
+
+def test_what_comes_is_read(pair: Any, poll: HandPoll) -> None:
+    _, owner, theirs = pair
+    theirs.sendall(b"hello")
+    poll.turn()
+    assert owner.data == b"hello"
+
+
+def test_what_the_kernel_does_not_take_waits_and_pushes_back(pair: Any, poll: HandPoll) -> None:
+    stream, owner, theirs = pair
+    piece = bytes(range(256)) * 256
+    written = b""
+    while "blocked" not in owner.events:
+        stream.write(piece)
+        written += piece
+    stream.write(piece)  # is taken all the same
+    written += piece
+    assert owner.events == ["blocked"]
+    got = bytearray()
+    theirs.setblocking(False)
+    while len(got) < len(written):
+        poll.turn(0)
+        try:
+            got += theirs.recv(1 << 16)
+        except BlockingIOError:
+            continue
+    assert got == written
+    poll.settle()
+    assert owner.events == ["blocked", "writable"]
+    stream.write(b"more")
+    assert owner.events == ["blocked", "writable"]
+
+
+def test_close_lets_everything_out(pair: Any, poll: HandPoll) -> None:
+    stream, owner, theirs = pair
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    stream.write(b"x" * (1 << 20))
+    stream.close()
+    stream.write(b"too late")
+    assert owner.events == ["blocked"]  # nothing else from inside a call
+    got = bytearray()
+    while not owner.reason and "closed" not in owner.events:
+        got += theirs.recv(1 << 16)
+        poll.turn(0)
+    got += read_all(theirs)
+    assert got == b"x" * (1 << 20)
+    assert owner.events[-1] == "closed"
+
+
+def test_the_end_of_the_peer_is_told_once(pair: Any, poll: HandPoll) -> None:
+    stream, owner, theirs = pair
+    theirs.sendall(b"last words")
+    theirs.close()
+    poll.turns(lambda: "closed" in owner.events)
+    assert owner.data == b"last words"
+    assert owner.reason == ""
+    stream.close()
+    stream.abort()
+    stream.write(b"too late")
+    poll.settle()
+    assert owner.events == ["closed"]
+    assert not poll.watched
+
+
+def test_a_write_to_a_broken_connection_tells_the_end_later(pair: Any, poll: HandPoll) -> None:
+    stream, owner, theirs = pair
+    theirs.close()
+    stream.write(b"x")
+    assert owner.events == []
+    poll.settle()
+    assert owner.events == ["closed"]
+    assert owner.reason.startswith("the connection broke: ")
+
+
+def test_paused_it_leaves_what_comes_in_the_kernel(pair: Any, poll: HandPoll) -> None:
+    stream, owner, theirs = pair
+    stream.pause_reading()
+    theirs.sendall(b"x")
+    poll.turn(0)
+    assert owner.data == b""
+    stream.resume_reading()
+    poll.turn()
+    assert owner.data == b"x"
+
+
+# --- attempts -------------------------------------------------------------------------------------
+class Outcome:
+    def __init__(self, address: Address, poll: HandPoll) -> None:
+        self.socks: list[socket.socket] = []
+        self.errors: list[TransportError] = []
+        self.attempt = Attempt(
+            address,
+            poll,
+            lambda _address, sock: self.socks.append(sock),
+            lambda _address, error: self.errors.append(error),
+        )
+        assert not self.socks  # never from inside the constructor
+        assert not self.errors
+        self._poll = poll
+
+    def wait(self) -> None:
+        self._poll.turns(lambda: self.socks or self.errors)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+def test_an_attempt_connects(poll: HandPoll, host: str) -> None:
+    family = socket.AF_INET6 if host == "::1" else socket.AF_INET
+    bind = "127.0.0.1" if host == "localhost" else host  # localhost may be ::1, too: it is skipped
+    with socket.create_server((bind, 0), family=family) as server:
+        outcome = Outcome(TcpAddress(host, server.getsockname()[1]), poll)
+        outcome.wait()
+        [sock] = outcome.socks
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert sock.getblocking() is False
+        sock.close()
+    assert not poll.watched
+
+
+def test_an_attempt_at_nobody_says_so(poll: HandPoll) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    for host in ("127.0.0.1", "localhost"):
+        outcome = Outcome(TcpAddress(host, port), poll)
+        outcome.wait()
+        assert str(outcome.errors[0]) == (
+            f"cannot connect to tcp://{host}:{port}: connection refused"
+        )
+    assert not poll.watched
+
+
+def test_an_attempt_over_ipc(poll: HandPoll) -> None:
+    with tempfile.TemporaryDirectory(prefix="rq") as folder:
+        path = str(Path(folder) / "sock")
+        nobody = Outcome(IpcAddress(path), poll)
+        nobody.wait()
+        assert "no such file" in str(nobody.errors[0])
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(path)
+            server.listen()
+            outcome = Outcome(IpcAddress(path), poll)
+            outcome.wait()
+            outcome.socks[0].close()
+
+
+def test_an_attempt_at_a_full_backlog_fails_at_once(poll: HandPoll) -> None:
+    with tempfile.TemporaryDirectory(prefix="rq") as folder:
+        path = str(Path(folder) / "sock")
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(path)
+            server.listen(0)
+            outcomes = [Outcome(IpcAddress(path), poll) for _ in range(5)]
+            for outcome in outcomes:
+                outcome.wait()
+            assert any("too many" in str(error) for each in outcomes for error in each.errors)
+            for outcome in outcomes:
+                for sock in outcome.socks:
+                    sock.close()
+
+
+def test_an_attempt_over_inproc_is_told_where_that_works(poll: HandPoll) -> None:
+    outcome = Outcome(InprocAddress("name"), poll)
+    outcome.wait()
+    assert "one event loop" in str(outcome.errors[0])
+
+
+def test_an_attempt_that_is_given_up_fails_once(poll: HandPoll) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        outcome = Outcome(TcpAddress("127.0.0.1", server.getsockname()[1]), poll)
+        outcome.attempt.give_up("no answer within 10 s")
+        outcome.attempt.give_up("again")
+        poll.settle()
+        for sock in outcome.socks:  # a connection over loopback may have stood at once
+            sock.close()
+        if not outcome.socks:
+            [error] = outcome.errors
+            assert "no answer within 10 s" in str(error)
+    assert not poll.watched
