@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import resource
 import select
+import signal
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
 from typing import Final
 
 import pytest
 from tests.support.live import Observed, Process, eventually
+from tests.support.raw_zmtp import RawPeer
 from tests.support.zmq_peers import RFC18, WAIT_S, HandClient, HandWorker, Sockets
 
 pytestmark = [
@@ -30,8 +33,8 @@ BYTES_PER_CONNECTION_MAX: Final = 32 << 10
 class ShortBroker(Process, Observed):
     """A broker in a process of its own with a short handshake timeout."""
 
-    def __init__(self) -> None:
-        super().__init__("-m", "tests.support.short_broker", str(HANDSHAKE_TIMEOUT_S))
+    def __init__(self, *settings: object) -> None:
+        super().__init__("-m", "tests.support.short_broker", *map(str, settings))
         self.endpoint = self.line().removeprefix("listening on ")
 
     def descriptors(self) -> int:
@@ -59,7 +62,7 @@ def crowd_size() -> Iterator[int]:
 @pytest.fixture
 def broker(crowd_size: int, processes: list[Process]) -> ShortBroker:
     """The broker, started under the limit that `crowd_size` has raised."""
-    broker = ShortBroker()
+    broker = ShortBroker(HANDSHAKE_TIMEOUT_S)
     processes.append(broker)
     return broker
 
@@ -90,6 +93,32 @@ def test_ten_thousand_connections_that_send_nothing(
     assert (stats["clients"], stats["newcomers"], stats["pending"]) == (2, 0, 0)
     if crowd_size < CROWD:
         pytest.skip(f"passed with {crowd_size} connections; RLIMIT_NOFILE allows no {CROWD}")
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_broker_without_descriptors_left_serves_on(
+    loop: str, processes: list[Process], sockets: Sockets
+) -> None:
+    """It takes no connections for a while, says so now and then, and takes them again."""
+    broker = ShortBroker(1.0, 100, loop)
+    processes.append(broker)
+    worker = HandWorker(sockets, broker.endpoint, RFC18)
+    client = HandClient(sockets, broker.endpoint, RFC18)
+    serve(client, worker)
+    began = monotonic()
+    with ExitStack() as stack:
+        # To TCP they stand, whether the broker has accepted them or not.
+        for _ in range(300):
+            stack.enter_context(RawPeer(broker.endpoint))
+        while broker.descriptors() > 50:  # until they have been dropped, one lot after the other
+            serve(client, worker)
+    with RawPeer(broker.endpoint) as late:
+        late.shake_hands()
+    took_s = monotonic() - began
+    broker.signal(signal.SIGTERM)
+    code, errors = broker.ended()
+    assert code == 0
+    assert errors.count("out of system resource") <= 2 * (took_s + 1)
 
 
 def serve(client: HandClient, worker: HandWorker) -> None:

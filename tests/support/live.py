@@ -17,6 +17,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryFile
 from time import monotonic, sleep
 from typing import Any, Final, Protocol, TypeVar
 
@@ -197,12 +198,14 @@ class Process:
     """A child process of this Python. Its standard output is read line by line."""
 
     def __init__(self, *arguments: str, **environment: str) -> None:
+        # A pipe that nobody reads would stop it in the end. Closed by `dispose`.
+        self._errors = TemporaryFile()  # noqa: SIM115
         self.child = subprocess.Popen(
             [sys.executable, *arguments],
             cwd=ROOT,
             env=os.environ | {"PYTHONUNBUFFERED": "1"} | environment,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self._errors,
             text=True,
         )
 
@@ -216,7 +219,7 @@ class Process:
         assert self.child.stdout is not None
         line = self.child.stdout.readline()
         if not line:
-            raise AssertionError(f"the process ended: {self.child.communicate(timeout=WAIT_S)[1]}")
+            raise AssertionError(f"the process ended: {self.ended()}")
         return line.rstrip("\n")
 
     def signal(self, number: signal.Signals) -> None:
@@ -230,8 +233,16 @@ class Process:
 
     def ended(self, within_s: float = WAIT_S) -> tuple[int, str]:
         """Wait for its end; return its exit code and what it wrote to standard error."""
-        _, errors = self.child.communicate(timeout=within_s)
-        return self.child.returncode, errors
+        self.child.communicate(timeout=within_s)
+        self._errors.seek(0)
+        return self.child.returncode, self._errors.read().decode()
+
+    def dispose(self) -> None:
+        """End it, if it has not ended yet, and forget it."""
+        if self.child.poll() is None:
+            self.child.kill()
+        self.child.communicate(timeout=WAIT_S)
+        self._errors.close()
 
 
 class BrokerProcess(Process, Observed):
@@ -281,9 +292,7 @@ def processes() -> Iterator[list[Process]]:
     started: list[Process] = []
     yield started
     for process in started:
-        if process.child.poll() is None:
-            process.child.kill()
-        process.child.communicate(timeout=WAIT_S)
+        process.dispose()
         if isinstance(process, Observed):
             process.forget_observer()
 

@@ -1,10 +1,14 @@
-"""A broker whose handshake timeout is given on the command line; the command has no option for it.
+"""A broker with settings that the command has no options for.
 
-python -m tests.support.short_broker SECONDS
+    python -m tests.support.short_broker HANDSHAKE_TIMEOUT_S [DESCRIPTORS_MAX LOOP]
+
+LOOP is `asyncio` or `uvloop`, which is also what is taken where none is named.
 """
 
 from __future__ import annotations
 
+import logging
+import resource
 import sys
 
 from requite.broker import Broker
@@ -13,9 +17,16 @@ from requite.shell.host import LinkLimits
 
 def main() -> None:
     """Run it until SIGTERM; print where it listens."""
-    links = LinkLimits(handshake_timeout_s=float(sys.argv[1]))
+    handshake_timeout_s, *more = sys.argv[1:]
+    if more:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (int(more[0]),) * 2)
+    logging.basicConfig()
+    links = LinkLimits(handshake_timeout_s=float(handshake_timeout_s))
     broker = Broker("tcp://127.0.0.1:0", links=links)
-    broker.run(lambda endpoints: print(f"listening on {endpoints[0]}", flush=True))
+    broker.run(
+        lambda endpoints: print(f"listening on {endpoints[0]}", flush=True),
+        use_uvloop="asyncio" not in more,
+    )
 
 
 if __name__ == "__main__":

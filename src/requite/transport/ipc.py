@@ -9,7 +9,7 @@ from contextlib import suppress
 from requite.errors import TransportError
 from requite.transport.address import IpcAddress
 from requite.transport.base import Listener, OnStream
-from requite.transport.sockets import BACKLOG, bind_ipc, cannot, connect_ipc, why
+from requite.transport.sockets import ACCEPTS_PER_TURN, BACKLOG, bind_ipc, cannot, connect_ipc, why
 from requite.transport.stream import Dialled, SocketListener, SocketStream
 
 
@@ -27,8 +27,9 @@ async def listen(address: IpcAddress, on_stream: OnStream) -> Listener:
     made = _file_id(address.path)
     loop = asyncio.get_running_loop()
     server = await loop.create_unix_server(
-        lambda: SocketStream(on_stream, str(address)), sock=sock, backlog=BACKLOG
+        lambda: SocketStream(on_stream, str(address)), sock=sock, backlog=ACCEPTS_PER_TURN
     )
+    sock.listen(BACKLOG)
     return SocketListener(address, [server], lambda: _remove(address.path, made))
 
 

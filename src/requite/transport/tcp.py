@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from requite.transport.address import TcpAddress
 from requite.transport.base import Listener, OnStream
 from requite.transport.sockets import (
+    ACCEPTS_PER_TURN,
     BACKLOG,
     AddressInfo,
     bind_tcp,
@@ -30,10 +31,14 @@ async def listen(address: TcpAddress, on_stream: OnStream) -> Listener:
     loop = asyncio.get_running_loop()
     servers = [
         await loop.create_server(
-            lambda: SocketStream(on_stream, str(bound), tune_tcp), sock=sock, backlog=BACKLOG
+            lambda: SocketStream(on_stream, str(bound), tune_tcp),
+            sock=sock,
+            backlog=ACCEPTS_PER_TURN,
         )
         for sock in socks
     ]
+    for sock in socks:
+        sock.listen(BACKLOG)
     return SocketListener(bound, servers)
 
 
