@@ -50,12 +50,12 @@ _CASES: list[tuple[str, str, Parts]] = [
     ("I15", "overload", Parts(broker=mutants.NeverExpires)),
     ("I15", "overload", Parts(broker=mutants.DisobeysCancel)),
     ("I15", "overload", Parts(broker=mutants.TellsNoWorker)),
-    ("I15", "swarm", Parts(client=mutants.SendsWhatIsTooLate)),
+    ("I15", "standstill", Parts(client=mutants.SendsWhatIsTooLate)),
     ("I15", "crash-clients", Parts(broker=mutants.WorksForThoseWhoLeft)),
     # Bugs that the simulator has found: put back, they are found again.
     ("may_have_executed", "crash-workers", Parts(client=mutants.BelievesNoService)),
     ("I8", "swarm", Parts(broker=mutants.LetsReturnedTakeTurns)),
-    ("I8", "overload", Parts(broker=mutants.LosesTurns)),
+    ("I8", "standstill", Parts(broker=mutants.LosesTurns)),
     ("heartbeat", "calm", Parts(broker=mutants.IsSlowToSpeak)),
     ("may_have_executed", "crash-broker", Parts(client=mutants.SaysItHasNotRun)),
 ]

@@ -41,6 +41,8 @@ def plan_faults(knobs: Knobs, rng: Random) -> Iterator[Fault]:
 def _duration_s(knobs: Knobs, rng: Random, kind: FaultKind) -> float:
     if kind in (FaultKind.CRASH_BROKER, FaultKind.CRASH_CLIENT, FaultKind.CRASH_WORKER):
         return rng.uniform(0.0, _RESTART_S_MAX)
+    if kind is FaultKind.INTRUDER:
+        return rng.uniform(0.5, 5.0)
     # As many short ones as long ones, by orders of magnitude: the borders of timeouts lie between.
     intervals: float = _SHORTEST * (knobs.outage_max / _SHORTEST) ** rng.random()
     return intervals * knobs.interval_s

@@ -46,7 +46,8 @@ def _random_frames(rng: Random, _services: Sequence[str]) -> _Messages:
 def _sensible(rng: Random, services: Sequence[str]) -> _Messages:
     """Return one of each command of a random dialect, both roles, in a fixed order."""
     dialect = by_version(rng.choice(_VERSIONS))
-    asked = rng.choice((*services, _OWN.decode(), "mmi.stats", "mmi.nothing", "\n")).encode()
+    names = (*services, _OWN.decode(), "mmi.stats", "mmi.nothing", "\n", f"x{rng.random()}")
+    asked = rng.choice(names).encode()
     messages = [
         dialect.client_request(asked, [b"hello"], 1, 500, 0, b""),
         dialect.client_final(asked, [b"no"], 1, 0, 1),
@@ -171,12 +172,22 @@ class RawBytes:
         """Take no notice."""
 
 
-def _draw_framing(rng: Random) -> Framing:
+def _draw_framing(rng: Random, services: Sequence[str]) -> Framing:
     if rng.random() < 0.6:
         return Zmtp(rng.choice((SocketType.DEALER, SocketType.DEALER, SocketType.REQ)))
     good = Zmtp(SocketType.DEALER).opening()
-    ready = b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
+    ready = _command(b"READY", _property(b"Socket-Type", b"DEALER"))
+    session = good + ready + b"".join(map(_on_the_wire, _shuffled(rng, services)))
     openings = (
+        _spoil(rng, session),
+        _spoil(rng, session),
+        good + _command(b"READY", _property(b"Socket-Type", b"PUB")),
+        good + _command(b"READY", _property(b"Identity", b"\0mine")),
+        good + _command(b"READY", rng.randbytes(20)),
+        good + _command(b"HELLO", b"\4user\4word"),
+        good + ready + _command(b"PING", b"\0\1context") * 3 + _command(b"NOISE", b"") + session,
+        good + ready + _command(b"PING", b""),
+        good + ready + _command(b"ERROR", b"\6no way"),
         b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n",
         rng.randbytes(rng.choice((1, 10, 64, 100, 3000))),
         good[: rng.randint(0, len(good) - 1)],  # and then silence: the handshake never ends
@@ -186,6 +197,29 @@ def _draw_framing(rng: Random) -> Framing:
         good + ready + b"\x01\x00" * 5000,  # a message without end
     )
     return RawBytes(rng.choice(openings))
+
+
+def _property(name: bytes, value: bytes) -> bytes:
+    return bytes((len(name),)) + name + len(value).to_bytes(4, "big") + value
+
+
+def _command(name: bytes, data: bytes) -> bytes:
+    body = bytes((len(name),)) + name + data
+    return bytes((4, len(body))) + body
+
+
+def _on_the_wire(message: list[bytes]) -> bytes:
+    more = [bytes((1, len(frame))) + frame for frame in message[:-1]]
+    return b"".join(more) + bytes((0, len(message[-1]))) + message[-1]
+
+
+def _spoil(rng: Random, session: bytes) -> bytes:
+    """Change, lose or insert a few bytes."""
+    spoilt = bytearray(session)
+    for _ in range(rng.randint(1, 4)):
+        at = rng.randrange(len(spoilt))
+        spoilt[at : at + rng.randint(0, 2)] = rng.randbytes(rng.randint(0, 2))
+    return bytes(spoilt)
 
 
 class _Mischief:
@@ -212,7 +246,7 @@ class _Mischief:
                 yield from (Send(event.peer, m) for m in _shuffled(self._rng, self._services))
         elif isinstance(event, Wake):
             if now >= self._dial_at:
-                self._dial_at = now + self._rng.uniform(0.05, 1.0)
+                self._dial_at = now + self._rng.uniform(0.02, 0.4)
                 yield Connect()
             if self._leave_at is not None and now >= self._leave_at:
                 self._leave_at = None
@@ -252,7 +286,7 @@ class Intruder(Dialler):
         return _Mischief(self.rng, self._stage.knobs.services)
 
     def _make_framing(self) -> Framing:
-        return _draw_framing(self.rng)
+        return _draw_framing(self.rng, self._stage.knobs.services)
 
     def deliver(self, token: Any, what: Any) -> None:
         """Get nothing: an intruder makes no calls."""

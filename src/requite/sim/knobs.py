@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from requite.heartbeat import HeartbeatPolicy
-from requite.protocols.majordomo.policy import BrokerPolicy
+from requite.protocols.majordomo.policy import BrokerPolicy, PartialsFor01
 from requite.shell.link import LinkLimits
 from requite.sim.network import Shape
 from requite.sim.process import Pace
@@ -100,6 +100,7 @@ class Knobs:
     big_p: float
     bursts_p: float
     manage_p: float
+    follow_p: float
     # the network, and how late processes are
     network: Shape
     pace: Pace
@@ -110,9 +111,12 @@ class Knobs:
     attempts_max: int
     service_grace_s: float
     service_ttl_s: float
+    services_max: int
     queue_max: int
     client_pending_max: int
     tell_old_clients: bool
+    partials_for_0_1: PartialsFor01
+    drain_timeout_s: float
     handover: bool
     # what goes wrong
     faults: tuple[FaultKind, ...]
@@ -132,10 +136,12 @@ class Knobs:
             attempts_max=self.attempts_max,
             service_grace_s=self.service_grace_s,
             service_ttl_s=self.service_ttl_s,
+            services_max=self.services_max,
             queue_max=self.queue_max,
             client_pending_max=self.client_pending_max,
             tell_old_clients=self.tell_old_clients,
-            drain_timeout_s=5.0,
+            partials_for_0_1=self.partials_for_0_1,
+            drain_timeout_s=self.drain_timeout_s,
             notes=True,
         )
 

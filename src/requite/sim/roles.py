@@ -212,6 +212,7 @@ class ClientProcess(Dialler):
     def __init__(self, spec: ClientSpec, stage: Stage) -> None:
         super().__init__(spec.name, spec.identity, stage)
         self.spec = spec
+        self.followers: dict[int, CallPlan] = {}  # calls to make when others end, by their numbers
 
     def make_engine(self) -> Engine:
         """Make a client."""
@@ -284,17 +285,20 @@ class ClientProcess(Dialler):
             history.delivered(token, what)
         else:
             assert isinstance(what, Reply)
-            self._report(token, what)
-            history.ended(token, what, self.frozen_s)
+            self._end_call(token, what)
 
     def fail(self, token: Any, error: CallError) -> None:
         """Take an error."""
-        self._report(token, error)
-        self._stage.history.ended(token, error, self.frozen_s)
+        self._end_call(token, error)
 
-    def _report(self, call: Call, outcome: Reply | CallError) -> None:
+    def _end_call(self, call: Call, outcome: Reply | CallError) -> None:
+        """Note the end, and make the call that waited for it, from inside the engine's callback."""
         if self._stage.transcript is not None:
             self._stage.transcript.outcome(self.name, call, outcome)
+        self._stage.history.ended(call, outcome, self.frozen_s)
+        follower = self.followers.pop(call.number, None)
+        if follower is not None:
+            self._submit(follower)
 
 
 class WorkerProcess(Dialler):
@@ -360,6 +364,8 @@ class WorkerProcess(Dialler):
             case Behaviour.VOUCH:
                 times = 3 if self.spec.lease_s else 0
                 self.later(self.spec.lease_s / 2, self._vouch, token, task, payload, times)
+            case _ if not task.service_s:  # at once, from inside the engine's callback
+                self._finish(token, task, payload)
             case _:
                 self.later(self._bounded_s(task), self._finish, token, task, payload)
 

@@ -157,7 +157,10 @@ class Simulation:
         for peer in cast.peers:
             world.at(rng.random() * 0.1, peer.start)
         for plan in plan_calls(self.knobs, world.rng("calls")):
-            world.at(plan.at_s, cast.client(plan.client).call, plan)
+            if plan.follows is None:
+                world.at(plan.at_s, cast.client(plan.client).call, plan)
+            else:
+                cast.client(plan.client).followers[plan.follows] = plan
         for fault in plan_faults(self.knobs, world.rng("faults")):
             world.at(fault.at_s, self.trouble.strike, fault)
 

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Final
 
 from requite.errors import ConfigurationError
+from requite.protocols.majordomo.policy import PartialsFor01
 from requite.sim.knobs import Behaviour, ClientSpec, FaultKind, Knobs, WorkerSpec
 from requite.sim.network import Chunking, Shape
 from requite.sim.process import Pace
@@ -47,7 +48,7 @@ _LIST: Final = (
         "calm",
         "nothing goes wrong",
         behaviours=(Behaviour.ECHO, Behaviour.STREAM),
-        fixed={"queue_max": 1000, "client_pending_max": 1000},
+        fixed={"services_max": 1000, "queue_max": 1000, "client_pending_max": 1000},
     ),
     Scenario(
         "crash-broker",
@@ -81,13 +82,25 @@ _LIST: Final = (
         (FaultKind.FREEZE_BROKER, FaultKind.FREEZE_WORKER, FaultKind.FREEZE_CLIENT),
         fixed={"outage_max": 30.0},
     ),
-    Scenario("garbage", "strangers send what they should not", (FaultKind.INTRUDER,)),
+    Scenario(
+        "garbage",
+        "strangers send what they should not",
+        (FaultKind.INTRUDER,),
+        fixed={"faults_per_s": 1.0},
+    ),
     Scenario(
         "overload",
         "far more is asked than can be done in time",
         versions=("0.3",),
         behaviours=(Behaviour.ECHO,),
         fixed={"calls": 300, "service_s": 0.3, "timeout_s": 3.0, "queue_max": 30, "bursts_p": 0.9},
+    ),
+    Scenario(
+        "standstill",
+        "the same, while the broker and clients stand still or crash now and then",
+        (FaultKind.FREEZE_BROKER, FaultKind.FREEZE_CLIENT, FaultKind.CRASH_BROKER),
+        behaviours=(Behaviour.ECHO,),
+        fixed={"calls": 300, "service_s": 0.3, "timeout_s": 3.0, "outage_max": 30.0},
     ),
     Scenario(
         "old-dialects",
@@ -161,15 +174,19 @@ def _draw_all(rng: Random, scenario: Scenario) -> dict[str, Any]:
         "nobody_p": rng.choice((0.0, 0.03)),
         "big_p": rng.choice((0.0, 0.02, 0.1)),
         "manage_p": rng.choice((0.0, 0.02)),
+        "follow_p": rng.choice((0.0, 0.2)),
         "bursts_p": rng.choice((0.0, 0.3, 0.6)),
         "interval_s": interval_s,
         "liveness": rng.choice((3, 3, 4, 5)),
         "attempts_max": rng.choice((1, 2, 3, 3)),
         "service_grace_s": rng.choice((0.5, 3.0, 10.0)),
         "service_ttl_s": rng.choice((0.5, 2.0, 8.0)),
+        "services_max": rng.choice((6, 1000, 1000, 1000)),
         "queue_max": rng.choice((5, 1000, 1000, 1000)),
         "client_pending_max": rng.choice((4, 1000, 1000, 1000)),
         "tell_old_clients": rng.random() < 0.5,
+        "partials_for_0_1": rng.choice(tuple(PartialsFor01)),
+        "drain_timeout_s": rng.choice((0.2, 5.0)),
         "handover": rng.random() < 0.7,
         "pace": Pace(rng.choice((0.0, 0.001, 0.02)), rng.choice((0.0, 0.0005, 0.005))),
         "output_size_max": rng.choice((100_000, 1 << 20, 64 << 20)),

@@ -30,6 +30,7 @@ from typing import Any, Final
 from requite.engine import Connect, Effect, Input, PeerJoined, PeerLost, Send, Wake
 from requite.errors import ConfigurationError
 from requite.protocols.majordomo.dialects import by_version
+from requite.protocols.majordomo.policy import PartialsFor01
 from requite.sim import scenarios
 from requite.sim.cast import Cast
 from requite.sim.checkers import CHECKERS
@@ -54,9 +55,12 @@ _QUIET: Final[dict[str, Any]] = {
     "attempts_max": 3,
     "service_grace_s": 2.0,
     "service_ttl_s": 10.0,
+    "services_max": 100,
     "queue_max": 100,
     "client_pending_max": 100,
     "tell_old_clients": False,
+    "partials_for_0_1": PartialsFor01.JOIN,
+    "drain_timeout_s": 5.0,
     "handover": True,
 }
 _DEEDS: Final[dict[str, Callable[[Process], None]]] = {

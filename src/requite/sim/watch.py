@@ -44,7 +44,15 @@ if TYPE_CHECKING:
 _CANCEL: Final = b"MDPW03\x09"
 
 # Why a broker may send an honest peer away.
-_FAIR_REASONS: Final = ("silent", "shutting down", "not needed", "given up", "closed", "drained")
+_FAIR_REASONS: Final = (
+    "silent",
+    "shutting down",
+    "not needed",
+    "given up",
+    "closed",
+    "drained",
+    "too many services",
+)
 
 
 class _Pulse:

@@ -21,7 +21,10 @@ _SERVICE_SPREAD: Final = 3.0  # service times are up to so many times the knob's
 
 
 class CallPlan(NamedTuple):
-    """A call that will be made. `timeout_s` is None for none, `cancel_after_s` as well."""
+    """A call that will be made: at `at_s`, or as soon as the call `follows` has ended.
+
+    `timeout_s` is None for none, and so is `cancel_after_s`.
+    """
 
     number: int
     at_s: float
@@ -35,6 +38,7 @@ class CallPlan(NamedTuple):
     idempotent: bool
     wants_partials: bool
     cancel_after_s: float | None
+    follows: int | None = None
 
     @property
     def frames(self) -> list[bytes]:
@@ -73,6 +77,7 @@ def partial_frames(number: int, execution: int, index: int) -> list[bytes]:
 def plan_calls(knobs: Knobs, rng: Random) -> Iterator[CallPlan]:
     """Draw the calls of the first phase, in no particular order."""
     at_s = 0.0
+    last: dict[str, int] = {}  # call of each client
     for number in range(1, knobs.calls + 1):
         if number == 1 or rng.random() >= knobs.bursts_p:  # else together with the one before
             at_s = 0.1 + rng.random() * (knobs.faulty_s - 0.1)
@@ -91,7 +96,9 @@ def plan_calls(knobs: Knobs, rng: Random) -> Iterator[CallPlan]:
             idempotent=rng.random() < knobs.idempotent_p,
             wants_partials=rng.random() < knobs.partials_p,
             cancel_after_s=rng.expovariate(4.0) if rng.random() < knobs.cancel_p else None,
+            follows=last.get(client.name) if rng.random() < knobs.follow_p else None,
         )
+        last[client.name] = number
 
 
 def _draw_service(knobs: Knobs, rng: Random) -> str:
