@@ -49,7 +49,8 @@ class PeerLost(NamedTuple):
 class Received(NamedTuple):
     """All messages that one read brought from one peer, in order.
 
-    A batch, not a message: the engine's own look-up of the peer is paid once per read.
+    A batch, not a message: the engine's own look-up of the peer is paid once per read. An empty one
+    says that part of a message came: the peer lives.
     """
 
     peer: Peer

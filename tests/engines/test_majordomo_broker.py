@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from tests.spec.requirement import requirement
 from tests.support.broker import BrokerBench
 
-from requite.engine import Abandon
+from requite.engine import Abandon, Received
 from requite.errors import LocalViolation
 from requite.protocols.majordomo.wire import (
     NOT_IDEMPOTENT,
     ClientFinal,
+    ClientHeartbeat,
     ClientPartial,
     Disconnect,
     WorkerCancel,
@@ -302,6 +304,27 @@ def test_heartbeats_are_sent_only_when_nothing_else_was():
         bench.request("c", n)
         bench.final("w")
     assert len(bench.sent("w", WorkerHeartbeat)) == 1  # the confirmation of READY
+
+
+@requirement("mdp03:client-slow")
+def test_part_of_a_message_is_a_sign_of_life():
+    bench = BrokerBench()
+    bench.worker("w")
+    bench.request("c", 1)
+    for _ in range(20):
+        bench.advance(0.5)
+        bench.feed(Received("w", []))
+        bench.feed(Received("c", []))
+    assert bench.disconnected == {}
+    assert len(bench.sent("c", ClientHeartbeat)) == 10  # one per interval
+
+
+def test_a_newcomer_may_take_its_time_over_its_first_message():
+    bench = BrokerBench()
+    bench.client("c")
+    bench.feed(Received("c", []))
+    bench.request("c", 1)
+    assert bench.disconnected == {}
 
 
 # --- cancel and leaving ---------------------------------------------------------------------------

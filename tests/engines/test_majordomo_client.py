@@ -746,3 +746,16 @@ def test_no_service_is_the_answer_when_another_wait_would_outlast_the_deadline()
     assert isinstance(error, NoService)
     assert not error.may_have_executed
     bench.assert_empty()
+
+
+@requirement("mdp03:client-slow")
+def test_a_broker_that_is_still_taking_a_large_body_is_not_given_up():
+    bench = connected()
+    bench.submit("a", timeout=60.0)
+    (link,) = {sent.link for sent in bench.requests}
+    bench.feed(PeerBlocked(link))
+    bench.advance(20.0)
+    assert not bench.disconnected
+    bench.feed(PeerWritable(link))
+    bench.advance(20.0)
+    assert bench.disconnected

@@ -53,6 +53,10 @@ class LineFraming:
         out.append(b" ".join(message) + b"\n")
         return len(out[-1])
 
+    @property
+    def mid_message(self) -> bool:
+        return bool(self._buffer)
+
     def at_end(self) -> None:
         if self._buffer:
             raise RemoteViolation("hung up in the middle of a line")

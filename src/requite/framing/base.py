@@ -86,5 +86,9 @@ class Framing(Protocol):
         protocol cannot carry.
         """
 
+    @property
+    def mid_message(self) -> bool:
+        """Whether a message has begun to come in and is not complete: its sender is alive."""
+
     def at_end(self) -> None:
         """Note the end of the stream; raise `RemoteViolation` if it cut a message or handshake."""

@@ -185,6 +185,11 @@ class Zmtp:
         out[-2] = SHORT_LAST[size] if size < SHORT_SIZES else long_last(size)
         return added
 
+    @property
+    def mid_message(self) -> bool:
+        """Whether a message has begun to come in and is not complete."""
+        return not self._reader.between_messages
+
     def at_end(self) -> None:
         """Raise `RemoteViolation` if the stream ended inside the handshake or a message."""
         if self._broken is not None:

@@ -26,6 +26,9 @@ from requite.transport.base import Listener, Stream
 _TIMER_LATE_S: Final = 0.001
 # When the links' own lingering should have ended everything.
 _CLOSE_MARGIN_S: Final = 1.0
+# asyncio needs up to three to make a stream of a connection that it has accepted. Those that were
+# under way when the listener closed are closed with the others, not left to the garbage collector.
+_TURNS_TO_ACCEPT: Final = 4
 
 T = TypeVar("T")
 
@@ -106,7 +109,10 @@ class AioShell:
 
     async def close(self) -> None:
         """End everything; what has been sent still leaves, within the links' `linger_s`."""
-        self.stop_listening()
+        if self._listeners:
+            self.stop_listening()
+            for _ in range(_TURNS_TO_ACCEPT):
+                await asyncio.sleep(0)
         self._closing = True
         if self._dialler is not None:
             self._dialler.cancel()

@@ -60,6 +60,10 @@ __all__ = ["Host", "Link", "LinkLimits", "Uses"]
 _TIMER_SLACK_S: Final = 0.0005
 
 
+# The part of what may wait for a peer at which it is not read from any more.
+_MUTED_AT: Final = 8
+
+
 def _unexpected(*what: object) -> None:
     raise LocalViolation(f"the engine asked for something its shell does not do: {what!r}")
 
@@ -213,7 +217,9 @@ class Host:
                 self._queue(link, answer)
             if not link.joined and framing.ready:
                 self._join(link)
-            if messages:
+            # A part of a message is a sign of life, too: a large body may be on its way for longer
+            # than a peer may be silent.
+            if messages or (link.joined and framing.mid_message):
                 self._feed(Received(link, messages))
         self._settle()
 
@@ -230,14 +236,11 @@ class Host:
     def blocked(self, link: Link) -> None:
         """Note that a stream pushes back; part of `Owner`.
 
-        The output stays here until it is writable. A peer that dialled us and does not read is not
-        read from either. The side that dialled reads on: if both stopped, neither ever started.
+        The output stays here until it is writable.
         """
         link.blocked = True
         if link.ended:
             return
-        if link.accepted:
-            link.stream.pause_reading()
         if link.joined and not link.pushed_back:
             self._press(link)
             self._feed(PeerBlocked(link))
@@ -252,7 +255,8 @@ class Host:
             link.stream.write(link.take_output())
         if link.blocked:  # at once again
             return
-        if link.accepted:
+        if link.muted:
+            link.muted = False
             link.stream.resume_reading()
         if link.pushed_back:
             self._release(link)
@@ -374,10 +378,19 @@ class Host:
         return True
 
     def _check_output_size(self, link: Link) -> None:
-        """Drop a peer that dialled us and reads too little. What waits for one that we dialled is
-        our user's own, and bounded by it: to drop it would lose calls that nothing is wrong with.
+        """Deal with a peer that dialled us and reads too little: it is not read from either, and
+        dropped in the end. (While it merely takes its time over one large message it is heard.)
+
+        What waits for one that we dialled is our user's own, and bounded by it: to drop it would
+        lose calls that nothing is wrong with; and if both sides stopped reading, neither ever
+        started again.
         """
-        if link.accepted and link.size > self.limits.output_size_max:
+        if not link.accepted:
+            return
+        if link.size > self.limits.output_size_max // _MUTED_AT and not link.muted:
+            link.muted = True
+            link.stream.pause_reading()
+        if link.size > self.limits.output_size_max:
             size = link.size
             self._drop(link, "output limit", f"does not read: {size} bytes wait for it")
             self._settle()

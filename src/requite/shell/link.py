@@ -44,6 +44,7 @@ class Link:
         "framing",
         "identity",
         "joined",
+        "muted",
         "out",
         "pushed_back",
         "size",
@@ -59,6 +60,7 @@ class Link:
         self.joined = False  # the engine knows of it
         self.ended = False  # the engine and the host are through with it
         self.blocked = False  # the stream pushes back
+        self.muted = False  # it reads too little, and is not read from
         self.pushed_back = False  # the engine has been told so
         self.dirty = False  # stands in the host's list of links to flush
         self.out: list[bytes] = []

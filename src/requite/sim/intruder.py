@@ -116,9 +116,15 @@ def _same_id_twice(_rng: Random, services: Sequence[str]) -> _Messages:
 
 def _worker_for_itself(rng: Random, _services: Sequence[str]) -> _Messages:
     """Register, and answer what was never asked."""
-    dialect = by_version("0.3")
-    answers = [dialect.worker_final(b"", [b"no"], rng.randint(0, 50), 0) for _ in range(5)]
+    dialect = by_version(rng.choice(_VERSIONS))
+    answers = [dialect.worker_final(b"nobody", [b"no"], rng.randint(0, 50), 0) for _ in range(5)]
     return [dialect.ready(_OWN, 3, 100, 50), *answers]
+
+
+def _client_of_itself(rng: Random, _services: Sequence[str]) -> _Messages:
+    """Ask the intruders' own service, so that its workers have something to lie about."""
+    dialect = by_version(rng.choice(_VERSIONS))
+    return [dialect.client_request(_OWN, [b"?"], n, 0, 0, b"") for n in range(1, 9)]
 
 
 def _flood(_rng: Random, services: Sequence[str]) -> _Messages:
@@ -137,6 +143,7 @@ _KINDS: Final[tuple[Callable[[Random, Sequence[str]], _Messages], ...]] = (
     _ready_twice,
     _same_id_twice,
     _worker_for_itself,
+    _client_of_itself,
     _flood,
 )
 
@@ -167,6 +174,10 @@ class RawBytes:
         """Send frames without their borders."""
         out.extend(message)
         return sum(map(len, message))
+
+    @property
+    def mid_message(self) -> bool:
+        return False
 
     def at_end(self) -> None:
         """Take no notice."""

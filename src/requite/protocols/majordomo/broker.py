@@ -143,6 +143,8 @@ class MajordomoBroker:
         self, peer: Peer, newcomer: Newcomer, messages: Sequence[Message], now: float
     ) -> None:
         """Read a peer's role and dialect from its first message."""
+        if not messages:  # its first one is still coming in
+            return
         found = detect(messages[0])
         if found is None:
             self._expel(peer, newcomer.address, "its first message is of no dialect of MDP")
@@ -163,6 +165,8 @@ class MajordomoBroker:
 
     # --- clients --------------------------------------------------------------------------------
     def _from_client(self, client: Client, messages: Sequence[Message], now: float) -> None:
+        if not messages:
+            self._reassure(client, now)
         decode = client.dialect.decode_from_client
         try:
             for message in messages:
@@ -201,7 +205,9 @@ class MajordomoBroker:
     def _refuse(self, client: Client, name: bytes, request_id: int) -> None:
         limit = f"{len(client.pending)} requests of this client are pending, which is the limit"
         reason = _DRAINING if self.draining else limit
-        self._dispatcher.refuse(client, name, request_id, Status.OVERLOADED, reason)
+        can_tell = self.draining and client.dialect.has_ids  # [client-drain]
+        status = Status.SHUTTING_DOWN if can_tell else Status.OVERLOADED
+        self._dispatcher.refuse(client, name, request_id, status, reason)
 
     def _cancel(self, client: Client, command: ClientCancel, now: float) -> None:
         pending = client.pending.get(command.request_id)
@@ -211,6 +217,12 @@ class MajordomoBroker:
     def _client_heartbeat(self, client: Client) -> None:
         message = client.dialect.client_heartbeat(self.policy.heartbeat.interval_ms)
         self._out.append(Send(client.peer, message))
+
+    def _reassure(self, client: Client, now: float) -> None:
+        """Tell a client that sends a large message that it is heard ([client-slow])."""
+        if client.dialect.has_ids and now >= client.reassure_at:
+            client.reassure_at = now + self.policy.heartbeat.interval_s
+            self._client_heartbeat(client)
 
     def _manage(self, client: Client, command: ClientRequest) -> None:
         body = management.answer(command.service, command.body, self)
@@ -255,8 +267,9 @@ class MajordomoBroker:
     def _drain_due(self, now: float) -> None:
         for party in list(self.parties.values()):
             if isinstance(party, Client):
+                status = Status.SHUTTING_DOWN if party.dialect.has_ids else Status.CANCELLED
                 for pending in list(party.pending.values()):
-                    self._dispatcher.fail(pending, Status.CANCELLED, _DRAINING, now)
+                    self._dispatcher.fail(pending, status, _DRAINING, now)
 
     def _maybe_stop(self) -> None:
         """Say goodbye once nothing is pending."""

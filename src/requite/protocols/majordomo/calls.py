@@ -59,7 +59,8 @@ class PendingCall:
 
     `may_have_run` tells it of the tries that are over; of the present one nothing is known.
     `partials` counts those of the present try; `joined` are their frames if the user takes none.
-    `peer` is where the present try is, for engines with more than one connection.
+    `turned_away` counts the tries that a broker gave back because it is shutting down; they are not
+    among `tries`. `peer` is where the present try is, for engines with more than one connection.
     """
 
     __slots__ = (
@@ -74,6 +75,7 @@ class PendingCall:
         "state",
         "submitted_at",
         "tries",
+        "turned_away",
     )
 
     def __init__(self, asked: Submit, name: bytes, now: float) -> None:
@@ -84,6 +86,7 @@ class PendingCall:
         self.request_id = -1
         self.state = HELD
         self.tries = 0
+        self.turned_away = 0
         self.may_have_run = False
         self.partials = 0
         self.joined: list[bytes] | None = None

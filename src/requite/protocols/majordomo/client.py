@@ -21,8 +21,10 @@ from requite.engine import (
     Connect,
     Disconnect,
     Peer,
+    PeerBlocked,
     PeerJoined,
     PeerLost,
+    PeerWritable,
     Received,
     Rng,
     Send,
@@ -43,6 +45,7 @@ from requite.protocols.majordomo.wire import (
     ToClient,
     timeout_ms,
 )
+from requite.request import Status
 
 _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
 
@@ -68,9 +71,13 @@ class MajordomoClient(ClientEngine):
         super().__init__(dialect, policy, rng=rng, first_sequence=first_sequence)
         self._peer: Peer | None = None
         self._dialling = False
+        self._leaving = False  # the broker is shutting down: what is SENT is still awaited
         self._heart = Heartbeat(policy.heartbeat, 0.0)
         self._asked_at = 0.0  # when the broker was sent a HEARTBEAT
         self._beat_at = inf  # when to look at the heartbeat again; inf: no calls, no heartbeats
+        self._pressed = False  # the broker has not taken yet what it was sent
+        self._inputs[PeerBlocked] = self._blocked
+        self._inputs[PeerWritable] = self._writable
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
@@ -86,6 +93,8 @@ class MajordomoClient(ClientEngine):
         peer = self._peer
         if peer is None:
             self._dial(now)
+            return
+        if self._leaving:
             return
         asked = call.asked
         message = self._dialect.client_request(
@@ -122,7 +131,10 @@ class MajordomoClient(ClientEngine):
             self._hang_up(f"it broke the protocol: {violation}", now)
             return
         self._heart.heard_at = now
-        self._redial.fruitless = 0
+        if self._leaving:
+            self._maybe_leave(now)
+        else:
+            self._redial.fruitless = 0
 
     def _received_other(self, command: ToClient, now: float) -> None:
         if isinstance(command, ClientHeartbeat):
@@ -132,6 +144,9 @@ class MajordomoClient(ClientEngine):
             return
         if isinstance(command, ClientPartial):
             self._match_partial(call, command)
+        elif command.status == Status.SHUTTING_DOWN:
+            self._leaving = True
+            self._take_back(call, command)
         else:
             self._take_refusal(call, command, now)
 
@@ -146,6 +161,8 @@ class MajordomoClient(ClientEngine):
     def _recall(self, call: PendingCall, now: float) -> None:
         self._out.append(Send(self._peer, self._dialect.client_cancel(call.request_id)))
         self._heart.spoke_at = now
+        if self._leaving:
+            self._sweep.arm(now)  # it may have been the last one that is awaited here
 
     def _joined(self, event: PeerJoined, now: float) -> None:
         if self._stopped or self._peer is not None:
@@ -155,6 +172,7 @@ class MajordomoClient(ClientEngine):
         self._redial.joined(now)
         self._peer = event.peer
         self._heart = Heartbeat(self._policy.heartbeat, now)
+        self._pressed = False
         for call in self._calls.values():
             if call.state is HELD and now < call.asked.deadline:  # I15: else its timer is late
                 self._transmit(call, now)
@@ -162,6 +180,12 @@ class MajordomoClient(ClientEngine):
     def _lost(self, event: PeerLost, now: float) -> None:
         if event.peer is self._peer and not self._stopped:
             self._go_without(event.reason or "it was closed", now)
+
+    def _maybe_leave(self, now: float) -> None:
+        """Leave a broker that is shutting down, once it owes no answer ([client-drain])."""
+        if not any(call.state is SENT for call in self._calls.values()):
+            self._redial.turned_away()
+            self._hang_up("the broker is shutting down", now)
 
     def _hang_up(self, reason: str, now: float) -> None:
         """Leave a broker that is gone, or out of its mind."""
@@ -171,6 +195,7 @@ class MajordomoClient(ClientEngine):
     def _go_without(self, reason: str, now: float) -> None:
         """Be without a connection; get another."""
         self._peer = None
+        self._leaving = False
         self._beat_at = inf
         for call in list(self._calls.values()):
             if call.state is SENT:
@@ -193,7 +218,7 @@ class MajordomoClient(ClientEngine):
         if self._peer is not None:
             self._out.append(Disconnect(self._peer, "the client was closed"))
         self._peer = None
-        self._dialling = False
+        self._dialling = self._leaving = False
         self._beat_at = inf
 
     def _connections(self) -> tuple[int, int]:
@@ -204,6 +229,8 @@ class MajordomoClient(ClientEngine):
         if now >= self._beat_at:
             self._beat(now)
         super()._woken(event, now)
+        if self._leaving:
+            self._maybe_leave(now)
 
     def _start_beating(self, now: float) -> None:
         """Begin to watch the broker, which was free to be silent until now."""
@@ -220,6 +247,14 @@ class MajordomoClient(ClientEngine):
         heart = self._heart
         return max(self._asked_at, min(heart.heard_at, heart.spoke_at)) + heart.interval_s
 
+    def _blocked(self, event: PeerBlocked, _now: float) -> None:
+        self._pressed |= event.peer is self._peer
+
+    def _writable(self, event: PeerWritable, now: float) -> None:
+        if event.peer is self._peer:
+            self._pressed = False
+            self._heart.heard_at = now
+
     def _beat(self, now: float) -> None:
         if not self._calls:
             self._beat_at = inf
@@ -228,6 +263,8 @@ class MajordomoClient(ClientEngine):
         late_s = now - self._beat_at
         if late_s > heart.interval_s:  # we were away ourselves: what came meanwhile is unread
             heart.heard_at = min(now, heart.heard_at + late_s)
+        if self._pressed:  # our question is behind a large body: no answer can be expected yet
+            heart.heard_at = now
         if now >= heart.gone_at():
             self._hang_up(f"nothing came from the broker for {now - heart.heard_at:.2f} s", now)
             return

@@ -18,6 +18,7 @@ present one's (I2). A request that is not idempotent never goes out again once i
 the retries of all calls share one budget (I11). Two things are not charged to the budget, since
 they add no load: sending what waited for a connection, and sending again what its broker has
 forgotten together with the connection ([client-left]). The latter is one of the call's attempts.
+What a broker gives back because it is shutting down is neither ([client-drain]).
 
 Rule ids in brackets are those of docs/protocols/mdp-0.3.md.
 """
@@ -254,11 +255,12 @@ class ClientEngine(ABC):
     def _expire(self, call: PendingCall, now: float) -> None:
         """End a call whose deadline has passed."""
         text = f"no reply from {call.asked.service!r} within {now - call.submitted_at:.3f} s"
-        if not call.tries:
+        sent = call.tries + call.turned_away
+        if not sent:
             text += "; it was never sent, for want of a connection, and has not run"
         else:
             ran = call.may_have_run or call.state is SENT
-            text += f"; it was sent {_count(call.tries, 'time')} and "
+            text += f"; it was sent {_count(sent, 'time')} and "
             text += "may have run" if ran else "has not run"
         self._give_up(call, CallTimeout(text), now)
 
@@ -358,12 +360,22 @@ class ClientEngine(ABC):
         why = _why_not_again(call)
         self._fail(call, TransportError(f"the connection to the broker was lost: {reason}; {why}"))
 
+    def _take_back(self, call: PendingCall, final: ClientFinal) -> None:
+        """Hold for another broker what this one gives back, shutting down ([client-drain])."""
+        reason = final.body[0].decode("utf-8", "replace")
+        call.may_have_run |= final.attempts > 0
+        if not _is_repeatable(call):
+            self._fail(call, TransportError(f"{reason}; {_why_not_again(call)}"))
+            return
+        call.tries -= 1
+        call.turned_away += 1
+        self._begin_anew(call, HELD)
+        self._wait_until(call, call.asked.deadline)
+        if self._notes:
+            self._note("turned-away", call, reason=reason)
+
     def _may_go_again(self, call: PendingCall) -> bool:
-        return (
-            call.tries < self._retry.attempts
-            and (call.asked.idempotent or not call.may_have_run)
-            and not call.is_streaming
-        )
+        return call.tries < self._retry.attempts and _is_repeatable(call)
 
     def _begin_anew(self, call: PendingCall, state: CallState) -> None:
         """Forget a try: from now on replies to it are stale."""
@@ -401,6 +413,11 @@ class ClientEngine(ABC):
 
 def _go_on(_event: PeerBlocked | PeerWritable, _now: float) -> None:
     """Take no notice."""
+
+
+def _is_repeatable(call: PendingCall) -> bool:
+    """Whether sending it once more would do no harm, now that it is with nobody."""
+    return (call.asked.idempotent or not call.may_have_run) and not call.is_streaming
 
 
 def _count(n: int, noun: str) -> str:

@@ -41,7 +41,7 @@ from requite.protocols.majordomo.wire import (
 CLIENT_MAGIC: Final = b"MDPC03"
 WORKER_MAGIC: Final = b"MDPW03"
 KEY_SIZE_MAX: Final = 255
-STATUS_MAX: Final = 7
+STATUS_MAX: Final = 8
 WORKER_STATUSES: Final = frozenset({0, 1, 7})  # OK, FAILED, CANCELLED: [status-worker]
 
 Command = TypeVar("Command")

@@ -70,13 +70,14 @@ class Departed:
 class Client:
     """A client, and its requests that have no final reply yet, by request id."""
 
-    __slots__ = ("address", "dialect", "peer", "pending")
+    __slots__ = ("address", "dialect", "peer", "pending", "reassure_at")
 
     def __init__(self, peer: Peer, address: bytes, dialect: Dialect) -> None:
         self.peer = peer
         self.address = address
         self.dialect = dialect
         self.pending: dict[int, PendingRequest] = {}
+        self.reassure_at = 0.0  # not before this is it told again that a large message is heard
 
 
 class Worker:

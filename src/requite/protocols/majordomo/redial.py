@@ -19,6 +19,7 @@ from requite.request import RetryPolicy
 _SPACING: Final = RetryPolicy(backoff=0.1, backoff_max=10.0, jitter=0.5)
 # A connection that was quiet for this long did not end because the broker would not have us.
 _WORKED_AFTER_S: Final = 10.0
+_TURNED_AWAY_MAX: Final = 4  # `fruitless` up to which a broker's restart counts: 0.8 s
 
 
 class Redial:
@@ -39,6 +40,15 @@ class Redial:
     def joined(self, now: float) -> None:
         """Note that a connection stands."""
         self._joined_at = now
+
+    def turned_away(self) -> None:
+        """Note that the broker is shutting down, and sent us away: its successor will come soon.
+
+        There is a pause before the next connection, however well this one worked; yet the pauses
+        stay below a second, or calls would wait long after the successor has come.
+        """
+        self.fruitless = min(max(self.fruitless, 1), _TURNED_AWAY_MAX)
+        self._joined_at = inf
 
     def plan(self, now: float) -> None:
         """Set `at`, unless it is set already: a connection has ended, or is wanted for once."""
