@@ -39,10 +39,12 @@ class Status(IntEnum):
     WORKER_LOST = 5
     POISONED = 6
     CANCELLED = 7
+    SHUTTING_DOWN = 8
 
 
 # What the caller is told per status: the error, and whether a handler may have started, if the
-# request was ever handed to a worker. NO_SERVICE may also come after its last worker was lost.
+# request was ever handed to a worker. NO_SERVICE may also come after its last worker was lost,
+# SHUTTING_DOWN while one has it still.
 _ERROR_BY_STATUS: Final[dict[Status, tuple[type[CallError], bool]]] = {
     Status.FAILED: (RemoteFailure, True),
     Status.NO_SERVICE: (NoService, True),
@@ -51,6 +53,7 @@ _ERROR_BY_STATUS: Final[dict[Status, tuple[type[CallError], bool]]] = {
     Status.WORKER_LOST: (WorkerLost, True),
     Status.POISONED: (Poisoned, True),
     Status.CANCELLED: (Cancelled, True),
+    Status.SHUTTING_DOWN: (Overloaded, True),
 }
 
 
