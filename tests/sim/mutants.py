@@ -234,6 +234,13 @@ class _NeverExpires(Dispatcher):
         pending.deadline = max(deadline, now + 1000)
 
 
+class _IgnoresProgress(Dispatcher):
+    """Take a request back from a worker that vouches for its handler."""
+
+    def renew_lease(self, *args: Any) -> None:
+        """Go on."""
+
+
 class _TellsNoWorker(Dispatcher):
     """Take a request away from its worker, and let it work on."""
 
@@ -260,6 +267,7 @@ PoisonedAtOnce = _with_dispatcher(_PoisonedAtOnce)
 RepeatsAnIndex = _with_dispatcher(_RepeatsAnIndex)
 NeverExpires = _with_dispatcher(_NeverExpires)
 SettlesHalf = _with_dispatcher(_SettlesHalf)
+IgnoresProgress = _with_dispatcher(_IgnoresProgress)
 TellsNoWorker = _with_dispatcher(_TellsNoWorker)
 
 

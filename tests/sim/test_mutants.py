@@ -28,6 +28,7 @@ _CASES: list[tuple[str, str, Parts]] = [
     ("I5", "streams", Parts(client=mutants.StreamsAnew)),
     ("I5", "streams", Parts(broker=mutants.RepeatsAnIndex)),
     ("I6", "calm", Parts(broker=mutants.RedeliversFromTheLiving)),
+    ("I6", "crash-workers", Parts(broker=mutants.IgnoresProgress)),
     ("I6", "calm", Parts(broker=mutants.HandsOutTwice)),
     ("I6", "crash-workers", Parts(broker=mutants.HearsFormerOwners)),
     ("I6", "calm", Parts(broker=mutants.DropsTheHasty)),

@@ -104,6 +104,8 @@ class Trace:
     owner_name: str = ""
     dispatch_id: int = 0
     dispatched_at: float = 0.0
+    vouched_at: float = 0.0  # when its worker last showed progress, as far as the broker has heard
+    vouched_s: float = 0.0  # for how long, if it said so
     attempts: int = 0
     partials: int = 0
     withdrawn: str = ""

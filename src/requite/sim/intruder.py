@@ -154,6 +154,7 @@ class RawBytes:
 
     ready = True
     peer_identity = b""
+    mid_message = False
 
     def __init__(self, opening: bytes) -> None:
         self._opening = opening

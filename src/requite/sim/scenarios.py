@@ -181,7 +181,7 @@ def _draw_all(rng: Random, scenario: Scenario) -> dict[str, Any]:
         "attempts_max": rng.choice((1, 2, 3, 3)),
         "service_grace_s": rng.choice((0.5, 3.0, 10.0)),
         "service_ttl_s": rng.choice((0.5, 2.0, 8.0)),
-        "services_max": rng.choice((6, 1000, 1000, 1000)),
+        "services_max": rng.choice((4, 1000, 1000, 1000)),
         "queue_max": rng.choice((5, 1000, 1000, 1000)),
         "client_pending_max": rng.choice((4, 1000, 1000, 1000)),
         "tell_old_clients": rng.random() < 0.5,

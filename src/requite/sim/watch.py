@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from requite.sim.transcript import Transcript
 
 _CANCEL: Final = b"MDPW03\x09"
+_SIGNS_OF_PROGRESS: Final = (b"MDPW03\x03", b"MDPW03\x07")
 
 # Why a broker may send an honest peer away.
 _FAIR_REASONS: Final = (
@@ -172,6 +173,7 @@ class WatchedBroker:
         self.names: dict[bytes, str] = {}  # who is behind an identity, now or lately
         self.heard_at: dict[bytes, float] = {}  # when messages of a peer last came in
         self.traces: dict[tuple[bytes, int], Trace] = {}
+        self._by_dispatch: dict[int, Trace] = {}
         self._strangers: set[tuple[bytes, int]] = set()  # requests of intruders, not followed
         self._history = history
         self._call_of = calls_by_body
@@ -248,12 +250,22 @@ class WatchedBroker:
                     return
                 if found[0] is Role.WORKER:
                     self._workers.setdefault(peer, found[1])
+                    self._look_for_progress(messages)
                     return
                 dialect = self._dialects[peer] = found[1]
             try:
                 self._look_at(peer, dialect.decode_from_client(message))
             except RemoteViolation:
                 return
+
+    def _look_for_progress(self, messages: Iterable[list[bytes]]) -> None:
+        """Note when handlers were vouched for, by PARTIAL or PROGRESS ([worker-lease])."""
+        for message in messages:
+            if message[0].startswith(_SIGNS_OF_PROGRESS):
+                trace = self._by_dispatch.get(int.from_bytes(message[0][7:15], "big"))
+                if trace is not None:
+                    trace.vouched_at = self._history.world.now
+                    trace.vouched_s = int.from_bytes(message[0][15:19], "big") / 1000
 
     def _look_at(self, peer: Any, command: object) -> None:
         if isinstance(command, ClientRequest):
@@ -315,6 +327,7 @@ class WatchedBroker:
     def _forget(self, facts: Any) -> None:
         key = facts["client"], facts["request_id"]
         self.traces.pop(key, None)
+        self._by_dispatch.pop(facts["dispatch_id"], None)
         self._strangers.discard(key)
 
     def _queued(self, facts: Any) -> None:
@@ -331,7 +344,9 @@ class WatchedBroker:
             trace.owner = facts["worker"]
             trace.owner_name = self.names[facts["worker"]]
             trace.dispatch_id = facts["dispatch_id"]
-            trace.dispatched_at = self._history.world.now
+            trace.dispatched_at = trace.vouched_at = self._history.world.now
+            trace.vouched_s = 0.0
+            self._by_dispatch[trace.dispatch_id] = trace
             trace.attempts += 1
 
     def _passed_on(self, facts: Any) -> None:
@@ -343,6 +358,7 @@ class WatchedBroker:
     def _redelivered(self, facts: Any) -> None:
         trace = self._find(facts)
         self._history.tell("redelivered", trace, facts)
+        self._by_dispatch.pop(facts["dispatch_id"], None)
         if trace is not None:
             trace.state = "queued"
             trace.owner = None

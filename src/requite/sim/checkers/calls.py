@@ -147,6 +147,10 @@ class NeverRepeated(Checker):
     invariant = "I11"
     sentence = "a non-idempotent request is never re-sent once it may have run"
 
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._given_back: Counter[Call] = Counter()
+
     def execution_started(self, execution: Execution) -> None:
         """Check each start of a handler."""
         call = execution.call
@@ -158,8 +162,14 @@ class NeverRepeated(Checker):
         call = trace.call
         if not call.idempotent and call.executions:
             self.violate(f"{call} is not idempotent, has run, and is sent again")
-        if call.sent > call.tries_max:
-            self.violate(f"{call} is sent {call.sent} times; {call.tries_max} tries are allowed")
+        tries = call.sent - self._given_back[call]
+        if tries > call.tries_max:
+            self.violate(f"{call} is sent {tries} times; {call.tries_max} tries are allowed")
+
+    def answered(self, trace: Trace, facts: Mapping[str, Any]) -> None:
+        """Count what brokers give back when they shut down: these are no tries ([client-drain])."""
+        if facts["status"] == "SHUTTING_DOWN":
+            self._given_back[trace.call] += 1
 
 
 class HonestErrors(Checker):

@@ -60,9 +60,10 @@ class OneOwner(Checker):
             return
         name = trace.owner_name
         lease_s = self.lease_s.get(name, 0.0)
-        held_s = now - trace.dispatched_at
-        if self._lost.get(owner) != now and not (lease_s and held_s >= lease_s - _SLACK_S):
-            self.violate(f"{trace} is taken from {name}, which is alive, after {held_s:.3f} s")
+        unheard_s = now - trace.vouched_at
+        is_over = bool(lease_s) and unheard_s >= (trace.vouched_s or lease_s) - _SLACK_S
+        if self._lost.get(owner) != now and not is_over:
+            self.violate(f"{trace} is taken from {name}, which lives, after {unheard_s:.3f} s")
 
     def unknown_request(self, name: str) -> None:
         """Check that the broker moves nothing that has ended, or has never been."""
