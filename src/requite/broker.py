@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from requite.engine import Note
-from requite.errors import ConfigurationError
+from requite.errors import ConfigurationError, LocalViolation
 from requite.framing import IdentityTable, Limits, Mechanism, Null, PlainServer, SocketType, Zmtp
 from requite.framing import known_users as check_users
 from requite.protocols.majordomo.broker import MajordomoBroker
@@ -63,6 +63,7 @@ class Broker:
             policy = replace(policy, notes=True)
         self._addresses = [parse_address(bind) for bind in binds or (DEFAULT_BIND,)]
         self._engine = MajordomoBroker(policy)
+        self._started = False
         limits = _limits(message_size_max)
         mechanism: Mechanism = Null() if users is None else PlainServer(check_users(users))
         identities: IdentityTable[Link] = IdentityTable(
@@ -87,7 +88,12 @@ class Broker:
         return self._engine.snapshot()
 
     async def start(self) -> list[str]:
-        """Listen; return `endpoints`. Raises `TransportError` where an address cannot be had."""
+        """Listen; return `endpoints`. Raises `TransportError` where an address cannot be had, and
+        `LocalViolation` the second time: a broker that has been closed stays closed.
+        """
+        if self._started:
+            raise LocalViolation("a broker starts once; make another one to serve again")
+        self._started = True
         try:
             for address in self._addresses:
                 await self._shell.listen(address)
@@ -109,11 +115,11 @@ class Broker:
 
         `on_listening` gets the endpoints once all of them stand. For the main thread.
         """
-        await self.start()
-        if on_listening is not None:
-            on_listening(self.endpoints)
         try:
             with StopSignals() as signals:
+                await self.start()
+                if on_listening is not None:
+                    on_listening(self.endpoints)
                 await signals.first()
                 await signals.unless_second(self.drain())
         finally:

@@ -20,6 +20,7 @@ from requite import (
     CallTimeout,
     ConfigurationError,
     HeartbeatPolicy,
+    LocalViolation,
     Partial,
     RemoteFailure,
     Reply,
@@ -782,3 +783,35 @@ def test_a_handler_has_to_be_callable():
 
 def test_a_service_can_be_called_as_the_function_it_is():
     assert asyncio.run(upper(Request("it", [b"hi"]))) == b"HI"
+
+
+# --- limits of threads, and of one life ----------------------------------------------------------
+async def test_with_a_handler_timeout_no_more_is_taken_than_there_are_threads(stage: Stage) -> None:
+    """What waits for a thread would use up the time its handler has."""
+
+    @service("it")
+    def handler(request: Request) -> bytes:
+        threading.Event().wait(0.15)
+        return b"%d" % request.attempt
+
+    await stage.open()
+    await stage.worker(handler, threads=1, capacity=8, handler_timeout=0.5)
+    client = await stage.client()
+    replies = [reply async for reply in client.map([b""] * 8)]
+    assert [reply.body for reply in replies] == [b"1"] * 8
+    assert [worker.capacity for worker in stage.broker.snapshot().workers] == [1]
+
+
+async def test_a_worker_and_a_broker_start_once(stage: Stage) -> None:
+    @service("it")
+    async def handler(request: Request) -> bytes:
+        return request.body
+
+    await stage.open()
+    worker = await stage.worker(handler)
+    await worker.drain()
+    with pytest.raises(LocalViolation, match="starts once"):
+        await worker.start()
+    await stage.broker.close()
+    with pytest.raises(LocalViolation, match="starts once"):
+        await stage.broker.start()

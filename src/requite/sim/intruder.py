@@ -176,10 +176,6 @@ class RawBytes:
         out.extend(message)
         return sum(map(len, message))
 
-    @property
-    def mid_message(self) -> bool:
-        return False
-
     def at_end(self) -> None:
         """Take no notice."""
 

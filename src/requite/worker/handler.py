@@ -52,6 +52,11 @@ class Service:
     handler: Callable[[Request], Any]
     kind: Kind
 
+    @property
+    def in_thread(self) -> bool:
+        """Whether the handler runs in a thread."""
+        return self.kind in (Kind.FUNCTION, Kind.GENERATOR)
+
     def __call__(self, request: Request) -> Any:
         return self.handler(request)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from typing import Any, Final
@@ -39,13 +39,12 @@ class Runner:
 
     submit: Callable[[Input], None]
 
-    def __init__(
-        self, service: Service, capacity: int, threads: Executor, reply_size_max: int
-    ) -> None:
+    def __init__(self, service: Service, capacity: int, threads: int, reply_size_max: int) -> None:
         self._service = service
         self._reply_size_max = reply_size_max
         self._handler = service.handler
-        self._threads = threads
+        # Threads begin when they are first needed: an `async` handler has none.
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"requite-{service.name}")
         self._free: asyncio.Event | None = None  # is there while the broker pushes back
         self._unheard: set[Any] = set()  # tokens given up whose handlers run in threads
         self._closed = False
@@ -55,7 +54,7 @@ class Runner:
             Kind.ASYNC_GENERATOR: self._run_async_generator,
             Kind.GENERATOR: self._run_generator,
         }[service.kind]
-        self._in_thread = service.kind in (Kind.FUNCTION, Kind.GENERATOR)
+        self._in_thread = service.in_thread
         self._lanes: Lanes[Any, Request] = Lanes(
             capacity, run, self._dropped, interruptible=not self._in_thread
         )
@@ -89,6 +88,7 @@ class Runner:
         self._closed = True
         self._let_go()
         await self._lanes.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     # --- the four kinds ---------------------------------------------------------------------------
     async def _run_coroutine(self, token: Any, request: Request) -> None:

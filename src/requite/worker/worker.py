@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
-from requite.errors import ConfigurationError
+from requite.errors import ConfigurationError, LocalViolation
 from requite.framing import Limits, Mechanism, Null, PlainClient, SocketType, Zmtp
 from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.dialects import by_version
@@ -38,7 +38,9 @@ class Worker:
     - `heartbeat`: how often to be heard and when a silent broker is gone; seconds or a policy.
     - `handler_timeout`: seconds a handler may take without `request.progress()` before the broker
       gives its request to another worker; None: no limit.
-    - `threads`: how many handlers that are plain functions run at a time (default: `capacity`).
+    - `threads`: how many calls of a handler that is a plain function run at a time (default:
+      `capacity`). With a `handler_timeout` no more requests are taken than that: one that waited
+      for a thread would spend the time its handler has.
     - `drain_timeout`: seconds a draining worker lets its handlers go on.
     - `dialect`: the version of MDP, "0.3" unless the URL says otherwise.
     - `message_size_max`: bytes of one message, in either direction.
@@ -66,12 +68,12 @@ class Worker:
         self._policy = WorkerPolicy(
             capacity=capacity, heartbeat=_heartbeat(heartbeat), lease_s=handler_timeout or 0.0
         )
-        self._threads_max = threads or capacity
+        self._threads = threads or capacity
         self._drain_timeout_s = drain_timeout
         self._mechanism = _mechanism(self._url)
         self._reply_size_max = message_size_max
         self._limits = Limits.for_bodies(message_size_max)
-        self._threads: ThreadPoolExecutor | None = None
+        self._started = False
         self._posts: list[_Post] = []
         self._engines = [self._engine(each) for each in self._services]  # refuses bad names here
 
@@ -81,10 +83,16 @@ class Worker:
 
     # --- life -------------------------------------------------------------------------------------
     async def start(self) -> None:
-        """Begin to serve, on the running event loop; connecting goes on in the background."""
-        self._threads = ThreadPoolExecutor(self._threads_max, thread_name_prefix="requite-handler")
+        """Begin to serve, on the running event loop; connecting goes on in the background.
+
+        Raises `LocalViolation` the second time: a worker that has been closed stays closed.
+        """
+        if self._started:
+            raise LocalViolation("a worker starts once; make another one to serve again")
+        self._started = True
         for each, engine in zip(self._services, self._engines, strict=True):
-            runner = Runner(each, self._policy.capacity, self._threads, self._reply_size_max)
+            capacity = self._policy_for(each).capacity
+            runner = Runner(each, capacity, self._threads, self._reply_size_max)
             post = _Post(engine, runner, self._url, self._framing)
             self._posts.append(post)
             post.shell.start()
@@ -104,17 +112,14 @@ class Worker:
             await post.shell.close()
             await post.runner.close()
         self._posts.clear()
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-            self._threads = None
 
     async def serve(self, on_started: Callable[[], object] | None = None) -> None:
         """Serve until SIGTERM or SIGINT: the first drains, a second one stops. Main thread only."""
         try:
-            await self.start()
-            if on_started is not None:
-                on_started()
             with StopSignals() as signals:
+                await self.start()
+                if on_started is not None:
+                    on_started()
                 await signals.first()
                 await signals.unless_second(self.drain())
         finally:
@@ -140,7 +145,12 @@ class Worker:
 
     # --- making -----------------------------------------------------------------------------------
     def _engine(self, each: Service) -> MajordomoWorker:
-        return MajordomoWorker(self._dialect, each.name, self._policy, rng=random.random)
+        return MajordomoWorker(self._dialect, each.name, self._policy_for(each), rng=random.random)
+
+    def _policy_for(self, each: Service) -> WorkerPolicy:
+        if not (each.in_thread and self._policy.lease_s):
+            return self._policy
+        return replace(self._policy, capacity=min(self._policy.capacity, self._threads))
 
     def _framing(self) -> Zmtp:
         return Zmtp(SocketType.DEALER, mechanism=self._mechanism, limits=self._limits)
