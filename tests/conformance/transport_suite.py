@@ -285,6 +285,30 @@ class TransportSuite:
 
         ground.run(scenario())
 
+    @pytest.mark.parametrize("turns", range(5))
+    def test_closing_the_listener_forgets_no_connection(self, ground: Ground, turns: int) -> None:
+        """What was accepted becomes a stream; what was not, the peer finds closed."""
+
+        async def scenario() -> None:
+            pair = await Pair.open(ground, echo)
+            taps = await asyncio.gather(*(connect(pair.listener.address) for _ in range(5)))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            pair.listener.close()
+            for tap in taps:
+                tap.write(b"hello")
+            for tap in taps:
+                await tap.until(lambda tap=tap: tap.data == b"hello" or "closed" in tap.events)
+            for served in pair.accepted:
+                served.stream.abort()
+                await served.until_closed()
+            for tap in taps:
+                await tap.until_closed()
+            del taps, tap
+            gc.collect()  # a socket that was left open is reported when it is collected
+
+        ground.run(scenario())
+
     def test_a_place_is_taken_once(self, ground: Ground) -> None:
         async def scenario() -> None:
             pair = await Pair.open(ground)

@@ -26,8 +26,8 @@ from requite.transport.base import Listener, Stream
 _TIMER_LATE_S: Final = 0.001
 # When the links' own lingering should have ended everything.
 _CLOSE_MARGIN_S: Final = 1.0
-# asyncio needs up to three to make a stream of a connection that it has accepted. Those that were
-# under way when the listener closed are closed with the others, not left to the garbage collector.
+# Event loops need up to three to make a stream of a connection that they have accepted. Those that
+# were on their way when the listener closed are closed with the others.
 _TURNS_TO_ACCEPT: Final = 4
 
 T = TypeVar("T")
@@ -109,10 +109,9 @@ class AioShell:
 
     async def close(self) -> None:
         """End everything; what has been sent still leaves, within the links' `linger_s`."""
-        if self._listeners:
-            self.stop_listening()
-            for _ in range(_TURNS_TO_ACCEPT):
-                await asyncio.sleep(0)
+        self.stop_listening()
+        for _ in range(_TURNS_TO_ACCEPT):
+            await asyncio.sleep(0)
         self._closing = True
         if self._dialler is not None:
             self._dialler.cancel()

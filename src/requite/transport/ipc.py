@@ -7,10 +7,11 @@ import os
 from contextlib import suppress
 
 from requite.errors import TransportError
+from requite.transport.accept import SocketListener, serve
 from requite.transport.address import IpcAddress
 from requite.transport.base import Listener, OnStream
-from requite.transport.sockets import ACCEPTS_PER_TURN, BACKLOG, bind_ipc, cannot, connect_ipc, why
-from requite.transport.stream import Dialled, SocketListener, SocketStream
+from requite.transport.sockets import bind_ipc, cannot, connect_ipc, why
+from requite.transport.stream import Dialled, SocketStream
 
 
 async def listen(address: IpcAddress, on_stream: OnStream) -> Listener:
@@ -25,11 +26,7 @@ async def listen(address: IpcAddress, on_stream: OnStream) -> Listener:
     except OSError as error:
         raise cannot("listen at", address, why(error)) from error
     made = _file_id(address.path)
-    loop = asyncio.get_running_loop()
-    server = await loop.create_unix_server(
-        lambda: SocketStream(on_stream, str(address)), sock=sock, backlog=ACCEPTS_PER_TURN
-    )
-    sock.listen(BACKLOG)
+    server = await serve(sock, lambda: SocketStream(on_stream, str(address)))
     return SocketListener(address, [server], lambda: _remove(address.path, made))
 
 

@@ -13,9 +13,6 @@ from requite.errors import TransportError
 from requite.transport.address import Address, IpcAddress, TcpAddress
 
 BACKLOG: Final = 1024
-# What event loops are given for it. asyncio takes it for the number of connections to accept per
-# turn as well, and, out of descriptors, logs a traceback for each of them: a thousand per second.
-ACCEPTS_PER_TURN: Final = 1
 READ_SIZE: Final = 64 << 10
 # Bytes held for a peer before it is said to push back, and down to which they must drain then.
 WRITE_HIGH: Final = 256 << 10

@@ -8,11 +8,10 @@ Reads go into one buffer per event loop: asyncio's own streams take a fresh 256 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-from requite.transport.address import Address
 from requite.transport.base import OnStream, Owner
 from requite.transport.sockets import READ_SIZE, WRITE_HIGH, WRITE_LOW, name_of
 
@@ -187,24 +186,3 @@ class Dialled:
 
     def _is_made(self) -> bool:
         return self._stream is not None and self._stream.is_made
-
-
-class SocketListener:
-    """The `Listener` over asyncio servers: one, or one per address of a host's name."""
-
-    def __init__(
-        self,
-        address: Address,
-        servers: Sequence[asyncio.AbstractServer],
-        after_close: Callable[[], object] | None = None,
-    ) -> None:
-        self.address = address
-        self._servers = servers
-        self._after_close = after_close
-
-    def close(self) -> None:
-        """Take no more connections; those that stand are left alone."""
-        for server in self._servers:
-            server.close()
-        if self._after_close is not None:
-            self._after_close()

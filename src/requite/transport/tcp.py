@@ -6,11 +6,10 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 
+from requite.transport.accept import SocketListener, serve
 from requite.transport.address import TcpAddress
 from requite.transport.base import Listener, OnStream
 from requite.transport.sockets import (
-    ACCEPTS_PER_TURN,
-    BACKLOG,
     AddressInfo,
     bind_tcp,
     bind_tcp_wildcard,
@@ -18,7 +17,7 @@ from requite.transport.sockets import (
     tune_tcp,
     why,
 )
-from requite.transport.stream import Dialled, SocketListener, SocketStream
+from requite.transport.stream import Dialled, SocketStream
 
 
 async def listen(address: TcpAddress, on_stream: OnStream) -> Listener:
@@ -28,17 +27,9 @@ async def listen(address: TcpAddress, on_stream: OnStream) -> Listener:
     except OSError as error:
         raise cannot("listen at", address, why(error)) from error
     bound = TcpAddress(address.host, socks[0].getsockname()[1])
-    loop = asyncio.get_running_loop()
     servers = [
-        await loop.create_server(
-            lambda: SocketStream(on_stream, str(bound), tune_tcp),
-            sock=sock,
-            backlog=ACCEPTS_PER_TURN,
-        )
-        for sock in socks
+        await serve(sock, lambda: SocketStream(on_stream, str(bound), tune_tcp)) for sock in socks
     ]
-    for sock in socks:
-        sock.listen(BACKLOG)
     return SocketListener(bound, servers)
 
 

@@ -1,0 +1,119 @@
+"""Taking connections from a listening socket.
+
+uvloop's own servers do it well. asyncio's do not: a connection that was accepted in the turn in
+which its server is closed is forgotten, open, until the garbage collector finds it; and as many
+connections are accepted per turn as the backlog is long, each with a traceback in the log once no
+descriptors are left. So on asyncio's loop this module accepts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+from requite.transport.address import Address
+from requite.transport.sockets import BACKLOG
+from requite.transport.stream import SocketStream
+
+_PER_TURN: Final = 64
+# Without descriptors or memory there is nothing to do but to wait until connections have ended.
+_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_EXHAUSTED_PAUSE_S: Final = 1.0
+_logger: Final = logging.getLogger("requite.transport")
+
+MakeStream = Callable[[], SocketStream]
+
+
+class Closable(Protocol):
+    """What goes on taking connections until it is closed."""
+
+    def close(self) -> object: ...
+
+
+async def serve(sock: socket.socket, make_stream: MakeStream) -> Closable:
+    """Make a stream of each connection that arrives at a listening socket, and own the socket."""
+    loop = asyncio.get_running_loop()
+    sock.setblocking(False)
+    if isinstance(loop, asyncio.SelectorEventLoop):
+        return Acceptor(loop, sock, make_stream)
+    if sock.family == socket.AF_UNIX:
+        return await loop.create_unix_server(make_stream, sock=sock, backlog=BACKLOG)
+    return await loop.create_server(make_stream, sock=sock, backlog=BACKLOG)
+
+
+class Acceptor:
+    """Accepts on asyncio's own loop."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, make_stream: MakeStream
+    ) -> None:
+        self._loop = loop
+        self._sock = sock
+        self._make_stream = make_stream
+        self._making: dict[asyncio.Task[Any], socket.socket] = {}
+        self._pause: asyncio.TimerHandle | None = None
+        self._listen()
+
+    def close(self) -> None:
+        """Take no more connections; those that were accepted become streams all the same."""
+        if self._pause is not None:
+            self._pause.cancel()
+        self._loop.remove_reader(self._sock)
+        self._sock.close()
+
+    def _listen(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._sock, self._accept)
+
+    def _accept(self) -> None:
+        with suppress(BlockingIOError, InterruptedError, ConnectionAbortedError):
+            try:
+                for _ in range(_PER_TURN):
+                    self._adopt(self._sock.accept()[0])
+            except OSError as error:
+                if error.errno not in _EXHAUSTED:
+                    raise
+                self._wait_for_better_times(error)
+
+    def _wait_for_better_times(self, error: OSError) -> None:
+        _logger.warning("no connections are taken for %g s: %s", _EXHAUSTED_PAUSE_S, error.strerror)
+        self._loop.remove_reader(self._sock)
+        self._pause = self._loop.call_later(_EXHAUSTED_PAUSE_S, self._listen)
+
+    def _adopt(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        making = self._loop.connect_accepted_socket(self._make_stream, sock)
+        task = self._loop.create_task(making)
+        self._making[task] = sock
+        task.add_done_callback(self._made)
+
+    def _made(self, task: asyncio.Task[Any]) -> None:
+        sock = self._making.pop(task)
+        if task.cancelled() or task.exception() is not None:
+            sock.close()
+
+
+class SocketListener:
+    """The `Listener` over servers: one, or one per address of a host's name."""
+
+    def __init__(
+        self,
+        address: Address,
+        servers: Sequence[Closable],
+        after_close: Callable[[], object] | None = None,
+    ) -> None:
+        self.address = address
+        self._servers = servers
+        self._after_close = after_close
+
+    def close(self) -> None:
+        """Take no more connections; those that stand are left alone."""
+        for server in self._servers:
+            server.close()
+        if self._after_close is not None:
+            self._after_close()
