@@ -419,7 +419,7 @@ def test_drain_finishes_what_is_there_and_refuses_the_rest():
     bench.request("c", 2)
     bench.drain()
     bench.request("c", 3)
-    assert [(f.request_id, f.status) for f in bench.finals("c")] == [(3, Status.OVERLOADED)]
+    assert [(f.request_id, f.status) for f in bench.finals("c")] == [(3, Status.SHUTTING_DOWN)]
     bench.worker("late")
     assert "shutting down" in bench.disconnected["late"]
     bench.final("w")
@@ -437,7 +437,38 @@ def test_a_drain_has_an_end():
     bench.drain()
     bench.keep_alive(5.5, "w")
     assert bench.stopped
-    assert [final.status for final in bench.finals("c")] == [Status.CANCELLED]
+    assert [final.status for final in bench.finals("c")] == [Status.SHUTTING_DOWN]
+
+
+@requirement("mdp03:client-drain")
+def test_what_is_pending_at_the_end_of_a_drain_goes_back_with_its_attempts():
+    bench = BrokerBench(drain_timeout_s=5.0)
+    bench.worker("w")
+    bench.request("c", 1)
+    bench.request("c", 2)
+    bench.drain()
+    bench.request("c", 3)
+    bench.keep_alive(5.5, "w")
+    told = [(final.request_id, final.status, final.attempts) for final in bench.finals("c")]
+    assert told == [
+        (3, Status.SHUTTING_DOWN, 0),
+        (1, Status.SHUTTING_DOWN, 1),
+        (2, Status.SHUTTING_DOWN, 0),
+    ]
+    assert all(b"shutting down" in final.body[0] for final in bench.finals("c"))
+    assert "c" in bench.disconnected
+
+
+def test_clients_of_older_dialects_are_told_as_before_that_a_broker_drains():
+    bench = BrokerBench(drain_timeout_s=5.0, tell_old_clients=True)
+    bench.worker("w")
+    bench.client("c", "0.2")
+    bench.request("c", 1)
+    bench.drain()
+    bench.request("c", 2)
+    bench.keep_alive(5.5, "w")
+    told = [final.body[0] for final in bench.finals("c")]
+    assert told == [b"requite-error OVERLOADED", b"requite-error CANCELLED"]
 
 
 def test_a_draining_worker_finishes_and_gets_nothing_new():

@@ -26,6 +26,8 @@ from requite.protocols.majordomo.calls import ClientPolicy
 from requite.protocols.majordomo.wire import NOT_IDEMPOTENT, ClientRequest
 from requite.request import Status
 
+GONE = Status.SHUTTING_DOWN
+
 
 def connected(**settings: object) -> ClientBench:
     """Return a client that has a connection and has heard from its broker."""
@@ -463,6 +465,135 @@ def test_waiting_for_a_connection_is_no_attempt():
     assert bench.requests[0].command.timeout_ms == 5000
     bench.answer(bench.requests[0])
     assert bench.replies["a"].attempts == 1
+
+
+# --- the broker is shutting down ------------------------------------------------------------------
+@requirement("mdp03:client-drain")
+@pytest.mark.parametrize(("idempotent", "attempts"), [(True, 0), (True, 1), (False, 0)])
+def test_what_a_broker_gives_back_goes_to_the_next_one(idempotent, attempts):
+    bench = connected(retry={"attempts": 1, "budget": 0.0, "budget_burst": 0})
+    bench.submit("a", b"a", timeout=10.0, idempotent=idempotent)
+    bench.answer(bench.requests[0], b"the broker is shutting down", GONE, attempts)
+    assert bench.disconnected == {"link-1": "the broker is shutting down"}
+    assert bench.dialling == 0  # there is a pause
+    bench.submit("b", b"b", timeout=10.0)
+    bench.advance(0.2)
+    assert bench.dialling == 1
+    bench.join()
+    assert bench.bodies() == [b"a", b"a", b"b"]
+    for sent in bench.requests[1:]:
+        bench.answer(sent)
+    assert [bench.replies[token].attempts for token in "ab"] == [1, 1]
+    bench.assert_empty()
+
+
+@requirement("mdp03:client-drain")
+def test_what_may_have_run_and_must_not_run_twice_ends_with_its_broker():
+    bench = connected()
+    bench.submit("a", idempotent=False)
+    bench.answer(bench.requests[0], b"the broker is shutting down", GONE, 1)
+    error = bench.errors["a"]
+    assert isinstance(error, TransportError)
+    assert (error.may_have_executed, error.attempts) == (True, 1)
+    assert str(error) == (
+        "the broker is shutting down; the request may have run, and is not idempotent"
+    )
+    bench.assert_empty()
+
+
+def test_a_stream_that_has_begun_ends_with_its_broker():
+    bench = connected()
+    bench.submit("a", partials=True)
+    bench.say(bench.partial(bench.requests[0], b"0", 0))
+    bench.answer(bench.requests[0], b"the broker is shutting down", GONE, 1)
+    assert isinstance(bench.errors["a"], TransportError)
+    assert bench.errors["a"].may_have_executed
+
+
+@requirement("mdp03:client-drain")
+def test_a_broker_that_shuts_down_still_answers_what_it_has():
+    bench = connected()
+    bench.submit("first", b"first")
+    bench.submit("second", b"second")
+    first, second = bench.requests
+    bench.answer(second, b"bye", GONE, 0)
+    bench.submit("third", b"third")
+    assert (bench.links, bench.bodies()) == (["link-1"], [b"first", b"second"])
+    bench.answer(first, b"done")
+    assert bench.replies["first"].body == b"done"
+    assert bench.links == []
+    bench.advance(0.2)
+    bench.join()
+    assert bench.bodies()[2:] == [b"second", b"third"]
+
+
+@pytest.mark.parametrize("how", ["cancel", "deadline"])
+def test_it_is_left_as_soon_as_nobody_waits_for_it_any_more(how):
+    bench = connected()
+    bench.submit("first", timeout=1.0)
+    bench.submit("second")
+    bench.answer(bench.requests[1], b"bye", GONE, 0)
+    if how == "cancel":
+        bench.cancel("first")
+    bench.advance(0.0 if how == "cancel" else 1.0)
+    assert len(bench.cancels) == 1
+    assert bench.links == []
+    bench.advance(0.2)
+    assert bench.dialling == 1
+
+
+def test_a_broker_that_leaves_first_is_replaced_at_once():
+    bench = connected()
+    bench.submit("first")
+    bench.submit("second")
+    bench.answer(bench.requests[1], b"bye", GONE, 0)
+    bench.lose()
+    assert bench.dialling == 1
+    bench.join()
+    assert len(bench.requests) == 4
+    for sent in bench.requests[2:]:
+        bench.answer(sent)
+    assert [bench.replies[token].attempts for token in ("first", "second")] == [2, 1]
+
+
+def test_a_broker_that_goes_on_shutting_down_is_asked_at_growing_intervals_below_a_second():
+    bench = connected(retry={"budget": 0.0, "budget_burst": 0})
+    bench.submit("a", timeout=20.0)
+    pauses = []
+    for _ in range(8):
+        bench.answer(bench.requests[-1], b"bye", GONE, 0)
+        left_at = bench.now
+        while not bench.dialling:
+            bench.advance(bench.client.deadline() - bench.now)
+        pauses.append(bench.now - left_at)
+        bench.join()
+    assert pauses == pytest.approx([0.075, 0.15, 0.3, 0.6, 0.6, 0.6, 0.6, 0.6])
+    bench.answer(bench.requests[-1])
+    assert bench.replies["a"].attempts == 1
+
+
+def test_the_deadline_bounds_the_wait_for_another_broker():
+    bench = connected()
+    bench.submit("a", timeout=1.0)
+    bench.answer(bench.requests[0], b"bye", GONE, 0)
+    bench.advance(1.0)
+    error = bench.errors["a"]
+    assert isinstance(error, CallTimeout)
+    assert not error.may_have_executed
+    assert str(error) == "no reply from 'echo' within 1.000 s; it was sent 1 time and has not run"
+
+
+def test_closing_a_client_that_is_leaving_its_broker():
+    bench = connected()
+    bench.submit("a")
+    bench.submit("b")
+    bench.answer(bench.requests[1], b"bye", GONE, 0)
+    bench.drain()
+    assert isinstance(bench.errors["b"], Cancelled)
+    assert not bench.errors["b"].may_have_executed
+    assert bench.errors["a"].may_have_executed
+    assert bench.client.deadline() is None
+    bench.assert_empty()
 
 
 # --- a connection is lost -------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import pickle
 
 import pytest
@@ -110,6 +109,8 @@ def test_a_spent_budget_fills_up_again_with_calls():
         (Status.POISONED, errors.Poisoned, 3, True),
         (Status.CANCELLED, errors.Cancelled, 0, False),
         (Status.CANCELLED, errors.Cancelled, 1, True),
+        (Status.SHUTTING_DOWN, errors.Overloaded, 0, False),
+        (Status.SHUTTING_DOWN, errors.Overloaded, 1, True),
     ],
 )
 def test_each_negative_status_has_its_error(status, kind, attempts, may_have_executed):

@@ -185,7 +185,7 @@ def test_a_worker_may_use_three_statuses(status: int) -> None:
 def test_a_broker_may_use_the_statuses_that_are_defined(status: int) -> None:
     header = MDP_03.client_final(b"", [b"x"], 9, 0, 1)[0]
     message = [header[:-2] + bytes([status]) + header[-1:], b"x"]
-    if status <= 7:
+    if status <= 8:
         assert decode(MDP_03, "to_client", message).status == status
     else:
         assert f"status {status}" in refused(MDP_03, "to_client", message)

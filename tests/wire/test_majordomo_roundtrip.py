@@ -198,7 +198,7 @@ def test_a_body_without_frames_is_refused(dialect: Dialect, command: Any) -> Non
         ClientRequest(b"echo", [b""], key=b"k" * 256),
         ClientPartial(b"", [b""], 1, -1),
         ClientFinal(b"", [b""], 1 << 64),
-        ClientFinal(b"", [b""], 1, 8),
+        ClientFinal(b"", [b""], 1, 9),
         ClientFinal(b"", [b""], 1, -1),
         ClientFinal(b"", [b""], 1, 0, 256),
         ClientCancel(-1),

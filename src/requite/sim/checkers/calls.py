@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -166,9 +167,9 @@ class NeverRepeated(Checker):
         if tries > call.tries_max:
             self.violate(f"{call} is sent {tries} times; {call.tries_max} tries are allowed")
 
-    def answered(self, trace: Trace, facts: Mapping[str, Any]) -> None:
+    def answered(self, trace: Trace | None, facts: Mapping[str, Any]) -> None:
         """Count what brokers give back when they shut down: these are no tries ([client-drain])."""
-        if facts["status"] == "SHUTTING_DOWN":
+        if trace is not None and facts["status"] == "SHUTTING_DOWN":
             self._given_back[trace.call] += 1
 
 
