@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -41,10 +42,10 @@ class Town:
         self._processes.append(process)
         return process
 
-    def restart_broker(self) -> None:
+    def restart_broker(self, *options: str) -> None:
         """Start another broker where the one that was killed has been."""
         self.broker.forget_observer()
-        again = BrokerProcess(*INTERVAL, bind=self.broker.endpoint)
+        again = BrokerProcess(*INTERVAL, *options, bind=self.broker.endpoint)
         assert again.endpoint == self.broker.endpoint
         self.broker = self._own(again)
 
@@ -266,24 +267,106 @@ def test_sigterm_drains_a_worker(town: Town) -> None:
 
 
 def test_sigterm_drains_a_broker(town: Town) -> None:
-    """What is pending is finished; what comes after is refused, and provably has not run."""
+    """What is pending is finished; what comes after is not started, but waits for the next one."""
     worker = town.add_worker()
     call = town.call("x")
     town.gate.await_run("x")
     town.broker.signal(signal.SIGTERM)
     eventually(lambda: town.broker.observer.ask(b"mmi.ping")["draining"], "it drains")
+    late = town.call("y")
     with (
-        requite.Client(town.broker.url, retry=requite.RetryPolicy(attempts=1)) as late,
-        pytest.raises(requite.Overloaded, match="shutting down") as caught,
+        requite.Client(town.broker.url) as hasty,
+        pytest.raises(requite.CallTimeout, match="has not run") as caught,
     ):
-        late.call(b"y", service="gated")
+        hasty.call(b"z", service="gated", timeout=0.3)
     assert not caught.value.may_have_executed
     town.gate.open()
     assert call.result(TIMEOUT_S).frames == [b"x", b"%d" % worker.pid]
     assert town.broker.ended() == (0, "")
     assert not town.gate.runs("y")
     town.restart_broker()
-    town.broker.await_workers("gated", 1)
+    assert late.result(TIMEOUT_S).frames == [b"y", b"%d" % worker.pid]
+    assert not town.gate.runs("z")
+
+
+CALLERS = 64
+
+
+class Crowd:
+    """Calls that go on, `CALLERS` at a time, until they are told to stop."""
+
+    def __init__(self) -> None:
+        self.answered = 0
+        self.stopping = False
+
+    def await_more(self, calling: Future[None]) -> None:
+        """Wait until each caller has been answered about once more, or one has failed."""
+        enough = self.answered + CALLERS
+        eventually(lambda: self.answered > enough or calling.done(), "calls are answered")
+
+    def name_calls(self) -> Iterator[bytes]:
+        """Give the next call its body, for as long as there is to be one."""
+        for number in count():
+            if self.stopping:
+                return
+            yield b"%d" % number
+
+    def blocking(self, url: str) -> None:
+        """Call with the blocking client; raises for the first call that fails."""
+        with requite.Client(url, service="plain", timeout=TIMEOUT_S) as client:
+            for _ in client.map(self.name_calls(), concurrency=CALLERS):
+                self.answered += 1
+
+    def asynchronous(self, url: str) -> None:
+        """Call with the client for event loops; raises for the first call that fails."""
+        asyncio.run(self._call(url))
+
+    async def _call(self, url: str) -> None:
+        async with requite.AsyncClient(url, service="plain", timeout=TIMEOUT_S) as client:
+            bodies = self.name_calls()
+            await asyncio.gather(*(self._call_on(client, bodies) for _ in range(CALLERS)))
+
+    async def _call_on(self, client: requite.AsyncClient, bodies: Iterator[bytes]) -> None:
+        for body in bodies:
+            reply = await client.call(body)
+            assert reply.frames == [body]
+            self.answered += 1
+
+
+@pytest.mark.parametrize("how", ["blocking", "asynchronous"])
+def test_a_broker_is_restarted_under_load_and_no_call_fails(how: str, town: Town) -> None:
+    town.add_worker(services="plain")
+    crowd = Crowd()
+    with ThreadPoolExecutor(1) as pool:
+        calling = pool.submit(getattr(crowd, how), town.broker.url)
+        try:
+            for _ in range(3):
+                crowd.await_more(calling)
+                town.broker.signal(signal.SIGTERM)
+                assert town.broker.ended() == (0, "")
+                town.restart_broker()
+            crowd.await_more(calling)
+        finally:
+            crowd.stopping = True
+        calling.result(TIMEOUT_S)
+
+
+def test_what_a_broker_cannot_wait_for_is_done_under_the_next(town: Town) -> None:
+    """Its `--drain-timeout` is over: what may run twice does, what may not is said to have run."""
+    town.broker.kill()
+    town.restart_broker("--drain-timeout", "0.2")
+    town.add_worker()
+    again, once = town.call("again"), town.call("once", idempotent=False)
+    town.gate.await_run("again")
+    town.gate.await_run("once")
+    town.broker.signal(signal.SIGTERM)
+    assert town.broker.ended() == (0, "")
+    with pytest.raises(requite.TransportError, match="not idempotent") as caught:
+        once.result(TIMEOUT_S)
+    assert caught.value.may_have_executed
+    town.restart_broker()
+    town.gate.open()
+    assert again.result(TIMEOUT_S).frames[0] == b"again"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

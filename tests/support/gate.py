@@ -18,6 +18,7 @@ import requite
 
 _FOLDER: Final = "REQUITE_TEST_GATE"
 _LOOK_EVERY_S: Final = 0.01
+_PLAIN_TAKES_S: Final = 0.02  # long enough that a broker always has some in hand
 
 
 class Gate:
@@ -74,6 +75,13 @@ async def gated(request: requite.Request) -> list[bytes]:
         raise
     _note("ended", request)
     return [request.body, b"%d" % os.getpid()]
+
+
+@requite.service("plain")
+async def plain(request: requite.Request) -> bytes:
+    """Answer, gate or no gate, with the body."""
+    await asyncio.sleep(_PLAIN_TAKES_S)
+    return request.body
 
 
 @requite.service("crash")
