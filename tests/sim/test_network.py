@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from requite.sim.network import Chunking, Network, Shape
-from requite.sim.stream import KEEPALIVE, RESET, TIMED_OUT, SimStream
+from requite.sim.pipe import RESET, TIMED_OUT
+from requite.sim.stream import KEEPALIVE, SimStream
 from requite.sim.world import World
 
 

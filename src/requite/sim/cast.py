@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from requite.sim.clients import ClientProcess
 from requite.sim.intruder import Intruder
-from requite.sim.roles import Broker, ClientProcess, Stage, WorkerProcess
+from requite.sim.roles import Broker, Stage
+from requite.sim.workers import WorkerProcess
 
 if TYPE_CHECKING:
     from requite.sim.process import Process

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from requite.sim.stream import KEEPALIVE, RESET, Pipe, SimStream, connect
+from requite.sim.pipe import RESET, Pipe
+from requite.sim.stream import KEEPALIVE, SimStream, connect
 
 if TYPE_CHECKING:
     from requite.sim.process import Process

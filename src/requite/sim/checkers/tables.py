@@ -16,7 +16,9 @@ from requite.timers import Timers
 
 if TYPE_CHECKING:
     from requite.sim.cast import Cast
-    from requite.sim.roles import Broker, ClientProcess, Dialler, WorkerProcess
+    from requite.sim.clients import ClientProcess
+    from requite.sim.roles import Broker, Dialler
+    from requite.sim.workers import WorkerProcess
 
 # Caches, which have a bound of their own, and the heap of `Timers`, which keeps stale entries.
 _NOT_TABLES: Final = frozenset({"_heap", "_names"})
