@@ -22,7 +22,7 @@ class ClientPolicy:
     - `heartbeat`: how a broker that went silent is noticed; dialects without ids cannot ask it.
     - `connections_max`: how many requests of a dialect without ids may be out at a time.
     - `eager`: connect at the first `Wake` (`deadline()` is 0 until then), not at the first call.
-    - `notes`: make `Note` effects: `sent`, `retried`, `replied`, `failed`.
+    - `notes`: make `Note` effects: `sent`, `retried`, `turned-away`, `replied`, `failed`.
     """
 
     slots: int = 1024
