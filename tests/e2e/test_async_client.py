@@ -157,6 +157,15 @@ async def test_replies_do_not_wait_for_a_slow_input(client: AsyncClient) -> None
     assert [reply.body async for reply in replies] == [b"second"]
 
 
+async def test_map_of_an_asynchronous_input_waits_for_slots(served: Serving) -> None:
+    async with AsyncClient(served.url("echo"), slots=5, timeout=10) as client:
+        held = [client.start(b"held", service="hold") for _ in range(3)]
+        replies = client.map(numbers(200), concurrency=100)
+        assert [int((await anext(replies)).body) for _ in range(200)] == list(range(200))
+        served.handlers.gate.set()
+        assert [(await call).body for call in held] == [b"held"] * 3
+
+
 async def test_an_input_that_raises_ends_the_map(client: AsyncClient) -> None:
     async def bodies() -> AsyncIterator[bytes]:
         yield b"first"

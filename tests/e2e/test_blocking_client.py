@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -165,6 +166,20 @@ def test_large_bodies_in_both_directions_at_once(client: Client) -> None:
 
     with ThreadPoolExecutor(4) as threads:
         assert all(threads.map(run, range(4)))
+
+
+def test_start_goes_as_far_as_it_can_without_waiting() -> None:
+    """A peer that listens hears of the call, though no thread of ours waits for anything."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(WAIT_S)
+        with Client(f"mdp://127.0.0.1:{listener.getsockname()[1]}/echo", timeout=20) as client:
+            client.start(b"x")
+            peer, _ = listener.accept()
+            with peer:
+                peer.settimeout(WAIT_S)
+                client.start(b"y")  # where the connection stood a moment too late for the first
+                assert peer.recv(1) == b"\xff"  # its greeting
+                client.close()
 
 
 # --- the garbage collector, signals, forks --------------------------------------------------------

@@ -369,6 +369,41 @@ def test_map_of_many(echo: Verbs) -> None:
     assert [reply.body for reply in echo.map(bodies)] == bodies
 
 
+@pytest.mark.parametrize("as_completed", [False, True])
+def test_map_takes_no_more_slots_than_there_are(
+    make: Make, served: Serving, as_completed: bool
+) -> None:
+    client = make(served.url("echo"), slots=3, timeout=10)
+    bodies = [b"%d" % number for number in range(200)]
+    replies = client.map(bodies, concurrency=100, as_completed=as_completed)
+    assert sorted(reply.body for reply in replies) == sorted(bodies)
+
+
+@pytest.mark.parametrize("as_completed", [False, True])
+def test_map_makes_do_with_the_slots_that_others_leave(
+    make: Make, served: Serving, as_completed: bool
+) -> None:
+    client = make(served.url("echo"), slots=5, timeout=10)
+    held = [client.start(b"held", service="hold") for _ in range(3)]
+    bodies = [b"%d" % number for number in range(200)]
+    replies = client.map(bodies, concurrency=100, as_completed=as_completed)
+    assert sorted(reply.body for reply in replies) == sorted(bodies)
+    served.handlers.gate.set()
+    assert [call.result().body for call in held] == [b"held"] * 3
+
+
+def test_map_with_no_slot_left_by_others_fails(make: Make, served: Serving) -> None:
+    """There is none of its own to wait for."""
+    client = make(served.url("echo"), slots=2, timeout=10)
+    held = [client.start(b"held", service="hold") for _ in range(2)]
+    errors = list(client.map([b"x"] * 5, return_errors=True))
+    assert [type(error) for error in errors] == [Overloaded] * 5
+    with pytest.raises(Overloaded):
+        list(client.map([b"x"] * 5))
+    served.handlers.gate.set()
+    assert [call.result().body for call in held] == [b"held"] * 2
+
+
 def test_map_of_nothing(echo: Verbs) -> None:
     assert list(echo.map([])) == []
 

@@ -16,7 +16,7 @@ from requite.client.feed import Feed
 from requite.client.gate import Gate
 from requite.client.incoming import Incoming
 from requite.client.stacks import ClientSettings, stack_for
-from requite.client.window import Window
+from requite.client.window import Item, Window
 from requite.engine import Cancel, Drain, Submit
 from requite.errors import CallError, Cancelled
 from requite.framing import Limits
@@ -70,6 +70,7 @@ class AsyncClient:
         stack = stack_for(parsed, settings)
         name = parsed.service if service is None else service
         self._name = str(parsed)
+        self._slots = slots
         self._asking = Asking(name, timeout, stack.abilities, message_size_max)
         self._gate = Gate()
         self._shell = AioShell(
@@ -234,16 +235,19 @@ class AsyncClient:
         They come in the order of the bodies, or with `as_completed` as they arrive. `bodies` may be
         endless: it is read as room permits. The first call that fails ends the iteration with its
         error and cancels those that are out; with `return_errors` the error is given in the place
-        of the reply instead. `timeout` holds for each call.
+        of the reply instead. `timeout` holds for each call. There are never more out than the
+        client has slots; where others use these, too, a call waits until another one of the
+        iteration ends.
         """
         signal = asyncio.Event()
-        window = Window(concurrency, as_completed, signal.set)
+        window = Window(concurrency, as_completed, signal.set, slots=self._slots)
 
-        def ask(body: CallBody) -> None:
+        def ask(body: CallBody, again: Item | None = None) -> None:
             asked = self._asking.submit(None, body, clock.now(), timeout, service, idempotent)
-            self._submit(asked._replace(token=window.add()))
+            self._submit(asked._replace(token=again or window.add(body)))
 
-        return self._map(Feed(bodies, ask, self._gate), window, signal, return_errors)
+        feed = Feed(bodies, ask, lambda item: ask(item.body, item), self._gate)
+        return self._map(feed, window, signal, return_errors)
 
     async def _map(
         self, feed: Feed, window: Window, signal: asyncio.Event, return_errors: bool

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from requite.client.asking import CallBody, check_bodies
 from requite.client.gate import Gate
-from requite.client.window import Window
+from requite.client.window import Item, Window
 
 Bodies: TypeAlias = Iterable[CallBody] | AsyncIterable[CallBody]
 
@@ -17,13 +17,15 @@ class Feed:
     """Makes calls out of `bodies` (by `ask`) as a window has room, and as the broker takes them.
 
     A plain iterable is read in place. An asynchronous one may keep its next body to itself for
-    long while replies come in, so one task, for the whole of it, waits for that.
+    long while replies come in, so one task, for the whole of it, waits for that. `repeat` makes
+    the call of an item that was held back.
     """
 
     def __init__(
         self,
         bodies: Bodies,
         ask: Callable[[CallBody], None],
+        repeat: Callable[[Item], None],
         gate: Gate,
     ) -> None:
         self._bodies = bodies
@@ -33,6 +35,7 @@ class Feed:
             check_bodies(bodies)
             self._plain = iter(bodies)
         self._ask = ask
+        self._repeat = repeat
         self._gate = gate
         self._task: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
@@ -40,6 +43,10 @@ class Feed:
 
     async def fill(self, window: Window, signal: asyncio.Event) -> None:
         """Make as many calls as there is room for, or see that they are made."""
+        for item in window.again():
+            if not self._gate.is_open:
+                await self._gate.passed()
+            self._repeat(item)
         if self._plain is not None:
             await self._fill_from(self._plain, window)
         elif self._task is None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from math import inf
+from threading import Lock
 from types import TracebackType
 from typing import Any, Final, Self
 from weakref import WeakSet
@@ -22,9 +23,9 @@ from requite.client.asking import (
 )
 from requite.client.incoming import Incoming
 from requite.client.stacks import ClientSettings, stack_for
-from requite.client.window import Window
+from requite.client.window import Item, Window
 from requite.engine import Cancel, Submit
-from requite.errors import CallError, Cancelled, ConfigurationError
+from requite.errors import CallError, Cancelled, ConfigurationError, TransportError
 from requite.framing import Limits
 from requite.heartbeat import HeartbeatPolicy
 from requite.request import Partial, Reply, RetryPolicy
@@ -50,7 +51,7 @@ class Call(Signal):
 
     def done(self) -> bool:
         """Whether the call has ended."""
-        return self.is_set
+        return self.is_set or bool(self._shell.lost)
 
     def result(self, timeout: float | None = None) -> Reply:
         """Wait for the reply, for `timeout` seconds at most (None: for as long as the call lasts).
@@ -70,7 +71,7 @@ class Call(Signal):
         """Give the call up, at the broker and the worker, too; False where it had ended already."""
         if self.is_set:
             return False
-        self._shell.submit(Cancel(self))
+        self._shell.submit(Cancel(self))  # with a lost shell the call is lost as well
         return isinstance(self._outcome, Cancelled)
 
     def set_result(self, reply: Reply) -> None:
@@ -114,9 +115,11 @@ class Client:
         settings = ClientSettings(retry, slots, heartbeat, dialect, connections, message_size_max)
         self._stack = stack_for(parsed, settings)
         self._url = parsed
+        self._slots = slots
         name = parsed.service if service is None else service
         self._asking = Asking(name, timeout, self._stack.abilities, message_size_max)
         self._closed = False
+        self._opening = Lock()
         self._open()
         _clients.add(self)
 
@@ -152,9 +155,20 @@ class Client:
 
     def _reopen_after_fork(self) -> None:
         shell = self._shell
+        self._opening = Lock()  # a thread that did not come along may hold the old one
         if not self._closed:
             self._open()
         shell.discard()
+
+    def _ready(self) -> SyncShell:
+        """Return a shell to work with: a new one, after an interruption."""
+        if self._shell.lost:
+            with self._opening:
+                if self._closed:
+                    raise Cancelled("the client is closed", may_have_executed=False)
+                if self._shell.lost:
+                    self._open()
+        return self._shell
 
     # --- calls ------------------------------------------------------------------------------------
     def call(
@@ -194,16 +208,16 @@ class Client:
     ) -> Call:
         """Send a request, and return a handle to wait for its reply or to cancel it.
 
-        The handle makes no progress by itself: replies are read while some thread is in a call or
-        waits for a result.
+        The request leaves at once if there is a connection. If there is none, one is begun; what
+        needs the broker's answer goes on, and replies are taken, only while some thread is in a
+        call or waits for a result. Nothing here blocks, but for the look-up of a host's name.
         """
-        shell = self._shell
-        call = Call(shell)
-        shell.submit(
-            self._asking.submit(
-                call, body, clock.now(), timeout, service, idempotent, idempotency_key
-            )
+        call = Call(self._ready())
+        asked = self._asking.submit(
+            call, body, clock.now(), timeout, service, idempotent, idempotency_key
         )
+        while not call._shell.submit(asked):  # lost by another thread, just now
+            call._shell = self._ready()
         return call
 
     def stream(
@@ -219,17 +233,20 @@ class Client:
 
         Sent when the iteration begins; leaving it early cancels the call. See `AsyncClient.stream`.
         """
-        shell, signal = self._shell, Signal()
-        incoming = Incoming(lambda: shell.set(signal))
+        signal = Signal()
+        incoming = Incoming(lambda: self._shell.set(signal))
         asked = self._asking.submit(
             incoming, body, 0.0, timeout, service, idempotent, idempotency_key, partials=True
         )
-        return self._stream(shell, incoming, asked, signal)
+        return self._stream(incoming, asked, signal)
 
     def _stream(
-        self, shell: SyncShell, incoming: Incoming, asked: Submit, signal: Signal
+        self, incoming: Incoming, asked: Submit, signal: Signal
     ) -> Iterator[Partial | Reply]:
-        shell.submit(asked._replace(deadline=clock.now() + asked.deadline))
+        shell = self._ready()
+        asked = asked._replace(deadline=clock.now() + asked.deadline)
+        while not shell.submit(asked):  # lost by another thread, just now
+            shell = self._ready()
         try:
             while not incoming.is_through:
                 signal.is_set = False
@@ -253,14 +270,16 @@ class Client:
     ) -> Iterator[Reply | CallError]:
         """Call once per body, up to `concurrency` at a time; see `AsyncClient.map`."""
         check_bodies(bodies)
-        shell, signal = self._shell, Signal()
-        window = Window(concurrency, as_completed, lambda: shell.set(signal))
+        signal = Signal()
+        window = Window(
+            concurrency, as_completed, lambda: self._shell.set(signal), slots=self._slots
+        )
 
-        def ask(body: CallBody) -> Submit:
+        def ask(body: CallBody, again: Item | None = None) -> Submit:
             asked = self._asking.submit(None, body, clock.now(), timeout, service, idempotent)
-            return asked._replace(token=window.add())
+            return asked._replace(token=again or window.add(body))
 
-        return _map(shell, map(ask, bodies), window, signal, return_errors)
+        return _map(self._ready, iter(bodies), ask, window, signal, return_errors)
 
     def _fail(self, token: Any, error: CallError) -> None:
         token.set_exception(explain(error, self._shell.route))
@@ -271,42 +290,61 @@ def _deliver(token: Any, what: Any) -> None:
 
 
 def _map(
-    shell: SyncShell,
-    asked: Iterator[Submit],
+    ready_shell: Callable[[], SyncShell],
+    bodies: Iterator[CallBody],
+    ask: Callable[..., Submit],
     window: Window,
     signal: Signal,
     return_errors: bool,
 ) -> Iterator[Reply | CallError]:
+    shell = ready_shell()
     try:
         while True:
             signal.is_set = False
             ready = window.take()
-            batch, is_cut = _batch(asked, max(0, window.room))
-            if batch:
-                shell.submit(*batch)
+            batch, is_cut = _batch(bodies, ask, window)
+            while batch and not shell.submit(*batch):  # lost: what was out before is lost with it
+                _end({*window.running()} - {each.token for each in batch}, shell.lost)
+                shell = ready_shell()
             for outcome in ready:
                 if isinstance(outcome, CallError) and not return_errors:
                     raise outcome
                 yield outcome
             if window.is_empty:
                 return
-            if not ready and not is_cut:
-                shell.wait(signal)
+            if not ready and not is_cut and not _wait(shell, signal):
+                _end(window.running(), shell.lost)
+                shell = ready_shell()
     finally:
         shell.submit_soon(*map(Cancel, window.running()))
 
 
-def _batch(asked: Iterator[Submit], room: int) -> tuple[list[Submit], bool]:
-    """Take as many requests as there is room for, or those that can be had soon (then True).
+def _wait(shell: SyncShell, signal: Signal) -> bool:
+    try:
+        return shell.wait(signal)
+    except TransportError:
+        return False
+
+
+def _end(items: Iterable[Item], reason: str) -> None:
+    for item in items:
+        item.set_exception(TransportError(reason))
+
+
+def _batch(
+    bodies: Iterator[CallBody], ask: Callable[..., Submit], window: Window
+) -> tuple[list[Submit], bool]:
+    """Make as many requests as there is room for, or those that can be had soon (then True).
 
     What has been taken must not wait for an input that comes slowly: its time runs already.
     """
     until = clock.now() + _BATCH_S
-    batch = []
-    for each in islice(asked, room):
-        batch.append(each)
+    batch = [ask(item.body, item) for item in window.again()]
+    room = max(0, window.room)
+    for taken, body in enumerate(islice(bodies, room), 1):
+        batch.append(ask(body))
         if clock.now() > until:
-            return batch, len(batch) < room
+            return batch, taken < room
     return batch, False
 
 

@@ -3,6 +3,10 @@
 At most `concurrency` calls are out, and the input is read only when there is room for one more. In
 input order, a reply that comes before its turn waits; together with those that are out, at most
 twice `concurrency` replies are held, however slow one call is.
+
+A call for which the client has no free slot, since others use it as well, is held back until one of
+the window's own ends. As of then the window has as many calls out as there were slots for, and
+tries one more for each that ends. Only with none out is there nothing to wait for: then it fails.
 """
 
 from __future__ import annotations
@@ -11,7 +15,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from requite.errors import CallError, ConfigurationError
+from requite.client.asking import CallBody
+from requite.errors import CallError, ConfigurationError, Overloaded
 from requite.request import Reply
 
 _HELD_PER_CALL: Final = 2
@@ -20,10 +25,11 @@ _HELD_PER_CALL: Final = 2
 class Item:
     """The token of one call of a `Window`; `outcome` is None while it is out."""
 
-    __slots__ = ("outcome", "window")
+    __slots__ = ("body", "outcome", "window")
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: Window, body: CallBody) -> None:
         self.window = window
+        self.body = body
         self.outcome: Reply | CallError | None = None
 
     def done(self) -> bool:
@@ -40,23 +46,35 @@ class Item:
 
 
 class Window:
-    """The calls of one `map`; `on_change` is called whenever one of them ends."""
+    """The calls of one `map`, of a client with so many `slots`.
+
+    `on_change` is called whenever one of them ends.
+    """
 
     def __init__(
-        self, concurrency: int, as_completed: bool, on_change: Callable[[], object]
+        self,
+        concurrency: int,
+        as_completed: bool,
+        on_change: Callable[[], object],
+        *,
+        slots: int,
     ) -> None:
         if concurrency < 1:
             raise ConfigurationError(f"concurrency must be at least 1, not {concurrency}")
-        self._concurrency = concurrency
+        self._concurrency = min(concurrency, slots)
+        self._limit = self._concurrency  # fewer while others use the slots
         self._as_completed = as_completed
         self._on_change = on_change
         self._running: dict[Item, None] = {}
         self._held: deque[Item] = deque()  # in input order: all; as completed: those that ended
+        self._refused: deque[Item] = deque()  # there was no slot for them yet
 
     @property
     def room(self) -> int:
         """How many more calls may be made now."""
-        room = self._concurrency - len(self._running)
+        if self._refused:
+            return 0
+        room = self._limit - len(self._running)
         if not self._as_completed:
             room = min(room, _HELD_PER_CALL * self._concurrency - len(self._held))
         return room
@@ -64,11 +82,20 @@ class Window:
     @property
     def is_empty(self) -> bool:
         """Whether nothing is out and nothing is held."""
-        return not self._running and not self._held
+        return not (self._running or self._held or self._refused)
 
-    def add(self) -> Item:
+    def again(self) -> list[Item]:
+        """Return the calls that were held back and are to be made now."""
+        items = []
+        while self._refused and len(self._running) < self._limit:
+            item = self._refused.popleft()
+            self._running[item] = None
+            items.append(item)
+        return items
+
+    def add(self, body: CallBody) -> Item:
         """Return the token for the next call."""
-        item = Item(self)
+        item = Item(self, body)
         self._running[item] = None
         if not self._as_completed:
             self._held.append(item)
@@ -88,8 +115,18 @@ class Window:
         return list(self._running)
 
     def _settle(self, item: Item, outcome: Reply | CallError) -> None:
-        item.outcome = outcome
         self._running.pop(item, None)
+        if self._running and _had_no_slot(outcome):
+            self._limit = len(self._running)
+            self._refused.append(item)
+            return
+        self._limit = min(self._concurrency, self._limit + 1)
+        item.outcome = outcome
+        item.body = b""
         if self._as_completed:
             self._held.append(item)
         self._on_change()
+
+
+def _had_no_slot(outcome: Reply | CallError) -> bool:
+    return isinstance(outcome, Overloaded) and not outcome.attempts

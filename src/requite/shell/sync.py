@@ -15,11 +15,12 @@ import random
 import select
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from math import ceil, inf
-from threading import TIMEOUT_MAX, Lock
-from typing import Final, Unpack
+from threading import TIMEOUT_MAX, Lock, get_ident
+from typing import Any, Final, Unpack
 
 from requite.engine import Drain, Engine, Input
 from requite.errors import TransportError
@@ -36,7 +37,6 @@ _DIAL_TIMEOUT_S: Final = 10.0
 _IDLE_S: Final = 0.1
 _CLOSE_MARGIN_S: Final = 1.0
 _POLL_S_MAX: Final = 3600.0  # poll counts milliseconds in an int
-_AT_ONCE: Final = 0.0  # an instant that has passed on any monotonic clock
 
 
 class Signal:
@@ -49,11 +49,34 @@ class Signal:
         self.bells: list[Lock] = []  # of the followers that wait for it
 
 
+class _Turn:
+    """One thread's wait for a signal; with a bell, as a follower."""
+
+    __slots__ = ("at", "bell", "is_over", "ready", "signal", "thread", "until")
+
+    def __init__(self, signal: Signal, until: float) -> None:
+        self.signal = signal
+        self.until = until
+        self.thread = get_ident()
+        self.bell: Lock | None = None
+        self.ready: Iterable[tuple[int, int]] = ()
+        self.at = until  # when to look at things again, whatever happens
+        self.is_over = False
+
+    def rest_s(self) -> float:
+        """Return how long to sleep, within what poll can take."""
+        return min(max(0.0, self.at - clock.now()), _POLL_S_MAX)
+
+
 class SyncShell:
     """Runs one engine in the threads that use it; safe to use from many at once.
 
     `deliver` and `fail` are called in whatever thread leads, and must be quick: they may call `set`
     and nothing else of the shell.
+
+    An exception that a signal's handler raises into a thread at work in here leaves a shell that is
+    `lost`: its connections are closed, and every thread that waits gets a `TransportError`. Whoever
+    owns it makes another. One that is raised while the thread sleeps does no harm to others.
     """
 
     def __init__(
@@ -78,8 +101,9 @@ class SyncShell:
             **uses,
         )
         self._lock = Lock()  # held whenever anything below is touched, but not while polling
-        self._leading = False
-        self._awaited: Signal | None = None  # by the leader
+        self._changing = False  # True without the lock being held: interrupted, and lost
+        self.lost = ""  # why nothing can be done with this shell any more
+        self._leader: _Turn | None = None
         self._followers: dict[Lock, None] = {}
         self._poll = select.poll()
         self._watched: dict[int, Pollable] = {}
@@ -94,35 +118,27 @@ class SyncShell:
         self._attempt: Attempt | None = None
         self._dial_at = inf  # when to begin an attempt, or to give the present one up
         self._closed = False
-        self._foreign = False  # we are in a forked child, and belong to its parent
         self._empty = Signal()  # once closed: no link is left
 
     # --- for users: from any thread ---------------------------------------------------------------
-    def submit(self, *events: Input) -> None:
-        """Feed the engine inputs of the user's; what they make it send leaves as one piece."""
-        self._check_process()
-        with self._lock:
-            if not self._leading and clock.now() - self._looked_at > _IDLE_S and not self._closed:
-                self._look()
-            try:
-                for event in events:
-                    self.host.submit(event)
-            finally:
-                self._settle()
+    def submit(self, *events: Input) -> bool:
+        """Feed the engine inputs of the user's; what they make it send leaves as one piece.
+
+        False if the shell is lost: then none was fed. While no thread waits, what can be done
+        about a connection without blocking is done, too.
+        """
+        return self._change(self._submit, events)
 
     def submit_soon(self, *events: Input) -> None:
         """Feed the engine inputs from a place that must not wait for the lock: a generator's end.
 
         The garbage collector may run that in a thread that has the lock already.
         """
-        if not events or self._foreign:
+        if not events or self.lost:
             return
         self._todo.extend(partial(self.host.submit, event) for event in events)
-        if self._lock.acquire(blocking=False):  # else its holder does what is to be done
-            try:
-                self._settle()
-            finally:
-                self._lock.release()
+        if not self._lock.locked():  # by this thread least of all; else its holder does the work
+            self._change(self._settle)
 
     def set(self, signal: Signal) -> None:
         """Set a signal, and wake those who wait for it. Only from `deliver` and its like."""
@@ -130,86 +146,168 @@ class SyncShell:
         for bell in signal.bells:
             _ring(bell)
         signal.bells.clear()
-        if signal is self._awaited:
+        if self._leader is not None and signal is self._leader.signal:
             self._rouse_leader()
 
     def wait(self, signal: Signal, until: float = inf) -> bool:
-        """Wait until a signal is set, or until an instant; return whether it is set."""
-        self._check_process()
-        with self._lock:
-            try:
-                while not signal.is_set and clock.now() < until:
-                    if self._leading:
-                        self._follow(signal, until)
-                    else:
-                        self._lead(signal, until)
-            finally:
-                self._leave()
+        """Wait until a signal is set, or until an instant; return whether it is set.
+
+        Raises `TransportError` when the shell is lost, for then it will not be set.
+        """
+        if signal.is_set:
+            return True
+        turn = _Turn(signal, until)
+        try:
+            while self._change(self._step, turn):
+                if turn.is_over:
+                    return signal.is_set
+                if turn.bell is None:
+                    turn.ready = self._poll.poll(ceil(turn.rest_s() * 1000))
+                else:
+                    turn.bell.acquire(timeout=min(turn.rest_s(), TIMEOUT_MAX))
+        except BaseException:
+            self._change(self._quit, turn)
+            raise
+        if self.lost and not signal.is_set:
+            raise TransportError(self.lost)
         return signal.is_set
 
     def close(self) -> None:
         """Let the engine end everything; what was sent still leaves, within `linger_s`."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            self.host.submit(Drain())
-            self._settle()
-            self._wanted = 0
-            if self._attempt is not None:
-                self._attempt.give_up("the client was closed")
-            self.host.shut()
-            if not self.host.links:
-                self.set(self._empty)
-            self._settle()
-        self.wait(self._empty, clock.now() + self.host.limits.linger_s + _CLOSE_MARGIN_S)
-        with self._lock:
-            self.host.abort()
-            self._settle()
-            self._leave()
+        if self._closed or not self._change(self._shut):
+            return
+        try:
+            self.wait(self._empty, clock.now() + self.host.limits.linger_s + _CLOSE_MARGIN_S)
+        except TransportError:  # another thread was interrupted: there is nothing left to close
+            return
+        self._change(self._abort)
 
     def discard(self) -> None:
         """Close our copies of the file descriptors, in a forked child; the parent keeps its own."""
-        self._foreign = True
-        for watched in self._watched.values():
-            watched.discard()
-        self._close_bell()
+        self.lost = "the call belongs to the process that made it, not to its fork"
+        self._tidy()
 
     def __del__(self) -> None:
         self._close_bell()
 
-    def _check_process(self) -> None:
-        if self._foreign:
-            raise TransportError("the call belongs to the process that made it, not to its fork")
+    # --- all that happens under the lock ----------------------------------------------------------
+    def _change(self, act: Callable[..., object], *arguments: Any) -> bool:
+        """Do something while holding the lock; False if the shell is lost.
+
+        A signal's handler may raise between any two instructions of the main thread. Bytes may have
+        been read by then and not understood, or an engine's effects be half performed: if that
+        happens in here nothing can be relied on any more, and the shell is lost. Whoever comes next
+        sees that from `_changing`, even if the thread is interrupted once more on its way out.
+        """
+        if self.lost and self._bell_in < 0:  # in a fork, a thread may hold the lock for ever
+            return False
+        with self._lock:
+            if self.lost or self._changing:
+                self._lose()
+                return False
+            self._changing = True
+            try:
+                act(*arguments)
+                self._changing = False
+            except BaseException:
+                self._lose()
+                raise
+        return True
+
+    def _lose(self) -> None:
+        """Give everything up: wake all who wait, who see that the shell is lost."""
+        self.lost = "an exception out of a signal handler interrupted the client at work"
+        while self._followers:
+            _ring(self._followers.popitem()[0])
+        leader = self._leader
+        if leader is not None and leader.thread != get_ident():
+            self._rouse()  # it polls; and tidies up, when it is back
+        else:
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Close all file descriptors, without a word to anybody."""
+        while self._watched:
+            self._watched.popitem()[1].discard()
+        for link in self.host.links:
+            link.stream.discard()  # type: ignore[attr-defined]  # all are ours
+        self._close_bell()
+
+    def _submit(self, events: Sequence[Input]) -> None:
+        is_alone = self._leader is None and not self._closed
+        if is_alone and clock.now() - self._looked_at > _IDLE_S:
+            self._look()
+        for event in events:
+            self.host.submit(event)
+        self._settle()
+        if is_alone and self._is_connecting():
+            self._look()
+
+    def _look(self) -> None:
+        """Do what is due, and see what has come, without waiting."""
+        self._handle(())
+        self._handle(self._poll.poll(0))
+
+    def _shut(self) -> None:
+        self._closed = True
+        self.host.submit(Drain())
+        self._settle()
+        self._wanted = 0
+        if self._attempt is not None:
+            self._attempt.give_up("the client was closed")
+        self.host.shut()
+        if not self.host.links:
+            self.set(self._empty)
+        self._settle()
+
+    def _abort(self) -> None:
+        self.host.abort()
+        self._settle()
+        self._leave()
 
     # --- leader and followers: the lock is held ---------------------------------------------------
-    def _lead(self, signal: Signal, until: float) -> None:
-        self._leading = True
-        self._awaited = signal
-        try:
-            while not signal.is_set and clock.now() < until:
-                self._turn(until)
-        finally:
-            self._leading = False
-            self._awaited = None
+    def _step(self, turn: _Turn) -> None:
+        """Handle what a poll has brought, and see what this thread has to do next."""
+        if self._leader is turn:
+            self._polling_until = -inf
+            self._handle(turn.ready)
+        else:
+            self._unfollow(turn)
+        if turn.signal.is_set or clock.now() >= turn.until:
+            self._quit(turn)
+        # A leader of our own thread was interrupted so often that it could not step down.
+        elif self._leader is None or self._leader.thread == turn.thread:
+            self._leader = turn
+            self._polling_until = turn.at = min(self.host.next_at(), self._dial_at, turn.until)
+        else:
+            turn.at = turn.until
+            self._follow(turn)
 
-    def _follow(self, signal: Signal, until: float) -> None:
-        bell = Lock()
+    def _quit(self, turn: _Turn) -> None:
+        """Wait no more, and let another thread lead if this one did."""
+        turn.is_over = True
+        if self._leader is turn:
+            self._leader = None
+            self._polling_until = -inf
+        self._unfollow(turn)
+        self._leave()
+
+    def _follow(self, turn: _Turn) -> None:
+        turn.bell = bell = Lock()
         bell.acquire()
-        signal.bells.append(bell)
+        turn.signal.bells.append(bell)
         self._followers[bell] = None
-        self._lock.release()
-        try:
-            bell.acquire(timeout=min(max(0.0, until - clock.now()), TIMEOUT_MAX))
-        finally:
-            self._lock.acquire()
+
+    def _unfollow(self, turn: _Turn) -> None:
+        bell, turn.bell = turn.bell, None
+        if bell is not None:
             self._followers.pop(bell, None)
-            if bell in signal.bells:
-                signal.bells.remove(bell)
+            if bell in turn.signal.bells:
+                turn.signal.bells.remove(bell)
 
     def _leave(self) -> None:
         """Pass the lead on, if nobody has it; the last one to leave a closed shell tidies up."""
-        if self._leading:
+        if self._leader is not None:
             return
         for bell in self._followers:
             _ring(bell)
@@ -224,35 +322,16 @@ class SyncShell:
             os.close(self._bell_out)
             self._bell_in = self._bell_out = -1
 
-    def _look(self) -> None:
-        """See what has come, without waiting."""
-        self._leading = True
-        try:
-            self._turn(_AT_ONCE)
-        finally:
-            self._leading = False
-            self._leave()
-
-    def _turn(self, until: float) -> None:
-        """Wait for something to come or to be due; handle it."""
-        self._polling_until = min(self.host.next_at(), self._dial_at, until)
-        wait_s = self._polling_until - clock.now()
-        self._lock.release()
-        try:
-            ready = self._poll.poll(ceil(min(max(0.0, wait_s), _POLL_S_MAX) * 1000))
-        finally:
-            self._lock.acquire()
-            self._polling_until = -inf
-        try:
-            for fd, events in ready:
-                self._ready(fd, events)
-            self._looked_at = now = clock.now()
-            if now >= self.host.next_at():
-                self.host.wake()
-            if now >= self._dial_at:
-                self._dial()
-        finally:
-            self._settle()
+    def _handle(self, ready: Iterable[tuple[int, int]]) -> None:
+        """Handle what is ready, and what is due."""
+        for fd, events in ready:
+            self._ready(fd, events)
+        self._looked_at = now = clock.now()
+        if now >= self.host.next_at():
+            self.host.wake()
+        if now >= self._dial_at:
+            self._dial()
+        self._settle()
 
     def _ready(self, fd: int, events: int) -> None:
         if fd == self._bell_out:
@@ -273,9 +352,20 @@ class SyncShell:
         """Interrupt the leader's poll, if it would last beyond an instant."""
         if at < self._polling_until:
             self._polling_until = -inf
-            os.write(self._bell_in, b"!")
+            self._rouse()
+
+    def _rouse(self) -> None:
+        if self._bell_in >= 0:
+            with suppress(BlockingIOError):  # full of calls already
+                os.write(self._bell_in, b"!")
 
     # --- what the host wants ----------------------------------------------------------------------
+    def _is_connecting(self) -> bool:
+        if self._dial_at < inf:
+            return True
+        newest = next(reversed(self.host.links), None)
+        return newest is not None and not newest.joined
+
     def _wake_at(self, at: float) -> None:
         self._rouse_leader(at)
 
