@@ -94,6 +94,10 @@ class Client:
     Arguments and behaviour are those of `AsyncClient`. While no thread is in a call nothing is read
     and no heartbeat is sent. In a forked child the client opens a connection of its own with its
     next call; calls that the parent had under way stay the parent's.
+
+    An exception that a signal's handler raises (`KeyboardInterrupt`) always reaches whoever called.
+    If it strikes while messages are being handled, and not merely waited for, the connection is
+    given up: calls of other threads end with `TransportError`, and the next call opens another.
     """
 
     def __init__(

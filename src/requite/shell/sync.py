@@ -79,6 +79,8 @@ class SyncShell:
     owns it makes another. One that is raised while the thread sleeps does no harm to others.
     """
 
+    _bell_in = _bell_out = -1  # for `__del__`, should the making of a shell be interrupted
+
     def __init__(
         self,
         engine: Engine,
@@ -202,7 +204,7 @@ class SyncShell:
         if self.lost and self._bell_in < 0:  # in a fork, a thread may hold the lock for ever
             return False
         with self._lock:
-            if self.lost or self._changing:
+            if self._is_lost():  # in this call a signal that came meanwhile does no harm yet
                 self._lose()
                 return False
             self._changing = True
@@ -213,6 +215,9 @@ class SyncShell:
                 self._lose()
                 raise
         return True
+
+    def _is_lost(self) -> bool:
+        return self._changing or bool(self.lost)
 
     def _lose(self) -> None:
         """Give everything up: wake all who wait, who see that the shell is lost."""
