@@ -152,7 +152,7 @@ class WatchedBroker:
                     return
                 if found[0] is Role.WORKER:
                     self._workers.setdefault(peer, found[1])
-                    self._look_for_progress(messages)
+                    self._look_for_progress(identity, messages)
                     return
                 dialect = self._dialects[peer] = found[1]
             try:
@@ -160,12 +160,12 @@ class WatchedBroker:
             except RemoteViolation:
                 return
 
-    def _look_for_progress(self, messages: Iterable[list[bytes]]) -> None:
+    def _look_for_progress(self, worker: bytes, messages: Iterable[list[bytes]]) -> None:
         """Note when handlers were vouched for, by PARTIAL or PROGRESS ([worker-lease])."""
         for message in messages:
             if message[0].startswith(_SIGNS_OF_PROGRESS):
                 trace = self._by_dispatch.get(int.from_bytes(message[0][7:15], "big"))
-                if trace is not None:
+                if trace is not None and trace.owner == worker:
                     trace.vouched_at = self._history.world.now
                     trace.vouched_s = int.from_bytes(message[0][15:19], "big") / 1000
 
