@@ -236,3 +236,13 @@ def test_nobody_listens_or_nobody_answers() -> None:
     pair.network.dial(left, "right", left.own, pair.failed.append)
     pair.run(3)
     assert pair.failed[1:] == ["nobody answers"]
+
+
+def test_keepalive_asks_the_kernel_and_not_a_frozen_process() -> None:
+    pair = Pair(retransmit_s=1.0, keepalive_s=3.0)
+    pair.left.frozen = True
+    pair.network.cut("left", "right")
+    pair.left.stream.write(b"lost")
+    pair.run(6)
+    assert pair.left.said == []
+    assert pair.right.said == [f"closed {KEEPALIVE}"]

@@ -157,7 +157,8 @@ class SimStream:
             self.network.world.after(self.network.shape.keepalive_s, self._keepalive)
 
     def _keepalive(self) -> None:
-        if not self.other.is_open:
+        # A frozen process does not know yet that its end has broken; its kernel does.
+        if not self.other.is_open or self.other._ending:
             self.end(KEEPALIVE)
 
     # --- the end of the process -------------------------------------------------------------------
