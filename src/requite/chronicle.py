@@ -1,0 +1,145 @@
+"""What happened to requests, as rows: engines append them, a journal takes them away.
+
+An engine that is given a `Chronicle` writes down what becomes of each request. The uneventful ones,
+nearly all, cost it one tuple each, when they end: a *flight*, which holds the three instants of a
+life without incidents. Whatever differs from that is told by *happenings*, one per event.
+
+    broker   accepted    dispatched   answered      (and queued, where it was not dispatched at once)
+    client   accepted    sent         answered
+    worker   delivered   started      finished
+
+A flight is written at its end, so a process that is killed would take the beginnings of all that was
+under way with it. Therefore engines look at their tables every `SWEEP_EVERY_S`, and write down the
+beginning of what has been under way since the last look (`deadline()` asks for that, nothing else).
+
+There is no I/O in here: who keeps a journal takes the rows (`requite.journal`). Taking them from
+another thread is safe, since both sides use only single operations of lists.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from math import inf
+from typing import Final, NamedTuple, TypeVar
+
+SWEEP_EVERY_S: Final = 0.1
+ROWS_MAX: Final = 1 << 20  # what may wait for the journal; about 300 MB
+NO_CALL: Final = bytes(16)
+CALL_ID_SIZE: Final = 16
+ORIGIN_SIZE: Final = 8
+
+
+class Role(IntEnum):
+    """Who tells what happened; it decides what the instants of a flight mean."""
+
+    BROKER = 1
+    CLIENT = 2
+    WORKER = 3
+    DEVICE = 4
+
+
+class Kind(IntEnum):
+    """What happened. Numbers are on disk (docs/protocols/log-format.md): never reuse one."""
+
+    ACCEPTED = 1  # broker, client: from here on it has to end exactly once
+    QUEUED = 2
+    DISPATCHED = 3  # broker: given to `worker`, for the `attempt`-th time
+    PARTIAL = 4
+    ANSWERED = 5  # broker, client: ended, with `outcome`
+    EXPIRED = 6  # ended: its deadline passed
+    CANCELLED = 7  # ended: its caller gave it up, or left
+    REDELIVERED = 8  # broker: taken back from `worker`, and queued again
+    REFUSED = 9  # broker: never accepted
+    WORKER_JOINED = 10
+    WORKER_LOST = 11
+    WORKER_DRAINED = 12
+    HEARTBEAT = 13  # broker: how long `worker` has been silent (`value`, seconds), busy, capacity
+    DROPPED = 14  # the journal lost `value` rows
+    SENT = 15  # client: a try has left
+    DELIVERED = 16  # worker: it has come
+    STARTED = 17  # worker: its handler runs
+    FINISHED = 18  # worker: its handler has ended, with `outcome`
+    ABANDONED = 19  # worker: nobody waits for it any more
+    OPENED = 20  # the journal begins
+    CLOSED = 21  # the journal ends in good order
+
+
+Row = TypeVar("Row")
+
+ENDS: Final = frozenset({Kind.ANSWERED, Kind.EXPIRED, Kind.CANCELLED})
+
+NO_OUTCOME: Final = 255
+
+
+class Flight(NamedTuple):
+    """A request whose life had no incidents. Instants are on the clock of the engine.
+
+    `call_id` names the request everywhere: 8 bytes for its client, then a number. `worker` is empty
+    in the client's own rows. Sizes are bytes of all body frames.
+    """
+
+    first_at: float
+    second_at: float
+    third_at: float
+    deadline: float
+    call_id: bytes
+    service: bytes
+    worker: bytes
+    request_size: int
+    reply_size: int
+
+
+class Happening(NamedTuple):
+    """One event. What does not apply is left at its default.
+
+    `value`: ACCEPTED: the deadline (an instant, `inf`: none); HEARTBEAT: seconds of silence;
+    WORKER_LOST: likewise; DROPPED: the number of rows. `busy` and `capacity` belong to a worker.
+    `outcome` is a `Status`; `error` the class of the error that a caller gets.
+    """
+
+    at: float
+    kind: int
+    call_id: bytes = NO_CALL
+    service: bytes = b""
+    worker: bytes = b""
+    attempt: int = 0
+    outcome: int = NO_OUTCOME
+    error: str = ""
+    reason: str = ""
+    size: int = 0
+    value: float = inf
+    busy: int = 0
+    capacity: int = 0
+
+
+FlightRow = tuple[float, float, float, float, bytes, bytes, bytes, int, int]
+"""The fields of `Flight`, in order: engines append plain tuples, which cost half as much."""
+
+
+class Chronicle:
+    """Rows that wait to be taken. Bind `flights.append` and `happenings.append` once."""
+
+    __slots__ = ("dropped", "flights", "happenings")
+
+    def __init__(self) -> None:
+        self.flights: list[FlightRow] = []
+        self.happenings: list[Happening] = []
+        self.dropped = 0
+
+    def trim(self) -> None:
+        """Forget everything when nobody has taken rows for too long; count what was lost."""
+        if len(self.flights) + len(self.happenings) > ROWS_MAX:
+            flights, happenings = self.take()
+            self.dropped += len(flights) + len(happenings)
+
+    def take(self) -> tuple[list[FlightRow], list[Happening]]:
+        """Take the rows that are there now, oldest first."""
+        return _take(self.flights), _take(self.happenings)
+
+
+def _take(rows: list[Row]) -> list[Row]:
+    """Cut off what is there: each step is one operation, so a row appended meanwhile stays."""
+    count = len(rows)
+    taken = rows[:count]
+    del rows[:count]
+    return taken

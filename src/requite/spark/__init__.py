@@ -1,0 +1,1 @@
+"""requite on Spark: the journal as a table, bulk calls from DataFrames, audit and capacity."""
