@@ -4,13 +4,13 @@ An engine that is given a `Chronicle` writes down what becomes of each request. 
 nearly all, cost it one tuple each, when they end: a *flight*, which holds the three instants of a
 life without incidents. Whatever differs from that is told by *happenings*, one per event.
 
-    broker   accepted    dispatched   answered      (and queued, where it was not dispatched at once)
+    broker   accepted    dispatched   answered      (and queued, if not dispatched at once)
     client   accepted    sent         answered
     worker   delivered   started      finished
 
-A flight is written at its end, so a process that is killed would take the beginnings of all that was
-under way with it. Therefore engines look at their tables every `SWEEP_EVERY_S`, and write down the
-beginning of what has been under way since the last look (`deadline()` asks for that, nothing else).
+A flight is written at its end, so a process that is killed would take the beginnings of all that
+was under way with it. Therefore engines look at their tables every `SWEEP_EVERY_S`, and write down
+the beginning of what has been under way since the last look.
 
 There is no I/O in here: who keeps a journal takes the rows (`requite.journal`). Taking them from
 another thread is safe, since both sides use only single operations of lists.

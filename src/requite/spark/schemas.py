@@ -1,7 +1,8 @@
 """The tables of the pipeline, column by column.
 
-Types are Spark's DDL. `request_id` is the call id in hexadecimal (32 digits), `client` its first 16
-digits; `log` is `ROLE-NAME`. Times are UTC, to the microsecond. A column that does not apply is null.
+Types are Spark's DDL. `request_id` is the call id in hexadecimal (32 digits), `client` its first
+16 digits; `log` is `ROLE-NAME`. Times are UTC, to the microsecond. A column that does not apply is
+null.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ SILVER_HEARTBEATS: Final = """
 """
 
 GOLD_SERVICE_MINUTE: Final = """
-    minute timestamp, service string, accepted bigint, replied bigint, failed bigint, retries bigint,
-    duplicates bigint, p50 double, p95 double, p99 double, mean_ms double, date date
+    minute timestamp, service string, accepted bigint, replied bigint, failed bigint,
+    retries bigint, duplicates bigint, p50 double, p95 double, p99 double, mean_ms double, date date
 """
 
 GOLD_LATENCY_HISTOGRAM: Final = """
