@@ -16,6 +16,7 @@ pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).parents[2]
 NAMES = [verb.name for verb in VERBS]
+GROUPS = [verb for verb in VERBS if verb.verbs]
 DESCRIBED = {
     "broker": ("--bind", "--heartbeat-interval", "--drain-timeout", "SIGTERM"),
     "worker": ("MODULE:ATTR", "--connect", "--capacity", "--handler-timeout", "SIGTERM"),
@@ -60,6 +61,24 @@ def test_a_word_unlike_any_verb_is_told_with_all_verbs():
     ended = requite("--xyzzy")
     assert ended.code == ExitCode.USAGE
     assert ", ".join(NAMES) in ended.err
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.words)
+@pytest.mark.parametrize("words", [(), ("--help",), ("-h",)])
+def test_a_group_of_verbs_lists_them_without_loading_them(group, words):
+    ended = requite(group.words, *words)
+    assert (ended.code, ended.err) == (0, "")
+    assert f"Usage: requite {group.words} VERB" in ended.out
+    for verb in group.verbs:
+        assert re.search(rf"^  {verb.name} +{re.escape(verb.summary)}$", ended.out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.words)
+def test_a_misspelt_verb_of_a_group_is_told_with_what_was_probably_meant(group):
+    verb = group.verbs[0]
+    ended = requite(group.words, f"{verb.name}x")
+    assert (ended.code, ended.out) == (ExitCode.USAGE, "")
+    assert ended.err == f"requite: no verb `{verb.words}x`; did you mean `{verb.name}`?\n"
 
 
 @pytest.mark.parametrize(

@@ -14,40 +14,66 @@ from cyclopts import App, CycloptsError, Parameter
 from requite import __version__
 from requite.cli.exit_codes import ExitCode, exit_code_of
 from requite.cli.failures import sentence
-from requite.cli.output import complain
-from requite.cli.verbs import VERBS, front_page
+from requite.cli.output import complain, say
+from requite.cli.verbs import VERBS, Verb, front_page, group_page
 from requite.errors import RequiteError
 
-_NAMES: Final = tuple(verb.name for verb in VERBS)
+_HELP: Final[tuple[list[str], ...]] = ([], ["--help"], ["-h"], ["help"])
 
 
 def build() -> App:
     """Make the parser; the file of a verb is loaded when the verb is used."""
+    return _app("requite", front_page(), VERBS)
+
+
+def _app(name: str, page: str, verbs: Sequence[Verb]) -> App:
     app = App(
-        name="requite",
-        help=front_page(),
+        name=name,
+        help=page,
         version=__version__,
         help_format="plaintext",
         default_parameter=Parameter(negative=""),
         suppress_keyboard_interrupt=False,
     )
-    for verb in VERBS:
-        usage = " ".join(filter(None, ["Usage: requite", verb.name, verb.arguments, "[OPTIONS]"]))
-        app.command(verb.function, name=verb.name, usage=usage)
+    for verb in verbs:
+        if verb.verbs:
+            app.command(_app(verb.name, group_page(verb), verb.verbs))
+        else:
+            app.command(verb.function, name=verb.name, usage=_usage(verb))
     return app
+
+
+def _usage(verb: Verb) -> str:
+    return " ".join(filter(None, ["Usage: requite", verb.words, verb.arguments, "[OPTIONS]"]))
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command; return its exit code. Failures are one paragraph on stderr, no traceback."""
-    if arguments[0] not in _NAMES:
-        return _unknown_verb(arguments[0])
+    verb = _find(VERBS, arguments[0])
+    if verb is None:
+        return _unknown_verb(arguments[0], VERBS)
+    rest = list(arguments[1:])
+    if not verb.verbs:
+        return _run(verb, arguments)
+    if rest in _HELP:
+        say(group_page(verb))
+        return ExitCode.OK
+    inner = _find(verb.verbs, rest[0])
+    return _run(inner, arguments) if inner else _unknown_verb(rest[0], verb.verbs, verb.words)
+
+
+def _find(verbs: Sequence[Verb], word: str) -> Verb | None:
+    return next((verb for verb in verbs if verb.name == word), None)
+
+
+def _run(verb: Verb, arguments: Sequence[str]) -> int:
     try:
         result = build()(
             arguments, exit_on_error=False, print_error=False, result_action="return_value"
         )
         return ExitCode.OK if result is None else result
     except CycloptsError as error:
-        _explain_usage(error, arguments)
+        complain(f"{error}\n  requite {verb.words} --help tells more")
         return ExitCode.USAGE
     except RequiteError as error:
         complain(sentence(error))
@@ -60,15 +86,12 @@ def run(arguments: Sequence[str]) -> int:
         return _bug(error, arguments)
 
 
-def _unknown_verb(word: str) -> ExitCode:
-    similar = difflib.get_close_matches(word, _NAMES, n=1)
-    hint = f"did you mean `{similar[0]}`?" if similar else f"there are {', '.join(_NAMES)}"
-    complain(f"no verb `{word}`; {hint}")
+def _unknown_verb(word: str, verbs: Sequence[Verb], words: str = "") -> ExitCode:
+    names = [verb.name for verb in verbs]
+    similar = difflib.get_close_matches(word, names, n=1)
+    hint = f"did you mean `{similar[0]}`?" if similar else f"there are {', '.join(names)}"
+    complain(f"no verb `{' '.join(filter(None, [words, word]))}`; {hint}")
     return ExitCode.USAGE
-
-
-def _explain_usage(error: CycloptsError, arguments: Sequence[str]) -> None:
-    complain(f"{error}\n  requite {arguments[0]} --help tells more")
 
 
 def _reader_left() -> ExitCode:

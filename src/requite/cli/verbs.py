@@ -8,17 +8,26 @@ from requite.cli import exit_codes
 
 
 class Verb(NamedTuple):
-    """A verb: its name, what follows it, and what it is for. It is the function of the same name in
-    the module of the same name."""
+    """A verb: its words after `requite`, what follows them, and what it is for.
 
-    name: str
+    A verb with `verbs` of its own only chooses among them. Any other is the function of its last
+    word's name, in the module of all its words: `journal tail` is `requite.cli.journal.tail:tail`.
+    """
+
+    words: str
     arguments: str
     summary: str
+    verbs: tuple[Verb, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The word that chooses it."""
+        return self.words.rpartition(" ")[2]
 
     @property
     def function(self) -> str:
         """Where the function is, as MODULE:ATTR."""
-        return f"requite.cli.{self.name}:{self.name}"
+        return f"requite.cli.{self.words.replace(' ', '.')}:{self.name}"
 
 
 SERVE: Final = (
@@ -34,7 +43,27 @@ WATCH: Final = (
     Verb("demo", "", "Kill workers and the broker during 28,000 calls"),
     Verb("sim", "", "Run seeds of the deterministic simulator"),
 )
-VERBS: Final = (*SERVE, *ASK, *WATCH)
+JOURNAL: Final = Verb(
+    "journal",
+    "tail|stats|export DIR",
+    "Read what happened to each request",
+    (
+        Verb("journal tail", "DIR", "Show the newest events, and follow them with -f"),
+        Verb("journal stats", "DIR", "Show what is in there, log by log"),
+        Verb("journal export", "DIR --to FILE", "Write the events as Parquet or JSON lines"),
+    ),
+)
+SPARK: Final = Verb(
+    "spark",
+    "run|sweep",
+    "Prove from journals that nothing was lost",
+    (
+        Verb("spark run", "--journal DIR --lake DIR", "Audit journals; refine them into tables"),
+        Verb("spark sweep", "--seeds N", "Run seeds of the simulator in parallel"),
+    ),
+)
+ACCOUNT: Final = (JOURNAL, SPARK)
+VERBS: Final = (*SERVE, *ASK, *ACCOUNT, *WATCH)
 
 _FRONT_PAGE: Final = """\
 requite: send a request, surely get its reply.
@@ -59,10 +88,25 @@ def front_page() -> str:
     return _FRONT_PAGE.format(verbs=_list_verbs(), codes=exit_codes.table()).rstrip()
 
 
+def group_page(group: Verb) -> str:
+    """Return what a verb that only chooses among others prints."""
+    usage = f"Usage: requite {group.words} VERB [ARGUMENTS]"
+    hint = f"requite {group.words} VERB --help tells more"
+    return "\n".join([f"{group.summary}.", "", f"{usage}        {hint}", "", *_lines(group.verbs)])
+
+
 def _list_verbs() -> str:
-    sections = {"Serve": SERVE, "Ask": ASK, "Watch it survive": WATCH}
+    sections = {
+        "Serve": SERVE,
+        "Ask": ASK,
+        "Account for it": ACCOUNT,
+        "Watch it survive": WATCH,
+    }
     lines: list[str] = []
     for title, verbs in sections.items():
-        lines += ["", f"{title}:"]
-        lines += [f"  {verb.name:<9} {verb.summary}" for verb in verbs]
+        lines += ["", f"{title}:", *_lines(verbs)]
     return "\n".join(lines)
+
+
+def _lines(verbs: tuple[Verb, ...]) -> list[str]:
+    return [f"  {verb.name:<9} {verb.summary}" for verb in verbs]
