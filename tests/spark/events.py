@@ -1,0 +1,173 @@
+"""Events of made-up journals, told in short, as DataFrames.
+
+    story = Story()
+    broker, worker = story.broker(), story.worker()
+    broker.tell(0.0, "accepted", 1, deadline=5.0)
+    broker.tell(0.2, "dispatched", 1, worker=worker.name, attempt=1)
+    broker.tell(0.5, "answered", 1, worker=worker.name, attempt=1, outcome="OK")
+    events = story.frame(spark)
+
+Instants are seconds after `NOON`; calls are numbers, of client `c1` unless `story.call_id` says
+otherwise. `story.call(...)` tells a whole life that has no incidents.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from requite.spark import schemas
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+
+Event = dict[str, Any]
+
+
+def instant(seconds: float) -> datetime:
+    """Return an instant, given in seconds after `NOON`."""
+    return NOON + timedelta(microseconds=round(seconds * 1e6))
+
+
+def instance(name: str) -> str:
+    """Return the eight bytes that name a process, as the journal writes them."""
+    return name.encode()[:8].ljust(8, b"\0").hex()
+
+
+def rows_frame(spark: SparkSession, rows: list[dict[str, Any]], schema: str) -> DataFrame:
+    """Return rows as a DataFrame of a declared schema; what is not given is null."""
+    declared = StructType.fromDDL(schema)
+    arrow = to_arrow_schema(declared, timezone="UTC")
+    columns = [
+        pa.array([row.get(column.name) for row in rows], type=column.type) for column in arrow
+    ]
+    return spark.createDataFrame(pa.Table.from_arrays(columns, schema=arrow), schema=declared)
+
+
+@dataclass
+class Log:
+    """One log of the journal: what a process tells, in order."""
+
+    role: str
+    name: str
+    events: list[Event]
+    segment: int = 0
+    told: int = 0
+
+    @property
+    def log(self) -> str:
+        return f"{self.role}-{self.name}"
+
+    def tell(self, at: float, kind: str, call: int | str | None = None, **columns: Any) -> Event:
+        """Add an event. `deadline` is in seconds after `NOON`; other columns as in the schema."""
+        ts = instant(at)
+        request_id = call_id(call) if isinstance(call, int) else call
+        event: Event = {
+            "schema_version": schemas.SCHEMA_VERSION,
+            "log": self.log,
+            "segment": self.segment,
+            "byte_offset": 64 + 8 * self.told,
+            "seq": self.told,
+            "ts": ts,
+            "kind": kind,
+            "request_id": request_id,
+            "service": "echo",
+            "client": request_id[:16] if request_id else None,
+            "broker": self.name if self.role == "broker" else None,
+            "worker": self.name if self.role == "worker" else None,
+            "date": ts.date(),
+            "role": self.role,
+        }
+        deadline = columns.pop("deadline", None)
+        event |= columns | {"deadline": None if deadline is None else instant(deadline)}
+        self.told += 1
+        self.events.append(event)
+        return event
+
+
+def call_id(number: int, client: str = "c1") -> str:
+    """Return the request id of a client's call."""
+    return f"{instance(client)}{number:016x}"
+
+
+@dataclass
+class Story:
+    """A journal: several logs."""
+
+    events: list[Event] = field(default_factory=list)
+
+    def broker(self, name: str = "b1") -> Log:
+        """Begin the log of a broker."""
+        return self._log("broker", name)
+
+    def client(self, name: str = "c1") -> Log:
+        """Begin the log of a client."""
+        return self._log("client", name)
+
+    def worker(self, name: str = "w1") -> Log:
+        """Begin the log of a worker."""
+        return self._log("worker", name)
+
+    def _log(self, role: str, name: str) -> Log:
+        return Log(role, instance(name), self.events)
+
+    def call(
+        self,
+        number: int | str,
+        at: float,
+        *,
+        broker: Log | None = None,
+        client: Log | None = None,
+        worker: Log | None = None,
+        queued_s: float = 0.0,
+        took_s: float = 0.01,
+        timeout_s: float = 5.0,
+        outcome: str = "OK",
+        at_worker: str | None = None,
+        **columns: Any,
+    ) -> None:
+        """Tell a life without incidents, in the logs that are given."""
+        start, end = at + queued_s, at + queued_s + took_s
+        name = worker.name if worker is not None else at_worker or instance("w1")
+        given: dict[str, Any] = {"attempt": 1, "worker": name, **columns}
+        if client is not None:
+            client.tell(at, "accepted", number, deadline=at + timeout_s, **columns)
+            client.tell(at, "sent", number, attempt=1, **columns)
+        if broker is not None:
+            broker.tell(at, "accepted", number, deadline=at + timeout_s, bytes=10, **columns)
+            if queued_s:
+                broker.tell(at, "queued", number, **columns)
+            broker.tell(start, "dispatched", number, **given)
+        if worker is not None:
+            worker.tell(start, "delivered", number, **given)
+            worker.tell(start, "started", number, **given)
+            worker.tell(end, "finished", number, outcome=outcome, **given)
+        if broker is not None:
+            broker.tell(end, "answered", number, outcome=outcome, bytes=12, **given)
+        if client is not None:
+            client.tell(end, "answered", number, attempt=1, outcome=outcome, **columns)
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """Return everything that was told, with the columns of `bronze_events`."""
+        return rows_frame(spark, self.events, schemas.BRONZE_EVENTS)
+
+    def source_frame(self, spark: SparkSession, damaged: list[Event] | None = None) -> DataFrame:
+        """Return everything as `format("requite")` would, with rows that do not decode."""
+        return rows_frame(spark, [*self.events, *(damaged or [])], schemas.SOURCE)
+
+
+def damaged_row(log: Log, offset: int, reason: str = "crc", **columns: Any) -> Event:
+    """Return a row of the source that does not decode."""
+    place = {"log": log.log, "segment": log.segment, "byte_offset": offset, "role": log.role}
+    return {**place, "raw": b"\xff" * 8, "reason": reason, **columns}
+
+
+def collect(frame: DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a frame as dicts; times are aware, in UTC."""
+    rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
+    return rows
