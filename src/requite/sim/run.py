@@ -71,7 +71,12 @@ class Result:
     @property
     def replay(self) -> str:
         """The command that repeats this run."""
-        return f"requite sim --seed {self.seed} --scenario {self.scenario}"
+        return replay_command(self.seed, self.scenario)
+
+
+def replay_command(seed: int, scenario: str) -> str:
+    """Return the command that repeats a run, also one that came to no result."""
+    return f"requite sim --seed {seed} --scenario {scenario}"
 
 
 def knobs_of(seed: int, scenario: str, options: Options | None = None) -> Knobs:
