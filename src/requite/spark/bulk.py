@@ -1,0 +1,218 @@
+"""Bulk calls: each row of a DataFrame is one request to a service, each reply is a row.
+
+    replies = requite.spark.call(
+        orders, "mdp://broker:5555/price", body="order", key="order_id", timeout=5
+    )
+    replies.write.parquet("prices")      # write it first: each action makes all calls again
+
+Nothing in the data and nothing at the service ends the job: how a request ended is told by columns
+beside those of the input.
+
+| column | |
+|---|---|
+| `reply` binary | the reply's body (its frames joined); null unless `status` is OK |
+| `status` string | `OK`, the class of the error (`CallTimeout`, `NoService`, ...; see `requite.errors`), or `BadRow` for rows that cannot be sent |
+| `attempts` int | how often it was sent, or given to a worker; 0: never |
+| `elapsed_ms` double | from sending to the end |
+| `may_have_executed` boolean | False only where no handler can have started on it |
+| `error` string | what went wrong, in words |
+| `idempotency_key` string | the id under which it was sent (a UUID), which the handler finds as the 16 bytes of `request.idempotency_key` |
+
+Spark runs user code again when a task fails, when it speculates, and for each action. So ids are
+computed from the job and the row's `key`, and repetitions carry the same ones: a service that
+remembers ids can answer them without doing anything twice.
+"""  # noqa: E501 - a table
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from requite.errors import ConfigurationError
+from requite.spark import bulk_plan
+from requite.spark.bulk_ids import job_id
+from requite.spark.bulk_plan import BODY_TYPES, COLUMNS, KEY_TYPES, WINDOW, Plan
+from requite.spark.bulk_slots import task_slots as slots_of
+from requite.spark.bulk_task import call_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, Observation
+
+_BODY: Final = "__requite_body"
+_KEY: Final = "__requite_key"
+_TYPES: Final[dict[str, DataType]] = {
+    "binary": BinaryType(),
+    "string": StringType(),
+    "int": IntegerType(),
+    "double": DoubleType(),
+    "boolean": BooleanType(),
+}
+
+
+def call(
+    df: DataFrame,
+    url: str,
+    *,
+    body: str | Column,
+    key: str | Column | None = None,
+    service: str | None = None,
+    timeout: float = 30.0,
+    job: str | UUID | None = None,
+    key_by_position: bool = False,
+    window: int = WINDOW,
+    in_flight_max: int | None = None,
+    task_slots: int | None = None,
+    prefix: str = "",
+    idempotent: bool = True,
+    give_up: bool = True,
+    observation: Observation | str | None = None,
+    **client: Any,
+) -> DataFrame:
+    """Return `df` with a reply for each row. Lazy: **write it first**, or use `call_to`.
+
+    Every action on the result, `count` and `show` included, sends requests, and `limit(1)` still
+    sends a whole Arrow batch of them.
+
+    - `body`: a column of binary, string (sent as UTF-8) or array<binary> (frames).
+    - `key`: a column of string, binary or whole numbers that identifies the row within the job.
+      Rows with equal keys are the same request: within an Arrow batch it is sent once and all of
+      them get its reply (`BadRow` for those whose bodies differ); beyond, the service is asked
+      again under the same id. A null key makes a `BadRow`.
+    - `key_by_position`: without a key, identify rows by partition and position. That is stable only
+      if Spark computes the same partitions in the same order again, so it has to be asked for.
+    - `job`: a name under which keys are unique. Ids are the same for the same name and key, in this
+      program and the next; None: a new random name for each use of this function.
+    - `timeout`: seconds for each request, from when it is sent.
+    - `window`: requests that each task has out at most.
+    - `in_flight_max`: requests that all tasks together have out at most; divided by `task_slots`,
+      the number of tasks that may run at a time (None: what Spark's settings say).
+    - `prefix`: what the names of the added columns begin with.
+    - `idempotent`: False: never sent a second time by the same task once it may have run.
+    - `give_up`: a task whose requests fail unheard for a whole window in a row takes the service
+      for down: its other rows fail like these at once instead of waiting for a timeout each.
+    - `observation`: collects `metrics` of the first action that ends.
+    - `client`: `retry`, `heartbeat`, `message_size_max`, as for `requite.AsyncClient`.
+
+    Raises `ConfigurationError` for what cannot work, before anything is sent.
+    """
+    bulk_plan.check_clash(df.columns, prefix)
+    given, body_at, key_at = _with_request(df, body, key, key_by_position)
+    if in_flight_max is not None:
+        slots = slots_of(df.sparkSession) if task_slots is None else task_slots
+        window = bulk_plan.share(in_flight_max, slots, window)
+    plan = bulk_plan.make_plan(
+        Plan(
+            bulk_plan.connection(url, service, 2 * window, client),
+            job_id(job),
+            body=body_at,
+            key=key_at,
+            kept=len(df.columns),
+            timeout_s=timeout,
+            window=window,
+            idempotent=idempotent,
+            give_up=give_up,
+            prefix=prefix,
+        )
+    )
+    answered = given.mapInArrow(_task(plan), _schema(df.schema, plan))
+    return answered if observation is None else answered.observe(observation, *metrics(prefix))
+
+
+def call_to(
+    df: DataFrame,
+    path: str,
+    url: str,
+    *,
+    format: str = "parquet",
+    mode: str = "error",
+    **options: Any,
+) -> DataFrame:
+    """Make the calls once, write rows and replies to `path`, and return what was written.
+
+    What is returned can be used any number of times: it reads the files. `format` and `mode` are
+    those of `DataFrame.write`; everything else goes to `call`.
+    """
+    call(df, url, **options).write.format(format).mode(mode).save(path)
+    return df.sparkSession.read.format(format).load(path)
+
+
+def metrics(prefix: str = "") -> list[Column]:
+    """Return what `DataFrame.observe` can collect while calls are made, and afterwards, too.
+
+    Numbers of rows, of those that are `ok`, `failed` and `bad` (never sent), of those that
+    `may_have_executed` though they failed; `retries`; milliseconds of the mean and the slowest
+    request; bytes of all replies.
+    """
+    status, attempts = F.col(f"{prefix}status"), F.col(f"{prefix}attempts")
+    elapsed_ms = F.col(f"{prefix}elapsed_ms")
+    is_ok, is_bad = status == "OK", status == "BadRow"
+    may_have_executed = ~is_ok & F.col(f"{prefix}may_have_executed")
+    return [
+        F.count(F.lit(1)).alias("rows"),
+        F.count_if(is_ok).alias("ok"),
+        F.count_if(~is_ok & ~is_bad).alias("failed"),
+        F.count_if(is_bad).alias("bad"),
+        F.count_if(may_have_executed).alias("may_have_executed"),
+        F.sum(F.greatest(attempts - 1, F.lit(0))).alias("retries"),
+        F.avg(F.when(~is_bad, elapsed_ms)).alias("mean_ms"),
+        F.max(elapsed_ms).alias("slowest_ms"),
+        F.sum(F.length(f"{prefix}reply")).alias("reply_bytes"),
+    ]
+
+
+# --- the DataFrame that the tasks are given -------------------------------------------------------
+def _with_request(
+    df: DataFrame, body: str | Column, key: str | Column | None, key_by_position: bool
+) -> tuple[DataFrame, int, int | None]:
+    """Return `df` with columns for body and key, where these are computed, and their numbers."""
+    if (key is None) is not key_by_position:
+        raise ConfigurationError(
+            "name the column that identifies a row (key=...), since Spark may send each row several"
+            " times; or ask for key_by_position=True, if partitions and their order never change"
+        )
+    given, body_at = _with_column(df, "body", body, _BODY, BODY_TYPES)
+    if key is None:
+        return given, body_at, None
+    given, key_at = _with_column(given, "key", key, _KEY, KEY_TYPES)
+    return given, body_at, key_at
+
+
+def _with_column(
+    df: DataFrame, role: str, column: str | Column, alias: str, types: tuple[str, ...]
+) -> tuple[DataFrame, int]:
+    name = column if isinstance(column, str) else alias
+    if not isinstance(column, str):
+        df = df.select("*", column.alias(alias))
+    elif name not in df.columns:
+        raise ConfigurationError(
+            f"there is no column {name!r} for the {role}; there are {', '.join(df.columns)}"
+        )
+    bulk_plan.check_type(role, name, df.schema[name].dataType.simpleString(), types)
+    return df, df.columns.index(name)
+
+
+def _task(plan: Plan) -> Any:
+    def call_service(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return call_batches(batches, plan)
+
+    return call_service
+
+
+def _schema(kept: StructType, plan: Plan) -> StructType:
+    added = map(StructField, plan.names, map(_TYPES.__getitem__, COLUMNS.values()))
+    return StructType([*kept.fields, *added])

@@ -1,0 +1,160 @@
+"""What a bulk call asks of its tasks: checked on the driver, pickled, carried out on executors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from requite.client import AsyncClient
+from requite.client.asking import TIMEOUT_S, check_timeout
+from requite.client.stacks import ClientSettings, stack_for
+from requite.errors import ConfigurationError
+from requite.framing import Limits
+from requite.heartbeat import HeartbeatPolicy
+from requite.request import RetryPolicy
+from requite.url import parse_url
+
+WINDOW: Final = 512  # requests that one task has out at a time; more were not faster (bench)
+COLUMNS: Final = {
+    "reply": "binary",
+    "status": "string",
+    "attempts": "int",
+    "elapsed_ms": "double",
+    "may_have_executed": "boolean",
+    "error": "string",
+    "idempotency_key": "string",
+}
+
+_KEY: Final = bytes(16)  # as long as every request's
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """What decides whether two tasks of a process can share a client."""
+
+    url: str
+    service: str | None = None
+    slots: int = WINDOW
+    retry: RetryPolicy = RetryPolicy()  # noqa: RUF009 - frozen
+    heartbeat: HeartbeatPolicy | float | None = None
+    message_size_max: int = Limits().message_size_bytes_max
+
+    def open(self) -> AsyncClient:
+        """Make a client; it connects when it is first used."""
+        return AsyncClient(
+            self.url,
+            service=self.service,
+            slots=self.slots,
+            retry=self.retry,
+            heartbeat=self.heartbeat,
+            message_size_max=self.message_size_max,
+        )
+
+    def check(self, idempotent: bool) -> None:
+        """Raise `ConfigurationError` for what cannot work, before any task is started."""
+        self.open()
+        url = parse_url(self.url)
+        if not (url.service or self.service):
+            raise ConfigurationError(
+                "no service is named: put it into the URL (mdp://host/echo) or pass service=..."
+            )
+        settings = ClientSettings(self.retry, self.slots, self.heartbeat, None, 1, 1)
+        abilities = stack_for(url, settings).abilities
+        abilities.check(key=_KEY, partials=False, idempotent=idempotent)
+        abilities.check_service(self.service or url.service)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One bulk call. `body` and `key` are the numbers of columns, `key` None: rows are identified
+    by their position. The first `kept` columns are given on; `scope` tells apart positions of the
+    same job (its micro-batches). With `give_up`, a task that has had a whole window of requests in
+    a row fail unheard sends no more."""
+
+    connection: Connection
+    job: UUID
+    body: int
+    key: int | None
+    kept: int
+    timeout_s: float = TIMEOUT_S
+    window: int = WINDOW
+    idempotent: bool = True
+    give_up: bool = True
+    prefix: str = ""
+    scope: str = ""
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns that are added."""
+        return [self.prefix + name for name in COLUMNS]
+
+
+def make_plan(plan: Plan) -> Plan:
+    """Return the plan if it can be carried out; raise `ConfigurationError` otherwise."""
+    check_timeout(plan.timeout_s)
+    if plan.window < 1:
+        raise ConfigurationError(f"window must be at least 1, not {plan.window}")
+    plan.connection.check(plan.idempotent)
+    return plan
+
+
+def share(in_flight_max: int | None, task_slots: int, window: int) -> int:
+    """Return how many requests each task may have out so that all together keep to the cap.
+
+    Raises `ConfigurationError` for a cap below one request per task.
+    """
+    if in_flight_max is None:
+        return window
+    if in_flight_max < task_slots:
+        raise ConfigurationError(
+            f"in_flight_max={in_flight_max} is less than one request for each of the {task_slots}"
+            " tasks that may run at a time: raise it, or give the job fewer cores"
+        )
+    return min(window, in_flight_max // task_slots)
+
+
+def check_clash(present: Sequence[str], prefix: str) -> None:
+    """Raise `ConfigurationError` where added columns would have the names of present ones.
+
+    Spark resolves names without regard to case, so this does, too.
+    """
+    lowered = [name.lower() for name in present]
+    clashing = [prefix + name for name in COLUMNS if (prefix + name).lower() in lowered]
+    if clashing:
+        raise ConfigurationError(
+            f"the DataFrame has columns named {', '.join(clashing)} already: choose a prefix for"
+            " those of the replies (prefix='rq_')"
+        )
+    if twice := sorted({name for name in lowered if lowered.count(name) > 1}):
+        raise ConfigurationError(
+            f"the DataFrame has several columns named {', '.join(twice)}: rename them first"
+        )
+
+
+def check_type(role: str, name: str, found: str, allowed: Sequence[str]) -> None:
+    """Raise `ConfigurationError` unless the column is of a type that can be sent or named by."""
+    if found not in allowed:
+        raise ConfigurationError(
+            f"the column of the {role}, {name!r}, is of the type {found}; it has to be"
+            f" {', '.join(allowed[:-1])} or {allowed[-1]}: cast or encode it first"
+        )
+
+
+BODY_TYPES: Final = ("binary", "string", "array<binary>")
+KEY_TYPES: Final = ("string", "binary", "tinyint", "smallint", "int", "bigint")
+
+
+def settings_known() -> tuple[str, ...]:
+    """Return the settings of a client that a bulk call passes on."""
+    return ("retry", "heartbeat", "message_size_max")
+
+
+def connection(url: str, service: str | None, slots: int, settings: dict[str, Any]) -> Connection:
+    """Put the settings of a client together; raise `ConfigurationError` for unknown ones."""
+    if unknown := sorted(settings.keys() - set(settings_known())):
+        raise ConfigurationError(
+            f"there is no setting {', '.join(unknown)}; there are {', '.join(settings_known())}"
+        )
+    return Connection(url, service, slots, **settings)

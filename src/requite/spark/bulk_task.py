@@ -1,0 +1,70 @@
+"""What a task of a bulk call does: batches in, requests out, batches with replies out again.
+
+While the requests of one window are out, the next one is read and queued, and the one before is
+given on, so neither Spark nor the service waits for the other longer than it has to. Rows leave in
+the order in which they came.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from requite.spark.bulk_client import process_clients
+from requite.spark.bulk_plan import Plan
+from requite.spark.bulk_pump import Pump, Window
+from requite.spark.bulk_rows import Batch
+
+_AHEAD: Final = 2  # windows that are read before the oldest one is waited for
+
+
+def call_batches(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
+    """Make a request of each row; yield the rows with the columns of `bulk_plan.COLUMNS`."""
+    with process_clients().use(plan.connection) as shared:
+        pump = Pump(
+            shared.loop,
+            shared.client,
+            limit=plan.window,
+            timeout_s=plan.timeout_s,
+            idempotent=plan.idempotent,
+            give_up=plan.give_up,
+        )
+        try:
+            yield from _through(_windows(batches, plan), pump)
+        finally:
+            pump.stop()
+
+
+_Cut = tuple[Batch, int, int, Window]
+
+
+def _windows(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[_Cut]:
+    context = TaskContext.get()
+    partition = 0 if context is None else context.partitionId()
+    first_row = 0
+    for arrow in batches:
+        batch = Batch(arrow, plan, partition, first_row)
+        first_row += arrow.num_rows
+        for start, stop, window in batch.windows():
+            yield batch, start, stop, window
+
+
+def _through(windows: Iterable[_Cut], pump: Pump) -> Iterator[pa.RecordBatch]:
+    under_way: deque[_Cut] = deque()
+    for cut in windows:
+        pump.offer(cut[-1])
+        under_way.append(cut)
+        while len(under_way) > _AHEAD:
+            yield from _await(under_way.popleft())
+    while under_way:
+        yield from _await(under_way.popleft())
+
+
+def _await(cut: _Cut) -> Iterator[pa.RecordBatch]:
+    batch, start, stop, window = cut
+    window.done.result()
+    yield from batch.finished(start, stop)
