@@ -24,9 +24,10 @@ from typing import Final, NamedTuple, TypeVar
 
 SWEEP_EVERY_S: Final = 0.1
 ROWS_MAX: Final = 1 << 20  # what may wait for the journal; about 300 MB
-NO_CALL: Final = bytes(16)
 CALL_ID_SIZE: Final = 16
-ORIGIN_SIZE: Final = 8
+NO_CALL: Final = bytes(CALL_ID_SIZE)
+ORIGIN_SIZE: Final = 8  # the first half of a call id, and the name of a broker, client or worker
+NO_INSTANCE: Final = bytes(ORIGIN_SIZE)
 
 
 class Role(IntEnum):

@@ -93,6 +93,13 @@ class PeerWritable(NamedTuple):
     peer: Peer
 
 
+class Started(NamedTuple):
+    """The handler of the request delivered under `token` runs now; told only where a journal is
+    kept, since handlers start at once unless they wait for a thread."""
+
+    token: Any
+
+
 class Produced(NamedTuple):
     """A handler yields a partial reply to the request delivered under `token`."""
 

@@ -66,6 +66,11 @@ def error_from_status(status: Status, reason: str, attempts: int) -> CallError:
     return kind(reason, may_have_executed=may_have_executed and attempts > 0, attempts=attempts)
 
 
+def error_class_of(status: Status) -> str:
+    """Return the name of the error that a negative final reply stands for; "" for OK."""
+    return "" if status is Status.OK else _ERROR_BY_STATUS[status][0].__name__
+
+
 class Reply(NamedTuple):
     """The final answer to a call: `frames` as received, `elapsed` in seconds since the call.
 

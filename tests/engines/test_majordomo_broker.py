@@ -34,8 +34,9 @@ def assert_baseline(bench: BrokerBench) -> None:
 def test_a_request_goes_to_a_worker_and_its_reply_comes_back():
     bench = BrokerBench()
     bench.worker("w")
-    bench.request("c", 7, b"hi", timeout_ms=2500, key=b"k")
-    assert bench.requests("w") == [WorkerRequest(b"", [b"hi"], 1, 2500, 1, b"k")]
+    call_id = b"a-client-call-17"
+    bench.request("c", 7, b"hi", timeout_ms=2500, key=b"k", call_id=call_id)
+    assert bench.requests("w") == [WorkerRequest(b"", [b"hi"], 1, 2500, 1, b"k", call_id)]
     bench.final("w", b"ho")
     assert bench.finals("c") == [ClientFinal(b"", [b"ho"], 7, Status.OK, 1)]
     assert_baseline(bench)

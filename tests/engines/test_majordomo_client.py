@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 from tests.spec.requirement import requirement
-from tests.support.client import ClientBench
+from tests.support.client import ORIGIN, ClientBench
 
 from requite.engine import PeerBlocked, PeerJoined, PeerWritable, Produced, Submit
 from requite.errors import (
@@ -48,7 +48,10 @@ def test_a_call_connects_sends_and_returns():
     bench.join()
     (sent,) = bench.requests
     request = sent.command
-    assert request == ClientRequest(b"echo", [b"hi"], request.request_id, 2500, 0, b"order-17")
+    call_id = ORIGIN + (1).to_bytes(8, "big")
+    assert request == ClientRequest(
+        b"echo", [b"hi"], request.request_id, 2500, 0, b"order-17", call_id
+    )
     bench.advance(0.5)
     bench.answer(sent, b"ho")
     reply = bench.replies["a"]

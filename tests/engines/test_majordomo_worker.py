@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.spec.requirement import requirement
-from tests.support.worker import WorkerBench
+from tests.support.worker import INSTANCE, WorkerBench
 
 from requite.engine import Finished, PeerBlocked, PeerJoined, PeerWritable, Submit
 from requite.errors import ConfigurationError, LocalViolation
@@ -41,7 +41,7 @@ def test_the_first_wake_connects_and_the_connection_brings_ready():
     bench.advance(0)
     assert bench.dialling == 1
     bench.join()
-    assert bench.said() == [Ready(b"echo", 16, 1000, 30_000)]
+    assert bench.said() == [Ready(b"echo", 16, 1000, 30_000, INSTANCE)]
 
 
 @requirement("mdp01:worker:one-ready", "mdp02:worker:one-ready", "mdp02:worker:assume-registered")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
+from requite.chronicle import NO_CALL
 from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.parties import Client, PendingRequest, Service
 from requite.protocols.majordomo.queue import ServiceQueue
@@ -12,11 +13,11 @@ _SERVICE = Service(b"echo")
 
 
 def _client(name: str) -> Client:
-    return Client(name, name.encode(), by_version("0.3"))
+    return Client(name, name.encode(), by_version("0.3"), b"original")
 
 
 def _request(client: Client, number: int, attempts: int = 0) -> PendingRequest:
-    request = PendingRequest(client, _SERVICE, number, [b""], inf, 0, b"", 0.0)
+    request = PendingRequest(client, _SERVICE, number, [b""], inf, 0, b"", NO_CALL, 0.0)
     request.attempts = attempts
     return request
 

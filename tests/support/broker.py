@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+from requite.chronicle import NO_CALL, NO_INSTANCE, Chronicle
 from requite.engine import (
     Disconnect,
     Drain,
@@ -33,12 +34,16 @@ from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.protocols.majordomo.wire import Dialect
 
+ORIGIN = b"a-broker"
+
 
 class BrokerBench:
     """One broker under test. `policy` overrides fields of `BrokerPolicy`; notes are on."""
 
-    def __init__(self, **policy: Any) -> None:
-        self.broker = MajordomoBroker(BrokerPolicy(**{"notes": True, **policy}))
+    def __init__(self, *, chronicle: Chronicle | None = None, **policy: Any) -> None:
+        self.broker = MajordomoBroker(
+            BrokerPolicy(**{"notes": True, **policy}), origin=ORIGIN, chronicle=chronicle
+        )
         self.now = 100.0
         self.commands: dict[str, list[Any]] = defaultdict(list)
         self.disconnected: dict[str, str] = {}
@@ -67,11 +72,12 @@ class BrokerBench:
         capacity: int = 1,
         interval_ms: int = 1000,
         lease_ms: int = 0,
+        instance: bytes = NO_INSTANCE,
     ) -> None:
         """Connect a worker and let it say READY."""
         self._peers[peer] = ("worker", by_version(version))
         self.join(peer)
-        self.say(peer, "ready", service, capacity, interval_ms, lease_ms)
+        self.say(peer, "ready", service, capacity, interval_ms, lease_ms, instance)
 
     def say(self, peer: str, command: str, *fields: Any) -> None:
         """Let a peer send a command, by the name of its encoder in `Dialect`."""
@@ -88,11 +94,14 @@ class BrokerBench:
         timeout_ms: int = 0,
         flags: int = 0,
         key: bytes = b"",
+        call_id: bytes = NO_CALL,
     ) -> None:
         """Let a client (connected on first use, speaking 0.3) send a REQUEST."""
         if peer not in self._peers:
             self.client(peer)
-        self.say(peer, "client_request", service, [body], request_id, timeout_ms, flags, key)
+        self.say(
+            peer, "client_request", service, [body], request_id, timeout_ms, flags, key, call_id
+        )
 
     def final(self, peer: str, body: bytes = b"y", status: int = 0, nth: int = -1) -> None:
         """Let a worker answer the `nth` request it was sent (-1: the last)."""

@@ -17,6 +17,7 @@ from collections import defaultdict
 from math import inf
 from typing import Any, NamedTuple
 
+from requite.chronicle import Chronicle
 from requite.engine import (
     Cancel,
     Connect,
@@ -42,6 +43,8 @@ from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.wire import ClientCancel, ClientHeartbeat, ClientRequest
 from requite.request import Partial, Reply, RetryPolicy, Status
 
+ORIGIN = b"a-client"
+
 
 class Sent(NamedTuple):
     """A command that the client sent, and over which connection."""
@@ -54,14 +57,24 @@ class ClientBench:
     """One client under test; `retry` and `policy` override fields of the policies."""
 
     def __init__(
-        self, version: str = "0.3", *, retry: dict[str, Any] | None = None, **policy: Any
+        self,
+        version: str = "0.3",
+        *,
+        retry: dict[str, Any] | None = None,
+        chronicle: Chronicle | None = None,
+        **policy: Any,
     ) -> None:
         self.dialect = by_version(version)
         self.policy = ClientPolicy(
             retry=RetryPolicy(**{"jitter": 0.0, **(retry or {})}), **{"notes": True, **policy}
         )
         self.client = client_engine(
-            self.dialect, self.policy, rng=lambda: 0.5, first_sequence=0xFFFF_FFFE
+            self.dialect,
+            self.policy,
+            rng=lambda: 0.5,
+            first_sequence=0xFFFF_FFFE,
+            origin=ORIGIN,
+            chronicle=chronicle,
         )
         self.now = 100.0
         self.links: list[str] = []  # those that stand, in the order in which they joined

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+from requite.chronicle import NO_CALL, Chronicle
 from requite.engine import (
     Abandon,
     Connect,
@@ -41,16 +42,32 @@ from requite.protocols.majordomo.jobs import Job, WorkerPolicy
 from requite.protocols.majordomo.worker import MajordomoWorker
 from requite.request import Request, Status
 
+INSTANCE = b"a-worker"
+
 
 class WorkerBench:
     """One worker under test; keywords override fields of `WorkerPolicy`."""
 
-    def __init__(self, version: str = "0.3", *, interval_s: float = 1.0, **policy: Any) -> None:
+    def __init__(
+        self,
+        version: str = "0.3",
+        *,
+        interval_s: float = 1.0,
+        chronicle: Chronicle | None = None,
+        **policy: Any,
+    ) -> None:
         self.dialect = by_version(version)
         self.policy = WorkerPolicy(
             heartbeat=HeartbeatPolicy(interval_s), **{"notes": True, **policy}
         )
-        self.worker = MajordomoWorker(self.dialect, "echo", self.policy, rng=lambda: 0.5)
+        self.worker = MajordomoWorker(
+            self.dialect,
+            "echo",
+            self.policy,
+            rng=lambda: 0.5,
+            instance=INSTANCE,
+            chronicle=chronicle,
+        )
         self.now = 100.0
         self.link: str | None = None
         self.dialling = 0
@@ -102,12 +119,18 @@ class WorkerBench:
         return list(self.requests)[-1]
 
     def encode_request(
-        self, body: bytes = b"x", *, timeout_ms: int = 0, attempt: int = 1, key: bytes = b""
+        self,
+        body: bytes = b"x",
+        *,
+        timeout_ms: int = 0,
+        attempt: int = 1,
+        key: bytes = b"",
+        call_id: bytes = NO_CALL,
     ) -> list[bytes]:
         """Return a REQUEST under a new dispatch id."""
         self._dispatch_id += 1
         return self.dialect.worker_request(
-            b"client", [body], self._dispatch_id, timeout_ms, attempt, key
+            b"client", [body], self._dispatch_id, timeout_ms, attempt, key, call_id
         )
 
     def cancel(self, job: Job) -> None:

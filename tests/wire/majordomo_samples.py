@@ -132,25 +132,34 @@ _SAMPLES_02: Final = [
 # --- MDP 0.3: by the description of each example on its page --------------------------------------
 _ID: Final = 0x000000070000002A
 _BODY: Final = [b"hello"]
+_CALL: Final = bytes.fromhex("a1b2c3d4e5f60718 000000000000002a")
+_NEXT_CALL: Final = _CALL[:-1] + b"\x2b"
+_INSTANCE: Final = bytes.fromhex("0f1e2d3c4b5a6978")
 EXAMPLES_03: Final[dict[str, tuple[tuple[str, ...], Any]]] = {
     "REQUEST to echo, 2.5 s": (
         ("from_client",),
-        ClientRequest(b"echo", _BODY, _ID, 2500),
+        ClientRequest(b"echo", _BODY, _ID, 2500, call_id=_CALL),
     ),
     "REQUEST, not idempotent, with key": (
         ("from_client",),
-        ClientRequest(b"echo", _BODY, _ID + 1, 0, 1, b"order-17"),
+        ClientRequest(b"echo", _BODY, _ID + 1, 0, 1, b"order-17", _NEXT_CALL),
     ),
     "PARTIAL, index 0": (("to_client",), ClientPartial(b"", _BODY, _ID, 0)),
     "FINAL, OK after 1 attempt": (("to_client",), ClientFinal(b"", _BODY, _ID, 0, 1)),
     "FINAL, NO_SERVICE": (("to_client",), ClientFinal(b"", _BODY, _ID, 2, 0)),
     "CANCEL": (("from_client",), ClientCancel(_ID)),
     "HEARTBEAT of a client, 1 s": (("from_client", "to_client"), ClientHeartbeat(1000)),
-    "READY, 16 places, 1 s, lease 30 s": (("from_worker",), Ready(b"echo", 16, 1000, 30000)),
-    "REQUEST to a worker, 2.4 s left": (("to_worker",), WorkerRequest(b"", _BODY, 9, 2400, 1)),
+    "READY, 16 places, 1 s, lease 30 s": (
+        ("from_worker",),
+        Ready(b"echo", 16, 1000, 30000, _INSTANCE),
+    ),
+    "REQUEST to a worker, 2.4 s left": (
+        ("to_worker",),
+        WorkerRequest(b"", _BODY, 9, 2400, 1, call_id=_CALL),
+    ),
     "the same, attempt 2, with key": (
         ("to_worker",),
-        WorkerRequest(b"", _BODY, 10, 0, 2, b"order-17"),
+        WorkerRequest(b"", _BODY, 10, 0, 2, b"order-17", _NEXT_CALL),
     ),
     "PARTIAL of a worker": (("from_worker",), WorkerPartial(b"", _BODY, 9)),
     "FINAL of a worker": (("from_worker",), WorkerFinal(b"", _BODY, 9, 0)),

@@ -17,6 +17,7 @@ from tests.wire.majordomo_samples import (
     headers_on_page,
 )
 
+from requite.chronicle import NO_CALL
 from requite.protocols.majordomo.wire import (
     Dialect,
     FromClient,
@@ -98,4 +99,4 @@ def test_reserved_flags_are_ignored_when_received() -> None:
 @requirement("mdp03:client-first")
 def test_a_request_needs_nothing_before_it() -> None:
     message = MDP_03.client_request(b"echo", [b"hello"], 1, 0, 0, b"")
-    assert MDP_03.decode_from_client(message) == (b"echo", [b"hello"], 1, 0, 0, b"")
+    assert MDP_03.decode_from_client(message) == (b"echo", [b"hello"], 1, 0, 0, b"", NO_CALL)

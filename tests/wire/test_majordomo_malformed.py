@@ -206,9 +206,12 @@ def test_a_capacity_of_0_is_refused() -> None:
         ([b"MDPC03\x04" + bytes(7)], "CANCEL: the header has 14 of 15"),
         ([b"MDPC03\x04" + bytes(9)], "CANCEL: the header has 16 bytes, 15 at most"),
         ([b"MDPC03\x04" + bytes(8), b"x"], "CANCEL: there are 1 body frames"),
-        ([b"MDPC03\x01" + bytes(14)], "REQUEST: there are 0 body frames"),
-        ([b"MDPC03\x01" + bytes(13) + b"\x05echo", b"x"], "after 4 of 5 bytes of service name"),
-        ([b"MDPC03\x01" + bytes(14 + 256), b"x"], "the key has 256 bytes"),
+        ([b"MDPC03\x01" + bytes(30)], "REQUEST: there are 0 body frames"),
+        (
+            [b"MDPC03\x01" + bytes(13) + b"\x05" + bytes(16) + b"echo", b"x"],
+            "after 4 of 5 bytes of service name",
+        ),
+        ([b"MDPC03\x01" + bytes(30 + 256), b"x"], "the key has 256 bytes"),
     ],
     ids=str,
 )

@@ -15,6 +15,7 @@ from math import inf
 from typing import Any, Final
 
 from requite import engine
+from requite.chronicle import NO_CALL, NO_INSTANCE, SWEEP_EVERY_S, Chronicle
 from requite.engine import (
     Effect,
     Message,
@@ -43,30 +44,51 @@ from requite.protocols.majordomo.parties import (
     Worker,
 )
 from requite.protocols.majordomo.policy import BrokerPolicy
+from requite.protocols.majordomo.recorders import BrokerRecorder
 from requite.protocols.majordomo.wire import MMI_PREFIX, ClientCancel, ClientRequest
 from requite.protocols.majordomo.workforce import Workforce
 from requite.request import Status
 from requite.timers import Timers
 
 _DRAIN: Final = "drain"  # the name of the timer that ends a drain
+_LOOK: Final = "look"  # of the one that has beginnings written down
 _DRAINING: Final = "the broker is shutting down"
 
 
 class MajordomoBroker:
-    """The broker's side of MDP (18/MDP, "MDP/Client" and "MDP/Worker")."""
+    """The broker's side of MDP (18/MDP, "MDP/Client" and "MDP/Worker").
 
-    def __init__(self, policy: BrokerPolicy | None = None) -> None:
+    `origin` should be random per start: it distinguishes the call ids that this broker makes up.
+    `chronicle` takes down what happens to requests and workers.
+    """
+
+    def __init__(
+        self,
+        policy: BrokerPolicy | None = None,
+        *,
+        origin: bytes = NO_INSTANCE,
+        chronicle: Chronicle | None = None,
+    ) -> None:
         self.policy = policy or BrokerPolicy()
+        self._origin = origin
         self.parties: dict[Peer, Party] = {}
         self.draining = False
         self.stopped = False
         self._out: list[Effect] = []
         self._timers: Timers[Any] = Timers()
         self._serial = count(1)  # request ids for dialects without
-        self._dispatcher = Dispatcher(self.policy, self._timers, self._out)
+        self._clients = count(1)
+        self._recorder = None if chronicle is None else BrokerRecorder(chronicle)
+        self._dispatcher = Dispatcher(self.policy, self._timers, self._out, self._recorder)
         self._directory = Directory(self.policy, self._timers)
         self._workforce = Workforce(
-            self.policy, self.parties, self._directory, self._dispatcher, self._timers, self._out
+            self.policy,
+            self.parties,
+            self._directory,
+            self._dispatcher,
+            self._timers,
+            self._out,
+            self._recorder,
         )
         self._inputs: dict[type, Callable[[Any, float], None]] = {
             PeerJoined: self._peer_joined,
@@ -109,8 +131,10 @@ class MajordomoBroker:
         )
 
     # --- peers come and go ----------------------------------------------------------------------
-    def _peer_joined(self, event: PeerJoined, _now: float) -> None:
+    def _peer_joined(self, event: PeerJoined, now: float) -> None:
         self.parties[event.peer] = Newcomer(event.identity)
+        if self._recorder and _LOOK not in self._timers:
+            self._timers.set(_LOOK, now + SWEEP_EVERY_S)
 
     def _peer_lost(self, event: PeerLost, now: float) -> None:
         party = self.parties.pop(event.peer, None)
@@ -151,7 +175,8 @@ class MajordomoBroker:
             return
         role, dialect = found
         if role is Role.CLIENT:
-            client = Client(peer, newcomer.address, dialect)
+            origin = self._origin[:4] + next(self._clients).to_bytes(4, "big")
+            client = Client(peer, newcomer.address, dialect, origin)
             self.parties[peer] = client
             self._from_client(client, messages, now)
         else:
@@ -182,7 +207,7 @@ class MajordomoBroker:
             self._forget_client(client, now)
 
     def _request(self, client: Client, command: ClientRequest, now: float) -> None:
-        name, body, request_id, timeout_ms, flags, key = command
+        name, body, request_id, timeout_ms, flags, key, call_id = command
         if not client.dialect.has_ids:
             request_id = next(self._serial)
         elif request_id in client.pending:
@@ -191,23 +216,26 @@ class MajordomoBroker:
             self._manage(client, command)
             return
         if self.draining or len(client.pending) >= self.policy.client_pending_max:
-            self._refuse(client, name, request_id)
+            self._refuse(client, command, now)
             return
         service = self._directory.find(name, now)
         if service is None:
-            self._dispatcher.refuse(client, name, request_id, Status.OVERLOADED, TOO_MANY)
+            self._dispatcher.refuse(client, command, Status.OVERLOADED, TOO_MANY, now)
             return
+        if call_id == NO_CALL:
+            call_id = client.origin + request_id.to_bytes(8, "big")
         deadline = now + timeout_ms / 1000 if timeout_ms else inf
         self._dispatcher.accept(
-            PendingRequest(client, service, request_id, body, deadline, flags, key, now), now
+            PendingRequest(client, service, request_id, body, deadline, flags, key, call_id, now),
+            now,
         )
 
-    def _refuse(self, client: Client, name: bytes, request_id: int) -> None:
+    def _refuse(self, client: Client, request: ClientRequest, now: float) -> None:
         limit = f"{len(client.pending)} requests of this client are pending, which is the limit"
         reason = _DRAINING if self.draining else limit
         can_tell = self.draining and client.dialect.has_ids  # [client-drain]
         status = Status.SHUTTING_DOWN if can_tell else Status.OVERLOADED
-        self._dispatcher.refuse(client, name, request_id, status, reason)
+        self._dispatcher.refuse(client, request, status, reason, now)
 
     def _cancel(self, client: Client, command: ClientCancel, now: float) -> None:
         pending = client.pending.get(command.request_id)
@@ -248,9 +276,19 @@ class MajordomoBroker:
                 self._directory.due(name, now)
             elif name is _DRAIN:
                 self._drain_due(now)
+            elif name is _LOOK:
+                self._look(now)
             else:
                 worker, dispatch_id = name
                 self._dispatcher.lease_due(worker, dispatch_id, now)
+
+    def _look(self, now: float) -> None:
+        """Let the journal have the beginnings of what is under way, as long as somebody is here."""
+        assert self._recorder is not None
+        clients = (each for each in self.parties.values() if isinstance(each, Client))
+        self._recorder.look(clients, now)
+        if self.parties:
+            self._timers.set(_LOOK, now + SWEEP_EVERY_S)
 
     def _excuse_own_absence(self, now: float) -> None:
         planned = self._timers.next()
@@ -277,6 +315,7 @@ class MajordomoBroker:
             return
         self.stopped = True
         self._timers.clear(_DRAIN)
+        self._timers.clear(_LOOK)
         self._workforce.stop()
         self._out.extend(engine.Disconnect(peer, _DRAINING) for peer in self.parties)
         self.parties.clear()

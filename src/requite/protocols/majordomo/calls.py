@@ -60,26 +60,34 @@ class PendingCall:
     `may_have_run` tells it of the tries that are over; of the present one nothing is known.
     `partials` counts those of the present try; `joined` are their frames if the user takes none.
     `turned_away` counts the tries that a broker gave back because it is shutting down; they are not
-    among `tries`. `peer` is where the present try is, for engines with more than one connection.
+    among `tries`. `call_id` is the same for all tries, `request_id` new for each. `is_told`: the
+    journal has what happened so far. `peer` is where the present try is, for engines with more than
+    one connection.
     """
 
     __slots__ = (
         "asked",
+        "call_id",
         "due_at",
+        "is_told",
         "joined",
         "may_have_run",
         "name",
         "partials",
         "peer",
         "request_id",
+        "sent_at",
         "state",
         "submitted_at",
         "tries",
         "turned_away",
     )
 
-    def __init__(self, asked: Submit, name: bytes, now: float) -> None:
+    def __init__(self, asked: Submit, name: bytes, call_id: bytes, now: float) -> None:
         self.asked = asked
+        self.call_id = call_id
+        self.is_told = False
+        self.sent_at = now
         self.name = name
         self.submitted_at = now
         self.due_at = asked.deadline

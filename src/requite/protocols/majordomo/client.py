@@ -17,6 +17,7 @@ from __future__ import annotations
 from math import inf
 from typing import Final
 
+from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.engine import (
     Connect,
     Disconnect,
@@ -51,24 +52,52 @@ _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
 
 
 def client_engine(
-    dialect: Dialect, policy: ClientPolicy | None = None, *, rng: Rng, first_sequence: int
+    dialect: Dialect,
+    policy: ClientPolicy | None = None,
+    *,
+    rng: Rng,
+    first_sequence: int,
+    origin: bytes = NO_INSTANCE,
+    chronicle: Chronicle | None = None,
 ) -> ClientEngine:
     """Make the engine of a client that speaks `dialect`.
 
     `rng` gives the jitter of back-offs. `first_sequence` should be random per start: a reply to a
-    former life of the client then meets no call of this one.
+    former life of the client then meets no call of this one. So should `origin`, by which journals
+    know the client; `chronicle` takes down what happens to calls.
     """
     kind = MajordomoClient if dialect.has_ids else LaneClient
-    return kind(dialect, policy or ClientPolicy(), rng=rng, first_sequence=first_sequence)
+    return kind(
+        dialect,
+        policy or ClientPolicy(),
+        rng=rng,
+        first_sequence=first_sequence,
+        origin=origin,
+        chronicle=chronicle,
+    )
 
 
 class MajordomoClient(ClientEngine):
     """A client with one connection and many outstanding calls (MDP 0.3)."""
 
     def __init__(
-        self, dialect: Dialect, policy: ClientPolicy, *, rng: Rng, first_sequence: int
+        self,
+        dialect: Dialect,
+        policy: ClientPolicy,
+        *,
+        rng: Rng,
+        first_sequence: int,
+        origin: bytes,
+        chronicle: Chronicle | None,
     ) -> None:
-        super().__init__(dialect, policy, rng=rng, first_sequence=first_sequence)
+        super().__init__(
+            dialect,
+            policy,
+            rng=rng,
+            first_sequence=first_sequence,
+            origin=origin,
+            chronicle=chronicle,
+        )
         self._peer: Peer | None = None
         self._dialling = False
         self._leaving = False  # the broker is shutting down: what is SENT is still awaited
@@ -86,6 +115,8 @@ class MajordomoClient(ClientEngine):
             at = self._redial.at
         if self._beat_at < at:
             at = self._beat_at
+        if self._look_at < at:
+            at = self._look_at
         return None if at == inf else at
 
     # --- the hot path -----------------------------------------------------------------------------
@@ -104,6 +135,7 @@ class MajordomoClient(ClientEngine):
             timeout_ms(asked.deadline - now),
             0 if asked.idempotent else NOT_IDEMPOTENT,
             asked.idempotency_key,
+            call.call_id,
         )
         self._out.append(_new(Send, (peer, message)))
         self._sent(call, now)
@@ -143,19 +175,19 @@ class MajordomoClient(ClientEngine):
         if call is None:  # [client-stray]
             return
         if isinstance(command, ClientPartial):
-            self._match_partial(call, command)
+            self._match_partial(call, command, now)
         elif command.status == Status.SHUTTING_DOWN:
             self._leaving = True
-            self._take_back(call, command)
+            self._take_back(call, command, now)
         else:
             self._take_refusal(call, command, now)
 
-    def _match_partial(self, call: PendingCall, partial: ClientPartial) -> None:
+    def _match_partial(self, call: PendingCall, partial: ClientPartial, now: float) -> None:
         if partial.part_index != call.partials:  # [client-partials]
             raise RemoteViolation(
                 f"partial {partial.part_index} of a reply came where {call.partials} was due"
             )
-        self._take_partial(call, partial.body)
+        self._take_partial(call, partial.body, now)
 
     # --- the connection ---------------------------------------------------------------------------
     def _recall(self, call: PendingCall, now: float) -> None:
@@ -199,7 +231,7 @@ class MajordomoClient(ClientEngine):
         self._beat_at = inf
         for call in list(self._calls.values()):
             if call.state is SENT:
-                self._interrupt(call, reason)
+                self._interrupt(call, reason, now)
         self._dial(now)
 
     def _dial(self, now: float) -> None:

@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any, Final
 
+from requite.chronicle import SWEEP_EVERY_S, Chronicle
 from requite.engine import (
     Cancel,
     Deliver,
@@ -66,6 +67,7 @@ from requite.protocols.majordomo.calls import (
     PendingCall,
 )
 from requite.protocols.majordomo.names import ServiceNames
+from requite.protocols.majordomo.recorders import ClientRecorder
 from requite.protocols.majordomo.redial import Redial
 from requite.protocols.majordomo.sweep import Sweep
 from requite.protocols.majordomo.wire import ClientFinal, Dialect
@@ -84,13 +86,25 @@ _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
 class ClientEngine(ABC):
     """A Majordomo client but for its connections; `requite.protocols.majordomo.client` makes one.
 
-    `first_sequence` should be random per start (see `requite.slots`).
+    `first_sequence` (see `requite.slots`) and `origin`, the first half of its call ids, should be
+    random per start. `chronicle` takes down what happens to calls.
     """
 
     def __init__(
-        self, dialect: Dialect, policy: ClientPolicy, *, rng: Rng, first_sequence: int
+        self,
+        dialect: Dialect,
+        policy: ClientPolicy,
+        *,
+        rng: Rng,
+        first_sequence: int,
+        origin: bytes,
+        chronicle: Chronicle | None,
     ) -> None:
         self._dialect = dialect
+        self._origin = origin
+        self._number = 0  # of the call made last
+        self._recorder = None if chronicle is None else ClientRecorder(chronicle)
+        self._look_at = inf  # when to have the journal told of what is under way
         self._policy = policy
         self._retry = policy.retry
         self._notes = policy.notes
@@ -139,7 +153,7 @@ class ClientEngine(ABC):
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        at = min(self._sweep.at, self._redial.at)
+        at = min(self._sweep.at, self._redial.at, self._look_at)
         return None if at == inf else at
 
     def snapshot(self) -> ClientSnapshot:
@@ -187,58 +201,74 @@ class ClientEngine(ABC):
         if len(asked.idempotency_key) > _KEY_SIZE_MAX:
             raise LocalViolation(f"an idempotency key has at most {_KEY_SIZE_MAX} bytes")
         if self._stopped or asked.deadline <= now:
-            self._refuse(asked)
+            self._refuse(asked, name, now)
             return
-        call = PendingCall(asked, name, now)
+        self._number += 1
+        call = PendingCall(asked, name, self._origin + self._number.to_bytes(8, "big"), now)
         request_id = self._slots.take(call)
         if request_id is None:
             self._look(now)  # reclaims the slots of calls whose deadline has passed
             request_id = self._slots.take(call)
             if request_id is None:
-                self._overloaded(asked)
+                self._overloaded(asked, name, now)
                 return
         call.request_id = request_id
         self._calls[asked.token] = call
         self._budget.earn()
+        if self._recorder and self._look_at == inf:
+            self._look_at = now + SWEEP_EVERY_S
         if asked.deadline < self._sweep.at:
             self._sweep.at = asked.deadline
         self._transmit(call, now)
 
-    def _refuse(self, asked: Submit) -> None:
+    def _refuse(self, asked: Submit, name: bytes, now: float) -> None:
         error: CallError
         if self._stopped:
             error = Cancelled("the client is closed", may_have_executed=False)
         else:
             text = f"the deadline of the call to {asked.service!r} passed before it was made"
             error = CallTimeout(text, may_have_executed=False)
-        self._out.append(Fail(asked.token, error))
+        self._turn_down(asked, name, error, now)
 
-    def _overloaded(self, asked: Submit) -> None:
+    def _overloaded(self, asked: Submit, name: bytes, now: float) -> None:
         text = f"all {self._slots.capacity} slots of this client are taken by outstanding calls"
-        self._out.append(Fail(asked.token, Overloaded(text, may_have_executed=False)))
+        self._turn_down(asked, name, Overloaded(text, may_have_executed=False), now)
+
+    def _turn_down(self, asked: Submit, name: bytes, error: CallError, now: float) -> None:
+        self._out.append(Fail(asked.token, error))
+        if self._recorder:
+            self._recorder.refused(name, error, now)
 
     def _cancelled(self, event: Cancel, now: float) -> None:
         call = self._calls.get(event.token)
         if call is not None:  # else its end has just crossed the cancel
             self._give_up(call, Cancelled("the call was given up by its caller"), now)
 
-    def _drained(self, _event: Drain, _now: float) -> None:
+    def _drained(self, _event: Drain, now: float) -> None:
         if self._stopped:
             return
         self._stopped = True
         for call in list(self._calls.values()):
             call.may_have_run |= call.state is SENT
-            self._fail(call, Cancelled("the client was closed"))
+            self._fail(call, Cancelled("the client was closed"), now)
         self._close()
-        self._sweep.at = self._redial.at = inf
+        self._sweep.at = self._redial.at = self._look_at = inf
         self._out.append(Stopped())
 
     # --- time -------------------------------------------------------------------------------------
     def _woken(self, _event: Wake, now: float) -> None:
+        if now >= self._look_at:
+            self._tell_beginnings(now)
         if now >= self._sweep.at:
             self._look(now)
         if self._redial.is_due(now):
             self._connect(now)
+
+    def _tell_beginnings(self, now: float) -> None:
+        """Let the journal have the beginnings of what is under way."""
+        assert self._recorder is not None
+        self._recorder.look(self._calls, now)
+        self._look_at = now + SWEEP_EVERY_S if self._calls else inf
 
     def _look(self, now: float) -> None:
         """Handle every call whose instant has come."""
@@ -278,15 +308,20 @@ class ClientEngine(ABC):
     # --- the life of a try ------------------------------------------------------------------------
     def _sent(self, call: PendingCall, now: float) -> None:
         """Note that a HELD call has gone out."""
+        if self._recorder and call.tries:
+            self._recorder.begun(call)
         call.state = SENT
         call.tries += 1
+        call.sent_at = now
+        if self._recorder:
+            self._recorder.sent(call)
         try_s = self._retry.attempt_timeout
         if try_s is not None and call.asked.idempotent:
             self._wait_until(call, min(now + try_s, call.asked.deadline))
         if self._notes:
             self._note("sent", call)
 
-    def _take_partial(self, call: PendingCall, frames: Sequence[bytes]) -> None:
+    def _take_partial(self, call: PendingCall, frames: Sequence[bytes], now: float) -> None:
         if call.asked.partials:
             self._out.append(Deliver(call.asked.token, Partial(frames, call.partials)))
         elif call.joined is None:
@@ -294,6 +329,8 @@ class ClientEngine(ABC):
         else:
             call.joined += frames
         call.partials += 1
+        if self._recorder:
+            self._recorder.partial(call, frames, now)
 
     def _take_reply(self, call: PendingCall, body: list[bytes], attempts: int, now: float) -> None:
         """End a call whose final reply has come; its slot is free already.
@@ -306,6 +343,8 @@ class ClientEngine(ABC):
         tries = call.tries - 1 + (attempts or 1)
         reply = _new(Reply, (frames, _OK, tries, now - call.submitted_at))
         self._out.append(_new(Deliver, (token, reply)))
+        if self._recorder:
+            self._recorder.replied(call, frames, now)
         if self._notes:
             self._note("replied", call, elapsed_s=reply.elapsed)
 
@@ -318,7 +357,7 @@ class ClientEngine(ABC):
             self._try_again_or_fail(call, error, now, ran=error.may_have_executed)
         else:
             call.may_have_run |= error.may_have_executed
-            self._fail(call, error)
+            self._fail(call, error, now)
 
     def _would_only_wait(self, call: PendingCall, status: Status, now: float) -> bool:
         """Whether one more try would outlast the deadline, if it took as long as those before.
@@ -340,14 +379,14 @@ class ClientEngine(ABC):
             or rest_until >= call.asked.deadline
             or not self._budget.maybe_spend()
         ):
-            self._fail(call, error)
+            self._fail(call, error, now)
             return
         self._begin_anew(call, RESTING)
         self._wait_until(call, rest_until)
         if self._notes:
             self._note("retried", call, reason=str(error), rest_s=rest_until - now)
 
-    def _interrupt(self, call: PendingCall, reason: str) -> None:
+    def _interrupt(self, call: PendingCall, reason: str, now: float) -> None:
         """After a SENT call's connection has gone: hold it for the next one, or give it up.
 
         [client-resend]: what may have run and is not idempotent must not be sent again.
@@ -358,14 +397,17 @@ class ClientEngine(ABC):
             self._wait_until(call, call.asked.deadline)
             return
         why = _why_not_again(call)
-        self._fail(call, TransportError(f"the connection to the broker was lost: {reason}; {why}"))
+        text = f"the connection to the broker was lost: {reason}; {why}"
+        self._fail(call, TransportError(text), now)
 
-    def _take_back(self, call: PendingCall, final: ClientFinal) -> None:
+    def _take_back(self, call: PendingCall, final: ClientFinal, now: float) -> None:
         """Hold for another broker what this one gives back, shutting down ([client-drain])."""
         reason = final.body[0].decode("utf-8", "replace")
         call.may_have_run |= final.attempts > 0
+        if self._recorder:
+            self._recorder.begun(call)
         if not _is_repeatable(call):
-            self._fail(call, TransportError(f"{reason}; {_why_not_again(call)}"))
+            self._fail(call, TransportError(f"{reason}; {_why_not_again(call)}"), now)
             return
         call.tries -= 1
         call.turned_away += 1
@@ -390,14 +432,16 @@ class ClientEngine(ABC):
         if call.state is SENT:
             call.may_have_run = True
             self._recall(call, now)
-        self._fail(call, error)
+        self._fail(call, error, now)
 
-    def _fail(self, call: PendingCall, error: CallError) -> None:
-        error.attempts = call.tries
+    def _fail(self, call: PendingCall, error: CallError, now: float) -> None:
+        error.attempts = call.tries + call.turned_away
         error.may_have_executed = call.may_have_run
         self._slots.free(call.request_id)
         del self._calls[call.asked.token]
         self._out.append(Fail(call.asked.token, error))
+        if self._recorder:
+            self._recorder.failed(call, error, now)
         if self._notes:
             self._note("failed", call, error=type(error).__name__, reason=str(error))
 

@@ -17,7 +17,8 @@ from typing import Any, Final
 from requite.engine import Effect, Note, Send, Warn
 from requite.protocols.majordomo.parties import Client, PendingRequest, Service, Worker
 from requite.protocols.majordomo.policy import BrokerPolicy, PartialsFor01
-from requite.protocols.majordomo.wire import NOT_IDEMPOTENT, timeout_ms
+from requite.protocols.majordomo.recorders import BrokerRecorder
+from requite.protocols.majordomo.wire import NOT_IDEMPOTENT, ClientRequest, timeout_ms
 from requite.request import Status
 from requite.timers import Timers
 
@@ -28,8 +29,15 @@ _new: Final = tuple.__new__
 class Dispatcher:
     """Moves requests between clients, queues and workers. Effects go to `out`, in order."""
 
-    def __init__(self, policy: BrokerPolicy, timers: Timers[Any], out: list[Effect]) -> None:
+    def __init__(
+        self,
+        policy: BrokerPolicy,
+        timers: Timers[Any],
+        out: list[Effect],
+        recorder: BrokerRecorder | None,
+    ) -> None:
         self._policy = policy
+        self._recorder = recorder
         self._timers = timers
         self._out = out
         self._notes = policy.notes
@@ -53,10 +61,13 @@ class Dispatcher:
             self._enqueue(pending, now)
 
     def refuse(
-        self, client: Client, service: bytes, request_id: int, status: Status, reason: str
+        self, client: Client, request: ClientRequest, status: Status, reason: str, now: float
     ) -> None:
         """Answer a request that was never accepted."""
+        service, request_id = request.service, request.request_id
         self._tell(client, service, request_id, status, [reason.encode()], 0)
+        if self._recorder:
+            self._recorder.refused(request.call_id, service, status, reason, now)
         if self._notes:
             facts = {"service": service, "client": client.address, "request_id": request_id}
             self._out.append(Note("refused", facts | {"status": status.name}))
@@ -65,7 +76,7 @@ class Dispatcher:
         service = pending.service
         if service.queue.length >= self._policy.queue_max:
             service.counters.refused += 1
-            self._end(pending, Status.OVERLOADED, f"the queue of {_text(service)} is full")
+            self._end(pending, Status.OVERLOADED, f"the queue of {_text(service)} is full", now)
             return
         service.queue.push(pending)
         if self._notes:
@@ -86,7 +97,7 @@ class Dispatcher:
         while queue.length and waiting:
             pending = queue.pop()
             if pending.deadline <= now:  # I15: expired work never starts
-                self._end(pending, Status.EXPIRED, "the deadline passed while it was queued")
+                self._end(pending, Status.EXPIRED, "the deadline passed while it was queued", now)
                 queue.return_turn(pending)
             else:
                 self._dispatch(pending, waiting.popitem(last=False)[0], now)
@@ -97,6 +108,7 @@ class Dispatcher:
         pending.dispatch_id = dispatch_id
         pending.worker = worker
         pending.attempts += 1
+        pending.dispatched_at = now
         worker.holds[dispatch_id] = pending
         worker.heartbeat.spoke_at = now
         if len(worker.holds) < worker.capacity:
@@ -109,17 +121,22 @@ class Dispatcher:
             0 if deadline == inf else timeout_ms(deadline - now),
             pending.attempts,
             pending.key,
+            pending.call_id,
         )
         self._out.append(_new(Send, (worker.peer, message)))
         if worker.lease_s:
             self._timers.set((worker, dispatch_id), now + worker.lease_s)
+        if self._recorder and pending.is_told:
+            self._recorder.dispatched(pending)
         if self._notes:
             self._note("dispatched", pending)
 
     # --- from a worker --------------------------------------------------------------------------
-    def partial(self, pending: PendingRequest, body: list[bytes]) -> None:
+    def partial(self, pending: PendingRequest, body: list[bytes], now: float) -> None:
         """Pass a partial reply on, or keep it for a client that takes only one reply."""
         client = pending.client
+        if self._recorder:
+            self._recorder.partial(pending, body, now)
         if client.dialect.has_partials:
             index = pending.partials
             pending.partials = index + 1
@@ -148,11 +165,11 @@ class Dispatcher:
         if pending is None:
             return
         if status == Status.OK and pending.joined is None:
-            self._answer(pending, body)
+            self._answer(pending, body, now)
         else:
             self._answer_unusual(pending, Status(status), body, now)
 
-    def _answer(self, pending: PendingRequest, body: list[bytes]) -> None:
+    def _answer(self, pending: PendingRequest, body: list[bytes], now: float) -> None:
         client = pending.client
         self._settle(pending)
         pending.service.counters.replied += 1
@@ -160,6 +177,8 @@ class Dispatcher:
             pending.service.name, body, pending.request_id, 0, pending.attempts
         )
         self._out.append(_new(Send, (client.peer, message)))
+        if self._recorder:
+            self._recorder.answered(pending, body, now)
         if self._notes:
             self._note("answered", pending, status="OK")
 
@@ -169,12 +188,12 @@ class Dispatcher:
         if status is Status.CANCELLED and pending.deadline <= now:
             status = Status.EXPIRED  # the worker's timer for it fired before ours
         if status is not Status.OK:
-            self._end(pending, status, body[0].decode(errors="replace"))
+            self._end(pending, status, body[0].decode(errors="replace"), now)
         elif self._policy.partials_for_0_1 is PartialsFor01.REFUSE:
             reason = "the worker sent partial replies, which MDP 0.1 does not have"
-            self._end(pending, Status.FAILED, reason)
+            self._end(pending, Status.FAILED, reason, now)
         else:
-            self._answer(pending, [*(pending.joined or ()), *body])
+            self._answer(pending, [*(pending.joined or ()), *body], now)
 
     def renew_lease(self, worker: Worker, dispatch_id: int, extend_s: float, now: float) -> None:
         """Let a worker hold a dispatch longer: `extend_s`, or its usual lease for 0."""
@@ -187,13 +206,15 @@ class Dispatcher:
         self._withdraw(pending, now)
         self._settle(pending)
         pending.service.counters.cancelled += 1
+        if self._recorder:
+            self._recorder.ended(pending, Status.CANCELLED, reason, now)
         if self._notes:
             self._note("cancelled", pending, reason=reason)
 
     def fail(self, pending: PendingRequest, status: Status, reason: str, now: float) -> None:
         """End a request wherever it is, and tell its client why."""
         self._withdraw(pending, now)
-        self._end(pending, status, reason)
+        self._end(pending, status, reason, now)
 
     def due(self, pending: PendingRequest, now: float) -> None:
         """Handle the timer of a request: its deadline, or the grace of a bare service."""
@@ -226,19 +247,25 @@ class Dispatcher:
         The caller feeds the service when it has put all requests of the lost worker back.
         """
         lost_at = pending.worker
+        if self._recorder:
+            self._recorder.begun(pending)
         pending.worker = None
         pending.joined = None
         if pending.deadline <= now:
-            self._end(pending, Status.EXPIRED, "the deadline passed while it was at a worker")
+            self._end(pending, Status.EXPIRED, "the deadline passed while it was at a worker", now)
         elif pending.flags & NOT_IDEMPOTENT:
-            self._end(pending, Status.WORKER_LOST, f"{reason}, and it is not idempotent")
+            self._end(pending, Status.WORKER_LOST, f"{reason}, and it is not idempotent", now)
         elif pending.partials:
-            self._end(pending, Status.WORKER_LOST, f"{reason} after it had sent partial replies")
+            told = f"{reason} after it had sent partial replies"
+            self._end(pending, Status.WORKER_LOST, told, now)
         elif pending.attempts >= self._policy.attempts_max:
-            self._end(pending, Status.POISONED, f"{reason}; given to {pending.attempts} workers")
+            given = f"{reason}; given to {pending.attempts} workers"
+            self._end(pending, Status.POISONED, given, now)
         else:
             pending.service.counters.redelivered += 1
             pending.service.queue.push_front(pending)
+            if self._recorder:
+                self._recorder.redelivered(pending, lost_at, reason, now)
             if self._notes:
                 worker = None if lost_at is None else lost_at.address
                 self._note("redelivered", pending, reason=reason, lost_worker=worker)
@@ -263,7 +290,7 @@ class Dispatcher:
         self.pending_count -= 1
         self._timers.clear(pending)
 
-    def _end(self, pending: PendingRequest, status: Status, reason: str) -> None:
+    def _end(self, pending: PendingRequest, status: Status, reason: str, now: float) -> None:
         """Answer negatively a request that is in no queue and with no worker any more."""
         self._settle(pending)
         counters = pending.service.counters
@@ -274,6 +301,8 @@ class Dispatcher:
         body = [reason.encode()]
         name = pending.service.name
         self._tell(pending.client, name, pending.request_id, status, body, pending.attempts)
+        if self._recorder:
+            self._recorder.ended(pending, status, reason, now)
         if self._notes:
             self._note("answered", pending, status=status.name, reason=reason)
 

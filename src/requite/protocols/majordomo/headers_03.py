@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from requite.engine import Message
 from requite.errors import LocalViolation, RemoteViolation
@@ -45,7 +45,7 @@ STATUS_MAX: Final = 8
 WORKER_STATUSES: Final = frozenset({0, 1, 7})  # OK, FAILED, CANCELLED: [status-worker]
 
 Command = TypeVar("Command")
-_Fields = tuple[int, ...]
+_Fields = tuple[Any, ...]
 _Build = Callable[[_Fields, bytes, list[bytes]], Command]
 
 
@@ -85,15 +85,15 @@ def _layout(
 
 
 C_REQUEST: Final = _layout(
-    "REQUEST", CLIENT_MAGIC, 1, "QIBB", SERVICE_NAME_SIZE_MAX + KEY_SIZE_MAX, has_body=True
+    "REQUEST", CLIENT_MAGIC, 1, "QIBB16s", SERVICE_NAME_SIZE_MAX + KEY_SIZE_MAX, has_body=True
 )
 C_PARTIAL: Final = _layout("PARTIAL", CLIENT_MAGIC, 2, "QI", has_body=True)
 C_FINAL: Final = _layout("FINAL", CLIENT_MAGIC, 3, "QBB", has_body=True)
 C_CANCEL: Final = _layout("CANCEL", CLIENT_MAGIC, 4, "Q")
 C_HEARTBEAT: Final = _layout("HEARTBEAT", CLIENT_MAGIC, 5, "I")
 
-W_READY: Final = _layout("READY", WORKER_MAGIC, 1, "HII", SERVICE_NAME_SIZE_MAX)
-W_REQUEST: Final = _layout("REQUEST", WORKER_MAGIC, 2, "QIB", KEY_SIZE_MAX, has_body=True)
+W_READY: Final = _layout("READY", WORKER_MAGIC, 1, "HII8s", SERVICE_NAME_SIZE_MAX)
+W_REQUEST: Final = _layout("REQUEST", WORKER_MAGIC, 2, "QIB16s", KEY_SIZE_MAX, has_body=True)
 W_PARTIAL: Final = _layout("PARTIAL", WORKER_MAGIC, 3, "Q", has_body=True)
 W_FINAL: Final = _layout("FINAL", WORKER_MAGIC, 4, "QB", has_body=True)
 W_HEARTBEAT: Final = _layout("HEARTBEAT", WORKER_MAGIC, 5, "I")
@@ -105,7 +105,7 @@ W_CANCEL: Final = _layout("CANCEL", WORKER_MAGIC, 9, "Q")
 
 # --- decoding -------------------------------------------------------------------------------------
 def _client_request(fields: _Fields, tail: bytes, body: list[bytes]) -> ClientRequest:
-    request_id, timeout_ms, flags, service_size = fields
+    request_id, timeout_ms, flags, service_size, call_id = fields
     if service_size > len(tail):
         raise RemoteViolation(
             f"REQUEST: the header ends after {len(tail)} of {service_size} bytes of service name"
@@ -114,7 +114,8 @@ def _client_request(fields: _Fields, tail: bytes, body: list[bytes]) -> ClientRe
     if len(key) > KEY_SIZE_MAX:
         raise RemoteViolation(f"REQUEST: the key has {len(key)} bytes, {KEY_SIZE_MAX} at most")
     # The other flags are reserved: [flags].
-    return ClientRequest(service, body, request_id, timeout_ms, flags & NOT_IDEMPOTENT, key)
+    flags &= NOT_IDEMPOTENT
+    return ClientRequest(service, body, request_id, timeout_ms, flags, key, call_id)
 
 
 def _client_final(fields: _Fields, _tail: bytes, body: list[bytes]) -> ClientFinal:
@@ -125,15 +126,15 @@ def _client_final(fields: _Fields, _tail: bytes, body: list[bytes]) -> ClientFin
 
 
 def _ready(fields: _Fields, tail: bytes, _body: list[bytes]) -> Ready:
-    capacity, interval_ms, lease_ms = fields
+    capacity, interval_ms, lease_ms, instance = fields
     if not capacity:
         raise RemoteViolation("READY: a worker has a capacity of at least 1, not 0")
-    return Ready(tail, capacity, interval_ms, lease_ms)
+    return Ready(tail, capacity, interval_ms, lease_ms, instance)
 
 
 def _worker_request(fields: _Fields, tail: bytes, body: list[bytes]) -> WorkerRequest:
-    dispatch_id, timeout_ms, attempt = fields
-    return WorkerRequest(b"", body, dispatch_id, timeout_ms, attempt, tail)
+    dispatch_id, timeout_ms, attempt, call_id = fields
+    return WorkerRequest(b"", body, dispatch_id, timeout_ms, attempt, tail, call_id)
 
 
 def _worker_final(fields: _Fields, _tail: bytes, body: list[bytes]) -> WorkerFinal:
@@ -216,3 +217,8 @@ def no_room(layout: Layout, fields: _Fields) -> LocalViolation:
 def check_key(layout: Layout, key: bytes) -> None:
     if len(key) > KEY_SIZE_MAX:
         raise LocalViolation(f"{layout.name}: the key has {len(key)} bytes, {KEY_SIZE_MAX} at most")
+
+
+def check_size(what: str, given: bytes, size: int) -> None:
+    if len(given) != size:  # `struct` would cut it, or fill it up
+        raise LocalViolation(f"a {what} has {size} bytes, not {len(given)}")

@@ -44,21 +44,43 @@ class Job:
     `due_at` is the caller's deadline, `lease_until` the end of the time its handler has to show
     progress. `abandoned` tells why nobody waits for it any more ("": somebody does). `joined` are
     the frames of partials, in a dialect that has none. `address` is the caller's, for the reply.
+    `started_at`, `size` and `is_told` (the journal has what happened so far) are for the journal.
     """
 
     __slots__ = (
         "abandoned",
         "address",
+        "attempt",
+        "call_id",
+        "delivered_at",
         "dispatch_id",
         "due_at",
+        "is_told",
         "joined",
         "lease_until",
+        "size",
+        "started_at",
         "vouched_at",
     )
 
-    def __init__(self, dispatch_id: int, address: bytes, due_at: float, lease_until: float) -> None:
+    def __init__(
+        self,
+        dispatch_id: int,
+        address: bytes,
+        call_id: bytes,
+        attempt: int,
+        now: float,
+        due_at: float,
+        lease_until: float,
+    ) -> None:
         self.dispatch_id = dispatch_id
         self.address = address
+        self.call_id = call_id
+        self.attempt = attempt
+        self.delivered_at = now
+        self.started_at = 0.0
+        self.size = 0
+        self.is_told = False
         self.due_at = due_at
         self.lease_until = lease_until
         self.vouched_at = -inf  # when the broker was last sent PROGRESS

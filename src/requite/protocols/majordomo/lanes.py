@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from math import inf
 
+from requite.chronicle import Chronicle
 from requite.engine import (
     Connect,
     Disconnect,
@@ -38,9 +39,23 @@ class LaneClient(ClientEngine):
     """A client with several connections, and one outstanding call on each (MDP 0.1 and 0.2)."""
 
     def __init__(
-        self, dialect: Dialect, policy: ClientPolicy, *, rng: Rng, first_sequence: int
+        self,
+        dialect: Dialect,
+        policy: ClientPolicy,
+        *,
+        rng: Rng,
+        first_sequence: int,
+        origin: bytes,
+        chronicle: Chronicle | None,
     ) -> None:
-        super().__init__(dialect, policy, rng=rng, first_sequence=first_sequence)
+        super().__init__(
+            dialect,
+            policy,
+            rng=rng,
+            first_sequence=first_sequence,
+            origin=origin,
+            chronicle=chronicle,
+        )
         self._lanes: dict[Peer, PendingCall | None] = {}
         self._idle: dict[Peer, None] = {}
         self._waiting: dict[PendingCall, None] = {}  # HELD calls, in the order of submission
@@ -79,9 +94,9 @@ class LaneClient(ClientEngine):
         self._out.append(Disconnect(call.peer, "its request was given up: no reply must come"))
         self._connect(now)
 
-    def _fail(self, call: PendingCall, error: CallError) -> None:
+    def _fail(self, call: PendingCall, error: CallError, now: float) -> None:
         self._waiting.pop(call, None)
-        super()._fail(call, error)
+        super()._fail(call, error, now)
 
     # --- from the broker --------------------------------------------------------------------------
     def _received(self, event: Received, now: float) -> None:
@@ -110,7 +125,7 @@ class LaneClient(ClientEngine):
             text = f"a reply from {command.service!r} came on a connection with {wanted} out"
             self._out.append(Warn("stray reply", text))
         elif isinstance(command, ClientPartial):
-            self._take_partial(call, command.body)
+            self._take_partial(call, command.body, now)
         else:
             self._lanes[peer] = None
             self._slots.free(call.request_id)
@@ -134,7 +149,7 @@ class LaneClient(ClientEngine):
         call = self._lanes.pop(peer)
         self._idle.pop(peer, None)
         if call is not None:
-            self._interrupt(call, reason)
+            self._interrupt(call, reason, now)
             if call.state is HELD:
                 self._wait_in_order(call)
         self._redial.plan(now)

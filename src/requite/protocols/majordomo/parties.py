@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+from requite.chronicle import NO_INSTANCE
 from requite.engine import Peer
 from requite.heartbeat import Heartbeat
 from requite.protocols.majordomo.queue import ServiceQueue
@@ -68,11 +69,15 @@ class Departed:
 
 
 class Client:
-    """A client, and its requests that have no final reply yet, by request id."""
+    """A client, and its requests that have no final reply yet, by request id.
 
-    __slots__ = ("address", "dialect", "peer", "pending", "reassure_at")
+    `origin` is the first half of the call ids that the broker makes up for one that sends none.
+    """
 
-    def __init__(self, peer: Peer, address: bytes, dialect: Dialect) -> None:
+    __slots__ = ("address", "dialect", "origin", "peer", "pending", "reassure_at")
+
+    def __init__(self, peer: Peer, address: bytes, dialect: Dialect, origin: bytes) -> None:
+        self.origin = origin
         self.peer = peer
         self.address = address
         self.dialect = dialect
@@ -97,6 +102,7 @@ class Worker:
         "holds",
         "joined_at",
         "lease_s",
+        "name",
         "peer",
         "served",
         "service",
@@ -111,7 +117,9 @@ class Worker:
         capacity: int,
         lease_s: float,
         heartbeat: Heartbeat,
+        instance: bytes,
     ) -> None:
+        self.name = address if instance == NO_INSTANCE else instance  # in journals
         self.peer = peer
         self.address = address
         self.dialect = dialect
@@ -135,16 +143,21 @@ class PendingRequest:
     """A request between its acceptance and its final reply.
 
     `worker` is None while it is queued. `partials` counts what the client has been sent;
-    `joined` collects partial frames for a client whose dialect has none.
+    `joined` collects partial frames for a client whose dialect has none. `is_told`: the journal has
+    what happened so far.
     """
 
     __slots__ = (
+        "accepted_at",
         "attempts",
         "body",
+        "call_id",
         "client",
         "deadline",
         "dispatch_id",
+        "dispatched_at",
         "flags",
+        "is_told",
         "joined",
         "key",
         "partials",
@@ -163,6 +176,7 @@ class PendingRequest:
         deadline: float,
         flags: int,
         key: bytes,
+        call_id: bytes,
         now: float,
     ) -> None:
         self.client = client
@@ -172,7 +186,9 @@ class PendingRequest:
         self.deadline = deadline
         self.flags = flags
         self.key = key
-        self.queued_at = now
+        self.call_id = call_id
+        self.accepted_at = self.queued_at = self.dispatched_at = now
+        self.is_told = False
         self.attempts = 0
         self.partials = 0
         self.dispatch_id = 0

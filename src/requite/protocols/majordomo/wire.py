@@ -5,7 +5,8 @@ frames and back, and says what its peers cannot be told. Encoders take fields ra
 objects and decoders answer with bare tuples: they run twice per request in the broker.
 
 Sources: 7/MDP (0.1), 18/MDP (0.2), docs/protocols/mdp-0.3.md (0.3). A body is the list of its
-frames. Ids, timeouts and intervals are 0 in dialects that do not carry them.
+frames. Ids, timeouts and intervals are 0 in dialects that do not carry them; so are the call id, by
+which a request is known in the journals of all who handle it, and the instance, a worker's name.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
+from requite.chronicle import NO_CALL, NO_INSTANCE
 from requite.engine import Message
 
 MMI_PREFIX: Final = b"mmi."
@@ -32,6 +34,7 @@ class ClientRequest(NamedTuple):
     timeout_ms: int = 0
     flags: int = 0
     key: bytes = b""
+    call_id: bytes = NO_CALL
 
 
 class ClientCancel(NamedTuple):
@@ -73,6 +76,7 @@ class Ready(NamedTuple):
     capacity: int = 1
     interval_ms: int = 0
     lease_ms: int = 0
+    instance: bytes = NO_INSTANCE
 
 
 class WorkerRequest(NamedTuple):
@@ -84,6 +88,7 @@ class WorkerRequest(NamedTuple):
     timeout_ms: int = 0
     attempt: int = 1
     key: bytes = b""
+    call_id: bytes = NO_CALL
 
 
 class WorkerPartial(NamedTuple):
@@ -160,6 +165,7 @@ class Dialect(Protocol):
         timeout_ms: int,
         flags: int,
         key: bytes,
+        call_id: bytes = NO_CALL,
     ) -> Message: ...
     def client_cancel(self, request_id: int) -> Message: ...
     def client_heartbeat(self, interval_ms: int) -> Message: ...
@@ -170,7 +176,14 @@ class Dialect(Protocol):
         self, service: bytes, body: Sequence[bytes], request_id: int, status: int, attempts: int
     ) -> Message: ...
 
-    def ready(self, service: bytes, capacity: int, interval_ms: int, lease_ms: int) -> Message: ...
+    def ready(
+        self,
+        service: bytes,
+        capacity: int,
+        interval_ms: int,
+        lease_ms: int,
+        instance: bytes = NO_INSTANCE,
+    ) -> Message: ...
     def worker_request(
         self,
         address: bytes,
@@ -179,6 +192,7 @@ class Dialect(Protocol):
         timeout_ms: int,
         attempt: int,
         key: bytes,
+        call_id: bytes = NO_CALL,
     ) -> Message: ...
     def worker_partial(
         self, address: bytes, body: Sequence[bytes], dispatch_id: int

@@ -16,6 +16,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
+from requite.chronicle import CALL_ID_SIZE, NO_CALL, NO_INSTANCE, ORIGIN_SIZE
 from requite.engine import Message
 from requite.errors import LocalViolation
 from requite.protocols.majordomo.headers_03 import (
@@ -42,6 +43,7 @@ from requite.protocols.majordomo.headers_03 import (
     WORKER_MAGIC,
     WORKER_STATUSES,
     check_key,
+    check_size,
     decode,
     encode,
     no_body,
@@ -96,7 +98,7 @@ class Mdp03:
         """Decode at the broker. The short cut: a REQUEST without a key."""
         try:
             header = message[0]
-            prefix, request_id, timeout, flags, service_size = _unpack_c_request(header)
+            prefix, request_id, timeout, flags, service_size, call_id = _unpack_c_request(header)
             if (
                 prefix == _C_REQUEST_PREFIX
                 and len(header) - _C_REQUEST_SIZE == service_size
@@ -104,7 +106,10 @@ class Mdp03:
             ):
                 service = header[_C_REQUEST_SIZE:]
                 flags &= NOT_IDEMPOTENT
-                return _new(ClientRequest, (service, message[1:], request_id, timeout, flags, b""))
+                return _new(
+                    ClientRequest,
+                    (service, message[1:], request_id, timeout, flags, b"", call_id),
+                )
         except (struct.error, IndexError):
             pass  # not a REQUEST that is complete: `decode` tells what it is
         return decode(message, CLIENT_MAGIC, FROM_CLIENT)
@@ -132,10 +137,11 @@ class Mdp03:
     def decode_to_worker(self, message: Message) -> ToWorker:
         """Decode at the worker. The short cut: a REQUEST without a key."""
         try:
-            prefix, dispatch_id, timeout_ms, attempt = _unpack_w_request(message[0])
+            prefix, dispatch_id, timeout_ms, attempt, call_id = _unpack_w_request(message[0])
             if prefix == _W_REQUEST_PREFIX and len(message) > 1:
                 return _new(
-                    WorkerRequest, (b"", message[1:], dispatch_id, timeout_ms, attempt, b"")
+                    WorkerRequest,
+                    (b"", message[1:], dispatch_id, timeout_ms, attempt, b"", call_id),
                 )
         except (struct.error, IndexError):
             pass
@@ -150,12 +156,15 @@ class Mdp03:
         timeout_ms: int,
         flags: int,
         key: bytes,
+        call_id: bytes = NO_CALL,
     ) -> Message:
         """Encode a client's REQUEST; reserved flags are refused."""
         if flags & ~NOT_IDEMPOTENT:
             raise LocalViolation(f"REQUEST: the flags {flags:#04x} are reserved")
         check_key(C_REQUEST, key)
-        return encode(C_REQUEST, (request_id, timeout_ms, flags, len(service)), service + key, body)
+        check_size("call id", call_id, CALL_ID_SIZE)
+        fields = (request_id, timeout_ms, flags, len(service), call_id)
+        return encode(C_REQUEST, fields, service + key, body)
 
     def client_cancel(self, request_id: int) -> Message:
         """Encode a client's CANCEL."""
@@ -185,11 +194,19 @@ class Mdp03:
             raise no_room(C_FINAL, (request_id, status, attempts)) from error
 
     # --- worker and broker ---
-    def ready(self, service: bytes, capacity: int, interval_ms: int, lease_ms: int) -> Message:
+    def ready(
+        self,
+        service: bytes,
+        capacity: int,
+        interval_ms: int,
+        lease_ms: int,
+        instance: bytes = NO_INSTANCE,
+    ) -> Message:
         """Encode READY."""
         if capacity < 1:
             raise LocalViolation(f"READY: a worker has a capacity of at least 1, not {capacity}")
-        return encode(W_READY, (capacity, interval_ms, lease_ms), service)
+        check_size("instance", instance, ORIGIN_SIZE)
+        return encode(W_READY, (capacity, interval_ms, lease_ms, instance), service)
 
     def worker_request(
         self,
@@ -199,12 +216,13 @@ class Mdp03:
         timeout_ms: int,
         attempt: int,
         key: bytes,
+        call_id: bytes = NO_CALL,
     ) -> Message:
         """Encode a REQUEST for a worker; `address` is not carried."""
         if not body:
             raise no_body(W_REQUEST)
         try:
-            header = _pack_w_request(_W_REQUEST_PREFIX, dispatch_id, timeout_ms, attempt)
+            header = _pack_w_request(_W_REQUEST_PREFIX, dispatch_id, timeout_ms, attempt, call_id)
         except struct.error as error:
             raise no_room(W_REQUEST, (dispatch_id, timeout_ms, attempt)) from error
         if key:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, NoReturn, TypeVar
 
+from requite.chronicle import NO_CALL, NO_INSTANCE
 from requite.engine import Message
 from requite.errors import LocalViolation, RemoteViolation
 from requite.protocols.majordomo.wire import (
@@ -182,6 +183,7 @@ class RfcDialect:
         timeout_ms: int,
         flags: int,
         key: bytes,
+        call_id: bytes = NO_CALL,
     ) -> Message:
         """Encode a client's REQUEST."""
         return [*self._heads.client_request, service, *_nonempty(body)]
@@ -210,7 +212,14 @@ class RfcDialect:
         return [*self._heads.client_final, service, *_nonempty(body)]
 
     # --- encoding: worker and broker ---
-    def ready(self, service: bytes, capacity: int, interval_ms: int, lease_ms: int) -> Message:
+    def ready(
+        self,
+        service: bytes,
+        capacity: int,
+        interval_ms: int,
+        lease_ms: int,
+        instance: bytes = NO_INSTANCE,
+    ) -> Message:
         """Encode READY."""
         return [*self._heads.ready, service]
 
@@ -222,6 +231,7 @@ class RfcDialect:
         timeout_ms: int,
         attempt: int,
         key: bytes,
+        call_id: bytes = NO_CALL,
     ) -> Message:
         """Encode a REQUEST for a worker."""
         return [*self._heads.worker_request, address, b"", *_nonempty(body)]

@@ -23,6 +23,7 @@ from math import inf
 from typing import Any, Final
 
 from requite import engine
+from requite.chronicle import NO_INSTANCE, SWEEP_EVERY_S, Chronicle
 from requite.engine import (
     Abandon,
     Connect,
@@ -41,6 +42,7 @@ from requite.engine import (
     Received,
     Rng,
     Send,
+    Started,
     Stopped,
     Wake,
     Warn,
@@ -49,6 +51,7 @@ from requite.errors import ConfigurationError, LocalViolation, RemoteViolation
 from requite.heartbeat import Heartbeat
 from requite.protocols.majordomo.dialects import check_service_name
 from requite.protocols.majordomo.jobs import Job, WorkerPolicy, WorkerSnapshot
+from requite.protocols.majordomo.recorders import WorkerRecorder
 from requite.protocols.majordomo.redial import Redial
 from requite.protocols.majordomo.sweep import Sweep
 from requite.protocols.majordomo.wire import (
@@ -72,12 +75,22 @@ _PROGRESS_PER_LEASE_MAX: Final = 8
 class MajordomoWorker:
     """A worker for one service, on one connection to one broker.
 
+    `instance` should be random per start: journals know the worker by it. `chronicle` takes down
+    what happens to the requests that it is given.
+
     Raises `ConfigurationError` for a service name that MDP does not allow, and for a capacity above
     1 in a dialect whose workers "handle at most one request a time" (18/MDP, "Architecture").
     """
 
     def __init__(
-        self, dialect: Dialect, service: str, policy: WorkerPolicy | None = None, *, rng: Rng
+        self,
+        dialect: Dialect,
+        service: str,
+        policy: WorkerPolicy | None = None,
+        *,
+        rng: Rng,
+        instance: bytes = NO_INSTANCE,
+        chronicle: Chronicle | None = None,
     ) -> None:
         self._dialect = dialect
         self._service = service
@@ -89,6 +102,11 @@ class MajordomoWorker:
                 f" not {policy.capacity}"
             )
         self._notes = policy.notes
+        self._instance = instance
+        self._recorder = (
+            None if chronicle is None else WorkerRecorder(chronicle, self._name, instance)
+        )
+        self._look_at = inf  # when to have the journal told of what is under way
         self._peer: Peer | None = None
         self._dialling = False
         self._redial = Redial(rng)
@@ -107,6 +125,7 @@ class MajordomoWorker:
             Finished: self._finished,
             Produced: self._produced,
             Progressed: self._progressed,
+            Started: self._began,
             Wake: self._woken,
             PeerJoined: self._joined,
             PeerLost: self._lost,
@@ -142,6 +161,8 @@ class MajordomoWorker:
             at = self._beat_at
         if self._redial.at < at:
             at = self._redial.at
+        if self._look_at < at:
+            at = self._look_at
         if self._draining and not self._stopped and not self._jobs:
             at = min(at, self._linger_until)
         return None if at == inf else at
@@ -175,7 +196,7 @@ class MajordomoWorker:
                     self._hang_up("the broker disconnected", now)
                     return
                 else:
-                    self._received_other(command)
+                    self._received_other(command, now)
         except RemoteViolation as violation:
             reason = f"the broker broke the protocol: {violation}"
             self._out.append(Warn("malformed", reason))
@@ -185,7 +206,7 @@ class MajordomoWorker:
         self._redial.fruitless = 0
 
     def _request(self, command: WorkerRequest, now: float) -> None:
-        address, body, dispatch_id, timeout_ms, attempt, key = command
+        address, body, dispatch_id, timeout_ms, attempt, key, call_id = command
         jobs = self._jobs
         if len(jobs) >= self._policy.capacity:  # [worker-capacity]
             raise RemoteViolation(f"a request came on top of {len(jobs)}, which is the capacity")
@@ -195,27 +216,39 @@ class MajordomoWorker:
             raise RemoteViolation(f"dispatch id {dispatch_id} came twice")
         remaining_s = timeout_ms / 1000 if timeout_ms else None
         due_at = inf if remaining_s is None else now + remaining_s
-        job = jobs[dispatch_id] = Job(dispatch_id, address, due_at, now + self._policy.lease_s)
+        lease_until = now + self._policy.lease_s
+        job = Job(dispatch_id, address, call_id, attempt, now, due_at, lease_until)
+        jobs[dispatch_id] = job
         if due_at < self._sweep.at:
             self._sweep.at = due_at
         request = Request(self._service, body, attempt, remaining_s, key)
         self._out.append(_new(Deliver, (job, request)))
+        if self._recorder:
+            job.size = sum(map(len, body))
+            if self._look_at == inf:
+                self._look_at = now + SWEEP_EVERY_S
         if self._notes:
             self._note("delivered", job, attempt=attempt)
 
-    def _received_other(self, command: ToWorker) -> None:
+    def _received_other(self, command: ToWorker, now: float) -> None:
         if isinstance(command, WorkerHeartbeat):
             if self._dialect.has_ids:  # [worker-heartbeat]: the longer interval holds
                 self._heart.agree(command.interval_ms)
         elif isinstance(command, WorkerCancel):
             job = self._jobs.get(command.dispatch_id)
             if job is not None:  # else its FINAL has just crossed the CANCEL
-                self._abandon(job, "its caller gave it up")
+                self._abandon(job, "its caller gave it up", now)
 
     # --- from handlers ----------------------------------------------------------------------------
     def _holds(self, job: Job) -> bool:
         """Whether a job is of this conversation, and has had no FINAL yet."""
         return self._jobs.get(job.dispatch_id) is job
+
+    def _began(self, event: Started, now: float) -> None:
+        job: Job = event.token
+        job.started_at = now
+        if self._recorder and self._holds(job):
+            self._recorder.started(job)
 
     def _produced(self, event: Produced, now: float) -> None:
         job: Job = event.token
@@ -223,6 +256,8 @@ class MajordomoWorker:
             return
         job.lease_until = now + self._policy.lease_s
         frames = event.frames or (b"",)
+        if self._recorder:
+            self._recorder.partial(job, frames, now)
         if self._dialect.has_partials:
             self._say(self._dialect.worker_partial(job.address, frames, job.dispatch_id), now)
         elif job.joined is None:
@@ -239,6 +274,8 @@ class MajordomoWorker:
         if job.abandoned:  # [worker-cancel]
             status, frames = Status.CANCELLED, (job.abandoned.encode(),)
         del self._jobs[job.dispatch_id]
+        if self._recorder:
+            self._recorder.finished(job, status, frames, now)
         if self._notes:
             self._note("finished", job, status=status.name)
         if status and not self._dialect.has_ids:
@@ -276,11 +313,13 @@ class MajordomoWorker:
             extend_ms = min(U32_MAX, round(event.extend_s * 1000))
             self._say(self._dialect.progress(job.dispatch_id, extend_ms), now)
 
-    def _abandon(self, job: Job, reason: str) -> None:
+    def _abandon(self, job: Job, reason: str, now: float) -> None:
         if not job.abandoned:
             job.abandoned = reason
             job.due_at = inf
             self._out.append(Abandon(job, reason))
+            if self._recorder:
+                self._recorder.abandoned(job, reason, now)
             if self._notes:
                 self._note("abandoned", job, reason=reason)
 
@@ -304,7 +343,10 @@ class MajordomoWorker:
         self._beat_at = self._heart.next_at()
         interval_ms = policy.heartbeat.interval_ms
         lease_ms = min(U32_MAX, round(policy.lease_s * 1000))
-        self._say(self._dialect.ready(self._name, policy.capacity, interval_ms, lease_ms), now)
+        ready = self._dialect.ready(
+            self._name, policy.capacity, interval_ms, lease_ms, self._instance
+        )
+        self._say(ready, now)
 
     def _lost(self, event: PeerLost, now: float) -> None:
         if event.peer is self._peer and not self._stopped:
@@ -319,7 +361,7 @@ class MajordomoWorker:
         self._peer = None
         self._beat_at = self._sweep.at = inf
         for job in self._jobs.values():
-            self._abandon(job, reason)
+            self._abandon(job, reason, now)
         self._jobs.clear()
         if not self._draining:
             self._redial.plan(now)
@@ -332,12 +374,20 @@ class MajordomoWorker:
 
     # --- time -------------------------------------------------------------------------------------
     def _woken(self, _event: Wake, now: float) -> None:
+        if now >= self._look_at:
+            self._tell_beginnings(now)
         if now >= self._sweep.at:
             for job in self._sweep.due(self._jobs.values(), now):
-                self._abandon(job, "its deadline passed")
+                self._abandon(job, "its deadline passed", now)
         if now >= self._beat_at:
             self._beat(now)
         self._maybe_connect(now)
+
+    def _tell_beginnings(self, now: float) -> None:
+        """Let the journal have the beginnings of what is under way."""
+        assert self._recorder is not None
+        self._recorder.look(self._jobs, now)
+        self._look_at = now + SWEEP_EVERY_S if self._jobs else inf
 
     def _beat(self, now: float) -> None:
         """Notice that the broker is gone; speak to it if nothing else was said."""
@@ -380,7 +430,7 @@ class MajordomoWorker:
         if self._stopped or self._jobs or (self._peer is not None and now < self._linger_until):
             return
         self._stopped = True
-        self._beat_at = self._sweep.at = inf
+        self._beat_at = self._sweep.at = self._look_at = inf
         if self._peer is not None:
             self._say_goodbye()
             self._out.append(engine.Disconnect(self._peer, "the worker has drained"))

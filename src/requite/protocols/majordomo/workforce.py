@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final, assert_never
 
 from requite import engine
+from requite.chronicle import Kind
 from requite.engine import Effect, Message, Note, Peer, Send, Warn
 from requite.errors import RemoteViolation
 from requite.heartbeat import Heartbeat
@@ -17,6 +18,7 @@ from requite.protocols.majordomo.directory import TOO_MANY, Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
 from requite.protocols.majordomo.parties import Departed, Newcomer, Party, Worker
 from requite.protocols.majordomo.policy import BrokerPolicy
+from requite.protocols.majordomo.recorders import BrokerRecorder
 from requite.protocols.majordomo.wire import (
     MMI_PREFIX,
     Dialect,
@@ -45,6 +47,7 @@ class Workforce:
         dispatcher: Dispatcher,
         timers: Timers[Any],
         out: list[Effect],
+        recorder: BrokerRecorder | None,
     ) -> None:
         self._policy = policy
         self._parties = parties
@@ -52,6 +55,7 @@ class Workforce:
         self._dispatcher = dispatcher
         self._timers = timers
         self._out = out
+        self._recorder = recorder
         self.refusal: str | None = None  # why no worker is taken any more, while draining
 
     def introduce(
@@ -91,7 +95,14 @@ class Workforce:
         heartbeat = Heartbeat(self._policy.heartbeat, now)
         lease_s = ready.lease_ms / 1000
         worker = Worker(
-            peer, newcomer.address, dialect, service, ready.capacity, lease_s, heartbeat
+            peer,
+            newcomer.address,
+            dialect,
+            service,
+            ready.capacity,
+            lease_s,
+            heartbeat,
+            ready.instance,
         )
         self._parties[peer] = worker
         service.workers[worker] = None
@@ -101,6 +112,8 @@ class Workforce:
             self._speak(worker, now)
         self._timers.set(worker, heartbeat.next_at())
         self._note_worker("worker_joined", worker, capacity=ready.capacity)
+        if self._recorder:
+            self._recorder.worker(Kind.WORKER_JOINED, worker, now)
         self._offer(worker, now)
         self.take(worker, rest, now)
 
@@ -157,6 +170,8 @@ class Workforce:
                 worker.draining = True
                 worker.service.waiting.pop(worker, None)
                 self._note_worker("worker_drained", worker)
+                if self._recorder:
+                    self._recorder.worker(Kind.WORKER_DRAINED, worker, now)
             case Disconnect():
                 self._parties[worker.peer] = _DEPARTED
                 self.lost(worker, "its worker disconnected", now)
@@ -180,7 +195,7 @@ class Workforce:
         pending = None if dispatch_id is None else worker.holds[dispatch_id]
         if dispatch_id is not None and pending is not None:
             self._dispatcher.renew_lease(worker, dispatch_id, 0.0, now)
-            self._dispatcher.partial(pending, command.body)
+            self._dispatcher.partial(pending, command.body, now)
 
     def _offer(self, worker: Worker, now: float) -> None:
         """Put a worker in the line of those that wait, and give it what is queued."""
@@ -211,6 +226,8 @@ class Workforce:
         service.waiting.pop(worker, None)
         self._timers.clear(worker)
         self._note_worker("worker_lost", worker, reason=reason)
+        if self._recorder:
+            self._recorder.worker(Kind.WORKER_LOST, worker, now, reason)
         for dispatch_id, pending in reversed(worker.holds.items()):  # oldest first in line
             self._timers.clear((worker, dispatch_id))
             if pending is not None:
@@ -239,6 +256,8 @@ class Workforce:
     def due(self, worker: Worker, now: float) -> None:
         """Drop a worker that is silent for too long; speak to it if nothing else has."""
         heartbeat = worker.heartbeat
+        if self._recorder:
+            self._recorder.worker(Kind.HEARTBEAT, worker, now)
         if now >= heartbeat.gone_at():
             silent_s = now - heartbeat.heard_at
             self._dismiss(worker, f"its worker was silent for {silent_s:.2f} s", now)

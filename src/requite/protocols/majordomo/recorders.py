@@ -1,0 +1,319 @@
+"""What broker, client and worker write into their chronicles (`requite.chronicle`).
+
+A request to which nothing special happens is one flight, told when it ends. The first special thing
+about a request makes it *told*: what has happened so far is written down event by event, and so is
+the rest of its life.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from requite.chronicle import NO_OUTCOME, Chronicle, Happening, Kind
+from requite.errors import (
+    CallError,
+    CallTimeout,
+    Cancelled,
+    NoService,
+    Overloaded,
+    Poisoned,
+    RemoteFailure,
+    WorkerLost,
+)
+from requite.protocols.majordomo.calls import PendingCall
+from requite.protocols.majordomo.jobs import Job
+from requite.protocols.majordomo.parties import Client, PendingRequest, Worker
+from requite.request import Status, error_class_of
+
+_ENDS: Final = {Status.EXPIRED: Kind.EXPIRED, Status.CANCELLED: Kind.CANCELLED}
+# What a client's errors mean; a `TransportError` has no status.
+_FAILURES: Final = {
+    CallTimeout: (Kind.EXPIRED, Status.EXPIRED),
+    Cancelled: (Kind.CANCELLED, Status.CANCELLED),
+    NoService: (Kind.ANSWERED, Status.NO_SERVICE),
+    Overloaded: (Kind.ANSWERED, Status.OVERLOADED),
+    RemoteFailure: (Kind.ANSWERED, Status.FAILED),
+    WorkerLost: (Kind.ANSWERED, Status.WORKER_LOST),
+    Poisoned: (Kind.ANSWERED, Status.POISONED),
+}
+
+
+class BrokerRecorder:
+    """Tells about requests and workers, at the broker."""
+
+    def __init__(self, chronicle: Chronicle) -> None:
+        self._chronicle = chronicle
+        self._fly = chronicle.flights.append
+        self._happen = chronicle.happenings.append
+        self._looked_at = 0.0
+
+    # --- requests -------------------------------------------------------------------------------
+    def answered(self, pending: PendingRequest, body: Sequence[bytes], now: float) -> None:
+        """Tell of a final reply that is OK."""
+        worker = pending.worker
+        assert worker is not None  # it was its FINAL
+        if pending.is_told:
+            self._tell(pending, Kind.ANSWERED, now, outcome=Status.OK, size=_size(body))
+            return
+        # 0.3 us in all; a NamedTuple would cost as much again (CPython 3.11).
+        self._fly(
+            (
+                pending.accepted_at,
+                pending.dispatched_at,
+                now,
+                pending.deadline,
+                pending.call_id,
+                pending.service.name,
+                worker.name,
+                _size(pending.body),
+                _size(body),
+            )
+        )
+
+    def begun(self, pending: PendingRequest) -> None:
+        """Tell what has happened to a request so far, if that is not told yet."""
+        if pending.is_told:
+            return
+        pending.is_told = True
+        at = pending.accepted_at
+        call_id, name, size = pending.call_id, pending.service.name, _size(pending.body)
+        deadline = pending.deadline
+        self._happen(Happening(at, Kind.ACCEPTED, call_id, name, size=size, value=deadline))
+        if not pending.attempts or pending.dispatched_at > at:
+            self._happen(Happening(at, Kind.QUEUED, call_id, name))
+        if pending.attempts:
+            self._dispatched(pending)
+
+    def dispatched(self, pending: PendingRequest) -> None:
+        """Tell that a worker was given a request, where that is not part of a flight."""
+        if pending.is_told:
+            self._dispatched(pending)
+
+    def _dispatched(self, pending: PendingRequest) -> None:
+        self._tell(pending, Kind.DISPATCHED, pending.dispatched_at)
+
+    def partial(self, pending: PendingRequest, body: Sequence[bytes], now: float) -> None:
+        """Tell of a partial reply."""
+        self.begun(pending)
+        self._tell(pending, Kind.PARTIAL, now, size=_size(body))
+
+    def redelivered(
+        self, pending: PendingRequest, lost_at: Worker | None, reason: str, now: float
+    ) -> None:
+        """Tell that a request was taken back from a worker, and is queued again."""
+        worker = b"" if lost_at is None else lost_at.name
+        self._tell(pending, Kind.REDELIVERED, now, reason=reason, worker=worker)
+
+    def ended(self, pending: PendingRequest, status: Status, reason: str, now: float) -> None:
+        """Tell how a request ended that has no reply."""
+        self.begun(pending)
+        self._end(pending, _ENDS.get(status, Kind.ANSWERED), status, reason, now)
+
+    def refused(
+        self, call_id: bytes, service: bytes, status: Status, reason: str, now: float
+    ) -> None:
+        """Tell that a request was never accepted."""
+        error = error_class_of(status)
+        self._happen(
+            Happening(
+                now, Kind.REFUSED, call_id, service, outcome=status, error=error, reason=reason
+            )
+        )
+
+    def _end(
+        self, pending: PendingRequest, kind: Kind, status: Status, reason: str, now: float
+    ) -> None:
+        error = error_class_of(status)
+        self._tell(pending, kind, now, outcome=status, error=error, reason=reason)
+
+    def _tell(self, pending: PendingRequest, kind: Kind, at: float, **facts: Any) -> None:
+        """Tell one event; `facts` are fields of `Happening`."""
+        if pending.worker is not None:
+            facts.setdefault("worker", pending.worker.name)
+        name = pending.service.name
+        self._happen(Happening(at, kind, pending.call_id, name, attempt=pending.attempts, **facts))
+
+    # --- workers --------------------------------------------------------------------------------
+    def worker(self, kind: Kind, worker: Worker, now: float, reason: str = "") -> None:
+        """Tell of a worker: that it came, is there, drains, or went, and how busy it was."""
+        self._happen(
+            Happening(
+                now,
+                kind,
+                service=worker.service.name,
+                worker=worker.name,
+                reason=reason,
+                value=now - worker.heartbeat.heard_at,
+                busy=len(worker.holds),
+                capacity=worker.capacity,
+            )
+        )
+
+    # --- time -----------------------------------------------------------------------------------
+    def look(self, clients: Iterable[Client], now: float) -> None:
+        """Tell the beginnings of what has been under way since the last look."""
+        for client in clients:
+            for pending in reversed(client.pending.values()):
+                if pending.accepted_at < self._looked_at:
+                    break  # the earlier ones were told then
+                self.begun(pending)
+        self._looked_at = now
+        self._chronicle.trim()
+
+
+class ClientRecorder:
+    """Tells about calls, at the client."""
+
+    def __init__(self, chronicle: Chronicle) -> None:
+        self._chronicle = chronicle
+        self._fly = chronicle.flights.append
+        self._happen = chronicle.happenings.append
+        self._looked_at = 0.0
+
+    def replied(self, call: PendingCall, body: Sequence[bytes], now: float) -> None:
+        """Tell of the reply to a call."""
+        if call.is_told:
+            self._tell(call, Kind.ANSWERED, now, outcome=Status.OK, size=_size(body))
+            return
+        asked = call.asked
+        self._fly(
+            (
+                call.submitted_at,
+                call.sent_at,
+                now,
+                asked.deadline,
+                call.call_id,
+                call.name,
+                b"",
+                _size(asked.frames),
+                _size(body),
+            )
+        )
+
+    def begun(self, call: PendingCall) -> None:
+        """Tell what has happened to a call so far, if that is not told yet."""
+        if call.is_told:
+            return
+        call.is_told = True
+        size = _size(call.asked.frames)
+        at = call.submitted_at
+        self._tell(call, Kind.ACCEPTED, at, attempt=0, size=size, value=call.asked.deadline)
+        if call.tries:
+            self._tell(call, Kind.SENT, call.sent_at)
+
+    def sent(self, call: PendingCall) -> None:
+        """Tell that a call has left, where that is not part of a flight."""
+        if call.is_told:
+            self._tell(call, Kind.SENT, call.sent_at)
+
+    def partial(self, call: PendingCall, frames: Sequence[bytes], now: float) -> None:
+        """Tell of a partial reply."""
+        self.begun(call)
+        self._tell(call, Kind.PARTIAL, now, size=_size(frames))
+
+    def failed(self, call: PendingCall, error: CallError, now: float) -> None:
+        """Tell of the error a call ended with."""
+        self.begun(call)
+        kind, outcome = _FAILURES.get(type(error), (Kind.ANSWERED, NO_OUTCOME))
+        name = type(error).__name__
+        self._tell(call, kind, now, outcome=outcome, error=name, reason=str(error))
+
+    def refused(self, name: bytes, error: CallError, now: float) -> None:
+        """Tell that a call was not taken on."""
+        self._happen(
+            Happening(
+                now, Kind.REFUSED, service=name, error=type(error).__name__, reason=str(error)
+            )
+        )
+
+    def look(self, calls: dict[Any, PendingCall], now: float) -> None:
+        """Tell the beginnings of what has been under way since the last look."""
+        for call in reversed(calls.values()):
+            if call.submitted_at < self._looked_at:
+                break  # the earlier ones were told then
+            self.begun(call)
+        self._looked_at = now
+        self._chronicle.trim()
+
+    def _tell(self, call: PendingCall, kind: Kind, at: float, **facts: Any) -> None:
+        facts.setdefault("attempt", call.tries)
+        self._happen(Happening(at, kind, call.call_id, call.name, **facts))
+
+
+class WorkerRecorder:
+    """Tells about requests in the hands of a worker."""
+
+    def __init__(self, chronicle: Chronicle, service: bytes, instance: bytes) -> None:
+        self._chronicle = chronicle
+        self._fly = chronicle.flights.append
+        self._happen = chronicle.happenings.append
+        self._service = service
+        self._instance = instance
+        self._looked_at = 0.0
+
+    def finished(self, job: Job, status: Status, frames: Sequence[bytes], now: float) -> None:
+        """Tell how a handler ended."""
+        if job.is_told or status or job.attempt > 1 or not job.started_at:
+            self.begun(job)
+            error = error_class_of(status)
+            facts: dict[str, Any] = {"outcome": status, "error": error, "size": _size(frames)}
+            if status:  # then the frames are the reason
+                facts |= {"size": 0, "reason": b" ".join(frames).decode(errors="replace")}
+            self._tell(job, Kind.FINISHED, now, **facts)
+            return
+        self._fly(
+            (
+                job.delivered_at,
+                job.started_at,
+                now,
+                job.due_at,
+                job.call_id,
+                self._service,
+                self._instance,
+                job.size,
+                _size(frames),
+            )
+        )
+
+    def begun(self, job: Job) -> None:
+        """Tell what has happened to a request so far, if that is not told yet."""
+        if job.is_told:
+            return
+        job.is_told = True
+        self._tell(job, Kind.DELIVERED, job.delivered_at, size=job.size, value=job.due_at)
+        if job.started_at:
+            self._tell(job, Kind.STARTED, job.started_at)
+
+    def started(self, job: Job) -> None:
+        """Tell that a handler runs, where that is not part of a flight."""
+        if job.is_told:
+            self._tell(job, Kind.STARTED, job.started_at)
+
+    def partial(self, job: Job, frames: Sequence[bytes], now: float) -> None:
+        """Tell of a partial reply."""
+        self.begun(job)
+        self._tell(job, Kind.PARTIAL, now, size=_size(frames))
+
+    def abandoned(self, job: Job, reason: str, now: float) -> None:
+        """Tell that nobody waits for a request any more."""
+        self.begun(job)
+        self._tell(job, Kind.ABANDONED, now, reason=reason)
+
+    def look(self, jobs: dict[int, Job], now: float) -> None:
+        """Tell the beginnings of what has been under way since the last look."""
+        for job in reversed(jobs.values()):
+            if job.delivered_at < self._looked_at:
+                break  # the earlier ones were told then
+            self.begun(job)
+        self._looked_at = now
+        self._chronicle.trim()
+
+    def _tell(self, job: Job, kind: Kind, at: float, **facts: Any) -> None:
+        self._happen(
+            Happening(at, kind, job.call_id, self._service, self._instance, job.attempt, **facts)
+        )
+
+
+def _size(frames: Sequence[bytes]) -> int:
+    return len(frames[0]) if len(frames) == 1 else sum(map(len, frames))

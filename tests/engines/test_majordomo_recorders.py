@@ -1,0 +1,336 @@
+"""What engines write into their chronicles."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from tests.spec.requirement import requirement
+from tests.support.broker import ORIGIN as BROKER
+from tests.support.broker import BrokerBench
+from tests.support.client import ORIGIN as CLIENT
+from tests.support.client import ClientBench
+from tests.support.worker import INSTANCE, WorkerBench
+
+from requite.chronicle import NO_CALL, NO_OUTCOME, SWEEP_EVERY_S, Chronicle, Flight, Kind
+from requite.engine import Started
+from requite.request import Status
+
+CALL = b"a-client-call-17"
+WORKER = b"worker-1"
+
+
+def told(chronicle: Chronicle, call_id: bytes | None = None) -> list[str]:
+    """Return the names of all happenings, or of those of one request, in order."""
+    return [
+        Kind(each.kind).name
+        for each in chronicle.happenings
+        if call_id is None or each.call_id == call_id
+    ]
+
+
+@pytest.fixture
+def chronicle() -> Chronicle:
+    return Chronicle()
+
+
+@pytest.fixture
+def broker(chronicle: Chronicle) -> BrokerBench:
+    bench = BrokerBench(chronicle=chronicle)
+    bench.worker("w", instance=WORKER)
+    chronicle.take()
+    return bench
+
+
+# --- the broker -----------------------------------------------------------------------------------
+def test_an_uneventful_request_is_one_flight(broker, chronicle):
+    begun = broker.now
+    broker.request("c", 7, b"hello", timeout_ms=2500, call_id=CALL)
+    broker.advance(SWEEP_EVERY_S / 2)
+    broker.final("w", b"ok")
+    flights, happenings = chronicle.take()
+    assert [Flight(*row) for row in flights] == [
+        Flight(begun, begun, broker.now, begun + 2.5, CALL, b"echo", WORKER, 5, 2)
+    ]
+    assert happenings == []
+
+
+def test_a_queued_request_is_dispatched_later_than_accepted(broker, chronicle):
+    broker.request("c", 1, call_id=CALL)
+    broker.request("c", 2, call_id=CALL[:-1] + b"8")
+    broker.advance(SWEEP_EVERY_S / 4)
+    broker.final("w")
+    broker.final("w")
+    (first, second) = (Flight(*row) for row in chronicle.take()[0])
+    assert first.first_at == first.second_at
+    assert second.second_at == second.first_at + SWEEP_EVERY_S / 4
+
+
+def test_what_is_under_way_is_told_before_it_ends(broker, chronicle):
+    broker.request("c", 1, b"abc", timeout_ms=5000, call_id=CALL)
+    broker.request("c", 2, call_id=CALL[:-1] + b"8")
+    begun = broker.now
+    broker.advance(2 * SWEEP_EVERY_S)
+    assert told(chronicle, CALL) == ["ACCEPTED", "DISPATCHED"]
+    assert told(chronicle, CALL[:-1] + b"8") == ["ACCEPTED", "QUEUED"]
+    accepted, dispatched = (each for each in chronicle.happenings if each.call_id == CALL)
+    assert (accepted.at, accepted.value, accepted.size) == (begun, begun + 5, 3)
+    assert (dispatched.worker, dispatched.attempt) == (WORKER, 1)
+    broker.final("w", b"yes")
+    assert told(chronicle, CALL)[2:] == ["ANSWERED"]
+    assert chronicle.flights == []
+
+
+def test_a_request_is_told_once_however_long_it_takes(broker, chronicle):
+    broker.request("c", 1, call_id=CALL)
+    broker.advance(10 * SWEEP_EVERY_S)
+    assert told(chronicle, CALL) == ["ACCEPTED", "DISPATCHED"]
+
+
+def test_a_lost_worker_and_a_second_one(broker, chronicle):
+    broker.request("c", 1, call_id=CALL)
+    broker.lose("w")
+    broker.worker("v", instance=b"worker-2")
+    broker.final("v")
+    assert told(chronicle, CALL) == [
+        "ACCEPTED",
+        "DISPATCHED",
+        "REDELIVERED",
+        "DISPATCHED",
+        "ANSWERED",
+    ]
+    rows = [each for each in chronicle.happenings if each.call_id == CALL]
+    assert [row.worker for row in rows] == [b"", WORKER, WORKER, b"worker-2", b"worker-2"]
+    assert [row.attempt for row in rows] == [0, 1, 1, 2, 2]
+    assert "WORKER_LOST" in told(chronicle)
+    assert "WORKER_JOINED" in told(chronicle)
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["at a worker", "in the queue"])
+def test_an_expired_request(broker, chronicle, held):
+    if not held:
+        broker.request("other", 9)
+    broker.request("c", 1, timeout_ms=50, call_id=CALL)
+    broker.advance(0.06)
+    end = next(each for each in chronicle.happenings if each.kind == Kind.EXPIRED)
+    assert (end.call_id, end.outcome, end.error) == (CALL, Status.EXPIRED, "CallTimeout")
+    assert told(chronicle, CALL)[-1] == "EXPIRED"
+
+
+def test_a_cancelled_request(broker, chronicle):
+    broker.request("c", 1, call_id=CALL)
+    broker.say("c", "client_cancel", 1)
+    assert told(chronicle, CALL) == ["ACCEPTED", "DISPATCHED", "CANCELLED"]
+
+
+def test_a_failed_request_tells_the_reason(broker, chronicle):
+    broker.request("c", 1, call_id=CALL)
+    broker.final("w", b"ValueError: 17", status=1)
+    end = chronicle.happenings[-1]
+    assert (end.kind, end.outcome) == (Kind.ANSWERED, Status.FAILED)
+    assert (end.error, end.reason) == ("RemoteFailure", "ValueError: 17")
+
+
+def test_partial_replies_are_told(broker, chronicle):
+    broker.request("c", 1, call_id=CALL)
+    broker.say("w", "worker_partial", b"", [b"part"], 1)
+    broker.final("w")
+    assert told(chronicle, CALL) == ["ACCEPTED", "DISPATCHED", "PARTIAL", "ANSWERED"]
+
+
+def test_a_request_that_is_refused_was_never_accepted(chronicle):
+    broker = BrokerBench(chronicle=chronicle, client_pending_max=1)
+    broker.request("c", 1)
+    broker.request("c", 2, call_id=CALL)
+    assert told(chronicle, CALL) == ["REFUSED"]
+    assert chronicle.happenings[-1].outcome == Status.OVERLOADED
+
+
+def test_workers_are_seen_once_per_interval(broker, chronicle):
+    broker.request("c", 1)
+    broker.advance(1.5)
+    beat = next(each for each in chronicle.happenings if each.kind == Kind.HEARTBEAT)
+    assert (beat.worker, beat.service, beat.busy, beat.capacity) == (WORKER, b"echo", 1, 1)
+    assert beat.value == pytest.approx(1.0)
+
+
+@requirement("mdp03:call-id")
+@pytest.mark.parametrize("version", ["0.1", "0.2", "0.3"])
+def test_requests_without_a_call_id_get_one(version, broker, chronicle):
+    for name in ("a", "b"):
+        broker.client(name, version)
+        broker.say(name, "client_request", b"echo", [b"x"], 1, 0, 0, b"")
+        broker.final("w")
+    ids = [Flight(*row).call_id for row in chronicle.flights]
+    assert len(set(ids)) == 2
+    assert all(len(each) == 16 and each.startswith(BROKER[:4]) for each in ids)
+    assert [sent.call_id for sent in broker.requests("w")] == ids
+
+
+@requirement("mdp03:call-id")
+def test_a_call_id_is_handed_to_each_worker_as_it_came(broker):
+    broker.request("c", 1, call_id=CALL)
+    broker.lose("w")
+    broker.worker("v")
+    assert broker.requests("v")[0].call_id == broker.requests("w")[0].call_id == CALL
+
+
+@requirement("mdp03:instance")
+def test_a_worker_without_an_instance_goes_by_its_address(chronicle):
+    broker = BrokerBench(chronicle=chronicle)
+    broker.worker("w")
+    broker.worker("v", instance=WORKER)
+    assert [each.worker for each in chronicle.happenings] == [b"w", WORKER]
+
+
+def test_the_journals_timer_ends_with_the_last_peer(broker):
+    broker.request("c", 1)
+    broker.lose("c")
+    broker.lose("w")
+    broker.advance(100)
+    assert broker.broker.deadline() is None
+
+
+# --- the client -----------------------------------------------------------------------------------
+def test_a_call_is_one_flight(chronicle):
+    bench = ClientBench(chronicle=chronicle)
+    begun = bench.now
+    bench.submit("a", b"hi", timeout=2.5)
+    bench.advance(SWEEP_EVERY_S / 4)
+    bench.join()
+    bench.advance(SWEEP_EVERY_S / 4)
+    bench.answer(bench.sent[-1], b"you")
+    (flight,) = (Flight(*row) for row in chronicle.flights)
+    call_id = CLIENT + (1).to_bytes(8, "big")
+    sent_at = begun + SWEEP_EVERY_S / 4
+    assert flight == Flight(begun, sent_at, bench.now, begun + 2.5, call_id, b"echo", b"", 2, 3)
+    assert chronicle.happenings == []
+    bench.advance(10)
+    assert bench.client.deadline() is None
+
+
+@requirement("mdp03:call-id")
+def test_all_tries_of_a_call_have_one_call_id_and_each_call_its_own(chronicle):
+    bench = ClientBench(chronicle=chronicle)
+    bench.submit("a")
+    bench.join()
+    bench.submit("b")
+    bench.lose(bench.links[0])
+    bench.advance(10)
+    bench.join()
+    ids = [sent.command.call_id for sent in bench.requests]
+    assert ids == [ids[0], ids[1], ids[0], ids[1]]
+    assert ids[0] != ids[1]
+    for sent in bench.requests[2:]:
+        bench.answer(sent, b"at last")
+    assert told(chronicle, ids[0]) == ["ACCEPTED", "SENT", "SENT", "ANSWERED"]
+    assert [each.attempt for each in chronicle.happenings if each.call_id == ids[0]] == [0, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("end", "kind", "error"),
+    [
+        (lambda bench: bench.cancel("a"), Kind.CANCELLED, "Cancelled"),
+        (lambda bench: bench.advance(6), Kind.EXPIRED, "CallTimeout"),
+        (lambda bench: bench.drain(), Kind.CANCELLED, "Cancelled"),
+    ],
+    ids=["cancelled", "expired", "closed"],
+)
+def test_how_a_call_ended_is_told(chronicle, end, kind, error):
+    bench = ClientBench(chronicle=chronicle)
+    bench.submit("a", timeout=5)
+    end(bench)
+    last = chronicle.happenings[-1]
+    assert (last.kind, last.error) == (kind, error)
+    assert told(chronicle)[0] == "ACCEPTED"
+    assert last.reason == str(bench.errors["a"])
+
+
+def test_a_lost_connection_has_no_status(chronicle):
+    bench = ClientBench(chronicle=chronicle)
+    bench.submit("a", idempotent=False)
+    bench.join()
+    bench.lose(bench.links[0])
+    last = chronicle.happenings[-1]
+    assert (last.kind, last.outcome, last.error) == (Kind.ANSWERED, NO_OUTCOME, "TransportError")
+
+
+def test_a_call_that_finds_no_slot_is_refused(chronicle):
+    bench = ClientBench(chronicle=chronicle, slots=1)
+    bench.submit("a")
+    bench.submit("b")
+    (refused,) = chronicle.happenings
+    assert (refused.kind, refused.error, refused.call_id) == (Kind.REFUSED, "Overloaded", NO_CALL)
+
+
+def test_calls_under_way_are_told_before_they_end(chronicle):
+    bench = ClientBench(chronicle=chronicle)
+    bench.submit("a")
+    bench.advance(2 * SWEEP_EVERY_S)
+    assert told(chronicle) == ["ACCEPTED"]
+    assert chronicle.happenings[0].value == inf
+
+
+# --- the worker -----------------------------------------------------------------------------------
+@pytest.fixture
+def worker(chronicle: Chronicle) -> WorkerBench:
+    bench = WorkerBench(chronicle=chronicle, capacity=4)
+    bench.start()
+    return bench
+
+
+def test_a_job_is_one_flight(worker, chronicle):
+    begun = worker.now
+    job = worker.request(b"hello", timeout_ms=1000, call_id=CALL)
+    worker.advance(0.02)
+    worker.feed(Started(job))
+    worker.advance(0.02)
+    worker.finish(job, b"done")
+    (flight,) = (Flight(*row) for row in chronicle.flights)
+    assert flight == Flight(
+        begun, begun + 0.02, worker.now, begun + 1, CALL, b"echo", INSTANCE, 5, 4
+    )
+
+
+def test_a_job_under_way_is_told_before_it_ends(worker, chronicle):
+    job = worker.request(call_id=CALL)
+    worker.feed(Started(job))
+    worker.advance_alive(2 * SWEEP_EVERY_S, SWEEP_EVERY_S)
+    assert told(chronicle) == ["DELIVERED", "STARTED"]
+    worker.finish(job)
+    assert told(chronicle) == ["DELIVERED", "STARTED", "FINISHED"]
+
+
+def test_a_job_that_failed_tells_why(worker, chronicle):
+    job = worker.request(call_id=CALL, attempt=2)
+    worker.feed(Started(job))
+    worker.finish(job, b"KeyError: 'x'", Status.FAILED)
+    last = chronicle.happenings[-1]
+    assert (last.kind, last.outcome, last.attempt) == (Kind.FINISHED, Status.FAILED, 2)
+    assert (last.error, last.reason) == ("RemoteFailure", "KeyError: 'x'")
+
+
+def test_a_job_nobody_waits_for_is_abandoned(worker, chronicle):
+    job = worker.request(call_id=CALL)
+    worker.cancel(job)
+    worker.finish(job, status=Status.CANCELLED)
+    assert told(chronicle) == ["DELIVERED", "ABANDONED", "FINISHED"]
+
+
+def test_a_stream_is_told_part_by_part(worker, chronicle):
+    job = worker.request(call_id=CALL)
+    worker.feed(Started(job))
+    worker.produce(job, b"one")
+    worker.finish(job)
+    assert told(chronicle) == ["DELIVERED", "STARTED", "PARTIAL", "FINISHED"]
+
+
+# --- the chronicle itself -------------------------------------------------------------------------
+def test_a_chronicle_that_nobody_reads_stays_small(monkeypatch, broker, chronicle):
+    monkeypatch.setattr("requite.chronicle.ROWS_MAX", 10)
+    for number in range(20):
+        broker.request("c", number)
+        broker.final("w")
+    broker.advance(2 * SWEEP_EVERY_S)
+    assert chronicle.dropped >= 20
+    assert len(chronicle.flights) + len(chronicle.happenings) <= 10
