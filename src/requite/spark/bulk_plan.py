@@ -78,7 +78,7 @@ class Plan:
     body: int
     key: int | None
     kept: int
-    timeout_s: float = TIMEOUT_S
+    timeout_s: float | None = TIMEOUT_S
     window: int = WINDOW
     idempotent: bool = True
     give_up: bool = True
@@ -93,6 +93,11 @@ class Plan:
 
 def make_plan(plan: Plan) -> Plan:
     """Return the plan if it can be carried out; raise `ConfigurationError` otherwise."""
+    if plan.timeout_s is None:
+        raise ConfigurationError(
+            "bulk calls need a timeout: Spark may end a task at any time, and nobody else would"
+            " give its requests up"
+        )
     check_timeout(plan.timeout_s)
     if plan.window < 1:
         raise ConfigurationError(f"window must be at least 1, not {plan.window}")

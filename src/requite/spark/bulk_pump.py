@@ -78,7 +78,7 @@ class Pump:
         client: AsyncClient,
         *,
         limit: int,
-        timeout_s: float,
+        timeout_s: float | None,
         idempotent: bool,
         give_up: bool,
     ) -> None:

@@ -1,0 +1,76 @@
+"""Services that remember the idempotency key of each request, behind a broker of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from uuid import UUID
+
+from tests.support.live import Live, LiveBroker
+
+import requite
+from requite.protocols.majordomo.policy import BrokerPolicy
+from requite.worker import Service, service
+
+
+class Recorded:
+    """A broker, and a worker that serves `echo`, `fail`, `nap` and `large`.
+
+    `keys` counts how often each key was seen; `most` is the largest number of requests that ran at
+    a time.
+    """
+
+    def __init__(self) -> None:
+        self.keys: Counter[UUID] = Counter()
+        self.bodies: Counter[bytes] = Counter()
+        self.most = 0
+        self._running = 0
+        self._broker = LiveBroker(policy=BrokerPolicy(service_grace_s=0.2))
+        worker = requite.Worker(self._broker.url, *self.services(), capacity=256)
+        self._worker = Live(worker)
+
+    def services(self) -> list[Service]:
+        return [
+            service("echo")(self.echo),
+            service("fail")(self.fail),
+            service("nap")(self.nap),
+            service("large")(self.large),
+        ]
+
+    def url(self, name: str = "echo") -> str:
+        """Return the URL of a service."""
+        return f"{self._broker.url}/{name}"
+
+    @property
+    def broker(self) -> LiveBroker:
+        return self._broker
+
+    def close(self) -> None:
+        self._worker.close()
+        self._broker.close()
+
+    def _note(self, request: requite.Request) -> None:
+        self.keys[UUID(bytes=request.idempotency_key)] += 1
+        self.bodies[request.body] += 1
+
+    async def echo(self, request: requite.Request) -> list[bytes]:
+        self._note(request)
+        return list(request.frames)
+
+    async def fail(self, request: requite.Request) -> bytes:
+        self._note(request)
+        raise requite.RemoteFailure("it cannot be " + request.body.decode())
+
+    async def nap(self, request: requite.Request) -> bytes:
+        """Sleep for a moment; note how many do so at a time."""
+        self._note(request)
+        self._running += 1
+        self.most = max(self.most, self._running)
+        await asyncio.sleep(0.02)
+        self._running -= 1
+        return request.body
+
+    async def large(self, request: requite.Request) -> bytes:
+        """Answer with as many bytes as asked for."""
+        self._note(request)
+        return bytes(int(request.body))
