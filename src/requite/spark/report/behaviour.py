@@ -1,0 +1,262 @@
+"""The report's middle: how fast, how much, how long the queue was, and who was at work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Final, TypeVar
+
+from requite.spark.report import charts, words
+from requite.spark.report.facts import Facts, Flow, Service, Span, WorkerLife
+from requite.spark.report.markup import Markup, legible, tag
+from requite.spark.report.tables import Column, ids, table, text
+
+_ROWS: Final = 12
+
+Row = TypeVar("Row")
+
+
+def latency(facts: Facts, span: Span) -> Markup:
+    """Return the latencies: over time, and how they are spread."""
+    return section(
+        "Latency",
+        "From acceptance to the end of a request, as far from its caller as the journal was kept.",
+        charts_of(_pace(facts, span), _histogram(facts)),
+        _services(facts),
+    )
+
+
+def flow(facts: Facts, span: Span) -> Markup:
+    """Return what ended, and what waited."""
+    return section(
+        "Throughput and queue", "", charts_of(_throughput(facts, span), _queue(facts, span))
+    )
+
+
+def workers(facts: Facts, span: Span) -> Markup:
+    """Return who was at work, and for how long."""
+    if not facts.workers:
+        return section("Workers", "The journal tells of no worker.")
+    lead = "From the first sign of life that a broker had of a worker to the last."
+    return section("Workers", lead, charts_of(_lives(facts, span), _worker_table(facts, span)))
+
+
+def section(title: str, lead: str, *parts: Markup | None) -> Markup:
+    """Return a part of the page with a heading."""
+    return tag("section", tag("h2", title), tag("p", lead, class_="lead") if lead else None, *parts)
+
+
+def charts_of(*figures: Markup | None) -> Markup | None:
+    """Return figures side by side, where there is room."""
+    shown = [figure for figure in figures if figure is not None]
+    return tag("div", *shown, class_="charts") if shown else None
+
+
+def figure(
+    title: str, caption: str, draw: Callable[[str], Markup], data: Markup | None = None
+) -> Markup:
+    """Return a chart with what it shows in words, and as a table for who cannot see it.
+
+    No `data` where a table of the same stands beside it.
+    """
+    return tag(
+        "figure",
+        tag("h3", title),
+        draw(f"{title}. {caption}"),
+        tag("figcaption", caption),
+        tag("details", tag("summary", "As a table"), data) if data else None,
+        class_="card",
+    )
+
+
+def _pace(facts: Facts, span: Span) -> Markup | None:
+    if not facts.pace:
+        return None
+    worst = max(facts.pace, key=lambda row: row.p99_ms)
+    silent = len(span.steps) - len(facts.pace)
+    gaps = f" In {words.counted(silent, 'step')} of {len(span.steps)} nothing ended."
+    caption = (
+        f"Steps of {words.duration(span.step_s)}. It was worst at {words.clock(worst.at, span)}: "
+        f"half took up to {words.milliseconds(worst.p50_ms)}, 99 of 100 up to "
+        f"{words.milliseconds(worst.p99_ms)}.{gaps if silent else ''}"
+    )
+    columns = (text("from"), "median", "95 of 100", "99 of 100")
+    rows = [
+        (words.clock(row.at, span), *map(words.milliseconds, row[1:]))
+        for row in _every(facts.pace, worst)
+    ]
+    draw = partial(charts.latency_over_time, facts.pace, span)
+    return figure("Latency over time", caption, draw, table(columns, rows, label="Latency"))
+
+
+def _histogram(facts: Facts) -> Markup | None:
+    total = facts.total
+    if not facts.histogram or total is None:
+        return None
+    marks = [("median", total.p50_ms), ("99 of 100", total.p99_ms)]
+    known = [(name, ms) for name, ms in marks if ms is not None]
+    slowest = max(bar.upper_ms for bar in facts.histogram)
+    caption = (
+        f"{words.counted(sum(bar.n for bar in facts.histogram), 'reply', 'replies')}. Half took up "
+        f"to {words.milliseconds(total.p50_ms)}, 95 of 100 up to "
+        f"{words.milliseconds(total.p95_ms)}, 99 of 100 up to {words.milliseconds(total.p99_ms)}, "
+        f"the slowest {words.milliseconds(slowest)}."
+    )
+    draw = partial(charts.latency_histogram, facts.histogram, known)
+    return figure("How many took how long", caption, draw, _histogram_table(facts))
+
+
+def _histogram_table(facts: Facts) -> Markup:
+    rows = [
+        (words.milliseconds(lower), words.milliseconds(upper), words.count(n))
+        for lower, upper, n in charts.merge_bars(facts.histogram, _ROWS)
+    ]
+    return table(("longer than", "up to", "replies"), rows, label="How many took how long")
+
+
+def _services(facts: Facts) -> Markup | None:
+    total = facts.total
+    if total is None:
+        return None
+    left_out = facts.services_known - len(facts.services)
+    rows = [(legible(row.name) or "no name", *_figures(row)) for row in facts.services]
+    if facts.rest is not None:
+        rows.append((_others(left_out), *_figures(facts.rest)))
+    columns = ("accepted", "replied", "failed", "again", "twice", "median", "95 %", "99 %", "mean")
+    return tag(
+        "div",
+        tag("h3", "By service"),
+        table(
+            (text("service"), *columns),
+            rows,
+            total=("all", *_figures(total)) if facts.services_known > 1 else None,
+            label="By service",
+        ),
+        class_="card",
+    )
+
+
+def _figures(row: Service) -> tuple[str, ...]:
+    amounts = (row.accepted, row.replied, row.failed, row.retries, row.duplicates)
+    times = (row.p50_ms, row.p95_ms, row.p99_ms, row.mean_ms)
+    return (*map(words.count, amounts), *map(words.milliseconds, times))
+
+
+def _others(n: int) -> str:
+    return words.counted(n, "other service")
+
+
+def _throughput(facts: Facts, span: Span) -> Markup | None:
+    if not facts.flow:
+        return None
+    sums = _sums(facts.flow)
+    ended = sum(replied + failed for replied, failed in sums.values())
+    failed = sum(failed for _, failed in sums.values())
+    best = max(sums, key=lambda at: sum(sums[at]))
+    rest = _others(
+        facts.services_known - sum(bool(name) for name in charts.drawn_services(facts.flow))
+    )
+    caption = (
+        f"Requests that ended per second. On average "
+        f"{words.per_second(ended, (span.ended - span.began).total_seconds())}; most, "
+        f"{words.per_second(sum(sums[best]), span.step_s)}, at {words.clock(best, span)}. "
+        f"{words.count(failed) if failed else 'None'} of {ended:,} failed."
+    )
+    rows = [
+        (words.clock(at, span), words.count(replied), words.count(failed))
+        for at, replied, failed in _grouped(sums, span)
+    ]
+    data = table((text("from"), "replied", "failed"), rows, label="Throughput")
+    return figure("Throughput", caption, partial(charts.throughput, facts.flow, span, rest), data)
+
+
+def _sums(flow: Iterable[Flow]) -> dict[datetime, tuple[int, int]]:
+    sums: dict[datetime, tuple[int, int]] = {}
+    for row in flow:
+        replied, failed = sums.get(row.at, (0, 0))
+        sums[row.at] = (replied + row.replied, failed + row.failed)
+    return sums
+
+
+def _grouped(
+    sums: dict[datetime, tuple[int, int]], span: Span
+) -> Iterable[tuple[datetime, int, int]]:
+    """Yield sums over groups of neighbouring steps, few enough for a small table."""
+    steps = span.steps
+    size = -(-len(steps) // _ROWS)
+    for start in range(0, len(steps), size):
+        group = [sums.get(at, (0, 0)) for at in steps[start : start + size]]
+        yield steps[start], sum(row[0] for row in group), sum(row[1] for row in group)
+
+
+def _queue(facts: Facts, span: Span) -> Markup | None:
+    if not facts.queue:
+        return None
+    worst = max(facts.queue, key=lambda row: row.deepest)
+    mean = sum(row.average for row in facts.queue) / len(facts.queue)
+    ages = [row.oldest_age_s for row in facts.queue if row.oldest_age_s is not None]
+    oldest = f" The longest that one had waited was {words.duration(max(ages))}." if ages else ""
+    caption = (
+        f"Requests that waited for a worker. At most {words.count(worst.deepest)}, at "
+        f"{words.clock(worst.at, span)}; on average {words.figure(mean)}.{oldest}"
+    )
+    columns = (text("from"), "most", "average", "oldest")
+    rows = [
+        (
+            words.clock(row.at, span),
+            words.count(row.deepest),
+            words.figure(row.average),
+            words.duration(row.oldest_age_s),
+        )
+        for row in _every(facts.queue, worst)
+    ]
+    draw = partial(charts.queue_depth, facts.queue, span)
+    return figure("Queue depth", caption, draw, table(columns, rows, label="Queue depth"))
+
+
+def _every(rows: Sequence[Row], extreme: Row) -> Iterable[Row]:
+    """Return rows at equal distances, few enough for a small table, and the extreme one."""
+    step = -(-len(rows) // (_ROWS - 1))
+    at = rows.index(extreme)
+    chosen = sorted({*range(0, len(rows), step), at})
+    return [rows[number] for number in chosen]
+
+
+def _lives(facts: Facts, span: Span) -> Markup:
+    statuses: dict[str, int] = {}
+    for life in facts.workers:
+        status = legible(life.status).lower()
+        statuses[status] = statuses.get(status, 0) + 1
+    tally = ", ".join(f"{n} {status}" for status, n in statuses.items())
+    left_out = facts.workers_known - len(facts.workers)
+    more = f" The journal knows {words.counted(left_out, 'more worker')}, not shown."
+    silences = [life.longest_gap_s for life in facts.workers if life.longest_gap_s is not None]
+    silence = f" The longest silence was {words.duration(max(silences))}." if silences else ""
+    what = words.counted(len(facts.workers), "worker")
+    caption = f"{what}: {tally}.{silence}{more if left_out else ''}"
+    return figure("Who was there", caption, partial(charts.worker_lives, facts.workers, span))
+
+
+def _worker_table(facts: Facts, span: Span) -> Markup:
+    columns: tuple[str | Column, ...] = (
+        *("no.", ids("worker"), text("status"), "busy", "silences", "longest"),
+        *(text("from"), text("to"), text("service")),
+    )
+    rows = [_life(number, life, span) for number, life in enumerate(facts.workers, 1)]
+    whole = table(columns, rows, label="Workers in figures")
+    return tag("div", tag("h3", "In figures"), whole, class_="card")
+
+
+def _life(number: int, life: WorkerLife, span: Span) -> tuple[str, ...]:
+    return (
+        str(number),
+        legible(life.worker),
+        legible(life.status),
+        words.share(life.busy_fraction),
+        words.count(life.gaps),
+        words.duration(life.longest_gap_s),
+        words.clock(life.first_seen, span),
+        words.clock(life.last_seen, span),
+        legible(life.service) or words.NOTHING,
+    )

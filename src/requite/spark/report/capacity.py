@@ -1,0 +1,131 @@
+"""The report's end: how near to their limits the workers are, what to change, what fails."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from requite.spark.report import charts, words
+from requite.spark.report.behaviour import charts_of, figure, section
+from requite.spark.report.facts import Advice, Facts, Load, Span
+from requite.spark.report.markup import Markup, legible, tag
+from requite.spark.report.tables import ids, table, text
+
+_REASON_SIZE: Final = 600
+
+
+def capacity(facts: Facts) -> Markup | None:
+    """Return the load that the services carried, by Little's law."""
+    if not facts.loads:
+        return None
+    lead = (
+        "By Little's law: arrivals per second times seconds of work are the workers' slots that "
+        "are busy on average."
+    )
+    return section("Capacity", lead, charts_of(_utilisation(facts), _loads(facts)))
+
+
+def _utilisation(facts: Facts) -> Markup:
+    busiest = max(facts.loads, key=lambda row: row.utilisation or 0)
+    target = next((row.target_utilisation for row in facts.advice if row.target_utilisation), None)
+    goal = f" The dashed line is the {words.share(target)} that the advice aims at."
+    caption = (
+        f"{legible(busiest.service)} is the busiest: {words.share(busiest.utilisation)} of its "
+        f"capacity on average, {words.share(busiest.peak_utilisation)} at its height (the upright "
+        f"stroke).{goal if target else ''}"
+    )
+    rows = [
+        (legible(row.service), words.share(row.utilisation), words.share(row.peak_utilisation))
+        for row in facts.loads
+    ]
+    data = table((text("service"), "average", "peak"), rows, label="Utilisation")
+    draw = partial(charts.utilisation, facts.loads, target)
+    return figure("Utilisation", caption, draw, data)
+
+
+def _loads(facts: Facts) -> Markup:
+    left_out = facts.loads_known - len(facts.loads)
+    columns = ("arrivals", "work each", "busy", "in system", "workers", "wait foreseen", "gap")
+    more = f"The busiest; {words.counted(left_out, 'more service')} not shown."
+    return tag(
+        "div",
+        tag("h3", "In figures"),
+        table((text("service"), *columns), map(_load, facts.loads), label="Load by service"),
+        tag("p", more) if left_out else None,
+        tag("p", "gap: how far Little's law and the journal are apart.", class_="lead"),
+        class_="card",
+    )
+
+
+def _load(row: Load) -> tuple[str, ...]:
+    return (
+        legible(row.service) or "no name",
+        words.NOTHING if row.arrival_rate is None else words.per_second(row.arrival_rate, 1),
+        words.duration(row.service_s),
+        words.figure(row.busy_servers),
+        words.figure(row.in_system),
+        words.figure(row.workers),
+        words.milliseconds(row.predicted_wait_ms),
+        words.share(row.littles_law_gap),
+    )
+
+
+def advice(facts: Facts) -> Markup | None:
+    """Return what the measured load asks for."""
+    if not facts.advice:
+        return None
+    left_out = facts.advice_known - len(facts.advice)
+    return section(
+        "Advice",
+        f"{words.counted(left_out, 'more group')} in the table gold_rightsizing."
+        if left_out
+        else "What the load that was measured asks for.",
+        tag("div", *map(_advice, facts.advice), class_="advice"),
+    )
+
+
+def _advice(row: Advice) -> Markup:
+    known = (
+        _workers(row),
+        words.counted(row.slots, "slot") if row.slots is not None else None,
+        f"timeout {words.milliseconds(row.timeout_ms)}" if row.timeout_ms is not None else None,
+    )
+    return tag(
+        "article",
+        tag("h3", legible(row.group) or "no name"),
+        tag("p", " · ".join(filter(None, known)), class_="change"),
+        tag("p", legible(row.reason, _REASON_SIZE)),
+        class_="card",
+    )
+
+
+def _workers(row: Advice) -> str | None:
+    if row.recommended is None:
+        return None
+    wanted = words.counted(row.recommended, "worker")
+    if row.current is None:
+        return wanted
+    return f"keep {wanted}" if row.current == row.recommended else f"{row.current:,} → {wanted}"
+
+
+def poison(facts: Facts, span: Span) -> Markup | None:
+    """Return the errors that requests ran into."""
+    if not facts.poison:
+        return None
+    left_out = facts.poison_known - len(facts.poison)
+    more = f" The most frequent {len(facts.poison)} of {facts.poison_known:,}."
+    columns = (text("service"), text("error"), "times", text("first"), text("last"))
+    rows = [
+        (
+            legible(row.service),
+            legible(row.error_class),
+            words.count(row.n),
+            words.clock(row.first_seen, span),
+            words.clock(row.last_seen, span),
+            legible(row.sample_request_id),
+        )
+        for row in facts.poison
+    ]
+    whole = table((*columns, ids("such as request")), rows, label="Errors")
+    lead = f"Requests that ended in an error, by kind.{more if left_out else ''}"
+    return section("What failed", lead, tag("div", whole, class_="card"))

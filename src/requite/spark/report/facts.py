@@ -1,0 +1,224 @@
+"""What a report tells, as plain values: read from a lake in `lake`, drawn in `page`.
+
+Every list is short by construction, however much the lake holds; what was left out is counted.
+Instants are UTC, aware. Names (services, workers, errors) come from peers and may hold anything.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Final, NamedTuple
+
+SERVICES_SHOWN: Final = 12
+SERVICES_DRAWN: Final = 5
+WORKERS_SHOWN: Final = 24
+VIOLATIONS_SHOWN: Final = 5
+EVENTS_SHOWN: Final = 20
+STEPS_DRAWN: Final = 100
+ADVICE_SHOWN: Final = 24
+POISON_SHOWN: Final = 12
+
+
+class Mood(Enum):
+    """What the verdict comes to, at a glance."""
+
+    GOOD = "good"
+    DOUBTFUL = "doubtful"
+    BAD = "bad"
+    EMPTY = "empty"
+
+
+class Audit(NamedTuple):
+    """How many requests there were, and what is wrong with how many of them."""
+
+    accepted: int = 0
+    exactly_one: int = 0
+    missing: int = 0
+    duplicate: int = 0
+    in_flight: int = 0
+    orphan: int = 0
+    accepted_twice: int = 0
+    dropped_events: int = 0
+    damaged: int = 0
+
+    @property
+    def violations(self) -> int:
+        """How many requests contradict the promise."""
+        return self.missing + self.duplicate + self.orphan + self.accepted_twice
+
+    @property
+    def mood(self) -> Mood:
+        """The verdict at a glance: a journal with holes proves nothing good."""
+        if self.violations:
+            return Mood.BAD
+        if self.dropped_events or self.damaged:
+            return Mood.DOUBTFUL
+        return Mood.GOOD if self.accepted else Mood.EMPTY
+
+
+class Evidence(NamedTuple):
+    """An event of a request that is in breach, as its verdict cites it."""
+
+    at: str
+    log: str
+    kind: str
+    attempt: int | None
+    outcome: str | None
+    worker: str | None
+    reason: str | None
+
+
+class Violation(NamedTuple):
+    """A request in breach. `events` are its first ones, `left_out` the number of the others."""
+
+    request_id: str
+    service: str
+    verdict: str
+    events: tuple[Evidence, ...]
+    left_out: int
+
+
+class Service(NamedTuple):
+    """A service over the whole time. Latencies are milliseconds, None where nothing was replied."""
+
+    name: str
+    accepted: int
+    replied: int
+    failed: int
+    retries: int
+    duplicates: int
+    p50_ms: float | None
+    p95_ms: float | None
+    p99_ms: float | None
+    mean_ms: float | None
+
+
+class Pace(NamedTuple):
+    """Percentiles of the latency of what ended in a step of time, all services together."""
+
+    at: datetime
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+
+
+class Bar(NamedTuple):
+    """How many replies took up to `upper_ms`, and longer than the bar before."""
+
+    upper_ms: float
+    n: int
+
+
+class Flow(NamedTuple):
+    """What ended in a step of time. `service` is empty for the sum of those not named."""
+
+    at: datetime
+    service: str
+    replied: int
+    failed: int
+
+
+class Depth(NamedTuple):
+    """How many requests waited in a step of time."""
+
+    at: datetime
+    deepest: float
+    average: float
+    oldest_age_s: float | None
+
+
+class WorkerLife(NamedTuple):
+    """A worker from its first sign of life to its last. `busy_fraction`: 0 to 1."""
+
+    worker: str
+    service: str
+    first_seen: datetime
+    last_seen: datetime
+    gaps: int
+    longest_gap_s: float | None
+    busy_fraction: float | None
+    status: str
+
+
+class Load(NamedTuple):
+    """A service's load by Little's law: means over the time, `utilisation` also at its height."""
+
+    service: str
+    arrival_rate: float | None
+    service_s: float | None
+    busy_servers: float | None
+    in_system: float | None
+    workers: float | None
+    utilisation: float | None
+    peak_utilisation: float | None
+    predicted_wait_ms: float | None
+    littles_law_gap: float | None
+
+
+class Advice(NamedTuple):
+    """How many workers and slots and what timeout a group of workers should have, and why."""
+
+    group: str
+    current: int | None
+    recommended: int | None
+    target_utilisation: float | None
+    slots: int | None
+    timeout_ms: int | None
+    reason: str
+
+
+class Poison(NamedTuple):
+    """An error that requests ran into again and again."""
+
+    service: str
+    error_class: str
+    n: int
+    first_seen: datetime
+    last_seen: datetime
+    sample_request_id: str
+
+
+class Span(NamedTuple):
+    """The time that is told of, cut in steps of equal length; both ends lie on a step's border."""
+
+    began: datetime
+    ended: datetime
+    step: timedelta
+
+    @property
+    def step_s(self) -> float:
+        """Seconds in a step."""
+        return self.step.total_seconds()
+
+    @property
+    def steps(self) -> list[datetime]:
+        """The beginnings of all steps."""
+        count = round((self.ended - self.began) / self.step)
+        return [self.began + number * self.step for number in range(count)]
+
+
+class Facts(NamedTuple):
+    """Everything that a report tells. `span` is None where there is nothing to tell."""
+
+    lake: str
+    made_at: datetime
+    audit: Audit
+    span: Span | None = None
+    violations: tuple[Violation, ...] = ()
+    total: Service | None = None
+    services: tuple[Service, ...] = ()
+    services_known: int = 0
+    rest: Service | None = None  # the sum of the services beyond those listed
+    pace: tuple[Pace, ...] = ()
+    histogram: tuple[Bar, ...] = ()
+    flow: tuple[Flow, ...] = ()
+    queue: tuple[Depth, ...] = ()
+    workers: tuple[WorkerLife, ...] = ()
+    workers_known: int = 0
+    loads: tuple[Load, ...] = ()
+    loads_known: int = 0
+    advice: tuple[Advice, ...] = ()
+    advice_known: int = 0
+    poison: tuple[Poison, ...] = ()
+    poison_known: int = 0

@@ -1,0 +1,104 @@
+"""The report's beginning: what the audit found, and the evidence of what is wrong."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from requite.spark.report import words
+from requite.spark.report.facts import Audit, Facts, Violation
+from requite.spark.report.markup import Markup, join, legible, tag
+from requite.spark.report.tables import ids, table, text
+
+_BREACHES: Final = {
+    "MISSING": "accepted, and never ended",
+    "DUPLICATE_OUTCOME": "ended more than once",
+    "ORPHAN": "ended or was handed out without having been accepted",
+    "ACCEPTED_TWICE": "accepted twice without having ended in between",
+}
+_REASON_SIZE: Final = 160
+
+
+def verdict(facts: Facts) -> Markup:
+    """Return the verdict in a sentence, and what it rests on."""
+    audit = facts.audit
+    return tag(
+        "section",
+        tag("p", words.verdict(audit), class_="words"),
+        tag("p", words.explanation(audit)),
+        class_=f"verdict {audit.mood.value}",
+        id="verdict",
+    )
+
+
+def tiles(facts: Facts) -> Markup:
+    """Return the figures that everybody asks for first."""
+    total, span = facts.total, facts.span
+    if total is None or span is None:
+        return Markup("")
+    seconds = (span.ended - span.began).total_seconds()
+    lost = sum(life.status.lower() == "lost" for life in facts.workers)
+    return tag(
+        "ul",
+        _tile(words.milliseconds(total.p50_ms), "median latency"),
+        _tile(words.milliseconds(total.p99_ms), "99 of 100 within"),
+        _tile(words.per_second(total.replied + total.failed, seconds), "ended"),
+        _tile(words.count(total.failed), "failed", is_alarming=total.failed > 0),
+        _tile(words.count(total.retries), "sent or delivered again"),
+        _tile(f"{lost} of {facts.workers_known:,}", "workers lost") if facts.workers else None,
+        class_="tiles",
+    )
+
+
+def _tile(value: str, name: str, *, is_alarming: bool = False) -> Markup:
+    class_ = "alarm" if is_alarming else None
+    return tag("li", tag("b", value), tag("span", name), class_=class_)
+
+
+def breaches(facts: Facts) -> Markup:
+    """Return the requests in breach, the first of them with their events."""
+    audit = facts.audit
+    if not audit.violations:
+        return Markup("")
+    shown = len(facts.violations)
+    return tag(
+        "section",
+        tag("h2", "What is wrong"),
+        tag("p", _how_many(audit, shown), class_="lead"),
+        *map(_breach, facts.violations),
+        id="breaches",
+    )
+
+
+def _how_many(audit: Audit, shown: int) -> str:
+    what = f"{words.counted(audit.violations, 'request')} in breach: "
+    rest = audit.violations - shown
+    seen = f" The first {shown} are below; the table audit_verdicts holds all." if rest else ""
+    return f"{what}{', '.join(words.breaches(audit))}.{seen}"
+
+
+def _breach(violation: Violation) -> Markup:
+    columns = (text("time"), text("event"), "attempt", text("outcome"), ids("worker"))
+    rows = [
+        (
+            legible(event.at),
+            legible(event.kind),
+            words.count(event.attempt),
+            legible(event.outcome) or words.NOTHING,
+            legible(event.worker) or words.NOTHING,
+            legible(event.reason, _REASON_SIZE) or words.NOTHING,
+            legible(event.log),
+        )
+        for event in violation.events
+    ]
+    heading = join([legible(violation.service) or "no service", ", request "])
+    request = tag("span", legible(violation.request_id), class_="id")
+    meaning = _BREACHES.get(violation.verdict, "")
+    left_out = f"{words.counted(violation.left_out, 'more event')}, not shown."
+    return tag(
+        "article",
+        tag("h3", heading, request),
+        tag("p", f"{legible(violation.verdict)}: {meaning}."),
+        table((*columns, text("reason"), ids("log")), rows, label="Events in order"),
+        tag("p", left_out) if violation.left_out else None,
+        class_="card",
+    )

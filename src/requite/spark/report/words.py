@@ -1,0 +1,125 @@
+"""Figures in words: counts, durations, rates, shares and instants as people write them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from requite.spark.report.facts import Audit, Mood, Span
+
+_DAY: Final = timedelta(days=1)
+NOTHING: Final = "–"
+GAP: Final = "\N{NO-BREAK SPACE}"  # a number and its unit stay on one line
+
+
+def count(n: float | None) -> str:
+    """Return a number with separators: 12,345."""
+    return NOTHING if n is None else f"{n:,.0f}"
+
+
+def counted(n: int, one: str, many: str = "") -> str:
+    """Return a number and its noun: 1 request, 2 requests."""
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def figure(value: float | None) -> str:
+    """Return a measured value with about three digits."""
+    if value is None:
+        return NOTHING
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def share(value: float | None) -> str:
+    """Return a fraction as a percentage."""
+    return NOTHING if value is None else f"{100 * value:.{1 if abs(value) < 0.1 else 0}f}{GAP}%"
+
+
+def milliseconds(ms: float | None) -> str:
+    """Return a duration that is given in milliseconds, in a unit that suits it."""
+    return NOTHING if ms is None else duration(ms / 1000)
+
+
+def duration(seconds: float | None) -> str:
+    """Return a duration in a unit that suits it: 3.25 ms, 42 s, 2 h 5 min."""
+    if seconds is None:
+        return NOTHING
+    if seconds < 1:
+        return f"{figure(seconds * 1000)}{GAP}ms"
+    if seconds < 90:
+        return f"{seconds:.3g}{GAP}s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes}{GAP}min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours}{GAP}h {minutes}{GAP}min" if minutes else f"{hours}{GAP}h"
+    return f"{round(hours / 24)}{GAP}days"
+
+
+def per_second(n: float, seconds: float) -> str:
+    """Return a rate."""
+    return f"{figure(n / seconds)}/s"
+
+
+def day(at: datetime) -> str:
+    """Return a date: 21 November 2026."""
+    return f"{at.day} {at:%B %Y}"
+
+
+def clock(at: datetime, span: Span) -> str:
+    """Return an instant as precisely as the steps of the span are short."""
+    if span.step_s >= _DAY.total_seconds():
+        return f"{at:%Y-%m-%d}"
+    time = f"{at:%H:%M}" if span.step_s >= 60 else f"{at:%H:%M:%S}"
+    if span.step_s < 1:
+        time += f".{at.microsecond // 100_000}"
+    return time if span.ended - span.began < _DAY else f"{at:%m-%d} {time}"
+
+
+def period(span: Span) -> str:
+    """Return from when to when a span is."""
+    began, ended = span.began, span.ended
+    length = duration((ended - began).total_seconds())
+    pattern = "%H:%M:%S" if ended - began < timedelta(hours=1) else "%H:%M"
+    if began.date() == ended.date():
+        return f"{day(began)}, {began:{pattern}} to {ended:{pattern}} UTC ({length})"
+    return f"{day(began)}, {began:{pattern}} to {day(ended)}, {ended:{pattern}} UTC ({length})"
+
+
+def verdict(audit: Audit) -> str:
+    """Return the verdict in one sentence."""
+    if audit.mood is Mood.EMPTY:
+        return "The journal tells of no request."
+    parts = [f"{audit.accepted:,} accepted", f"{audit.exactly_one:,} ended exactly once"]
+    if audit.in_flight:
+        parts.append(f"{audit.in_flight:,} still under way")
+    return f"{', '.join([*parts, *breaches(audit)])}."
+
+
+def breaches(audit: Audit) -> list[str]:
+    """Return what is wrong, a phrase each."""
+    phrases = (
+        (audit.missing, "never ended"),
+        (audit.duplicate, "ended more than once"),
+        (audit.orphan, "ended without being accepted"),
+        (audit.accepted_twice, "accepted twice"),
+    )
+    return [f"{n:,} {phrase}" for n, phrase in phrases if n]
+
+
+def explanation(audit: Audit) -> str:
+    """Return what the verdict rests on, and what it cannot tell."""
+    if audit.dropped_events or audit.damaged:
+        return (
+            f"The journal is incomplete: {counted(audit.dropped_events, 'event')} could not be "
+            f"written, {counted(audit.damaged, 'record')} cannot be read. Nothing can be proven "
+            "about the requests that these belonged to."
+        )
+    if audit.mood is Mood.BAD:
+        return "The journal is complete, so these are breaches of the promise; evidence below."
+    if audit.mood is Mood.EMPTY:
+        return "Processes write a journal when they are started with --journal."
+    waiting = "Those under way still have time. " if audit.in_flight else ""
+    return f"{waiting}None missing, none twice, none out of nowhere, and the journal is complete."
