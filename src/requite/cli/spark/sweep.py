@@ -1,0 +1,154 @@
+"""`requite spark sweep`: run seeds of the simulator in parallel on Spark."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+from cyclopts import Parameter, validators
+
+from requite.cli.exit_codes import ExitCode
+from requite.cli.options import OUTPUT, JsonFlag
+from requite.cli.output import say, say_json, stderr_console
+from requite.spark.sandboxed import Limits
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
+
+    from requite.spark.sweep import Total
+
+_ALL: Final = "all"
+_FRESH_SEEDS: Final = 1 << 31
+_SEEDS_DEFAULT: Final = 1000
+_SHOWN_MAX: Final = 20  # seeds; the tables have all
+_POSITIVE: Final = validators.Number(gt=0)
+
+
+def sweep(
+    *,
+    seeds: Annotated[
+        int, Parameter(metavar="N", validator=_POSITIVE, help="How many seeds to run.")
+    ] = _SEEDS_DEFAULT,
+    first_seed: Annotated[
+        int | None,
+        Parameter(
+            metavar="K",
+            validator=validators.Number(gte=0),
+            help="The first seed; without, a fresh one.",
+        ),
+    ] = None,
+    scenario: Annotated[
+        list[str] | None,
+        Parameter(
+            metavar="NAME",
+            negative_iterable="",
+            consume_multiple=True,
+            help="What may go wrong: one or more take turns, `all` do; `swarm` by default.",
+        ),
+    ] = None,
+    seed_timeout: Annotated[
+        float,
+        Parameter(
+            metavar="SECONDS",
+            validator=_POSITIVE,
+            help="A seed that takes longer is stopped: HUNG.",
+        ),
+    ] = 60.0,
+    to: Annotated[
+        Path | None,
+        Parameter(
+            group=OUTPUT,
+            metavar="DIR",
+            help="Append to the tables sim_runs and sim_violations in there, as Parquet.",
+        ),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> int:
+    """Run seeds of the simulator in parallel on Spark.
+
+    The same runs as `requite sim`, but spread over all cores, and on a cluster
+    over all its machines. A seed that hangs or takes its process along is one
+    more finding, and does not end the sweep.
+
+    For each seed that did not go well its violations are printed, and the command
+    that replays it. With --json the last line is an object: seeds, ok, violated,
+    hung, crashed, violations, seconds. Exit code 1: not every seed was ok.
+
+      $ requite spark sweep --seeds 10000 --scenario all --to sweeps
+    """
+    from requite.spark.session import local_session
+    from requite.spark.sweep import sweep as run_sweep
+
+    first = secrets.randbelow(_FRESH_SEEDS) if first_seed is None else first_seed
+    names = _scenarios(scenario or ["swarm"])
+    say(f"{seeds} seeds, from {first}, of {', '.join(scenario or names)}")
+    with _report(seeds) as on_wave:
+        total = run_sweep(
+            local_session("requite-sweep"),
+            first_seed=first,
+            seeds=seeds,
+            scenarios=names,
+            to=to,
+            limits=Limits(run_s=seed_timeout),
+            on_wave=on_wave,
+        )
+    say(_sentence(total))
+    if as_json:
+        say_json(total.record())
+    return ExitCode.OK if total.is_clean else ExitCode.FAILED
+
+
+def _scenarios(names: Sequence[str]) -> list[str]:
+    """Return the scenarios that take turns; raise `ConfigurationError` for others."""
+    from requite.sim.scenarios import SCENARIOS, find
+
+    return list(SCENARIOS) if _ALL in names else [find(name).name for name in names]
+
+
+@contextmanager
+def _report(seeds: int) -> Iterator[Callable[[Sequence[Row]], None]]:
+    """Yield what to call with the results of each wave: it shows them, and how far it is."""
+    shown = 0
+
+    def show(rows: Sequence[Row]) -> None:
+        nonlocal shown
+        bad = [row for row in rows if row.status != "OK"]
+        for row in bad[: _SHOWN_MAX - shown]:
+            _show(row)
+        if bad and shown < _SHOWN_MAX <= shown + len(bad):
+            say("there are more: --to keeps them all")
+        shown = min(_SHOWN_MAX, shown + len(bad))
+        advance(len(rows))
+
+    with _progress(seeds) as advance:
+        yield show
+
+
+def _show(row: Row) -> None:
+    say(f"\nseed {row.seed} of {row.scenario}: {row.status}")
+    for violation in row.violations:
+        say(f"  {violation.invariant} {violation.detail}")
+    for line in (row.error or "").splitlines():
+        say(f"  {line}")
+    say(f"replay: {row.replay}")
+
+
+@contextmanager
+def _progress(seeds: int) -> Iterator[Callable[[int], None]]:
+    """Show how far it is, on a terminal; yield what to call with the number of seeds done."""
+    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    console = stderr_console()
+    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        yield partial(progress.advance, progress.add_task("seeds", total=seeds))
+
+
+def _sentence(total: Total) -> str:
+    ends = [f"{count:,} {name}" for name, count in sorted(total.outcomes.items())]
+    found = f"{total.violations:,} violations" if total.violations else "no violation"
+    return f"{total.runs:,} seeds in {total.seconds:,.0f} s: {', '.join(ends)}; {found}"
