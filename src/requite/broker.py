@@ -10,12 +10,14 @@ or inside a program that has an event loop of its own:
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
+from requite.chronicle import Role
 from requite.engine import Note
 from requite.errors import ConfigurationError, LocalViolation
 from requite.framing import IdentityTable, Limits, Mechanism, Null, PlainServer, SocketType, Zmtp
@@ -25,6 +27,7 @@ from requite.protocols.majordomo.management import Snapshot
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.shell.aio import AioShell, run
 from requite.shell.host import Link, LinkLimits
+from requite.shell.journaling import Folder, chronicle_of, journal_in, new_name
 from requite.shell.signals import StopSignals
 from requite.transport.address import parse_address
 
@@ -43,6 +46,7 @@ class Broker:
     - `handover`: a peer that announces an identity in use takes it over; else it is refused.
     - `message_size_max`: bytes of one message, all frames together; more costs the connection.
     - `links`: what one connection may cost in time and memory.
+    - `journal`: a folder in which to keep a journal of requests (`requite.journal`); None: none.
     - `on_note`: gets every `Note` of the engine; it is called on the event loop and must be quick.
 
     Raises `ConfigurationError` for addresses and settings that cannot work.
@@ -56,13 +60,16 @@ class Broker:
         handover: bool = False,
         message_size_max: int = Limits().message_size_bytes_max,
         links: LinkLimits | None = None,
+        journal: Folder | None = None,
         on_note: Callable[[Note], None] | None = None,
     ) -> None:
         policy = policy or BrokerPolicy()
         if on_note is not None:
             policy = replace(policy, notes=True)
         self._addresses = [parse_address(bind) for bind in binds or (DEFAULT_BIND,)]
-        self._engine = MajordomoBroker(policy)
+        name = new_name()
+        self._journal = journal_in(journal, Role.BROKER, name)
+        self._engine = MajordomoBroker(policy, origin=name, chronicle=chronicle_of(self._journal))
         self._started = False
         limits = _limits(message_size_max)
         mechanism: Mechanism = Null() if users is None else PlainServer(check_users(users))
@@ -88,27 +95,38 @@ class Broker:
         return self._engine.snapshot()
 
     async def start(self) -> list[str]:
-        """Listen; return `endpoints`. Raises `TransportError` where an address cannot be had, and
-        `LocalViolation` the second time: a broker that has been closed stays closed.
+        """Listen; return `endpoints`. Raises `TransportError` where an address cannot be had,
+        `StorageError` where the journal cannot, and `LocalViolation` the second time: a broker that
+        has been closed stays closed.
         """
         if self._started:
             raise LocalViolation("a broker starts once; make another one to serve again")
         self._started = True
+        if self._journal is not None:
+            self._journal.start()
         try:
             for address in self._addresses:
                 await self._shell.listen(address)
         except BaseException:
             self._shell.stop_listening()
+            await self._end_journal()
             raise
         return self.endpoints
 
     async def drain(self) -> None:
         """Refuse new requests, finish the pending ones (`drain_timeout_s` at most), then close."""
         await self._shell.drain()
+        await self._end_journal()
 
     async def close(self) -> None:
         """Stop at once: pending requests are forgotten; clients of MDP 0.3 will send them again."""
         await self._shell.close()
+        await self._end_journal()
+
+    async def _end_journal(self) -> None:
+        """Write the rest, off the event loop: a disk may take its time."""
+        if self._journal is not None:
+            await asyncio.to_thread(self._journal.close)
 
     async def serve(self, on_listening: Callable[[list[str]], object] | None = None) -> None:
         """Listen and serve until SIGTERM or SIGINT: the first drains, a second one stops at once.

@@ -10,7 +10,7 @@ from cyclopts import Group, Parameter
 
 from requite.cli.credentials import CREDENTIALS_FILE_VARIABLE, read_users
 from requite.cli.exit_codes import ExitCode
-from requite.cli.options import QUIET, Logging
+from requite.cli.options import QUIET, JournalFolder, Logging
 from requite.cli.output import complain, say
 from requite.errors import TransportError
 from requite.framing import Limits as FramingLimits
@@ -151,6 +151,7 @@ def broker(
     requests: Requests = Requests(),
     limits: Limits = Limits(),
     peers: Peers = Peers(),
+    journal: JournalFolder = None,
     logging: Logging = QUIET,
 ) -> int:
     """Run a broker that clients and workers connect to.
@@ -174,6 +175,7 @@ def broker(
         policy=_policy(liveness, requests, limits, peers),
         users=read_users(peers.credentials_file),
         message_size_max=limits.message_size_max,
+        journal=journal,
     )
     try:
         return run(serve(server, lambda: _announce(server.endpoints)))

@@ -7,13 +7,23 @@ import os
 import sys
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 
 from cyclopts import Parameter, validators
 
 from requite.cli.exit_codes import ExitCode, exit_code_of
 from requite.cli.failures import advised, kind_of, sentence
-from requite.cli.options import CALLS, PLAIN, QUIET, Connection, JsonFlag, Logging, Timeout
+from requite.cli.options import (
+    CALLS,
+    PLAIN,
+    QUIET,
+    Connection,
+    JournalFolder,
+    JsonFlag,
+    Logging,
+    Timeout,
+)
 from requite.cli.output import complain, say_json
 from requite.cli.presence import name_service, wait_for_worker
 from requite.errors import CallError
@@ -67,6 +77,7 @@ def call(
     ] = False,
     as_json: JsonFlag = False,
     connection: Connection = PLAIN,
+    journal: JournalFolder = None,
     logging: Logging = QUIET,
 ) -> int:
     """Make one call; the reply's bytes go to stdout as they are.
@@ -86,7 +97,7 @@ def call(
 
     logging.start()
     name = name_service(url, service)
-    asked = Asked(connection.complete(url), name, _read_body(body), timeout, retries, once)
+    asked = Asked(connection.complete(url), name, _read_body(body), timeout, retries, once, journal)
     printer = JsonPrinter() if as_json else BytesPrinter(line_by_line=stream)
     began = time.monotonic()
     try:
@@ -108,6 +119,7 @@ class Asked:
     timeout: float
     retries: int
     once: bool
+    journal: Path | None
 
 
 class Printer(Protocol):
@@ -127,8 +139,9 @@ async def _ask(asked: Asked, dialect: str | None, stream: bool, printer: Printer
     from requite.client import AsyncClient
 
     retry = RetryPolicy(attempts=asked.retries + 1)
-    make = AsyncClient(asked.url, service=asked.service, retry=retry, dialect=dialect)
-    async with make as client:
+    async with AsyncClient(
+        asked.url, service=asked.service, retry=retry, dialect=dialect, journal=asked.journal
+    ) as client:
         left_s = await wait_for_worker(client, asked.service, asked.timeout)
         await _print_replies(client, replace(asked, timeout=left_s), stream, printer)
 

@@ -13,6 +13,7 @@ from requite.cli.logs import LogFormat, start_logging
 
 CALLS: Final = Group("Calls", sort_key=10)
 CONNECTION: Final = Group("Connection", sort_key=80)
+JOURNAL: Final = Group("Journal", sort_key=85)
 OUTPUT: Final = Group("Output", sort_key=90)
 
 JsonFlag = Annotated[
@@ -22,6 +23,17 @@ JsonFlag = Annotated[
         show_default=False,
         group=OUTPUT,
         help="One object for machines, on the last line of stdout.",
+    ),
+]
+JournalFolder = Annotated[
+    Path | None,
+    Parameter(
+        name="--journal",
+        metavar="DIR",
+        env_var="REQUITE_JOURNAL",
+        group=JOURNAL,
+        help="Write down in DIR what happens to each request, for `requite journal` and "
+        "`requite spark run`. Any number of processes may share DIR.",
     ),
 ]
 BrokerUrl = Annotated[str, Parameter(help="Where the broker is: `mdp://HOST:PORT`.")]

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from cyclopts import Group, Parameter, validators
 
-from requite.cli.options import PLAIN, QUIET, Connection, Logging
+from requite.cli.options import PLAIN, QUIET, Connection, JournalFolder, Logging
 from requite.cli.output import say
 from requite.heartbeat import HeartbeatPolicy
 from requite.url import redact
@@ -86,6 +86,7 @@ def worker(
         ),
     ] = _DEFAULTS.liveness,
     connection: Connection = PLAIN,
+    journal: JournalFolder = None,
     logging: Logging = QUIET,
 ) -> int:
     """Serve functions of a Python module.
@@ -122,6 +123,7 @@ def worker(
         threads=threads,
         drain_timeout=drain_timeout,
         dialect=connection.dialect,
+        journal=journal,
     )
     names = ", ".join(service.name for service in services)
     return run(serve(server, lambda: say(f"serving {names} for {redact(connect)}")))

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from types import TracebackType
 from typing import Any, Self
 
+from requite.chronicle import Role
 from requite.client.asking import TIMEOUT_S, Asking, CallBody, Timeout, explain
 from requite.client.feed import Feed
 from requite.client.gate import Gate
@@ -24,6 +25,7 @@ from requite.heartbeat import HeartbeatPolicy
 from requite.request import Partial, Reply, RetryPolicy
 from requite.shell import clock
 from requite.shell.aio import AioShell
+from requite.shell.journaling import Folder, chronicle_of, journal_in, new_name
 from requite.url import parse_url
 
 _NO_RETRY_GIVEN = RetryPolicy()
@@ -48,6 +50,7 @@ class AsyncClient:
     - `dialect`: the version of MDP, "0.3" unless the URL says otherwise.
     - `connections`: with dialects 0.1 and 0.2, how many requests may be out at a time.
     - `message_size_max`: bytes of one message, in either direction.
+    - `journal`: a folder in which to keep a journal of calls (`requite.journal`); None: none.
 
     Raises `ConfigurationError` for URLs and settings that cannot work, at once.
     """
@@ -64,6 +67,7 @@ class AsyncClient:
         dialect: str | None = None,
         connections: int = 64,
         message_size_max: int = Limits().message_size_bytes_max,
+        journal: Folder | None = None,
     ) -> None:
         parsed = parse_url(url)
         settings = ClientSettings(retry, slots, heartbeat, dialect, connections, message_size_max)
@@ -73,8 +77,10 @@ class AsyncClient:
         self._slots = slots
         self._asking = Asking(name, timeout, stack.abilities, message_size_max)
         self._gate = Gate()
+        origin = new_name()
+        self._journal = journal_in(journal, Role.CLIENT, origin)
         self._shell = AioShell(
-            stack.make_engine(),
+            stack.make_engine(origin, chronicle_of(self._journal)),
             stack.make_framing,
             dial_to=parsed.addresses,
             deliver=_deliver,
@@ -111,10 +117,14 @@ class AsyncClient:
         self._gate.set(True)
         self._submit(Drain())
         await self._shell.close()
+        if self._journal is not None:
+            await asyncio.to_thread(self._journal.close)
 
     def _start(self) -> None:
         if self._closed:
             raise Cancelled("the client is closed", may_have_executed=False)
+        if self._journal is not None and self._loop is None:
+            self._journal.start()
         self._shell.start()
         self._loop = asyncio.get_running_loop()
 

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
+from requite.chronicle import Chronicle
 from requite.engine import Engine
-from requite.errors import ConfigurationError, LocalViolation, RemoteViolation
+from requite.errors import CallError, ConfigurationError, LocalViolation, RemoteViolation
 from requite.framing import Framing, Limits, Mechanism, Null, PlainClient, SocketType, Zmtp
 from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.calls import ClientPolicy
@@ -48,10 +49,21 @@ class Abilities(Protocol):
         """Raise `ConfigurationError` for a name that no service can have."""
 
 
-class Stack(NamedTuple):
-    """A protocol made ready for one client. Each has a fresh engine, and may be made again."""
+class CallEngine(Engine, Protocol):
+    """The engine of a client."""
 
-    make_engine: Callable[[], Engine]
+    def forsake(self, error: CallError, now: float) -> None:
+        """Tell the journal that all calls have ended with `error`, because this engine, which must
+        not be used any more, was given up."""
+
+
+class Stack(NamedTuple):
+    """A protocol made ready for one client. Each has a fresh engine, and may be made again.
+
+    `make_engine(origin, chronicle)`: `origin` is the first half of its call ids (8 bytes, random).
+    """
+
+    make_engine: Callable[[bytes, Chronicle | None], CallEngine]
     make_framing: Callable[[], Framing]
     abilities: Abilities
 
@@ -99,11 +111,13 @@ def _majordomo(url: ServiceUrl, settings: ClientSettings) -> Stack:
     mechanism = _mechanism(url)
     limits = Limits.for_bodies(settings.message_size_max)
     return Stack(
-        lambda: client_engine(
+        lambda origin, chronicle: client_engine(
             dialect,
             policy,
             rng=random.random,
             first_sequence=random.SystemRandom().randrange(_SEQUENCES),
+            origin=origin,
+            chronicle=chronicle,
         ),
         lambda: Zmtp(SocketType.DEALER, mechanism=mechanism, limits=limits),
         _MajordomoAbilities(dialect),

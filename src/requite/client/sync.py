@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 from weakref import WeakSet
 
+from requite.chronicle import Role
 from requite.client.asking import (
     TIMEOUT_S,
     Asking,
@@ -30,6 +31,7 @@ from requite.framing import Limits
 from requite.heartbeat import HeartbeatPolicy
 from requite.request import Partial, Reply, RetryPolicy
 from requite.shell import clock
+from requite.shell.journaling import Folder, chronicle_of, journal_in, new_name
 from requite.shell.sync import Signal, SyncShell
 from requite.transport.address import InprocAddress
 from requite.url import parse_url
@@ -112,6 +114,7 @@ class Client:
         dialect: str | None = None,
         connections: int = 64,
         message_size_max: int = Limits().message_size_bytes_max,
+        journal: Folder | None = None,
     ) -> None:
         parsed = parse_url(url)
         if any(isinstance(address, InprocAddress) for address in parsed.addresses):
@@ -123,16 +126,25 @@ class Client:
         name = parsed.service if service is None else service
         self._asking = Asking(name, timeout, self._stack.abilities, message_size_max)
         self._closed = False
+        self._journal_folder = journal
         self._opening = Lock()
+        self._open_journal()
         self._open()
         _clients.add(self)
 
     def __repr__(self) -> str:
         return f"<Client {self._url}>"
 
+    def _open_journal(self) -> None:
+        """Begin a journal, whose thread no forked child inherits."""
+        self._journal = journal_in(self._journal_folder, Role.CLIENT, new_name())
+        if self._journal is not None:
+            self._journal.start()
+
     def _open(self) -> None:
+        self._engine = self._stack.make_engine(new_name(), chronicle_of(self._journal))
         self._shell = SyncShell(
-            self._stack.make_engine(),
+            self._engine,
             self._stack.make_framing,
             dial_to=self._url.addresses,
             deliver=_deliver,
@@ -156,11 +168,14 @@ class Client:
         """End the outstanding calls with `Cancelled`, tell the broker so, and disconnect."""
         self._closed = True
         self._shell.close()
+        if self._journal is not None:
+            self._journal.close()
 
     def _reopen_after_fork(self) -> None:
         shell = self._shell
         self._opening = Lock()  # a thread that did not come along may hold the old one
         if not self._closed:
+            self._open_journal()
             self._open()
         shell.discard()
 
@@ -171,6 +186,7 @@ class Client:
                 if self._closed:
                     raise Cancelled("the client is closed", may_have_executed=False)
                 if self._shell.lost:
+                    self._engine.forsake(TransportError(self._shell.lost), clock.now())
                     self._open()
         return self._shell
 

@@ -10,7 +10,7 @@ from contextlib import closing
 from functools import partial
 from typing import Any, Final
 
-from requite.engine import Finished, Input, Produced, Progressed
+from requite.engine import Finished, Input, Produced, Progressed, Started
 from requite.errors import RemoteFailure
 from requite.framing import BODY_FRAMES_MAX
 from requite.request import Request, Status
@@ -39,7 +39,16 @@ class Runner:
 
     submit: Callable[[Input], None]
 
-    def __init__(self, service: Service, capacity: int, threads: int, reply_size_max: int) -> None:
+    def __init__(
+        self,
+        service: Service,
+        capacity: int,
+        threads: int,
+        reply_size_max: int,
+        *,
+        tell_starts: bool = False,
+    ) -> None:
+        self._tell_starts = tell_starts
         self._service = service
         self._reply_size_max = reply_size_max
         self._handler = service.handler
@@ -92,6 +101,8 @@ class Runner:
 
     # --- the four kinds ---------------------------------------------------------------------------
     async def _run_coroutine(self, token: Any, request: Request) -> None:
+        if self._tell_starts:
+            self.submit(Started(token))
         request._on_progress = partial(self._progressed, token)
         try:
             frames = self._frames_of(await self._handler(request))
@@ -103,6 +114,8 @@ class Runner:
             self._finished(token, frames)
 
     async def _run_async_generator(self, token: Any, request: Request) -> None:
+        if self._tell_starts:
+            self.submit(Started(token))
         request._on_progress = partial(self._progressed, token)
         count = 0
         try:
@@ -144,7 +157,9 @@ class Runner:
         loop = asyncio.get_running_loop()
         request._on_progress = partial(self._progressed_in_thread, loop, token)
         try:
-            result = await loop.run_in_executor(self._threads, self._begin, token, work, request)
+            result = await loop.run_in_executor(
+                self._threads, self._begin, loop, token, work, request
+            )
             frames = self._frames_of(result)
         except _Unheard:
             self._dropped(token)
@@ -155,9 +170,17 @@ class Runner:
         finally:
             self._unheard.discard(token)
 
-    def _begin(self, token: Any, work: Callable[[Request], Any], request: Request) -> Any:
+    def _begin(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        token: Any,
+        work: Callable[[Request], Any],
+        request: Request,
+    ) -> Any:
         """Do `work` in a thread, unless it was given up while it waited for one (I15)."""
         self._check_heard(token)
+        if self._tell_starts:
+            loop.call_soon_threadsafe(self.submit, Started(token))
         return _run(work, request)
 
     async def _produce(self, produced: Produced) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
+from requite.chronicle import Role
 from requite.errors import ConfigurationError, LocalViolation
 from requite.framing import Limits, Mechanism, Null, PlainClient, SocketType, Zmtp
 from requite.heartbeat import HeartbeatPolicy
@@ -16,6 +17,7 @@ from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.jobs import WorkerPolicy
 from requite.protocols.majordomo.worker import MajordomoWorker
 from requite.shell.aio import AioShell, run
+from requite.shell.journaling import Folder, chronicle_of, journal_in, new_name
 from requite.shell.signals import StopSignals
 from requite.url import ServiceUrl, parse_url
 from requite.worker.handler import Service
@@ -44,6 +46,7 @@ class Worker:
     - `drain_timeout`: seconds a draining worker lets its handlers go on.
     - `dialect`: the version of MDP, "0.3" unless the URL says otherwise.
     - `message_size_max`: bytes of one message, in either direction.
+    - `journal`: a folder in which to keep a journal of requests (`requite.journal`); None: none.
 
     Raises `ConfigurationError` for a URL, a service or a setting that cannot work.
     """
@@ -59,6 +62,7 @@ class Worker:
         drain_timeout: float = 30.0,
         dialect: str | None = None,
         message_size_max: int = Limits().message_size_bytes_max,
+        journal: Folder | None = None,
     ) -> None:
         self._url = parse_url(url)
         self._services = _check_services(services, self._url)
@@ -74,6 +78,8 @@ class Worker:
         self._reply_size_max = message_size_max
         self._limits = Limits.for_bodies(message_size_max)
         self._started = False
+        self._name = new_name()
+        self._journal = journal_in(journal, Role.WORKER, self._name)
         self._posts: list[_Post] = []
         self._engines = [self._engine(each) for each in self._services]  # refuses bad names here
 
@@ -85,14 +91,23 @@ class Worker:
     async def start(self) -> None:
         """Begin to serve, on the running event loop; connecting goes on in the background.
 
-        Raises `LocalViolation` the second time: a worker that has been closed stays closed.
+        Raises `StorageError` where the journal cannot be kept, and `LocalViolation` the second
+        time: a worker that has been closed stays closed.
         """
         if self._started:
             raise LocalViolation("a worker starts once; make another one to serve again")
         self._started = True
+        if self._journal is not None:
+            self._journal.start()
         for each, engine in zip(self._services, self._engines, strict=True):
             capacity = self._policy_for(each).capacity
-            runner = Runner(each, capacity, self._threads, self._reply_size_max)
+            runner = Runner(
+                each,
+                capacity,
+                self._threads,
+                self._reply_size_max,
+                tell_starts=self._journal is not None,
+            )
             post = _Post(engine, runner, self._url, self._framing)
             self._posts.append(post)
             post.shell.start()
@@ -112,6 +127,8 @@ class Worker:
             await post.shell.close()
             await post.runner.close()
         self._posts.clear()
+        if self._journal is not None:
+            await asyncio.to_thread(self._journal.close)
 
     async def serve(self, on_started: Callable[[], object] | None = None) -> None:
         """Serve until SIGTERM or SIGINT: the first drains, a second one stops. Main thread only."""
@@ -145,7 +162,14 @@ class Worker:
 
     # --- making -----------------------------------------------------------------------------------
     def _engine(self, each: Service) -> MajordomoWorker:
-        return MajordomoWorker(self._dialect, each.name, self._policy_for(each), rng=random.random)
+        return MajordomoWorker(
+            self._dialect,
+            each.name,
+            self._policy_for(each),
+            rng=random.random,
+            instance=self._name,
+            chronicle=chronicle_of(self._journal),
+        )
 
     def _policy_for(self, each: Service) -> WorkerPolicy:
         if not (each.in_thread and self._policy.lease_s):

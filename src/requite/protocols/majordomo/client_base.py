@@ -163,6 +163,13 @@ class ClientEngine(ABC):
         counts = (states.count(HELD), states.count(SENT), states.count(RESTING))
         return ClientSnapshot(up, dialling, *counts, len(self._slots), self._stopped)
 
+    def forsake(self, error: CallError, now: float) -> None:
+        """Tell the journal that all calls have ended with `error`, because the engine was given up:
+        an exception struck while it was at work. It must not be used any more."""
+        if self._recorder:
+            for call in self._calls.values():
+                self._recorder.failed(call, error, now)
+
     # --- what differs between dialects ------------------------------------------------------------
     @abstractmethod
     def _transmit(self, call: PendingCall, now: float) -> None:
