@@ -45,8 +45,8 @@ class BlockType(IntEnum):
 class Header(NamedTuple):
     """The head of a block.
 
-    `rows` counts its rows or strings. `clock_offset_us` added to a row's instant (in µs) is UTC since 1970. `first_seq` numbers the
-    first of the block's events, in this log.
+    `rows` counts its rows or strings. `clock_offset_us` plus a row's instant in µs is UTC since
+    1970. `first_seq` is the number, in this log, of the first event of the block.
     """
 
     type: int

@@ -1,0 +1,36 @@
+"""Interned strings: a segment defines each string once, and its rows refer to it by number."""
+
+from __future__ import annotations
+
+from requite.journal.blocks import NO_STRING, STRING_SIZE_MAX
+
+
+class Strings(dict[bytes, int]):
+    """The numbers of a segment's strings. Looking up a new one numbers it and adds it to `fresh`.
+
+    What is empty has the number 0 and needs no definition.
+    """
+
+    __slots__ = ("fresh",)
+
+    def __init__(self) -> None:
+        super().__init__({b"": NO_STRING})
+        self.fresh: list[tuple[int, bytes]] = []
+
+    def __missing__(self, string: bytes) -> int:
+        number = self[string] = len(self)
+        self.fresh.append((number, string[:STRING_SIZE_MAX]))
+        return number
+
+    def take_fresh(self) -> list[tuple[int, bytes]]:
+        """Return the definitions that have not been taken yet."""
+        fresh, self.fresh = self.fresh, []
+        return fresh
+
+
+def encode_text(text: str) -> bytes:
+    """Return a text as the journal keeps it: UTF-8, cut between characters where it is too long."""
+    encoded = text.encode(errors="backslashreplace")
+    if len(encoded) <= STRING_SIZE_MAX:
+        return encoded
+    return encoded[:STRING_SIZE_MAX].decode(errors="ignore").encode()
