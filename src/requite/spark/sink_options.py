@@ -1,0 +1,116 @@
+"""The options of the sink: texts, as Spark gives them, and the plan that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyspark.sql.types import StructType
+
+from requite.client.asking import TIMEOUT_S
+from requite.errors import ConfigurationError
+from requite.spark import bulk_plan
+from requite.spark.bulk_ids import job_id
+from requite.spark.bulk_plan import BODY_TYPES, KEY_TYPES, WINDOW, Plan
+
+_SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
+
+
+@dataclass
+class Options:
+    """Options as Spark gives them: texts whose names have no case. Each is taken once."""
+
+    given: Mapping[str, str]
+    _known: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.given = {name.lower(): value for name, value in self.given.items()}
+
+    def text(self, name: str) -> str | None:
+        """Return an option, None if it is not there."""
+        self._known.append(name)
+        return self.given.get(name.lower())
+
+    def needed(self, name: str) -> str:
+        """Return an option that has to be there."""
+        if not (value := self.text(name)):
+            raise ConfigurationError(f"the sink needs the option {name}")
+        return value
+
+    def number(self, name: str, kind: Callable[[str], Any], default: Any) -> Any:
+        """Return an option as a number of a kind."""
+        value = self.text(name)
+        try:
+            return default if value is None else kind(value)
+        except ValueError:
+            raise ConfigurationError(f"the option {name} is a number, not {value!r}") from None
+
+    def flag(self, name: str, default: bool) -> bool:
+        """Return an option that is true or false."""
+        return self.choice(name, ("true", "false"), str(default).lower()) == "true"
+
+    def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
+        """Return an option that is one of some words."""
+        value = (self.text(name) or default).lower()
+        if value not in choices:
+            raise ConfigurationError(f"the option {name} is {' or '.join(choices)}, not {value!r}")
+        return value
+
+    def end(self) -> None:
+        """Refuse options that nobody has asked for."""
+        known = {name.lower() for name in self._known} | _SPARKS_OWN
+        if unknown := sorted(self.given.keys() - known):
+            raise ConfigurationError(
+                f"the sink has no option {', '.join(unknown)}; it has {', '.join(self._known)}"
+            )
+
+
+def read_plan(options: Options, schema: StructType) -> Plan:
+    """Return what tasks have to do. Raises `ConfigurationError`."""
+    window = _window(options)
+    settings = {}
+    if size_max := options.number("messageSizeMax", int, None):
+        settings["message_size_max"] = size_max
+    prefix = options.text("prefix") or ""
+    bulk_plan.check_clash(schema.names, prefix)
+    key = _column(options.text("key"), "key", schema, KEY_TYPES)
+    if (key is None) is not options.flag("keyByPosition", False):
+        raise ConfigurationError(
+            "name the column that identifies a row (option key), or set keyByPosition=true"
+        )
+    return bulk_plan.make_plan(
+        Plan(
+            bulk_plan.connection(
+                options.needed("url"), options.text("service"), 2 * window, settings
+            ),
+            job_id(options.text("job")),
+            body=_column(options.needed("body"), "body", schema, BODY_TYPES) or 0,
+            key=key,
+            kept=len(schema.names),
+            timeout_s=options.number("timeout", float, TIMEOUT_S),
+            window=window,
+            idempotent=options.flag("idempotent", True),
+            give_up=options.flag("giveUp", True),
+            prefix=prefix,
+        )
+    )
+
+
+def _window(options: Options) -> int:
+    window: int = options.number("window", int, WINDOW)
+    cap, slots = options.number("inFlightMax", int, None), options.number("taskSlots", int, None)
+    if cap is not None and slots is None:
+        raise ConfigurationError("inFlightMax is divided among tasks: it needs taskSlots, too")
+    return bulk_plan.share(cap, slots or 1, window)
+
+
+def _column(name: str | None, role: str, schema: StructType, types: tuple[str, ...]) -> int | None:
+    if name is None:
+        return None
+    if name not in schema.names:
+        raise ConfigurationError(
+            f"there is no column {name!r} for the {role}; there are {', '.join(schema.names)}"
+        )
+    bulk_plan.check_type(role, name, schema[name].dataType.simpleString(), types)
+    return list(schema.names).index(name)

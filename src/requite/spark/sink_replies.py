@@ -1,0 +1,92 @@
+"""Where the replies of a sink are written: Parquet files that appear all at once, or not at all.
+
+    FOLDER/_requite/WRITE/...parquet              being written: Spark does not read `_` folders
+    FOLDER/requite_write=WRITE/part-...parquet    committed
+
+`WRITE` is a UUID for a batch write, and `QUERY-BATCH` for a micro-batch. Spark reads the folder as
+one table with a column `requite_write`. Tasks stage files under names of their own, and the driver
+commits those of the tasks that count, by renaming one folder: a write is seen whole or not at all
+where the file system renames folders atomically (local disks, NFS, HDFS; object stores do not).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+_STAGING: Final = "_requite"
+
+
+class Part(NamedTuple):
+    """A file that a task has staged."""
+
+    name: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class Replies:
+    """The folder at `location`: a path, or a URI of a file system that Arrow knows."""
+
+    location: str
+
+    def has(self, write: str) -> bool:
+        """Tell whether a write has been committed."""
+        system, root = self._open()
+        kind = system.get_file_info(_committed(root, write)).type
+        return bool(kind == fs.FileType.Directory)
+
+    def stage(self, batches: Iterator[pa.RecordBatch], write: str) -> Part | None:
+        """Write batches to a file of its own; None if there is no row."""
+        system, root = self._open()
+        first = next(batches, None)
+        if first is None:
+            return None
+        system.create_dir(_staged(root, write), recursive=True)
+        name, rows = f"part-{uuid4()}.parquet", first.num_rows
+        path = f"{_staged(root, write)}/{name}"
+        with pq.ParquetWriter(path, first.schema, filesystem=system) as writer:
+            writer.write_batch(first)
+            for batch in batches:
+                writer.write_batch(batch)
+                rows += batch.num_rows
+        return Part(name, rows)
+
+    def publish(self, write: str, parts: list[Part]) -> None:
+        """Make the files of a write visible, once: a write that is there already stays as it is."""
+        system, root = self._open()
+        if parts and not self.has(write):
+            ready = f"{_staged(root, write)}/ready"
+            system.create_dir(ready, recursive=True)
+            for part in parts:
+                system.move(f"{_staged(root, write)}/{part.name}", f"{ready}/{part.name}")
+            system.move(ready, _committed(root, write))
+        self.discard(write)
+
+    def discard(self, write: str) -> None:
+        """Remove what was staged for a write."""
+        system, root = self._open()
+        staged = _staged(root, write)
+        if system.get_file_info(staged).type == fs.FileType.Directory:
+            system.delete_dir(staged)
+
+    def _open(self) -> tuple[Any, str]:
+        if "://" in self.location:
+            system, root = fs.FileSystem.from_uri(self.location)
+            return system, root.rstrip("/")
+        path = self.location.removeprefix("file:")
+        return fs.LocalFileSystem(), path.rstrip("/")
+
+
+def _staged(root: str, write: str) -> str:
+    return f"{root}/{_STAGING}/{write}"
+
+
+def _committed(root: str, write: str) -> str:
+    return f"{root}/requite_write={write}"
