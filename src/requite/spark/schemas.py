@@ -39,7 +39,8 @@ SILVER_ATTEMPTS: Final = """
 """
 
 SILVER_HEARTBEATS: Final = """
-    worker string, service string, ts timestamp, gap_s double, busy int, capacity int, date date
+    worker string, service string, ts timestamp, gap_s double, busy int, capacity int, date date,
+    kind string
 """
 
 GOLD_SERVICE_MINUTE: Final = """
@@ -64,7 +65,7 @@ GOLD_WORKER_LIVENESS: Final = """
 GOLD_CAPACITY: Final = """
     window timestamp, service string, arrival_rate double, service_s double, busy_servers double,
     in_system double, workers int, utilisation double, predicted_wait_ms double,
-    littles_law_gap double
+    littles_law_gap double, servers int, measured_wait_ms double, date date
 """
 
 GOLD_RIGHTSIZING: Final = """

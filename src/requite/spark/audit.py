@@ -1,0 +1,168 @@
+"""The audit: one verdict per request, with evidence, and what all of them come to.
+
+A request is in order when whoever accepted it has ended it exactly once (invariant I1). Who that
+is, and what is read from its log, tells `requite.spark.lives`. Requests of which only workers tell
+get no verdict: nobody who keeps a journal has accepted them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from requite.heartbeat import INTERVAL_S_DEFAULT
+from requite.spark import lives as words
+from requite.spark.clock import dated, later
+from requite.spark.vocabulary import BROKER, CLIENT, DISPATCHED, OUTCOMES, Verdict
+
+LONGEST_DEADLINE_S: Final = 60.0
+"""How long a request without a deadline may take, unless told otherwise."""
+
+GRACE_S: Final = INTERVAL_S_DEFAULT
+"""How long after its deadline the outcome of a request may be written: a heartbeat period (I1)."""
+
+_SHOWN: Final = ("ts", "log", "seq", "kind", "attempt", "outcome", "worker", "reason")
+_JSON: Final = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'", "timeZone": "UTC"}
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What an audit came to. Counts are requests, but for the last two: events, and damages.
+
+    `dropped_events` were lost by the journal before they were written, `damaged` are rows that do
+    not decode: either may hide what became of a request, so the proof has holes then.
+    """
+
+    accepted: int = 0
+    exactly_one: int = 0
+    missing: int = 0
+    duplicate: int = 0
+    in_flight: int = 0
+    orphan: int = 0
+    accepted_twice: int = 0
+    dropped_events: int = 0
+    damaged: int = 0
+
+    @property
+    def violations(self) -> int:
+        """How many requests did not go as they must."""
+        return self.missing + self.duplicate + self.orphan + self.accepted_twice
+
+    @property
+    def ok(self) -> bool:
+        """Whether no request violates what was promised, as far as the journal tells."""
+        return not self.violations
+
+    @property
+    def complete(self) -> bool:
+        """Whether the journal has told everything."""
+        return not self.dropped_events and not self.damaged
+
+    def record(self) -> dict[str, int]:
+        """Return the counts for machines."""
+        return asdict(self)
+
+    def sentence(self) -> str:
+        """Return the verdict for people."""
+        parts = [f"{self.accepted:,} accepted", f"{self.exactly_one:,} ended exactly once"]
+        named = {
+            "missing": self.missing,
+            "ended more than once": self.duplicate,
+            "ended without being accepted": self.orphan,
+            "accepted twice": self.accepted_twice,
+            "still in flight": self.in_flight,
+        }
+        parts += [f"{count:,} {name}" for name, count in named.items() if count]
+        return ", ".join(parts) + self._holes()
+
+    def _holes(self) -> str:
+        if self.complete:
+            return ""
+        return (
+            f"; the journal is incomplete ({self.dropped_events:,} events dropped, "
+            f"{self.damaged:,} rows damaged): what they told of is not proven"
+        )
+
+
+def summarise(verdicts: Mapping[str, int], *, dropped_events: int = 0, damaged: int = 0) -> Summary:
+    """Make the summary from the number of requests per verdict."""
+    count = {verdict: verdicts.get(verdict, 0) for verdict in Verdict}
+    return Summary(
+        accepted=sum(count.values()) - count[Verdict.ORPHAN],
+        exactly_one=count[Verdict.EXACTLY_ONE],
+        missing=count[Verdict.MISSING],
+        duplicate=count[Verdict.DUPLICATE_OUTCOME],
+        in_flight=count[Verdict.IN_FLIGHT],
+        orphan=count[Verdict.ORPHAN],
+        accepted_twice=count[Verdict.ACCEPTED_TWICE],
+        dropped_events=dropped_events,
+        damaged=damaged,
+    )
+
+
+def verdicts(
+    lives: DataFrame,
+    now: datetime,
+    *,
+    longest_deadline_s: float = LONGEST_DEADLINE_S,
+    grace_s: float = GRACE_S,
+) -> DataFrame:
+    """Judge each life (`requite.spark.lives.lives`) as of `now`: the table `audit_verdicts`."""
+    judged = lives.select(
+        "request_id",
+        "service",
+        _verdict(now, longest_deadline_s, grace_s).alias("verdict"),
+        "events",
+        dated(F.col("own"), F.col("events")).alias("date"),
+    )
+    evidence = _evidence(F.col("verdict"), F.col("events")).alias("evidence")
+    columns = "request_id", "service", "verdict", evidence, "date"
+    return judged.where(F.col("verdict").isNotNull()).select(*columns)
+
+
+def _verdict(now: datetime, longest_deadline_s: float, grace_s: float) -> Column:
+    severity = words.severity(F.col("word"))
+    is_late = F.lit(now) > later(_deadline(longest_deadline_s), grace_s)
+    return (
+        F.when(F.col("word") == words.PLAIN, Verdict.EXACTLY_ONE.value)
+        .when(F.col("last").isNull(), _orphan(F.col("events")))
+        .when(severity == 3, Verdict.ACCEPTED_TWICE.value)
+        .when(severity == 2, Verdict.DUPLICATE_OUTCOME.value)
+        .when(severity == 0, Verdict.EXACTLY_ONE.value)
+        .when(is_late, Verdict.MISSING.value)
+        .otherwise(Verdict.IN_FLIGHT.value)
+    )
+
+
+def _orphan(events: Column) -> Column:
+    """Accuse a request that nobody accepted, if more than workers tell of it."""
+    handled = F.exists(
+        events,
+        lambda event: (
+            event["role"].isin(BROKER, CLIENT) & event["kind"].isin(DISPATCHED, *OUTCOMES)
+        ),
+    )
+    return F.when(handled, Verdict.ORPHAN.value)
+
+
+def _deadline(longest_deadline_s: float) -> Column:
+    return F.coalesce(
+        F.array_max(F.col("own")["deadline"]), later(F.col("last")["ts"], longest_deadline_s)
+    )
+
+
+def _evidence(verdict: Column, events: Column) -> Column:
+    """Tell the events of a request as JSON: all of a violation, the newest of what is in flight."""
+    shown = F.transform(events, lambda event: F.struct(*(event[name] for name in _SHOWN)))
+    everything = F.to_json(shown, _JSON)
+    newest = F.to_json(F.slice(shown, -1, 1), _JSON)
+    return (
+        F.when(verdict == Verdict.EXACTLY_ONE.value, F.lit(None).cast("string"))
+        .when(verdict == Verdict.IN_FLIGHT.value, newest)
+        .otherwise(everything)
+    )

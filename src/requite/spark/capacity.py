@@ -1,0 +1,155 @@
+"""Capacity: what the load asked of the workers, and what queueing theory says about it.
+
+Per window (a minute) and service, with λ the requests accepted per second, S the seconds a worker
+is busy with one of them and W the seconds from acceptance to outcome:
+
+    busy_servers     a = λS, the handlers that are busy on average (Little's law for the workers)
+    in_system        L, the mean number of requests between acceptance and outcome, measured:
+                     all time spent in the window by requests, over the window's length
+    littles_law_gap  |L - λW| / L; near 0 where what came in also went out. A large gap says that
+                     the window was not in balance (a queue grew or drained, the load had just
+                     begun), so that the other figures describe a passing state.
+    servers          c, the requests that the workers could handle at once
+    utilisation      a / c
+    predicted_wait_ms  the mean wait for a server in an M/M/c queue (Erlang C); null from a
+                     utilisation of 1 on, where a queue grows without end. `measured_wait_ms` is
+                     the mean `queue_ms`.
+
+How many requests a worker can handle at once is taken from what it was seen to do: the most that
+were in its hands at one instant. Its own journal shows handlers; a broker's alone shows what was
+dispatched to it, and part of that waits inside the worker.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from requite.spark.clock import MINUTE_US, date_of, micros, minute_of
+
+_KEY: Final = ("service", "minute")
+_SHORTEST_S: Final = 1.0
+"""Windows at the ends of a journal count as at least so long, lest a handful be called a flood."""
+
+
+def gold_capacity(
+    requests: DataFrame,
+    attempts: DataFrame,
+    heartbeats: DataFrame,
+    *,
+    since: datetime,
+    until: datetime,
+) -> DataFrame:
+    """Compute the table from silver rows; the journal tells of `since` to `until`."""
+    accepted = requests.where(F.col("accepted_at").isNotNull())
+    joined = (
+        _arrivals(accepted)
+        .join(_in_system(accepted, until), list(_KEY), "full")
+        .join(servers(attempts, heartbeats), list(_KEY), "left")
+    )
+    rated = _rated(joined.fillna(0, ["accepted", "spent_s", "workers", "servers"]), since, until)
+    load = F.col("arrival_rate") * F.coalesce("service_s", F.lit(0.0))
+    return _modelled(rated.withColumn("busy_servers", load))
+
+
+def _arrivals(accepted: DataFrame) -> DataFrame:
+    keyed = accepted.withColumn("minute", minute_of(F.col("accepted_at")))
+    return keyed.groupBy(*_KEY).agg(
+        F.count("*").alias("accepted"),
+        (F.avg("service_ms") / 1000).alias("service_s"),
+        (F.avg("total_ms") / 1000).alias("total_s"),
+        F.avg("queue_ms").alias("measured_wait_ms"),
+    )
+
+
+def _in_system(accepted: DataFrame, until: datetime) -> DataFrame:
+    """Sum the seconds that requests spent in each minute, whether or not they began in it."""
+    begin = micros(F.col("accepted_at"))
+    end = F.greatest(begin, micros(F.coalesce("finished_at", F.lit(until))))
+    spans = accepted.select("service", begin.alias("begin"), end.alias("end"))
+    first = F.col("begin") - F.pmod("begin", F.lit(MINUTE_US))
+    minutes = F.explode(F.sequence(first, F.col("end"), F.lit(MINUTE_US)))
+    pieces = spans.select("service", "begin", "end", minutes.alias("at"))
+    spent = F.least(F.col("end"), F.col("at") + MINUTE_US) - F.greatest("begin", "at")
+    keyed = pieces.select("service", F.timestamp_micros("at").alias("minute"), spent.alias("spent"))
+    return keyed.groupBy(*_KEY).agg((F.sum("spent") / 1e6).alias("spent_s"))
+
+
+def servers(attempts: DataFrame, heartbeats: DataFrame) -> DataFrame:
+    """Count, by minute and service, the workers that were there, and what all could do at once."""
+    busy = attempts.select("service", minute_of(F.col("delivered_at")).alias("minute"), "worker")
+    heard = heartbeats.select("service", minute_of(F.col("ts")).alias("minute"), "worker")
+    there = busy.union(heard).where("worker is not null and minute is not null").distinct()
+    each = there.join(parallelism(attempts), ["service", "worker"], "left")
+    return each.groupBy(*_KEY).agg(
+        F.count("*").cast("int").alias("workers"),
+        F.sum(F.coalesce("parallel", F.lit(1))).cast("int").alias("servers"),
+    )
+
+
+def parallelism(attempts: DataFrame) -> DataFrame:
+    """Return the most requests that each worker was seen to handle at one instant."""
+    begin = F.coalesce("started_at", "delivered_at")
+    steps = F.array(
+        F.struct(begin.alias("at"), F.lit(1).alias("step")),
+        F.struct(F.col("ended_at").alias("at"), F.lit(-1).alias("step")),
+    )
+    ended = attempts.where(F.col("ended_at") > begin)
+    edges = ended.select("service", "worker", F.explode(steps).alias("edge"))
+    along = Window.partitionBy("service", "worker").orderBy("edge.at", "edge.step")
+    running = F.sum("edge.step").over(along.rowsBetween(Window.unboundedPreceding, 0))
+    walked = edges.withColumn("running", running)
+    return walked.groupBy("service", "worker").agg(F.max("running").alias("parallel"))
+
+
+def _rated(joined: DataFrame, since: datetime, until: datetime) -> DataFrame:
+    """Divide by the seconds of each minute of which the journal tells."""
+    begin = micros(F.col("minute"))
+    end = F.least(begin + MINUTE_US, micros(F.lit(until)))
+    seconds = (end - F.greatest(begin, micros(F.lit(since)))) / 1e6
+    covered = F.greatest(seconds, F.lit(_SHORTEST_S))
+    return joined.withColumns(
+        {
+            "arrival_rate": F.col("accepted") / covered,
+            "in_system": F.col("spent_s") / covered,
+        }
+    )
+
+
+def _modelled(loaded: DataFrame) -> DataFrame:
+    load, count, in_system = F.col("busy_servers"), F.col("servers"), F.col("in_system")
+    expected = F.col("arrival_rate") * F.coalesce("total_s", F.lit(0.0))
+    gap = F.when(in_system > 0, F.abs(in_system - expected) / in_system).otherwise(F.lit(0.0))
+    return loaded.select(
+        F.col("minute").alias("window"),
+        "service",
+        "arrival_rate",
+        "service_s",
+        "busy_servers",
+        "in_system",
+        "workers",
+        F.when(count > 0, load / count).alias("utilisation"),
+        (erlang_c_wait_s(count, load, F.col("service_s")) * 1000).alias("predicted_wait_ms"),
+        gap.alias("littles_law_gap"),
+        "servers",
+        "measured_wait_ms",
+        date_of(F.col("minute")).alias("date"),
+    )
+
+
+def erlang_c_wait_s(servers: Column, load: Column, service_s: Column) -> Column:
+    """Return the mean wait in an M/M/c queue (Erlang C), or null where it has no bound.
+
+    The probability of waiting comes from Erlang's B formula by its recurrence,
+    B(k) = aB(k-1) / (k + aB(k-1)), which neither overflows nor cancels.
+    """
+    blocked = F.aggregate(
+        F.sequence(F.lit(1), F.greatest(servers, F.lit(1))),
+        F.lit(1.0),
+        lambda b, k: load * b / (k + load * b),
+    )
+    waits = blocked / (1 - load / servers * (1 - blocked))
+    return F.when((servers > 0) & (load < servers), waits * service_s / (servers - load))

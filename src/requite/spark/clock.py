@@ -1,0 +1,50 @@
+"""Instants and durations in columns.
+
+A wall clock may be set back while a request is under way. No duration is negative: it counts as 0,
+and the request is marked (`clock_went_back`), so that the runner can tell how many there were.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+MINUTE_US: Final = 60 * 10**6
+DAY_US: Final = 24 * 3600 * 10**6
+
+
+def micros(instant: Column) -> Column:
+    """Return an instant as microseconds since 1970."""
+    return F.unix_micros(instant)
+
+
+def later(instant: Column, seconds: float) -> Column:
+    """Return the instant so many seconds later."""
+    return F.timestamp_micros(micros(instant) + F.lit(round(seconds * 1e6)))
+
+
+def elapsed_ms(start: Column, end: Column) -> Column:
+    """Return the milliseconds from start to end; negative where the clock went back."""
+    return (micros(end) - micros(start)) / F.lit(1000.0)
+
+
+def not_negative(duration: Column) -> Column:
+    """Return a duration, or 0 where it is negative; null stays null."""
+    return F.when(duration < 0, F.lit(0.0)).otherwise(duration)
+
+
+def minute_of(instant: Column) -> Column:
+    """Return the minute in which an instant lies, in UTC whatever the session's time zone."""
+    return F.timestamp_micros(micros(instant) - F.pmod(micros(instant), F.lit(MINUTE_US)))
+
+
+def date_of(instant: Column) -> Column:
+    """Return the day in which an instant lies, in UTC whatever the session's time zone."""
+    return F.date_from_unix_date(F.floor(micros(instant) / F.lit(DAY_US)).cast("int"))
+
+
+def dated(own: Column, events: Column) -> Column:
+    """Return the day to which a request belongs: that of its acceptance, or of its first event."""
+    return date_of(F.coalesce(F.array_min(own["ts"]), F.get(events, 0)["ts"]))

@@ -1,0 +1,42 @@
+"""Requests that fail again and again in the same way: their classes, and an example of each."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from requite.request import Status
+
+POISONOUS: Final = (Status.FAILED.name, Status.WORKER_LOST.name, Status.POISONED.name)
+"""Outcomes for which the request itself may be to blame, and not the load or the network."""
+
+_FINGERPRINT_DIGITS: Final = 12
+
+
+def fingerprint(error_class: Column, reason: Column) -> Column:
+    """Return what is the same in failures of one kind: reasons without numbers, ids and quotes."""
+    text = F.lower(F.coalesce(reason, F.lit("")))
+    text = F.regexp_replace(text, r"'[^']*'|\"[^\"]*\"", "?")
+    text = F.regexp_replace(text, r"\b(0x)?[0-9a-f]{8,}\b", "#")
+    text = F.regexp_replace(text, r"\d+([.,]\d+)*", "#")
+    whole = F.concat_ws("|", F.coalesce(error_class, F.lit("")), text)
+    return F.substring(F.sha2(whole, 256), 1, _FINGERPRINT_DIGITS)
+
+
+def poison(requests: DataFrame) -> DataFrame:
+    """Gather failed `silver_requests` by service, class and fingerprint of the error."""
+    failed = requests.where(F.col("outcome").isin(*POISONOUS)).select(
+        "service",
+        F.coalesce("error_class", "outcome").alias("error_class"),
+        fingerprint(F.col("error_class"), F.col("reason")).alias("fingerprint"),
+        F.coalesce("finished_at", "accepted_at").alias("at"),
+        "request_id",
+    )
+    return failed.groupBy("service", "error_class", "fingerprint").agg(
+        F.count("*").alias("n"),
+        F.min("at").alias("first_seen"),
+        F.max("at").alias("last_seen"),
+        F.min_by("request_id", F.struct("at", "request_id")).alias("sample_request_id"),
+    )

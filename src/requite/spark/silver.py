@@ -1,0 +1,239 @@
+"""Silver: one row per request, one per attempt at a worker, one per sign of life of a worker."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from requite.spark.clock import date_of, dated, elapsed_ms, not_negative
+from requite.spark.lives import (
+    Predicate,
+    first_of,
+    is_acceptance,
+    is_outcome,
+    last_of,
+    outcomes,
+)
+from requite.spark.vocabulary import (
+    ABANDONED,
+    BROKER,
+    DELIVERED,
+    DISPATCHED,
+    FINISHED,
+    OUTCOMES,
+    PRESENCE,
+    REDELIVERED,
+    SENT,
+    STARTED,
+    WORKER,
+)
+
+CLOCK_WENT_BACK: Final = "clock_went_back"
+"""A column beyond the table's: a duration of the request was negative, and is told as 0."""
+
+_DURATIONS: Final = ("queue_ms", "service_ms", "total_ms")
+_AT_WORKERS: Final = (
+    DISPATCHED, REDELIVERED, DELIVERED, STARTED, FINISHED, ABANDONED, *OUTCOMES,
+)  # fmt: skip
+
+
+def silver_requests(lives: DataFrame) -> DataFrame:
+    """Tell what each life came to: the table `silver_requests`, and `clock_went_back`.
+
+    `accepted_at` to `finished_at` is told by whoever answers for the request (its client, if that
+    keeps a journal); `queue_ms` by the broker that accepted it last; `service_ms` by its worker,
+    or else by the broker, from dispatch to answer. `attempts` counts dispatches, or, where no
+    broker tells, the client's tries.
+    """
+    events, own = F.col("events"), F.col("own")
+    marked = _with_partners(lives.withColumns(_landmarks()))
+    told = marked.select(
+        "request_id",
+        "service",
+        F.substring("request_id", 1, 16).alias("client"),
+        first_of(own, is_acceptance)["ts"].alias("accepted_at"),
+        F.coalesce(F.col("started")["ts"], F.col("dispatched")["ts"]).alias("started_at"),
+        F.col("ended")["ts"].alias("finished_at"),
+        _outcome(F.col("ended")).alias("outcome"),
+        outcomes(F.col("word")).cast("int").alias("outcomes"),
+        _attempts(events).alias("attempts"),
+        _count(events, REDELIVERED).alias("redeliveries"),
+        elapsed_ms(F.col("queued")["ts"], F.col("handed_out")["ts"]).alias("queue_ms"),
+        _service_ms().alias("service_ms"),
+        elapsed_ms(first_of(own, is_acceptance)["ts"], F.col("ended")["ts"]).alias("total_ms"),
+        _worker().alias("worker"),
+        dated(own, events).alias("date"),
+        F.array_max(own["deadline"]).alias("deadline"),
+        F.col("ended")["error_class"].alias("error_class"),
+        F.col("ended")["reason"].alias("reason"),
+    )
+    return _without_negative(told)
+
+
+def _landmarks() -> dict[str, Column]:
+    """Return the events that are found by themselves."""
+    events, own, last = F.col("events"), F.col("own"), F.col("last")
+    return {
+        "ended": _end(own, last),
+        "queued": last_of(events, lambda event: is_acceptance(event) & (event["role"] == BROKER)),
+        "replied": last_of(events, lambda event: is_outcome(event) & (event["role"] == BROKER)),
+        "dispatched": first_of(events, _is(DISPATCHED)),
+        "started": first_of(events, _is(STARTED)),
+        "finished": last_of(events, _is(FINISHED)),
+    }
+
+
+def _with_partners(marked: DataFrame) -> DataFrame:
+    """Add the events at which durations begin or end whose other end is found already.
+
+    The partners are of the same log, whose order of writing tells which of them belong together.
+    """
+    events = F.col("events")
+    finished, replied, queued = F.col("finished"), F.col("replied"), F.col("queued")
+    return marked.withColumns(
+        {
+            "handed_out": first_of(events, _is(DISPATCHED, after=queued)),
+            "begun": last_of(events, _is(STARTED, before=finished)),
+            "given": last_of(events, _is(DISPATCHED, REDELIVERED, before=replied)),
+        }
+    )
+
+
+def _is(*kinds: str, after: Column | None = None, before: Column | None = None) -> Predicate:
+    """Return a condition: one of these kinds, after or before an event of the same log."""
+
+    def holds(event: Column) -> Column:
+        fits = event["kind"].isin(*kinds)
+        if after is not None:
+            fits &= (event["log"] == after["log"]) & (event["seq"] > after["seq"])
+        if before is not None:
+            fits &= (event["log"] == before["log"]) & (event["seq"] < before["seq"])
+        return fits
+
+    return holds
+
+
+def _end(own: Column, last: Column) -> Column:
+    """Return the outcome of the last acceptance; of what nobody accepted, the first outcome."""
+
+    def written_later(event: Column) -> Column:
+        return is_outcome(event) & (event["log"] == last["log"]) & (event["seq"] > last["seq"])
+
+    def later(event: Column) -> Column:
+        return is_outcome(event) & (event["log"] == last["log"]) & (event["ts"] >= last["ts"])
+
+    accepted = F.coalesce(first_of(own, written_later), first_of(own, later))
+    return F.when(last.isNotNull(), accepted).otherwise(first_of(own, is_outcome))
+
+
+def _outcome(ended: Column) -> Column:
+    """Return the status; where there is none (a broken connection), the class of the error."""
+    return F.coalesce(ended["outcome"], ended["error_class"], F.upper(ended["kind"]))
+
+
+def _count(events: Column, kind: str) -> Column:
+    return F.size(F.filter(events, _is(kind)))
+
+
+def _attempts(events: Column) -> Column:
+    by_broker = F.exists(events, lambda event: event["role"] == BROKER)
+    tries = F.greatest(_count(events, SENT), _count(events, DELIVERED))
+    return F.when(by_broker, _count(events, DISPATCHED)).otherwise(tries)
+
+
+def _service_ms() -> Column:
+    """From start to end of the handler, or from dispatch to reply."""
+    given, replied = F.col("given"), F.col("replied")
+    at_worker = elapsed_ms(F.col("begun")["ts"], F.col("finished")["ts"])
+    at_broker = F.when(given["kind"] == DISPATCHED, elapsed_ms(given["ts"], replied["ts"]))
+    return F.coalesce(at_worker, at_broker)
+
+
+def _worker() -> Column:
+    """Return who had the request last: as its reply, its dispatch or the worker itself tells."""
+    return F.coalesce(
+        *(F.col(event)["worker"] for event in ("ended", "replied", "given", "finished", "started"))
+    )
+
+
+def _without_negative(told: DataFrame) -> DataFrame:
+    went_back = F.coalesce(F.least(*_DURATIONS) < 0, F.lit(False))
+    marked = told.withColumn(CLOCK_WENT_BACK, went_back)
+    return marked.withColumns({name: not_negative(F.col(name)) for name in _DURATIONS})
+
+
+def silver_attempts(events: DataFrame) -> DataFrame:
+    """Tell each attempt at a worker, as the worker and its broker saw it: `silver_attempts`.
+
+    `delivered_at` is the worker's, or else the broker's dispatch; `busy_ms` lies between the start
+    of the handler and its end, or, without the worker's journal, between delivery and reply.
+    `result` is what the broker made of it (`REDELIVERED`, or an outcome), or else the worker.
+    """
+    told = events.where(
+        F.col("request_id").isNotNull()
+        & F.col("role").isin(BROKER, WORKER)
+        & F.col("kind").isin(*_AT_WORKERS)
+    ).withColumn("worker", worker_of())
+    key = "request_id", F.coalesce("attempt", F.lit(1)).alias("attempt"), "worker"
+    grouped = told.where(F.col("worker").isNotNull()).groupBy(*key).agg(*_instants())
+    return _attempt_rows(grouped)
+
+
+def worker_of() -> Column:
+    """Return the worker an event is about; in its own log it is whose log that is."""
+    own_name = F.when(F.col("role") == WORKER, F.substring_index("log", "-", -1))
+    return F.coalesce("worker", own_name)
+
+
+def _instants() -> list[Column]:
+    role, kind, ts = F.col("role"), F.col("kind"), F.col("ts")
+
+    def first(*kinds: str) -> Column:
+        return F.min(F.when(kind.isin(*kinds), ts))
+
+    by_broker = (role == BROKER) & kind.isin(*OUTCOMES)
+    return [
+        F.coalesce(first(DELIVERED), first(DISPATCHED)).alias("delivered_at"),
+        first(STARTED).alias("started_at"),
+        F.coalesce(
+            first(FINISHED, ABANDONED), first(REDELIVERED), F.min(F.when(by_broker, ts))
+        ).alias("ended_at"),
+        F.coalesce(
+            F.max(F.when(kind == REDELIVERED, F.lit("REDELIVERED"))),
+            F.max(F.when(by_broker, F.coalesce("outcome", F.upper("kind")))),
+            F.max(F.when(kind == FINISHED, F.col("outcome"))),
+            F.max(F.when(kind == ABANDONED, F.lit("ABANDONED"))),
+        ).alias("result"),
+        F.max("service").alias("service"),
+        F.min("ts").alias("first_at"),
+    ]
+
+
+def _attempt_rows(grouped: DataFrame) -> DataFrame:
+    begun = F.coalesce("started_at", "delivered_at")
+    return grouped.where(
+        F.col("delivered_at").isNotNull() | F.col("started_at").isNotNull()
+    ).select(
+        "request_id",
+        "attempt",
+        "worker",
+        "delivered_at",
+        "started_at",
+        "ended_at",
+        "result",
+        not_negative(elapsed_ms(begun, F.col("ended_at"))).alias("busy_ms"),
+        "service",
+        date_of(F.col("first_at")).alias("date"),
+    )
+
+
+def silver_heartbeats(events: DataFrame) -> DataFrame:
+    """Tell when each worker joined, was heard, was lost or drained: the table `silver_heartbeats`.
+
+    `gap_s` is how long it had been silent then.
+    """
+    told = events.where(F.col("kind").isin(*PRESENCE) & (F.col("role") == BROKER))
+    columns = "worker", "service", "ts", "gap_s", "busy", "capacity"
+    return told.select(*columns, date_of(F.col("ts")).alias("date"), "kind")

@@ -1,0 +1,56 @@
+"""The words that stand in the columns of the tables, and which of them belong together."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from requite.chronicle import ENDS, Kind, Role
+from requite.request import Status
+
+
+def kind(of: Kind) -> str:
+    """Return a kind of event as column `kind` has it."""
+    return of.name.lower()
+
+
+ACCEPTED: Final = kind(Kind.ACCEPTED)
+QUEUED: Final = kind(Kind.QUEUED)
+DISPATCHED: Final = kind(Kind.DISPATCHED)
+PARTIAL: Final = kind(Kind.PARTIAL)
+REDELIVERED: Final = kind(Kind.REDELIVERED)
+SENT: Final = kind(Kind.SENT)
+DELIVERED: Final = kind(Kind.DELIVERED)
+STARTED: Final = kind(Kind.STARTED)
+FINISHED: Final = kind(Kind.FINISHED)
+ABANDONED: Final = kind(Kind.ABANDONED)
+WORKER_JOINED: Final = kind(Kind.WORKER_JOINED)
+WORKER_LOST: Final = kind(Kind.WORKER_LOST)
+WORKER_DRAINED: Final = kind(Kind.WORKER_DRAINED)
+HEARTBEAT: Final = kind(Kind.HEARTBEAT)
+DROPPED: Final = kind(Kind.DROPPED)
+
+OUTCOMES: Final = tuple(sorted(kind(end) for end in ENDS))
+"""Kinds that end a request: whoever accepted it has told its caller, or has nobody to tell."""
+
+PRESENCE: Final = (HEARTBEAT, WORKER_JOINED, WORKER_LOST, WORKER_DRAINED)
+"""Kinds that tell of a worker, and of no request."""
+
+UNKNOWN_PREFIX: Final = "unknown:"
+
+BROKER: Final = Role.BROKER.name.lower()
+CLIENT: Final = Role.CLIENT.name.lower()
+WORKER: Final = Role.WORKER.name.lower()
+
+OK: Final = Status.OK.name
+
+
+class Verdict(StrEnum):
+    """What the audit says of one request."""
+
+    EXACTLY_ONE = "EXACTLY_ONE"
+    IN_FLIGHT = "IN_FLIGHT"
+    MISSING = "MISSING"
+    DUPLICATE_OUTCOME = "DUPLICATE_OUTCOME"
+    ORPHAN = "ORPHAN"
+    ACCEPTED_TWICE = "ACCEPTED_TWICE"
