@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
-Kind = Literal["broker", "end-to-end"]
+Kind = Literal["broker", "journal", "end-to-end"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,14 @@ class Cell:
 # End to end each worker is a Python process: 64 of them would only measure the scheduler.
 FULL = [
     *(Cell("broker", *each) for each in product((1, 64, 256), (1, 4, 64), (11, 1024))),
+    *(Cell("journal", *each) for each in product((1, 64), (4,), (11,))),
     *(Cell("end-to-end", *each) for each in product((1, 64, 256), (4,), (11, 1024))),
 ]
 QUICK = [
     Cell("broker", 1, 1, 11),
     Cell("broker", 64, 4, 11),
     Cell("broker", 256, 64, 1024),
+    Cell("journal", 64, 4, 11),
     Cell("end-to-end", 1, 4, 11),
     Cell("end-to-end", 64, 4, 11),
 ]
@@ -61,5 +63,6 @@ class Goal:
 GOALS = [
     Goal("requite 0.2", Cell("broker", 64, 4, 11), "broker_cpu_us", "at most", 0.4),
     Goal("requite 0.3", Cell("broker", 64, 4, 11), "broker_cpu_us", "at most", 0.25),
+    Goal("0.3, journal", Cell("journal", 64, 4, 11), "broker_cpu_us", "at most", 1.15),
     Goal("requite", Cell("end-to-end", 64, 4, 11), "requests_per_s", "at least", 2.0),
 ]

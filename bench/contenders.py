@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -11,7 +13,11 @@ from pathlib import Path
 
 from bench.cells import Kind
 
-BASELINE: dict[Kind, str] = {"broker": "pyzmq poller", "end-to-end": "nats-py"}
+BASELINE: dict[Kind, str] = {
+    "broker": "pyzmq poller",
+    "journal": "0.3, no journal",
+    "end-to-end": "nats-py",
+}
 _LISTENING = r"istening (?:on tcp|for client connections on ).*:(\d+)"
 _BIND = ("--bind", "tcp://127.0.0.1:0")
 
@@ -73,6 +79,12 @@ def _requite_broker() -> list[str]:
     return [str(_executable()), "broker", *_BIND]
 
 
+def _journalling_broker() -> list[str]:
+    folder = tempfile.mkdtemp(prefix="requite-bench-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return [*_requite_broker(), "--journal", folder]
+
+
 def _nats_broker() -> list[str]:
     return [nats_server() or "nats-server", "--addr", "127.0.0.1", "--port", "-1"]
 
@@ -98,6 +110,8 @@ CONTENDERS = [
         "majortomo", "broker", _python_broker("majortomo_broker"), (_majortomo,), "majortomo"
     ),
     Contender("nats-server", "broker", _nats_broker, (_no_nats_server,), "nats"),
+    Contender("0.3, no journal", "journal", _requite_broker, _requite, "mdp-0.3"),
+    Contender("0.3, journal", "journal", _journalling_broker, _requite, "mdp-0.3"),
     Contender(
         "requite", "end-to-end", _requite_broker, (*_requite, _requite_worker), peer="requite_peer"
     ),

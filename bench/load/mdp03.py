@@ -15,6 +15,8 @@ HEARTBEAT_MS = 1_000
 
 _REQUEST_REST = struct.Struct(">IBB")  # timeout, flags, length of the service's name
 _READY = struct.Struct(">HII")  # capacity, interval, lease
+_ORIGIN = b"a client"  # the first half of its call ids
+_INSTANCE = b"a worker"
 _ID = slice(7, 15)
 _CLIENT_FINAL = b"MDPC03\x03"
 _WORKER_REQUEST = b"MDPW03\x02"
@@ -27,10 +29,11 @@ class Client:
     """A client that numbers its requests."""
 
     def __init__(self, job: Job) -> None:
-        rest = _REQUEST_REST.pack(TIMEOUT_MS, 0, len(SERVICE)) + SERVICE
+        rest = _REQUEST_REST.pack(TIMEOUT_MS, 0, len(SERVICE)) + _ORIGIN + bytes(8) + SERVICE
         request = zmtp.encode([b"MDPC03\x01" + bytes(8) + rest, job.body])
-        # Two bytes of ZMTP in front of the header: the request id starts nine bytes in.
-        self._before_id, self._after_id = request[:9], request[17:]
+        # Two bytes of ZMTP in front of the header: the request id starts nine bytes in; the call
+        # id ends with the same number, 14 bytes after it.
+        self._pieces = request[:9], request[17:31], request[39:]
         self._body = job.body
         self._next_id = 1
         self._rest = b""
@@ -41,10 +44,11 @@ class Client:
 
     def requests(self, n: int) -> bytes:
         """Return `n` requests with new ids."""
-        before, after = self._before_id, self._after_id
+        before, between, after = self._pieces
         first = self._next_id
         self._next_id += n
-        return b"".join([before + i.to_bytes(8, "big") + after for i in range(first, first + n)])
+        numbers = [i.to_bytes(8, "big") for i in range(first, first + n)]
+        return b"".join([before + i + between + i + after for i in numbers])
 
     def count_replies(self, data: bytes) -> int:
         """Count the final replies, and check that each brings the body back."""
@@ -63,7 +67,7 @@ class Worker:
     heartbeat = zmtp.encode([_WORKER_HEARTBEAT + HEARTBEAT_MS.to_bytes(4, "big")])
 
     def __init__(self, job: Job) -> None:
-        ready = _READY.pack(job.capacity, HEARTBEAT_MS, LEASE_MS)
+        ready = _READY.pack(job.capacity, HEARTBEAT_MS, LEASE_MS) + _INSTANCE
         self._ready = zmtp.encode([b"MDPW03\x01" + ready + SERVICE])
         final = b"MDPW03\x04" + bytes(_WORKER_FINAL_BYTES - 7)
         reply = zmtp.encode([final, job.body])
