@@ -12,8 +12,8 @@ A flight is written at its end, so a process that is killed would take the begin
 was under way with it. Therefore engines look at their tables every `SWEEP_EVERY_S`, and write down
 the beginning of what has been under way since the last look.
 
-There is no I/O in here: who keeps a journal takes the rows (`requite.journal`). Taking them from
-another thread is safe, since both sides use only single operations of lists.
+There is no I/O in here: who keeps a journal takes the rows (`requite.journal`). It may do so from
+another thread than the engine's, since all of it is made of single operations of lists.
 """
 
 from __future__ import annotations
@@ -120,12 +120,13 @@ FlightRow = tuple[float, float, float, float, bytes, bytes, bytes, int, int]
 class Chronicle:
     """Rows that wait to be taken. Bind `flights.append` and `happenings.append` once."""
 
-    __slots__ = ("dropped", "flights", "happenings")
+    __slots__ = ("_turn", "dropped", "flights", "happenings")
 
     def __init__(self) -> None:
         self.flights: list[FlightRow] = []
         self.happenings: list[Happening] = []
         self.dropped = 0
+        self._turn = [True]  # whoever pops it may cut rows off; to pop is one operation
 
     def trim(self) -> None:
         """Forget everything when nobody has taken rows for too long; count what was lost."""
@@ -134,8 +135,15 @@ class Chronicle:
             self.dropped += len(flights) + len(happenings)
 
     def take(self) -> tuple[list[FlightRow], list[Happening]]:
-        """Take the rows that are there now, oldest first."""
-        return _take(self.flights), _take(self.happenings)
+        """Take the rows that are there now, oldest first; none while another thread does."""
+        try:
+            self._turn.pop()
+        except IndexError:
+            return [], []
+        try:
+            return _take(self.flights), _take(self.happenings)
+        finally:
+            self._turn.append(True)
 
 
 def _take(rows: list[Row]) -> list[Row]:

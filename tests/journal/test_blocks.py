@@ -90,7 +90,7 @@ def test_two_happenings_byte_by_byte():
             bytes([255, 1]),  # outcome
         ]
     )
-    assert strings.take_fresh() == [
+    assert strings.fresh == [
         (1, b"echo"),
         (2, b"worker-1"),
         (3, b"RemoteFailure"),
@@ -165,7 +165,7 @@ def read_back(block: bytes, strings: Strings) -> Decoded:
     header = parse_header(block)
     assert header is not None
     defined = {0: b""}
-    for each in encode_strings(strings.take_fresh(), 0, 0):
+    for each in encode_strings(strings.fresh, 0, 0):
         assert flaw_of(each) == ""
         assert len(each) % 8 == 0
         defined.update(read_strings(each))
@@ -246,12 +246,11 @@ def test_many_strings_take_several_blocks():
     strings = Strings()
     for number in range(2000):
         assert strings[b"%d" % number * 50] == number + 1
-    blocks = encode_strings(strings.take_fresh(), 0, 0)
+    blocks = encode_strings(strings.fresh, 0, 0)
     assert len(blocks) > 1
     assert max(map(len, blocks)) < STRINGS_BLOCK_SIZE + 2048
     found = [each for block in blocks for each in read_strings(block)]
     assert [number for number, _ in found] == list(range(1, 2001))
-    assert strings.take_fresh() == []
 
 
 # --- what was not written by this version ---------------------------------------------------------

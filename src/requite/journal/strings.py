@@ -6,7 +6,8 @@ from requite.journal.blocks import NO_STRING, STRING_SIZE_MAX
 
 
 class Strings(dict[bytes, int]):
-    """The numbers of a segment's strings. Looking up a new one numbers it and adds it to `fresh`.
+    """The numbers of a segment's strings. Looking up a new one numbers it and adds it to `fresh`,
+    from where whoever has written its definition takes it.
 
     What is empty has the number 0 and needs no definition.
     """
@@ -21,11 +22,6 @@ class Strings(dict[bytes, int]):
         number = self[string] = len(self)
         self.fresh.append((number, string[:STRING_SIZE_MAX]))
         return number
-
-    def take_fresh(self) -> list[tuple[int, bytes]]:
-        """Return the definitions that have not been taken yet."""
-        fresh, self.fresh = self.fresh, []
-        return fresh
 
 
 def encode_text(text: str) -> bytes:

@@ -1,0 +1,84 @@
+"""The folder of a journal: one log per process part that wrote in it, named `ROLE-NAME`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from requite.chronicle import ORIGIN_SIZE, Role
+from requite.errors import ConfigurationError
+from requite.journal.meaning import ROLE_NAMES
+
+_ROLES: Final = {name: role for role, name in ROLE_NAMES.items()}
+_LOG_NAME: Final = re.compile(rf"({'|'.join(_ROLES)})-([0-9a-f]{{{2 * ORIGIN_SIZE}}})")
+# What a fresh file system, or a file browser, leaves in a folder.
+_HARMLESS: Final = re.compile(r"\..*|lost\+found")
+_NAMED_MAX: Final = 3
+
+
+class LogFolder(NamedTuple):
+    """Where a log is, and who wrote it; `name` is hexadecimal."""
+
+    path: Path
+    role: Role
+    name: str
+
+    @property
+    def log(self) -> str:
+        """The log's name: `broker-0123456789abcdef`."""
+        return self.path.name
+
+
+def log_name(role: Role, name: bytes) -> str:
+    """Return the name of the log of a process part."""
+    return f"{ROLE_NAMES[role]}-{name.hex()}"
+
+
+def identify(path: Path) -> LogFolder | None:
+    """Return what a log's folder says by its name; None for any other folder."""
+    match = _LOG_NAME.fullmatch(path.name)
+    return LogFolder(path, _ROLES[match[1]], match[2]) if match else None
+
+
+def find_logs(directory: Path | str) -> list[LogFolder]:
+    """Return the logs of a journal, or the one log whose folder it is, by name.
+
+    Raises `ConfigurationError` for what is not there, is no folder, or has only other things in it.
+    """
+    path = Path(directory)
+    one = identify(path.resolve())
+    if one is not None and path.is_dir():
+        return [one._replace(path=path.resolve())]
+    return sorted(_logs(path, _entries(path)))
+
+
+def prepare(directory: Path | str) -> Path:
+    """Make sure that a folder may become, or is, a journal; nothing is written. Raises likewise."""
+    path = Path(directory)
+    if path.exists():
+        _logs(path, _entries(path))
+    return path
+
+
+def _entries(path: Path) -> list[Path]:
+    try:
+        return list(path.iterdir())
+    except FileNotFoundError:
+        raise ConfigurationError(f"there is no journal at {path}: no such folder") from None
+    except NotADirectoryError:
+        raise ConfigurationError(f"{path} is a file; a journal is a folder") from None
+    except OSError as error:
+        raise ConfigurationError(f"cannot read the journal at {path}: {error.strerror}") from None
+
+
+def _logs(path: Path, entries: Iterable[Path]) -> list[LogFolder]:
+    """Pick out the logs. What lies beside them is left alone; without any, it is no journal."""
+    found = [(entry, identify(entry)) for entry in entries]
+    logs = [log for entry, log in found if log is not None and entry.is_dir()]
+    others = sorted(entry.name for entry, _ in found if not _HARMLESS.fullmatch(entry.name))
+    if others and not logs:
+        named = ", ".join(others[:_NAMED_MAX]) + (", …" if len(others) > _NAMED_MAX else "")
+        raise ConfigurationError(f"{path} is not a journal: it has {named}, and no log")
+    return logs

@@ -1,0 +1,193 @@
+"""What the thread of a journal does each time it wakes: take rows, write them, live with failures.
+
+Nothing in here raises once the log is open. While it cannot be written, rows wait; beyond
+`backlog_rows_max` they are dropped and counted. The count is on disk as soon as anything is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from math import inf
+from typing import Any, Final, Protocol
+
+from requite.chronicle import Chronicle, FlightRow, Happening, Kind
+from requite.errors import LogFull, LogGone, StorageError
+from requite.journal.clock import WallClock
+from requite.journal.settings import JournalSettings
+from requite.journal.writer import AppendOnly, BlockWriter
+
+logger: Final = logging.getLogger("requite.journal")
+
+
+class WritableLog(AppendOnly, Protocol):
+    """What a journal needs of its log."""
+
+    def sync(self) -> None:
+        """Return when everything appended so far is on the disk."""
+
+    def close(self) -> None:
+        """Seal the log."""
+
+
+class LogPlace(Protocol):
+    """Opens the log of a journal, again if need be."""
+
+    def open(self) -> WritableLog:
+        """Open the log; what follows goes into a segment of its own. Raises `StorageError`."""
+
+    def is_there(self) -> bool:
+        """Whether what is written can still be found."""
+
+
+class Scribe:
+    """Takes rows from a chronicle, and writes them."""
+
+    def __init__(
+        self,
+        chronicle: Chronicle,
+        place: LogPlace,
+        facts: Mapping[str, Any],
+        settings: JournalSettings,
+        clock: WallClock,
+    ) -> None:
+        self._chronicle = chronicle
+        self._place = place
+        self._facts = facts
+        self._settings = settings
+        self._clock = clock
+        self._log: WritableLog | None = None
+        self._writer: BlockWriter | None = None
+        self._flights: list[FlightRow] = []
+        self._happenings: list[Happening] = []
+        self._lost = 0
+        self._told = 0  # of what was dropped
+        self._unchecked = 0  # rows written since the log was last seen to be there
+        self._try_at = -inf
+        self._sync_at = -inf
+        self._is_synced = True
+        self.failure = ""
+        self.events = 0
+        self.bytes_written = 0
+
+    @property
+    def dropped(self) -> int:
+        """How many rows were lost."""
+        return self._lost + self._chronicle.dropped
+
+    @property
+    def backlog(self) -> int:
+        """How many rows were taken, and wait to be written."""
+        return len(self._flights) + len(self._happenings)
+
+    def open(self) -> None:
+        """Open the log and write that it begins. Raises `StorageError`."""
+        self._happenings.append(Happening(self._clock.now(), Kind.OPENED))
+        try:
+            self._write()
+        except StorageError:
+            self._close_log()
+            raise
+
+    def flush(self) -> None:
+        """Take what there is, and write it if possible."""
+        self._take()
+        now = self._clock.now()
+        if now < self._try_at:
+            return
+        try:
+            self._write()
+            self._maybe_sync(now)
+        except StorageError as error:
+            self._fail(error, now)
+        except Exception:  # of rows that cannot be encoded; engines must not suffer for them
+            logger.exception("a bug in requite: the journal dropped rows")
+            self._drop_backlog()
+        else:
+            self._recover()
+
+    def close(self) -> None:
+        """Write the rest and that it ends, and close the log."""
+        self._take()
+        self._happenings.append(Happening(self._clock.now(), Kind.CLOSED))
+        self._try_at = self._sync_at = -inf
+        self.flush()
+        if self.backlog:
+            self._drop_backlog()
+            logger.warning("the journal ends incomplete: %d rows were dropped", self.dropped)
+        self._close_log()
+
+    # --- writing --------------------------------------------------------------------------------
+    def _take(self) -> None:
+        flights, happenings = self._chronicle.take()
+        self._flights += flights
+        self._happenings += happenings
+        if self.failure and self.backlog > self._settings.backlog_rows_max:
+            self._drop_backlog()
+
+    def _write(self) -> None:
+        untold = self.dropped - self._told
+        if not (self.backlog or untold):
+            return
+        writer = self._writer or self._open_log()
+        offset_us = self._clock.offset_us()
+        backlog = self.backlog
+        try:
+            if untold:
+                told = [Happening(self._clock.now(), Kind.DROPPED, value=float(untold))]
+                writer.write_happenings(told, offset_us)
+                self._told += untold
+            writer.write_flights(self._flights, offset_us)
+            writer.write_happenings(self._happenings, offset_us)
+        finally:
+            self._unchecked += backlog - self.backlog
+            self._is_synced = False
+            self.events = writer.next_seq
+            self.bytes_written += writer.bytes_written
+            writer.bytes_written = 0
+
+    def _open_log(self) -> BlockWriter:
+        self._log = self._place.open()
+        self._writer = BlockWriter(self._log, self._facts, self.events)
+        return self._writer
+
+    def _maybe_sync(self, now: float) -> None:
+        if self._is_synced or now < self._sync_at or self._log is None:
+            return
+        self._sync_at = now + self._settings.sync_every_s
+        if not self._place.is_there():
+            self._lost += self._unchecked
+            self._unchecked = 0
+            raise LogGone("the journal was removed while it was written; it begins anew")
+        self._log.sync()
+        self._is_synced = True
+        self._unchecked = 0
+
+    # --- failures -------------------------------------------------------------------------------
+    def _fail(self, error: StorageError, now: float) -> None:
+        """Warn once per failure. A log that is full may have room later; any other is reopened."""
+        if not self.failure:
+            logger.warning("the journal cannot be written: %s", error)
+        self.failure = str(error)
+        self._try_at = now + self._settings.retry_every_s
+        if not isinstance(error, LogFull):
+            self._close_log()
+
+    def _recover(self) -> None:
+        if self.failure:
+            self.failure = ""
+            logger.warning(
+                "the journal is written again; so far %d rows were dropped", self.dropped
+            )
+
+    def _drop_backlog(self) -> None:
+        self._lost += self.backlog
+        self._flights, self._happenings = [], []
+
+    def _close_log(self) -> None:
+        log, self._log, self._writer = self._log, None, None
+        try:
+            if log is not None:
+                log.close()
+        except StorageError as error:
+            logger.warning("the journal's log cannot be closed: %s", error)

@@ -1,0 +1,107 @@
+"""Writes rows to a log, block by block: knows segments, strings and numbers; no thread, no time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+from requite.chronicle import FlightRow, Happening
+from requite.journal.blocks import SEQS_PER_ROW, BlockType
+from requite.journal.encode import (
+    ROWS_PER_BLOCK,
+    encode_flights,
+    encode_happenings,
+    encode_opened,
+    encode_strings,
+)
+from requite.journal.strings import Strings
+from requite.storage.layout import record_size
+from requite.storage.records import Position
+
+Row = TypeVar("Row")
+Encode = Callable[[Sequence[Row], Strings, int, int], bytes]
+
+# Happenings carry reasons: this many with the longest strings are half of the smallest segment.
+HAPPENINGS_PER_BLOCK: Final = 128
+
+
+class AppendOnly(Protocol):
+    """What the writer needs of a log."""
+
+    @property
+    def segment(self) -> int:
+        """The number of the active segment."""
+
+    def room(self, count: int = 1) -> int:
+        """How many bytes so many payloads may have together, to fit into the active segment."""
+
+    def append(self, payloads: Sequence[bytes]) -> list[Position]:
+        """Add records: all of them, or a `StorageError` and none."""
+
+    def rotate(self) -> None:
+        """Begin a new segment."""
+
+
+class BlockWriter:
+    """Turns rows into blocks, and appends them.
+
+    Every segment begins with OPENED, and defines its strings before the rows that use them. Rows
+    are cut off the lists they come in once they are written: after a `StorageError` the rest is
+    still there, and can be tried again.
+    """
+
+    def __init__(self, log: AppendOnly, facts: Mapping[str, Any], next_seq: int = 0) -> None:
+        self._log = log
+        self._facts = facts
+        self._begin()
+        self.next_seq = next_seq
+        self.bytes_written = 0
+
+    def write_flights(self, rows: list[FlightRow], clock_offset_us: int) -> None:
+        """Write flights. Raises `StorageError`."""
+        self._write(rows, BlockType.FLIGHTS, encode_flights, ROWS_PER_BLOCK, clock_offset_us)
+
+    def write_happenings(self, rows: list[Happening], clock_offset_us: int) -> None:
+        """Write happenings. Raises `StorageError`."""
+        kind, size = BlockType.HAPPENINGS, HAPPENINGS_PER_BLOCK
+        self._write(rows, kind, encode_happenings, size, clock_offset_us)
+
+    def _write(
+        self, rows: list[Row], kind: BlockType, encode: Encode[Row], per_block: int, offset_us: int
+    ) -> None:
+        while rows:
+            part = rows[:per_block]
+            self._append(self._encode(part, encode, offset_us))
+            self.next_seq += SEQS_PER_ROW[kind] * len(part)
+            del rows[:per_block]
+
+    def _encode(self, rows: Sequence[Row], encode: Encode[Row], offset_us: int) -> list[bytes]:
+        """Return the blocks of some rows, for a segment that has room for them."""
+        if self._log.segment != self._segment:  # a new one that could not be begun before
+            self._begin()
+        blocks = self._blocks(rows, encode, offset_us)
+        if not self._is_empty and sum(map(len, blocks)) > self._log.room(len(blocks)):
+            self._log.rotate()
+            self._begin()
+            blocks = self._blocks(rows, encode, offset_us)
+        return blocks
+
+    def _begin(self) -> None:
+        self._segment = self._log.segment
+        self._strings = Strings()
+        self._is_empty = True
+
+    def _blocks(self, rows: Sequence[Row], encode: Encode[Row], offset_us: int) -> list[bytes]:
+        """Return the block of some rows, behind those that define what it needs."""
+        block = encode(rows, self._strings, offset_us, self.next_seq)
+        opened: list[bytes] = []
+        if self._is_empty:
+            opened = [encode_opened(self._facts, offset_us, self.next_seq)]
+        return [*opened, *encode_strings(self._strings.fresh, offset_us, self.next_seq), block]
+
+    def _append(self, blocks: Sequence[bytes]) -> None:
+        """Append blocks; only then are their strings defined."""
+        self._log.append(blocks)
+        self.bytes_written += sum(map(record_size, map(len, blocks)))
+        self._strings.fresh.clear()
+        self._is_empty = False
