@@ -13,6 +13,13 @@
     ├── ProtocolViolation
     │   ├── LocalViolation       *we* were asked to break the protocol: a bug, or bad arguments
     │   └── RemoteViolation      *they* broke it: the peer is dropped, nobody else is disturbed
+    ├── StorageError             a log on disk could not be opened, written or read
+    │   ├── LogLocked            somebody else writes it
+    │   ├── LogFull              no space is left; nothing of what was asked for was written
+    │   ├── LogFailed            the system failed or refused a write, a sync or a read
+    │   ├── LogCorrupt           what was read is not what was written
+    │   ├── LogMismatch          the folder holds something else, or a newer format
+    │   └── LogGone              the segment has been removed
     └── ConfigurationError       a setting, URL or combination that cannot work, refused at once
 
 A `CallError` always answers the one question a caller has to ask before it tries again:
@@ -88,6 +95,38 @@ class LocalViolation(ProtocolViolation):
 
 class RemoteViolation(ProtocolViolation):
     """The peer sent something the protocol forbids."""
+
+
+class StorageError(RequiteError):
+    """A log on disk could not be opened, written or read. The message says what to do."""
+
+
+class LogLocked(StorageError):
+    """The log has a writer already, in this process or in another one."""
+
+
+class LogFull(StorageError):
+    """No space is left. The log stays usable: try again when there is space."""
+
+
+class LogFailed(StorageError):
+    """The operating system failed or refused to write, sync or read, or the log is closed.
+
+    After a failed sync nobody knows what has reached the disk: the log takes nothing more until it
+    is opened again.
+    """
+
+
+class LogCorrupt(StorageError):
+    """What was read is not what was written."""
+
+
+class LogMismatch(StorageError):
+    """The folder holds something else: a log for another purpose, a newer format, other files."""
+
+
+class LogGone(StorageError):
+    """The segment or the folder is not there: removed, by retention perhaps, or never made."""
 
 
 class ConfigurationError(RequiteError, ValueError):

@@ -1,0 +1,186 @@
+"""Files and folders of the operating system."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from requite.errors import LogFailed, LogFull, LogGone, LogLocked, StorageError
+
+LOCK_NAME: Final = "lock"
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextmanager
+def _doing(what: str, path: Path) -> Iterator[None]:
+    """Turn errors of the system into ours."""
+    try:
+        yield
+    except OSError as error:
+        raise _storage_error(what, path, error) from error
+
+
+def _storage_error(what: str, path: Path, error: OSError) -> StorageError:
+    cause = error.strerror or str(error)
+    if error.errno in _NO_SPACE:
+        return LogFull(f"cannot {what} {path}: {cause}. Free some space, or retain less.")
+    if error.errno == errno.ENOENT:
+        return LogGone(f"cannot {what} {path}: it is not there (any more).")
+    return LogFailed(f"cannot {what} {path}: {cause}. Check the disk and the permissions.")
+
+
+class DiskFile:
+    """A file, by its descriptor.
+
+    Reading copies instead of mapping the file into memory: a mapped page that the writer cuts off
+    when it seals the segment, or that the disk fails to deliver, kills the process with SIGBUS.
+    """
+
+    __slots__ = ("_descriptor", "path")
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def read(self, size: int, offset: int) -> bytes:
+        with _doing("read", self.path):
+            return os.pread(self._descriptor, size, offset)
+
+    def write(self, data: bytes, offset: int) -> None:
+        with _doing("write", self.path):
+            written = os.pwrite(self._descriptor, data, offset)
+            while written < len(data):  # a signal, or the last space on the disk
+                written += os.pwrite(self._descriptor, data[written:], offset + written)
+
+    def size(self) -> int:
+        with _doing("look at", self.path):
+            return os.fstat(self._descriptor).st_size
+
+    def next_data(self, offset: int) -> int | None:
+        """Skip what was set aside and never written. Where the system cannot tell: `offset`."""
+        try:
+            return os.lseek(self._descriptor, offset, os.SEEK_DATA)
+        except OSError as error:
+            return None if error.errno == errno.ENXIO else offset
+
+    def set_aside(self, size: int) -> None:
+        """Make the file `size` bytes long, and let the disk keep that much for it."""
+        with _doing(f"set {size} bytes aside for", self.path):
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self._descriptor, 0, size)
+            else:  # macOS
+                os.ftruncate(self._descriptor, size)
+
+    def truncate(self, size: int) -> None:
+        with _doing("cut", self.path):
+            os.ftruncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        with _doing("sync", self.path):
+            _sync_data(self._descriptor)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class DiskFolder:
+    """A folder, and the lock in it that makes its holder the one writer."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: int | None = None
+
+    def make(self) -> None:
+        """Create the folder, unless it is there."""
+        if self.path.is_dir():
+            return
+        with _doing("create the folder", self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            _sync_folder(self.path.parent)
+
+    def names(self) -> list[str]:
+        with _doing("list", self.path):
+            return os.listdir(self.path)
+
+    def open(self, name: str, *, writable: bool = False) -> DiskFile:
+        path = self.path / name
+        flags = os.O_RDWR if writable else os.O_RDONLY
+        with _doing("open", path):
+            return DiskFile(path, os.open(path, flags | os.O_CLOEXEC))
+
+    def create(self, name: str, size: int) -> DiskFile:
+        path = self.path / name
+        with _doing("create", path):
+            flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            file = DiskFile(path, os.open(path, flags, 0o644))
+        try:
+            file.set_aside(size)
+        except StorageError:
+            file.close()
+            self.remove(name)
+            raise
+        return file
+
+    def rename(self, old: str, new: str) -> None:
+        with _doing("rename", self.path / old):
+            os.replace(self.path / old, self.path / new)
+
+    def remove(self, name: str) -> None:
+        with _doing("remove", self.path / name):
+            (self.path / name).unlink(missing_ok=True)
+
+    def sync(self) -> None:
+        with _doing("sync", self.path):
+            _sync_folder(self.path)
+
+    def lock(self) -> None:
+        path = self.path / LOCK_NAME
+        with _doing("open", path):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            _lock(descriptor, path)
+        except StorageError:
+            os.close(descriptor)
+            raise
+        self._lock = descriptor
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    """Take the lock, and leave our process id for those who come later."""
+    with _doing("lock", path):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+            raise LogLocked(
+                f"{path.parent} is being written by another log (process {holder or 'unknown'}). "
+                "Close that one, or use another folder."
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_data(descriptor: int) -> None:
+    """Let the data, and what is needed to read it back, reach the disk."""
+    if hasattr(os, "fdatasync"):
+        os.fdatasync(descriptor)
+    else:  # macOS
+        os.fsync(descriptor)

@@ -1,0 +1,60 @@
+"""What a log needs of a disk: a folder of files that can be written at any offset.
+
+`disk` has the real one, `memory` one without a disk. Both raise `StorageError` and nothing else.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+
+class File(Protocol):
+    """An open file. It may be longer than what has been written; the rest reads as zeros."""
+
+    def read(self, size: int, offset: int) -> bytes:
+        """At most `size` bytes; fewer only at the end of the file."""
+
+    def write(self, data: bytes, offset: int) -> None:
+        """All of `data`, or a `StorageError` and any part of it."""
+
+    def size(self) -> int: ...
+
+    def next_data(self, offset: int) -> int | None:
+        """The first offset from here on that may not be zero; None: only zeros follow."""
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Return when everything written so far is on the disk."""
+
+    def close(self) -> None: ...
+
+
+class Folder(Protocol):
+    """A flat folder of files."""
+
+    @property
+    def path(self) -> Path: ...
+
+    def names(self) -> list[str]: ...
+
+    def open(self, name: str, *, writable: bool = False) -> File:
+        """An existing file; `LogGone` if there is none."""
+
+    def create(self, name: str, size: int) -> File:
+        """A new file of `size` zeros, with that much space set aside; an old one is replaced."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name; a file that had it is gone."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file; no error if it is gone already."""
+
+    def sync(self) -> None:
+        """Return when files created, renamed and removed so far are so on the disk."""
+
+    def lock(self) -> None:
+        """Become the one writer; `LogLocked` if there is one already."""
+
+    def unlock(self) -> None: ...

@@ -1,0 +1,141 @@
+"""The bytes of a log: segment headers and records (docs/protocols/log-format.md).
+
+A segment is a 64-byte header and, from there on, records: a 24-byte header, the payload, and zeros
+up to the next multiple of 8. All integers are little-endian.
+
+Every checksum of a segment starts from the *seed*, which is the checksum of its header. The header
+holds 16 random bytes, so nobody who only chooses payloads can make bytes that pass for a record:
+a reader that looks for the next record behind damage is not misled by what it skips.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+from zlib import crc32
+
+MAGIC: Final = b"RQTLOG01"
+VERSION: Final = 1
+HEADER_SIZE: Final = 64
+RECORD_HEADER_SIZE: Final = 24
+PAYLOAD_SIZE_MAX: Final = 16 * 1024 * 1024
+ALIGNMENT: Final = 8
+MARKER: Final = b"\xf5RQ\xb1"  # begins every record; neither text nor a small number contains it
+SUFFIX: Final = ".seg"
+
+DATA: Final = 0
+END: Final = 1  # the last record of a sealed segment; its number is that of the next record
+
+_SEGMENT: Final = struct.Struct("<8sHHIQq16s4s8x")
+_CHECKSUM: Final = struct.Struct("<I")
+_HEAD: Final = struct.Struct("<4sIQH")  # marker, length, number, kind
+_CHECKS: Final = struct.Struct("<HI")  # check of the head, checksum of head and payload
+_RECORD: Final = struct.Struct("<4sIQHHI")
+_PADDING: Final = tuple(bytes(-size % ALIGNMENT) for size in range(ALIGNMENT))
+
+
+class SegmentHeader(NamedTuple):
+    """What a segment says about itself. `created_us`: microseconds of wall time since 1970."""
+
+    first_record: int
+    created_us: int
+    log_id: bytes
+    purpose: bytes
+
+
+def segment_name(first_record: int) -> str:
+    return f"{first_record:020}{SUFFIX}"
+
+
+def segment_number(name: str) -> int | None:
+    """The number of the first record, or None where the file is not a segment."""
+    digits = name.removesuffix(SUFFIX)
+    is_segment = name.endswith(SUFFIX) and len(digits) == 20 and digits.isdecimal()
+    return int(digits) if is_segment else None
+
+
+def record_size(payload_size: int) -> int:
+    """How many bytes of a segment a payload takes."""
+    return RECORD_HEADER_SIZE + payload_size + -payload_size % ALIGNMENT
+
+
+def encode_header(header: SegmentHeader) -> bytes:
+    fields = _SEGMENT.pack(
+        MAGIC,
+        VERSION,
+        HEADER_SIZE,
+        0,
+        header.first_record,
+        header.created_us,
+        header.log_id,
+        header.purpose,
+    )
+    return fields + _CHECKSUM.pack(crc32(fields))
+
+
+def decode_header(data: bytes) -> SegmentHeader:
+    """Decode without judging: `header_fault` tells what is wrong with the bytes."""
+    *_, first_record, created_us, log_id, purpose = _SEGMENT.unpack_from(data)
+    return SegmentHeader(first_record, created_us, log_id, purpose)
+
+
+def header_fault(data: bytes, number: int) -> str:
+    """Why `data` cannot be the header of segment `number`; empty where it can."""
+    if len(data) < HEADER_SIZE:
+        return "the segment is cut off within its header"
+    if crc32(data[:-4]) != _CHECKSUM.unpack_from(data, HEADER_SIZE - 4)[0]:
+        return "the checksum of the segment's header does not match"
+    if not data.startswith(MAGIC):
+        return "not a segment of a log"
+    if decode_header(data).first_record != number:
+        return "the segment's header names another first record than its file name"
+    return ""
+
+
+def header_version(data: bytes) -> int:
+    return int.from_bytes(data[8:10], "little")
+
+
+def header_seeds(data: bytes) -> tuple[int, ...]:
+    """What the checksums may start from: the second one matters where the header is damaged."""
+    stored, computed = _CHECKSUM.unpack_from(data, HEADER_SIZE - 4)[0], crc32(data[:-4])
+    return (stored,) if stored == computed else (stored, computed)
+
+
+def encode_records(payloads: Iterable[bytes], number: int, seed: int) -> list[bytes]:
+    """The pieces to be joined and written: header, payload and padding of each record in turn."""
+    pieces: list[bytes] = []
+    for at, payload in enumerate(payloads, number):
+        pieces += _encode(DATA, payload, at, seed)
+    return pieces
+
+
+def encode_end(number: int, seed: int) -> bytes:
+    return b"".join(_encode(END, b"", number, seed))
+
+
+def _encode(kind: int, payload: bytes, number: int, seed: int) -> tuple[bytes, ...]:
+    size = len(payload)
+    padding = _PADDING[size % ALIGNMENT]
+    head = _HEAD.pack(MARKER, size, number, kind)
+    check = crc32(head, seed)
+    checksum = crc32(payload, check)
+    if padding:
+        checksum = crc32(padding, checksum)
+    return head + _CHECKS.pack(check & 0xFFFF, checksum), payload, padding
+
+
+def decode_record_header(
+    view: memoryview, at: int, seed: int
+) -> tuple[int, int, int, int, int] | None:
+    """Kind, number and length, then what `payload_matches` needs; None where none begins."""
+    marker, length, number, kind, check, checksum = _RECORD.unpack_from(view, at)
+    if marker != MARKER or length > PAYLOAD_SIZE_MAX:
+        return None
+    head = crc32(view[at : at + _HEAD.size], seed)
+    return (kind, number, length, head, checksum) if head & 0xFFFF == check else None
+
+
+def payload_matches(payload_and_padding: memoryview, head: int, checksum: int) -> bool:
+    return crc32(payload_and_padding, head) == checksum

@@ -1,0 +1,308 @@
+"""An append-only log: one writer, segments, and one `fdatasync` for as many records as one likes.
+
+    log = Log.open("requests", purpose=b"TITN")
+    positions = log.append([b"first", b"second"])     # written, and visible to readers
+    log.sync()                                        # on the disk
+    log.read_at(positions[1])                         # b"second"
+
+The format is in docs/protocols/log-format.md. A log is used by one thread at a time; only `read_at`
+may be called from others meanwhile.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from requite.errors import (
+    ConfigurationError,
+    LocalViolation,
+    LogFailed,
+    LogMismatch,
+    StorageError,
+)
+from requite.storage.disk import LOCK_NAME, DiskFolder
+from requite.storage.files import Folder
+from requite.storage.layout import (
+    PAYLOAD_SIZE_MAX,
+    RECORD_HEADER_SIZE,
+    SUFFIX,
+    SegmentHeader,
+    record_size,
+)
+from requite.storage.reader import LogReader, read_record
+from requite.storage.records import Position, Recovery
+from requite.storage.recovery import recover
+from requite.storage.retention import Sealed, Shelf
+from requite.storage.segment import NEW_SUFFIX, OVERHEAD, SegmentWriter, new_log_id, wall_clock_us
+
+PURPOSE_SIZE: Final = 4
+SEGMENT_SIZE_MIN: Final = 4096
+JOURNAL_SEGMENT_SIZE: Final = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """How a log is kept.
+
+    `segment_size_bytes` is set aside at once for each new segment. `retain_bytes` and `retain_s`
+    limit how much is kept, and for how long: whenever a segment is full, the oldest ones beyond
+    that are removed; None keeps them. `sync=False` never waits for the disk: what was written
+    survives the process, but not a power cut.
+    """
+
+    segment_size_bytes: int = 64 * 1024 * 1024
+    retain_bytes: int | None = None
+    retain_s: float | None = None
+    sync: bool = True
+
+    def __post_init__(self) -> None:
+        if not SEGMENT_SIZE_MIN <= self.segment_size_bytes < 1 << 40:
+            raise ConfigurationError(f"segment_size_bytes must be at least {SEGMENT_SIZE_MIN}")
+        if self.retain_bytes is not None and self.retain_bytes < 0:
+            raise ConfigurationError("retain_bytes must not be negative")
+        if self.retain_s is not None and not self.retain_s >= 0:
+            raise ConfigurationError("retain_s must not be negative")
+
+
+class Log:
+    """The writer of a log.
+
+    `recovered` tells what opening it found broken, `next_number` the number of the next record.
+    """
+
+    recovered: Recovery
+    next_number: int
+
+    def __init__(self, folder: Folder, purpose: bytes, settings: LogSettings) -> None:
+        """Use `Log.open`."""
+        if len(purpose) != PURPOSE_SIZE:
+            raise ConfigurationError(f"the purpose of a log is {PURPOSE_SIZE} bytes: {purpose!r}")
+        self.settings = settings
+        self._folder = folder
+        self._purpose = purpose
+        self._shelf = Shelf(folder)
+        self._writer: SegmentWriter | None = None
+        self._refusal: StorageError | None = None
+        self._closed = False
+        folder.lock()
+        try:
+            self._recover()
+            self._start_segment()
+        except BaseException:
+            folder.unlock()
+            raise
+
+    @classmethod
+    def open(
+        cls,
+        directory: str | PathLike[str],
+        *,
+        purpose: bytes,
+        settings: LogSettings | None = None,
+    ) -> Log:
+        """Open the log in a folder, or make it, and become its one writer.
+
+        `purpose` is 4 bytes that say what the log is for. A folder with a log for another purpose,
+        or with anything else in it, is refused with `LogMismatch`, and left as it is.
+        """
+        folder = DiskFolder(Path(directory))
+        folder.make()
+        _refuse_strangers(folder)
+        return cls(folder, purpose, settings or LogSettings())
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def segment(self) -> int:
+        """The number of the active segment: that of its first record."""
+        return self.next_number if self._writer is None else self._writer.number
+
+    def room(self, count: int = 1) -> int:
+        """How many bytes `count` payloads may have together, to be sure that they still fit into
+        the active segment."""
+        size = self.settings.segment_size_bytes - OVERHEAD
+        free = size if self._writer is None else self._writer.free()
+        return max(0, free - count * (RECORD_HEADER_SIZE + 7))
+
+    def append(self, payloads: Sequence[bytes]) -> list[Position]:
+        """Write records, with one system call; readers see them, a power cut may take them away.
+
+        What does not fit into the active segment goes to a new one as a whole; only more than a
+        segment holds is split. After a `StorageError` nothing of `payloads` has been written (of
+        what had to be split: the parts in full segments have). A payload has at most 16 MiB.
+        """
+        if any(len(payload) > PAYLOAD_SIZE_MAX for payload in payloads):
+            raise LocalViolation(f"a payload has more than {PAYLOAD_SIZE_MAX} bytes")
+        positions: list[Position] = []
+        while len(positions) < len(payloads):
+            rest = payloads[len(positions) :] if positions else payloads
+            positions += self._append_part(rest)
+        return positions
+
+    def sync(self) -> None:
+        """Return when everything that was appended is on the disk.
+
+        An error is final: nobody knows what reached the disk, so the log takes nothing more until
+        it is opened again.
+        """
+        self._check()
+        if self._writer is not None:
+            try:
+                self._writer.sync()
+            except StorageError as error:
+                self._refusal = error
+                raise
+
+    def commit(self, payloads: Sequence[bytes]) -> list[Position]:
+        """Append and sync."""
+        positions = self.append(payloads)
+        self.sync()
+        return positions
+
+    def rotate(self) -> None:
+        """Seal the active segment and start the next one; remove what need not be retained.
+
+        Without records in the active segment, nothing happens. After `LogFull` for the new segment,
+        the next `append` tries again.
+        """
+        self._check()
+        if self._writer is None or not self._writer.empty:
+            self._seal()
+            self._start_segment()
+
+    def close(self) -> None:
+        """Seal the active segment and let others write the log. Closing again does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._refusal is None and self._writer is not None:
+                self._writer.seal()
+        finally:
+            self._refusal = LogFailed(f"the log in {self._folder.path} is closed")
+            self._drop_writer()
+            self._folder.unlock()
+
+    def read_at(self, position: Position) -> bytes:
+        """The payload of a record. Raises `LogGone` if its segment is, `LogCorrupt` for damage."""
+        return read_record(self._folder, position)
+
+    def reader(self) -> LogReader:
+        return LogReader.on(self._folder)
+
+    def remove(self, segment: int) -> None:
+        """Remove a sealed segment, whose records nobody needs any more."""
+        self._check()
+        if segment not in self._shelf:
+            raise LocalViolation(f"{segment} is not a sealed segment of this log")
+        self._shelf.remove([segment])
+        self._sync_folder()
+
+    def _append_part(self, payloads: Sequence[bytes]) -> list[Position]:
+        """Append as many as fit into the active segment, or into a new one."""
+        self._check()
+        sizes = [record_size(len(payload)) for payload in payloads]
+        writer = self._writer_for(sum(sizes), sizes[0])
+        fitting = len(sizes)
+        if sum(sizes) > writer.free():
+            fitting = bisect_right(list(accumulate(sizes)), writer.free())
+        positions = writer.append(payloads[:fitting])
+        self.next_number = writer.next_number
+        return positions
+
+    def _writer_for(self, size: int, least: int) -> SegmentWriter:
+        """A segment with `size` bytes free; if none has that much, an empty one with `least`."""
+        writer = self._writer
+        if writer is not None and (
+            writer.free() >= size or (writer.empty and writer.free() >= least)
+        ):
+            return writer
+        self._seal()
+        return self._start_segment(least)
+
+    def _recover(self) -> None:
+        """Find out what is there, and tidy up what was left unfinished."""
+        found = recover(self._folder, self._purpose, sync=self.settings.sync)
+        for name in self._folder.names():
+            if name.endswith(SUFFIX + NEW_SUFFIX):
+                self._folder.remove(name)
+        for sealed in found.sealed:
+            self._shelf.add(sealed)
+        self._log_id = found.log_id or new_log_id()
+        self.next_number = found.next_number
+        self.recovered = found.recovery
+
+    def _start_segment(self, least: int = 0) -> SegmentWriter:
+        """Begin a segment that has room for a record of `least` bytes, at least."""
+        now_us = wall_clock_us()
+        header = SegmentHeader(self.next_number, now_us, self._log_id, self._purpose)
+        size = max(self.settings.segment_size_bytes, OVERHEAD + least)
+        sync = self.settings.sync
+        self._retain(now_us, size)
+        self._writer = SegmentWriter.create(self._folder, header, size, sync=sync)
+        return self._writer
+
+    def _seal(self) -> None:
+        """End the active segment; one without records is left to be replaced."""
+        writer = self._writer
+        if writer is None:
+            return
+        if not writer.empty:
+            writer.seal()
+            self._shelf.add(Sealed(writer.number, writer.written_bytes, wall_clock_us()))
+        self._drop_writer()
+
+    def _drop_writer(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _retain(self, now_us: int, coming: int) -> None:
+        """Remove the segments that the settings do not ask to keep."""
+        settings, overdue = self.settings, set[int]()
+        if settings.retain_bytes is not None:
+            overdue |= self._shelf.beyond_size(settings.retain_bytes - coming)
+        if settings.retain_s is not None:
+            overdue |= self._shelf.ended_before(now_us - settings.retain_s * 1e6)
+        if overdue:
+            self._shelf.remove(sorted(overdue))
+            self._sync_folder()
+
+    def _sync_folder(self) -> None:
+        if self.settings.sync:
+            self._folder.sync()
+
+    def _check(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+
+
+def _refuse_strangers(folder: DiskFolder) -> None:
+    """Raise `LogMismatch` where a folder holds things, and no log."""
+    names = folder.names()
+    ours = [
+        name
+        for name in names
+        if name == LOCK_NAME or name.removesuffix(NEW_SUFFIX).endswith(SUFFIX)
+    ]
+    if names and not ours:
+        raise LogMismatch(
+            f"{folder.path} holds other files ({sorted(names)[0]}, …) and no log. "
+            "Use an empty folder, or a new one."
+        )

@@ -1,0 +1,94 @@
+"""A log without a disk: the twin of `Log` for tests and simulations, byte for byte the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from requite.errors import LogGone, LogLocked
+from requite.storage.log import Log, LogSettings
+
+
+class MemoryFile:
+    """Bytes, with zeros behind them up to the size that was set aside."""
+
+    def __init__(self, size: int) -> None:
+        self._data = bytearray()
+        self._size = size
+
+    def read(self, size: int, offset: int) -> bytes:
+        size = max(0, min(size, self._size - offset))
+        return bytes(self._data[offset : offset + size]).ljust(size, b"\0")
+
+    def write(self, data: bytes, offset: int) -> None:
+        end = offset + len(data)
+        self._data.extend(bytes(max(0, offset - len(self._data))))
+        self._data[offset:end] = data
+        self._size = max(self._size, end)
+
+    def size(self) -> int:
+        return self._size
+
+    def next_data(self, offset: int) -> int | None:
+        return offset if offset < len(self._data) else None
+
+    def truncate(self, size: int) -> None:
+        del self._data[size:]
+        self._size = size
+
+    def sync(self) -> None:
+        """Nothing to wait for."""
+
+    def close(self) -> None:
+        """The bytes stay, for whoever opens the file again."""
+
+
+class MemoryFolder:
+    """Files by name; one folder may be opened as a log again and again."""
+
+    def __init__(self) -> None:
+        self.path = Path("memory")
+        self._files: dict[str, MemoryFile] = {}
+        self._locked = False
+
+    def names(self) -> list[str]:
+        return list(self._files)
+
+    def open(self, name: str, *, writable: bool = False) -> MemoryFile:
+        try:
+            return self._files[name]
+        except KeyError:
+            raise LogGone(f"{self.path / name} is not there (any more)") from None
+
+    def create(self, name: str, size: int) -> MemoryFile:
+        file = self._files[name] = MemoryFile(size)
+        return file
+
+    def rename(self, old: str, new: str) -> None:
+        self._files[new] = self._files.pop(old)
+
+    def remove(self, name: str) -> None:
+        self._files.pop(name, None)
+
+    def sync(self) -> None:
+        """Nothing to wait for."""
+
+    def lock(self) -> None:
+        if self._locked:
+            raise LogLocked("the log in memory has a writer already")
+        self._locked = True
+
+    def unlock(self) -> None:
+        self._locked = False
+
+
+class MemoryLog(Log):
+    """A log in memory. Give its `folder` to another one to open it again."""
+
+    def __init__(
+        self,
+        purpose: bytes,
+        settings: LogSettings | None = None,
+        folder: MemoryFolder | None = None,
+    ) -> None:
+        self.folder = folder or MemoryFolder()
+        super().__init__(self.folder, purpose, settings or LogSettings())

@@ -1,0 +1,142 @@
+"""Opening a log: find its segments, and give the last one the end that its writer could not.
+
+A segment is written by one process only. What a dead writer left is looked through once: behind the
+last intact record there may be the beginning of what was being written, which is cut off. Damage
+before that stays as it is, for it may have been acknowledged, and is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from requite.errors import LogCorrupt, LogMismatch
+from requite.storage.files import File, Folder
+from requite.storage.layout import (
+    SegmentHeader,
+    encode_end,
+    segment_name,
+    segment_number,
+)
+from requite.storage.records import Damage, Position, Recovery
+from requite.storage.retention import Sealed
+from requite.storage.scan import CHUNK_SIZE, OpenSegment, Walk
+from requite.storage.segment import wall_clock_us
+
+
+class Found(NamedTuple):
+    """What is in the folder of a log. `log_id` is None for a log that is yet to begin."""
+
+    log_id: bytes | None
+    next_number: int
+    sealed: tuple[Sealed, ...]
+    recovery: Recovery
+
+
+class _LastSegment(NamedTuple):
+    next_number: int
+    recovery: Recovery
+
+
+class _Look(NamedTuple):
+    """One segment, looked at from outside."""
+
+    number: int
+    size: int
+    header: SegmentHeader | None
+    damage: Damage | None
+
+
+def segment_numbers(folder: Folder) -> list[int]:
+    """The segments that are there, oldest first."""
+    numbers = map(segment_number, folder.names())
+    return sorted(number for number in numbers if number is not None)
+
+
+def recover(folder: Folder, purpose: bytes, *, sync: bool) -> Found:
+    """Look at all headers and through the last segment, and seal that one.
+
+    Without a record in it, it stays as it is: the next segment has its number, and replaces it.
+    Raises `LogMismatch` for what is not a log for this purpose, before anything is changed.
+    """
+    looks = [_look(folder, number) for number in segment_numbers(folder)]
+    headers = [look.header for look in looks if look.header is not None]
+    for header in headers:
+        _check_purpose(folder.path, header.purpose, purpose)
+    if not looks:
+        return Found(None, 0, (), Recovery())
+    last = _recover_last(folder, looks[-1].number, sync=sync)
+    damaged = (*(look.damage for look in looks[:-1] if look.damage), *last.recovery.damaged)
+    sealed = tuple(_sealed(looks, last.next_number))
+    log_id = headers[-1].log_id if headers else None
+    return Found(log_id, last.next_number, sealed, last.recovery._replace(damaged=damaged))
+
+
+def _look(folder: Folder, number: int) -> _Look:
+    with closing(folder.open(segment_name(number))) as file:
+        segment = OpenSegment(file, number)
+        if segment.unknown_version:
+            raise LogMismatch(
+                f"{folder.path / segment_name(number)}: {segment.fault}. Use a newer requite."
+            )
+        return _Look(number, file.size(), segment.header, segment.damage())
+
+
+def _check_purpose(path: Path, found: bytes, wanted: bytes) -> None:
+    if found != wanted:
+        raise LogMismatch(
+            f"{path} is a log for another purpose ({found!r}, not {wanted!r}). Use another folder."
+        )
+
+
+def _sealed(looks: list[_Look], next_number: int) -> Iterator[Sealed]:
+    """All segments that stay, the last one too if there are records in it."""
+    for look, follower in pairwise(looks):
+        ended_us = follower.header.created_us if follower.header else wall_clock_us()
+        yield Sealed(look.number, look.size, ended_us)
+    if next_number > looks[-1].number:
+        yield Sealed(looks[-1].number, looks[-1].size, wall_clock_us())
+
+
+def _recover_last(folder: Folder, number: int, *, sync: bool) -> _LastSegment:
+    with closing(folder.open(segment_name(number), writable=True)) as file:
+        segment = OpenSegment(file, number)
+        if not segment.readable:  # cut off within its header
+            return _LastSegment(number, Recovery(file.size(), Position(number, 0, number)))
+        walk = Walk(segment, 0, None)
+        damaged = tuple(item for item in walk if isinstance(item, Damage))
+        cut_bytes = _tail_size(file, walk.offset)
+        empty = walk.next_number == number
+        if empty and cut_bytes and damaged:
+            raise LogCorrupt(
+                f"{folder.path / segment_name(number)} cannot be read: its header is damaged, and "
+                "no record in it is intact. Move the log away to keep it, or remove that file."
+            )
+        if not empty and (cut_bytes or not walk.ended):
+            _seal(file, walk, segment.seed, sync=sync)
+    torn_at = Position(number, walk.offset, walk.next_number) if cut_bytes else None
+    return _LastSegment(walk.next_number, Recovery(cut_bytes, torn_at, damaged))
+
+
+def _seal(file: File, walk: Walk, seed: int, *, sync: bool) -> None:
+    """Cut off what is torn and what was set aside, and write the end."""
+    file.truncate(walk.offset)
+    if not walk.ended:
+        file.write(encode_end(walk.next_number, seed), walk.offset)
+    if sync:
+        file.sync()
+
+
+def _tail_size(file: File, offset: int) -> int:
+    """How far behind `offset` there is anything but zeros."""
+    size, start = 0, file.next_data(offset)
+    while start is not None:
+        data = file.read(CHUNK_SIZE, start)
+        written = len(data.rstrip(b"\0"))
+        if written:
+            size = start + written - offset
+        start = file.next_data(start + len(data)) if len(data) == CHUNK_SIZE else None
+    return size

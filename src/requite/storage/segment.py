@@ -1,0 +1,120 @@
+"""The segment that is being written."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Final
+
+from requite.errors import StorageError
+from requite.storage.files import File, Folder
+from requite.storage.layout import (
+    HEADER_SIZE,
+    RECORD_HEADER_SIZE,
+    SegmentHeader,
+    decode_header,
+    encode_end,
+    encode_header,
+    encode_records,
+    header_seeds,
+    record_size,
+    segment_name,
+)
+from requite.storage.records import Position
+
+LOG_ID_SIZE: Final = 16
+NEW_SUFFIX: Final = ".new"  # a segment gets its name when its header is on the disk
+OVERHEAD: Final = HEADER_SIZE + RECORD_HEADER_SIZE  # header and end
+
+
+def new_log_id() -> bytes:
+    return os.urandom(LOG_ID_SIZE)
+
+
+def wall_clock_us() -> int:
+    return time.time_ns() // 1000
+
+
+class SegmentWriter:
+    """Append records to one segment, then seal it. Nobody else writes it, before or after."""
+
+    def __init__(self, file: File, data: bytes, size: int, *, sync: bool) -> None:
+        self.header = decode_header(data)
+        self.number = self.header.first_record
+        self.next_number = self.number
+        self.size = size
+        self._file = file
+        self._seed = header_seeds(data)[0]
+        self._end = HEADER_SIZE
+        self._sync = sync
+        self._unsynced = False
+
+    @classmethod
+    def create(
+        cls, folder: Folder, header: SegmentHeader, size: int, *, sync: bool
+    ) -> SegmentWriter:
+        """Make the file complete under another name, so that no reader meets half a header."""
+        name = segment_name(header.first_record)
+        data = encode_header(header)
+        file = folder.create(name + NEW_SUFFIX, size)
+        try:
+            file.write(data, 0)
+            if sync:
+                file.sync()
+            folder.rename(name + NEW_SUFFIX, name)
+            if sync:
+                folder.sync()
+        except StorageError:
+            file.close()
+            raise
+        return cls(file, data, size, sync=sync)
+
+    @property
+    def empty(self) -> bool:
+        return self._end == HEADER_SIZE
+
+    @property
+    def written_bytes(self) -> int:
+        return self._end
+
+    def free(self) -> int:
+        """Bytes that records may still take, their headers and padding included."""
+        return self.size - RECORD_HEADER_SIZE - self._end
+
+    def append(self, payloads: Sequence[bytes]) -> list[Position]:
+        """Write all payloads at once. After an error none of them is there."""
+        data = b"".join(encode_records(payloads, self.next_number, self._seed))
+        self._unsynced = True
+        try:
+            self._file.write(data, self._end)
+        except StorageError:
+            # Part of it may be there, and would be taken for records behind a shorter next batch.
+            self._file.truncate(self._end)
+            raise
+        first, number = self._end, self.next_number
+        self._end += len(data)
+        self.next_number += len(payloads)
+        offsets = accumulate((record_size(len(payload)) for payload in payloads), initial=first)
+        return [
+            Position(self.number, offset, count)
+            for count, offset in zip(range(number, self.next_number), offsets, strict=False)
+        ]
+
+    def sync(self) -> None:
+        if self._sync and self._unsynced:
+            self._file.sync()
+        self._unsynced = False
+
+    def seal(self) -> None:
+        """Say that nothing will follow, and give back the space that was set aside."""
+        end = encode_end(self.next_number, self._seed)
+        self._file.write(end, self._end)
+        self._file.truncate(self._end + len(end))
+        self._end += len(end)
+        self._unsynced = True
+        self.sync()
+
+    def close(self) -> None:
+        self._file.close()
