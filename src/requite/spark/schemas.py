@@ -90,3 +90,9 @@ SIM_VIOLATIONS: Final = """
     seed bigint, scenario string, status string, steps bigint, elapsed_ms double, error string,
     invariant string, detail string, replay string
 """
+
+# What the streaming audit raises: `kind` is one of `requite.spark.case.Alert`.
+ALERTS: Final = """
+    request_id string, service string, kind string, deadline timestamp, noticed_at timestamp,
+    evidence string
+"""

@@ -29,6 +29,10 @@ NEEDED: Final[Mapping[str, str]] = {
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
     # Lets `format("requite")` skip what a filter excludes; see `requite.spark.source`.
     "spark.sql.python.filterPushdown.enabled": "true",
+    # The streaming audit keeps timers, which the other state store does not know.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
 }
 
 # How a session inside this process behaves: it talks to nobody else, and says nothing.

@@ -1,0 +1,233 @@
+"""What the streaming audit knows of one request: a case, which is judged as the audit would.
+
+A case holds what those who answer for a request have told of it so far, spells it as a word of
+letters as `requite.spark.lives` does, and judges the word by the same rules. Plain Python, with no
+Spark and no clock: instants are microseconds since 1970, and arguments.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from requite.spark.audit import GRACE_S, LONGEST_DEADLINE_S
+from requite.spark.lives import ACCEPTED_TWICE, ANSWERED, ANSWERED_TWICE
+from requite.spark.vocabulary import ACCEPTED, BROKER, CLIENT, DISPATCHED, OUTCOMES
+
+KINDS: Final = (ACCEPTED, DISPATCHED, *OUTCOMES)
+"""The kinds of events that a case is made of; only brokers' and clients' count."""
+
+_EVENTS_MAX: Final = 200
+_SHOWN_MAX: Final = 20
+_TWICE: Final = re.compile(ACCEPTED_TWICE)
+_MANY: Final = re.compile(ANSWERED_TWICE)
+
+
+class Told(NamedTuple):
+    """An event, as far as it matters here; `ts` and `deadline` in microseconds since 1970."""
+
+    ts: int
+    log: str
+    seq: int
+    kind: str
+    role: str
+    attempt: int | None = None
+    outcome: str | None = None
+    worker: str | None = None
+    reason: str | None = None
+    deadline: int | None = None
+
+
+class Alert(StrEnum):
+    """Why somebody should look at a request: the column `kind`."""
+
+    MISSED_DEADLINE = "MISSED_DEADLINE"  # its end is overdue
+    ENDED_LATE = "ENDED_LATE"  # an end has come after all: takes MISSED_DEADLINE back
+    DUPLICATE_OUTCOME = "DUPLICATE_OUTCOME"
+    ORPHAN = "ORPHAN"  # handled, or ended, and nobody has accepted it
+    ACCEPTED_TWICE = "ACCEPTED_TWICE"
+
+
+class State(StrEnum):
+    """Where a request is when nothing is wrong with it, or not yet."""
+
+    OPEN = "OPEN"
+    ENDED = "ENDED"
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait for what, in seconds.
+
+    `grace_s` after a deadline its outcome may still be written, and for `settle_s` after the last
+    event there may be more to read of the same time, in other logs. Both pass before an alert.
+    `longest_deadline_s` stands in for the deadline of a request that has none. What has ended is
+    remembered for `remember_s`: a second outcome within it is a duplicate, a later one an orphan.
+    """
+
+    grace_s: float = GRACE_S
+    settle_s: float = 1.0
+    longest_deadline_s: float = LONGEST_DEADLINE_S
+    remember_s: float = 30.0
+
+
+@dataclass(slots=True)
+class Case:
+    """A request under watch.
+
+    `wake_at` is when it is to be looked at again, in milliseconds; `raised` are the alerts so far.
+    """
+
+    service: str | None = None
+    told: list[Told] = field(default_factory=list)
+    raised: list[str] = field(default_factory=list)
+    wake_at: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Case:
+        """Read what `text()` has written."""
+        service, told, raised, wake_at = json.loads(text)
+        return cls(service, [Told(*event) for event in told], raised, wake_at)
+
+    def text(self) -> str:
+        """Write it down, to be kept between batches."""
+        return json.dumps([self.service, self.told, self.raised, self.wake_at])
+
+    def add(self, event: Told, service: str | None) -> None:
+        """Take in an event; of one request there are few, so what is old is forgotten."""
+        self.told.append(event)
+        self.told.sort(key=lambda event: (event.ts, event.log, event.seq))
+        del self.told[:-_EVENTS_MAX]
+        self.service = service or self.service
+
+    # --- judgement --------------------------------------------------------------------------------
+    def judge(self) -> Alert | State:
+        """Say what the events come to, apart from time: `State.OPEN` may be overdue."""
+        own = self._own()
+        last = _last_acceptance(own)
+        if last is None:
+            return Alert.ORPHAN
+        by_clock = _spell(own, last, lambda event: (event.ts, event.seq))
+        as_written = _spell(own, last, lambda event: (event.seq,))
+        return _meaning(min(_severity(by_clock), _severity(as_written)))
+
+    def deadline(self, patience: Patience) -> int | None:
+        """Return the instant by which it had to end, if anybody has accepted it."""
+        own = self._own()
+        last = _last_acceptance(own)
+        if last is None:
+            return None
+        deadlines = [event.deadline for event in own if event.deadline is not None]
+        return max(deadlines, default=last.ts + _us(patience.longest_deadline_s))
+
+    def _own(self) -> list[Told]:
+        """Return the acceptances and outcomes of whoever answers for the request."""
+        by_client = any(event.role == CLIENT and event.kind == ACCEPTED for event in self.told)
+        authority = CLIENT if by_client else BROKER
+        counts = (ACCEPTED, *OUTCOMES)
+        return [event for event in self.told if event.role == authority and event.kind in counts]
+
+    # --- time -------------------------------------------------------------------------------------
+    def heard(self, now: int, patience: Patience) -> None:
+        """Set when to look at it, after events have come; `now` is in microseconds."""
+        finding = self._finding()
+        if finding is None or finding in self.raised:
+            self._wake(now + _us(patience.remember_s))
+        elif finding is Alert.MISSED_DEADLINE:
+            self._wake(max(now + _us(patience.settle_s), self._overdue_at(patience)))
+        else:
+            self._wake(now + _us(patience.settle_s))
+
+    def look(self, now: int, patience: Patience) -> Alert | None:
+        """Return what to raise the alarm for, once per kind, and set when to look again.
+
+        Without a next look (`wake_at` is 0) the case is closed, and is to be forgotten.
+        """
+        finding = self._finding()
+        if finding is None or finding in self.raised:
+            self.wake_at = 0
+            return None
+        if finding is Alert.MISSED_DEADLINE and now < self._overdue_at(patience):
+            self._wake(self._overdue_at(patience))
+            return None
+        self.raised.append(finding)
+        self._wake(now + _us(patience.remember_s))
+        return finding
+
+    def _finding(self) -> Alert | None:
+        """Return what has to be raised if nothing more is heard."""
+        match self.judge():
+            case State.OPEN:
+                return Alert.MISSED_DEADLINE
+            case State.ENDED:
+                return Alert.ENDED_LATE if Alert.MISSED_DEADLINE in self.raised else None
+            case Alert() as found:
+                return found
+
+    def _overdue_at(self, patience: Patience) -> int:
+        due = self.deadline(patience)
+        assert due is not None, "only who was accepted is open"
+        return due + _us(patience.grace_s)
+
+    def _wake(self, at: int) -> None:
+        self.wake_at = -(-at // 1000)
+
+    # --- evidence ---------------------------------------------------------------------------------
+    def evidence(self) -> str:
+        """Return the newest events as JSON, in the words of the audit's evidence."""
+        return json.dumps([_shown(event) for event in self.told[-_SHOWN_MAX:]])
+
+
+def _last_acceptance(own: Sequence[Told]) -> Told | None:
+    return next((event for event in reversed(own) if event.kind == ACCEPTED), None)
+
+
+def _spell(own: Sequence[Told], last: Told, order: Callable[[Told], tuple[int, ...]]) -> str:
+    """Spell events log by log: `|` begins a log, A accepts, L accepts last, O ends."""
+    word, log = "", None
+    for event in sorted(own, key=lambda event: (event.log, *order(event))):
+        word += "|" if event.log != log else ""
+        word += "L" if event is last else "A" if event.kind == ACCEPTED else "O"
+        log = event.log
+    return word
+
+
+def _severity(word: str) -> int:
+    """As `requite.spark.lives.severity`: 0 ended once, 1 open, 2 ended twice, 3 accepted twice."""
+    if _TWICE.search(word):
+        return 3
+    if _MANY.search(word):
+        return 2
+    return 0 if ANSWERED in word else 1
+
+
+def _meaning(severity: int) -> Alert | State:
+    return (State.ENDED, State.OPEN, Alert.DUPLICATE_OUTCOME, Alert.ACCEPTED_TWICE)[severity]
+
+
+def _us(seconds: float) -> int:
+    return round(seconds * 1e6)
+
+
+def instant(us: int) -> datetime:
+    """Return microseconds since 1970 as an instant, in UTC."""
+    return datetime.fromtimestamp(us // 1_000_000, UTC).replace(microsecond=us % 1_000_000)
+
+
+def _shown(event: Told) -> dict[str, Any]:
+    shown = {
+        "ts": f"{instant(event.ts):%Y-%m-%dT%H:%M:%S.%fZ}",
+        "log": event.log,
+        "seq": event.seq,
+        "kind": event.kind,
+        "attempt": event.attempt,
+        "outcome": event.outcome,
+        "worker": event.worker,
+        "reason": event.reason,
+    }
+    return {name: value for name, value in shown.items() if value is not None}

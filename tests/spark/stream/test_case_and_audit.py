@@ -1,0 +1,54 @@
+"""The streaming audit and the audit in batch judge the same requests alike."""
+
+from __future__ import annotations
+
+from random import Random
+
+from pyspark.sql import SparkSession
+from tests.spark.events import Event, Log, Story, call_id, instant
+from tests.spark.stream.test_watch_processor import told
+
+from requite.spark.audit import verdicts
+from requite.spark.case import Alert, Case, State, Told
+from requite.spark.lives import lives
+
+_MEANS = {
+    State.ENDED: "EXACTLY_ONE",
+    State.OPEN: "IN_FLIGHT",
+    Alert.ORPHAN: "ORPHAN",
+    Alert.DUPLICATE_OUTCOME: "DUPLICATE_OUTCOME",
+    Alert.ACCEPTED_TWICE: "ACCEPTED_TWICE",
+}
+_KINDS = ("accepted", "accepted", "dispatched", "answered", "answered", "expired", "cancelled")
+
+
+def tell_anything(rng: Random, number: int, logs: list[Log]) -> None:
+    """Tell up to six events of a request, in any log and order; clocks go back now and then."""
+    at = 0.0
+    for _ in range(rng.randint(1, 6)):
+        at += rng.choice((0.0, 0.1, 0.1, 0.1, -0.05))
+        deadline = {"deadline": 50.0} if rng.random() < 0.5 else {}
+        rng.choice(logs).tell(at, rng.choice(_KINDS), number, **deadline)
+
+
+def judged(events: list[Event]) -> str:
+    case = Case()
+    for event in events:
+        case.add(Told(**told(event)), event["service"])
+    return _MEANS[case.judge()]
+
+
+def test_both_audits_judge_alike(spark: SparkSession) -> None:
+    story, rng, requests = Story(), Random(20260302), 600
+    brokers = [story.broker("b1"), story.broker("b2")]
+    everybody = [*brokers, story.client()]
+    for number in range(requests):
+        tell_anything(rng, number, brokers if number % 2 else everybody)
+    rows = verdicts(lives(story.frame(spark)), instant(10.0)).collect()
+    batch = {row.request_id: row.verdict for row in rows}
+    by_request = {call_id(number): [] for number in range(requests)}
+    for event in story.events:
+        by_request[event["request_id"]].append(event)
+    streaming = {request_id: judged(events) for request_id, events in by_request.items()}
+    assert set(streaming.values()) == set(_MEANS.values())
+    assert streaming == batch
