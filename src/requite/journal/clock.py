@@ -9,7 +9,7 @@ from typing import Final
 # An offset is kept as long as the clocks agree within this. Measuring anew for each block would
 # shift them against each other by some microseconds.
 SLACK_US: Final = 100
-_READINGS_MAX: Final = 5
+_REREADINGS_MAX: Final = 4
 
 
 class WallClock:
@@ -39,13 +39,16 @@ class WallClock:
 
     def _measure(self) -> int:
         """Read both clocks as close to each other as a busy machine lets us."""
-        best: tuple[int, int] | None = None
-        for _ in range(_READINGS_MAX):
-            before = self._monotonic_ns()
-            wall = self._wall_ns()
-            after = self._monotonic_ns()
-            best = min(best or (after - before, 0), (after - before, wall - (before + after) // 2))
+        best = self._read()
+        for _ in range(_REREADINGS_MAX):
             if best[0] < SLACK_US * 1000:
                 break
-        assert best is not None
+            best = min(best, self._read())
         return best[1] // 1000
+
+    def _read(self) -> tuple[int, int]:
+        """Return how long reading took, and how far UTC is ahead then, both in ns."""
+        before = self._monotonic_ns()
+        wall = self._wall_ns()
+        after = self._monotonic_ns()
+        return after - before, wall - (before + after) // 2

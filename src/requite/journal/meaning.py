@@ -91,6 +91,16 @@ def outcome_name(number: int) -> str | None:
     return OUTCOME_NAMES.get(number) or f"unknown:{number}"
 
 
+def text_of(string: bytes) -> str:
+    """Return an interned string as text; bytes that are no UTF-8 are shown as escapes."""
+    return string.decode(errors="backslashreplace")
+
+
+def undefined_string(number: int) -> str:
+    """Return what stands for a string whose definition was lost to damage."""
+    return f"unknown:{number}"
+
+
 def wall_us(at: float, clock_offset_us: int) -> int | None:
     """Return the UTC instant of a row, in µs since 1970; None if it is not one before year 10000.
 

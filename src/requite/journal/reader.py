@@ -1,0 +1,161 @@
+"""Reading journals, in any process, while they are written or after that.
+
+    for event in events("journal"):
+        print(event.ts, event.kind, event.request_id)
+
+Reading never fails for what a log holds: what does not decode is an event as well, with `raw` set.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from requite.errors import LogGone
+from requite.journal.decode import Block, SegmentDecoder
+from requite.journal.event import Event
+from requite.journal.folder import LogFolder, find_logs
+from requite.storage import Damage, LogReader, Record
+
+Item = Record | Damage
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
+
+
+class Selection(NamedTuple):
+    """Which events are wanted: those that agree with whatever is not None."""
+
+    request_id: str | None = None
+    service: str | None = None
+    kind: str | None = None
+
+    def wants(self, event: Event) -> bool:
+        """Whether an event is wanted; what does not decode is, unless it is about a request."""
+        if event.kind is None:
+            return self.request_id is None
+        return (
+            self.request_id in (None, event.request_id)
+            and self.service in (None, event.service)
+            and self.kind in (None, event.kind)
+        )
+
+    def may_have(self, block: Block) -> bool:
+        """Whether a block can have such an event: a cheap look, before its rows are decoded."""
+        if self.request_id is None:
+            return True
+        return bytes.fromhex(self.request_id) in bytes(block.payload)
+
+
+ALL: Final = Selection()
+
+
+def events(directory: Path | str, selection: Selection = ALL) -> Iterator[Event]:
+    """Yield the events of a journal, or of one log, log by log, in the order they were written.
+
+    Raises `ConfigurationError` for what is no journal.
+    """
+    for log in find_logs(directory):
+        yield from LogTail(log).news(selection)
+
+
+def newest(directory: Path | str, count: int, selection: Selection = ALL) -> list[Event]:
+    """Return the newest `count` events of a journal, in order of time. Raises likewise."""
+    found = [event for log in find_logs(directory) for event in _newest(log, count, selection)]
+    return sort_by_time(heapq.nlargest(count, found, key=_when))
+
+
+def sort_by_time(found: list[Event]) -> list[Event]:
+    """Sort events by time; those of one log at one time stay in the order they were written."""
+    return sorted(found, key=_when)
+
+
+def _when(event: Event) -> tuple[datetime, str, int, int]:
+    return event.ts or _NEVER, event.log, event.segment, event.byte_offset
+
+
+class LogTail:
+    """One log as it grows: `news` yields what has come since it was last asked."""
+
+    def __init__(self, log: LogFolder) -> None:
+        self.log = log
+        self._reader = LogReader(log.path)
+        self._last: Item | None = None
+        self._decoder: SegmentDecoder | None = None
+
+    def news(self, selection: Selection = ALL) -> Iterator[Event]:
+        """Yield the events that have come since. A log that was removed has none."""
+        for item in self._items():
+            decoder = self._decoder_of(item.segment)
+            yield from _select(decoder, decoder.take_in(item), selection)
+
+    def skip(self) -> None:
+        """Take what is there as known; its strings are learnt."""
+        for item in self._items():
+            self._decoder_of(item.segment).take_in(item)
+
+    def _items(self) -> Iterator[Item]:
+        try:
+            for item in self._reader.tail(self._last):
+                self._last = item
+                yield item
+        except LogGone:
+            return
+
+    def _decoder_of(self, segment: int) -> SegmentDecoder:
+        if self._decoder is None or self._decoder.segment != segment:
+            self._decoder = SegmentDecoder(self.log, segment)
+        return self._decoder
+
+
+class JournalTail:
+    """A journal as it grows, logs that are made meanwhile included."""
+
+    def __init__(self, directory: Path | str) -> None:
+        self._directory = directory
+        self._tails: dict[str, LogTail] = {}
+        for tail in self._all():
+            tail.skip()
+
+    def news(self, selection: Selection = ALL) -> list[Event]:
+        """Return the events that have come since the last look, in order of time."""
+        return sort_by_time([event for tail in self._all() for event in tail.news(selection)])
+
+    def _all(self) -> list[LogTail]:
+        for log in find_logs(self._directory):
+            if log.log not in self._tails:
+                self._tails[log.log] = LogTail(log)
+        return list(self._tails.values())
+
+
+def _newest(log: LogFolder, count: int, selection: Selection) -> list[Event]:
+    """Return at least the newest `count` events of a log, if it has as many; the last block first.
+
+    Blocks are decoded from the end backwards, and no more of them than needed.
+    """
+    reader = LogReader(log.path)
+    found: list[Event] = []
+    try:
+        for info in reversed(reader.segments()):
+            decoder = SegmentDecoder(log, info.number)
+            taken = [decoder.take_in(item) for item in reader.read(info.number)]
+            for each in reversed(taken):
+                found += _select(decoder, each, selection)
+                if len(found) >= count:
+                    return found
+    except LogGone:  # removed by retention while we read: so were the older ones
+        pass
+    return found
+
+
+def _select(
+    decoder: SegmentDecoder, item: Block | Event | None, selection: Selection
+) -> list[Event]:
+    if item is None:
+        return []
+    if isinstance(item, Event):
+        return [item] if selection.wants(item) else []
+    if not selection.may_have(item):
+        return []
+    return [event for event in decoder.events(item) if selection.wants(event)]
