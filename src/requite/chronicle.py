@@ -12,18 +12,23 @@ A flight is written at its end, so a process that is killed would take the begin
 was under way with it. Therefore engines look at their tables every `SWEEP_EVERY_S`, and write down
 the beginning of what has been under way since the last look.
 
-There is no I/O in here: who keeps a journal takes the rows (`requite.journal`). It may do so from
-another thread than the engine's, since all of it is made of single operations of lists.
+There is no I/O in here: who keeps a journal takes the rows (`requite.journal`), in a thread of its
+own. Under load the engine's thread first *presses* them into columns, `PRESS_ROWS` at a time: rows
+that wait until another core reads them cost more there than they do here (2 us of processor time
+per request against 0.8, in a broker with 64 requests in flight).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
 from math import inf
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 SWEEP_EVERY_S: Final = 0.1
-ROWS_MAX: Final = 1 << 20  # what may wait for the journal; about 300 MB
+ROWS_MAX: Final = 1 << 20  # what may wait for the journal; 70 MB pressed, 300 MB if not
+PRESS_ROWS: Final = 512
 CALL_ID_SIZE: Final = 16
 NO_CALL: Final = bytes(CALL_ID_SIZE)
 ORIGIN_SIZE: Final = 8  # the first half of a call id, and the name of a broker, client or worker
@@ -117,33 +122,54 @@ FlightRow = tuple[float, float, float, float, bytes, bytes, bytes, int, int]
 """The fields of `Flight`, in order: engines append plain tuples, which cost half as much."""
 
 
+class Pressed(Protocol):
+    """Flights that have been made smaller."""
+
+    @property
+    def rows(self) -> int:
+        """How many."""
+
+
 class Chronicle:
-    """Rows that wait to be taken. Bind `flights.append` and `happenings.append` once."""
+    """Rows that wait to be taken. Bind `flights.append` and `happenings.append` once.
 
-    __slots__ = ("_turn", "dropped", "flights", "happenings")
+    `press` makes flights smaller; None: they stay as they are. `lock` keeps two threads from taking
+    rows at the same time; appending needs none.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_lock", "_press", "dropped", "flights", "happenings", "pressed")
+
+    def __init__(
+        self,
+        press: Callable[[list[FlightRow]], Pressed] | None = None,
+        lock: AbstractContextManager[Any] | None = None,
+    ) -> None:
         self.flights: list[FlightRow] = []
+        self.pressed: list[Pressed] = []
         self.happenings: list[Happening] = []
         self.dropped = 0
-        self._turn = [True]  # whoever pops it may cut rows off; to pop is one operation
+        self._press = press
+        self._lock = nullcontext() if lock is None else lock
+
+    def press(self) -> None:
+        """Make the flights smaller; for the engine, when there are `PRESS_ROWS` of them."""
+        if self._press is None:
+            return
+        with self._lock:
+            if flights := _take(self.flights):
+                self.pressed.append(self._press(flights))
 
     def trim(self) -> None:
         """Forget everything when nobody has taken rows for too long; count what was lost."""
-        if len(self.flights) + len(self.happenings) > ROWS_MAX:
-            flights, happenings = self.take()
-            self.dropped += len(flights) + len(happenings)
+        waiting = len(self.flights) + len(self.happenings)
+        if waiting + sum(each.rows for each in self.pressed) > ROWS_MAX:
+            pressed, flights, happenings = self.take()
+            self.dropped += len(flights) + len(happenings) + sum(each.rows for each in pressed)
 
-    def take(self) -> tuple[list[FlightRow], list[Happening]]:
-        """Take the rows that are there now, oldest first; none while another thread does."""
-        try:
-            self._turn.pop()
-        except IndexError:
-            return [], []
-        try:
-            return _take(self.flights), _take(self.happenings)
-        finally:
-            self._turn.append(True)
+    def take(self) -> tuple[list[Pressed], list[FlightRow], list[Happening]]:
+        """Take what is there now, oldest first: pressed flights, others, happenings."""
+        with self._lock:
+            return _take(self.pressed), _take(self.flights), _take(self.happenings)
 
 
 def _take(rows: list[Row]) -> list[Row]:

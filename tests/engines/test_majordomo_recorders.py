@@ -12,7 +12,16 @@ from tests.support.client import ORIGIN as CLIENT
 from tests.support.client import ClientBench
 from tests.support.worker import INSTANCE, WorkerBench
 
-from requite.chronicle import NO_CALL, NO_OUTCOME, SWEEP_EVERY_S, Chronicle, Flight, Kind
+from requite.chronicle import (
+    NO_CALL,
+    NO_OUTCOME,
+    PRESS_ROWS,
+    SWEEP_EVERY_S,
+    Chronicle,
+    Flight,
+    FlightRow,
+    Kind,
+)
 from requite.engine import Started
 from requite.request import Status
 
@@ -48,7 +57,7 @@ def test_an_uneventful_request_is_one_flight(broker, chronicle):
     broker.request("c", 7, b"hello", timeout_ms=2500, call_id=CALL)
     broker.advance(SWEEP_EVERY_S / 2)
     broker.final("w", b"ok")
-    flights, happenings = chronicle.take()
+    _, flights, happenings = chronicle.take()
     assert [Flight(*row) for row in flights] == [
         Flight(begun, begun, broker.now, begun + 2.5, CALL, b"echo", WORKER, 5, 2)
     ]
@@ -61,7 +70,7 @@ def test_a_queued_request_is_dispatched_later_than_accepted(broker, chronicle):
     broker.advance(SWEEP_EVERY_S / 4)
     broker.final("w")
     broker.final("w")
-    (first, second) = (Flight(*row) for row in chronicle.take()[0])
+    (first, second) = (Flight(*row) for row in chronicle.take()[1])
     assert first.first_at == first.second_at
     assert second.second_at == second.first_at + SWEEP_EVERY_S / 4
 
@@ -334,3 +343,34 @@ def test_a_chronicle_that_nobody_reads_stays_small(monkeypatch, broker, chronicl
     broker.advance(2 * SWEEP_EVERY_S)
     assert chronicle.dropped >= 20
     assert len(chronicle.flights) + len(chronicle.happenings) <= 10
+
+
+class Sheaf:
+    """Flights that were pressed, as they were."""
+
+    def __init__(self, flights: list[FlightRow]) -> None:
+        self.flights = flights
+        self.rows = len(flights)
+
+
+def test_many_flights_are_pressed_by_the_engine():
+    chronicle = Chronicle(Sheaf)
+    broker = BrokerBench(chronicle=chronicle)
+    broker.worker("w", instance=WORKER)
+    for number in range(PRESS_ROWS + 3):
+        broker.request("c", number)
+        broker.final("w")
+    pressed, flights, _ = chronicle.take()
+    assert [each.rows for each in pressed] == [PRESS_ROWS]
+    ids = [Flight(*row).call_id for row in [*pressed[0].flights, *flights]]
+    assert len(set(ids)) == PRESS_ROWS + 3
+    assert ids == sorted(ids)
+
+
+def test_pressed_flights_count_as_well(monkeypatch):
+    monkeypatch.setattr("requite.chronicle.ROWS_MAX", 10)
+    chronicle = Chronicle(Sheaf)
+    chronicle.flights += [(0.0, 0.0, 0.0, inf, CALL, b"echo", WORKER, 1, 1)] * 11
+    chronicle.press()
+    chronicle.trim()
+    assert (chronicle.dropped, chronicle.pressed) == (11, [])

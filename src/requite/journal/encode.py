@@ -12,7 +12,7 @@ import json
 import struct
 from collections.abc import Mapping, Sequence
 from struct import pack
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from requite.chronicle import CALL_ID_SIZE, FlightRow, Happening
 from requite.journal.blocks import HEADER, SCHEMA_VERSION, STRING_HEAD, BlockType
@@ -57,29 +57,52 @@ def _strings_block(cells: list[bytes], size: int, clock_offset_us: int, first_se
     return b"".join((header, *cells, bytes(-size % 8)))
 
 
-def encode_flights(
-    rows: Sequence[FlightRow], strings: Strings, clock_offset_us: int, first_seq: int
-) -> bytes:
-    """Return a FLIGHTS block of at least one row; strings that are new to the segment are fresh."""
+class PressedFlights(NamedTuple):
+    """Flights as columns, those of numbers as bytes: what comes before the strings, and after."""
+
+    rows: int
+    before: bytes
+    services: Sequence[bytes]
+    workers: Sequence[bytes]
+    after: bytes
+
+
+def press_flights(rows: Sequence[FlightRow]) -> PressedFlights:
+    """Turn at least one row into columns; that needs nothing of the segment they will go into."""
     count = len(rows)
     first, second, third, deadline, call_ids, services, workers, requests, replies = zip(
         *rows, strict=True
     )
     instants = f"<{count}d"
-    return b"".join(
+    before = b"".join(
         (
-            HEADER.pack(BlockType.FLIGHTS, SCHEMA_VERSION, 0, count, clock_offset_us, first_seq),
             pack(instants, *first),
             pack(instants, *second),
             pack(instants, *third),
             pack(instants, *deadline),
             _call_ids(call_ids),
-            _numbers(services, strings),
-            _numbers(workers, strings),
-            _unsigned("I", requests, _U32_MAX),
-            _unsigned("I", replies, _U32_MAX),
         )
     )
+    after = _unsigned("I", requests, _U32_MAX) + _unsigned("I", replies, _U32_MAX)
+    return PressedFlights(count, before, services, workers, after)
+
+
+def encode_pressed(
+    flights: PressedFlights, strings: Strings, clock_offset_us: int, first_seq: int
+) -> bytes:
+    """Return a FLIGHTS block; strings that are new to the segment are fresh."""
+    count, before, services, workers, after = flights
+    header = HEADER.pack(BlockType.FLIGHTS, SCHEMA_VERSION, 0, count, clock_offset_us, first_seq)
+    return b"".join(
+        (header, before, _numbers(services, strings), _numbers(workers, strings), after)
+    )
+
+
+def encode_flights(
+    rows: Sequence[FlightRow], strings: Strings, clock_offset_us: int, first_seq: int
+) -> bytes:
+    """Return a FLIGHTS block of at least one row; strings that are new to the segment are fresh."""
+    return encode_pressed(press_flights(rows), strings, clock_offset_us, first_seq)
 
 
 def encode_happenings(

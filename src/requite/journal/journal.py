@@ -19,6 +19,7 @@ from requite.chronicle import ORIGIN_SIZE, Chronicle, Role
 from requite.errors import ConfigurationError
 from requite.journal.blocks import PURPOSE
 from requite.journal.clock import WallClock
+from requite.journal.encode import press_flights
 from requite.journal.folder import log_name, prepare
 from requite.journal.meaning import ROLE_NAMES
 from requite.journal.scribe import Scribe
@@ -55,7 +56,7 @@ class Journal:
     ) -> None:
         if len(name) != ORIGIN_SIZE:
             raise ConfigurationError(f"a journal's name has {ORIGIN_SIZE} bytes, not {len(name)}")
-        self.chronicle = Chronicle()
+        self.chronicle = Chronicle(press_flights, Lock())
         self.settings = settings or JournalSettings()
         self.path = Path(directory) / log_name(role, name)
         self._role = role

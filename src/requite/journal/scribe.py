@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from math import inf
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from requite.chronicle import Chronicle, FlightRow, Happening, Kind
 from requite.errors import LogFull, LogGone, StorageError
 from requite.journal.clock import WallClock
+from requite.journal.encode import PressedFlights
 from requite.journal.settings import JournalSettings
 from requite.journal.writer import AppendOnly, BlockWriter
 
@@ -58,6 +59,7 @@ class Scribe:
         self._clock = clock
         self._log: WritableLog | None = None
         self._writer: BlockWriter | None = None
+        self._pressed: list[PressedFlights] = []
         self._flights: list[FlightRow] = []
         self._happenings: list[Happening] = []
         self._lost = 0
@@ -78,7 +80,8 @@ class Scribe:
     @property
     def backlog(self) -> int:
         """How many rows were taken, and wait to be written."""
-        return len(self._flights) + len(self._happenings)
+        pressed = sum(each.rows for each in self._pressed)
+        return pressed + len(self._flights) + len(self._happenings)
 
     def open(self) -> None:
         """Open the log and write that it begins. Raises `StorageError`."""
@@ -119,7 +122,8 @@ class Scribe:
 
     # --- writing --------------------------------------------------------------------------------
     def _take(self) -> None:
-        flights, happenings = self._chronicle.take()
+        pressed, flights, happenings = self._chronicle.take()
+        self._pressed += cast("list[PressedFlights]", pressed)
         self._flights += flights
         self._happenings += happenings
         if self.failure and self.backlog > self._settings.backlog_rows_max:
@@ -137,6 +141,7 @@ class Scribe:
                 told = [Happening(self._clock.now(), Kind.DROPPED, value=float(untold))]
                 writer.write_happenings(told, offset_us)
                 self._told += untold
+            writer.write_pressed(self._pressed, offset_us)
             writer.write_flights(self._flights, offset_us)
             writer.write_happenings(self._happenings, offset_us)
         finally:
@@ -182,7 +187,7 @@ class Scribe:
 
     def _drop_backlog(self) -> None:
         self._lost += self.backlog
-        self._flights, self._happenings = [], []
+        self._pressed, self._flights, self._happenings = [], [], []
 
     def _close_log(self) -> None:
         log, self._log, self._writer = self._log, None, None

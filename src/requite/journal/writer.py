@@ -9,9 +9,11 @@ from requite.chronicle import FlightRow, Happening
 from requite.journal.blocks import SEQS_PER_ROW, BlockType
 from requite.journal.encode import (
     ROWS_PER_BLOCK,
+    PressedFlights,
     encode_flights,
     encode_happenings,
     encode_opened,
+    encode_pressed,
     encode_strings,
 )
 from requite.journal.strings import Strings
@@ -19,7 +21,8 @@ from requite.storage.layout import record_size
 from requite.storage.records import Position
 
 Row = TypeVar("Row")
-Encode = Callable[[Sequence[Row], Strings, int, int], bytes]
+Rows = TypeVar("Rows")
+Encode = Callable[[Rows, Strings, int, int], bytes]
 
 # Happenings carry reasons: this many with the longest strings are half of the smallest segment.
 HAPPENINGS_PER_BLOCK: Final = 128
@@ -61,13 +64,26 @@ class BlockWriter:
         """Write flights. Raises `StorageError`."""
         self._write(rows, BlockType.FLIGHTS, encode_flights, ROWS_PER_BLOCK, clock_offset_us)
 
+    def write_pressed(self, pressed: list[PressedFlights], clock_offset_us: int) -> None:
+        """Write flights that were pressed, a block each. Raises `StorageError`."""
+        while pressed:
+            flights = pressed[0]
+            self._append(self._encode(flights, encode_pressed, clock_offset_us))
+            self.next_seq += SEQS_PER_ROW[BlockType.FLIGHTS] * flights.rows
+            del pressed[0]
+
     def write_happenings(self, rows: list[Happening], clock_offset_us: int) -> None:
         """Write happenings. Raises `StorageError`."""
         kind, size = BlockType.HAPPENINGS, HAPPENINGS_PER_BLOCK
         self._write(rows, kind, encode_happenings, size, clock_offset_us)
 
     def _write(
-        self, rows: list[Row], kind: BlockType, encode: Encode[Row], per_block: int, offset_us: int
+        self,
+        rows: list[Row],
+        kind: BlockType,
+        encode: Encode[Sequence[Row]],
+        per_block: int,
+        offset_us: int,
     ) -> None:
         while rows:
             part = rows[:per_block]
@@ -75,7 +91,7 @@ class BlockWriter:
             self.next_seq += SEQS_PER_ROW[kind] * len(part)
             del rows[:per_block]
 
-    def _encode(self, rows: Sequence[Row], encode: Encode[Row], offset_us: int) -> list[bytes]:
+    def _encode(self, rows: Rows, encode: Encode[Rows], offset_us: int) -> list[bytes]:
         """Return the blocks of some rows, for a segment that has room for them."""
         if self._log.segment != self._segment:  # a new one that could not be begun before
             self._begin()
@@ -91,7 +107,7 @@ class BlockWriter:
         self._strings = Strings()
         self._is_empty = True
 
-    def _blocks(self, rows: Sequence[Row], encode: Encode[Row], offset_us: int) -> list[bytes]:
+    def _blocks(self, rows: Rows, encode: Encode[Rows], offset_us: int) -> list[bytes]:
         """Return the block of some rows, behind those that define what it needs."""
         block = encode(rows, self._strings, offset_us, self.next_seq)
         opened: list[bytes] = []

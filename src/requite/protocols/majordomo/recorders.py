@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from requite.chronicle import NO_OUTCOME, Chronicle, Happening, Kind
+from requite.chronicle import NO_OUTCOME, PRESS_ROWS, Chronicle, Happening, Kind
 from requite.errors import (
     CallError,
     CallTimeout,
@@ -44,7 +44,7 @@ class BrokerRecorder:
 
     def __init__(self, chronicle: Chronicle) -> None:
         self._chronicle = chronicle
-        self._fly = chronicle.flights.append
+        self._flights = chronicle.flights
         self._happen = chronicle.happenings.append
         self._looked_at = 0.0
 
@@ -57,7 +57,8 @@ class BrokerRecorder:
             self._tell(pending, Kind.ANSWERED, now, outcome=Status.OK, size=_size(body))
             return
         # 0.3 us in all; a NamedTuple would cost as much again (CPython 3.11).
-        self._fly(
+        flights = self._flights
+        flights.append(
             (
                 pending.accepted_at,
                 pending.dispatched_at,
@@ -70,6 +71,8 @@ class BrokerRecorder:
                 _size(body),
             )
         )
+        if len(flights) >= PRESS_ROWS:
+            self._chronicle.press()
 
     def begun(self, pending: PendingRequest) -> None:
         """Tell what has happened to a request so far, if that is not told yet."""
