@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -28,6 +28,17 @@ GRACE_S: Final = INTERVAL_S_DEFAULT
 
 _SHOWN: Final = ("ts", "log", "seq", "kind", "attempt", "outcome", "worker", "reason")
 _JSON: Final = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'", "timeZone": "UTC"}
+
+
+class Terms(NamedTuple):
+    """When a missing outcome becomes a violation: after the deadline (or `longest_deadline_s` after
+    acceptance, where there is none) and `grace_s`."""
+
+    longest_deadline_s: float = LONGEST_DEADLINE_S
+    grace_s: float = GRACE_S
+
+
+USUAL: Final = Terms()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +116,12 @@ def summarise(verdicts: Mapping[str, int], *, dropped_events: int = 0, damaged: 
     )
 
 
-def verdicts(
-    lives: DataFrame,
-    now: datetime,
-    *,
-    longest_deadline_s: float = LONGEST_DEADLINE_S,
-    grace_s: float = GRACE_S,
-) -> DataFrame:
+def verdicts(lives: DataFrame, now: datetime, terms: Terms = USUAL) -> DataFrame:
     """Judge each life (`requite.spark.lives.lives`) as of `now`: the table `audit_verdicts`."""
     judged = lives.select(
         "request_id",
         "service",
-        _verdict(now, longest_deadline_s, grace_s).alias("verdict"),
+        _verdict(now, terms).alias("verdict"),
         "events",
         dated(F.col("own"), F.col("events")).alias("date"),
     )
@@ -125,9 +130,9 @@ def verdicts(
     return judged.where(F.col("verdict").isNotNull()).select(*columns)
 
 
-def _verdict(now: datetime, longest_deadline_s: float, grace_s: float) -> Column:
+def _verdict(now: datetime, terms: Terms) -> Column:
     severity = words.severity(F.col("word"))
-    is_late = F.lit(now) > later(_deadline(longest_deadline_s), grace_s)
+    is_late = F.lit(now) > later(_deadline(terms.longest_deadline_s), terms.grace_s)
     return (
         F.when(F.col("word") == words.PLAIN, Verdict.EXACTLY_ONE.value)
         .when(F.col("last").isNull(), _orphan(F.col("events")))

@@ -28,7 +28,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from requite.spark.clock import MINUTE_US, date_of, micros, minute_of
+from requite.spark.clock import MINUTE_US, date_of, micros, minute_of, still_waiting_us
 
 _KEY: Final = ("service", "minute")
 _SHORTEST_S: Final = 1.0
@@ -66,9 +66,15 @@ def _arrivals(accepted: DataFrame) -> DataFrame:
 
 
 def _in_system(accepted: DataFrame, until: datetime) -> DataFrame:
-    """Sum the seconds that requests spent in each minute, whether or not they began in it."""
+    """Sum the seconds that requests spent in each minute, whether or not they began in it.
+
+    What has not ended is in the system until its deadline: nobody waits for it any longer.
+    """
     begin = micros(F.col("accepted_at"))
-    end = F.greatest(begin, micros(F.coalesce("finished_at", F.lit(until))))
+    end = F.coalesce(
+        micros(F.col("finished_at")), still_waiting_us(until, begin, F.col("deadline"))
+    )
+    end = F.greatest(begin, end)
     spans = accepted.select("service", begin.alias("begin"), end.alias("end"))
     first = F.col("begin") - F.pmod("begin", F.lit(MINUTE_US))
     minutes = F.explode(F.sequence(first, F.col("end"), F.lit(MINUTE_US)))

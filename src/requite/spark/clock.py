@@ -6,6 +6,7 @@ and the request is marked (`clock_went_back`), so that the runner can tell how m
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final
 
 from pyspark.sql import Column
@@ -13,6 +14,16 @@ from pyspark.sql import functions as F
 
 MINUTE_US: Final = 60 * 10**6
 DAY_US: Final = 24 * 3600 * 10**6
+
+
+WITHOUT_DEADLINE_US: Final = MINUTE_US
+"""How long a request without a deadline, and without an end, counts as waiting."""
+
+
+def still_waiting_us(until: datetime, begin_us: Column, deadline: Column) -> Column:
+    """Return up to when something without an end counts as waiting: `until`, or its deadline."""
+    given_up = F.coalesce(micros(deadline), begin_us + F.lit(WITHOUT_DEADLINE_US))
+    return F.least(micros(F.lit(until)), given_up)
 
 
 def micros(instant: Column) -> Column:

@@ -48,7 +48,7 @@ def lives(events: DataFrame) -> DataFrame:
     """Gather `bronze_events` into one row per request."""
     told = events.where(F.col("request_id").isNotNull() & (F.col("kind") != PARTIAL))
     gathered = told.groupBy("request_id").agg(
-        F.max("service").alias("service"),
+        F.coalesce(F.max("service"), F.lit("")).alias("service"),
         F.sort_array(F.collect_list(F.struct(*FIELDS))).alias("events"),
     )
     owned = gathered.withColumn("own", _own(F.col("events")))

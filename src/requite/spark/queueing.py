@@ -8,7 +8,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from requite.spark.clock import MINUTE_US, date_of, micros, minute_of
+from requite.spark.clock import MINUTE_US, date_of, micros, minute_of, still_waiting_us
 from requite.spark.vocabulary import ACCEPTED, BROKER, DISPATCHED, OUTCOMES, QUEUED, REDELIVERED
 
 _KEY: Final = ("service", "minute")
@@ -18,7 +18,7 @@ def waits(lives: DataFrame, now: datetime) -> DataFrame:
     """Return when requests waited: service, begin_us, end_us (microseconds since 1970).
 
     A wait begins when a broker queues a request, for the first time or again, and ends when the
-    request is dispatched or ends; one that goes on ends at `now`.
+    request is dispatched or ends. One without an end goes on until `now`, or the deadline.
     """
     events = F.col("events")
     begins = F.filter(
@@ -27,8 +27,10 @@ def waits(lives: DataFrame, now: datetime) -> DataFrame:
 
     def wait(begin: Column) -> Column:
         ends = F.filter(events, lambda event: _is_end(event, begin))
-        end = F.coalesce(F.array_min(ends["ts"]), F.greatest(F.lit(now), begin["ts"]))
-        return F.struct(micros(begin["ts"]).alias("begin_us"), micros(end).alias("end_us"))
+        begin_us, deadline = micros(begin["ts"]), F.array_max(events["deadline"])
+        open_until = still_waiting_us(now, begin_us, deadline)
+        end_us = F.coalesce(micros(F.array_min(ends["ts"])), open_until)
+        return F.struct(begin_us.alias("begin_us"), end_us.alias("end_us"))
 
     waited = lives.where(F.size(begins) > 0)
     exploded = waited.select("service", F.explode(F.transform(begins, wait)).alias("wait"))

@@ -206,7 +206,7 @@ def _instants() -> list[Column]:
             F.max(F.when(kind == FINISHED, F.col("outcome"))),
             F.max(F.when(kind == ABANDONED, F.lit("ABANDONED"))),
         ).alias("result"),
-        F.max("service").alias("service"),
+        F.coalesce(F.max("service"), F.lit("")).alias("service"),
         F.min("ts").alias("first_at"),
     ]
 
@@ -235,5 +235,6 @@ def silver_heartbeats(events: DataFrame) -> DataFrame:
     `gap_s` is how long it had been silent then.
     """
     told = events.where(F.col("kind").isin(*PRESENCE) & (F.col("role") == BROKER))
-    columns = "worker", "service", "ts", "gap_s", "busy", "capacity"
+    service = F.coalesce("service", F.lit("")).alias("service")
+    columns = "worker", service, "ts", "gap_s", "busy", "capacity"
     return told.select(*columns, date_of(F.col("ts")).alias("date"), "kind")

@@ -1,0 +1,171 @@
+"""`requite spark run`: the pipeline over journals, and the audit's verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+from cyclopts import Group, Parameter
+
+from requite.cli.exit_codes import ExitCode
+from requite.cli.options import OUTPUT, JsonFlag
+from requite.cli.output import say, say_json, stderr_console, stdout_console
+from requite.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from requite.spark.audit import Summary
+    from requite.spark.refresh import OnProgress, Progress
+    from requite.spark.runner import RunSummary
+
+_SPARK: Final = Group("Spark", sort_key=20)
+_NOW: Final = "now"
+_CONNECT: Final = "sc://"
+
+
+def run(
+    *,
+    journal: Annotated[Path, Parameter(metavar="DIR", help="The folder in which journals are.")],
+    lake: Annotated[
+        Path,
+        Parameter(
+            metavar="DIR", help="Where the tables are kept: a new folder, or an older run's."
+        ),
+    ],
+    report: Annotated[
+        Path | None,
+        Parameter(metavar="FILE", group=OUTPUT, help="Write the report there, as one HTML file."),
+    ] = None,
+    as_of: Annotated[
+        str | None,
+        Parameter(
+            metavar="TIME",
+            help="Judge as of then (ISO 8601, UTC, or `now`); without, of the newest event.",
+        ),
+    ] = None,
+    master: Annotated[
+        str | None,
+        Parameter(
+            metavar="URL",
+            group=_SPARK,
+            help="Where Spark runs: `local[2]`, `spark://…` or `sc://…`; without, in this process.",
+        ),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> int:
+    """Prove from journals that every accepted request ended exactly once.
+
+    Reads what is new in the journals into the lake, brings its tables up to date
+    and judges each request. A second run processes only what has come since, a
+    run that was interrupted is simply repeated.
+
+    With --json the last line is an object: audit (accepted, exactly_one, missing,
+    duplicate, in_flight, orphan, accepted_twice, dropped_events, damaged), ok,
+    complete, and what the run did. Exit code 1: there were violations.
+
+      $ requite spark run --journal journal --lake lake --report report.html
+    """
+    judged_at = _instant(as_of)
+    from requite.spark import runner  # loads Spark
+
+    with _session(master) as spark, _progress() as tell:
+        summary = runner.run(spark, journal, lake, report=report, as_of=judged_at, on_progress=tell)
+    _show(summary)
+    if as_json:
+        say_json(summary.record())
+    return ExitCode.OK if summary.audit.ok else ExitCode.FAILED
+
+
+def _instant(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    if text == _NOW:
+        return datetime.now(UTC)
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigurationError(
+            f"--as-of: {text!r} is no time; write it like 2026-03-02T12:00:00Z, or `now`"
+        ) from None
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+
+
+@contextmanager
+def _session(master: str | None) -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+
+    from requite.spark.session import configure, local_session, prepare_environment
+
+    if master is None:
+        spark = local_session("requite spark run")
+    elif master.startswith(_CONNECT):
+        spark = configure(SparkSession.builder.remote(master)).getOrCreate()
+    else:
+        prepare_environment()
+        named = SparkSession.builder.appName("requite spark run").master(master)
+        spark = configure(named).getOrCreate()
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _progress() -> Iterator[OnProgress]:
+    """Show on stderr which step is under way; in a pipe, each step when it is done."""
+    console = stderr_console()
+    with console.status("starting Spark") as status:
+
+        def tell(progress: Progress) -> None:
+            name = progress.step.replace("_", " ")
+            if progress.rows is None:
+                status.update(name)
+            else:
+                console.print(f"[dim]{name:<24}[/dim]{progress.rows:>12,}")
+
+        yield tell
+
+
+def _show(summary: RunSummary) -> None:
+    from rich.table import Table
+
+    table = Table(title="Audit", title_justify="left")
+    table.add_column("verdict")
+    table.add_column("requests", justify="right")
+    for name, count, is_bad in _verdicts(summary.audit):
+        style = "bold red" if is_bad and count else None
+        table.add_row(name, f"{count:,}", style=style)
+    stdout_console().print(table)
+    for line in _lines(summary):
+        say(line)
+
+
+def _verdicts(audit: Summary) -> list[tuple[str, int, bool]]:
+    return [
+        ("accepted", audit.accepted, False),
+        ("ended exactly once", audit.exactly_one, False),
+        ("in flight", audit.in_flight, False),
+        ("missing", audit.missing, True),
+        ("ended more than once", audit.duplicate, True),
+        ("ended, never accepted", audit.orphan, True),
+        ("accepted twice", audit.accepted_twice, True),
+    ]
+
+
+def _lines(summary: RunSummary) -> Iterator[str]:
+    yield summary.audit.sentence()
+    yield f"{summary.new_events:,} new events in {summary.seconds:.1f} s"
+    if summary.as_of is None:
+        yield "the journal is empty: there is nothing to judge"
+    if summary.quarantined:
+        yield f"{summary.quarantined:,} rows did not decode: they are in the table bronze_quarantine"
+    if summary.clock_went_back:
+        yield f"a clock went back during {summary.clock_went_back:,} requests; durations are 0 there"
+    if not summary.audit.ok:
+        yield "the table audit_verdicts has the evidence: the events of each such request"
+    if summary.report is not None:
+        yield f"report: {summary.report}"

@@ -1,0 +1,122 @@
+"""Compute days of silver and gold anew, and put them into the lake in place of what was there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from functools import partial
+from typing import Final, NamedTuple
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+
+from requite.spark import audit, gold, silver
+from requite.spark.ingest import EVENTS
+from requite.spark.lake import Lake, schema_of
+from requite.spark.lives import lives
+from requite.spark.news import Span, days_of, reach
+
+RECENT: Final = timedelta(days=7)
+"""What advice is based on: a week has every load that comes back weekly."""
+
+
+class Progress(NamedTuple):
+    """A step of a run: `rows` is None when it begins, and what it came to when it is done."""
+
+    step: str
+    rows: int | None = None
+
+
+OnProgress = Callable[[Progress], None]
+Counts = dict[str, int]
+
+
+@dataclass
+class Refresh:
+    """A refresh of tables. `now` is the instant as of which is judged, `told` what the journal
+    tells of; `written` counts rows by table."""
+
+    lake: Lake
+    now: datetime
+    told: Span
+    look_back: timedelta
+    on_progress: OnProgress
+    terms: audit.Terms = audit.USUAL
+    written: dict[str, int] = field(default_factory=dict)
+    clock_went_back: int = 0
+
+    def days(self, days: list[date]) -> None:
+        """Compute days that follow each other."""
+        events = self._events(reach(days, self.look_back))
+        gathered = lives(events).persist()
+        try:
+            self._requests(gathered, days)
+        finally:
+            gathered.unpersist()
+        self._replace("silver_attempts", silver.silver_attempts(events), days)
+        self._replace("silver_heartbeats", silver.silver_heartbeats(events), days)
+        self._gold(days)
+
+    def _events(self, span: Span) -> DataFrame:
+        ts = F.col("ts")
+        near = self.lake.table(EVENTS).where(F.col("date").isin(*days_of(span)))
+        return near.where((ts >= F.lit(span.start)) & (ts <= F.lit(span.end)))
+
+    def _requests(self, gathered: DataFrame, days: list[date]) -> None:
+        went_back = F.count_if(silver.CLOCK_WENT_BACK).alias("went_back")
+        requests = silver.silver_requests(gathered)
+        counts = self._replace("silver_requests", requests, days, went_back)
+        self.clock_went_back += counts["went_back"]
+        self._replace("audit_verdicts", audit.verdicts(gathered, self.now, self.terms), days)
+        self._replace("gold_queue_depth", gold.gold_queue_depth(gathered, self.now), days)
+
+    def _gold(self, days: list[date]) -> None:
+        requests = self._of("silver_requests", days)
+        histogram = gold.gold_latency_histogram(requests)
+        self._replace("gold_latency_histogram", histogram, days)
+        histogram = self._of("gold_latency_histogram", days)
+        self._replace("gold_service_minute", gold.gold_service_minute(requests, histogram), days)
+        # What was accepted before midnight may still be in the system after it.
+        with_eve = self._of("silver_requests", [days[0] - timedelta(days=1), *days])
+        capacity = gold.gold_capacity(
+            with_eve,
+            self._of("silver_attempts", days),
+            self._of("silver_heartbeats", days),
+            since=self.told.start,
+            until=self.told.end,
+        )
+        self._replace("gold_capacity", capacity, days)
+
+    def small_tables(self) -> None:
+        """Compute what is not kept by day."""
+        table, since = self.lake.table, self.now - RECENT
+        heartbeats, requests = table("silver_heartbeats"), table("silver_requests")
+        self._replace_all("gold_worker_liveness", gold.gold_worker_liveness(heartbeats, self.now))
+        self._replace_all("poison", gold.poison(requests))
+        capacity = table("gold_capacity").where(F.col("window") >= F.lit(since))
+        histogram = table("gold_latency_histogram").where(F.col("date") >= F.lit(since.date()))
+        self._replace_all("gold_rightsizing", gold.gold_rightsizing(capacity, histogram))
+
+    def _of(self, name: str, days: list[date]) -> DataFrame:
+        return self.lake.table(name).where(F.col("date").isin(*days))
+
+    def _replace(self, name: str, rows: DataFrame, days: list[date], *also: Column) -> Counts:
+        chosen = rows.where(F.col("date").isin(*days))
+        return self._write(name, chosen, partial(self.lake.replace_days, name, days=days), *also)
+
+    def _replace_all(self, name: str, rows: DataFrame) -> None:
+        self._write(name, rows, partial(self.lake.replace, name))
+
+    def _write(
+        self, name: str, rows: DataFrame, write: Callable[[DataFrame], None], *also: Column
+    ) -> Counts:
+        """Write the declared columns of a table, counting rows (and what else) on the way."""
+        self.on_progress(Progress(name))
+        seen = Observation()
+        counted = rows.observe(seen, F.count(F.lit(1)).alias("rows"), *also)
+        write(counted.select(*schema_of(name).names))
+        counts = {key: int(value or 0) for key, value in seen.get.items()}
+        self.written[name] = self.written.get(name, 0) + counts["rows"]
+        self.on_progress(Progress(name, counts["rows"]))
+        return counts

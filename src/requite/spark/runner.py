@@ -1,0 +1,230 @@
+"""The runner: from a journal to a lake, from bronze to gold, and the audit's verdict.
+
+A run reads what the journal has had since the last one, finds out which days that touches, and
+computes those days anew: replies that come late change the day on which their request was
+accepted. How late that may be is the *look-back*: an hour, or the longest deadline in sight if that
+is longer.
+
+A run that dies is repeated by the next one. A run that finds nothing new changes nothing, except
+that time goes on: what was in flight may be missing by now.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from requite.errors import ConfigurationError
+from requite.spark import audit, news
+from requite.spark.ingest import EVENTS, QUARANTINE, ingest, journal_stream
+from requite.spark.lake import OUR_FOLDER, Lake, claim, load, locked, save
+from requite.spark.news import News, Span
+from requite.spark.refresh import OnProgress, Progress, Refresh
+from requite.spark.vocabulary import DROPPED, Verdict
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOK_BACK: Final = timedelta(hours=1)
+
+_OPEN: Final = (Verdict.IN_FLIGHT.value, Verdict.MISSING.value)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What a run came to. `tables` counts the rows that it wrote, of whole days; `new_events` and
+    `quarantined` the rows that it read for the first time. `clock_went_back` counts requests of
+    which a duration came out negative, and is told as 0."""
+
+    audit: audit.Summary
+    as_of: datetime | None = None
+    new_events: int = 0
+    quarantined: int = 0
+    clock_went_back: int = 0
+    days: int = 0
+    tables: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    report: Path | None = None
+
+    def record(self) -> dict[str, Any]:
+        """Return everything for machines."""
+        return {
+            "audit": self.audit.record(),
+            "ok": self.audit.ok,
+            "complete": self.audit.complete,
+            "as_of": self.as_of.isoformat() if self.as_of else None,
+            "new_events": self.new_events,
+            "quarantined": self.quarantined,
+            "clock_went_back": self.clock_went_back,
+            "days": self.days,
+            "tables": self.tables,
+            "seconds": round(self.seconds, 3),
+            "report": str(self.report) if self.report else None,
+        }
+
+
+def run(
+    spark: SparkSession,
+    journal: str | PathLike[str],
+    lake: str | PathLike[str],
+    *,
+    report: str | PathLike[str] | None = None,
+    as_of: datetime | None = None,
+    table_format: str = "parquet",
+    terms: audit.Terms = audit.USUAL,
+    on_progress: OnProgress = lambda _progress: None,
+    source: Callable[[Lake, str], DataFrame] = journal_stream,
+) -> RunSummary:
+    """Bring a lake up to date with a journal, judge, and write a report where one is asked for.
+
+    Verdicts are as of `as_of`, or else of the newest event; `terms` tell when a missing outcome
+    becomes a violation. `source` opens the journal as a stream.
+
+    Raises `ConfigurationError` where there is no journal, the lake is a folder that is not ours or
+    belongs to another journal, or another run is at work on it.
+    """
+    began = time.monotonic()
+    told = _journal_folder(journal)
+    root = Path(lake).expanduser().resolve()
+    claim(root, told)
+    with locked(root):
+        place = Lake(spark, root, table_format)
+        follower = _Run(place, as_of, terms, on_progress)
+        follower.follow(partial(source, place, told))
+        page = follower.report(report)
+        return follower.summary(time.monotonic() - began, page)
+
+
+def _journal_folder(journal: str | PathLike[str]) -> str:
+    folder = Path(journal).expanduser().resolve()
+    if not folder.is_dir():
+        raise ConfigurationError(f"there is no journal at {folder}: it is not a folder")
+    return str(folder)
+
+
+class _Run:
+    """One run, and what it has found so far."""
+
+    def __init__(
+        self, lake: Lake, as_of: datetime | None, terms: audit.Terms, tell: OnProgress
+    ) -> None:
+        self._lake = lake
+        self._as_of = as_of and (as_of if as_of.tzinfo else as_of.replace(tzinfo=UTC))
+        self._terms = terms
+        self._tell = tell
+        self._state_file = lake.root / OUR_FOLDER / "state.json"
+        self._state = load(self._state_file)
+        self._refresh: Refresh | None = None
+        self._news = News()
+        self._days: set[date] = set()
+        self._damaged_before = self._state.get("damaged", 0)
+        self._audit = audit.Summary()
+
+    def follow(self, open_stream: Callable[[], DataFrame]) -> None:
+        """Read, compute what that changes, judge, and note how far it has come."""
+        self._tell(Progress("journal"))
+        ingest(self._lake, open_stream)
+        self._news = news.find(self._lake, self._state.get("batch", -1))
+        self._tell(Progress("journal", self._news.events))
+        told = self._told()
+        if told is not None:
+            self._update(told)
+        self._judge()
+        save(self._state_file, self._state)
+
+    def _told(self) -> Span | None:
+        """Return the time of which the journal has told, in all runs together."""
+        ends = [(span.start.isoformat(), span.end.isoformat()) for span in self._news.spans]
+        known = self._state.get("told")
+        ends += [known] if known else []
+        if not ends:
+            return None
+        instants = [(datetime.fromisoformat(a), datetime.fromisoformat(b)) for a, b in ends]
+        return Span(min(a for a, _ in instants), max(b for _, b in instants))
+
+    def _update(self, told: Span) -> None:
+        now = self._as_of or told.end
+        look_back = self._look_back()
+        self._days = news.touched(self._news.spans, look_back)
+        if now.isoformat() != self._state.get("as_of"):
+            self._days |= {date.fromisoformat(day) for day in self._state.get("open_days", ())}
+        if self._days:
+            refresh = Refresh(self._lake, now, told, look_back, self._tell, self._terms)
+            for days in news.runs_of(self._days):
+                refresh.days(days)
+            refresh.small_tables()
+            self._refresh = refresh
+        self._state |= {
+            "batch": self._news.batch,
+            "told": [told.start.isoformat(), told.end.isoformat()],
+            "look_back_s": look_back.total_seconds(),
+            "as_of": now.isoformat(),
+        }
+
+    def _look_back(self) -> timedelta:
+        longest_s = max(
+            LOOK_BACK.total_seconds(),
+            self._terms.longest_deadline_s,
+            self._state.get("look_back_s", 0.0),
+            self._news.deadline_s + self._terms.grace_s,
+        )
+        return timedelta(seconds=longest_s)
+
+    def _judge(self) -> None:
+        """Sum the verdicts of all days up, and what the journal could not tell."""
+        self._tell(Progress("audit"))
+        counted = _rows(self._lake.table("audit_verdicts").groupBy("date", "verdict").count())
+        lost = self._lake.table(EVENTS).where(F.col("kind") == DROPPED)
+        dropped = _rows(lost.agg(F.sum("dropped").alias("n")))[0]["n"] or 0
+        damaged = self._lake.table(QUARANTINE).count()
+        verdicts: dict[str, int] = {}
+        for row in counted:
+            verdicts[row["verdict"]] = verdicts.get(row["verdict"], 0) + row["count"]
+        self._audit = audit.summarise(verdicts, dropped_events=dropped, damaged=damaged)
+        open_days = {row["date"].isoformat() for row in counted if row["verdict"] in _OPEN}
+        self._state |= {"open_days": sorted(open_days), "damaged": damaged}
+        self._tell(Progress("audit", sum(verdicts.values())))
+
+    def report(self, path: str | PathLike[str] | None) -> Path | None:
+        """Write the report, if one is wanted."""
+        if path is None:
+            return None
+        from requite.spark.report import write  # the charts are an extra
+
+        self._tell(Progress("report"))
+        written = write(
+            self._lake.spark, self._lake.root, path, table_format=self._lake.table_format
+        )
+        self._tell(Progress("report", 1))
+        return written
+
+    def summary(self, seconds: float, report: Path | None) -> RunSummary:
+        """Return what it came to."""
+        refresh = self._refresh
+        judged_at = self._state.get("as_of")
+        return RunSummary(
+            audit=self._audit,
+            as_of=datetime.fromisoformat(judged_at) if judged_at else None,
+            new_events=self._news.events,
+            quarantined=self._audit.damaged - self._damaged_before,
+            clock_went_back=refresh.clock_went_back if refresh else 0,
+            days=len(self._days),
+            tables=dict(refresh.written) if refresh else {},
+            seconds=seconds,
+            report=report,
+        )
+
+
+def _rows(frame: DataFrame) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
+    return rows
