@@ -9,10 +9,15 @@ from typing import Final, TypeVar
 
 from requite.spark.report import charts, words
 from requite.spark.report.facts import Facts, Flow, Service, Span, WorkerLife
+from requite.spark.report.html_table import Column, ids, table, text
 from requite.spark.report.markup import Markup, legible, tag
-from requite.spark.report.tables import Column, ids, table, text
+from requite.spark.report.steps import is_fine
 
 _ROWS: Final = 12
+_WAITING: Final = {
+    True: "Requests that were accepted, and not yet begun by a worker.",
+    False: "Requests in the brokers' queues.",
+}
 
 Row = TypeVar("Row")
 
@@ -75,11 +80,11 @@ def _pace(facts: Facts, span: Span) -> Markup | None:
         return None
     worst = max(facts.pace, key=lambda row: row.p99_ms)
     silent = len(span.steps) - len(facts.pace)
-    gaps = f" In {words.counted(silent, 'step')} of {len(span.steps)} nothing ended."
+    gaps = f" In {words.counted(silent, 'step')} of {len(span.steps)} there were none."
     caption = (
-        f"Steps of {words.duration(span.step_s)}. It was worst at {words.clock(worst.at, span)}: "
-        f"half took up to {words.milliseconds(worst.p50_ms)}, 99 of 100 up to "
-        f"{words.milliseconds(worst.p99_ms)}.{gaps if silent else ''}"
+        f"By when requests were accepted, in steps of {words.duration(span.step_s)}. It was worst "
+        f"at {words.clock(worst.at, span)}: half took up to {words.milliseconds(worst.p50_ms)}, "
+        f"99 of 100 up to {words.milliseconds(worst.p99_ms)}.{gaps if silent else ''}"
     )
     columns = (text("from"), "median", "95 of 100", "99 of 100")
     rows = [
@@ -158,8 +163,8 @@ def _throughput(facts: Facts, span: Span) -> Markup | None:
         facts.services_known - sum(bool(name) for name in charts.drawn_services(facts.flow))
     )
     caption = (
-        f"Requests that ended per second. On average "
-        f"{words.per_second(ended, (span.ended - span.began).total_seconds())}; most, "
+        f"Requests per second, by when they {'ended' if is_fine(span) else 'were accepted'}. "
+        f"On average {words.per_second(ended, (span.ended - span.began).total_seconds())}; most, "
         f"{words.per_second(sum(sums[best]), span.step_s)}, at {words.clock(best, span)}. "
         f"{words.count(failed) if failed else 'None'} of {ended:,} failed."
     )
@@ -198,7 +203,7 @@ def _queue(facts: Facts, span: Span) -> Markup | None:
     ages = [row.oldest_age_s for row in facts.queue if row.oldest_age_s is not None]
     oldest = f" The longest that one had waited was {words.duration(max(ages))}." if ages else ""
     caption = (
-        f"Requests that waited for a worker. At most {words.count(worst.deepest)}, at "
+        f"{_WAITING[is_fine(span)]} At most {words.count(worst.deepest)}, at "
         f"{words.clock(worst.at, span)}; on average {words.figure(mean)}.{oldest}"
     )
     columns = (text("from"), "most", "average", "oldest")

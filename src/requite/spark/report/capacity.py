@@ -8,8 +8,8 @@ from typing import Final
 from requite.spark.report import charts, words
 from requite.spark.report.behaviour import charts_of, figure, section
 from requite.spark.report.facts import Advice, Facts, Load, Span
+from requite.spark.report.html_table import ids, table, text
 from requite.spark.report.markup import Markup, legible, tag
-from requite.spark.report.tables import ids, table, text
 
 _REASON_SIZE: Final = 600
 
@@ -19,8 +19,8 @@ def capacity(facts: Facts) -> Markup | None:
     if not facts.loads:
         return None
     lead = (
-        "By Little's law: arrivals per second times seconds of work are the workers' slots that "
-        "are busy on average."
+        "By Little's law: arrivals per second times seconds of work each are how many handlers are "
+        "busy on average, of those that the workers can run at once."
     )
     return section("Capacity", lead, charts_of(_utilisation(facts), _loads(facts)))
 
@@ -45,7 +45,16 @@ def _utilisation(facts: Facts) -> Markup:
 
 def _loads(facts: Facts) -> Markup:
     left_out = facts.loads_known - len(facts.loads)
-    columns = ("arrivals", "work each", "busy", "in system", "workers", "wait foreseen", "gap")
+    columns = (
+        "arrivals",
+        "work each",
+        "busy",
+        "of",
+        "workers",
+        "in system",
+        "wait foreseen",
+        "gap",
+    )
     more = f"The busiest; {words.counted(left_out, 'more service')} not shown."
     return tag(
         "div",
@@ -63,8 +72,9 @@ def _load(row: Load) -> tuple[str, ...]:
         words.NOTHING if row.arrival_rate is None else words.per_second(row.arrival_rate, 1),
         words.duration(row.service_s),
         words.figure(row.busy_servers),
-        words.figure(row.in_system),
+        words.figure(row.servers),
         words.figure(row.workers),
+        words.figure(row.in_system),
         words.milliseconds(row.predicted_wait_ms),
         words.share(row.littles_law_gap),
     )

@@ -77,12 +77,13 @@ def round_values(lowest: float, highest: float) -> list[float]:
 
     Both are positive; the values are the ticks of a logarithmic axis and its ends.
     """
-    decades = range(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)
-    mantissas = (1, 2, 5) if len(decades) <= 4 else (1,)
+    first, last = math.floor(math.log10(lowest)), math.ceil(math.log10(highest))
+    mantissas = (1, 2, 5) if last - first < 4 else (1,)
+    decades = range(first - 1, last + 2)  # logarithms near a whole number may be rounded either way
     values = [mantissa * 10.0**decade for decade in decades for mantissa in mantissas]
-    first = max(number for number, value in enumerate(values) if value <= lowest)
-    last = next((number for number, value in enumerate(values) if value > highest), len(values))
-    return values[first : last + 1]
+    begin = max(number for number, value in enumerate(values) if value <= lowest)
+    end = next(number for number, value in enumerate(values) if value > highest)
+    return values[begin : end + 1]
 
 
 def latency_histogram(

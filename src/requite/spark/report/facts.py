@@ -10,6 +10,8 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final, NamedTuple
 
+from requite.spark.audit import Summary
+
 SERVICES_SHOWN: Final = 12
 SERVICES_DRAWN: Final = 5
 WORKERS_SHOWN: Final = 24
@@ -29,32 +31,13 @@ class Mood(Enum):
     EMPTY = "empty"
 
 
-class Audit(NamedTuple):
-    """How many requests there were, and what is wrong with how many of them."""
-
-    accepted: int = 0
-    exactly_one: int = 0
-    missing: int = 0
-    duplicate: int = 0
-    in_flight: int = 0
-    orphan: int = 0
-    accepted_twice: int = 0
-    dropped_events: int = 0
-    damaged: int = 0
-
-    @property
-    def violations(self) -> int:
-        """How many requests contradict the promise."""
-        return self.missing + self.duplicate + self.orphan + self.accepted_twice
-
-    @property
-    def mood(self) -> Mood:
-        """The verdict at a glance: a journal with holes proves nothing good."""
-        if self.violations:
-            return Mood.BAD
-        if self.dropped_events or self.damaged:
-            return Mood.DOUBTFUL
-        return Mood.GOOD if self.accepted else Mood.EMPTY
+def mood_of(audit: Summary) -> Mood:
+    """Return the verdict at a glance: a journal with holes proves nothing good."""
+    if not audit.ok:
+        return Mood.BAD
+    if not audit.complete:
+        return Mood.DOUBTFUL
+    return Mood.GOOD if audit.accepted else Mood.EMPTY
 
 
 class Evidence(NamedTuple):
@@ -150,6 +133,7 @@ class Load(NamedTuple):
     busy_servers: float | None
     in_system: float | None
     workers: float | None
+    servers: float | None
     utilisation: float | None
     peak_utilisation: float | None
     predicted_wait_ms: float | None
@@ -203,7 +187,7 @@ class Facts(NamedTuple):
 
     lake: str
     made_at: datetime
-    audit: Audit
+    audit: Summary
     span: Span | None = None
     violations: tuple[Violation, ...] = ()
     total: Service | None = None

@@ -1,49 +1,35 @@
-"""Tables of the report. Each scrolls inside itself where the page is narrow."""
+"""The tables of a lake, as a report reads them: what is not there yet is empty."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from requite.spark.report.markup import Markup, join, tag
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
 
-
-class Column(NamedTuple):
-    """A column's heading; figures stand to the right, text and ids to the left."""
-
-    title: str
-    kind: str | None = None  # a class of the stylesheet
+from requite.spark import schemas
 
 
-def text(title: str) -> Column:
-    """Return a column of words."""
-    return Column(title, "text")
+class Tables(NamedTuple):
+    """A lake: a folder with one folder per table."""
+
+    spark: SparkSession
+    lake: str
+    table_format: str = "parquet"
+
+    def read(self, name: str) -> DataFrame:
+        """Return a table with the columns that `schemas` declares for it."""
+        schema = getattr(schemas, name.upper())
+        reader = self.spark.read.format(self.table_format).schema(schema)
+        try:
+            return reader.load(f"{self.lake.rstrip('/')}/{name}")
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
+            return self.spark.createDataFrame([], schema)
 
 
-def ids(title: str) -> Column:
-    """Return a column of identifiers."""
-    return Column(title, "text id")
-
-
-def table(
-    columns: Sequence[str | Column],
-    rows: Iterable[Sequence[str]],
-    *,
-    total: Sequence[str] | None = None,
-    label: str,
-) -> Markup:
-    """Return a table; plain strings in `columns` head figures. `total` is a last, stressed row."""
-    heads = [column if isinstance(column, Column) else Column(column) for column in columns]
-    body = [_row(heads, row) for row in rows]
-    if total is not None:
-        body.append(_row(heads, total, "sum"))
-    head = tag("tr", *(tag("th", head.title, class_=head.kind, scope="col") for head in heads))
-    whole = tag("table", tag("thead", head), tag("tbody", *body))
-    return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=label)
-
-
-def _row(columns: Sequence[Column], cells: Sequence[str], class_: str | None = None) -> Markup:
-    pairs = zip(columns, cells, strict=True)
-    return tag(
-        "tr", join(tag("td", cell, class_=column.kind) for column, cell in pairs), class_=class_
-    )
+def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a small frame as dicts; times are aware, in UTC."""
+    rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
+    return rows

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from requite.spark.audit import Summary
 from requite.spark.report import words
-from requite.spark.report.facts import Audit, Facts, Violation
+from requite.spark.report.facts import Facts, Violation, mood_of
+from requite.spark.report.html_table import ids, table, text
 from requite.spark.report.markup import Markup, join, legible, tag
-from requite.spark.report.tables import ids, table, text
 
 _BREACHES: Final = {
     "MISSING": "accepted, and never ended",
@@ -25,7 +26,7 @@ def verdict(facts: Facts) -> Markup:
         "section",
         tag("p", words.verdict(audit), class_="words"),
         tag("p", words.explanation(audit)),
-        class_=f"verdict {audit.mood.value}",
+        class_=f"verdict {mood_of(audit).value}",
         id="verdict",
     )
 
@@ -69,7 +70,7 @@ def breaches(facts: Facts) -> Markup:
     )
 
 
-def _how_many(audit: Audit, shown: int) -> str:
+def _how_many(audit: Summary, shown: int) -> str:
     what = f"{words.counted(audit.violations, 'request')} in breach: "
     rest = audit.violations - shown
     seen = f" The first {shown} are below; the table audit_verdicts holds all." if rest else ""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from requite.spark.report.facts import Audit, Mood, Span
+from requite.spark.audit import Summary
+from requite.spark.report.facts import Mood, Span, mood_of
 
 _DAY: Final = timedelta(days=1)
 NOTHING: Final = "–"
@@ -88,9 +89,9 @@ def period(span: Span) -> str:
     return f"{day(began)}, {began:{pattern}} to {day(ended)}, {ended:{pattern}} UTC ({length})"
 
 
-def verdict(audit: Audit) -> str:
+def verdict(audit: Summary) -> str:
     """Return the verdict in one sentence."""
-    if audit.mood is Mood.EMPTY:
+    if mood_of(audit) is Mood.EMPTY:
         return "The journal tells of no request."
     parts = [f"{audit.accepted:,} accepted", f"{audit.exactly_one:,} ended exactly once"]
     if audit.in_flight:
@@ -98,7 +99,7 @@ def verdict(audit: Audit) -> str:
     return f"{', '.join([*parts, *breaches(audit)])}."
 
 
-def breaches(audit: Audit) -> list[str]:
+def breaches(audit: Summary) -> list[str]:
     """Return what is wrong, a phrase each."""
     phrases = (
         (audit.missing, "never ended"),
@@ -109,17 +110,17 @@ def breaches(audit: Audit) -> list[str]:
     return [f"{n:,} {phrase}" for n, phrase in phrases if n]
 
 
-def explanation(audit: Audit) -> str:
+def explanation(audit: Summary) -> str:
     """Return what the verdict rests on, and what it cannot tell."""
-    if audit.dropped_events or audit.damaged:
+    if not audit.complete:
         return (
             f"The journal is incomplete: {counted(audit.dropped_events, 'event')} could not be "
             f"written, {counted(audit.damaged, 'record')} cannot be read. Nothing can be proven "
             "about the requests that these belonged to."
         )
-    if audit.mood is Mood.BAD:
+    if mood_of(audit) is Mood.BAD:
         return "The journal is complete, so these are breaches of the promise; evidence below."
-    if audit.mood is Mood.EMPTY:
+    if mood_of(audit) is Mood.EMPTY:
         return "Processes write a journal when they are started with --journal."
     waiting = "Those under way still have time. " if audit.in_flight else ""
     return f"{waiting}None missing, none twice, none out of nowhere, and the journal is complete."

@@ -1,0 +1,127 @@
+"""How things went over time, read from a lake: latency, throughput and the queue, step by step.
+
+Where steps are shorter than a minute they are made of `silver_requests`, which then cover at most
+some minutes; else of the gold tables. Either way a query returns a row or some for each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from requite.spark.latency import bucket_of, percentiles, upper_edge_ms
+from requite.spark.report.facts import Depth, Flow, Pace, Span
+from requite.spark.report.steps import SAMPLES, depths, is_fine
+from requite.spark.report.tables import Tables, rows_of
+from requite.spark.vocabulary import OK
+
+
+def pace(tables: Tables, span: Span) -> tuple[Pace, ...]:
+    """Return the percentiles of the latency of what was accepted in each step, and has ended."""
+    rows = rows_of(percentiles(_histogram(tables, span), "step").orderBy("step"))
+    return tuple(
+        Pace(span.began + row["step"] * span.step, row["p50"], row["p95"], row["p99"])
+        for row in rows
+    )
+
+
+def _histogram(tables: Tables, span: Span) -> DataFrame:
+    if not is_fine(span):
+        minutes = tables.read("gold_latency_histogram")
+        return _within(minutes.withColumn("step", _step("minute", span)), span)
+    ended = tables.read("silver_requests").where(F.col("total_ms").isNotNull())
+    placed = ended.select(_step("accepted_at", span), bucket_of(F.col("total_ms")).alias("bucket"))
+    counted = _within(placed, span).groupBy("step", "bucket").agg(F.count("*").alias("n"))
+    return counted.withColumn("upper_ms", upper_edge_ms(F.col("bucket")))
+
+
+def flow(tables: Tables, span: Span, services: Sequence[str]) -> tuple[Flow, ...]:
+    """Return what ended, by service; those not among `services` are summed.
+
+    Short steps count requests when they ended, minutes when they were accepted.
+    """
+    if is_fine(span):
+        ended = tables.read("silver_requests").where(F.col("finished_at").isNotNull())
+        good = (F.col("outcome") == OK).cast("bigint")
+        frame = ended.select(
+            _step("finished_at", span), "service", good.alias("replied"), (1 - good).alias("failed")
+        )
+    else:
+        counts = tables.read("gold_service_minute")
+        frame = counts.select(_step("minute", span), "service", "replied", "failed")
+    name = F.when(F.col("service").isin(*services), F.col("service")).otherwise(F.lit(""))
+    sums = (F.sum("replied").alias("replied"), F.sum("failed").alias("failed"))
+    grouped = _within(frame, span).groupBy("step", name.alias("name")).agg(*sums)
+    return tuple(
+        Flow(span.began + row["step"] * span.step, row["name"], row["replied"], row["failed"])
+        for row in rows_of(grouped.orderBy("step", "name"))
+    )
+
+
+def queue(tables: Tables, span: Span) -> tuple[Depth, ...]:
+    """Return how many requests waited: in minutes, in the brokers' queues; in short steps, from
+    acceptance to the start of work, which includes the time while there was no broker."""
+    return _sampled_queue(tables, span) if is_fine(span) else _queue_of_minutes(tables, span)
+
+
+def _queue_of_minutes(tables: Tables, span: Span) -> tuple[Depth, ...]:
+    """Add up the services' depths in each minute; then take the most and the mean per step."""
+    minutes = (
+        tables.read("gold_queue_depth")
+        .groupBy("minute")
+        .agg(
+            F.sum("max_depth").alias("deepest"),
+            F.sum("avg_depth").alias("average"),
+            F.max("oldest_age_s").alias("oldest"),
+        )
+    )
+    steps = minutes.groupBy(_step("minute", span)).agg(
+        F.max("deepest").alias("deepest"),
+        F.avg("average").alias("average"),
+        F.max("oldest").alias("oldest"),
+    )
+    return tuple(
+        Depth(span.began + row["step"] * span.step, row["deepest"], row["average"], row["oldest"])
+        for row in rows_of(_within(steps, span).orderBy("step"))
+    )
+
+
+def _sampled_queue(tables: Tables, span: Span) -> tuple[Depth, ...]:
+    requests = tables.read("silver_requests").where(F.col("accepted_at").isNotNull())
+    left = F.coalesce("started_at", "finished_at")
+    sample = span.step / SAMPLES
+    changes = F.array(
+        F.struct(_number("accepted_at", span, sample).alias("sample"), F.lit(1).alias("change")),
+        F.struct(_number(left, span, sample).alias("sample"), F.lit(-1).alias("change")),
+    )
+    summed = (
+        requests.select(F.explode(changes).alias("c"))
+        .where(F.col("c.sample").isNotNull())
+        .groupBy("c.sample")
+        .agg(F.sum("c.change").alias("change"))
+    )
+    waited = (F.unix_micros(left) - F.unix_micros("accepted_at")) / 1e6
+    longest = _within(requests.groupBy(_step(left, span)).agg(F.max(waited).alias("oldest")), span)
+    return depths(
+        span,
+        {row["sample"]: row["change"] for row in rows_of(summed)},
+        {row["step"]: max(row["oldest"], 0.0) for row in rows_of(longest)},
+    )
+
+
+def _step(at: str | Column, span: Span) -> Column:
+    return _number(at, span, span.step).alias("step")
+
+
+def _number(at: str | Column, span: Span, length: timedelta) -> Column:
+    """Count in which step of a length after the span's beginning an instant is."""
+    microsecond = timedelta(microseconds=1)
+    began, step = round(span.began.timestamp() * 1_000_000), length // microsecond
+    return F.floor((F.unix_micros(at) - began) / step)
+
+
+def _within(frame: DataFrame, span: Span) -> DataFrame:
+    return frame.where(F.col("step").between(0, len(span.steps) - 1))

@@ -1,0 +1,249 @@
+"""What a lake holds, in as few rows as a report can show: everything is summed up by Spark."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from requite.spark.audit import Summary, summarise
+from requite.spark.latency import PERCENTILES, percentiles
+from requite.spark.report import course, facts
+from requite.spark.report.facts import (
+    Advice,
+    Bar,
+    Evidence,
+    Facts,
+    Load,
+    Poison,
+    Service,
+    Span,
+    Violation,
+    WorkerLife,
+)
+from requite.spark.report.steps import span_of
+from requite.spark.report.tables import Tables, rows_of
+from requite.spark.vocabulary import DROPPED, Verdict
+
+_EVENTS: Final = (
+    "array<struct<ts string, log string, kind string, attempt int, outcome string, worker string, "
+    "reason string>>"
+)
+_SUMS: Final = ("accepted", "replied", "failed", "retries", "duplicates")
+
+Row = dict[str, Any]
+
+
+def gather(spark: SparkSession, lake: str, *, table_format: str = "parquet") -> Facts:
+    """Read from a lake what its report tells. A dozen small queries, whatever its size."""
+    tables = Tables(spark, lake, table_format)
+    told = Facts(lake, datetime.now(UTC), audit_of(tables), violations=_violations(tables))
+    span = _span(tables)
+    return told if span is None else _with_story(told, tables, span)
+
+
+def audit_of(tables: Tables) -> Summary:
+    """Return what the audit came to."""
+    counted = rows_of(tables.read("audit_verdicts").groupBy("verdict").count())
+    lost = tables.read("bronze_events").where(F.col("kind") == DROPPED)
+    return summarise(
+        {row["verdict"]: row["count"] for row in counted},
+        dropped_events=_one(lost.agg(F.sum("dropped").alias("n")))["n"] or 0,
+        damaged=tables.read("bronze_quarantine").count(),
+    )
+
+
+def _violations(tables: Tables) -> tuple[Violation, ...]:
+    fine = (Verdict.EXACTLY_ONE.value, Verdict.IN_FLIGHT.value)
+    wrong = tables.read("audit_verdicts").where(~F.col("verdict").isin(*fine))
+    events = F.from_json("evidence", _EVENTS)
+    first = wrong.orderBy("date", "request_id").limit(facts.VIOLATIONS_SHOWN)
+    shown = first.select(
+        "request_id",
+        "service",
+        "verdict",
+        F.slice(events, 1, facts.EVENTS_SHOWN).alias("events"),
+        F.greatest(F.size(events) - facts.EVENTS_SHOWN, F.lit(0)).alias("left_out"),
+    )
+    return tuple(map(_violation, rows_of(shown)))
+
+
+def _violation(row: Row) -> Violation:
+    events = (
+        Evidence(at=event.pop("ts"), **event) for event in row["events"] or () if event is not None
+    )
+    return Violation(**{**row, "events": tuple(events)})
+
+
+def _span(tables: Tables) -> Span | None:
+    requests = tables.read("silver_requests")
+    last = F.greatest("accepted_at", "finished_at")
+    ends = _one(requests.agg(F.min("accepted_at").alias("began"), F.max(last).alias("ended")))
+    return span_of(ends["began"], ends["ended"]) if ends["began"] else None
+
+
+def _with_story(told: Facts, tables: Tables, span: Span) -> Facts:
+    known, services, total = _services(tables)
+    histogram = _histogram(tables)
+    drawn = [service.name for service in services[: facts.SERVICES_DRAWN]]
+    workers_known, workers = _workers(tables)
+    loads_known, loads = _loads(tables)
+    advice_known, advice = _advice(tables)
+    poison_known, poison = _poison(tables)
+    return told._replace(
+        span=span,
+        total=total and _with_percentiles(total, histogram),
+        services=services,
+        services_known=known,
+        rest=rest_of(total, services) if total and known > len(services) else None,
+        pace=course.pace(tables, span),
+        histogram=histogram,
+        flow=course.flow(tables, span, drawn),
+        queue=course.queue(tables, span),
+        workers=workers,
+        workers_known=workers_known,
+        loads=loads,
+        loads_known=loads_known,
+        advice=advice,
+        advice_known=advice_known,
+        poison=poison,
+        poison_known=poison_known,
+    )
+
+
+def _with_percentiles(total: Service, histogram: tuple[Bar, ...]) -> Service:
+    p50, p95, p99 = (percentile(histogram, share) for share in PERCENTILES.values())
+    return total._replace(p50_ms=p50, p95_ms=p95, p99_ms=p99)
+
+
+def _services(tables: Tables) -> tuple[int, tuple[Service, ...], Service | None]:
+    """Return how many services there are, the busiest, and all of them together."""
+    minutes = tables.read("gold_service_minute").withColumn("name", _named("service"))
+    ended = F.when(F.col("mean_ms").isNotNull(), F.col("replied") + F.col("failed"))
+    sums = minutes.rollup("name").agg(
+        *(F.sum(column).alias(column) for column in _SUMS),
+        (F.sum(F.col("mean_ms") * ended) / F.sum(ended)).alias("mean_ms"),
+        F.count_distinct("name").alias("known"),
+        F.grouping("name").alias("is_all"),
+    )
+    order = (F.desc("is_all"), F.desc("accepted"), F.asc("name"))
+    rows = rows_of(sums.orderBy(*order).limit(1 + facts.SERVICES_SHOWN))
+    if not rows:
+        return 0, (), None
+    whole, *busiest = rows
+    tails = _percentiles(tables, [row["name"] for row in busiest])
+    shown = tuple(_service(row, tails.get(row["name"], {})) for row in busiest)
+    return whole["known"], shown, _service(whole, {})
+
+
+def _percentiles(tables: Tables, names: list[str]) -> dict[str, Row]:
+    histogram = tables.read("gold_latency_histogram").withColumn("name", _named("service"))
+    rows = rows_of(percentiles(histogram.where(F.col("name").isin(*names)), "name"))
+    return {row["name"]: row for row in rows}
+
+
+def _named(column: str) -> Column:
+    return F.coalesce(F.col(column), F.lit(""))
+
+
+def _service(sums: Row, times: Row) -> Service:
+    p50, p95, p99 = (finite(times.get(column)) for column in PERCENTILES)
+    counts = {column: sums[column] or 0 for column in _SUMS}
+    mean = finite(sums["mean_ms"])
+    return Service(sums["name"] or "", **counts, p50_ms=p50, p95_ms=p95, p99_ms=p99, mean_ms=mean)
+
+
+def rest_of(total: Service, shown: tuple[Service, ...]) -> Service:
+    """Return what the services that are not shown have in common: their counts."""
+    counts = {
+        column: getattr(total, column) - sum(getattr(row, column) for row in shown)
+        for column in _SUMS
+    }
+    return Service("", **counts, p50_ms=None, p95_ms=None, p99_ms=None, mean_ms=None)
+
+
+def percentile(histogram: tuple[Bar, ...], share: float) -> float | None:
+    """Return the upper edge of the bucket up to which a share of all lies."""
+    wanted, reached = share * sum(bar.n for bar in histogram), 0
+    for bar in sorted(histogram):
+        reached += bar.n
+        if reached >= wanted:
+            return bar.upper_ms
+    return None
+
+
+def _histogram(tables: Tables) -> tuple[Bar, ...]:
+    counts = tables.read("gold_latency_histogram").groupBy("upper_ms").agg(F.sum("n").alias("n"))
+    rows = rows_of(counts.where(F.col("upper_ms") > 0).orderBy("upper_ms"))
+    return tuple(Bar(row["upper_ms"], row["n"]) for row in rows if math.isfinite(row["upper_ms"]))
+
+
+def _workers(tables: Tables) -> tuple[int, tuple[WorkerLife, ...]]:
+    """Return how many workers there were, and those with the longest silences, as they came."""
+    lives = tables.read("gold_worker_liveness").where(F.col("first_seen").isNotNull())
+    order = (F.desc_nulls_last("longest_gap_s"), F.asc("first_seen"), F.asc("worker"))
+    known, rows = _first(lives.select(*WorkerLife._fields), facts.WORKERS_SHOWN, *order)
+    made = (WorkerLife(**{**row, **_cleared(row)}) for row in rows)
+    return known, tuple(sorted(made, key=lambda life: (life.first_seen, life.worker, life.service)))
+
+
+def _cleared(row: Row) -> Row:
+    return {
+        "service": row["service"] or "",
+        "last_seen": row["last_seen"] or row["first_seen"],
+        "gaps": row["gaps"] or 0,
+        "status": row["status"] or "",
+        "longest_gap_s": finite(row["longest_gap_s"]),
+        "busy_fraction": finite(row["busy_fraction"]),
+    }
+
+
+def _loads(tables: Tables) -> tuple[int, tuple[Load, ...]]:
+    """Return how many services carried load, and the means of those that carried the most."""
+    means = set(Load._fields) - {"service", "peak_utilisation"}
+    loads = (
+        tables.read("gold_capacity")
+        .groupBy(_named("service").alias("service"))
+        .agg(
+            *(F.avg(column).alias(column) for column in means),
+            F.max("utilisation").alias("peak_utilisation"),
+        )
+    )
+    order = (F.desc_nulls_last("utilisation"), F.asc("service"))
+    known, rows = _first(loads, facts.SERVICES_SHOWN, *order)
+    finites = ({key: finite(row[key]) for key in row if key != "service"} for row in rows)
+    return known, tuple(
+        Load(row["service"], **most) for row, most in zip(rows, finites, strict=True)
+    )
+
+
+def _advice(tables: Tables) -> tuple[int, tuple[Advice, ...]]:
+    advice = tables.read("gold_rightsizing").select(*Advice._fields)
+    known, rows = _first(advice, facts.ADVICE_SHOWN, F.asc("group"))
+    return known, tuple(Advice(**row) for row in rows)
+
+
+def _poison(tables: Tables) -> tuple[int, tuple[Poison, ...]]:
+    poison = tables.read("poison").select(*Poison._fields)
+    known, rows = _first(poison, facts.POISON_SHOWN, F.desc("n"), F.asc("sample_request_id"))
+    return known, tuple(Poison(**row) for row in rows)
+
+
+def _first(frame: DataFrame, most: int, *order: Column) -> tuple[int, list[Row]]:
+    """Return how many rows a small table has, and the first of them."""
+    counted = frame.withColumn("known", F.count("*").over(Window.partitionBy(F.lit(1))))
+    rows = rows_of(counted.orderBy(*order).limit(most))
+    known = [row.pop("known") for row in rows]
+    return (known[0] if known else 0), rows
+
+
+def finite(value: float | None) -> float | None:
+    """Return a number that can be shown, or None for one that cannot: infinite, or none at all."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _one(frame: DataFrame) -> Row:
+    return rows_of(frame)[0]

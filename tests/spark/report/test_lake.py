@@ -1,0 +1,240 @@
+"""From the tables of a lake to the page: everything is summed up, nothing is made up."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.spark.events import NOON, instant, rows_frame
+
+from requite.spark import report, schemas
+from requite.spark.latency import GROWTH, LOWEST_MS
+from requite.spark.report.facts import Facts
+from requite.spark.report.lake import gather
+from requite.spark.report.page import render
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+DATE = NOON.date()
+MINUTE = timedelta(minutes=1)
+
+
+def fill(spark: SparkSession, lake: Path, **tables: list[dict[str, Any]]) -> str:
+    """Write tables of a lake; dates are those of NOON."""
+    for name, rows in tables.items():
+        dated = [{"date": DATE, **row} for row in rows]
+        frame = rows_frame(spark, dated, getattr(schemas, name.upper()))
+        frame.coalesce(1).write.parquet(str(lake / name))
+    return str(lake)
+
+
+def request(number: int, at: float, waits: float, works: float, outcome: str = "OK") -> dict:
+    return {
+        "request_id": f"{number:032x}",
+        "service": "echo",
+        "accepted_at": instant(at),
+        "started_at": instant(at + waits),
+        "finished_at": instant(at + waits + works),
+        "total_ms": 1000 * (waits + works),
+        "outcome": outcome,
+    }
+
+
+def minute_row(number: int, service: str, accepted: int, **columns: Any) -> dict[str, Any]:
+    counts = {"replied": accepted, "failed": 0, "retries": 0, "duplicates": 0, "mean_ms": 10.0}
+    row = {"minute": NOON + number * MINUTE, "service": service, "accepted": accepted}
+    return {**row, **counts, **columns}
+
+
+def bucket(number: int, service: str, upper_ms: float, n: int) -> dict[str, Any]:
+    row = {"minute": NOON + number * MINUTE, "service": service, "n": n}
+    return {**row, "bucket": round(math.log(upper_ms / LOWEST_MS, GROWTH)), "upper_ms": upper_ms}
+
+
+@pytest.fixture(scope="module")
+def short(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Four seconds, one of them without any request; one request failed, one has no end."""
+    requests = [
+        request(1, 0.0, 0.05, 0.05),
+        request(2, 0.1, 0.50, 0.10, "FAILED"),
+        request(3, 0.2, 0.50, 0.10),
+        request(4, 3.0, 0.05, 0.05),
+        {**request(5, 3.5, 0.0, 0.0), "finished_at": None, "total_ms": None, "outcome": None},
+    ]
+    event = {"ts": "2026-03-02T12:00:00.1Z", "log": "broker-1", "seq": 1, "kind": "accepted"}
+    return fill(
+        spark,
+        tmp_path_factory.mktemp("lake") / "short",
+        silver_requests=requests,
+        gold_service_minute=[minute_row(0, "echo", 5, replied=3, failed=1, retries=2)],
+        gold_latency_histogram=[bucket(0, "echo", 100.0, 2), bucket(0, "echo", 700.0, 2)],
+        audit_verdicts=[
+            {"request_id": "1", "service": "echo", "verdict": "EXACTLY_ONE"},
+            {"request_id": "2", "service": "echo", "verdict": "EXACTLY_ONE"},
+            {"request_id": "5", "service": "echo", "verdict": "IN_FLIGHT", "evidence": "[]"},
+            {
+                "request_id": "6",
+                "service": "echo",
+                "verdict": "MISSING",
+                "evidence": json.dumps([event] * 30),
+            },
+            {"request_id": "7", "service": "echo", "verdict": "ORPHAN", "evidence": "cut off ["},
+        ],
+        bronze_events=[
+            {"kind": "dropped", "dropped": 4},
+            {"kind": "dropped", "dropped": 3},
+            {"kind": "accepted"},
+        ],
+        bronze_quarantine=[{"log": "broker-1", "segment": 0, "byte_offset": 64, "reason": "crc"}],
+        gold_worker_liveness=[
+            {
+                "worker": "ab" * 8,
+                "service": "echo",
+                "first_seen": instant(0),
+                "last_seen": instant(3),
+                "gaps": 1,
+                "longest_gap_s": 0.9,
+                "busy_fraction": float("nan"),
+                "status": "lost",
+            }
+        ],
+        gold_capacity=[
+            {"window": NOON, "service": "echo", "utilisation": 0.5, "busy_servers": 2.0},
+            {"window": NOON, "service": "echo", "utilisation": 0.9, "busy_servers": 4.0},
+        ],
+        gold_rightsizing=[
+            {"group": "echo", "current": 1, "recommended": 2, "slots": 8, "timeout_ms": 900}
+        ],
+        poison=[
+            {
+                "service": "echo",
+                "error_class": "RemoteFailure",
+                "fingerprint": "f",
+                "n": 1,
+                "first_seen": NOON,
+                "last_seen": NOON,
+                "sample_request_id": "2",
+            }
+        ],
+    )
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession, short: str) -> Facts:
+    return gather(spark, short)
+
+
+def test_the_facts_of_a_short_run(told):
+    audit = told.audit
+    assert (audit.accepted, audit.exactly_one, audit.missing, audit.orphan) == (4, 2, 1, 1)
+    assert (audit.in_flight, audit.dropped_events, audit.damaged) == (1, 7, 1)
+    assert told.span.began == NOON
+    assert told.span.step == timedelta(seconds=0.1)
+    steps = {row.at: row for row in told.pace}
+    assert set(steps) == {instant(at) for at in (0, 0.1, 0.2, 3.0)}
+    assert steps[NOON].p50_ms == pytest.approx(100, rel=0.02)
+    assert steps[instant(0.2)].p99_ms == pytest.approx(600, rel=0.02)
+    ended = {row.at: (row.service, row.replied, row.failed) for row in told.flow}
+    assert ended[instant(0.7)] == ("echo", 0, 1)
+    assert ended[instant(0.8)] == ("echo", 1, 0)
+    assert sum(row.replied + row.failed for row in told.flow) == 4
+    depths = {row.at: row for row in told.queue}
+    assert depths[instant(0.3)].deepest == 2
+    assert depths[instant(2.0)].deepest == 0
+    assert max(row.oldest_age_s or 0 for row in told.queue) == pytest.approx(0.5)
+
+
+def test_the_other_tables_of_a_short_run(told):
+    assert told.total == told.services[0]._replace(name="")
+    assert told.services[0][:6] == ("echo", 5, 3, 1, 2, 0)
+    assert (told.total.p50_ms, told.total.p99_ms) == (100.0, 700.0)
+    assert [(bar.upper_ms, bar.n) for bar in told.histogram] == [(100.0, 2), (700.0, 2)]
+    (life,) = told.workers
+    assert (life.status, life.busy_fraction, life.longest_gap_s) == ("lost", None, 0.9)
+    (load,) = told.loads
+    assert load.utilisation == pytest.approx(0.7)
+    assert load.peak_utilisation == 0.9
+    assert load.predicted_wait_ms is None
+    assert (told.advice[0].recommended, told.advice[0].reason) == (2, None)
+    assert told.poison[0].n == 1
+    missing, orphan = told.violations
+    assert (missing.verdict, len(missing.events), missing.left_out) == ("MISSING", 20, 10)
+    assert missing.events[0].kind == "accepted"
+    assert (orphan.verdict, orphan.events) == ("ORPHAN", ())
+
+
+def test_the_page_of_a_short_run(told, short):
+    page = render(told)
+    for phrase in (
+        "4 accepted, 2 ended exactly once, 1 still under way, 1 never ended",
+        "7 events could not be written, 1 record cannot be read",
+        "10 more events, not shown.",
+        "1 → 2 workers · 8 slots",
+        "abababababababab",
+        short,
+    ):
+        assert phrase in page, phrase
+
+
+def test_hours_of_many_services_come_from_the_minutes(spark, tmp_path):
+    """Steps are minutes and more; whoever is not among the busiest is summed."""
+    names = [f"s{number:02}" for number in range(20)]
+    minutes = [minute_row(at, name, 1000 - n) for at in (0, 1, 119) for n, name in enumerate(names)]
+    lake = fill(
+        spark,
+        tmp_path,
+        silver_requests=[request(1, 0.0, 0.0, 1.0), request(2, 7199.0, 0.0, 0.5)],
+        gold_service_minute=minutes,
+        gold_latency_histogram=[
+            *(bucket(0, name, 10.0, 990) for name in names),
+            *(bucket(119, name, 80.0, 10) for name in names),
+        ],
+        gold_queue_depth=[
+            {
+                "minute": NOON + at * MINUTE,
+                "service": name,
+                "max_depth": 3,
+                "avg_depth": 1.5,
+                "oldest_age_s": at / 10,
+            }
+            for at in (0, 1, 119)
+            for name in names
+        ],
+    )
+    told = gather(spark, lake)
+    assert told.span.step == 2 * MINUTE
+    assert told.services_known == 20
+    assert [row.name for row in told.services] == names[:12]
+    assert told.rest.accepted == 3 * sum(1000 - n for n in range(12, 20))
+    assert told.total.accepted == 3 * sum(1000 - n for n in range(20))
+    assert told.rest.p50_ms is None
+    assert (told.services[0].p50_ms, told.services[0].p99_ms) == (10.0, 10.0)
+    assert [(row.at, row.p50_ms) for row in told.pace] == [
+        (NOON, 10.0),
+        (NOON + 118 * MINUTE, 80.0),
+    ]
+    first = [row for row in told.flow if row.at == NOON]
+    assert [row.service for row in first] == ["", *names[:5]]
+    assert first[0].replied == 2 * sum(1000 - n for n in range(5, 20))
+    assert first[1].replied == 2000
+    assert [tuple(row) for row in told.queue] == [
+        (NOON, 60, 30.0, 0.1),
+        (NOON + 118 * MINUTE, 60, 30.0, 11.9),
+    ]
+    page = report.write(spark, lake, tmp_path / "new folder" / "report.html").read_text("utf-8")
+    assert "8 other services" in page
+    assert len(page) < 150_000
+
+
+def test_an_empty_lake_gives_a_page_that_says_so(spark, tmp_path):
+    page = report.write(spark, tmp_path / "lake", tmp_path / "report.html").read_text("utf-8")
+    assert "The journal tells of no request." in page
+    assert not re.search("<svg|<table", page)

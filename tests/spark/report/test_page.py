@@ -1,0 +1,201 @@
+"""The page: whole, self-contained, harmless and true to its facts, whatever these are."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+from tests.spark.report.made_up import BAD, EMPTY, GOOD, NASTY, NOON, in_breach, span, story
+
+from requite.spark.audit import Summary
+from requite.spark.report.facts import SERVICES_SHOWN, Facts
+from requite.spark.report.page import render
+
+NAMES = [f"service-{number}" for number in range(40)]
+ALL = {
+    "empty": EMPTY,
+    "one service": story(["nearest"]),
+    "many services": story(NAMES),
+    "breaches": in_breach(),
+    "nasty names": in_breach(NASTY),
+    "one minute": story(["nearest"], over=span(1, timedelta(minutes=1))),
+    "half a year": story(NAMES, over=span(90, timedelta(days=2))),
+    "nothing has ended": EMPTY._replace(span=span(), audit=Summary(accepted=1, in_flight=1)),
+}
+GOES_OUT = {"src", "href", "xlink:href", "action", "srcset", "data", "poster", "style"}
+DANGEROUS = {"script", "link", "img", "iframe", "object", "embed", "base", "a", "form", "image"}
+
+
+class Reader(HTMLParser):
+    """Reads as a browser does, and finds what HTML would not let stand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        # In HTML only void elements, and in SVG any, may end where they begin.
+        assert tag == "meta" or "svg" in self.open, tag
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def read(page: str) -> str:
+    reader = Reader()
+    reader.feed(page)
+    reader.close()
+    assert reader.open == []
+    return re.sub(r"\s+", " ", " ".join(reader.text))
+
+
+@pytest.fixture(scope="module", params=ALL)
+def facts(request: pytest.FixtureRequest) -> Facts:
+    return ALL[request.param]
+
+
+@pytest.fixture(scope="module")
+def page(facts: Facts) -> str:
+    return render(facts)
+
+
+def test_a_page_is_well_formed_and_not_large(page):
+    read(page)
+    doctype, _, document = page.partition("\n")
+    assert doctype == "<!DOCTYPE html>"
+    assert ElementTree.fromstring(document).tag == "html"
+    assert len(page.encode()) < 300_000
+
+
+def test_nothing_in_a_page_runs_or_loads_anything(page):
+    assert "://" not in page
+    assert "url(" not in page.replace("url(#", "")
+    for element in ElementTree.fromstring(page.partition("\n")[2]).iter():
+        assert element.tag not in DANGEROUS
+        assert not GOES_OUT.intersection(element.attrib)
+        assert not any(name.startswith("on") for name in element.attrib)
+
+
+def test_ids_are_unique_and_references_resolve(page):
+    ids = re.findall(r' id="([^"]*)"', page)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r"url\(#([^)]*)\)", page)) <= set(ids)
+
+
+def test_every_chart_is_told_in_words_and_figures_as_well(page):
+    whole = ElementTree.fromstring(page.partition("\n")[2])
+    assert len(whole.findall(".//figure")) == len(whole.findall(".//svg"))
+    for figure in whole.iter("figure"):
+        chart, caption = figure.find("svg"), figure.findtext("figcaption")
+        assert chart is not None
+        assert caption
+        assert chart.get("role") == "img"
+        assert caption in chart.get("aria-label")
+        assert chart.get("viewBox")
+        assert chart.get("width") is None
+        neighbours = next(group for group in whole.iter("div") if figure in list(group))
+        assert figure.find(".//table") is not None or neighbours.find("div//table") is not None
+
+
+def test_every_table_scrolls_inside_itself(page):
+    whole = ElementTree.fromstring(page.partition("\n")[2])
+    scrolling = [div for div in whole.iter("div") if div.get("class") == "scroll"]
+    assert [div.find("table") for div in scrolling] == list(whole.iter("table"))
+
+
+@pytest.mark.parametrize(
+    ("audit", "words", "mood"),
+    [
+        (GOOD, "12,345 accepted, 12,345 ended exactly once.", "good"),
+        (
+            Summary(7, 5, in_flight=2),
+            "7 accepted, 5 ended exactly once, 2 still under way.",
+            "good",
+        ),
+        (Summary(2, 2, dropped_events=1), "2 accepted, 2 ended exactly once.", "doubtful"),
+        (Summary(2, 1, 1), "2 accepted, 1 ended exactly once, 1 never ended.", "bad"),
+        (Summary(), "The journal tells of no request.", "empty"),
+    ],
+)
+def test_the_verdict_comes_first(audit, words, mood):
+    page = render(EMPTY._replace(audit=audit))
+    first = ElementTree.fromstring(page.partition("\n")[2]).find(".//section")
+    assert first.get("class") == f"verdict {mood}"
+    assert first.findtext("p[@class='words']") == words
+    assert f"<title>requite: {words}</title>" in page
+
+
+def test_an_incomplete_journal_is_no_proof():
+    text = read(render(EMPTY._replace(audit=Summary(2, 2, dropped_events=1, damaged=3))))
+    assert "1 event could not be written, 3 records cannot be read" in text
+
+
+def test_breaches_come_with_their_evidence():
+    text = read(render(in_breach()))
+    for phrase in (
+        "3 never ended",
+        "2 ended more than once",
+        "1 ended without being accepted",
+        "1 accepted twice",
+        "The first 4 are below",
+        "MISSING: accepted, and never ended",
+        "00000000000000000000000000000002",
+        "2 more events, not shown.",
+        "dispatched",
+        "RemoteFailure",
+        "The most frequent 1 of 3.",
+    ):
+        assert phrase in text, phrase
+    assert BAD.violations == 7
+
+
+def test_the_figures_are_the_facts():
+    text = read(render(story(["nearest"]))).replace("\N{NO-BREAK SPACE}", " ")
+    for phrase in (
+        "2 March 2026, 12:00:00 to 12:00:30 UTC (30 s)",
+        "41.0 ms",
+        "240 ms",
+        "half took up to 46.0 ms, 99 of 100 up to 1.68 s",
+        "In 1 step of 30 there were none.",
+        "58 of 26,158 failed.",
+        "At most 96, at 12:00:00; on average 41.5.",
+        "6 workers: 2 lost, 4 alive. The longest silence was 800 ms.",
+        "4 → 3 workers · 64 slots · timeout 1.25 s",
+        "Three suffice.",
+    ):
+        assert phrase in text, phrase
+
+
+def test_many_services_are_summed_and_said_so():
+    text = read(render(story(NAMES)))
+    assert f"{len(NAMES) - SERVICES_SHOWN} other services" in text
+    assert "35 other services" in text  # in the chart of the throughput
+    assert NAMES[SERVICES_SHOWN - 1] in text
+    assert NAMES[SERVICES_SHOWN] not in text
+    assert "28 more services not shown" in text
+
+
+def test_names_of_peers_are_text_whatever_they_hold():
+    page = render(in_breach(NASTY))
+    assert "<script" not in page
+    assert page.count("</style>") == 1
+    assert not set(page) & {"\x00", "\x1b", "\u202e", "\ud800"}
+    assert "\\x00\\x1b[2J\\u202e" in read(page)
+
+
+def test_an_empty_lake_says_so():
+    text = read(render(EMPTY))
+    assert "The lake holds no requests yet." in text
+    assert "requite" in text
+    assert f"{NOON:%H:%M} UTC" in text
