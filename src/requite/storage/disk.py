@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from requite.errors import LogFailed, LogFull, LogGone, LogLocked, StorageError
+from requite.errors import LogFailed, LogFull, LogGone, LogLocked, LogMismatch, StorageError
 
 LOCK_NAME: Final = "lock"
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -61,12 +61,15 @@ class DiskFile:
         with _doing("look at", self.path):
             return os.fstat(self._descriptor).st_size
 
-    def next_data(self, offset: int) -> int | None:
-        """Skip what was set aside and never written. Where the system cannot tell: `offset`."""
+    def next_data(self, offset: int) -> tuple[int, int] | None:
+        """Skip what was set aside and never written, where the system can tell."""
         try:
-            return os.lseek(self._descriptor, offset, os.SEEK_DATA)
+            start = os.lseek(self._descriptor, offset, os.SEEK_DATA)
+            return start, os.lseek(self._descriptor, start, os.SEEK_HOLE)
         except OSError as error:
-            return None if error.errno == errno.ENXIO else offset
+            if error.errno == errno.ENXIO:
+                return None
+            return offset, self.size()
 
     def set_aside(self, size: int) -> None:
         """Make the file `size` bytes long, and let the disk keep that much for it."""
@@ -81,8 +84,13 @@ class DiskFile:
             os.ftruncate(self._descriptor, size)
 
     def sync(self) -> None:
-        with _doing("sync", self.path):
+        try:
             _sync_data(self._descriptor)
+        except OSError as error:  # no space as well: what was written is lost, not refused
+            raise LogFailed(
+                f"cannot sync {self.path}: {error.strerror}. What was written since the last sync "
+                "may be lost. Check the disk, and open the log again."
+            ) from error
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -99,9 +107,16 @@ class DiskFolder:
         """Create the folder, unless it is there."""
         if self.path.is_dir():
             return
-        with _doing("create the folder", self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
-            _sync_folder(self.path.parent)
+        try:
+            with _doing("create the folder", self.path):
+                self.path.mkdir(parents=True)
+                _sync_folder(self.path.parent)
+        except LogFailed as error:
+            if not isinstance(error.__cause__, FileExistsError | NotADirectoryError):
+                raise
+            raise LogMismatch(
+                f"{self.path}, or what it is in, is a file. A log needs a folder."
+            ) from None
 
     def names(self) -> list[str]:
         with _doing("list", self.path):

@@ -20,8 +20,8 @@ class File(Protocol):
 
     def size(self) -> int: ...
 
-    def next_data(self, offset: int) -> int | None:
-        """The first offset from here on that may not be zero; None: only zeros follow."""
+    def next_data(self, offset: int) -> tuple[int, int] | None:
+        """From where to where, from `offset` on, not all may be zero; None: only zeros follow."""
 
     def truncate(self, size: int) -> None: ...
 

@@ -26,12 +26,13 @@ SUFFIX: Final = ".seg"
 
 DATA: Final = 0
 END: Final = 1  # the last record of a sealed segment; its number is that of the next record
+RECORD: Final = struct.Struct("<4sIQHHI")  # marker, length, number, kind, check, checksum
+HEAD_SIZE: Final = 18  # what `check` covers: all before it
 
 _SEGMENT: Final = struct.Struct("<8sHHIQq16s4s8x")
 _CHECKSUM: Final = struct.Struct("<I")
 _HEAD: Final = struct.Struct("<4sIQH")  # marker, length, number, kind
 _CHECKS: Final = struct.Struct("<HI")  # check of the head, checksum of head and payload
-_RECORD: Final = struct.Struct("<4sIQHHI")
 _PADDING: Final = tuple(bytes(-size % ALIGNMENT) for size in range(ALIGNMENT))
 
 
@@ -103,39 +104,37 @@ def header_seeds(data: bytes) -> tuple[int, ...]:
     return (stored,) if stored == computed else (stored, computed)
 
 
-def encode_records(payloads: Iterable[bytes], number: int, seed: int) -> list[bytes]:
-    """The pieces to be joined and written: header, payload and padding of each record in turn."""
+def encode_records(
+    payloads: Iterable[bytes], number: int, offset: int, seed: int
+) -> tuple[bytes, list[int]]:
+    """The bytes of consecutive records, the first of which gets `number`, and their offsets.
+
+    One function with its names at hand: this is what a record costs, about a microsecond.
+    """
     pieces: list[bytes] = []
+    offsets: list[int] = []
+    pack_head, pack_checks, padding_of, add = _HEAD.pack, _CHECKS.pack, _PADDING, pieces.append
     for at, payload in enumerate(payloads, number):
-        pieces += _encode(DATA, payload, at, seed)
-    return pieces
+        size = len(payload)
+        head = pack_head(MARKER, size, at, DATA)
+        check = crc32(head, seed)
+        checksum = crc32(payload, check)
+        offsets.append(offset)
+        if size % ALIGNMENT:
+            padding = padding_of[size % ALIGNMENT]
+            add(head + pack_checks(check & 0xFFFF, crc32(padding, checksum)))
+            add(payload)
+            add(padding)
+            offset += RECORD_HEADER_SIZE + size + len(padding)
+        else:
+            add(head + pack_checks(check & 0xFFFF, checksum))
+            add(payload)
+            offset += RECORD_HEADER_SIZE + size
+    return b"".join(pieces), offsets
 
 
 def encode_end(number: int, seed: int) -> bytes:
-    return b"".join(_encode(END, b"", number, seed))
-
-
-def _encode(kind: int, payload: bytes, number: int, seed: int) -> tuple[bytes, ...]:
-    size = len(payload)
-    padding = _PADDING[size % ALIGNMENT]
-    head = _HEAD.pack(MARKER, size, number, kind)
+    """The record that seals a segment; `number` is that of the next record."""
+    head = _HEAD.pack(MARKER, 0, number, END)
     check = crc32(head, seed)
-    checksum = crc32(payload, check)
-    if padding:
-        checksum = crc32(padding, checksum)
-    return head + _CHECKS.pack(check & 0xFFFF, checksum), payload, padding
-
-
-def decode_record_header(
-    view: memoryview, at: int, seed: int
-) -> tuple[int, int, int, int, int] | None:
-    """Kind, number and length, then what `payload_matches` needs; None where none begins."""
-    marker, length, number, kind, check, checksum = _RECORD.unpack_from(view, at)
-    if marker != MARKER or length > PAYLOAD_SIZE_MAX:
-        return None
-    head = crc32(view[at : at + _HEAD.size], seed)
-    return (kind, number, length, head, checksum) if head & 0xFFFF == check else None
-
-
-def payload_matches(payload_and_padding: memoryview, head: int, checksum: int) -> bool:
-    return crc32(payload_and_padding, head) == checksum
+    return head + _CHECKS.pack(check & 0xFFFF, check)

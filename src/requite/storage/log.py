@@ -12,7 +12,8 @@ may be called from others meanwhile.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from os import PathLike
@@ -150,24 +151,21 @@ class Log:
         if any(len(payload) > PAYLOAD_SIZE_MAX for payload in payloads):
             raise LocalViolation(f"a payload has more than {PAYLOAD_SIZE_MAX} bytes")
         positions: list[Position] = []
-        while len(positions) < len(payloads):
-            rest = payloads[len(positions) :] if positions else payloads
-            positions += self._append_part(rest)
+        with self._usable():
+            while len(positions) < len(payloads):
+                rest = payloads[len(positions) :] if positions else payloads
+                positions += self._append_part(rest)
         return positions
 
     def sync(self) -> None:
         """Return when everything that was appended is on the disk.
 
-        An error is final: nobody knows what reached the disk, so the log takes nothing more until
-        it is opened again.
+        `LogFailed`, from here as from `append`, is final: nobody knows what reached the disk, so
+        the log takes nothing more until it is opened again.
         """
-        self._check()
-        if self._writer is not None:
-            try:
+        with self._usable():
+            if self._writer is not None:
                 self._writer.sync()
-            except StorageError as error:
-                self._refusal = error
-                raise
 
     def commit(self, payloads: Sequence[bytes]) -> list[Position]:
         """Append and sync."""
@@ -181,10 +179,10 @@ class Log:
         Without records in the active segment, nothing happens. After `LogFull` for the new segment,
         the next `append` tries again.
         """
-        self._check()
-        if self._writer is None or not self._writer.empty:
-            self._seal()
-            self._start_segment()
+        with self._usable():
+            if self._writer is None or not self._writer.empty:
+                self._seal()
+                self._start_segment()
 
     def close(self) -> None:
         """Seal the active segment and let others write the log. Closing again does nothing."""
@@ -208,15 +206,14 @@ class Log:
 
     def remove(self, segment: int) -> None:
         """Remove a sealed segment, whose records nobody needs any more."""
-        self._check()
-        if segment not in self._shelf:
-            raise LocalViolation(f"{segment} is not a sealed segment of this log")
-        self._shelf.remove([segment])
-        self._sync_folder()
+        with self._usable():
+            if segment not in self._shelf:
+                raise LocalViolation(f"{segment} is not a sealed segment of this log")
+            self._shelf.remove([segment])
+            self._sync_folder()
 
     def _append_part(self, payloads: Sequence[bytes]) -> list[Position]:
         """Append as many as fit into the active segment, or into a new one."""
-        self._check()
         sizes = [record_size(len(payload)) for payload in payloads]
         writer = self._writer_for(sum(sizes), sizes[0])
         fitting = len(sizes)
@@ -288,9 +285,16 @@ class Log:
         if self.settings.sync:
             self._folder.sync()
 
-    def _check(self) -> None:
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        """Refuse everything after a failure that leaves us in doubt about what is in the file."""
         if self._refusal is not None:
             raise self._refusal
+        try:
+            yield
+        except LogFailed as error:
+            self._refusal = error
+            raise
 
 
 def _refuse_strangers(folder: DiskFolder) -> None:

@@ -28,8 +28,8 @@ class MemoryFile:
     def size(self) -> int:
         return self._size
 
-    def next_data(self, offset: int) -> int | None:
-        return offset if offset < len(self._data) else None
+    def next_data(self, offset: int) -> tuple[int, int] | None:
+        return (offset, len(self._data)) if offset < len(self._data) else None
 
     def truncate(self, size: int) -> None:
         del self._data[size:]

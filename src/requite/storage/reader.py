@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Generator, Iterator
 from contextlib import closing
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from requite.storage.files import Folder
 from requite.storage.layout import DATA, HEADER_SIZE, segment_name, segment_number
 from requite.storage.records import Damage, Position, Record, SegmentInfo
 from requite.storage.recovery import segment_numbers
-from requite.storage.scan import OpenSegment, Walk
+from requite.storage.scan import OpenSegment, Walk, lost_records
 
 
 class LogReader:
@@ -28,6 +30,7 @@ class LogReader:
     def __init__(self, directory: str | PathLike[str]) -> None:
         self._folder: Folder = DiskFolder(Path(directory))
         self._known: dict[int, tuple[int, int]] = {}  # segment: offset, number; looked through
+        self._searched: set[int] = set()  # segments with zeros behind what is written
 
     @classmethod
     def on(cls, folder: Folder) -> LogReader:
@@ -51,52 +54,65 @@ class LogReader:
     def read(
         self, segment: int, start: int = 0, end: int | None = None
     ) -> Iterator[Record | Damage]:
-        """What begins in the bytes `start` to `end` of a segment.
+        """What begins in the bytes `start` to `end` of a segment; `LogGone` if it is not there.
 
         `start` is 0 or where a record begins, or damage ends. Up to `end`, which may be any
         `written_bytes`, whatever is no record is damage; without it, reading goes on to the end,
         and stops where the last segment has not been written yet.
         """
         numbers = segment_numbers(self._folder)
+        following = next(iter(numbers[bisect_right(numbers, segment) :]), None)
         with closing(self._folder.open(segment_name(segment))) as file:
-            opened, size = OpenSegment(file, segment), file.size()
-            last = not numbers or segment == numbers[-1]
-            written = size if end is None and not last else end
-            walk = Walk(opened, start, written)
+            size = file.size()
+            opened = OpenSegment(file, segment)
+            limit = size if end is None and following is not None else end
+            walk = Walk(opened, start, limit, searched=segment in self._searched)
             yield from walk
-            if not last and not walk.ended and walk.offset >= size and opened.readable:
-                yield _cut_off(walk, segment)
+            if walk.searched:
+                self._searched.add(segment)
+            if following is not None and walk.offset >= size and walk.reaches_short_of(following):
+                yield _cut_off(walk, following)
 
     def tail(self, after: Record | Damage | Position | None = None) -> Iterator[Record | Damage]:
         """What has come since: everything behind `after`, the last thing that was got.
 
-        It ends at what has not been written yet; ask again later. Where the segment of `after` has
-        been removed meanwhile, a `Damage` of no size says which records were missed.
+        It ends at what has not been written yet; ask again later. Where segments have been removed
+        before they were read, a `Damage` of no size says which records were missed.
         """
         numbers = segment_numbers(self._folder)
+        due = None if after is None or isinstance(after, Damage) else after.number + 1
+        missed = False
         if after is not None:
-            first = bisect_left(numbers, after.segment)
-            numbers = numbers[first:]
-            if numbers and numbers[0] != after.segment:
-                yield from _missed(after, numbers[0])
+            numbers = numbers[bisect_left(numbers, after.segment) :]
+            missed = after.segment not in numbers[:1]
         for number in numbers:
-            start = after if after is not None and number == after.segment else None
-            yield from self._tail_of(number, start)
-
-    def read_at(self, position: Position) -> bytes:
-        """The payload of a record. Raises `LogGone` if its segment is, `LogCorrupt` for damage."""
-        return read_record(self._folder, position)
+            items = self._tail_of(number, after)
+            try:
+                first = next(items, None)
+            except LogGone:  # removed since we listed the segments
+                missed = True
+                continue
+            if missed and (due is None or due < number):
+                yield _removed(due, number)
+            missed = False
+            last = yield from _passed_on(first, items)
+            due = due if last is None else last + 1
 
     def _tail_of(
         self, segment: int, after: Record | Damage | Position | None
     ) -> Iterator[Record | Damage]:
-        start = 0 if after is None else after.offset
-        if isinstance(after, Record | Damage):
-            start = after.end
-        items = self.read(segment, start)
-        if isinstance(after, Position):
-            next(items, None)
-        yield from items
+        """What is in a segment, behind `after` if that is in the same one."""
+        if after is None or after.segment != segment:
+            yield from self.read(segment)
+        elif isinstance(after, Position):
+            items = self.read(segment, after.offset)
+            yield from (item for item in items if item.offset != after.offset)
+        else:
+            yield from self.read(segment, after.end)
+
+    def read_at(self, position: Position) -> bytes:
+        """The payload of a record. Raises `LogGone` if its segment is, `LogCorrupt` for damage."""
+        return read_record(self._folder, position)
 
     def _info(self, number: int, *, last: bool) -> SegmentInfo | None:
         """None if the segment has been removed since it was listed."""
@@ -121,17 +137,25 @@ class LogReader:
 
     def _extent(self, segment: OpenSegment, *, last: bool) -> tuple[int, int, bool]:
         """Up to where a segment is written, the number that is next there, whether it is sealed."""
-        end_number = segment.end_number()
-        if end_number is not None:
+        size, end_number = segment.file.size(), segment.end_number()
+        if end_number is not None or not segment.readable:
             self._known.pop(segment.number, None)
-            return segment.file.size(), end_number, True
-        offset, next_number = self._known.get(segment.number, (HEADER_SIZE, segment.number))
-        walk = Walk(segment, offset, None)
+            self._searched.discard(segment.number)
+            return size, end_number or segment.number, end_number is not None
+        walk = self._walk_on(segment)
+        return walk.offset if last else size, walk.next_number, walk.ended
+
+    def _walk_on(self, segment: OpenSegment) -> Walk:
+        """Look through what has been added to a segment since we looked last."""
+        number = segment.number
+        offset, next_number = self._known.get(number, (HEADER_SIZE, number))
+        walk = Walk(segment, offset, None, searched=number in self._searched)
         walk.next_number = next_number
-        for _ in walk:
-            pass
-        self._known[segment.number] = walk.offset, walk.next_number
-        return walk.offset if last else segment.file.size(), walk.next_number, False
+        deque(walk, maxlen=0)
+        self._known[number] = walk.offset, walk.next_number
+        if walk.searched:
+            self._searched.add(number)
+        return walk
 
 
 def scan(
@@ -149,20 +173,29 @@ def read_record(folder: Folder, position: Position) -> bytes:
     with closing(folder.open(segment_name(position.segment))) as file:
         segment = OpenSegment(file, position.segment)
         found = segment.window().record(position.offset) if segment.readable else None
-    if found is None or found.kind != DATA or found.number != position.number:
+    if found is None or found[0] != DATA or found[1] != position.number:
         path = folder.path / segment_name(position.segment)
         raise LogCorrupt(f"record {position.number} at {position.offset} in {path} is damaged")
-    return bytes(found.payload)
+    return bytes(found[2])
 
 
-def _cut_off(walk: Walk, segment: int) -> Damage:
-    reason = f"the segment is cut off (record {walk.next_number} and what followed)"
-    return Damage(segment, walk.offset, 0, reason, b"")
+def _passed_on(
+    first: Record | Damage | None, items: Iterator[Record | Damage]
+) -> Generator[Record | Damage, None, int | None]:
+    """Yield all of them; return the number of the last record."""
+    number = None
+    for item in items if first is None else chain((first,), items):
+        if isinstance(item, Record):
+            number = item.number
+        yield item
+    return number
 
 
-def _missed(after: Record | Damage | Position, following: int) -> Iterator[Damage]:
-    """What was removed before it was read; after damage nobody knows, so it is not told."""
-    first = after.segment if isinstance(after, Damage) else after.number + 1
-    if first < following:
-        reason = f"removed before it was read (records {first} to {following - 1})"
-        yield Damage(following, 0, 0, reason, b"")
+def _cut_off(walk: Walk, following: int) -> Damage:
+    reason = f"the segment is cut off{lost_records(walk.next_number, following)}"
+    return Damage(walk.segment, walk.offset, 0, reason, b"")
+
+
+def _removed(due: int | None, following: int) -> Damage:
+    which = "" if due is None else lost_records(due, following)
+    return Damage(following, 0, 0, f"removed before it was read{which}", b"")

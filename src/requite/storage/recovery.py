@@ -23,7 +23,7 @@ from requite.storage.layout import (
 )
 from requite.storage.records import Damage, Position, Recovery
 from requite.storage.retention import Sealed
-from requite.storage.scan import CHUNK_SIZE, OpenSegment, Walk
+from requite.storage.scan import OpenSegment, Walk, data_chunks
 from requite.storage.segment import wall_clock_us
 
 
@@ -115,7 +115,7 @@ def _recover_last(folder: Folder, number: int, *, sync: bool) -> _LastSegment:
                 f"{folder.path / segment_name(number)} cannot be read: its header is damaged, and "
                 "no record in it is intact. Move the log away to keep it, or remove that file."
             )
-        if not empty and (cut_bytes or not walk.ended):
+        if not empty and not (walk.ended and file.size() == walk.offset):
             _seal(file, walk, segment.seed, sync=sync)
     torn_at = Position(number, walk.offset, walk.next_number) if cut_bytes else None
     return _LastSegment(walk.next_number, Recovery(cut_bytes, torn_at, damaged))
@@ -132,11 +132,9 @@ def _seal(file: File, walk: Walk, seed: int, *, sync: bool) -> None:
 
 def _tail_size(file: File, offset: int) -> int:
     """How far behind `offset` there is anything but zeros."""
-    size, start = 0, file.next_data(offset)
-    while start is not None:
-        data = file.read(CHUNK_SIZE, start)
+    size = 0
+    for base, data in data_chunks(file, offset, file.size()):
         written = len(data.rstrip(b"\0"))
         if written:
-            size = start + written - offset
-        start = file.next_data(start + len(data)) if len(data) == CHUNK_SIZE else None
+            size = base + written - offset
     return size

@@ -9,109 +9,132 @@ damage.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
+from zlib import crc32
 
 from requite.storage.files import File
 from requite.storage.layout import (
     ALIGNMENT,
     END,
+    HEAD_SIZE,
     HEADER_SIZE,
     MARKER,
+    PAYLOAD_SIZE_MAX,
+    RECORD,
     RECORD_HEADER_SIZE,
     VERSION,
     SegmentHeader,
     decode_header,
-    decode_record_header,
     header_fault,
     header_seeds,
     header_version,
-    payload_matches,
-    record_size,
 )
 from requite.storage.records import RAW_SIZE_MAX, Damage, Record
 
 CHUNK_SIZE: Final = 1 << 20  # one read; larger ones gain nothing, smaller ones cost system calls
+FIRST_CHUNK_SIZE: Final = 1 << 14  # often one record, or the end, is all that is asked for
+_ZEROS: Final = memoryview(bytes(CHUNK_SIZE))
 
-
-class Found(NamedTuple):
-    """An intact record. `end`: where the next one begins."""
-
-    kind: int
-    number: int
-    payload: memoryview
-    end: int
+Found = tuple[int, int, memoryview, int]
+"""An intact record: kind, number, payload, and the offset at which the next one begins."""
 
 
 class Window:
     """The part of a file that was read last. Payloads are views into it, which keep it alive."""
 
-    __slots__ = ("_base", "_data", "_file", "_seed", "_view")
+    __slots__ = ("_base", "_chunk", "_data", "_file", "_seed", "_view")
 
     def __init__(self, file: File, seed: int) -> None:
         self._file = file
         self._seed = seed
-        self._read(0, 0)
+        self._chunk = FIRST_CHUNK_SIZE
+        self._base = 0
+        self._data = b""
+        self._view = memoryview(b"")
 
     def record(self, offset: int) -> Found | None:
         """The intact record at `offset`, or None."""
         at = offset - self._base
         if not 0 <= at <= len(self._data) - RECORD_HEADER_SIZE:
-            at = self._read(offset, CHUNK_SIZE)
+            self._read(offset, RECORD_HEADER_SIZE)
+            at = 0
             if len(self._data) < RECORD_HEADER_SIZE:
                 return None
-        header = decode_record_header(self._view, at, self._seed)
-        if header is None:
+        view = self._view
+        marker, length, number, kind, check, checksum = RECORD.unpack_from(view, at)
+        if marker != MARKER or length > PAYLOAD_SIZE_MAX:
             return None
-        kind, number, length, head, checksum = header
-        size = record_size(length)
-        if at + size > len(self._data):
-            at = self._read(offset, max(CHUNK_SIZE, size))
-            if size > len(self._data):
+        head = crc32(view[at : at + HEAD_SIZE], self._seed)
+        if head & 0xFFFF != check:
+            return None
+        size = RECORD_HEADER_SIZE + length + -length % ALIGNMENT
+        if at + size > len(view):
+            view = self._read(offset, size)
+            at = 0
+            if size > len(view):
                 return None
         begin = at + RECORD_HEADER_SIZE
-        if not payload_matches(self._view[begin : at + size], head, checksum):
+        if crc32(view[begin : at + size], head) != checksum:
             return None
-        return Found(kind, number, self._view[begin : begin + length], offset + size)
+        return kind, number, view[begin : begin + length], offset + size
 
     def reread(self, offset: int) -> Found | None:
         """The same from the file as it is now."""
-        self._read(offset, 0)
+        self._data = b""
         return self.record(offset)
+
+    def blank(self, offset: int) -> bool:
+        """Whether nothing has been written where a record would begin."""
+        at = offset - self._base
+        header = self._data[at : at + RECORD_HEADER_SIZE] if at >= 0 else b""
+        return not header.strip(b"\0")
 
     def next_record(self, offset: int, limit: int, least_number: int) -> tuple[int, Found] | None:
         """The first intact record from `offset` on that begins before `limit`, and its offset."""
-        for candidate in self._candidates(offset, limit):
+        for candidate in _candidates(self._file, offset, limit):
             found = self.record(candidate)
-            if found is not None and found.number >= least_number:
+            if found is not None and found[1] >= least_number:
                 return candidate, found
         return None
 
-    def _candidates(self, offset: int, limit: int) -> Iterator[int]:
-        """Where a record may begin: at a marker, on a multiple of 8."""
-        while offset < limit:
-            data_at = self._file.next_data(offset)
-            if data_at is None:
-                return
-            base = data_at - data_at % ALIGNMENT
-            data = self._file.read(CHUNK_SIZE, base)
-            yield from (at for at in _markers(data, base) if offset <= at < limit)
-            if len(data) < CHUNK_SIZE:
-                return
-            offset = base + CHUNK_SIZE
-
-    def _read(self, offset: int, size: int) -> int:
+    def _read(self, offset: int, least: int) -> memoryview:
+        """Read on, twice as much each time: the one who reads on is likely to want it all."""
         self._base = offset
-        self._data = self._file.read(size, offset) if size else b""
+        self._data = self._file.read(max(self._chunk, least), offset)
         self._view = memoryview(self._data)
-        return 0
+        self._chunk = min(2 * self._chunk, CHUNK_SIZE)
+        return self._view
 
 
-def _markers(data: bytes, base: int) -> Iterator[int]:
-    at = data.find(MARKER)
-    while at >= 0:
-        if at % ALIGNMENT == 0:
-            yield base + at
-        at = data.find(MARKER, at + 1)
+def data_chunks(file: File, offset: int, limit: int) -> Iterator[tuple[int, bytes]]:
+    """The bytes from `offset` to `limit`, without long stretches of zeros, each with its offset.
+
+    Offsets are multiples of 8, where `offset` is.
+    """
+    while offset < limit:
+        data_range = file.next_data(offset)
+        if data_range is None:
+            return
+        start, stop = data_range
+        offset = start - start % ALIGNMENT
+        stop = min(stop, limit)
+        while offset < stop:
+            data = file.read(min(CHUNK_SIZE, stop - offset), offset)
+            if not data:  # cut off meanwhile
+                return
+            if data != _ZEROS[: len(data)]:
+                yield offset, data
+            offset += len(data)
+
+
+def _candidates(file: File, offset: int, limit: int) -> Iterator[int]:
+    """Where a record may begin: at a marker, on a multiple of 8."""
+    for base, data in data_chunks(file, offset, limit):
+        at = data.find(MARKER)
+        while at >= 0:
+            if at % ALIGNMENT == 0:
+                yield base + at
+            at = data.find(MARKER, at + 1)
 
 
 class OpenSegment:
@@ -136,15 +159,11 @@ class OpenSegment:
     def window(self) -> Window:
         return Window(self.file, self.seed)
 
-    def sealed(self) -> bool:
-        """Whether the last record in the file is the one that says that no more will come."""
-        return self.end_number() is not None
-
     def end_number(self) -> int | None:
-        """What the number of the next record would be; None for a segment that is not sealed."""
+        """The number of the next record, which ends a sealed segment; None for any other."""
         at = self.file.size() - RECORD_HEADER_SIZE
         found = self.window().record(at) if self.readable and at >= HEADER_SIZE else None
-        return found.number if found is not None and found.kind == END else None
+        return found[1] if found is not None and found[0] == END else None
 
     def damage(self) -> Damage | None:
         """What is wrong with the header; with the whole segment, if nothing in it is readable."""
@@ -169,13 +188,18 @@ class Walk:
     """Iterate over records and damage from `start` on; afterwards the attributes tell where it got.
 
     `offset`: where the next record is due; `next_number`: its number, at least; `ended`: the
-    segment was seen to be sealed.
+    segment was seen to be sealed. `searched`: nothing but zeros follow what has been written, or so
+    it was when somebody looked; then there is no need to look again each time.
     """
 
-    def __init__(self, segment: OpenSegment, start: int, end: int | None) -> None:
+    def __init__(
+        self, segment: OpenSegment, start: int, end: int | None, *, searched: bool = False
+    ) -> None:
         self.offset = start
         self.next_number = segment.number
         self.ended = False
+        self.searched = searched
+        self.segment = segment.number
         self._segment = segment
         self._window = segment.window()
         self._end = end
@@ -186,7 +210,7 @@ class Walk:
             yield from self._header()
         if not self._segment.readable:
             return
-        segment = self._segment.number
+        segment = self.segment
         while self._end is None or self.offset < self._end:
             found = self._found()
             if found is None:
@@ -206,6 +230,14 @@ class Walk:
             self.offset = end
             yield record
 
+    def reaches_short_of(self, following: int) -> bool:
+        """Whether records are missing between the last one that was found and `following`.
+
+        In a sealed segment none are: there, the numbers that follow belong to segments which have
+        been removed.
+        """
+        return self._segment.readable and not self.ended and self.next_number < following
+
     def _header(self) -> Iterator[Damage]:
         damage = self._segment.damage()
         self.offset = damage.end if damage else HEADER_SIZE
@@ -213,29 +245,38 @@ class Walk:
             yield damage
 
     def _found(self) -> Found | None:
-        """The record that is due. What seems broken may have been completed while we looked on."""
-        found = self._window.record(self.offset)
-        if found is not None and found.number >= self.next_number:
+        """The record that is due; None sets `_behind` to the one before which there is damage."""
+        found = self._due(self._window.record(self.offset))
+        if found is not None:
             return found
+        self._behind = None
+        live = self._end is None
+        if live and self.searched and self._window.blank(self.offset):
+            return None
         limit = self._segment.file.size() if self._end is None else self._end
-        self._behind = self._window.next_record(self.offset + ALIGNMENT, limit, self.next_number)
-        if self._end is None and self._behind is not None:
-            return self._window.reread(self.offset)
-        return None
+        behind = self.offset + ALIGNMENT
+        self._behind = self._window.next_record(behind, limit, self.next_number)
+        if not live:
+            return None
+        self.searched = self._behind is None
+        # What seemed broken may have been completed before we found what is behind it.
+        return self._due(self._window.reread(self.offset)) if self._behind else None
+
+    def _due(self, found: Found | None) -> Found | None:
+        return found if found is not None and found[1] >= self.next_number else None
 
     def _damage(self) -> Damage | None:
         """What lies before the next intact record, or, if we know the end, before that."""
         if self._behind is not None:
             end, found = self._behind
-            lost = _lost(self.next_number, found.number)
+            which = lost_records(self.next_number, found[1])
         elif self._end is not None:
-            end, lost = self._end, ""
+            end, which = self._end, ""
         else:
             return None
-        raw = self._segment.file.read(min(end - self.offset, RAW_SIZE_MAX), self.offset)
-        return Damage(
-            self._segment.number, self.offset, end - self.offset, _reason(raw) + lost, raw
-        )
+        size = end - self.offset
+        raw = self._segment.file.read(min(size, RAW_SIZE_MAX), self.offset)
+        return Damage(self.segment, self.offset, size, _reason(raw) + which, raw)
 
 
 def _reason(raw: bytes) -> str:
@@ -246,9 +287,9 @@ def _reason(raw: bytes) -> str:
     return "no record begins here"
 
 
-def _lost(first: int, following: int) -> str:
+def lost_records(first: int, following: int) -> str:
+    """Which records were there, in brackets, for the end of a reason."""
     if following <= first:
         return ""
-    return (
-        f" (record {first})" if following == first + 1 else f" (records {first} to {following - 1})"
-    )
+    last = following - 1
+    return f" (record {first})" if first == last else f" (records {first} to {last})"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Final
 
 from requite.errors import StorageError
@@ -19,7 +18,6 @@ from requite.storage.layout import (
     encode_header,
     encode_records,
     header_seeds,
-    record_size,
     segment_name,
 )
 from requite.storage.records import Position
@@ -85,7 +83,8 @@ class SegmentWriter:
 
     def append(self, payloads: Sequence[bytes]) -> list[Position]:
         """Write all payloads at once. After an error none of them is there."""
-        data = b"".join(encode_records(payloads, self.next_number, self._seed))
+        number, first = self.number, self.next_number
+        data, offsets = encode_records(payloads, first, self._end, self._seed)
         self._unsynced = True
         try:
             self._file.write(data, self._end)
@@ -93,14 +92,9 @@ class SegmentWriter:
             # Part of it may be there, and would be taken for records behind a shorter next batch.
             self._file.truncate(self._end)
             raise
-        first, number = self._end, self.next_number
         self._end += len(data)
         self.next_number += len(payloads)
-        offsets = accumulate((record_size(len(payload)) for payload in payloads), initial=first)
-        return [
-            Position(self.number, offset, count)
-            for count, offset in zip(range(number, self.next_number), offsets, strict=False)
-        ]
+        return [Position(number, offset, count) for count, offset in enumerate(offsets, first)]
 
     def sync(self) -> None:
         if self._sync and self._unsynced:

@@ -1,0 +1,62 @@
+"""Group commit: many small commits share one write and one `fdatasync`.
+
+A sync takes as long for a thousand records as for one. So whoever wants something on the disk adds
+it here, and whoever may wait for the disk (a thread next to an event loop, say) flushes again and
+again what has come together meanwhile:
+
+    group.add([payload], waiter)                                     # in any thread
+    for waiter, positions, error in group.flush(): ...               # where waiting does no harm
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Lock
+from typing import Generic, NamedTuple, TypeVar
+
+from requite.errors import StorageError
+from requite.storage.log import Log
+from requite.storage.records import Position
+
+Waiter = TypeVar("Waiter")
+
+
+class Committed(NamedTuple, Generic[Waiter]):
+    """What became of one commit. With an `error`, it may be on the disk or not."""
+
+    waiter: Waiter
+    positions: list[Position]
+    error: StorageError | None
+
+
+class GroupCommit(Generic[Waiter]):
+    """Collects commits; `flush` writes and syncs them all, and says whom to tell."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._lock = Lock()
+        self._waiting: list[tuple[Waiter, Sequence[bytes]]] = []
+
+    def __len__(self) -> int:
+        """How many commits wait."""
+        return len(self._waiting)
+
+    def add(self, payloads: Sequence[bytes], waiter: Waiter) -> None:
+        """Have payloads committed with the next flush. `waiter` is handed back then."""
+        with self._lock:
+            self._waiting.append((waiter, payloads))
+
+    def flush(self) -> list[Committed[Waiter]]:
+        """Write and sync what has been added, in that order; one thread at a time."""
+        with self._lock:
+            taken, self._waiting = self._waiting, []
+        if not taken:
+            return []
+        try:
+            positions = iter(self._log.commit([one for _, payloads in taken for one in payloads]))
+        except StorageError as error:
+            return [Committed(waiter, [], error) for waiter, _ in taken]
+        return [
+            Committed(waiter, [next(positions) for _ in payloads], None)
+            for waiter, payloads in taken
+        ]
