@@ -28,9 +28,9 @@ class Options:
         self.given = {name.lower(): value for name, value in self.given.items()}
 
     def text(self, name: str) -> str | None:
-        """Return an option, None if it is not there."""
+        """Return an option, None if it is not there or empty."""
         self._known.append(name)
-        return self.given.get(name.lower())
+        return self.given.get(name.lower()) or None
 
     def needed(self, name: str) -> str:
         """Return an option that has to be there."""
