@@ -55,10 +55,11 @@ JOURNAL: Final = Verb(
 )
 SPARK: Final = Verb(
     "spark",
-    "run|sweep",
+    "run|watch|sweep",
     "Prove from journals that nothing was lost",
     (
         Verb("spark run", "--journal DIR --lake DIR", "Audit journals; refine them into tables"),
+        Verb("spark watch", "--journal DIR", "Print an alert when a request is overdue"),
         Verb("spark sweep", "--seeds N", "Run seeds of the simulator in parallel"),
     ),
 )

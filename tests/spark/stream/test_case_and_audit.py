@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from pyspark.sql import SparkSession
 from tests.spark.events import Event, Log, Story, call_id, instant
 from tests.spark.stream.test_watch_processor import told
@@ -38,6 +39,7 @@ def judged(events: list[Event]) -> str:
     return _MEANS[case.judge()]
 
 
+@pytest.mark.timeout(180)
 def test_both_audits_judge_alike(spark: SparkSession) -> None:
     story, rng, requests = Story(), Random(20260302), 600
     brokers = [story.broker("b1"), story.broker("b2")]

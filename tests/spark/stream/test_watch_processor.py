@@ -1,4 +1,4 @@
-"""The streaming audit's processor, without Spark's JVM: what it alerts, when, and what it forgets."""
+"""The streaming audit's processor, without a JVM: what it alerts, when, and what it forgets."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """`requite spark`: one file per verb; which verbs there are is told by `requite.cli.verbs`.
 
     run.py     run(…): the pipeline over journals
+    watch.py   watch(…): alerts while journals are written
     sweep.py   sweep(…): seeds of the simulator, in parallel
 
 Each is loaded when it is used, and loads Spark only then.

@@ -1,0 +1,150 @@
+"""`requite spark watch`: print alerts while journals are written."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from math import inf
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from cyclopts import Parameter, validators
+
+from requite.cli.exit_codes import ExitCode
+from requite.cli.options import OUTPUT, JsonFlag
+from requite.cli.output import say, say_json
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from requite.spark.watching import Alert
+
+_CHECKPOINT: Final = "_checkpoint"
+
+
+def watch(
+    *,
+    journal: Annotated[
+        Path, Parameter(metavar="DIR", help="The folder that brokers and clients journal to.")
+    ],
+    to: Annotated[
+        Path | None,
+        Parameter(
+            group=OUTPUT,
+            metavar="DIR",
+            help="Keep alerts in the table `alerts` in there, and go on there next time.",
+        ),
+    ] = None,
+    for_: Annotated[
+        float | None,
+        Parameter(
+            name="--for",
+            metavar="SECONDS",
+            validator=validators.Number(gt=0),
+            help="Stop after so long; without, Ctrl-C stops it.",
+        ),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> int:
+    """Raise an alert within seconds of a missed deadline.
+
+    Follows the journal, and prints a line for each request that did not end in
+    time, ended more than once, was accepted twice, or was handled though nobody
+    accepted it. ENDED_LATE takes a MISSED_DEADLINE back. It is an alarm, not a
+    proof: that is `requite spark run`.
+
+    With --json each alert is an object on a line of its own, and the last line is
+    one with their number: alerts. Exit code 1: there were alerts.
+
+      $ requite spark watch --journal journal
+    """
+    from requite.spark import register
+    from requite.spark.session import local_session
+    from requite.spark.watching import Watching
+
+    spark = local_session("requite-watch")
+    register(spark)
+    events = spark.readStream.format("requite").load(str(journal))
+    printer = _Printer(as_json)
+    with _checkpoint(to) as checkpoint, _interruption() as interrupted:
+        watching = Watching(events, printer.show, checkpoint=checkpoint, to=to)
+        if not as_json:
+            say(f"watching {journal}; Ctrl-C stops it")
+        try:
+            watching.wait(interrupted, inf if for_ is None else for_)
+        finally:
+            watching.stop()
+    if as_json:
+        say_json({"alerts": printer.count})
+    return ExitCode.FAILED if printer.count else ExitCode.OK
+
+
+class _Printer:
+    """Prints alerts, and counts them."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.count = 0
+        self._as_json = as_json
+
+    def show(self, alerts: Sequence[Alert]) -> None:
+        for alert in alerts:
+            self.count += 1
+            if self._as_json:
+                say_json(_record(alert))
+            else:
+                say(_line(alert))
+
+
+def _record(alert: Alert) -> dict[str, Any]:
+    times = {name: _text(alert[name]) for name in ("deadline", "noticed_at")}
+    return {**alert, **times, "evidence": json.loads(alert["evidence"])}
+
+
+def _text(instant: datetime | None) -> str | None:
+    return None if instant is None else f"{instant:%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
+def _line(alert: Alert) -> str:
+    last = _last_heard(json.loads(alert["evidence"]))
+    name = f"{alert['kind']} {alert['service'] or '-'} {alert['request_id']}"
+    return f"{alert['noticed_at']:%H:%M:%SZ} {name}: {last}"
+
+
+def _last_heard(evidence: list[dict[str, Any]]) -> str:
+    """Tell the newest event in words: it says how far the request came."""
+    event = evidence[-1]
+    by = f", worker {event['worker']}" if "worker" in event else ""
+    outcome = f" {event['outcome']}" if "outcome" in event else ""
+    return f"last heard {event['ts'][11:23]} of {event['log']}: {event['kind']}{outcome}{by}"
+
+
+@contextmanager
+def _checkpoint(to: Path | None) -> Iterator[Path]:
+    """Yield where to note how far it came: to go on there, if alerts are kept."""
+    if to is not None:
+        yield to / _CHECKPOINT
+        return
+    with TemporaryDirectory(prefix="requite-watch-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def _interruption() -> Iterator[Event]:
+    """Yield an event that Ctrl-C sets, once: Spark's own handler would break the running batch."""
+    event = Event()
+    before = signal.getsignal(signal.SIGINT)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        event.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield event
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,87 @@
+"""A running streaming audit: alerts are handed to a function, and kept as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from pathlib import Path
+from threading import Event
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from requite.spark import schemas
+from requite.spark.stream import alerts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+Alert: TypeAlias = Mapping[str, Any]
+
+TABLE: Final = "alerts"
+_STOP_S: Final = 30.0
+_LOOK_EVERY_S: Final = 1.0
+
+
+class Watching:
+    """A query that raises alerts for a stream of events, until it is stopped.
+
+    Every `every_s` a batch is made, and `on_alerts` called with its alerts, if there are any: rows
+    of `schemas.ALERTS` with instants in UTC, in another thread. After a restart from the
+    `checkpoint` that may be those of the last batch again. With `to`, alerts are written to the
+    table `alerts` in that folder, each batch once.
+    """
+
+    def __init__(
+        self,
+        events: DataFrame,
+        on_alerts: Callable[[Sequence[Alert]], None],
+        *,
+        checkpoint: Path,
+        to: Path | None = None,
+        every_s: float = 1.0,
+    ) -> None:
+        self._on_alerts = on_alerts
+        self._to = to
+        self._between_batches = Event()
+        writer = alerts(events).writeStream.outputMode("append").foreachBatch(self._take)
+        self.query: StreamingQuery = (
+            writer.option("checkpointLocation", str(checkpoint))
+            .trigger(processingTime=f"{round(every_s * 1000)} milliseconds")
+            .start()
+        )
+
+    def _take(self, batch: DataFrame, number: int) -> None:
+        found = batch.toArrow()  # once: every action on the batch would make it again
+        if found.num_rows:
+            if self._to is not None:
+                table = batch.sparkSession.createDataFrame(found, schemas.ALERTS)
+                table.coalesce(1).write.mode("overwrite").parquet(self._place(self._to, number))
+            self._on_alerts(found.to_pylist())
+        self._between_batches.set()
+
+    def _place(self, to: Path, number: int) -> str:
+        """A folder per batch, so that a batch that is repeated replaces its own alerts."""
+        return str(to / TABLE / f"batch={number}")
+
+    def wait(self, until: Event, timeout_s: float = inf) -> None:
+        """Wait until somebody sets the event, or time is over; raise what ended the query."""
+        end = monotonic() + timeout_s
+        while self.query.isActive and (left := end - monotonic()) > 0:
+            if until.wait(min(_LOOK_EVERY_S, left)):
+                return
+        error = self.query.exception()
+        if error is not None:
+            raise error
+
+    def stop(self) -> None:
+        """Stop between two batches.
+
+        Spark interrupts its thread to stop a query. In the middle of a call to Python that ends in
+        an endless search for what happened (`StreamExecution.isInterruptionException` overflows the
+        stack), so wait for the end of a batch.
+        """
+        self._between_batches.clear()
+        if self.query.isActive:
+            self._between_batches.wait(_STOP_S)
+        self.query.stop()

@@ -1,0 +1,132 @@
+"""The streaming audit as a running query: alerts come by themselves, and state goes again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from queue import Queue
+from threading import Event
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from tests.spark.events import NOON, Story, call_id, instant
+
+from requite.spark import schemas
+from requite.spark.case import Patience
+from requite.spark.stream import alerts
+from requite.spark.watching import Watching
+
+QUICK = Patience(grace_s=0.2, settle_s=0.2, remember_s=1.0)
+
+
+class Journal:
+    """A folder to which a story is written bit by bit, read as a stream."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark = spark
+        self._folder = folder / "events"
+        self._folder.mkdir()
+        self.story = Story()
+
+    def write(self) -> None:
+        """Write what has been told since the last time."""
+        frame = self.story.frame(self._spark)
+        frame.coalesce(1).write.mode("append").parquet(str(self._folder))
+        self.story.events.clear()
+
+    def read(self) -> Any:
+        reader = self._spark.readStream.schema(schemas.BRONZE_EVENTS)
+        return reader.parquet(str(self._folder))
+
+
+@pytest.fixture
+def journal(spark: SparkSession, tmp_path: Path) -> Journal:
+    return Journal(spark, tmp_path)
+
+
+@contextmanager
+def watching(
+    journal: Journal, folder: Path, monkeypatch: pytest.MonkeyPatch, **given: Any
+) -> Iterator[tuple[Watching, Queue[Any]]]:
+    """Watch a journal, with little patience; yield the alerts as they come."""
+    found: Queue[Any] = Queue()
+    monkeypatch.setattr("requite.spark.watching.alerts", lambda events: alerts(events, QUICK))
+
+    def put(rows: Any) -> None:
+        for row in rows:
+            found.put(row)
+
+    run = Watching(journal.read(), put, checkpoint=folder / "checkpoint", every_s=0.2, **given)
+    try:
+        yield run, found
+    finally:
+        run.stop()
+
+
+def now_after_noon() -> float:
+    return time.time() - NOON.timestamp()
+
+
+def until(run: Watching, holds: Callable[[int], bool]) -> int:
+    """Wait until something holds for the number of rows in the state store; return it."""
+    while True:
+        progress = run.query.lastProgress
+        if progress is not None and progress["stateOperators"]:
+            rows: int = progress["stateOperators"][0]["numRowsTotal"]
+            if holds(rows):
+                return rows
+        run.wait(Event(), 0.1)
+
+
+def table(spark: SparkSession, folder: Path) -> DataFrame:
+    return spark.read.parquet(str(folder / "alerts"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_an_overdue_request_is_alerted_and_all_state_goes_again(
+    spark: SparkSession, journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = journal.story.broker()
+    start = now_after_noon()
+    for number in range(20):
+        journal.story.call(number, start, broker=broker)
+    journal.write()
+    with watching(journal, tmp_path, monkeypatch, to=tmp_path / "out") as (run, found):
+        until(run, lambda rows: rows > 0)
+        now = now_after_noon()
+        broker.tell(now, "accepted", 99, deadline=now + 1.0)
+        journal.write()
+        alert = found.get(timeout=120)
+        until(run, lambda rows: rows == 0)
+    assert alert["request_id"] == call_id(99)
+    assert alert["kind"] == "MISSED_DEADLINE"
+    assert alert["deadline"] == instant(now + 1.0)
+    assert alert["noticed_at"] >= alert["deadline"] + timedelta(seconds=0.2)
+    assert found.empty()
+    assert [row.request_id for row in table(spark, tmp_path / "out").collect()] == [call_id(99)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_watch_goes_on_where_it_was_stopped(
+    spark: SparkSession, journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, out = journal.story.broker(), tmp_path / "out"
+    now = now_after_noon()
+    broker.tell(now, "answered", 1)
+    broker.tell(now, "accepted", 2, deadline=now + 30.0)  # open while nobody watches
+    journal.write()
+    with watching(journal, tmp_path, monkeypatch, to=out) as (_, found):
+        assert found.get(timeout=120)["kind"] == "ORPHAN"
+    broker.tell(now, "accepted", 2, deadline=now + 30.0)
+    journal.write()
+    with watching(journal, tmp_path, monkeypatch, to=out) as (_, found):
+        assert found.get(timeout=120)["kind"] == "ACCEPTED_TWICE"
+        assert found.empty()
+    kinds = sorted(row.kind for row in table(spark, out).collect())
+    assert kinds == ["ACCEPTED_TWICE", "ORPHAN"]
