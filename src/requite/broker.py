@@ -25,6 +25,7 @@ from requite.framing import known_users as check_users
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.management import Snapshot
 from requite.protocols.majordomo.policy import BrokerPolicy
+from requite.shell import clock
 from requite.shell.aio import AioShell, run
 from requite.shell.host import Link, LinkLimits
 from requite.shell.journaling import Folder, chronicle_of, journal_in, new_name
@@ -126,6 +127,7 @@ class Broker:
     async def _end_journal(self) -> None:
         """Write the rest, off the event loop: a disk may take its time."""
         if self._journal is not None:
+            self._engine.tell_beginnings(clock.now())
             await asyncio.to_thread(self._journal.close)
 
     async def serve(self, on_listening: Callable[[list[str]], object] | None = None) -> None:

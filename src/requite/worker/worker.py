@@ -16,6 +16,7 @@ from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.jobs import WorkerPolicy
 from requite.protocols.majordomo.worker import MajordomoWorker
+from requite.shell import clock
 from requite.shell.aio import AioShell, run
 from requite.shell.journaling import Folder, chronicle_of, journal_in, new_name
 from requite.shell.signals import StopSignals
@@ -128,6 +129,8 @@ class Worker:
             await post.runner.close()
         self._posts.clear()
         if self._journal is not None:
+            for engine in self._engines:
+                engine.tell_beginnings(clock.now())
             await asyncio.to_thread(self._journal.close)
 
     async def serve(self, on_started: Callable[[], object] | None = None) -> None:

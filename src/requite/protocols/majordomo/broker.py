@@ -277,18 +277,18 @@ class MajordomoBroker:
             elif name is _DRAIN:
                 self._drain_due(now)
             elif name is _LOOK:
-                self._look(now)
+                self.tell_beginnings(now)
+                if self.parties:
+                    self._timers.set(_LOOK, now + SWEEP_EVERY_S)
             else:
                 worker, dispatch_id = name
                 self._dispatcher.lease_due(worker, dispatch_id, now)
 
-    def _look(self, now: float) -> None:
-        """Let the journal have the beginnings of what is under way, as long as somebody is here."""
-        assert self._recorder is not None
-        clients = (each for each in self.parties.values() if isinstance(each, Client))
-        self._recorder.look(clients, now)
-        if self.parties:
-            self._timers.set(_LOOK, now + SWEEP_EVERY_S)
+    def tell_beginnings(self, now: float) -> None:
+        """Let the journal, if one is kept, have the beginnings of what is under way."""
+        if self._recorder:
+            clients = (each for each in self.parties.values() if isinstance(each, Client))
+            self._recorder.look(clients, now)
 
     def _excuse_own_absence(self, now: float) -> None:
         planned = self._timers.next()

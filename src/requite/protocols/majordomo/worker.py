@@ -375,7 +375,8 @@ class MajordomoWorker:
     # --- time -------------------------------------------------------------------------------------
     def _woken(self, _event: Wake, now: float) -> None:
         if now >= self._look_at:
-            self._tell_beginnings(now)
+            self.tell_beginnings(now)
+            self._look_at = now + SWEEP_EVERY_S if self._jobs else inf
         if now >= self._sweep.at:
             for job in self._sweep.due(self._jobs.values(), now):
                 self._abandon(job, "its deadline passed", now)
@@ -383,11 +384,10 @@ class MajordomoWorker:
             self._beat(now)
         self._maybe_connect(now)
 
-    def _tell_beginnings(self, now: float) -> None:
-        """Let the journal have the beginnings of what is under way."""
-        assert self._recorder is not None
-        self._recorder.look(self._jobs, now)
-        self._look_at = now + SWEEP_EVERY_S if self._jobs else inf
+    def tell_beginnings(self, now: float) -> None:
+        """Let the journal, if one is kept, have the beginnings of what is under way."""
+        if self._recorder:
+            self._recorder.look(self._jobs, now)
 
     def _beat(self, now: float) -> None:
         """Notice that the broker is gone; speak to it if nothing else was said."""
