@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.spark.cluster import cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+__all__ = ["cluster", "spark"]
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from tests.spark.bulk.services import Recorded
-from tests.spark.cluster import cluster
 from tests.support.live import broker, make_broker, workers
 
-__all__ = ["broker", "cluster", "make_broker", "recorded", "workers"]
+__all__ = ["broker", "make_broker", "recorded", "workers"]
 
 
 @pytest.fixture

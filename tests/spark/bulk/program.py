@@ -2,7 +2,8 @@
 
     python -m tests.spark.bulk.program MASTER SERVICE FOLDER
 
-The first makes Spark try the task again, the second start a speculative copy. Writes rows and replies to FOLDER/replies, and prints how many rows there are and their ids as JSON.
+The first makes Spark try the task again, the second start a speculative copy. Writes rows and
+replies to FOLDER/replies, and prints the rows and their ids as JSON.
 """
 
 from __future__ import annotations
