@@ -162,9 +162,9 @@ def _lines(summary: RunSummary) -> Iterator[str]:
     if summary.as_of is None:
         yield "the journal is empty: there is nothing to judge"
     if summary.quarantined:
-        yield f"{summary.quarantined:,} rows did not decode: they are in the table bronze_quarantine"
+        yield f"{summary.quarantined:,} rows did not decode; the table bronze_quarantine has them"
     if summary.clock_went_back:
-        yield f"a clock went back during {summary.clock_went_back:,} requests; durations are 0 there"
+        yield f"a clock went back during {summary.clock_went_back:,} requests: 0 stands for it"
     if not summary.audit.ok:
         yield "the table audit_verdicts has the evidence: the events of each such request"
     if summary.report is not None:

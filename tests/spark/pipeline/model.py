@@ -1,0 +1,95 @@
+"""The tables in plain Python, written from their description and not from the queries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from math import ceil
+from typing import Any
+
+Event = dict[str, Any]
+
+ENDS = ("answered", "expired", "cancelled")
+
+
+def by_request(events: Iterable[Event]) -> dict[str, list[Event]]:
+    """Group events by request, by time."""
+    grouped: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        if event["request_id"] is not None and event["kind"] != "partial":
+            grouped[event["request_id"]].append(event)
+    return {
+        request_id: sorted(told, key=lambda event: (event["ts"], event["log"], event["seq"]))
+        for request_id, told in grouped.items()
+    }
+
+
+def own_of(events: list[Event]) -> list[Event]:
+    """Return the acceptances and outcomes of whoever answers for the request."""
+    by_client = any(e["kind"] == "accepted" and e["role"] == "client" for e in events)
+    role = "client" if by_client else "broker"
+    return [e for e in events if e["role"] == role and e["kind"] in ("accepted", *ENDS)]
+
+
+def faults(own: list[Event], *, by_clock: bool) -> str:
+    """Walk along each log in one of its orders; return what is wrong."""
+    logs: dict[str, list[Event]] = defaultdict(list)
+    for event in own:
+        logs[event["log"]].append(event)
+    last = max(
+        (e for e in own if e["kind"] == "accepted"), key=lambda e: (e["ts"], e["log"], e["seq"])
+    )
+    answered = twice = surplus = stray = False
+    for told in logs.values():
+        previous = None
+        for event in sorted(told, key=lambda e: (e["ts"], e["seq"]) if by_clock else e["seq"]):
+            if event["kind"] == "accepted":
+                twice |= previous is not None and previous["kind"] == "accepted"
+            elif previous is None:
+                stray = True
+            elif previous["kind"] in ENDS:
+                surplus = True
+            else:
+                answered |= previous is last
+            previous = event
+    if twice:
+        return "ACCEPTED_TWICE"
+    if surplus or (stray and answered):
+        return "DUPLICATE_OUTCOME"
+    return "EXACTLY_ONE" if answered else "OPEN"
+
+
+MILDEST = ("EXACTLY_ONE", "OPEN", "DUPLICATE_OUTCOME", "ACCEPTED_TWICE")
+
+
+def verdict(
+    events: list[Event], now: datetime, *, longest_s: float = 60, grace_s: float = 1
+) -> str | None:
+    """Judge the events of one request."""
+    own = own_of(events)
+    accepted = [event for event in own if event["kind"] == "accepted"]
+    if not accepted:
+        told = [e for e in events if e["role"] in ("broker", "client")]
+        return "ORPHAN" if any(e["kind"] in ("dispatched", *ENDS) for e in told) else None
+    found = min((faults(own, by_clock=True), faults(own, by_clock=False)), key=MILDEST.index)
+    if found != "OPEN":
+        return found
+    deadlines = [event["deadline"] for event in own if event["deadline"]]
+    last = max(event["ts"] for event in accepted)
+    deadline = max(deadlines, default=last + timedelta(seconds=longest_s))
+    return "MISSING" if now > deadline + timedelta(seconds=grace_s) else "IN_FLIGHT"
+
+
+def percentile(values: list[float], share: float) -> float:
+    """Return the nearest-rank percentile."""
+    return sorted(values)[ceil(share * len(values)) - 1]
+
+
+def minute(instant: datetime) -> datetime:
+    return instant.replace(second=0, microsecond=0)
+
+
+def depth_at(waits: list[tuple[datetime, datetime]], instant: datetime) -> int:
+    """Count the waits that an instant lies in."""
+    return sum(begin <= instant < end for begin, end in waits)

@@ -1,0 +1,232 @@
+"""The audit: every verdict with its evidence, and any mess of events against the model."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from tests.spark.events import Story, call_id, collect, instant
+from tests.spark.pipeline import model
+
+from requite.spark import audit
+from requite.spark.lives import lives
+from requite.spark.vocabulary import Verdict
+
+NOW = instant(100)
+
+
+def judge(frame: DataFrame, terms: audit.Terms = audit.USUAL) -> dict[str, dict[str, Any]]:
+    return {row["request_id"]: row for row in collect(audit.verdicts(lives(frame), NOW, terms))}
+
+
+@pytest.fixture(scope="module")
+def story() -> Story:
+    """One request per situation; they are numbered."""
+    story = Story()
+    b1, b2, c1, w1 = story.broker("b1"), story.broker("b2"), story.client(), story.worker()
+    story.call(1, 0.0, broker=b1, client=c1, worker=w1)
+    # 2: accepted by a broker, and nothing more, long ago.
+    b1.tell(1.0, "accepted", 2, deadline=5.0)
+    b1.tell(1.5, "dispatched", 2, attempt=1, worker=w1.name)
+    # 3: the same, but its deadline is not over; 4: over by less than the grace.
+    b1.tell(99.0, "accepted", 3, deadline=104.0)
+    b1.tell(98.0, "accepted", 4, deadline=99.5)
+    # 5, 6: no deadline; more and less than the longest one ago.
+    b1.tell(10.0, "accepted", 5)
+    b1.tell(90.0, "accepted", 6)
+    # 7: two outcomes.
+    story.call(7, 2.0, broker=b1)
+    b1.tell(2.5, "expired", 7, outcome="EXPIRED")
+    # 8: an outcome of what nobody accepted; 9: a dispatch of it; 10: only a worker tells.
+    b1.tell(3.0, "answered", 8, outcome="OK")
+    b1.tell(3.0, "dispatched", 9, attempt=1, worker=w1.name)
+    w1.tell(3.0, "started", 10, attempt=1)
+    # 11: accepted twice by one log without an outcome in between.
+    b1.tell(4.0, "accepted", 11, deadline=9.0)
+    story.call(11, 4.5, broker=b1)
+    # 12: lost with a broker, answered by the next; 13: the next one has not answered either.
+    b1.tell(5.0, "accepted", 12, deadline=10.0)
+    story.call(12, 6.0, broker=b2)
+    b1.tell(5.0, "accepted", 13, deadline=10.0)
+    b2.tell(6.0, "accepted", 13, deadline=10.0)
+    # 14: refused for want of room, sent again to the same broker, answered.
+    b1.tell(7.0, "accepted", 14, deadline=12.0)
+    b1.tell(7.1, "answered", 14, outcome="OVERLOADED")
+    story.call(14, 7.5, broker=b1)
+    # 15: the broker answered, but the client has no outcome; 16: the other way round.
+    c1.tell(8.0, "accepted", 15, deadline=13.0)
+    story.call(15, 8.0, broker=b1)
+    b1.tell(8.0, "accepted", 16, deadline=13.0)
+    story.call(16, 8.0, client=c1)
+    # 17: both brokers answered; the client took one.
+    story.call(17, 9.0, client=c1)
+    story.call(17, 9.0, broker=b1)
+    story.call(17, 9.5, broker=b2)
+    # 18: refused, never accepted.
+    b1.tell(9.0, "refused", 18, outcome="OVERLOADED")
+    # 19: the clock was set back by an hour between acceptance and answer.
+    b1.tell(50.0, "accepted", 19, deadline=55.0)
+    b1.tell(-3550.0, "answered", 19, outcome="OK")
+    # 20: two lives of one log of which the second was written first.
+    b1.tell(11.5, "accepted", 20, deadline=20.0)
+    b1.tell(11.6, "answered", 20, outcome="OK")
+    b1.tell(11.0, "accepted", 20, deadline=20.0)
+    b1.tell(11.1, "answered", 20, outcome="OVERLOADED")
+    # 21: cancelled by its caller.
+    b1.tell(12.0, "accepted", 21, deadline=17.0)
+    b1.tell(12.5, "cancelled", 21, outcome="CANCELLED")
+    return story
+
+
+@pytest.fixture(scope="module")
+def judged(spark: SparkSession, story: Story) -> dict[str, dict[str, Any]]:
+    return judge(story.frame(spark))
+
+
+EXPECTED = {
+    1: Verdict.EXACTLY_ONE,
+    2: Verdict.MISSING,
+    3: Verdict.IN_FLIGHT,
+    4: Verdict.IN_FLIGHT,
+    5: Verdict.MISSING,
+    6: Verdict.IN_FLIGHT,
+    7: Verdict.DUPLICATE_OUTCOME,
+    8: Verdict.ORPHAN,
+    9: Verdict.ORPHAN,
+    10: None,
+    11: Verdict.ACCEPTED_TWICE,
+    12: Verdict.EXACTLY_ONE,
+    13: Verdict.MISSING,
+    14: Verdict.EXACTLY_ONE,
+    15: Verdict.MISSING,
+    16: Verdict.EXACTLY_ONE,
+    17: Verdict.EXACTLY_ONE,
+    18: None,
+    19: Verdict.EXACTLY_ONE,
+    20: Verdict.EXACTLY_ONE,
+    21: Verdict.EXACTLY_ONE,
+}
+
+
+@pytest.mark.parametrize(("number", "expected"), EXPECTED.items())
+def test_every_situation_has_its_verdict(
+    judged: dict[str, dict[str, Any]], number: int, expected: Verdict | None
+) -> None:
+    row = judged.get(call_id(number))
+    assert (row and row["verdict"]) == expected
+
+
+def test_the_model_says_the_same(story: Story, judged: dict[str, dict[str, Any]]) -> None:
+    told = model.by_request(story.events)
+    expected = {request_id: model.verdict(events, NOW) for request_id, events in told.items()}
+    found = {request_id: row["verdict"] for request_id, row in judged.items()}
+    assert found == {key: value for key, value in expected.items() if value}
+
+
+def test_a_violation_comes_with_its_events_in_order(judged: dict[str, dict[str, Any]]) -> None:
+    evidence = json.loads(judged[call_id(7)]["evidence"])
+    assert [event["kind"] for event in evidence] == [
+        "accepted",
+        "dispatched",
+        "answered",
+        "expired",
+    ]
+    assert [event["ts"] for event in evidence] == sorted(event["ts"] for event in evidence)
+    assert evidence[0]["ts"] == "2026-03-02T12:00:02.000000Z"
+    assert evidence[1]["attempt"] == 1
+    assert evidence[1]["worker"]
+    assert evidence[2]["outcome"] == "OK"
+    assert all({"log", "seq"} <= event.keys() for event in evidence)
+
+
+def test_what_is_in_flight_shows_its_newest_event_and_what_is_well_shows_none(
+    judged: dict[str, dict[str, Any]],
+) -> None:
+    (newest,) = json.loads(judged[call_id(3)]["evidence"])
+    assert newest["kind"] == "accepted"
+    assert judged[call_id(1)]["evidence"] is None
+
+
+def test_a_verdict_belongs_to_the_day_of_the_acceptance(judged: dict[str, dict[str, Any]]) -> None:
+    assert {row["date"] for row in judged.values()} == {instant(0).date()}
+
+
+def test_terms_decide_when_something_is_missing(spark: SparkSession) -> None:
+    story = Story()
+    broker = story.broker()
+    broker.tell(40.0, "accepted", 1)
+    broker.tell(40.0, "accepted", 2, deadline=95.0)
+    hasty = judge(story.frame(spark), audit.Terms(longest_deadline_s=30.0, grace_s=10.0))
+    assert hasty[call_id(1)]["verdict"] == Verdict.MISSING
+    assert hasty[call_id(2)]["verdict"] == Verdict.IN_FLIGHT
+
+
+def test_any_mess_of_events_is_judged_as_the_model_does(spark: SparkSession) -> None:
+    story = mess(random.Random(20260302), requests=400)
+    found = {key: row["verdict"] for key, row in judge(story.frame(spark)).items()}
+    told = model.by_request(story.events)
+    expected = {request_id: model.verdict(events, NOW) for request_id, events in told.items()}
+    assert found == {key: value for key, value in expected.items() if value}
+    assert set(found.values()) == set(Verdict)
+
+
+def mess(rng: random.Random, requests: int) -> Story:
+    """Tell lives in which anything may happen, any number of times, by clocks that may go back."""
+    story = Story()
+    logs = [story.broker("b1"), story.broker("b2"), story.client(), story.worker()]
+    kinds = ["accepted", "accepted", "dispatched", "answered", "answered", "expired", "redelivered"]
+    for number in range(requests):
+        chosen = rng.sample(logs, rng.choice((1, 1, 2, 3)))
+        at = rng.uniform(0, 100)
+        for _ in range(rng.randrange(1, 7)):
+            log = rng.choice(chosen)
+            kind = "finished" if log.role == "worker" else rng.choice(kinds)
+            deadline = (
+                at + rng.uniform(0, 10) if kind == "accepted" and rng.random() < 0.7 else None
+            )
+            log.tell(at, kind, number, deadline=deadline)
+            at += rng.choice((1.0, 1.0, 0.0, -0.5))
+    return story
+
+
+def test_partial_replies_are_no_evidence(spark: SparkSession) -> None:
+    story = Story()
+    broker = story.broker()
+    broker.tell(0.0, "accepted", 1, deadline=5.0)
+    for step in range(20):
+        broker.tell(0.1 * step, "partial", 1)
+    row = judge(story.frame(spark))[call_id(1)]
+    assert row["verdict"] == Verdict.MISSING
+    assert len(json.loads(row["evidence"])) == 1
+
+
+def test_the_summary_counts_requests_and_says_whether_all_is_well() -> None:
+    fine = audit.summarise({"EXACTLY_ONE": 1234, "IN_FLIGHT": 2})
+    assert fine.ok
+    assert fine.complete
+    assert fine.sentence() == "1,236 accepted, 1,234 ended exactly once, 2 still in flight"
+    every = audit.summarise({verdict.value: 1 for verdict in Verdict})
+    assert every.accepted == 5
+    assert every.violations == 4
+    assert not every.ok
+
+
+def test_a_journal_with_holes_proves_nothing_about_them() -> None:
+    summary = audit.summarise({"EXACTLY_ONE": 3}, dropped_events=7, damaged=1)
+    assert summary.ok
+    assert not summary.complete
+    assert "7 events dropped, 1 rows damaged" in summary.sentence()
+    assert summary.record() == {
+        "accepted": 3,
+        "exactly_one": 3,
+        "missing": 0,
+        "duplicate": 0,
+        "in_flight": 0,
+        "orphan": 0,
+        "accepted_twice": 0,
+        "dropped_events": 7,
+        "damaged": 1,
+    }
