@@ -13,6 +13,7 @@ import pytest
 from tests.spark.events import NOON, instant, rows_frame
 
 from requite.spark import report, schemas
+from requite.spark.lake import Lake
 from requite.spark.latency import GROWTH, LOWEST_MS
 from requite.spark.report.facts import Facts
 from requite.spark.report.lake import gather
@@ -129,7 +130,7 @@ def short(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def told(spark: SparkSession, short: str) -> Facts:
-    return gather(spark, short)
+    return gather(Lake(spark, Path(short)))
 
 
 def test_the_facts_of_a_short_run(told):
@@ -209,7 +210,7 @@ def test_hours_of_many_services_come_from_the_minutes(spark, tmp_path):
             for name in names
         ],
     )
-    told = gather(spark, lake)
+    told = gather(Lake(spark, Path(lake)))
     assert told.span.step == 2 * MINUTE
     assert told.services_known == 20
     assert [row.name for row in told.services] == names[:12]

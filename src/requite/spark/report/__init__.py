@@ -1,7 +1,7 @@
 """The report: one HTML file that tells what became of the requests in a lake.
 
 facts.py      what it tells, as plain values
-tables.py, steps.py, course.py, lake.py     from a lake to facts
+lake.py, course.py, steps.py, bounded.py    from a lake to facts
 words.py, markup.py, html_table.py          text and elements, escaped by construction
 charts.py, svg.py                           rows to inline SVG
 verdict.py, behaviour.py, capacity.py       the parts of the page
@@ -10,8 +10,11 @@ page.py, report.css                         the page
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from requite.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -29,13 +32,25 @@ def write(
     """Write the report of a lake to `path`, and return that as a `Path`.
 
     The file needs nothing else to be read, and stays below a megabyte however much the lake holds.
-    A lake without requests gives a page that says so. Needs the extra `report` (Altair and
-    vl-convert); raises `ImportError` where these are missing.
+    A lake without requests gives a page that says so. Raises `ConfigurationError` where the extra
+    `report` (Altair and vl-convert) is not installed.
     """
+    require_charts()
+    from requite.spark.lake import Lake
     from requite.spark.report.lake import gather
     from requite.spark.report.page import render
 
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(render(gather(spark, str(lake), table_format=table_format)), encoding="utf-8")
+    page = render(gather(Lake(spark, Path(lake), table_format)))
+    target.write_text(page, encoding="utf-8")
     return target
+
+
+def require_charts() -> None:
+    """Raise `ConfigurationError` where what draws the charts is not installed."""
+    missing = [name for name in ("altair", "vl_convert") if find_spec(name) is None]
+    if missing:
+        raise ConfigurationError(
+            f"the report needs {' and '.join(missing)}: pip install 'requite[report]'"
+        )

@@ -12,45 +12,46 @@ from datetime import timedelta
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from requite.spark.lake import Lake
 from requite.spark.latency import bucket_of, percentiles, upper_edge_ms
+from requite.spark.report.bounded import rows_of
 from requite.spark.report.facts import Depth, Flow, Pace, Span
 from requite.spark.report.steps import SAMPLES, depths, is_fine
-from requite.spark.report.tables import Tables, rows_of
 from requite.spark.vocabulary import OK
 
 
-def pace(tables: Tables, span: Span) -> tuple[Pace, ...]:
+def pace(lake: Lake, span: Span) -> tuple[Pace, ...]:
     """Return the percentiles of the latency of what was accepted in each step, and has ended."""
-    rows = rows_of(percentiles(_histogram(tables, span), "step").orderBy("step"))
+    rows = rows_of(percentiles(_histogram(lake, span), "step").orderBy("step"))
     return tuple(
         Pace(span.began + row["step"] * span.step, row["p50"], row["p95"], row["p99"])
         for row in rows
     )
 
 
-def _histogram(tables: Tables, span: Span) -> DataFrame:
+def _histogram(lake: Lake, span: Span) -> DataFrame:
     if not is_fine(span):
-        minutes = tables.read("gold_latency_histogram")
+        minutes = lake.table("gold_latency_histogram")
         return _within(minutes.withColumn("step", _step("minute", span)), span)
-    ended = tables.read("silver_requests").where(F.col("total_ms").isNotNull())
+    ended = lake.table("silver_requests").where(F.col("total_ms").isNotNull())
     placed = ended.select(_step("accepted_at", span), bucket_of(F.col("total_ms")).alias("bucket"))
     counted = _within(placed, span).groupBy("step", "bucket").agg(F.count("*").alias("n"))
     return counted.withColumn("upper_ms", upper_edge_ms(F.col("bucket")))
 
 
-def flow(tables: Tables, span: Span, services: Sequence[str]) -> tuple[Flow, ...]:
+def flow(lake: Lake, span: Span, services: Sequence[str]) -> tuple[Flow, ...]:
     """Return what ended, by service; those not among `services` are summed.
 
     Short steps count requests when they ended, minutes when they were accepted.
     """
     if is_fine(span):
-        ended = tables.read("silver_requests").where(F.col("finished_at").isNotNull())
+        ended = lake.table("silver_requests").where(F.col("finished_at").isNotNull())
         good = (F.col("outcome") == OK).cast("bigint")
         frame = ended.select(
             _step("finished_at", span), "service", good.alias("replied"), (1 - good).alias("failed")
         )
     else:
-        counts = tables.read("gold_service_minute")
+        counts = lake.table("gold_service_minute")
         frame = counts.select(_step("minute", span), "service", "replied", "failed")
     name = F.when(F.col("service").isin(*services), F.col("service")).otherwise(F.lit(""))
     sums = (F.sum("replied").alias("replied"), F.sum("failed").alias("failed"))
@@ -61,16 +62,16 @@ def flow(tables: Tables, span: Span, services: Sequence[str]) -> tuple[Flow, ...
     )
 
 
-def queue(tables: Tables, span: Span) -> tuple[Depth, ...]:
+def queue(lake: Lake, span: Span) -> tuple[Depth, ...]:
     """Return how many requests waited: in minutes, in the brokers' queues; in short steps, from
     acceptance to the start of work, which includes the time while there was no broker."""
-    return _sampled_queue(tables, span) if is_fine(span) else _queue_of_minutes(tables, span)
+    return _sampled_queue(lake, span) if is_fine(span) else _queue_of_minutes(lake, span)
 
 
-def _queue_of_minutes(tables: Tables, span: Span) -> tuple[Depth, ...]:
+def _queue_of_minutes(lake: Lake, span: Span) -> tuple[Depth, ...]:
     """Add up the services' depths in each minute; then take the most and the mean per step."""
     minutes = (
-        tables.read("gold_queue_depth")
+        lake.table("gold_queue_depth")
         .groupBy("minute")
         .agg(
             F.sum("max_depth").alias("deepest"),
@@ -89,8 +90,8 @@ def _queue_of_minutes(tables: Tables, span: Span) -> tuple[Depth, ...]:
     )
 
 
-def _sampled_queue(tables: Tables, span: Span) -> tuple[Depth, ...]:
-    requests = tables.read("silver_requests").where(F.col("accepted_at").isNotNull())
+def _sampled_queue(lake: Lake, span: Span) -> tuple[Depth, ...]:
+    requests = lake.table("silver_requests").where(F.col("accepted_at").isNotNull())
     left = F.coalesce("started_at", "finished_at")
     sample = span.step / SAMPLES
     changes = F.array(

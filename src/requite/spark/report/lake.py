@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from requite.spark.audit import Summary, summarise
+from requite.spark.lake import Lake
 from requite.spark.latency import PERCENTILES, percentiles
 from requite.spark.report import course, facts
+from requite.spark.report.bounded import Row, first_of, rows_of
 from requite.spark.report.facts import (
     Advice,
     Bar,
@@ -25,7 +27,6 @@ from requite.spark.report.facts import (
     WorkerLife,
 )
 from requite.spark.report.steps import span_of
-from requite.spark.report.tables import Tables, rows_of
 from requite.spark.vocabulary import DROPPED, Verdict
 
 _EVENTS: Final = (
@@ -34,31 +35,29 @@ _EVENTS: Final = (
 )
 _SUMS: Final = ("accepted", "replied", "failed", "retries", "duplicates")
 
-Row = dict[str, Any]
+
+def gather(lake: Lake) -> Facts:
+    """Read from a lake what its report tells. Some twenty small queries, whatever its size."""
+    root, now = str(lake.root), datetime.now(UTC)
+    told = Facts(root, now, audit_of(lake), violations=_violations(lake))
+    span = _span(lake)
+    return told if span is None else _with_story(told, lake, span)
 
 
-def gather(spark: SparkSession, lake: str, *, table_format: str = "parquet") -> Facts:
-    """Read from a lake what its report tells. A dozen small queries, whatever its size."""
-    tables = Tables(spark, lake, table_format)
-    told = Facts(lake, datetime.now(UTC), audit_of(tables), violations=_violations(tables))
-    span = _span(tables)
-    return told if span is None else _with_story(told, tables, span)
-
-
-def audit_of(tables: Tables) -> Summary:
+def audit_of(lake: Lake) -> Summary:
     """Return what the audit came to."""
-    counted = rows_of(tables.read("audit_verdicts").groupBy("verdict").count())
-    lost = tables.read("bronze_events").where(F.col("kind") == DROPPED)
+    counted = rows_of(lake.table("audit_verdicts").groupBy("verdict").count())
+    lost = lake.table("bronze_events").where(F.col("kind") == DROPPED)
     return summarise(
         {row["verdict"]: row["count"] for row in counted},
         dropped_events=_one(lost.agg(F.sum("dropped").alias("n")))["n"] or 0,
-        damaged=tables.read("bronze_quarantine").count(),
+        damaged=lake.table("bronze_quarantine").count(),
     )
 
 
-def _violations(tables: Tables) -> tuple[Violation, ...]:
+def _violations(lake: Lake) -> tuple[Violation, ...]:
     fine = (Verdict.EXACTLY_ONE.value, Verdict.IN_FLIGHT.value)
-    wrong = tables.read("audit_verdicts").where(~F.col("verdict").isin(*fine))
+    wrong = lake.table("audit_verdicts").where(~F.col("verdict").isin(*fine))
     events = F.from_json("evidence", _EVENTS)
     first = wrong.orderBy("date", "request_id").limit(facts.VIOLATIONS_SHOWN)
     shown = first.select(
@@ -78,31 +77,31 @@ def _violation(row: Row) -> Violation:
     return Violation(**{**row, "events": tuple(events)})
 
 
-def _span(tables: Tables) -> Span | None:
-    requests = tables.read("silver_requests")
+def _span(lake: Lake) -> Span | None:
+    requests = lake.table("silver_requests")
     last = F.greatest("accepted_at", "finished_at")
     ends = _one(requests.agg(F.min("accepted_at").alias("began"), F.max(last).alias("ended")))
     return span_of(ends["began"], ends["ended"]) if ends["began"] else None
 
 
-def _with_story(told: Facts, tables: Tables, span: Span) -> Facts:
-    known, services, total = _services(tables)
-    histogram = _histogram(tables)
+def _with_story(told: Facts, lake: Lake, span: Span) -> Facts:
+    known, services, total = _services(lake)
+    histogram = _histogram(lake)
     drawn = [service.name for service in services[: facts.SERVICES_DRAWN]]
-    workers_known, workers = _workers(tables)
-    loads_known, loads = _loads(tables)
-    advice_known, advice = _advice(tables)
-    poison_known, poison = _poison(tables)
+    workers_known, workers = _workers(lake)
+    loads_known, loads = _loads(lake)
+    advice_known, advice = _advice(lake)
+    poison_known, poison = _poison(lake)
     return told._replace(
         span=span,
         total=total and _with_percentiles(total, histogram),
         services=services,
         services_known=known,
         rest=rest_of(total, services) if total and known > len(services) else None,
-        pace=course.pace(tables, span),
+        pace=course.pace(lake, span),
         histogram=histogram,
-        flow=course.flow(tables, span, drawn),
-        queue=course.queue(tables, span),
+        flow=course.flow(lake, span, drawn),
+        queue=course.queue(lake, span),
         workers=workers,
         workers_known=workers_known,
         loads=loads,
@@ -119,9 +118,9 @@ def _with_percentiles(total: Service, histogram: tuple[Bar, ...]) -> Service:
     return total._replace(p50_ms=p50, p95_ms=p95, p99_ms=p99)
 
 
-def _services(tables: Tables) -> tuple[int, tuple[Service, ...], Service | None]:
+def _services(lake: Lake) -> tuple[int, tuple[Service, ...], Service | None]:
     """Return how many services there are, the busiest, and all of them together."""
-    minutes = tables.read("gold_service_minute").withColumn("name", _named("service"))
+    minutes = lake.table("gold_service_minute").withColumn("name", _named("service"))
     ended = F.when(F.col("mean_ms").isNotNull(), F.col("replied") + F.col("failed"))
     sums = minutes.rollup("name").agg(
         *(F.sum(column).alias(column) for column in _SUMS),
@@ -134,13 +133,13 @@ def _services(tables: Tables) -> tuple[int, tuple[Service, ...], Service | None]
     if not rows:
         return 0, (), None
     whole, *busiest = rows
-    tails = _percentiles(tables, [row["name"] for row in busiest])
+    tails = _percentiles(lake, [row["name"] for row in busiest])
     shown = tuple(_service(row, tails.get(row["name"], {})) for row in busiest)
     return whole["known"], shown, _service(whole, {})
 
 
-def _percentiles(tables: Tables, names: list[str]) -> dict[str, Row]:
-    histogram = tables.read("gold_latency_histogram").withColumn("name", _named("service"))
+def _percentiles(lake: Lake, names: list[str]) -> dict[str, Row]:
+    histogram = lake.table("gold_latency_histogram").withColumn("name", _named("service"))
     rows = rows_of(percentiles(histogram.where(F.col("name").isin(*names)), "name"))
     return {row["name"]: row for row in rows}
 
@@ -175,17 +174,17 @@ def percentile(histogram: tuple[Bar, ...], share: float) -> float | None:
     return None
 
 
-def _histogram(tables: Tables) -> tuple[Bar, ...]:
-    counts = tables.read("gold_latency_histogram").groupBy("upper_ms").agg(F.sum("n").alias("n"))
+def _histogram(lake: Lake) -> tuple[Bar, ...]:
+    counts = lake.table("gold_latency_histogram").groupBy("upper_ms").agg(F.sum("n").alias("n"))
     rows = rows_of(counts.where(F.col("upper_ms") > 0).orderBy("upper_ms"))
     return tuple(Bar(row["upper_ms"], row["n"]) for row in rows if math.isfinite(row["upper_ms"]))
 
 
-def _workers(tables: Tables) -> tuple[int, tuple[WorkerLife, ...]]:
+def _workers(lake: Lake) -> tuple[int, tuple[WorkerLife, ...]]:
     """Return how many workers there were, and those with the longest silences, as they came."""
-    lives = tables.read("gold_worker_liveness").where(F.col("first_seen").isNotNull())
+    lives = lake.table("gold_worker_liveness").where(F.col("first_seen").isNotNull())
     order = (F.desc_nulls_last("longest_gap_s"), F.asc("first_seen"), F.asc("worker"))
-    known, rows = _first(lives.select(*WorkerLife._fields), facts.WORKERS_SHOWN, *order)
+    known, rows = first_of(lives.select(*WorkerLife._fields), facts.WORKERS_SHOWN, *order)
     made = (WorkerLife(**{**row, **_cleared(row)}) for row in rows)
     return known, tuple(sorted(made, key=lambda life: (life.first_seen, life.worker, life.service)))
 
@@ -201,11 +200,11 @@ def _cleared(row: Row) -> Row:
     }
 
 
-def _loads(tables: Tables) -> tuple[int, tuple[Load, ...]]:
+def _loads(lake: Lake) -> tuple[int, tuple[Load, ...]]:
     """Return how many services carried load, and the means of those that carried the most."""
     means = set(Load._fields) - {"service", "peak_utilisation"}
     loads = (
-        tables.read("gold_capacity")
+        lake.table("gold_capacity")
         .groupBy(_named("service").alias("service"))
         .agg(
             *(F.avg(column).alias(column) for column in means),
@@ -213,31 +212,23 @@ def _loads(tables: Tables) -> tuple[int, tuple[Load, ...]]:
         )
     )
     order = (F.desc_nulls_last("utilisation"), F.asc("service"))
-    known, rows = _first(loads, facts.SERVICES_SHOWN, *order)
+    known, rows = first_of(loads, facts.SERVICES_SHOWN, *order)
     finites = ({key: finite(row[key]) for key in row if key != "service"} for row in rows)
     return known, tuple(
         Load(row["service"], **most) for row, most in zip(rows, finites, strict=True)
     )
 
 
-def _advice(tables: Tables) -> tuple[int, tuple[Advice, ...]]:
-    advice = tables.read("gold_rightsizing").select(*Advice._fields)
-    known, rows = _first(advice, facts.ADVICE_SHOWN, F.asc("group"))
+def _advice(lake: Lake) -> tuple[int, tuple[Advice, ...]]:
+    advice = lake.table("gold_rightsizing").select(*Advice._fields)
+    known, rows = first_of(advice, facts.ADVICE_SHOWN, F.asc("group"))
     return known, tuple(Advice(**row) for row in rows)
 
 
-def _poison(tables: Tables) -> tuple[int, tuple[Poison, ...]]:
-    poison = tables.read("poison").select(*Poison._fields)
-    known, rows = _first(poison, facts.POISON_SHOWN, F.desc("n"), F.asc("sample_request_id"))
+def _poison(lake: Lake) -> tuple[int, tuple[Poison, ...]]:
+    poison = lake.table("poison").select(*Poison._fields)
+    known, rows = first_of(poison, facts.POISON_SHOWN, F.desc("n"), F.asc("sample_request_id"))
     return known, tuple(Poison(**row) for row in rows)
-
-
-def _first(frame: DataFrame, most: int, *order: Column) -> tuple[int, list[Row]]:
-    """Return how many rows a small table has, and the first of them."""
-    counted = frame.withColumn("known", F.count("*").over(Window.partitionBy(F.lit(1))))
-    rows = rows_of(counted.orderBy(*order).limit(most))
-    known = [row.pop("known") for row in rows]
-    return (known[0] if known else 0), rows
 
 
 def finite(value: float | None) -> float | None:
