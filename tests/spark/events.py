@@ -171,3 +171,8 @@ def collect(frame: DataFrame) -> list[dict[str, Any]]:
     """Return the rows of a frame as dicts; times are aware, in UTC."""
     rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
     return rows
+
+
+def schema_names(schema: str) -> list[str]:
+    """Return the names of the columns of a declared schema, in order."""
+    return [column.split()[0] for column in schema.split(",")]
