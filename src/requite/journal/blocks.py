@@ -188,6 +188,11 @@ def read_opened(payload: Buffer) -> dict[str, Any]:
     return facts if isinstance(facts, dict) else {}
 
 
+def cells_of(payload: Buffer, name: str, header: Header) -> tuple[Any, ...]:
+    """Return the cells of one column of a sound block."""
+    return _cells(payload, COLUMNS[header.type][name], header.rows)
+
+
 def row_values(payload: Buffer, header: Header) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a sound block, their cells in the order of the columns."""
     cells = (_cells(payload, column, header.rows) for column in COLUMNS[header.type].values())

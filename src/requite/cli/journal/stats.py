@@ -1,0 +1,107 @@
+"""`requite journal stats`: what is in a journal, log by log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from requite.cli.exit_codes import ExitCode
+from requite.cli.journal.options import Directory, end, size_of
+from requite.cli.options import QUIET, JsonFlag, Logging
+from requite.cli.output import say, say_json, stdout_console
+from requite.journal.meaning import KIND_NAMES, ROLE_NAMES
+from requite.journal.stats import LogStats
+from requite.journal.stats import stats as stats_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+# Shown only where they tell something.
+_RARE: Final[dict[str, Callable[[LogStats], int]]] = {
+    "segments": lambda log: log.segments if log.segments > 1 else 0,
+    "dropped": lambda log: log.dropped,
+    "missing": lambda log: log.missing,
+    "damage": lambda log: log.flaws.total(),
+}
+
+
+def stats(directory: Directory, /, *, as_json: JsonFlag = False, logging: Logging = QUIET) -> int:
+    """Show what is in a journal, log by log.
+
+    Per log: its span of time (UTC), its events and its size on disk. A log that is
+    not closed is being written, or its writer was killed. A second table counts the
+    events of each kind, by the role of who wrote them.
+
+    Where there are any: rows dropped because the disk refused them; events that are
+    missing, by their numbers; and places of damage, or of a newer version.
+
+    With --json one object: logs, each with log, role, name, pid, version, started,
+    first, last, events by kind, bytes, segments, dropped, missing, flaws, is_sealed.
+
+    Exit code 1: something could not be decoded.
+
+      $ requite journal stats journal
+    """
+    logging.start()
+    logs = list(stats_of(directory))
+    if as_json:
+        say_json({"logs": [log.record() for log in logs]})
+    elif logs:
+        console = stdout_console()
+        console.print(_logs(logs))
+        console.print(_kinds(logs))
+    else:
+        say("no logs: nothing has been journalled here yet")
+    return end(sum((log.flaws for log in logs), Counter())) if logs else ExitCode.OK
+
+
+def _logs(logs: Sequence[LogStats]) -> Table:
+    rare = {title: of for title, of in _RARE.items() if any(map(of, logs))}
+    table = _table("log", "from", "to", "events", "size", "state", *rare)
+    for log in sorted(logs, key=lambda log: (log.log.role, log.first_us or 0)):
+        table.add_row(
+            log.log.log,
+            _time(log.first),
+            _time(log.last, since=log.first),
+            f"{log.events.total():,}",
+            size_of(log.bytes),
+            "closed" if log.is_sealed else "open",
+            *(f"{of(log):,}" if of(log) else "" for of in rare.values()),
+        )
+    return table
+
+
+def _kinds(logs: Sequence[LogStats]) -> Table:
+    roles = sorted({log.log.role for log in logs})
+    by_role = {
+        role: sum((log.events for log in logs if log.log.role is role), Counter()) for role in roles
+    }
+    table = _table("kind", *(ROLE_NAMES[role] for role in roles))
+    every = sum(by_role.values(), Counter())
+    unknown = sorted(every.keys() - set(KIND_NAMES.values()))
+    for kind in (*KIND_NAMES.values(), *unknown):
+        if every[kind]:
+            counts = (by_role[role][kind] for role in roles)
+            table.add_row(kind, *(f"{count:,}" if count else "" for count in counts))
+    return table
+
+
+def _table(*titles: str) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column(titles[0], no_wrap=True)
+    for title in titles[1:]:
+        table.add_column(title, justify="right", no_wrap=True)
+    return table
+
+
+def _time(time: datetime | None, since: datetime | None = None) -> str:
+    """Return a time; only that of the day, if it is on the day of another one."""
+    if time is None:
+        return "–"
+    is_same_day = since is not None and since.date() == time.date()
+    return time.strftime("%H:%M:%S" if is_same_day else "%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,63 @@
+"""The events of a journal as Arrow tables, for Parquet.
+
+This is the decoder of Spark's source without Spark: it needs pyarrow and numpy (extra `spark`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from requite.errors import LogGone
+from requite.journal.folder import LogFolder, find_logs
+from requite.spark.decode import NAMES, Batch, Decoder, Unread, arrow_schema
+from requite.spark.rows import Place
+from requite.storage import Damage, LogReader
+from requite.storage.layout import RECORD_HEADER_SIZE
+
+# A row group of a Parquet file: large enough to be worth its statistics.
+ROWS_PER_TABLE: Final = 1 << 18
+
+
+def schema() -> Any:
+    """Return the columns of the tables."""
+    return arrow_schema(NAMES)
+
+
+def tables(directory: Path) -> Iterator[Any]:
+    """Yield the events of a journal, and whatever does not decode. Raises `ConfigurationError`."""
+    batches: list[Batch] = []
+    for log in find_logs(directory):
+        for batch in _batches(log):
+            batches.append(batch)
+            if sum(each.num_rows for each in batches) >= ROWS_PER_TABLE:
+                yield pa.Table.from_batches(batches)
+                batches = []
+    if batches:
+        yield pa.Table.from_batches(batches)
+
+
+def flaws_of(table: Any) -> Counter[str]:
+    """Count what does not decode, by reason."""
+    reasons = table.filter(table["raw"].is_valid())["reason"]
+    return Counter(reason or "" for reason in reasons.to_pylist())
+
+
+def _batches(log: LogFolder) -> Iterator[Batch]:
+    reader = LogReader(log.path)
+    for info in reader.segments():
+        decoder = Decoder(Place(log.log, log.role, log.name, info.number), NAMES)
+        try:
+            for item in reader.read(info.number):
+                if isinstance(item, Damage):
+                    yield from decoder.skip(Unread(item.offset, item.raw, item.reason))
+                else:
+                    yield from decoder.feed(item.payload, item.offset + RECORD_HEADER_SIZE)
+        except LogGone:  # removed by retention meanwhile
+            continue
+        finally:
+            yield from decoder.finish()

@@ -1,0 +1,126 @@
+"""`requite journal tail`: the newest events, and those that come."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Annotated, Final
+
+from cyclopts import Parameter, validators
+
+from requite.cli.journal.lines import EventLines
+from requite.cli.journal.options import Directory, end
+from requite.cli.options import OUTPUT, QUIET, Logging
+from requite.cli.output import say_json
+from requite.errors import ConfigurationError
+from requite.journal.event import Event
+from requite.journal.meaning import KIND_NAMES
+from requite.journal.reader import JournalTail, Selection, newest
+
+POLL_EVERY_S: Final = 0.1  # twice as long as a journal keeps rows to itself
+
+_LINES: Final = 20
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+
+
+def tail(
+    directory: Directory,
+    /,
+    *,
+    lines: Annotated[
+        int | None,
+        Parameter(
+            name=("--lines", "-n"),
+            metavar="N",
+            validator=validators.Number(gte=0),
+            help=f"How many events: {_LINES}, or all with --request.",
+        ),
+    ] = None,
+    follow: Annotated[
+        bool,
+        Parameter(
+            name=("--follow", "-f"),
+            show_default=False,
+            help="Go on with what comes, new logs included, until Ctrl-C.",
+        ),
+    ] = False,
+    request: Annotated[
+        str | None,
+        Parameter(metavar="ID", help="Only events of this request."),
+    ] = None,
+    service: Annotated[str | None, Parameter(metavar="S", help="Only this service.")] = None,
+    kind: Annotated[str | None, Parameter(metavar="K", help="Only this kind of event.")] = None,
+    as_json: Annotated[
+        bool,
+        Parameter(
+            name="--json", show_default=False, group=OUTPUT, help="One object per line and event."
+        ),
+    ] = False,
+    logging: Logging = QUIET,
+) -> int:
+    """Show the newest events of a journal, and follow them.
+
+    One line per event: when (UTC), who wrote it, what happened, to which request of
+    which service, and what else is known. It can be used while the journal is
+    written. A request's events at its client, broker and worker have the same ID.
+
+    Exit code 1: something could not be decoded; it is shown in its place.
+
+      $ requite journal tail journal -f --service echo
+      $ requite journal tail journal --request 37318fdeaa15e1b00000000000000007
+    """
+    logging.start()
+    selection = Selection(_request_id(request), service, _kind(kind))
+    show = EventLines().show if not as_json else _say_json
+    following = JournalTail(directory) if follow else None
+    found = newest(directory, _count(lines, request), selection)
+    flaws = _show(found, show)
+    if following is None:
+        return end(flaws)
+    seen = {(event.log, event.segment, event.byte_offset) for event in found}
+    try:
+        while True:
+            news = following.news(selection)
+            flaws += _show(
+                [each for each in news if (each.log, each.segment, each.byte_offset) not in seen],
+                show,
+            )
+            seen.clear()  # what came between the two first looks, the second one has shown
+            time.sleep(POLL_EVERY_S)
+    except KeyboardInterrupt:
+        return end(flaws)
+
+
+def _show(events: Iterable[Event], show: Callable[[Event], None]) -> Counter[str]:
+    """Show events; return the reasons of those that do not decode."""
+    flaws: Counter[str] = Counter()
+    for event in events:
+        show(event)
+        if event.raw is not None:
+            flaws[event.reason or ""] += 1
+    return flaws
+
+
+def _say_json(event: Event) -> None:
+    say_json(event.record())
+
+
+def _count(lines: int | None, request: str | None) -> int:
+    if lines is not None:
+        return lines
+    return _LINES if request is None else sys.maxsize
+
+
+def _request_id(text: str | None) -> str | None:
+    if text is None or _ID.fullmatch(text.lower()):
+        return text and text.lower()
+    raise ConfigurationError(f"a request's ID has 32 hexadecimal digits; `{text}` is none")
+
+
+def _kind(text: str | None) -> str | None:
+    if text is None or text.lower() in KIND_NAMES.values() or text.startswith("unknown:"):
+        return text and text.lower()
+    raise ConfigurationError(f"no kind `{text}`; there are {', '.join(KIND_NAMES.values())}")

@@ -1,0 +1,174 @@
+"""What is in a journal, log by log, without making an event of each row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from math import isfinite
+from pathlib import Path
+from typing import Any, Final
+
+from requite.chronicle import Kind
+from requite.errors import LogGone
+from requite.journal.blocks import (
+    SEQS_PER_ROW,
+    BlockType,
+    Header,
+    cells_of,
+    flaw_of,
+    parse_header,
+    read_opened,
+)
+from requite.journal.event import from_us
+from requite.journal.folder import LogFolder, find_logs
+from requite.journal.meaning import (
+    INSTANT_OUT_OF_RANGE,
+    KIND_NAMES,
+    ROLE_NAMES,
+    STEPS,
+    kind_name,
+    unknown_kind,
+    wall_us,
+)
+from requite.storage import Damage, LogReader
+
+_INSTANTS: Final = ("first_at", "second_at", "third_at")
+
+
+@dataclass(slots=True)
+class LogStats:
+    """What is in one log.
+
+    `events` counts by kind. `dropped` rows were lost before they could be written; `missing` event
+    numbers were written and are not there (a flight has four of them), in damage for instance.
+    `flaws` counts what does not decode, by reason. `first_seq` is above 0 where retention removed
+    the beginning. `is_sealed` tells whether its writer ended it; else it writes still, or died.
+    """
+
+    log: LogFolder
+    facts: dict[str, Any] = field(default_factory=dict)
+    events: Counter[str] = field(default_factory=Counter)
+    flaws: Counter[str] = field(default_factory=Counter)
+    first_us: int | None = None
+    last_us: int | None = None
+    first_seq: int | None = None
+    next_seq: int = 0
+    missing: int = 0
+    dropped: int = 0
+    bytes: int = 0
+    segments: int = 0
+    is_sealed: bool = False
+
+    @property
+    def first(self) -> datetime | None:
+        """The time of the earliest event."""
+        return from_us(self.first_us)
+
+    @property
+    def last(self) -> datetime | None:
+        """The time of the latest event."""
+        return from_us(self.last_us)
+
+    def record(self) -> dict[str, Any]:
+        """Return it for machines."""
+        first, last = self.first, self.last
+        return {
+            "log": self.log.log,
+            "role": ROLE_NAMES[self.log.role],
+            "name": self.log.name,
+            "pid": self.facts.get("pid"),
+            "version": self.facts.get("version"),
+            "started": self.facts.get("started"),
+            "first": first and first.isoformat(timespec="microseconds"),
+            "last": last and last.isoformat(timespec="microseconds"),
+            "events": dict(self.events),
+            "bytes": self.bytes,
+            "segments": self.segments,
+            "first_seq": self.first_seq,
+            "next_seq": self.next_seq,
+            "dropped": self.dropped,
+            "missing": self.missing,
+            "flaws": dict(self.flaws),
+            "is_sealed": self.is_sealed,
+        }
+
+    # --- counting -------------------------------------------------------------------------------
+    def add(self, payload: memoryview) -> None:
+        """Count what is in a block."""
+        header = parse_header(payload)
+        flaw = flaw_of(payload)
+        if header is None or flaw:
+            self.flaws[flaw] += 1
+            return
+        self._number(header)
+        if header.type == BlockType.OPENED:
+            self.facts = self.facts or read_opened(payload)
+        elif header.type == BlockType.FLIGHTS:
+            self._add_flights(payload, header)
+        elif header.type == BlockType.HAPPENINGS:
+            self._add_happenings(payload, header)
+
+    def _number(self, header: Header) -> None:
+        if self.first_seq is None:
+            self.first_seq = header.first_seq
+        elif header.first_seq > self.next_seq:
+            self.missing += header.first_seq - self.next_seq
+        self.next_seq = header.first_seq + SEQS_PER_ROW[header.type] * header.rows
+
+    def _add_flights(self, payload: memoryview, header: Header) -> None:
+        first, second, third = (cells_of(payload, name, header) for name in _INSTANTS)
+        queued = [at for at, later in zip(first, second, strict=True) if later > at]
+        instants = {"first_at": first, "second_at": second, "third_at": third}
+        for step in STEPS[self.log.role]:
+            happened = queued if step.kind is Kind.QUEUED else instants[step.at]
+            if happened:
+                self.events[KIND_NAMES[step.kind]] += len(happened)
+                self._span(happened, header)
+
+    def _add_happenings(self, payload: memoryview, header: Header) -> None:
+        kinds = cells_of(payload, "kind", header)
+        for number, count in Counter(kinds).items():
+            self.events[kind_name(number)] += count
+            if number not in KIND_NAMES:
+                self.flaws[unknown_kind(number)] += count
+        self._span(cells_of(payload, "at", header), header)
+        values = zip(kinds, cells_of(payload, "value", header), strict=True)
+        self.dropped += sum(
+            int(value) for kind, value in values if kind == Kind.DROPPED and isfinite(value)
+        )
+
+    def _span(self, instants: Iterable[float], header: Header) -> None:
+        walls = [wall_us(at, header.clock_offset_us) for at in instants]
+        times = [wall for wall in walls if wall is not None]
+        if len(times) < len(walls):
+            self.flaws[INSTANT_OUT_OF_RANGE] += len(walls) - len(times)
+        if times:
+            self.first_us = min(times) if self.first_us is None else min(self.first_us, *times)
+            self.last_us = max(times) if self.last_us is None else max(self.last_us, *times)
+
+
+def stats(directory: Path | str) -> Iterator[LogStats]:
+    """Yield what is in each log of a journal. Raises `ConfigurationError` for what is none."""
+    for log in find_logs(directory):
+        yield _stats_of(log)
+
+
+def _stats_of(log: LogFolder) -> LogStats:
+    found = LogStats(log)
+    reader = LogReader(log.path)
+    try:
+        infos = reader.segments()
+        for info in infos:
+            found.bytes += info.written_bytes
+            for item in reader.read(info.number):
+                if isinstance(item, Damage):
+                    found.flaws[item.reason] += 1
+                else:
+                    found.add(item.payload)
+        found.segments = len(infos)
+        found.is_sealed = bool(infos) and infos[-1].sealed
+    except LogGone:  # removed while we read: what was counted stands
+        pass
+    return found
