@@ -39,14 +39,18 @@ _FAILURES: Final = {
 }
 
 
-class BrokerRecorder:
-    """Tells about requests and workers, at the broker."""
+class _Recorder:
+    """What all three have: a chronicle, and when they last looked at what is under way."""
 
     def __init__(self, chronicle: Chronicle) -> None:
         self._chronicle = chronicle
         self._flights = chronicle.flights
         self._happen = chronicle.happenings.append
         self._looked_at = 0.0
+
+
+class BrokerRecorder(_Recorder):
+    """Tells about requests and workers, at the broker."""
 
     # --- requests -------------------------------------------------------------------------------
     def answered(self, pending: PendingRequest, body: Sequence[bytes], now: float) -> None:
@@ -165,14 +169,8 @@ class BrokerRecorder:
         self._chronicle.trim()
 
 
-class ClientRecorder:
+class ClientRecorder(_Recorder):
     """Tells about calls, at the client."""
-
-    def __init__(self, chronicle: Chronicle) -> None:
-        self._chronicle = chronicle
-        self._fly = chronicle.flights.append
-        self._happen = chronicle.happenings.append
-        self._looked_at = 0.0
 
     def replied(self, call: PendingCall, body: Sequence[bytes], now: float) -> None:
         """Tell of the reply to a call."""
@@ -180,7 +178,8 @@ class ClientRecorder:
             self._tell(call, Kind.ANSWERED, now, outcome=Status.OK, size=_size(body))
             return
         asked = call.asked
-        self._fly(
+        flights = self._flights
+        flights.append(
             (
                 call.submitted_at,
                 call.sent_at,
@@ -193,6 +192,8 @@ class ClientRecorder:
                 _size(body),
             )
         )
+        if len(flights) >= PRESS_ROWS:
+            self._chronicle.press()
 
     def begun(self, call: PendingCall) -> None:
         """Tell what has happened to a call so far, if that is not told yet."""
@@ -244,16 +245,13 @@ class ClientRecorder:
         self._happen(Happening(at, kind, call.call_id, call.name, **facts))
 
 
-class WorkerRecorder:
+class WorkerRecorder(_Recorder):
     """Tells about requests in the hands of a worker."""
 
     def __init__(self, chronicle: Chronicle, service: bytes, instance: bytes) -> None:
-        self._chronicle = chronicle
-        self._fly = chronicle.flights.append
-        self._happen = chronicle.happenings.append
+        super().__init__(chronicle)
         self._service = service
         self._instance = instance
-        self._looked_at = 0.0
 
     def finished(self, job: Job, status: Status, frames: Sequence[bytes], now: float) -> None:
         """Tell how a handler ended."""
@@ -265,7 +263,8 @@ class WorkerRecorder:
                 facts |= {"size": 0, "reason": b" ".join(frames).decode(errors="replace")}
             self._tell(job, Kind.FINISHED, now, **facts)
             return
-        self._fly(
+        flights = self._flights
+        flights.append(
             (
                 job.delivered_at,
                 job.started_at,
@@ -278,6 +277,8 @@ class WorkerRecorder:
                 _size(frames),
             )
         )
+        if len(flights) >= PRESS_ROWS:
+            self._chronicle.press()
 
     def begun(self, job: Job) -> None:
         """Tell what has happened to a request so far, if that is not told yet."""
