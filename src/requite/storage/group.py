@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Generic, NamedTuple, TypeVar
 
 from requite.errors import StorageError
-from requite.storage.log import Log
+from requite.storage.log import Log, refuse_oversize
 from requite.storage.records import Position
 
 Waiter = TypeVar("Waiter")
@@ -43,6 +43,7 @@ class GroupCommit(Generic[Waiter]):
 
     def add(self, payloads: Sequence[bytes], waiter: Waiter) -> None:
         """Have payloads committed with the next flush. `waiter` is handed back then."""
+        refuse_oversize(payloads)
         with self._lock:
             self._waiting.append((waiter, payloads))
 

@@ -148,8 +148,7 @@ class Log:
         segment holds is split. After a `StorageError` nothing of `payloads` has been written (of
         what had to be split: the parts in full segments have). A payload has at most 16 MiB.
         """
-        if any(len(payload) > PAYLOAD_SIZE_MAX for payload in payloads):
-            raise LocalViolation(f"a payload has more than {PAYLOAD_SIZE_MAX} bytes")
+        refuse_oversize(payloads)
         positions: list[Position] = []
         with self._usable():
             while len(positions) < len(payloads):
@@ -295,6 +294,12 @@ class Log:
         except LogFailed as error:
             self._refusal = error
             raise
+
+
+def refuse_oversize(payloads: Sequence[bytes]) -> None:
+    """Raise `LocalViolation` for a payload that no record can hold."""
+    if any(len(payload) > PAYLOAD_SIZE_MAX for payload in payloads):
+        raise LocalViolation(f"a payload has more than {PAYLOAD_SIZE_MAX} bytes")
 
 
 def _refuse_strangers(folder: DiskFolder) -> None:

@@ -1,0 +1,43 @@
+"""What the tests of the log share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from requite.storage import Damage, Log, LogReader, LogSettings, Record
+from requite.storage.layout import segment_name
+
+SMALL = LogSettings(segment_size_bytes=4096, sync=False)
+
+
+def open_small(directory: Path, **settings: object) -> Log:
+    """A log with segments of 4 KiB."""
+    chosen = LogSettings(**{"segment_size_bytes": 4096, "sync": False, **settings})  # type: ignore[arg-type]
+    return Log.open(directory, purpose=b"TEST", settings=chosen)
+
+
+def payloads(items: Iterable[Record | Damage]) -> list[bytes]:
+    """The payloads of the records."""
+    return [bytes(item.payload) for item in items if isinstance(item, Record)]
+
+
+def damages(items: Iterable[Record | Damage]) -> list[Damage]:
+    return [item for item in items if isinstance(item, Damage)]
+
+
+def all_of(directory: Path) -> list[Record | Damage]:
+    """Everything that a fresh reader finds."""
+    return list(LogReader(directory).tail())
+
+
+def copy_of(directory: Path, target: Path) -> Path:
+    """The log as it is on the disk now: what a killed writer leaves."""
+    target.mkdir()
+    for file in directory.glob("*.seg"):
+        (target / file.name).write_bytes(file.read_bytes())
+    return target
+
+
+def segment_file(directory: Path, number: int = 0) -> Path:
+    return directory / segment_name(number)

@@ -1,0 +1,242 @@
+"""Disks that are full, fail or refuse; folders that are something else."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.storage.helpers import SMALL, damages, open_small, payloads
+
+from requite.errors import LogFailed, LogFull, LogGone, LogMismatch, StorageError
+from requite.storage import LogSettings, MemoryFolder, MemoryLog
+from requite.storage.memory import MemoryFile
+
+KIB = b"k" * 1000
+
+
+class Disk(MemoryFolder):
+    """A disk that fails on demand: `fail[name of the operation]` is raised, once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fail: dict[str, StorageError] = {}
+        self.done: list[str] = []
+
+    def check(self, operation: str) -> None:
+        self.done.append(operation)
+        if operation in self.fail:
+            raise self.fail.pop(operation)
+
+    def create(self, name: str, size: int) -> MemoryFile:
+        self.check("create")
+        file = self._files[name] = File(self, size)
+        return file
+
+    def rename(self, old: str, new: str) -> None:
+        self.check("rename")
+        super().rename(old, new)
+
+    def remove(self, name: str) -> None:
+        self.check("remove")
+        super().remove(name)
+
+    def sync(self) -> None:
+        self.check("sync folder")
+
+
+class File(MemoryFile):
+    """A file on that disk. A write that fails has written a part."""
+
+    def __init__(self, disk: Disk, size: int) -> None:
+        super().__init__(size)
+        self._disk = disk
+
+    def write(self, data: bytes, offset: int) -> None:
+        if "write" in self._disk.fail:
+            super().write(data[: len(data) * 2 // 3], offset)
+        self._disk.check("write")
+        super().write(data, offset)
+
+    def truncate(self, size: int) -> None:
+        self._disk.check("truncate")
+        super().truncate(size)
+
+    def sync(self) -> None:
+        self._disk.check("sync")
+
+
+SYNCED = LogSettings(segment_size_bytes=4096)
+
+
+def test_after_a_full_disk_nothing_of_the_batch_is_there() -> None:
+    disk = Disk()
+    with MemoryLog(b"TEST", SMALL, disk) as log:
+        log.append([b"a"])
+        disk.fail["write"] = LogFull("no space")
+        with pytest.raises(LogFull):
+            log.append([b"lost 1", b"lost 2", b"lost 3"])
+        assert payloads(log.reader().tail()) == [b"a"]
+        [position] = log.append([b"b"])
+        assert position.number == 1
+        assert payloads(log.reader().tail()) == [b"a", b"b"]
+    assert payloads(log.reader().tail()) == [b"a", b"b"]
+    assert damages(log.reader().tail()) == []
+
+
+@pytest.mark.parametrize("operation", ["create", "write", "rename"])
+def test_a_segment_that_cannot_be_begun_is_tried_again(operation: str) -> None:
+    disk = Disk()
+    with MemoryLog(b"TEST", SMALL, disk) as log:
+        log.append([b"a"])
+        log.rotate()
+        log.append([b"b"])
+        disk.fail["create" if operation == "write" else operation] = LogFull("no space")
+        with pytest.raises(LogFull):
+            log.rotate()
+        assert payloads(log.reader().tail()) == [b"a", b"b"]
+        assert (log.segment, log.next_number) == (2, 2)
+        assert log.room() > 3000
+        log.append([b"c"])
+        assert payloads(log.reader().tail()) == [b"a", b"b", b"c"]
+    assert len([name for name in disk.names() if name.endswith(".seg")]) == 3
+
+
+def test_a_segment_that_cannot_be_sealed_stays_active() -> None:
+    disk = Disk()
+    with MemoryLog(b"TEST", SMALL, disk) as log:
+        log.append([b"a"])
+        disk.fail["write"] = LogFull("no space")
+        with pytest.raises(LogFull):
+            log.rotate()
+        log.append([b"b"])
+        assert log.segment == 0
+        assert payloads(log.reader().tail()) == [b"a", b"b"]
+        assert damages(log.reader().tail()) == []
+
+
+@pytest.mark.parametrize("operation", ["sync", "write", "truncate", "rename", "sync folder"])
+def test_after_a_failing_disk_the_log_takes_nothing_until_it_is_opened_again(
+    operation: str,
+) -> None:
+    disk = Disk()
+    log = MemoryLog(b"TEST", SYNCED, disk)
+    log.commit([b"a"])
+    disk.fail[operation] = LogFailed("input/output error")
+    with pytest.raises(LogFailed, match="input/output"):
+        _use(log)
+    for use in (lambda: log.append([b"c"]), log.sync, log.rotate, lambda: log.remove(0)):
+        with pytest.raises(LogFailed, match="input/output"):
+            use()
+    log.close()
+    with MemoryLog(b"TEST", SYNCED, disk) as log:
+        assert payloads(log.reader().tail())[:1] == [b"a"]
+        assert damages(log.reader().tail()) == []
+        log.commit([b"c"])
+        assert payloads(log.reader().tail())[-1] == b"c"
+
+
+def _use(log: MemoryLog) -> None:
+    log.commit([b"b"])
+    log.rotate()
+
+
+def test_a_log_that_cannot_be_sealed_at_its_end_is_closed_nevertheless() -> None:
+    disk = Disk()
+    log = MemoryLog(b"TEST", SYNCED, disk)
+    log.commit([b"a"])
+    disk.fail["write"] = LogFull("no space")
+    with pytest.raises(LogFull):
+        log.close()
+    log.close()
+    with MemoryLog(b"TEST", SYNCED, disk) as log:
+        assert payloads(log.reader().tail()) == [b"a"]
+
+
+def test_a_commit_is_one_write_and_one_sync() -> None:
+    disk = Disk()
+    with MemoryLog(b"TEST", LogSettings(), disk) as log:
+        disk.done.clear()
+        log.commit([b"%d" % number for number in range(1000)])
+        log.sync()
+        assert disk.done == ["write", "sync"]
+
+
+def test_a_segment_gets_its_name_when_its_header_is_on_the_disk() -> None:
+    disk = Disk()
+    with MemoryLog(b"TEST", SYNCED, disk) as log:
+        assert disk.done == ["create", "write", "sync", "rename", "sync folder"]
+        log.append([b"a"])
+        disk.done.clear()
+        log.rotate()
+        begun = ["create", "write", "sync", "rename", "sync folder"]
+        assert disk.done == ["write", "truncate", "sync", *begun]
+        disk.done.clear()
+        log.remove(0)
+        assert disk.done == ["remove", "sync folder"]
+
+
+def test_without_sync_nothing_waits_for_the_disk() -> None:
+    disk = Disk()
+    with MemoryLog(b"TEST", SMALL, disk) as log:
+        log.commit([b"a"])
+        log.rotate()
+        log.remove(0)
+    MemoryLog(b"TEST", SMALL, disk).close()
+    assert not {"sync", "sync folder"} & {*disk.done}
+
+
+def test_a_half_made_segment_is_tidied_up() -> None:
+    disk = Disk()
+    disk.fail["rename"] = LogFull("no space")
+    with pytest.raises(LogFull):
+        MemoryLog(b"TEST", SMALL, disk)
+    assert [name for name in disk.names() if name.endswith(".new")]
+    MemoryLog(b"TEST", SMALL, disk).close()
+    assert not [name for name in disk.names() if name.endswith(".new")]
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("precious")
+    with pytest.raises(LogMismatch, match=r"thesis\.txt"):
+        open_small(tmp_path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize("inside", ["", "log"])
+def test_a_file_is_no_folder(tmp_path: Path, inside: str) -> None:
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(LogMismatch, match="is a file"):
+        open_small(tmp_path / "file" / inside)
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+def test_folders_are_made(tmp_path: Path) -> None:
+    open_small(tmp_path / "a" / "b" / "log").close()
+    assert (tmp_path / "a" / "b" / "log" / "lock").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_said() -> None:
+    with pytest.raises(StorageError, match="cannot create the folder"):
+        open_small(Path("/proc/self/requite"))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(LogFailed, match="permissions"):
+        open_small(tmp_path)
+
+
+def test_a_folder_that_vanishes_is_said(tmp_path: Path) -> None:
+    log = open_small(tmp_path / "log")
+    log.append([b"a"])
+    for entry in (tmp_path / "log").iterdir():
+        entry.unlink()
+    (tmp_path / "log").rmdir()
+    log.append([b"b"])
+    with pytest.raises(LogGone):
+        log.rotate()
+    with pytest.raises(LogGone):
+        log.append([b"c"])
+    log.close()
