@@ -159,10 +159,15 @@ class Chronicle:
             if flights := _take(self.flights):
                 self.pressed.append(self._press(flights))
 
+    @property
+    def waiting(self) -> int:
+        """How many rows wait to be taken."""
+        pressed = sum(each.rows for each in list(self.pressed))
+        return pressed + len(self.flights) + len(self.happenings)
+
     def trim(self) -> None:
         """Forget everything when nobody has taken rows for too long; count what was lost."""
-        waiting = len(self.flights) + len(self.happenings)
-        if waiting + sum(each.rows for each in self.pressed) > ROWS_MAX:
+        if self.waiting > ROWS_MAX:
             pressed, flights, happenings = self.take()
             self.dropped += len(flights) + len(happenings) + sum(each.rows for each in pressed)
 

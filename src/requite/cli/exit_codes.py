@@ -18,6 +18,7 @@ from requite.errors import (
     RemoteFailure,
     RemoteViolation,
     RequiteError,
+    StorageError,
     TransportError,
     WorkerLost,
 )
@@ -65,6 +66,7 @@ _BY_ERROR: Final[tuple[tuple[type[RequiteError], ExitCode], ...]] = (
     (RemoteViolation, ExitCode.NO_CONNECTION),
     (ConfigurationError, ExitCode.USAGE),
     (LocalViolation, ExitCode.USAGE),
+    (StorageError, ExitCode.USAGE),
     (CallError, ExitCode.FAILED),
 )
 

@@ -110,7 +110,7 @@ class Journal:
 
     def status(self) -> JournalStatus:
         """Return how it goes."""
-        waiting = len(self.chronicle.flights) + len(self.chronicle.happenings)
+        waiting = self.chronicle.waiting
         scribe = self._scribe
         if scribe is None:
             return JournalStatus(self.path, 0, 0, waiting, self.chronicle.dropped, "not started")

@@ -131,7 +131,8 @@ class Scribe:
 
     def _write(self) -> None:
         untold = self.dropped - self._told
-        if not (self.backlog or untold):
+        # A log that was closed for a failure is reopened even for nothing: is it well again?
+        if not (self.backlog or untold) and (self._log is not None or not self.failure):
             return
         writer = self._writer or self._open_log()
         offset_us = self._clock.offset_us()
