@@ -21,13 +21,15 @@ from typing import TYPE_CHECKING, Final
 from requite.errors import ConfigurationError
 from requite.sim.run import Options
 from requite.sim.run import run as run_seed
-from requite.sim.scenarios import find
+from requite.sim.scenarios import SCENARIOS, find
 from requite.spark.sandboxed import Limits
 from requite.spark.seeds import RESULTS, Outcome, Run, run_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, Row, SparkSession
+
+ALL: Final = "all"
 
 RUNS_TABLE: Final = "sim_runs"
 VIOLATIONS_TABLE: Final = "sim_violations"
@@ -99,6 +101,14 @@ def sim_violations(results: DataFrame) -> DataFrame:
     return bad.select(*runs, "found.invariant", "found.detail", "replay")
 
 
+def chosen(names: Sequence[str]) -> list[str]:
+    """Return the scenarios that take turns: those named, or each that there is for `all`.
+
+    Raises `ConfigurationError` for one that there is not.
+    """
+    return list(SCENARIOS) if ALL in names else [find(name).name for name in names]
+
+
 # --- waves ----------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class Total:
@@ -146,10 +156,9 @@ def sweep(
 
     `on_wave` is given the results of each wave as it ends: rows of `seeds.RESULTS`. What was found
     is also written when the sweep is interrupted. Raises `ConfigurationError` for a scenario that
-    there is not, and for a folder `to` that has other things in it.
+    there is not (`chosen`), and for a folder `to` that has other things in it.
     """
-    for name in scenarios:
-        find(name)
+    scenarios = chosen(scenarios)
     tables = None if to is None else _Tables(spark, to)
     total = Total()
     start = monotonic()

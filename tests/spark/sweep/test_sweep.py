@@ -25,7 +25,9 @@ from requite.sim.roles import Parts
 from requite.sim.scenarios import SCENARIOS
 from requite.spark import schemas
 from requite.spark.sandboxed import Limits
-from requite.spark.sweep import plan, sim_runs, sim_violations, simulate, sweep
+from requite.spark.sweep import chosen, plan, sim_runs, sim_violations, simulate, sweep
+
+pytestmark = pytest.mark.timeout(180)  # the first test also waits for the start of Spark
 
 BROKEN = Options(parts=Parts(broker=mutants.HandsOutTwice))
 
@@ -202,6 +204,5 @@ def test_what_cannot_work_is_refused(words: list[str], capsys: pytest.CaptureFix
 
 
 def test_all_means_all() -> None:
-    from requite.cli.spark.sweep import _scenarios
-
-    assert _scenarios(["all"]) == list(SCENARIOS)
+    assert chosen(["all"]) == chosen(["calm", "all"]) == list(SCENARIOS)
+    assert chosen(["fair", "calm"]) == ["fair", "calm"]

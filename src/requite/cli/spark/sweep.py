@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from requite.spark.sweep import Total
 
-_ALL: Final = "all"
 _FRESH_SEEDS: Final = 1 << 31
 _SEEDS_DEFAULT: Final = 1000
 _SHOWN_MAX: Final = 20  # seeds; the tables have all
@@ -81,17 +80,19 @@ def sweep(
       $ requite spark sweep --seeds 10000 --scenario all --to sweeps
     """
     from requite.spark.session import local_session
+    from requite.spark.sweep import chosen
     from requite.spark.sweep import sweep as run_sweep
 
     first = secrets.randbelow(_FRESH_SEEDS) if first_seed is None else first_seed
-    names = _scenarios(scenario or ["swarm"])
-    say(f"{seeds} seeds, from {first}, of {', '.join(scenario or names)}")
+    named = scenario or ["swarm"]
+    scenarios = chosen(named)
+    say(f"{seeds} seeds, from {first}, of {', '.join(named)}")
     with _report(seeds) as on_wave:
         total = run_sweep(
             local_session("requite-sweep"),
             first_seed=first,
             seeds=seeds,
-            scenarios=names,
+            scenarios=scenarios,
             to=to,
             limits=Limits(run_s=seed_timeout),
             on_wave=on_wave,
@@ -100,13 +101,6 @@ def sweep(
     if as_json:
         say_json(total.record())
     return ExitCode.OK if total.is_clean else ExitCode.FAILED
-
-
-def _scenarios(names: Sequence[str]) -> list[str]:
-    """Return the scenarios that take turns; raise `ConfigurationError` for others."""
-    from requite.sim.scenarios import SCENARIOS, find
-
-    return list(SCENARIOS) if _ALL in names else [find(name).name for name in names]
 
 
 @contextmanager

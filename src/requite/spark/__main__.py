@@ -1,0 +1,127 @@
+"""The pipeline without the command line's packages: what `spark-submit` runs on a cluster.
+
+    python -m requite.spark pack DIR      write requite.zip and requite_submit.py
+    spark-submit --py-files requite.zip requite_submit.py run --journal DIR --lake DIR
+    spark-submit --py-files requite.zip requite_submit.py sweep --seeds N
+
+The session is whoever's starts it: master, resources and packages are `spark-submit`'s options. The
+last line of stdout is an object for machines. Exit code 1: the audit or the sweep found something;
+2: the arguments cannot work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from requite.errors import ConfigurationError
+from requite.spark.sandboxed import Limits
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from requite.spark.refresh import Progress
+
+OK, FOUND, USAGE = 0, 1, 2
+_APP: Final = "requite"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a verb; return the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.verb(options)
+    except ConfigurationError as error:
+        print(f"requite: {error}", file=sys.stderr, flush=True)
+        return USAGE
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="requite.spark", description="requite on a cluster")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    run = verbs.add_parser("run", help="bring a lake up to date with a journal, and audit it")
+    run.add_argument("--journal", required=True, help="the journal, where executors find it")
+    run.add_argument("--lake", required=True, type=Path, help="the folder of the tables")
+    run.add_argument("--report", type=Path, help="write the report to this file")
+    run.add_argument("--table-format", default="parquet", help="parquet, or what the cluster has")
+    run.set_defaults(verb=_run)
+    sweep = verbs.add_parser("sweep", help="run seeds of the simulator")
+    sweep.add_argument("--seeds", type=int, default=1000)
+    sweep.add_argument("--first-seed", type=int, default=0)
+    sweep.add_argument("--scenario", nargs="+", default=["swarm"], help="they take turns; or all")
+    sweep.add_argument("--seed-timeout", type=float, default=Limits().run_s)
+    sweep.add_argument("--to", type=Path, help="append to the tables in this folder")
+    sweep.set_defaults(verb=_sweep)
+    pack = verbs.add_parser("pack", help="write what spark-submit needs")
+    pack.add_argument("folder", type=Path)
+    pack.set_defaults(verb=_pack)
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    from requite.spark import register, runner
+
+    spark = _session()
+    register(spark)
+    summary = runner.run(
+        spark,
+        options.journal,
+        options.lake,
+        report=options.report,
+        table_format=options.table_format,
+        on_progress=_show,
+    )
+    _tell(summary.record())
+    return OK if summary.audit.ok else FOUND
+
+
+def _sweep(options: argparse.Namespace) -> int:
+    from requite.spark.sweep import chosen, sweep
+
+    scenarios = chosen(options.scenario)
+    if options.seeds < 1 or options.first_seed < 0:
+        raise ConfigurationError("a sweep has at least one seed, and none is negative")
+    total = sweep(
+        _session(),
+        first_seed=options.first_seed,
+        seeds=options.seeds,
+        scenarios=scenarios,
+        to=options.to,
+        limits=Limits(run_s=options.seed_timeout),
+    )
+    _tell(total.record())
+    return OK if total.is_clean else FOUND
+
+
+def _pack(options: argparse.Namespace) -> int:
+    from requite.spark.packing import pack
+
+    for path in pack(options.folder):
+        print(path)
+    return OK
+
+
+def _show(progress: Progress) -> None:
+    if progress.rows is not None:
+        print(f"requite: {progress.step}: {progress.rows:,}", file=sys.stderr, flush=True)
+
+
+def _session() -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    from requite.spark.session import configure
+
+    return configure(SparkSession.builder.appName(_APP)).getOrCreate()
+
+
+def _tell(record: dict[str, Any]) -> None:
+    print(json.dumps(record), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,18 @@
+"""A cluster, and requite packed for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.spark.cluster import cluster
+
+from requite.spark.packing import pack
+
+__all__ = ["cluster", "packed"]
+
+
+@pytest.fixture(scope="session")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The archive, and the program for spark-submit."""
+    return pack(tmp_path_factory.mktemp("packed"))

@@ -1,0 +1,37 @@
+"""spark-submit to a standalone cluster on loopback: requite travels as an archive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from tests.spark.cluster import Cluster
+from tests.spark.deploy.submit import submit
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+def test_driver_and_executors_have_requite_from_the_archive(
+    cluster: Cluster, packed: tuple[Path, Path]
+) -> None:
+    archive, _ = packed
+    ended = submit(cluster, archive, Path(__file__).with_name("where.py"))
+    assert ended.code == 0, ended.err
+    places = [ended.told["driver"], *ended.told["executors"]]
+    assert len(places) >= 2
+    assert all("/requite.zip/" in place for place in places), places
+
+
+def test_a_sweep_runs_on_the_cluster(
+    cluster: Cluster, packed: tuple[Path, Path], tmp_path: Path
+) -> None:
+    to = tmp_path / "sweeps"
+    words = ["--seeds", "6", "--scenario", "calm", "drain", "--to", str(to)]
+    ended = submit(cluster, *packed, "sweep", *words)
+    assert ended.code == 0, ended.err
+    assert ended.told | {"seconds": 0} == {
+        "seeds": 6, "ok": 6, "violated": 0, "hung": 0, "crashed": 0, "violations": 0,
+        "seconds": 0,
+    }  # fmt: skip
+    assert sorted(pq.read_table(to / "sim_runs").column("seed").to_pylist()) == list(range(6))

@@ -1,0 +1,57 @@
+"""The archive for clusters: whole, importable, always the same bytes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+import requite
+from requite.spark.__main__ import main
+from requite.spark.packing import pack
+
+
+def test_the_archive_has_every_module_and_always_the_same_bytes(tmp_path: Path) -> None:
+    first, program = pack(tmp_path / "a")
+    second, _ = pack(tmp_path / "b")
+    assert first.read_bytes() == second.read_bytes()
+    root = Path(requite.__file__).parent.parent
+    with ZipFile(first) as archive:
+        names = set(archive.namelist())
+    assert {path.relative_to(root).as_posix() for path in root.rglob("*.py")} <= names
+    assert not [name for name in names if "__pycache__" in name]
+    assert program.name == "requite_submit.py"
+
+
+def test_it_is_enough_to_import_requite(tmp_path: Path) -> None:
+    archive, _ = pack(tmp_path)
+    # -S: without site-packages, so nothing else can be what is imported.
+    code = "import requite.spark, requite.sim; print(requite.__file__)"
+    run = subprocess.run(
+        [sys.executable, "-S", "-c", code], env={"PYTHONPATH": str(archive)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert run.stdout.startswith(str(archive))
+
+
+def test_the_module_packs(tmp_path: Path) -> None:
+    assert main(["pack", str(tmp_path / "out")]) == 0
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == ["requite.zip", "requite_submit.py"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["sweep", "--scenario", "nope"], "there is no scenario 'nope'"),
+        (["sweep", "--seeds", "0"], "at least one seed"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_spark_starts(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert says in capsys.readouterr().err
