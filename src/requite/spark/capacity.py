@@ -157,5 +157,5 @@ def erlang_c_wait_s(servers: Column, load: Column, service_s: Column) -> Column:
         F.lit(1.0),
         lambda b, k: load * b / (k + load * b),
     )
-    waits = blocked / (1 - load / servers * (1 - blocked))
+    waits = blocked / (1 - load / F.greatest(servers, F.lit(1)) * (1 - blocked))
     return F.when((servers > 0) & (load < servers), waits * service_s / (servers - load))

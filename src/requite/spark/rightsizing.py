@@ -26,6 +26,7 @@ WORKERS_MIN: Final = 2
 NOTICE_S: Final = INTERVAL_S_DEFAULT * LIVENESS_DEFAULT
 
 _ROUND_MS: Final = 10
+_ROUNDING: Final = 1e-9  # 2.1 / 0.7 is a little more than 3
 
 
 def gold_rightsizing(
@@ -39,7 +40,7 @@ def gold_rightsizing(
     peaks = _peaks(capacity).join(percentiles(histogram, "service"), "service", "left")
     sized = peaks.withColumns(
         {
-            "per_worker": F.coalesce(F.col("peak.servers") / F.col("peak.workers"), F.lit(1.0)),
+            "per_worker": F.coalesce(F.try_divide("peak.servers", "peak.workers"), F.lit(1.0)),
             "slots": F.ceil(F.col("rate") * F.col("p99") / 1000).cast("int"),
             "timeout_ms": _timeout_ms(F.col("p99"), notice_s),
         }
@@ -66,7 +67,8 @@ def _peaks(capacity: DataFrame) -> DataFrame:
 
 
 def _workers(target: float) -> Column:
-    needed = F.ceil(F.col("peak.busy_servers") / target / F.col("per_worker")).cast("int")
+    exact = F.col("peak.busy_servers") / target / F.greatest("per_worker", F.lit(1.0))
+    needed = F.ceil(exact - _ROUNDING).cast("int")
     known = F.col("peak.service_s").isNotNull()
     return F.when(known, F.greatest(needed, F.lit(WORKERS_MIN)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from math import ceil, log
 from typing import Any
 
 import pytest
@@ -49,8 +50,6 @@ def test_what_is_below_the_resolution_is_in_the_first_bucket(spark: SparkSession
     st.lists(st.floats(0.001, 1e6), min_size=1, max_size=200), st.sampled_from([0.5, 0.95, 0.99])
 )
 def test_nearest_rank_on_edges_keeps_the_bound(values: list[float], share: float) -> None:
-    from math import ceil, log
-
     buckets = sorted(ceil(log(value / LOWEST_MS) / log(GROWTH)) for value in values)
     read = LOWEST_MS * GROWTH ** buckets[ceil(share * len(values)) - 1]
     true = model.percentile(values, share)

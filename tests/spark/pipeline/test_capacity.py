@@ -1,0 +1,191 @@
+"""Capacity and advice: Little's law, Erlang C, P = C / L, against their formulas."""
+
+from __future__ import annotations
+
+from math import ceil, factorial
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from tests.spark.events import Story, collect, instance, instant, rows_frame, schema_names
+
+from requite.spark import schemas
+from requite.spark.capacity import erlang_c_wait_s, gold_capacity, parallelism, servers
+from requite.spark.latency import gold_latency_histogram
+from requite.spark.lives import lives
+from requite.spark.rightsizing import gold_rightsizing
+from requite.spark.silver import silver_attempts, silver_heartbeats, silver_requests
+
+
+def erlang_c(c: int, a: float) -> float:
+    """Return the probability of waiting, by the formula in textbooks."""
+    tail = a**c / factorial(c) * c / (c - a)
+    return tail / (sum(a**k / factorial(k) for k in range(c)) + tail)
+
+
+def test_waiting_is_that_of_an_mmc_queue(spark: SparkSession) -> None:
+    cases = [(c, load * c) for c in (1, 2, 5, 40) for load in (0.1, 0.5, 0.9, 0.99)]
+    rows = [{"c": c, "a": a, "s": 0.02} for c, a in cases]
+    frame = rows_frame(spark, rows, "c int, a double, s double")
+    wait = erlang_c_wait_s(F.col("c"), F.col("a"), F.col("s"))
+    found = {
+        (row["c"], row["a"]): row["w"] for row in collect(frame.select("c", "a", wait.alias("w")))
+    }
+    for c, a in cases:
+        assert found[c, a] == pytest.approx(erlang_c(c, a) * 0.02 / (c - a))
+    one = found[1, 0.5]
+    assert one == pytest.approx(0.5 / (1 - 0.5) * 0.02)
+
+
+def test_a_queue_without_bound_or_servers_has_no_mean_wait(spark: SparkSession) -> None:
+    rows = [{"c": c, "a": a} for c, a in ((1, 1.0), (2, 2.5), (0, 0.5))]
+    frame = rows_frame(spark, rows, "c int, a double")
+    wait = erlang_c_wait_s(F.col("c"), F.col("a"), F.lit(0.02))
+    assert [row["w"] for row in collect(frame.select(wait.alias("w")))] == [None] * 3
+
+
+def test_thousands_of_servers_do_not_overflow(spark: SparkSession) -> None:
+    frame = rows_frame(spark, [{"c": 5000, "a": 4990.0}], "c int, a double")
+    (row,) = collect(frame.select(erlang_c_wait_s(F.col("c"), F.col("a"), F.lit(1.0)).alias("w")))
+    assert 0 < row["w"] < 0.1
+
+
+@pytest.fixture(scope="module")
+def story() -> Story:
+    """Ten requests a second for two minutes: 150 ms at a worker, after 50 ms in the queue."""
+    story = Story()
+    broker, workers = story.broker(), [story.worker("w1"), story.worker("w2")]
+    for number in range(1200):
+        worker = workers[number % 2]
+        story.call(number, number / 10, broker=broker, worker=worker, queued_s=0.05, took_s=0.15)
+    for at in range(0, 120, 10):
+        told = {"gap_s": 0.5, "busy": 1, "capacity": 8}
+        broker.tell(at, "heartbeat", worker=instance("w1"), **told)
+        broker.tell(at, "heartbeat", worker=instance("idle"), **told)
+    return story
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, story: Story) -> dict[str, DataFrame]:
+    events = story.frame(spark)
+    requests = rows_frame(spark, collect(silver_requests(lives(events))), schemas.SILVER_REQUESTS)
+    attempts = silver_attempts(events)
+    heartbeats = silver_heartbeats(events)
+    capacity = gold_capacity(requests, attempts, heartbeats, since=instant(0), until=instant(120.1))
+    assert capacity.columns == schema_names(schemas.GOLD_CAPACITY)
+    return {"requests": requests, "attempts": attempts, "heartbeats": heartbeats} | {
+        "capacity": rows_frame(spark, collect(capacity), schemas.GOLD_CAPACITY)
+    }
+
+
+def test_the_load_is_counted_by_the_minute(tables: dict[str, DataFrame]) -> None:
+    rows = {row["window"]: row for row in collect(tables["capacity"])}
+    row = rows[instant(60)]
+    assert row["arrival_rate"] == pytest.approx(10.0)
+    assert row["service_s"] == pytest.approx(0.15)
+    assert row["busy_servers"] == pytest.approx(1.5)
+    assert row["in_system"] == pytest.approx(2.0)
+    assert row["littles_law_gap"] == pytest.approx(0.0, abs=1e-3)
+    assert row["measured_wait_ms"] == pytest.approx(50.0)
+    assert row["date"] == instant(60).date()
+
+
+def test_workers_that_only_beat_count_too(tables: dict[str, DataFrame]) -> None:
+    (row,) = [row for row in collect(tables["capacity"]) if row["window"] == instant(60)]
+    assert row["workers"] == 3
+    assert row["servers"] == 3
+    assert row["utilisation"] == pytest.approx(0.5)
+    assert row["predicted_wait_ms"] == pytest.approx(erlang_c(3, 1.5) * 150 / 1.5)
+
+
+def test_the_last_window_is_as_long_as_the_journal(tables: dict[str, DataFrame]) -> None:
+    (row,) = [row for row in collect(tables["capacity"]) if row["window"] == instant(120)]
+    assert row["arrival_rate"] == 0
+    assert row["service_s"] is None
+    assert row["in_system"] == pytest.approx(0.15, abs=0.1)
+
+
+def test_a_worker_can_do_what_it_was_seen_to_do_at_once(spark: SparkSession) -> None:
+    story = Story()
+    broker, worker = story.broker(), story.worker()
+    for number, at in enumerate((0.0, 0.5, 0.9, 5.0, 6.0)):
+        story.call(number, at, broker=broker, worker=worker, took_s=1.0)
+    attempts = silver_attempts(story.frame(spark))
+    (row,) = collect(parallelism(attempts))
+    assert row["parallel"] == 3
+    (row,) = collect(servers(attempts, silver_heartbeats(story.frame(spark))))
+    assert (row["workers"], row["servers"]) == (1, 3)
+
+
+def test_what_never_ends_counts_until_its_deadline(spark: SparkSession) -> None:
+    story = Story()
+    story.broker().tell(0.0, "accepted", 1, deadline=30.0)
+    events = story.frame(spark)
+    rows = collect(
+        gold_capacity(
+            silver_requests(lives(events)),
+            silver_attempts(events),
+            silver_heartbeats(events),
+            since=instant(0),
+            until=instant(86400),
+        )
+    )
+    (row,) = rows
+    assert row["in_system"] == pytest.approx(0.5)
+    assert (row["workers"], row["servers"], row["utilisation"]) == (0, 0, None)
+
+
+@pytest.fixture(scope="module")
+def advice(tables: dict[str, DataFrame]) -> dict[str, Any]:
+    histogram = gold_latency_histogram(tables["requests"])
+    frame = gold_rightsizing(tables["capacity"], histogram)
+    assert frame.columns == schema_names(schemas.GOLD_RIGHTSIZING)
+    (row,) = collect(frame)
+    return row
+
+
+def test_advice_follows_from_the_busiest_minute(advice: dict[str, Any]) -> None:
+    p99_ms = 200 * 1.02
+    assert advice["group"] == "echo"
+    assert advice["target_utilisation"] == 0.7
+    assert advice["recommended"] == ceil(1.5 / 0.7) == 3
+    assert ceil(10 * 0.2) <= advice["slots"] <= ceil(10 * p99_ms / 1000)
+    assert 2 * 200 + 3000 <= advice["timeout_ms"] <= 2 * p99_ms + 3000 + 10
+
+
+def test_advice_gives_its_reason_in_words(advice: dict[str, Any]) -> None:
+    reason = advice["reason"]
+    assert "10.0 requests/s of 150.00 ms each kept 1.50 servers busy" in reason
+    assert "To keep 70 % of them busy" in reason
+    assert "C = P × L" in reason
+    assert "null" not in reason
+
+
+def test_without_answers_there_is_nothing_to_reckon_with(spark: SparkSession) -> None:
+    rows = [
+        {"service": "dead", "window": instant(0), "arrival_rate": 5.0, "busy_servers": 0.0}
+        | {"in_system": 3.0, "workers": 0, "servers": 0}
+    ]
+    capacity = rows_frame(spark, rows, schemas.GOLD_CAPACITY)
+    histogram = rows_frame(spark, [], schemas.GOLD_LATENCY_HISTOGRAM)
+    (row,) = collect(gold_rightsizing(capacity, histogram))
+    assert (row["recommended"], row["slots"], row["timeout_ms"]) == (None, None, None)
+    assert row["reason"].startswith("No worker has answered anything")
+
+
+@pytest.mark.parametrize(
+    ("load", "workers", "recommended", "words"),
+    [(7.0, 2, 10, "add 8"), (0.1, 5, 2, "3 could go"), (2.1, 3, 3, "keep them")],
+)
+def test_advice_says_what_to_change(
+    spark: SparkSession, load: float, workers: int, recommended: int, words: str
+) -> None:
+    row = {"service": "echo", "window": instant(0), "arrival_rate": 10.0, "service_s": load / 10}
+    row |= {"busy_servers": load, "workers": workers, "servers": workers}
+    capacity = rows_frame(spark, [row], schemas.GOLD_CAPACITY)
+    bar = {"minute": instant(0), "service": "echo", "bucket": 500, "upper_ms": 20.0, "n": 10}
+    histogram = rows_frame(spark, [bar], schemas.GOLD_LATENCY_HISTOGRAM)
+    (told,) = collect(gold_rightsizing(capacity, histogram))
+    assert told["recommended"] == recommended
+    assert words in told["reason"]
