@@ -117,11 +117,15 @@ def check_order(chronicle: Chronicle) -> None:
 
 
 def check_ownership(chronicle: Chronicle) -> None:
-    """A broker hands out only what it has accepted, and has not answered yet."""
+    """A broker hands out only what it has accepted, and has not answered yet.
+
+    It may have accepted a request more than once: a client that lost its connection sends again
+    over a new one, perhaps before the broker knows that the old one is gone.
+    """
     for happenings in by_request(chronicle).values():
         accepted = 0
         for each in happenings:
             accepted += (each.kind == Kind.ACCEPTED) - (each.kind in ENDS)
-            assert accepted in (0, 1)
+            assert accepted >= 0
             if each.kind in (Kind.DISPATCHED, Kind.REDELIVERED, Kind.PARTIAL):
-                assert accepted == 1
+                assert accepted >= 1
