@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.storage.conftest import Opener
-from tests.storage.helpers import SMALL, damages, payloads
+from tests.storage.helpers import SMALL, copy_of, damages, open_small, payloads
 
 from requite.errors import (
     ConfigurationError,
@@ -14,7 +16,7 @@ from requite.errors import (
     LogLocked,
     LogMismatch,
 )
-from requite.storage import LogSettings, Position
+from requite.storage import Log, LogSettings, Position
 from requite.storage import segment as segment_module
 from requite.storage.layout import HEADER_SIZE, PAYLOAD_SIZE_MAX, record_size
 
@@ -234,6 +236,20 @@ def test_retention_knows_the_segments_of_former_runs(opened: Opener) -> None:
     with opened(LogSettings(segment_size_bytes=4096, retain_bytes=4096, sync=False)) as log:
         assert list(log.reader().tail()) == []
         assert log.next_number == 5
+
+
+def test_retention_counts_what_a_killed_writer_used_and_not_what_it_set_aside(
+    tmp_path: Path,
+) -> None:
+    large = LogSettings(segment_size_bytes=1 << 20, sync=False)
+    log = Log.open(tmp_path / "live", purpose=b"TEST", settings=large)
+    log.append([b"a"])
+    killed = copy_of(tmp_path / "live", tmp_path / "killed")
+    log.close()
+    with open_small(killed, retain_bytes=8192) as log:
+        log.append([b"b"])
+        log.rotate()
+        assert payloads(log.reader().tail()) == [b"a", b"b"]
 
 
 def test_there_is_one_writer(opened: Opener) -> None:

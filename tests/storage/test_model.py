@@ -8,7 +8,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 from tests.storage.helpers import SMALL, all_of, damages, open_small, payloads, segment_file
@@ -121,6 +122,10 @@ class TwoLogs(RuleBasedStateMachine):
 
 
 TestTwoLogs = TwoLogs.TestCase
+TestTwoLogs.settings = settings(
+    max_examples=max(25, settings.default.max_examples // 4), stateful_step_count=30
+)
+TestTwoLogs.pytestmark = [pytest.mark.slow]
 
 
 small_batches = st.lists(st.binary(max_size=60), min_size=1, max_size=12)
@@ -161,18 +166,17 @@ def test_whatever_is_overwritten_the_rest_is_read_and_all_else_is_damage(
         found = [item.number for item in items if isinstance(item, Record)]
         assert found == ([] if header_is_lost else untouched)
         assert payloads(items) == [batch[n] for n in found]
-        _check_that_all_is_accounted_for(items, len(batch), loss=before != after)
+        _check_that_all_is_accounted_for(items)
+        if before == after:
+            assert damages(items) == []
+        elif rotate:  # of a segment without END that is the last one, the rest may be yet to come
+            assert damages(items) or len(found) == len(batch)
 
 
-def _check_that_all_is_accounted_for(
-    items: list[Record | Damage], count: int, *, loss: bool
-) -> None:
-    """Records and damage do not overlap, and come in order; what is missing is not silent."""
+def _check_that_all_is_accounted_for(items: list[Record | Damage]) -> None:
+    """Records and damage come in order, and one begins where the other ends."""
     ends = [item.end for item in items]
-    assert all(end <= item.offset for end, item in zip(ends, items[1:], strict=False))
-    if not loss:
-        assert damages(items) == []
-        assert len(items) == count
+    assert all(end == item.offset for end, item in zip(ends, items[1:], strict=False))
 
 
 @given(data=st.binary(max_size=400), number=st.integers(0, 3))

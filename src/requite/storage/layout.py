@@ -52,8 +52,10 @@ def segment_name(first_record: int) -> str:
 def segment_number(name: str) -> int | None:
     """The number of the first record, or None where the file is not a segment."""
     digits = name.removesuffix(SUFFIX)
-    is_segment = name.endswith(SUFFIX) and len(digits) == 20 and digits.isdecimal()
-    return int(digits) if is_segment else None
+    if not (name.endswith(SUFFIX) and len(digits) == 20 and digits.isascii() and digits.isdigit()):
+        return None
+    number = int(digits)
+    return number if number < 1 << 64 else None
 
 
 def record_size(payload_size: int) -> int:

@@ -37,6 +37,7 @@ class Found(NamedTuple):
 
 
 class _LastSegment(NamedTuple):
+    size: int
     next_number: int
     recovery: Recovery
 
@@ -70,7 +71,7 @@ def recover(folder: Folder, purpose: bytes, *, sync: bool) -> Found:
         return Found(None, 0, (), Recovery())
     last = _recover_last(folder, looks[-1].number, sync=sync)
     damaged = (*(look.damage for look in looks[:-1] if look.damage), *last.recovery.damaged)
-    sealed = tuple(_sealed(looks, last.next_number))
+    sealed = tuple(_sealed(looks, last))
     log_id = headers[-1].log_id if headers else None
     return Found(log_id, last.next_number, sealed, last.recovery._replace(damaged=damaged))
 
@@ -92,20 +93,21 @@ def _check_purpose(path: Path, found: bytes, wanted: bytes) -> None:
         )
 
 
-def _sealed(looks: list[_Look], next_number: int) -> Iterator[Sealed]:
+def _sealed(looks: list[_Look], last: _LastSegment) -> Iterator[Sealed]:
     """All segments that stay, the last one too if there are records in it."""
     for look, follower in pairwise(looks):
         ended_us = follower.header.created_us if follower.header else wall_clock_us()
         yield Sealed(look.number, look.size, ended_us)
-    if next_number > looks[-1].number:
-        yield Sealed(looks[-1].number, looks[-1].size, wall_clock_us())
+    if last.next_number > looks[-1].number:
+        yield Sealed(looks[-1].number, last.size, wall_clock_us())
 
 
 def _recover_last(folder: Folder, number: int, *, sync: bool) -> _LastSegment:
     with closing(folder.open(segment_name(number), writable=True)) as file:
         segment = OpenSegment(file, number)
         if not segment.readable:  # cut off within its header
-            return _LastSegment(number, Recovery(file.size(), Position(number, 0, number)))
+            torn = Recovery(file.size(), Position(number, 0, number))
+            return _LastSegment(file.size(), number, torn)
         walk = Walk(segment, 0, None)
         damaged = tuple(item for item in walk if isinstance(item, Damage))
         cut_bytes = _tail_size(file, walk.offset)
@@ -116,18 +118,19 @@ def _recover_last(folder: Folder, number: int, *, sync: bool) -> _LastSegment:
                 "no record in it is intact. Move the log away to keep it, or remove that file."
             )
         if not empty and not (walk.ended and file.size() == walk.offset):
-            _seal(file, walk, segment.seed, sync=sync)
-    torn_at = Position(number, walk.offset, walk.next_number) if cut_bytes else None
-    return _LastSegment(walk.next_number, Recovery(cut_bytes, torn_at, damaged))
+            _seal(file, walk, segment.seed)
+        if sync:  # also what was written and not synced by a process that is dead
+            file.sync()
+        torn_at = Position(number, walk.offset, walk.next_number) if cut_bytes else None
+        recovery = Recovery(cut_bytes, torn_at, damaged)
+        return _LastSegment(file.size(), walk.next_number, recovery)
 
 
-def _seal(file: File, walk: Walk, seed: int, *, sync: bool) -> None:
+def _seal(file: File, walk: Walk, seed: int) -> None:
     """Cut off what is torn and what was set aside, and write the end."""
     file.truncate(walk.offset)
     if not walk.ended:
         file.write(encode_end(walk.next_number, seed), walk.offset)
-    if sync:
-        file.sync()
 
 
 def _tail_size(file: File, offset: int) -> int:
