@@ -172,8 +172,9 @@ class SegmentDecoder:
     # --- strings --------------------------------------------------------------------------------
     def _learn(self, payload: memoryview) -> None:
         for number, string in read_strings(payload):
-            self._texts[number] = meaning.text_of(string)
-            self._digits[number] = string.hex()
+            if number != NO_STRING:
+                self._texts[number] = meaning.text_of(string)
+                self._digits[number] = string.hex()
 
     def _text(self, number: int) -> str | None:
         if number in self._texts:

@@ -57,8 +57,11 @@ def find_logs(directory: Path | str) -> list[LogFolder]:
 def prepare(directory: Path | str) -> Path:
     """Make sure that a folder may become, or is, a journal; nothing is written. Raises likewise."""
     path = Path(directory)
-    if path.exists():
+    nearest = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if nearest == path:
         _logs(path, _entries(path))
+    elif not nearest.is_dir():
+        raise ConfigurationError(f"{nearest} is a file; {path} cannot be in it")
     return path
 
 

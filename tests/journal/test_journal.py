@@ -1,0 +1,251 @@
+"""`Journal` on a real disk: its thread, its end, and what may happen to it in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from tests.journal.faulty import FaultyDisk, FaultyLog
+from tests.journal.rows import FLIGHT
+from tests.journal.writing import NAME, QUICK
+from tests.support.live import ROOT, eventually
+
+from requite import chronicle as chronicles
+from requite.chronicle import PRESS_ROWS, Chronicle, Role
+from requite.journal import Journal, JournalSettings
+from requite.journal.encode import press_flights
+from requite.journal.reader import events
+from requite.journal.stats import stats
+from requite.storage import Position
+
+
+def kinds(directory: Path) -> Counter[str | None]:
+    return Counter(event.kind for event in events(directory))
+
+
+def test_a_journal_begins_tells_and_ends(tmp_path):
+    with Journal(tmp_path / "new" / "journal", Role.BROKER, NAME) as journal:
+        journal.chronicle.flights.append(FLIGHT)
+    assert [event.kind for event in events(tmp_path / "new" / "journal")] == [
+        *("opened", "accepted", "queued", "dispatched", "answered", "closed")
+    ]
+    assert journal.status()._replace(bytes_written=0) == (journal.path, 6, 0, 0, 0, "")
+
+
+def test_closing_is_idempotent_and_harmless_without_a_start(tmp_path):
+    journal = Journal(tmp_path, Role.BROKER, NAME)
+    journal.close()
+    assert journal.status().failure == "not started"
+    journal.start()
+    journal.close()
+    journal.close()
+    assert kinds(tmp_path) == {"opened": 1, "closed": 1}
+
+
+def test_rows_are_written_without_being_asked_for(tmp_path):
+    with Journal(tmp_path, Role.BROKER, NAME, settings=QUICK) as journal:
+        journal.chronicle.flights.append(FLIGHT)
+        eventually(lambda: kinds(tmp_path)["answered"], "the row is written")
+
+
+def test_nothing_is_lost_between_an_engine_that_presses_and_the_thread(tmp_path):
+    count = 100_000
+    settings = JournalSettings(flush_every_s=0.001)
+    with Journal(tmp_path, Role.BROKER, NAME, settings=settings) as journal:
+        flights = journal.chronicle.flights
+        for _ in range(count):
+            flights.append(FLIGHT)
+            if len(flights) >= PRESS_ROWS:
+                journal.chronicle.press()
+            journal.chronicle.trim()
+    (found,) = stats(tmp_path)
+    assert found.events["answered"] == count
+    assert (found.missing, found.dropped, found.flaws.total()) == (0, 0, 0)
+
+
+def test_the_process_is_told_of(tmp_path):
+    with Journal(tmp_path, Role.WORKER, NAME):
+        pass
+    (found,) = stats(tmp_path)
+    assert (found.facts["pid"], found.facts["role"]) == (os.getpid(), "worker")
+    assert found.facts["name"] == NAME.hex()
+
+
+def test_import_loads_no_third_party_package():
+    script = (
+        "import sys; before = set(sys.modules); import requite.journal.reader, requite.journal;"
+        "print('\\n'.join(set(sys.modules) - before))"
+    )
+    run = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    loaded = {name.partition(".")[0] for name in run.stdout.split()}
+    assert "requite" in loaded
+    assert loaded - set(sys.stdlib_module_names) == {"requite"}
+
+
+# --- processes that die, disks that fill ----------------------------------------------------------
+def writing(directory: Path, what: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.journal.writing", str(directory), what]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_what_was_flushed_survives_the_process(tmp_path):
+    process = writing(tmp_path, "kill")
+    try:
+        assert process.stdout.readline() == "written\n"
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert kinds(tmp_path) == {
+        **dict.fromkeys(("accepted", "queued", "dispatched", "answered"), 1_000),
+        "opened": 1,
+    }
+    (found,) = stats(tmp_path)
+    assert (found.is_sealed, found.missing, found.flaws.total()) == (False, 0, 0)
+
+
+def test_a_disk_without_space_stops_nobody_and_loses_only_what_is_counted(tmp_path):
+    process = writing(tmp_path, "full")
+    out, err = process.communicate(timeout=50)
+    assert process.returncode == 0, err
+    told = json.loads(out)
+    assert "File too large" in told["failure"]
+    assert told["dropped"] > 0
+    (found,) = stats(tmp_path)
+    assert found.dropped == told["dropped"]
+    assert found.events["answered"] + found.dropped == told["written"]
+    assert (found.missing, found.flaws.total(), found.is_sealed) == (0, 0, True)
+    assert err.count("cannot be written") == 1
+
+
+def test_a_journal_that_was_deleted_begins_anew(tmp_path, caplog):
+    with Journal(tmp_path / "journal", Role.BROKER, NAME, settings=QUICK) as journal:
+        journal.chronicle.flights.append(FLIGHT)
+        eventually(lambda: kinds(tmp_path / "journal")["answered"], "the row is written")
+        shutil.rmtree(tmp_path / "journal")
+        journal.chronicle.flights.append(FLIGHT)
+        eventually(lambda: journal.dropped, "it is noticed")
+        journal.chronicle.flights.append(FLIGHT)
+    assert "removed while it was written" in caplog.text
+    found = kinds(tmp_path / "journal")
+    assert found["answered"] >= 1
+    assert found["dropped"] == 1
+    assert found["closed"] == 1
+
+
+def test_a_folder_that_is_not_writable_is_an_error_at_the_start(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="is a file"):
+        Journal(tmp_path / "file" / "journal", Role.BROKER, NAME).start()
+
+
+# --- a disk that hangs ----------------------------------------------------------------------------
+class HangingDisk(FaultyDisk):
+    """A disk on which writing blocks until `wake` is called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._awake = threading.Event()
+        self._awake.set()
+        self.is_hanging = threading.Event()
+
+    def hang(self) -> None:
+        self._awake.clear()
+
+    def wake(self) -> None:
+        self._awake.set()
+
+    def open(self) -> HangingLog:
+        return HangingLog(self)
+
+    def wait(self) -> None:
+        if not self._awake.is_set():
+            self.is_hanging.set()
+            self._awake.wait()
+
+
+class HangingLog(FaultyLog):
+    def __init__(self, disk: HangingDisk) -> None:
+        super().__init__(disk)
+        self._hanging = disk
+
+    def append(self, payloads: list[bytes]) -> list[Position]:
+        self._hanging.wait()
+        return super().append(payloads)
+
+
+@pytest.fixture
+def hanging(tmp_path, monkeypatch) -> Callable[[float], tuple[Journal, HangingDisk]]:
+    """Starts journals on disks that can hang; whatever happens, their threads end."""
+    disks: list[HangingDisk] = []
+
+    def start(close_timeout_s: float) -> tuple[Journal, HangingDisk]:
+        disk = HangingDisk()
+        disks.append(disk)
+        monkeypatch.setattr("requite.journal.journal._Place", lambda *_: disk)
+        settings = JournalSettings(flush_every_s=0.005, close_timeout_s=close_timeout_s)
+        journal = Journal(tmp_path, Role.BROKER, NAME, settings=settings)
+        journal.start()
+        return journal, disk
+
+    yield start
+    for disk in disks:
+        disk.wake()
+
+
+def test_a_disk_that_hangs_costs_rows_and_no_memory(hanging, monkeypatch):
+    monkeypatch.setattr(chronicles, "ROWS_MAX", 1_000)
+    journal, disk = hanging(10.0)
+    disk.hang()
+    journal.chronicle.flights.append(FLIGHT)
+    assert disk.is_hanging.wait(10)
+    for _ in range(5_000):  # the engine goes on, and looks at its tables now and then
+        journal.chronicle.flights.append(FLIGHT)
+        journal.chronicle.trim()
+        assert journal.chronicle.waiting <= 1_000
+    lost = journal.dropped
+    assert lost >= 4_000
+    disk.wake()
+    journal.close()
+    found = Counter(event.kind for event in disk.events())
+    told = sum(event.dropped or 0 for event in disk.events())
+    assert told == lost
+    assert found["answered"] + lost == 5_001
+
+
+def test_closing_does_not_wait_for_ever(hanging, caplog):
+    journal, disk = hanging(0.05)
+    disk.hang()
+    journal.chronicle.flights.append(FLIGHT)
+    assert disk.is_hanging.wait(10)
+    began = monotonic()
+    journal.close()
+    assert monotonic() - began < 5
+    assert "hangs" in caplog.text
+
+
+# --- chronicle ------------------------------------------------------------------------------------
+def test_pressed_rows_count_as_waiting_and_are_dropped_like_others(monkeypatch):
+    monkeypatch.setattr(chronicles, "ROWS_MAX", 10)
+    chronicle = Chronicle(press_flights, threading.Lock())
+    chronicle.flights += [FLIGHT] * 8
+    chronicle.press()
+    chronicle.flights += [FLIGHT] * 2
+    assert chronicle.waiting == 10
+    chronicle.trim()
+    assert chronicle.dropped == 0
+    chronicle.flights.append(FLIGHT)
+    chronicle.trim()
+    assert (chronicle.dropped, chronicle.waiting) == (11, 0)
+    assert chronicle.take() == ([], [], [])
