@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from tests.spark.bulk.services import Recorded
-from tests.support.live import broker, make_broker, workers
+from tests.support.live import broker, make_broker, processes, workers
 
-__all__ = ["broker", "make_broker", "recorded", "workers"]
+__all__ = ["broker", "make_broker", "processes", "recorded", "workers"]
 
 
 @pytest.fixture
