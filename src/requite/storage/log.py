@@ -14,7 +14,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import accumulate
 from os import PathLike
 from pathlib import Path
@@ -42,34 +41,9 @@ from requite.storage.records import Position, Recovery
 from requite.storage.recovery import recover
 from requite.storage.retention import Sealed, Shelf
 from requite.storage.segment import NEW_SUFFIX, OVERHEAD, SegmentWriter, new_log_id, wall_clock_us
+from requite.storage.settings import LogSettings
 
 PURPOSE_SIZE: Final = 4
-SEGMENT_SIZE_MIN: Final = 4096
-JOURNAL_SEGMENT_SIZE: Final = 16 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogSettings:
-    """How a log is kept.
-
-    `segment_size_bytes` is set aside at once for each new segment. `retain_bytes` and `retain_s`
-    limit how much is kept, and for how long: whenever a segment is full, the oldest ones beyond
-    that are removed; None keeps them. `sync=False` never waits for the disk: what was written
-    survives the process, but not a power cut.
-    """
-
-    segment_size_bytes: int = 64 * 1024 * 1024
-    retain_bytes: int | None = None
-    retain_s: float | None = None
-    sync: bool = True
-
-    def __post_init__(self) -> None:
-        if not SEGMENT_SIZE_MIN <= self.segment_size_bytes < 1 << 40:
-            raise ConfigurationError(f"segment_size_bytes must be at least {SEGMENT_SIZE_MIN}")
-        if self.retain_bytes is not None and self.retain_bytes < 0:
-            raise ConfigurationError("retain_bytes must not be negative")
-        if self.retain_s is not None and not self.retain_s >= 0:
-            raise ConfigurationError("retain_s must not be negative")
 
 
 class Log:

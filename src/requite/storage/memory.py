@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from requite.errors import LogGone, LogLocked
-from requite.storage.log import Log, LogSettings
+from requite.storage.log import Log
+from requite.storage.settings import LogSettings
 
 
 class MemoryFile:
