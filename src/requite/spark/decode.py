@@ -1,0 +1,140 @@
+"""Blocks of a journal as Arrow batches, decoded column by column.
+
+A block holds its columns one after the other, as numpy wants them, and a row of flights stands for
+three or four events (`requite.journal.meaning`). So the rows of many blocks are put together
+(`requite.spark.rows`), and each of the events becomes one batch (`requite.spark.expand`): most of
+its columns are constants, and those that cost something, such as the hexadecimal request ids, are
+made once and shared. Nothing happens per row in Python, but for rows that do not decode.
+
+Events leave out of order: a table has no order, and `seq` tells it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from requite.journal import blocks
+from requite.journal.blocks import BlockType
+from requite.journal.meaning import STEPS, kind_name
+from requite.spark import expand
+from requite.spark.columns import arrow_types, constant
+from requite.spark.rows import INT64, STRING, Block, Place, Rows, Strings
+from requite.spark.schemas import SOURCE
+
+TYPES: Final[Mapping[str, Any]] = arrow_types(SOURCE)
+NAMES: Final = tuple(TYPES)
+
+# Rows that are decoded together: enough to forget what a batch costs, few enough for the caches.
+ROWS_TOGETHER: Final = 1 << 14
+RAW_SIZE_MAX: Final = 4096
+
+Batch: TypeAlias = Any  # a pyarrow.RecordBatch
+
+
+class Unread(NamedTuple):
+    """Something that does not decode: where it is, its bytes or the first of them, and why."""
+
+    byte_offset: int
+    raw: bytes
+    reason: str
+
+
+def arrow_schema(names: Sequence[str]) -> Any:
+    """Return the Arrow schema of the named columns."""
+    return pa.schema([(name, TYPES[name]) for name in names])
+
+
+class Decoder:
+    """Decodes the blocks of one segment, in their order, to batches of the named columns.
+
+    `feed` and `skip` yield batches when enough has come together, `finish` yields the rest. Events
+    of flights whose kind is not wanted are left out, others may come nevertheless.
+    """
+
+    def __init__(
+        self, place: Place, names: Sequence[str], wants: Callable[[str], bool] = lambda kind: True
+    ) -> None:
+        self._place = place
+        self._wants = wants
+        self._schema = arrow_schema(names)
+        self._strings = Strings()
+        self._gathered: dict[int, list[Block]] = {}
+        self._unread: list[Unread] = []
+        self._waiting = 0
+
+    def define(self, payload: memoryview) -> None:
+        """Take in a block ahead of the range that is read: only its strings matter."""
+        header = blocks.parse_header(payload)
+        if header and header.type == BlockType.STRINGS and not blocks.flaw_of(payload):
+            self._strings.define(blocks.read_strings(payload))
+
+    def _redefine(self, payload: memoryview) -> Iterator[Batch]:
+        """Take in strings; rows that were gathered before know only the former ones."""
+        definitions = list(blocks.read_strings(payload))
+        if self._strings.contradict(definitions):
+            yield from self.finish()
+        self._strings.define(definitions)
+
+    def feed(self, payload: memoryview, at: int) -> Iterator[Batch]:
+        """Decode a block whose payload starts at `at` in the segment's file."""
+        header = blocks.parse_header(payload)
+        flaw = blocks.flaw_of(payload)
+        if header is None or flaw:
+            return self.skip(Unread(at, bytes(payload[:RAW_SIZE_MAX]), flaw))
+        if header.type in blocks.COLUMNS and header.rows:
+            self._gathered.setdefault(header.type, []).append(Block(header, payload, at))
+            return self._take_in(header.rows)
+        return self._redefine(payload) if header.type == BlockType.STRINGS else iter(())
+
+    def skip(self, unread: Unread) -> Iterator[Batch]:
+        """Take in what is not a block."""
+        self._unread.append(unread)
+        return self._take_in(1)
+
+    def _take_in(self, rows: int) -> Iterator[Batch]:
+        self._waiting += rows
+        return self.finish() if self._waiting >= ROWS_TOGETHER else iter(())
+
+    def finish(self) -> Iterator[Batch]:
+        """Yield what was fed and has not left yet."""
+        gathered, self._gathered = self._gathered, {}
+        unread, self._unread = self._unread, []
+        self._waiting = 0
+        for kind, together in gathered.items():
+            rows = Rows(together, self._strings, self._place)
+            if kind == BlockType.FLIGHTS:
+                yield from self._flights(rows)
+            else:
+                yield self._batch(expand.happenings(rows), rows.count)
+        if unread:
+            yield self._batch(self._flawed(unread), len(unread))
+
+    def _flights(self, rows: Rows) -> Iterator[Batch]:
+        for step in STEPS[self._place.role]:
+            happened = expand.happened(rows, step)
+            if happened.any() and self._wants(kind_name(step.kind)):
+                batch = self._batch(expand.flights(rows, step), rows.count)
+                yield batch if happened.all() else batch.filter(pa.array(happened))
+
+    def _flawed(self, unread: Sequence[Unread]) -> expand.Makers:
+        place, count = self._place, len(unread)
+        offsets, raws, reasons = zip(*unread, strict=True)
+        return {
+            "log": lambda: constant(place.log, STRING, count),
+            "role": lambda: constant(place.role_name, STRING, count),
+            "broker": lambda: constant(place.broker, STRING, count),
+            "segment": lambda: constant(place.segment, INT64, count),
+            "byte_offset": lambda: pa.array(offsets, INT64),
+            "raw": lambda: pa.array(raws, pa.binary()),
+            "reason": lambda: pa.array(reasons, STRING),
+        }
+
+    def _batch(self, makers: expand.Makers, count: int) -> Batch:
+        arrays = [
+            makers[field.name]() if field.name in makers else pa.nulls(count, field.type)
+            for field in self._schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)

@@ -1,0 +1,154 @@
+"""The columns of events, made from rows of a journal: what each cell of the table means.
+
+`requite.journal.meaning` says it for one event; here it is said for whole columns. Each function
+returns *makers*: by the name of a column, what makes it. Columns without a maker are null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from requite.chronicle import NO_OUTCOME, Kind
+from requite.journal import meaning
+from requite.journal.meaning import Step
+from requite.spark.columns import Array, Numbers, constant, plain
+from requite.spark.rows import INT32, INT64, STRING, Rows
+
+Makers: TypeAlias = Mapping[str, Callable[[], Array]]
+
+_BYTE_VALUES: Final = range(256)
+_KINDS: Final = pa.array([meaning.kind_name(number) for number in _BYTE_VALUES], STRING)
+_UNKNOWN_KINDS: Final = pa.array(
+    [
+        None if number in meaning.KIND_NAMES else meaning.unknown_kind(number)
+        for number in _BYTE_VALUES
+    ],
+    STRING,
+)
+_OUTCOMES: Final = pa.array([meaning.outcome_name(number) for number in _BYTE_VALUES], STRING)
+
+
+def _table(kinds: Collection[int]) -> Numbers:
+    return np.array([number in kinds for number in _BYTE_VALUES])
+
+
+_KNOWN: Final = _table(meaning.KIND_NAMES)
+_HAS_DEADLINE: Final = _table(meaning.DEADLINE_KINDS)
+_HAS_GAP: Final = _table(meaning.GAP_KINDS)
+_HAS_STAFF: Final = _table(meaning.STAFF_KINDS)
+_HAS_SIZE: Final = _table(meaning.SIZE_KINDS)
+_DROPPED: Final = _table({Kind.DROPPED})
+
+
+def common(rows: Rows) -> Makers:
+    """What all events of these rows have in common."""
+    place, count = rows.place, rows.count
+    return {
+        "schema_version": lambda: rows.schema_version,
+        "log": lambda: constant(place.log, STRING, count),
+        "segment": lambda: constant(place.segment, INT64, count),
+        "role": lambda: constant(place.role_name, STRING, count),
+        "broker": lambda: constant(place.broker, STRING, count),
+        "request_id": lambda: rows.request_id,
+        "client": lambda: rows.client,
+        "service": lambda: rows.service,
+    }
+
+
+def happened(rows: Rows, step: Step) -> Numbers:
+    """Tell of which rows a step took place: who waits for nobody was never queued."""
+    if step.kind is not Kind.QUEUED:
+        return np.ones(rows.count, dtype=bool)
+    return rows.column("second_at") > rows.column("first_at")
+
+
+def flights(rows: Rows, step: Step) -> Makers:
+    """One of the events that flights stand for."""
+    at = rows.instants(step.at)
+    outcome = None if step.outcome is None else step.outcome.name
+    makers: dict[str, Callable[[], Array]] = {
+        **common(rows),
+        "seq": lambda: rows.seq(step.number),
+        "byte_offset": lambda: rows.byte_offset(step.cell),
+        "ts": lambda: at.ts,
+        "date": lambda: at.date,
+        "kind": lambda: constant(meaning.kind_name(step.kind), STRING, rows.count),
+        "attempt": lambda: constant(step.attempt, INT32, rows.count),
+        "outcome": lambda: constant(outcome, STRING, rows.count),
+    }
+    if step.size:
+        makers["bytes"] = lambda: plain(rows.column(step.size).astype(np.int64), INT64)
+    if step.has_worker:
+        makers["worker"] = lambda: rows.worker
+    if step.has_deadline:
+        makers["deadline"] = lambda: rows.instants("deadline").ts
+    if at.valid is not None:
+        no_string = pa.nulls(rows.count, STRING)
+        makers |= _flaws(rows, ~at.valid, no_string, no_string)
+    return makers
+
+
+def happenings(rows: Rows) -> Makers:
+    """Events that stand by themselves."""
+    at = rows.instants("at")
+    kinds = rows.column("kind")
+
+    def whole(column: str, table: Numbers) -> Array:
+        cells = np.minimum(rows.column(column), meaning.INT_MAX)
+        return plain(cells.astype(np.int32), INT32, table[kinds])
+
+    makers: dict[str, Callable[[], Array]] = {
+        **common(rows),
+        "seq": rows.seq,
+        "byte_offset": lambda: rows.byte_offset("at"),
+        "ts": lambda: at.ts,
+        "date": lambda: at.date,
+        "kind": lambda: _KINDS.take(pa.array(kinds)),
+        "worker": lambda: rows.worker,
+        "attempt": lambda: _attempts(rows.column("attempt")),
+        "outcome": lambda: _outcomes(rows.column("outcome")),
+        "error_class": lambda: rows.strings.texts(rows.column("error")),
+        "bytes": lambda: plain(rows.column("size").astype(np.int64), INT64, _HAS_SIZE[kinds]),
+        "reason": lambda: rows.strings.texts(rows.column("reason")),
+        "deadline": lambda: rows.instants("value").only(_HAS_DEADLINE[kinds]),
+        "gap_s": lambda: _finite(rows.column("value"), _HAS_GAP[kinds]),
+        "busy": lambda: whole("busy", _HAS_STAFF),
+        "capacity": lambda: whole("capacity", _HAS_STAFF),
+        "dropped": lambda: _finite(rows.column("value"), _DROPPED[kinds]).cast(INT64, safe=False),
+    }
+    flawed = ~_KNOWN[kinds] if at.valid is None else ~(_KNOWN[kinds] & at.valid)
+    if flawed.any():
+        unknown = _UNKNOWN_KINDS.take(pa.array(kinds))
+        makers |= _flaws(rows, flawed, unknown, rows.strings.texts(rows.column("reason")))
+    return makers
+
+
+def _flaws(rows: Rows, flawed: Numbers, flaws: Array, reasons: Array) -> Makers:
+    """Why rows do not decode, and their cells; without a known flaw it is their instant.
+
+    The other rows keep the reasons they have.
+    """
+    why = flaws.fill_null(meaning.INSTANT_OUT_OF_RANGE)
+    return {
+        "reason": lambda: pc.if_else(pa.array(flawed), why, reasons),
+        "raw": lambda: rows.raw(flawed),
+    }
+
+
+def _attempts(cells: Numbers) -> Array:
+    return plain(cells.astype(np.int32), INT32, cells != 0)
+
+
+def _outcomes(cells: Numbers) -> Array:
+    if (cells == NO_OUTCOME).all():
+        return pa.nulls(len(cells), STRING)
+    return _OUTCOMES.take(pa.array(cells))
+
+
+def _finite(cells: Numbers, chosen: Numbers) -> Array:
+    return plain(np.where(chosen, cells, 0.0), pa.float64(), chosen & np.isfinite(cells))

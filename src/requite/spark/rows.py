@@ -1,0 +1,228 @@
+"""Rows of a journal's blocks, gathered over several blocks so that numpy has something to do.
+
+What is asked for is made once: the three or four events of a flight share their request ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from requite.chronicle import CALL_ID_SIZE, Role
+from requite.journal import blocks, meaning
+from requite.journal.blocks import SEQS_PER_ROW, BlockType, Header
+from requite.spark.columns import (
+    TIMESTAMP,
+    Array,
+    Numbers,
+    constant,
+    dates,
+    hexadecimal,
+    plain,
+)
+
+INT32: Final = pa.int32()
+INT64: Final = pa.int64()
+STRING: Final = pa.string()
+
+
+class Place(NamedTuple):
+    """Where blocks come from: a segment (its first record's number) of a log (`ROLE-NAME`)."""
+
+    log: str
+    role: Role
+    name: str
+    segment: int
+
+    @property
+    def role_name(self) -> str:
+        return meaning.ROLE_NAMES[self.role]
+
+    @property
+    def broker(self) -> str | None:
+        return self.name if self.role is Role.BROKER else None
+
+
+class Block(NamedTuple):
+    """A sound block of rows, and where its payload starts in the segment's file."""
+
+    header: Header
+    payload: memoryview
+    at: int
+
+
+class Strings:
+    """The interned strings of a segment, as text and as hexadecimal digits."""
+
+    def __init__(self) -> None:
+        self._strings: dict[int, bytes] = {}
+
+    def define(self, definitions: Iterable[tuple[int, bytes]]) -> None:
+        self._strings.update(definitions)
+
+    def contradict(self, definitions: Iterable[tuple[int, bytes]]) -> bool:
+        """Whether a number means something else already, which no sound journal does."""
+        known = self._strings
+        return any(known.get(number, string) != string for number, string in definitions)
+
+    def texts(self, numbers: Numbers) -> Array:
+        """Return the strings of these numbers as text; null for "none"."""
+        return self._look_up(numbers, lambda string: string.decode(errors="backslashreplace"))
+
+    def digits(self, numbers: Numbers) -> Array:
+        """Return the strings of these numbers as hexadecimal digits; null for "none"."""
+        return self._look_up(numbers, bytes.hex)
+
+    def _look_up(self, numbers: Numbers, show: Callable[[bytes], str]) -> Array:
+        """Nearly always, all rows of a batch refer to a few strings, or to the same one."""
+        if (numbers == numbers[0]).all():
+            return constant(self._show(int(numbers[0]), show), STRING, len(numbers))
+        used, places = np.unique(numbers, return_inverse=True)
+        shown = pa.array([self._show(int(number), show) for number in used], STRING)
+        return shown.take(pa.array(places.astype(np.int32)))
+
+    def _show(self, number: int, show: Callable[[bytes], str]) -> str | None:
+        if number == blocks.NO_STRING:
+            return None
+        string = self._strings.get(number)
+        return f"unknown:{number}" if string is None else show(string)
+
+
+class Instants(NamedTuple):
+    """UTC instants in µs since 1970; `valid` tells those that are instants (None: all)."""
+
+    us: Numbers
+    valid: Numbers | None
+
+    @classmethod
+    def of(cls, seconds: Numbers, offset_us: Numbers) -> Instants:
+        """Translate from a writer's clock, as `meaning.wall_us` does one by one."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            near = seconds * 1e6
+            us = np.rint(near).astype(np.int64) + offset_us
+            valid = np.abs(near) < blocks.CLOCK_OFFSET_MAX
+        valid &= (us >= 0) & (us < meaning.MICROSECONDS_MAX)
+        if valid.all():
+            return cls(us, None)
+        return cls(np.where(valid, us, 0), valid)
+
+    @property
+    def ts(self) -> Array:
+        return plain(self.us, TIMESTAMP, self.valid)
+
+    @property
+    def date(self) -> Array:
+        return dates(self.us, self.valid)
+
+    def only(self, chosen: Numbers) -> Array:
+        """Return the instants of the rows that are chosen; null for all others."""
+        return plain(self.us, TIMESTAMP, chosen if self.valid is None else chosen & self.valid)
+
+
+class Rows:
+    """The rows of several blocks, at least one, of one type and one segment, column by column."""
+
+    def __init__(self, gathered: Sequence[Block], strings: Strings, place: Place) -> None:
+        self.blocks = gathered
+        self.strings = strings
+        self.place = place
+        self.type = BlockType(gathered[0].header.type)
+        self.counts = np.array([block.header.rows for block in gathered])
+        self.count = int(self.counts.sum())
+        self._instants: dict[str, Instants] = {}
+
+    def column(self, name: str) -> Numbers:
+        """Return the cells of a column; those of a call id as bytes, 16 to a row."""
+        layout = blocks.COLUMNS[self.type][name]
+        dtype, width = ("u1", CALL_ID_SIZE) if layout.dtype == "V16" else (layout.dtype, 1)
+        cells = [
+            np.frombuffer(block.payload, dtype, rows * width, layout.offset(rows))
+            for block in self.blocks
+            for rows in (block.header.rows,)
+        ]
+        return np.concatenate(cells)
+
+    def spread(self, values: Sequence[int]) -> Numbers:
+        """Return one value per block as one per row."""
+        return np.repeat(np.array(values, dtype=np.int64), self.counts)
+
+    def instants(self, name: str) -> Instants:
+        """Return a column of instants on the writer's clock as UTC."""
+        found = self._instants.get(name)
+        if found is None:
+            found = self._instants[name] = Instants.of(self.column(name), self._clock_offset_us)
+        return found
+
+    def seq(self, step: int = 0) -> Array:
+        """Return the number in the log of each row's event of this step."""
+        return plain(self._first_seq + step, INT64)
+
+    def byte_offset(self, column: str) -> Array:
+        """Return where in the segment's file each row's 8-byte cell of a column is."""
+        layout = blocks.COLUMNS[self.type][column]
+        starts = [block.at + layout.offset(block.header.rows) for block in self.blocks]
+        return plain(self.spread(starts) + 8 * self._index, INT64)
+
+    @cached_property
+    def schema_version(self) -> Array:
+        versions = self.spread([block.header.version for block in self.blocks])
+        return plain(versions.astype(np.int32), INT32)
+
+    @cached_property
+    def request_id(self) -> Array:
+        """The call ids in hexadecimal; null where there is none."""
+        cells, named = self._calls
+        return hexadecimal(cells, named)
+
+    @cached_property
+    def client(self) -> Array:
+        """The first half of the call ids: who asked."""
+        cells, named = self._calls
+        return hexadecimal(cells[:, : CALL_ID_SIZE // 2], named)
+
+    @cached_property
+    def service(self) -> Array:
+        return self.strings.texts(self.column("service"))
+
+    @cached_property
+    def worker(self) -> Array:
+        return self.strings.digits(self.column("worker"))
+
+    def raw(self, chosen: Numbers) -> Array:
+        """Return the cells of the rows that are chosen; null for all others."""
+        block_of = np.repeat(np.arange(len(self.blocks)), self.counts)
+        raw: list[bytes | None] = [None] * self.count
+        for row in np.flatnonzero(chosen):
+            block = self.blocks[block_of[row]]
+            raw[row] = blocks.raw_row(block.payload, block.header, int(self._index[row]))
+        return pa.array(raw, pa.binary())
+
+    @cached_property
+    def _index(self) -> Numbers:
+        """Which row of its block each row is."""
+        ends = np.cumsum(self.counts)
+        starts: Numbers = np.repeat(ends - self.counts, self.counts)
+        return np.arange(self.count, dtype=np.int64) - starts
+
+    @cached_property
+    def _first_seq(self) -> Numbers:
+        # In unsigned cells, which a log that is not ours may fill: then the numbers wrap around.
+        first = np.array([block.header.first_seq for block in self.blocks], dtype=np.uint64)
+        seq: Numbers = np.repeat(first, self.counts).view(np.int64)
+        seq += self._index * SEQS_PER_ROW[self.type]
+        return seq
+
+    @cached_property
+    def _clock_offset_us(self) -> Numbers:
+        return self.spread([block.header.clock_offset_us for block in self.blocks])
+
+    @cached_property
+    def _calls(self) -> tuple[Numbers, Numbers | None]:
+        """The call ids, and which rows have one (None: all)."""
+        cells = self.column("call_id")
+        named: Numbers = np.any(cells.view("<u8").reshape(-1, 2), axis=1)
+        return cells.reshape(-1, CALL_ID_SIZE), None if named.all() else named

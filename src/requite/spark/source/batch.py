@@ -1,0 +1,57 @@
+"""The journal as a table, read as it is now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from requite.errors import LogGone
+from requite.journal.folder import LogFolder, find_logs
+from requite.spark.source.options import ReadOptions
+from requite.spark.source.ranges import Range, Share, share_out
+from requite.spark.source.reading import Wish, read_ranges
+from requite.spark.source.selection import ALL, Selection, select
+from requite.storage import LogReader
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+
+class JournalReader(DataSourceReader):
+    """Plans on the driver, reads in tasks; in between it is pickled."""
+
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._selection: Selection = ALL
+
+    def partitions(self) -> list[InputPartition]:
+        """Share out what is written at this moment. Raises `ConfigurationError`."""
+        logs = [log for log in find_logs(self._options.path) if self._selection.wants_log(log)]
+        ranges = [part for log in logs for part in whole(log)]
+        return list(share_out(ranges, self._options.partition_bytes))
+
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        """Yield the rows of a share; Spark makes up a partition where there is none."""
+        ranges = partition.ranges if isinstance(partition, Share) else ()
+        return read_ranges(ranges, Wish(self._columns, self._selection))
+
+
+class PushingJournalReader(JournalReader):
+    """The same for sessions that push filters down: in all others Spark refuses it."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Skip what the filters exclude; Spark still applies all of them."""
+        self._selection = select(filters)
+        return filters
+
+
+def whole(log: LogFolder) -> list[Range]:
+    """Return all there is of a log; nothing if it has just been removed."""
+    try:
+        infos = LogReader(log.path).segments()
+    except LogGone:
+        return []
+    return [Range(log, info.number, 0, info.written_bytes, info.written_bytes) for info in infos]

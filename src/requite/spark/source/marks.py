@@ -1,0 +1,189 @@
+"""Up to where a stream has read each log, and how much further it may.
+
+An offset says, for each log, up to where it has been read:
+
+    {"version": 1, "logs": {"broker-0123456789abcdef": {"segment": 0, "offset": 4096, "next": 17}}}
+
+`offset` bytes of the segment, behind which the log's record number `next` is due. Offsets come from
+the files alone, and each is where a record, or damage, ends. A torn record at the end of a log is
+not part of any batch before it has been written completely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from requite.errors import ConfigurationError, LogGone
+from requite.journal.folder import LogFolder
+from requite.spark.source.ranges import Range
+from requite.storage import LogReader, Record, SegmentInfo
+from requite.storage.scan import lost_records
+
+OFFSET_VERSION: Final = 1
+
+Offset: TypeAlias = dict[str, Any]
+
+
+class Mark(NamedTuple):
+    """A place in a log, between two records."""
+
+    segment: int
+    offset: int
+    next: int
+
+
+Marks: TypeAlias = Mapping[str, Mark]
+
+
+def encode_offset(marks: Marks) -> Offset:
+    """Return marks as an offset for Spark, which compares offsets as text."""
+    logs = {name: marks[name]._asdict() for name in sorted(marks)}
+    return {"version": OFFSET_VERSION, "logs": logs}
+
+
+def decode_offset(offset: Offset) -> Marks:
+    """Return the marks of an offset. Raises `ConfigurationError` for what we cannot have made."""
+    try:
+        if offset["version"] != OFFSET_VERSION:
+            version = offset["version"]
+            raise ConfigurationError(f"offsets of version {version} are newer than this program")
+        return {name: Mark(**mark) for name, mark in offset["logs"].items()}
+    except (KeyError, TypeError, AttributeError):
+        raise ConfigurationError(f"not an offset of a journal: {offset!r}") from None
+
+
+class Piece(NamedTuple):
+    """What is unread of a segment: from `start` up to a mark in it."""
+
+    start: int
+    end: Mark
+
+    @property
+    def size(self) -> int:
+        return self.end.offset - self.start
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """What is unread of a log. `missed` tells which records were removed before they were read."""
+
+    log: LogFolder
+    reader: LogReader
+    before: Mark | None
+    pieces: tuple[Piece, ...]
+    missed: str
+
+    @classmethod
+    def of(
+        cls, log: LogFolder, reader: LogReader, before: Mark | None, until: Mark | None
+    ) -> Backlog | None:
+        """Look at the files; None if there are none."""
+        try:
+            infos = reader.segments()
+        except LogGone:
+            return None
+        if not infos:
+            return None
+        pieces = tuple(_pieces(infos, before, until))
+        return cls(log, reader, before, pieces, _missed(infos, before))
+
+    @property
+    def size(self) -> int:
+        return sum(piece.size for piece in self.pieces)
+
+    @property
+    def end(self) -> Mark | None:
+        return self.pieces[-1].end if self.pieces else self.before
+
+    def admit(self, room: int) -> Mark:
+        """Return the mark up to which at most `room` bytes lie, but at least one record."""
+        admitted = self.before
+        for piece in self.pieces:
+            if piece.size <= room:
+                admitted, room = piece.end, room - piece.size
+            else:
+                return self._cut(piece, room, admitted)
+        if admitted is None:
+            raise LookupError(f"nothing of {self.log.log} is unread")
+        return admitted
+
+    def _cut(self, piece: Piece, room: int, admitted: Mark | None) -> Mark:
+        """Admit the records of a piece that fit; where nothing has been admitted, the first one."""
+        mark = admitted if admitted != self.before else None
+        following = piece.end.segment
+        try:
+            for item in self.reader.read(piece.end.segment, piece.start, piece.end.offset):
+                if mark is not None and item.end - piece.start > room:
+                    return mark
+                if isinstance(item, Record):
+                    following = item.number + 1
+                mark = Mark(piece.end.segment, item.end, following)
+        except LogGone:  # what reads it will find that out, and say so
+            return piece.end
+        return piece.end
+
+
+def admit(backlogs: Sequence[Backlog], room: int | None) -> dict[str, Mark]:
+    """Return up to where each log, all of which have something unread, is read next.
+
+    `room` bytes are shared out evenly; what a small backlog leaves of its share goes to others.
+    """
+    admitted: dict[str, Mark] = {}
+    left = len(backlogs)
+    for each in sorted(backlogs, key=lambda backlog: backlog.size):
+        share = each.size if room is None else room // left
+        admitted[each.log.log] = each.admit(share)
+        if room is not None:
+            room -= min(each.size, share)
+        left -= 1
+    return admitted
+
+
+def _pieces(
+    infos: Iterable[SegmentInfo], before: Mark | None, until: Mark | None
+) -> Iterator[Piece]:
+    for info in infos:
+        if until is not None and info.number > until.segment:
+            return
+        start = 0
+        if before is not None and info.number <= before.segment:
+            if info.number < before.segment:
+                continue
+            start = before.offset
+        end = Mark(info.number, info.written_bytes, info.next_number)
+        if until is not None and info.number == until.segment:
+            end = until
+        if end.offset > start:
+            yield Piece(start, end)
+
+
+def _missed(infos: Sequence[SegmentInfo], before: Mark | None) -> str:
+    """Which records are gone: those between a mark in a removed segment and the first one left."""
+    if before is None or infos[0].number <= before.segment:
+        return ""
+    return removed(before.next, infos[0].number)
+
+
+def removed(first: int, following: int) -> str:
+    """Say which records were removed before they were read; "" if there are none in between."""
+    gone = lost_records(first, following)
+    return f"removed before it was read{gone}" if gone else ""
+
+
+def planned(backlog: Backlog, until: Mark) -> Iterator[Range]:
+    """Yield what is to be read of a log up to a mark."""
+    missed = backlog.missed
+    for start, end in backlog.pieces:
+        yield Range(backlog.log, end.segment, start, end.offset, end.offset, missed)
+        missed = ""
+    if not backlog.pieces or backlog.pieces[-1].end != until:
+        yield from vanished(backlog.log, backlog.before, until)
+
+
+def vanished(log: LogFolder, before: Mark | None, until: Mark) -> Iterator[Range]:
+    """Yield an empty range which tells that what a batch was to have has been removed."""
+    missed = removed(0 if before is None else before.next, until.next)
+    if missed:
+        yield Range(log, until.segment, 0, 0, 0, missed)

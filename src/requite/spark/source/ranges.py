@@ -1,0 +1,71 @@
+"""Parts of a journal's segments, and how they are shared out to partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pyspark.sql.datasource import InputPartition
+
+from requite.journal.folder import LogFolder
+
+
+class Range(NamedTuple):
+    """The records of a segment that begin in the bytes `start` to `stop`.
+
+    `end` is up to where the segment was written when this was planned: what is no record up to
+    there is damage. `missed` says which records before it were removed before they were read.
+    """
+
+    log: LogFolder
+    segment: int
+    start: int
+    stop: int
+    end: int
+    missed: str = ""
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
+
+    @property
+    def is_last(self) -> bool:
+        """Whether what is found at the very end, such as a cut, belongs to it too."""
+        return self.stop >= self.end
+
+
+@dataclass
+class Share(InputPartition):
+    """What one task reads."""
+
+    ranges: tuple[Range, ...]
+
+
+def share_out(ranges: Sequence[Range], partition_bytes: int) -> list[Share]:
+    """Cut ranges and put them together so that each share has about as many bytes, at most so many.
+
+    A stop may fall anywhere: a record belongs to the range in which it begins.
+    """
+    total = sum(each.size for each in ranges)
+    count = max(1, -(-total // partition_bytes))
+    return list(_pack(ranges, max(1, -(-total // count))))
+
+
+def _pack(ranges: Iterable[Range], size: int) -> Iterator[Share]:
+    taken: list[Range] = []
+    room = size
+    for each in ranges:
+        rest = each
+        while rest.size > room:
+            taken.append(rest._replace(stop=rest.start + room))
+            rest = rest._replace(start=rest.start + room, missed="")
+            yield Share(tuple(taken))
+            taken, room = [], size
+        taken.append(rest)
+        room -= rest.size
+        if room == 0:
+            yield Share(tuple(taken))
+            taken, room = [], size
+    if taken:
+        yield Share(tuple(taken))

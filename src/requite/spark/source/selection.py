@@ -1,0 +1,80 @@
+"""Which parts of a journal a filter leaves: whole logs, blocks and steps are skipped, rows never.
+
+Spark filters the rows itself afterwards, so everything in here may let too much pass, but nothing
+too little. What does not decode has no request id, and passes every other filter on its log alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from pyspark.sql.datasource import EqualNullSafe, EqualTo, Filter, In
+
+from requite.journal.folder import LogFolder
+from requite.journal.meaning import ROLE_NAMES
+
+Wanted = frozenset[Any] | None
+"""The values of a column that are wanted; None: any."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is wanted of some columns."""
+
+    log: Wanted = None
+    role: Wanted = None
+    kind: Wanted = None
+    request_id: Wanted = None
+
+    def wants_log(self, log: LogFolder) -> bool:
+        return _in(log.log, self.log) and _in(ROLE_NAMES[log.role], self.role)
+
+    def wants_kind(self, kind: str) -> bool:
+        return _in(kind, self.kind)
+
+    def may_have(self, payload: memoryview) -> bool:
+        """Whether a block can have a request that is wanted: its call id stands in there as it is.
+
+        Also true of what is no call id at all: such a filter has no rows, and Spark finds none.
+        """
+        if self.request_id is None:
+            return True
+        data = bytes(payload)
+        return any(_call_id(request_id) in data for request_id in self.request_id)
+
+
+ALL = Selection()
+
+
+def select(filters: Iterable[Filter]) -> Selection:
+    """Return what filters, all of which have to hold, leave of a journal."""
+    return reduce(_narrow, filters, ALL)
+
+
+def _narrow(selection: Selection, condition: Filter) -> Selection:
+    if isinstance(condition, (EqualTo, EqualNullSafe)):
+        values: frozenset[Any] = frozenset({condition.value})
+    elif isinstance(condition, In):
+        values = frozenset(condition.value)
+    else:
+        return selection
+    column = ".".join(condition.attribute)
+    if column not in Selection.__dataclass_fields__ or None in values:
+        return selection
+    before = getattr(selection, column)
+    wanted = {name: getattr(selection, name) for name in Selection.__dataclass_fields__}
+    return Selection(**(wanted | {column: values if before is None else values & before}))
+
+
+def _in(value: str, wanted: Wanted) -> bool:
+    return wanted is None or value in wanted
+
+
+def _call_id(request_id: str) -> bytes:
+    try:
+        return bytes.fromhex(request_id)
+    except ValueError:
+        return b""

@@ -1,0 +1,124 @@
+"""The journal as a stream: micro-batches of what has been written since the last one.
+
+Offsets (`requite.spark.source.marks`) come from the files alone, so a query that starts again from
+its checkpoint reads the same batches. What retention has removed before it was read is told by a
+row of its own, like everything that does not decode.
+
+Nothing is ever deleted when a batch is committed: other queries, and people, want to read the
+journal as well, and how long it is kept is for the one to say who writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    SupportsTriggerAvailableNow,
+)
+
+from requite.errors import ConfigurationError
+from requite.journal.folder import LogFolder, find_logs, identify
+from requite.spark.source.marks import (
+    Backlog,
+    Marks,
+    Offset,
+    admit,
+    decode_offset,
+    encode_offset,
+    planned,
+    vanished,
+)
+from requite.spark.source.options import ReadOptions
+from requite.spark.source.ranges import Range, Share, share_out
+from requite.spark.source.reading import Wish, read_ranges
+from requite.spark.source.selection import ALL
+from requite.storage import LogReader
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+
+class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Tells Spark what is new, on the driver, and reads it in tasks."""
+
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        # A reader remembers how far it has looked, so that looking again costs only what is new.
+        self._readers: dict[str, LogReader] = {}
+        self._target: Marks | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"_readers": {}}
+
+    # --- how far there is something to read -----------------------------------------------------
+    def initialOffset(self) -> Offset:
+        """Begin with the oldest record of every log."""
+        return encode_offset({})
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """`maxBytesPerTrigger`, or whatever there is."""
+        limit = self._options.bytes_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxBytes(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Let the query end with what is written now."""
+        self._target = {each.log.log: each.end for each in self._backlogs({}, None) if each.end}
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """Return where the next batch ends; `start` itself if there is nothing new."""
+        before = decode_offset(start)
+        backlogs = self._backlogs(before, self._target)
+        waiting = [each for each in backlogs if each.size]
+        if not waiting:
+            return start
+        room = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
+        # A log that has been removed is forgotten: no other will ever have its name.
+        known = {each.log.log: each.before for each in backlogs if each.before is not None}
+        return encode_offset(known | admit(waiting, room))
+
+    def commit(self, end: Offset) -> None:
+        """Delete nothing: others want to read the journal as well."""
+
+    # --- what is to be read ---------------------------------------------------------------------
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """Share out what lies between two offsets."""
+        before, until = decode_offset(start), decode_offset(end)
+        due = {name: mark for name, mark in until.items() if before.get(name) != mark}
+        backlogs = {each.log.log: each for each in self._backlogs(before, due)}
+        ranges: list[Range] = []
+        for name, mark in due.items():
+            if name in backlogs:
+                ranges += planned(backlogs[name], mark)
+            else:
+                ranges += vanished(self._folder(name), before.get(name), mark)
+        return list(share_out(ranges, self._options.partition_bytes))
+
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        """Yield the rows of a share."""
+        ranges = partition.ranges if isinstance(partition, Share) else ()
+        return read_ranges(ranges, Wish(self._columns, ALL))
+
+    # --- the files ------------------------------------------------------------------------------
+    def _backlogs(self, before: Marks, until: Marks | None) -> list[Backlog]:
+        """Return what is behind the marks `before`, up to `until`, in each log that is there."""
+        found = []
+        for log in find_logs(self._options.path):
+            if until is None or log.log in until:
+                reader = self._readers.setdefault(log.log, LogReader(log.path))
+                mark = None if until is None else until[log.log]
+                found.append(Backlog.of(log, reader, before.get(log.log), mark))
+        return [each for each in found if each is not None]
+
+    def _folder(self, name: str) -> LogFolder:
+        """Return where a log that is not there any more was."""
+        folder = identify(Path(self._options.path, name))
+        if folder is None:
+            raise ConfigurationError(f"the checkpoint names {name!r}, which is no log of a journal")
+        return folder

@@ -1,0 +1,101 @@
+"""Journals for the tests of the source: written by the real classes, broken by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from requite.chronicle import FlightRow, Happening, Kind, Role
+from requite.journal.blocks import PURPOSE
+from requite.journal.folder import log_name
+from requite.journal.reader import events
+from requite.journal.writer import BlockWriter
+from requite.request import Status
+from requite.storage import Log, LogSettings
+
+NOON_US = 1_772_452_800_000_000  # 2026-03-02 12:00 UTC
+FACTS = {"role": "made up"}
+CLIENT = b"client-1"
+WORKER = b"\x01worker\xff"
+
+
+def call_id(number: int) -> bytes:
+    return CLIENT + number.to_bytes(8, "big")
+
+
+def flight(number: int, at: float = 0.0, *, queued: bool = False) -> FlightRow:
+    """Return the row of a call; every second size is another."""
+    second = at + 0.25 if queued else at
+    worker = WORKER if number % 3 else b"worker-2"
+    return (at, second, second + 0.5, at + 5, call_id(number), b"echo", worker, 10, number)
+
+
+def failure(number: int, at: float = 1.0) -> Happening:
+    """Return the happening of a call that failed."""
+    return Happening(
+        at, Kind.ANSWERED, call_id(number), b"echo", WORKER, 2, Status.FAILED,
+        "RemoteFailure", "out of stock", 7,
+    )  # fmt: skip
+
+
+class Writing:
+    """A log of a journal that is being written, block by block, where tests want it."""
+
+    def __init__(
+        self,
+        journal: Path,
+        role: Role = Role.BROKER,
+        name: bytes = b"broker-1",
+        *,
+        segment_size: int = 1 << 20,
+        **settings: Any,
+    ) -> None:
+        self.path = journal / log_name(role, name)
+        self.log = Log.open(
+            self.path,
+            purpose=PURPOSE,
+            settings=LogSettings(segment_size_bytes=segment_size, sync=False, **settings),
+        )
+        self.blocks = BlockWriter(self.log, FACTS)
+
+    def __enter__(self) -> Writing:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.log.close()
+
+    def flights(self, rows: Sequence[FlightRow], clock_offset_us: int = NOON_US) -> None:
+        self.blocks.write_flights(list(rows), clock_offset_us)
+
+    def happenings(self, rows: Sequence[Happening], clock_offset_us: int = NOON_US) -> None:
+        self.blocks.write_happenings(list(rows), clock_offset_us)
+
+    def raw(self, payload: bytes) -> None:
+        """Append a record that need not be a block."""
+        self.log.append([payload])
+
+    def segments(self) -> list[Path]:
+        return sorted(self.path.glob("*.seg"))
+
+
+def write_some(journal: Path, calls: int = 10, *, role: Role = Role.BROKER) -> Path:
+    """Write a log that was closed in good order: flights, half of them queued, and a failure."""
+    with Writing(journal, role) as writing:
+        writing.flights(
+            [flight(number, number / 8, queued=number % 2 == 0) for number in range(calls)]
+        )
+        writing.happenings([failure(calls), Happening(2.0, Kind.DROPPED, value=3.0)])
+    return writing.path
+
+
+Row = dict[str, Any]
+
+
+def expected(journal: Path) -> list[Row]:
+    """Return what the reader in pure Python finds, in order of their places."""
+    return in_order(event._asdict() for event in events(journal))
+
+
+def in_order(rows: Iterator[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row["log"], row["segment"], row["byte_offset"]))

@@ -1,0 +1,154 @@
+"""The decoder of whole columns, without Spark: it agrees with the one in pure Python."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from math import inf, nan
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.journal import rows
+from tests.spark.source.journals import NOON_US, Row, flight, in_order
+
+from requite.chronicle import FlightRow, Happening, Kind, Role
+from requite.journal.blocks import BlockType
+from requite.journal.decode import SegmentDecoder
+from requite.journal.encode import encode_flights, encode_happenings, encode_strings
+from requite.journal.folder import LogFolder, log_name
+from requite.journal.strings import Strings
+from requite.spark.decode import NAMES, Decoder, Place, arrow_schema
+from requite.storage import Damage, Record
+from requite.storage.layout import RECORD_HEADER_SIZE
+
+ROLES = [Role.BROKER, Role.CLIENT, Role.WORKER]
+NAME = b"\x01nstance"
+
+
+def records(payloads: Sequence[bytes]) -> list[Record]:
+    found, offset = [], 64
+    for number, payload in enumerate(payloads):
+        found.append(Record(7, offset, number, memoryview(payload)))
+        offset = found[-1].end
+    return found
+
+
+def by_columns(
+    role: Role, items: Sequence[Record | Damage], names: Sequence[str] = NAMES
+) -> list[Row]:
+    """Return the rows that the decoder makes."""
+    decoder = Decoder(Place(log_name(role, NAME), role, NAME.hex(), 7), names)
+    batches = [batch for item in items for batch in decoder.feed(item.payload, item.offset + 24)]
+    batches += decoder.finish()
+    assert all(batch.schema == arrow_schema(names) for batch in batches)
+    for batch in batches:
+        batch.validate(full=True)
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def by_rows(role: Role, items: Sequence[Record]) -> Iterator[Row]:
+    """Return those that the reader in pure Python makes."""
+    log = LogFolder(Path(log_name(role, NAME)), role, NAME.hex())
+    decoder = SegmentDecoder(log, 7)
+    for item in items:
+        found = decoder.take_in(item)
+        if found is None:
+            continue
+        events = [found] if not hasattr(found, "payload") else decoder.events(found)
+        yield from (event._asdict() for event in events)
+
+
+def payloads(
+    flights: Sequence[FlightRow], happenings: Sequence[Happening], clock_offset_us: int = NOON_US
+) -> list[bytes]:
+    """Return blocks, the strings first."""
+    strings = Strings()
+    blocks = []
+    if flights:
+        blocks.append(encode_flights(flights, strings, clock_offset_us, 100))
+    if happenings:
+        blocks.append(encode_happenings(happenings, strings, clock_offset_us - 5, 500))
+    return [*encode_strings(strings.fresh, clock_offset_us, 0), *blocks]
+
+
+@pytest.mark.parametrize("role", ROLES)
+@given(
+    flights=st.lists(rows.flight_rows, max_size=6),
+    happenings=st.lists(rows.happenings, max_size=6),
+    clock_offset_us=st.integers(-(10**15), 4 * 10**15) | st.just(1 << 61),
+)
+def test_agrees_with_the_reader_in_pure_python(
+    role: Role, flights: list[FlightRow], happenings: list[Happening], clock_offset_us: int
+) -> None:
+    items = records(payloads(flights, happenings, clock_offset_us))
+    assert in_order(by_columns(role, items)) == in_order(by_rows(role, items))
+
+
+@given(st.lists(st.binary(max_size=200), max_size=4))
+def test_agrees_about_garbage(garbage: list[bytes]) -> None:
+    items = records(garbage)
+    assert in_order(by_columns(Role.BROKER, items)) == in_order(by_rows(Role.BROKER, items))
+
+
+@given(st.data())
+def test_agrees_about_changed_bytes(data: st.DataObject) -> None:
+    """A writer with a bug may write anything under a good checksum."""
+    changed = [bytearray(each) for each in payloads(rows.FLIGHTS, rows.HAPPENINGS)]
+    for _ in range(data.draw(st.integers(1, 4))):
+        block = changed[data.draw(st.integers(0, len(changed) - 1))]
+        block[data.draw(st.integers(0, len(block) - 1))] = data.draw(st.integers(0, 255))
+    items = records([bytes(block) for block in changed])
+    assert in_order(by_columns(Role.BROKER, items)) == in_order(by_rows(Role.BROKER, items))
+
+
+def test_rows_of_many_blocks_are_put_together() -> None:
+    blocks = [payloads([flight(n, n / 4, queued=n % 2 == 0)], []) for n in range(20)]
+    # The strings of each are numbered alike.
+    items = records([blocks[0][0], *(each[-1] for each in blocks)])
+    decoder = Decoder(Place("broker-x", Role.BROKER, "x", 7), NAMES)
+    for item in items:
+        assert not list(decoder.feed(item.payload, item.offset + RECORD_HEADER_SIZE))
+    batches = list(decoder.finish())
+    assert [batch.num_rows for batch in batches] == [20, 10, 20, 20]
+    assert not list(decoder.finish())
+
+
+@pytest.mark.parametrize("at", [nan, inf, -inf, 1e300, -1e10])
+def test_an_instant_that_is_none_is_told(at: float) -> None:
+    good = flight(1)
+    items = records(payloads([(at, *good[1:]), good], [Happening(at, Kind.OPENED)]))
+    found = by_columns(Role.CLIENT, items)
+    flawed = [row for row in found if row["raw"] is not None]
+    assert len(flawed) == 2
+    assert {row["reason"] for row in flawed} == {"its instant is out of range"}
+    assert all(row["ts"] is None and len(row["raw"]) == 64 for row in flawed)
+    assert len(found) == 7
+
+
+def test_an_unknown_kind_comes_with_its_cells() -> None:
+    odd = Happening(3.0, 77, rows.CALL, b"echo", reason="a later version knows")
+    (found,) = by_columns(Role.BROKER, records(payloads([], [odd])))
+    assert found["kind"] == "unknown:77"
+    assert found["reason"] == "unknown kind 77"
+    assert found["raw"].startswith(struct.pack("<d", 3.0))
+    assert found["request_id"] == rows.CALL.hex()
+
+
+@pytest.mark.parametrize("names", [("ts",), ("kind", "ts", "raw"), ("date", "request_id")])
+def test_only_the_columns_that_are_wanted(names: tuple[str, ...]) -> None:
+    items = records(payloads(rows.FLIGHTS, rows.HAPPENINGS))
+    every = by_columns(Role.BROKER, items)
+    assert by_columns(Role.BROKER, items, names) == [
+        {name: row[name] for name in names} for row in every
+    ]
+
+
+def test_strings_whose_definition_was_lost_are_told_by_number() -> None:
+    items = records(payloads(rows.FLIGHTS, []))
+    lost = items[1:]  # without the first block, which defines them
+    assert items[0].payload[0] == BlockType.STRINGS
+    found = by_columns(Role.BROKER, lost)
+    assert {row["service"] for row in found} == {"unknown:1", "unknown:2"}
+    assert [row["worker"] for row in found if row["worker"]] == ["unknown:3", "unknown:4"] * 2
