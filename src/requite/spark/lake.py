@@ -62,7 +62,9 @@ class Lake:
         # Schemas are always given: a table without rows has no file to take them from.
         reader = self.spark.read.format(self.table_format).schema(schema)
         try:
-            return reader.load(self.path(name))
+            frame = reader.load(self.path(name))
+            frame.schema.names  # noqa: B018 - over Spark Connect nothing is looked for before
+            return frame
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise

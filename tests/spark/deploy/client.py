@@ -1,0 +1,97 @@
+"""A client of a Spark Connect server: uses requite's functions, and tells what came of it.
+
+    python -m tests.spark.deploy.client URL SERVICE FOLDER
+
+FOLDER/journal is a journal, the server finds it under the same name. Prints one JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import requite.spark
+from requite.spark import runner, schemas
+from requite.spark.session import configure
+from requite.spark.stream import alerts
+from requite.spark.sweep import plan, sim_runs, simulate
+
+ROWS = 20
+
+
+def main(url: str, service: str, folder: str) -> None:
+    """Do everything, and tell."""
+    spark = configure(SparkSession.builder.remote(url)).getOrCreate()
+    requite.spark.register(spark)
+    place = Path(folder)
+    told = {
+        "session": type(spark).__module__,
+        "journal": read(spark, place / "journal"),
+        "calls": call(spark, service, place / "replies"),
+        "sweep": sweep(spark),
+        "alerts": watch(spark, place),
+        "run": runner.run(spark, place / "journal", place / "lake").record(),
+    }
+    print(json.dumps(told), flush=True)
+    spark.stop()
+
+
+def read(spark: SparkSession, journal: Path) -> dict[str, int]:
+    """Count the journal's events by kind."""
+    events = spark.read.format("requite").load(str(journal))
+    return {row["kind"]: row["count"] for row in events.groupBy("kind").count().collect()}
+
+
+def call(spark: SparkSession, service: str, to: Path) -> dict[str, Any]:
+    """Make bulk calls to an echo service, and write the replies."""
+    orders = spark.range(ROWS, numPartitions=2).withColumn("body", F.col("id").cast("string"))
+    replies = requite.spark.call_to(orders, str(to), service, body="body", key="id").collect()
+    return {
+        "statuses": sorted({row.status for row in replies}),
+        "right": sum(bytes(row.reply).decode() == row.body for row in replies),
+        "keys": len({row.idempotency_key for row in replies}),
+    }
+
+
+def sweep(spark: SparkSession) -> list[str]:
+    """Run three seeds."""
+    runs = sim_runs(simulate(plan(spark, 1, 3, ["calm"]))).orderBy("seed").collect()
+    return [row.status for row in runs]
+
+
+def watch(spark: SparkSession, place: Path) -> list[str]:
+    """Watch the journal until something is alerted."""
+    events = spark.readStream.format("requite").load(str(place / "journal"))
+    found = str(place / "alerts")
+    query = (
+        alerts(events)
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(place / "checkpoint"))
+        .option("path", found)
+        .trigger(processingTime="1 second")
+        .start()
+    )
+    try:
+        return await_alerts(spark, query, found)
+    finally:
+        query.stop()
+
+
+def await_alerts(spark: SparkSession, query: Any, found: str) -> list[str]:
+    while query.isActive:
+        if Path(found, "_spark_metadata", "0").exists():
+            alerted = spark.read.schema(schemas.ALERTS).parquet(found)
+            if kinds := [row.kind for row in alerted.collect()]:
+                return kinds
+        sleep(0.2)  # until the next look
+    raise query.exception()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
