@@ -1,0 +1,278 @@
+"""`requite journal tail`, `stats` and `export`: what they print of journals in every condition."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.cli.command import requite, running
+from tests.journal.rows import FLIGHT, HAPPENINGS
+
+from requite.chronicle import Happening, Kind, Role
+from requite.cli.exit_codes import ExitCode
+from requite.cli.verbs import JOURNAL
+from requite.journal import Journal
+from requite.journal.event import Event
+from requite.journal.reader import events
+from requite.request import Status
+
+pytestmark = pytest.mark.e2e
+
+CALL_ID = FLIGHT[4].hex()
+DESCRIBED = {
+    "tail": (
+        "DIR",
+        "--follow",
+        "-f",
+        "--lines",
+        "-n",
+        "--request",
+        "--service",
+        "--kind",
+        "--json",
+    ),
+    "stats": ("DIR", "--json", "dropped", "missing"),
+    "export": ("DIR", "--to", ".parquet", ".jsonl"),
+}
+
+
+def write(path: Path, role: Role, number: int) -> Journal:
+    """Write a small journal; it is left open."""
+    journal = Journal(path, role, bytes([number] * 8))
+    journal.start()
+    journal.chronicle.flights += [FLIGHT] * 3
+    journal.chronicle.happenings += HAPPENINGS
+    return journal
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory) -> Path:
+    """A journal of a broker and a client, in good order."""
+    path = tmp_path_factory.mktemp("journals") / "journal"
+    for number, role in enumerate((Role.BROKER, Role.CLIENT), 1):
+        write(path, role, number).close()
+    return path
+
+
+@pytest.fixture
+def damaged(tmp_path) -> Path:
+    """A journal in which a bit of a block has flipped."""
+    write(tmp_path, Role.BROKER, 1).close()
+    (file,) = tmp_path.glob("*/*.seg")
+    data = bytearray(file.read_bytes())
+    data[data.index(FLIGHT[4])] ^= 1
+    file.write_bytes(bytes(data))
+    return tmp_path
+
+
+@pytest.mark.parametrize("verb", JOURNAL.verbs, ids=lambda verb: verb.name)
+def test_the_help_tells_the_arguments_and_shows_an_example(verb):
+    ended = requite(*verb.words.split(), "--help")
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith(f"Usage: requite {verb.words} {verb.arguments} [OPTIONS]")
+    assert f"$ requite {verb.words} " in ended.out
+    for word in (*DESCRIBED[verb.name], "--verbose"):
+        assert word in ended.out
+
+
+@pytest.mark.parametrize("verb", ["tail", "stats", "export"])
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda path: None, "no such folder"),
+        (lambda path: path.touch(), "is a file"),
+        (lambda path: (path / "photos").mkdir(parents=True), "it has photos, and no log"),
+    ],
+)
+def test_what_is_no_journal_is_told(verb, make, told, tmp_path):
+    make(tmp_path / "x")
+    options = ("--to", "-") if verb == "export" else ()
+    ended = requite("journal", verb, str(tmp_path / "x"), *options)
+    assert (ended.code, ended.out) == (ExitCode.USAGE, "")
+    assert told in ended.err
+    assert "Traceback" not in ended.err
+
+
+# --- tail -----------------------------------------------------------------------------------------
+def test_tail_shows_the_newest_events_a_line_each(journal):
+    ended = requite("journal", "tail", str(journal), "-n", "12")
+    assert (ended.code, ended.err) == (0, "")
+    day, *lines = ended.out.splitlines()
+    assert day.endswith(" UTC")
+    assert len(lines) == 12
+    assert any("  broker 0101  answered     " + CALL_ID in line for line in lines)
+    assert any("FAILED, RemoteFailure, out of stock, attempt 2, 11 B" in line for line in lines)
+    assert lines[-1].endswith("client 0202  closed")
+
+
+def test_tail_shows_a_request_with_all_of_its_events(journal):
+    ended = requite("journal", "tail", str(journal), "--request", CALL_ID.upper())
+    lines = ended.out.splitlines()[1:]
+    assert len(lines) == 12 + 9 + 4  # three flights of each, and two happenings
+    assert all(CALL_ID in line for line in lines)
+    nothing = requite("journal", "tail", str(journal), "--request", "f" * 32)
+    assert (nothing.code, nothing.out) == (0, "")
+
+
+def test_tail_selects_by_service_and_kind(journal):
+    ended = requite("journal", "tail", str(journal), "--kind", "queued", "--service", "echo")
+    assert [line.split()[3] for line in ended.out.splitlines()[1:]] == ["queued"] * 3
+    assert requite("journal", "tail", str(journal), "--service", "nobody").out == ""
+
+
+def test_tail_writes_objects_for_machines(journal):
+    ended = requite("journal", "tail", str(journal), "--json", "-n", "50")
+    records = [json.loads(line) for line in ended.out.splitlines()]
+    assert Counter(each["kind"] for each in records) == Counter(e.kind for e in events(journal))
+    assert records == sorted(records, key=lambda each: each["ts"])
+    assert {name for each in records for name in each} <= set(Event._fields)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--kind", "queued2"), "no kind `queued2`; there are accepted, queued"),
+        (("--request", "xyz"), "32 hexadecimal digits"),
+        (("-n", "-1"), "must be >= 0"),
+    ],
+)
+def test_tail_refuses_what_cannot_be(journal, words, told):
+    ended = requite("journal", "tail", str(journal), *words)
+    assert (ended.code, ended.out) == (ExitCode.USAGE, "")
+    assert told.lower() in ended.err.lower()
+
+
+def test_tail_follows_what_comes_in_old_and_new_logs(tmp_path):
+    first = write(tmp_path, Role.BROKER, 1)
+    with running("journal", "tail", str(tmp_path), "-f", "-n", "50", "--json") as tail:
+        first.chronicle.happenings.append(Happening(1.0, Kind.REFUSED, service=b"one"))
+        kinds = []
+        while "refused" not in kinds:
+            kinds.append(json.loads(tail.line())["kind"])
+        write(tmp_path, Role.CLIENT, 2).close()
+        while "closed" not in kinds:
+            kinds.append(json.loads(tail.line())["kind"])
+        first.close()
+        while kinds.count("closed") < 2:
+            kinds.append(json.loads(tail.line())["kind"])
+        tail.send(signal.SIGINT)
+        assert tail.end() == (0, "", "")
+    assert kinds.count("sent") == 3
+    assert kinds.count("refused") == 1
+
+
+def test_tail_shows_damage_in_its_place(damaged):
+    ended = requite("journal", "tail", str(damaged), "-n", "50")
+    assert ended.code == ExitCode.FAILED
+    assert "not decoded" in ended.out
+    assert "nothing else was lost" in ended.err
+    assert "closed" in ended.out
+
+
+# --- stats ----------------------------------------------------------------------------------------
+def test_stats_count_per_log_and_per_kind(journal):
+    ended = requite("journal", "stats", str(journal))
+    assert (ended.code, ended.err) == (0, "")
+    rows = [line.split() for line in ended.out.splitlines() if line.strip()]
+    assert rows[0] == ["log", "from", "to", "events", "size", "state"]
+    (broker,) = (row for row in rows if row[0] == "broker-0101010101010101")
+    assert broker[4] == "16"
+    assert broker[-1] == "closed"
+    assert ["kind", "broker", "client"] in rows
+    assert ["accepted", "4", "4"] in rows
+    assert ["queued", "3"] in rows
+
+
+def test_stats_for_machines(journal):
+    record = requite("journal", "stats", str(journal), "--json").record
+    (broker, client) = record["logs"]
+    assert (broker["role"], client["role"]) == ("broker", "client")
+    assert broker["events"]["dispatched"] == 3
+    assert broker["next_seq"] == 1 + 4 * 3 + 2 + 1
+    assert (broker["dropped"], broker["missing"], broker["flaws"]) == (0, 0, {})
+
+
+def test_stats_of_a_journal_in_use_with_losses(tmp_path):
+    with Journal(tmp_path, Role.BROKER, bytes(8)) as journal:
+        journal.chronicle.dropped = 1_234
+        journal.chronicle.happenings.append(Happening(1.0, Kind.ANSWERED, outcome=Status.OK))
+        while journal.status().events < 3:
+            assert not journal.status().failure
+        ended = requite("journal", "stats", str(tmp_path))
+    assert ended.code == 0
+    rows = [line.split() for line in ended.out.splitlines() if line.strip()]
+    assert rows[0][-2:] == ["state", "dropped"]
+    assert rows[2][-2:] == ["open", "1,234"]
+
+
+def test_stats_tell_of_damage(damaged):
+    ended = requite("journal", "stats", str(damaged))
+    assert ended.code == ExitCode.FAILED
+    assert "checksum" in ended.err
+    rows = [line.split() for line in ended.out.splitlines() if line.strip()]
+    assert rows[0][-2:] == ["missing", "damage"]
+    assert rows[2][-2:] == ["12", "1"]
+
+
+def test_stats_of_an_empty_journal(tmp_path):
+    ended = requite("journal", "stats", str(tmp_path))
+    assert ended.code == 0
+    assert "no logs" in ended.out
+    assert requite("journal", "stats", str(tmp_path), "--json").record == {"logs": []}
+
+
+# --- export ---------------------------------------------------------------------------------------
+def test_export_writes_every_event_as_json_lines(journal, tmp_path):
+    to_file = requite("journal", "export", str(journal), "--to", str(tmp_path / "out.jsonl"))
+    assert to_file.code == 0
+    assert to_file.out.startswith("29 events, ")
+    to_stdout = requite("journal", "export", str(journal), "--to", "-")
+    assert to_stdout.out == (tmp_path / "out.jsonl").read_text()
+    found = [json.loads(line) for line in to_stdout.out.splitlines()]
+    assert found == [event.record() for event in events(journal)]
+
+
+def test_export_writes_the_same_events_as_parquet(journal, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "out.parquet"
+    path.write_text("an older one")
+    ended = requite("journal", "export", str(journal), "--to", str(path))
+    assert ended.code == 0, ended.err
+    found = parquet.read_table(path).to_pylist()
+    place = [(row["log"], row["segment"], row["byte_offset"]) for row in found]
+    assert len(set(place)) == len(found)
+    expected = {
+        (event.log, event.segment, event.byte_offset): event._asdict() for event in events(journal)
+    }
+    assert dict(zip(place, found, strict=True)) == expected
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out.parquet"]
+
+
+@pytest.mark.parametrize("name", ["out.parquet", "out.jsonl"])
+def test_export_writes_what_does_not_decode_as_well(damaged, name):
+    ended = requite("journal", "export", str(damaged), "--to", str(damaged / name))
+    assert ended.code == ExitCode.FAILED
+    assert "checksum" in ended.err
+    assert ended.out.startswith("5 events, ")  # opened, two happenings, closed; and the damage
+    assert (damaged / name).exists()
+
+
+@pytest.mark.parametrize(
+    ("to", "told"),
+    [("out.csv", "has to end with .parquet or .jsonl"), ("no/where.jsonl", "cannot write")],
+)
+def test_export_refuses_where_it_cannot_write(journal, tmp_path, to, told):
+    ended = requite("journal", "export", str(journal), "--to", str(tmp_path / to))
+    assert (ended.code, ended.out) == (ExitCode.USAGE, "")
+    assert told in ended.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_export_does_not_mind_a_reader_that_leaves(journal):
+    with running("journal", "export", str(journal), "--to", "-") as export:
+        assert export.line().startswith('{"schema_version": 1')
+        export.process.stdout.close()
+        assert export.process.wait(timeout=30) == 0
