@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from struct import pack
 
 import pytest
@@ -44,10 +46,36 @@ from requite.journal.encode import (
 from requite.journal.strings import Strings
 
 OFFSET_US = 1_700_000_000_000_000
+PAGE = Path(__file__).parents[2] / "docs/protocols/log-format.md"
 
 
 def head(kind: BlockType, count: int) -> bytes:
     return bytes([kind, 1, 0, 0]) + pack("<IqQ", count, OFFSET_US, 42)
+
+
+def examples() -> list[bytes]:
+    """Return the blocks that the page prints, in hexadecimal."""
+    text = PAGE.read_text(encoding="utf-8").partition("## Example of a journal")[2]
+    paragraphs = re.findall(
+        r"(?:^    (?:[0-9a-f]{2} ?){1,8}(?: [0-9a-f ]+)?\n)+", text, re.MULTILINE
+    )
+    return [bytes.fromhex(paragraph) for paragraph in paragraphs]
+
+
+def test_the_examples_on_the_page():
+    strings = Strings()
+    told = HAPPENINGS[1]._replace(size=0, busy=0, capacity=0)
+    flights = encode_flights(FLIGHTS, strings, OFFSET_US, 42)
+    defined = encode_strings(strings.fresh, OFFSET_US, 42)
+    assert examples() == [*defined, flights, encode_happenings([told], strings, OFFSET_US, 50)]
+
+
+def test_the_page_has_every_kind_and_column():
+    text = PAGE.read_text(encoding="utf-8")
+    for kind in Kind:
+        assert f"| {kind.value} | {kind.name.lower().replace('_', ' ')}" in text
+    for column in (*FLIGHT_COLUMNS.values(), *HAPPENING_COLUMNS.values()):
+        assert f"| `{column.name}` | {column.size} | {column.before} |" in text
 
 
 def test_two_flights_byte_by_byte():
