@@ -25,11 +25,12 @@ _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class Selection(NamedTuple):
-    """Which events are wanted: those that agree with whatever is not None."""
+    """Which events are wanted: those that agree with whatever is not None, but not `without`."""
 
     request_id: str | None = None
     service: str | None = None
     kind: str | None = None
+    without: str | None = None
 
     def wants(self, event: Event) -> bool:
         """Whether an event is wanted; what does not decode is, unless it is about a request."""
@@ -39,6 +40,7 @@ class Selection(NamedTuple):
             self.request_id in (None, event.request_id)
             and self.service in (None, event.service)
             and self.kind in (None, event.kind)
+            and event.kind != self.without
         )
 
     def may_have(self, block: Block) -> bool:

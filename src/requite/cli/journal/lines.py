@@ -107,7 +107,7 @@ def _details(event: Event) -> Iterator[str]:
         yield event.reason
     if event.attempt is not None and event.attempt > 1:
         yield f"attempt {event.attempt}"
-    if event.bytes is not None:
+    if event.bytes is not None and event.error_class is None:  # an error has no body
         yield size_of(event.bytes)
     if event.deadline is not None and event.ts is not None:
         yield f"due in {(event.deadline - event.ts).total_seconds():.1f} s"

@@ -11,6 +11,7 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter, validators
 
+from requite.chronicle import Kind
 from requite.cli.journal.lines import EventLines
 from requite.cli.journal.options import Directory, end
 from requite.cli.options import OUTPUT, QUIET, Logging
@@ -53,6 +54,10 @@ def tail(
     ] = None,
     service: Annotated[str | None, Parameter(metavar="S", help="Only this service.")] = None,
     kind: Annotated[str | None, Parameter(metavar="K", help="Only this kind of event.")] = None,
+    heartbeats: Annotated[
+        bool,
+        Parameter(show_default=False, help="With the brokers' regular looks at their workers."),
+    ] = False,
     as_json: Annotated[
         bool,
         Parameter(
@@ -73,7 +78,8 @@ def tail(
       $ requite journal tail journal --request 37318fdeaa15e1b00000000000000007
     """
     logging.start()
-    selection = Selection(_request_id(request), service, _kind(kind))
+    without = None if heartbeats or kind else KIND_NAMES[Kind.HEARTBEAT]
+    selection = Selection(_request_id(request), service, _kind(kind), without)
     show = EventLines().show if not as_json else _say_json
     following = JournalTail(directory) if follow else None
     found = newest(directory, _count(lines, request), selection)
