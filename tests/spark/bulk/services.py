@@ -46,6 +46,7 @@ class Recorded:
         return self._broker
 
     def close(self) -> None:
+        """Stop both, at once; again: no harm."""
         self._worker.close()
         self._broker.close()
 

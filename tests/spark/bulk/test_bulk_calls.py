@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -14,7 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 from tests.spark.bulk.services import Recorded
-from tests.support.live import LiveBroker, MakeBroker
+from tests.support.live import InBackground, Live, LiveBroker, MakeBroker, eventually
 
 import requite
 import requite.spark
@@ -22,7 +23,8 @@ from requite.errors import ConfigurationError
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.spark.bulk_plan import COLUMNS
 
-pytestmark = pytest.mark.e2e
+# The first test of a run waits for Spark to start, which a busy machine takes a minute for.
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
 NOBODY = "mdp://127.0.0.1:1/echo"
 
@@ -207,11 +209,31 @@ def test_without_giving_up_every_row_is_tried(spark: SparkSession) -> None:
     assert min(row.elapsed_ms for row in rows) >= 200
 
 
+def test_a_broker_that_goes_away_meanwhile_fails_no_job(
+    spark: SparkSession, recorded: Recorded
+) -> None:
+    def go_away() -> None:
+        eventually(lambda: len(recorded.bodies) >= 20, "some requests are answered")
+        recorded.close()
+
+    answered = requite.spark.call(
+        numbers(spark, 400, 1), recorded.url("nap"), body="body", key="id", timeout=2, window=8
+    )
+    begin = monotonic()
+    with InBackground(go_away):
+        rows = answered.collect()
+    assert monotonic() - begin < 30
+    assert [row.id for row in rows] == list(range(400))
+    statuses = Counter(row.status for row in rows)
+    assert statuses.keys() == {"OK", "CallTimeout"}
+    assert 12 <= statuses["OK"] <= len(recorded.bodies)
+    undecided = [row for row in rows if row.status != "OK" and row.may_have_executed]
+    assert len(undecided) <= 8, "those that were out"
+
+
 def test_a_service_that_comes_back_gets_the_rows(
     spark: SparkSession, make_broker: MakeBroker, workers: list[Any]
 ) -> None:
-    from tests.support.live import Live
-
     broker: LiveBroker = make_broker(policy=BrokerPolicy(service_grace_s=0.05))
     url = f"{broker.url}/late"
     df = numbers(spark, 10)

@@ -19,7 +19,8 @@ from requite.errors import ConfigurationError
 from requite.spark.sink import arrow_writer, stream_writer
 from requite.spark.sink_replies import Replies
 
-pytestmark = pytest.mark.e2e
+# The first test of a run waits for Spark to start, which a busy machine takes a minute for.
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
 OPTIONS = {"url": "mdp://127.0.0.1:1/echo", "body": "body", "key": "id"}
 
@@ -119,7 +120,6 @@ def forget_last_commit(inbox: Path) -> int:
     return int(last.name)
 
 
-@pytest.mark.timeout(120)
 def test_a_replayed_micro_batch_sends_the_same_ids(
     spark: SparkSession, recorded: Recorded, inbox: Path
 ) -> None:
@@ -136,7 +136,6 @@ def test_a_replayed_micro_batch_sends_the_same_ids(
     assert first.keys() <= recorded.keys.keys()
 
 
-@pytest.mark.timeout(120)
 def test_a_replayed_micro_batch_leaves_one_reply_per_row(
     spark: SparkSession, recorded: Recorded, inbox: Path, tmp_path: Path
 ) -> None:
@@ -154,7 +153,6 @@ def test_a_replayed_micro_batch_leaves_one_reply_per_row(
     assert {row.requite_write.rsplit("-", 1)[1] for row in rows} == {"0", "1", "2"}
 
 
-@pytest.mark.timeout(120)
 def test_a_micro_batch_by_position_has_ids_of_its_own(
     spark: SparkSession, recorded: Recorded, inbox: Path
 ) -> None:
