@@ -13,6 +13,7 @@ from pathlib import Path
 from time import sleep
 from typing import Any
 
+from pyspark.errors.exceptions.connect import SparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -23,6 +24,7 @@ from requite.spark.stream import alerts
 from requite.spark.sweep import plan, sim_runs, simulate
 
 ROWS = 20
+BUSY_MAX = 5
 
 
 def main(url: str, service: str, folder: str) -> None:
@@ -36,7 +38,7 @@ def main(url: str, service: str, folder: str) -> None:
         "calls": call(spark, service, place / "replies"),
         "sweep": sweep(spark),
         "alerts": watch(spark, place),
-        "run": runner.run(spark, place / "journal", place / "lake").record(),
+        "run": run(spark, place),
     }
     print(json.dumps(told), flush=True)
     spark.stop()
@@ -91,6 +93,19 @@ def await_alerts(spark: SparkSession, query: Any, found: str) -> list[str]:
                 return kinds
         sleep(0.2)  # until the next look
     raise query.exception()
+
+
+def run(spark: SparkSession, place: Path) -> dict[str, Any]:
+    """Run the pipeline. The server gives a process that it needs for that ten seconds to start,
+    which is little on a busy machine: a run that fails for it is repeated, as any other may be."""
+    for _ in range(BUSY_MAX):
+        try:
+            return runner.run(spark, place / "journal", place / "lake").record()
+        except SparkException as error:
+            if "failed to connect back" not in str(error):
+                raise
+            refused = error
+    raise refused
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from tests.spark.cluster import Cluster
+from tests.spark.deploy.journals import ACCEPTED, ENDED, write_journal
 from tests.spark.deploy.submit import submit
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -35,3 +36,18 @@ def test_a_sweep_runs_on_the_cluster(
         "seconds": 0,
     }  # fmt: skip
     assert sorted(pq.read_table(to / "sim_runs").column("seed").to_pylist()) == list(range(6))
+
+
+def test_the_pipeline_runs_on_the_cluster(
+    cluster: Cluster, packed: tuple[Path, Path], tmp_path: Path
+) -> None:
+    write_journal(tmp_path / "journal")
+    places = ["--journal", str(tmp_path / "journal"), "--lake", str(tmp_path / "lake")]
+    ended = submit(cluster, *packed, "run", *places)
+    assert ended.code == 1, ended.err + ended.out  # one request is missing
+    audit = ended.told["audit"]
+    assert audit["accepted"] == ACCEPTED
+    assert audit["exactly_one"] == ENDED
+    assert audit["missing"] == 1
+    requests = pq.read_table(tmp_path / "lake" / "silver_requests")
+    assert requests.num_rows == ACCEPTED

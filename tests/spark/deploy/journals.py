@@ -1,0 +1,37 @@
+"""A small real journal, of calls that are over: all went well but one, which never ended."""
+
+from __future__ import annotations
+
+import time
+from math import inf
+from pathlib import Path
+from typing import Final
+
+from requite.chronicle import Happening, Kind, Role
+from requite.journal import Journal
+
+ENDED: Final = 11
+ACCEPTED: Final = ENDED + 1
+LOST: Final = 99
+_CLIENT: Final = b"client-1"
+
+
+def call_id(number: int) -> bytes:
+    """Return the id of a call, as engines write it."""
+    return _CLIENT + number.to_bytes(8, "big")
+
+
+def write_journal(folder: Path) -> None:
+    """Write what a broker would have written in the last ten seconds."""
+    now = time.monotonic() - 10.0
+    with Journal(folder, Role.BROKER, b"broker-1") as journal:
+        for number in range(ENDED - 1):
+            _flight(journal, number, now + number / 100, now + 5.0)
+        lost = Happening(now, Kind.ACCEPTED, call_id(LOST), b"echo", size=5, value=now + 1.0)
+        journal.chronicle.happenings.append(lost)
+        _flight(journal, ENDED, now + 8.0, inf)  # by then the lost one is overdue
+
+
+def _flight(journal: Journal, number: int, at: float, deadline: float) -> None:
+    row = (at, at, at + 0.01, deadline, call_id(number), b"echo", b"worker-1", 5, 5)
+    journal.chronicle.flights.append(row)

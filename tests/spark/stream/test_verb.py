@@ -1,0 +1,56 @@
+"""`requite spark watch` as a process: what it prints while a journal is written, and its end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from tests.spark.deploy.journals import call_id
+from tests.support.live import Process
+
+from requite.chronicle import Happening, Kind, Role
+from requite.cli.app import run as run_command
+from requite.cli.exit_codes import ExitCode
+from requite.journal import Journal
+
+WITHIN_S = 60
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_alerts_are_printed_while_the_journal_is_written(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal", Role.BROKER, b"broker-1") as journal:
+        folders = ["--journal", str(tmp_path / "journal"), "--to", str(tmp_path / "out")]
+        watch = Process("-m", "requite.cli", "spark", "watch", *folders, "--json")
+        try:
+            now = time.monotonic()
+            lost = Happening(now, Kind.ACCEPTED, call_id(1), b"echo", value=now + 0.5)
+            journal.chronicle.happenings.append(lost)
+            alert = json.loads(watch.line())
+            watch.signal(signal.SIGINT)
+            assert json.loads(watch.line()) == {"alerts": 1}
+            code, errors = watch.ended(WITHIN_S)
+        finally:
+            watch.dispose()
+    assert code == ExitCode.FAILED, errors
+    assert "StackOverflowError" not in errors
+    assert alert["request_id"] == call_id(1).hex()
+    assert alert["kind"] == "MISSED_DEADLINE"
+    assert alert["service"] == "echo"
+    assert alert["deadline"] < alert["noticed_at"]
+    assert [event["kind"] for event in alert["evidence"]] == ["accepted"]
+    table = pq.read_table(tmp_path / "out" / "alerts")
+    assert table.column("request_id").to_pylist() == [call_id(1).hex()]
+
+
+def test_what_cannot_work_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["spark", "watch", "--journal", str(tmp_path / "no")]) == ExitCode.USAGE
+    assert "there is no journal" in capsys.readouterr().err
+    assert run_command(["spark", "watch"]) == ExitCode.USAGE
+    assert run_command(["spark", "watch", "--journal", "here", "--for", "0"]) == ExitCode.USAGE
+    assert "--journal" in capsys.readouterr().err
