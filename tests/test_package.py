@@ -11,7 +11,11 @@ import requite
 HEAVY = [
     "aio_pika",
     "airportsdata",
+    "altair",
     "cyclopts",
+    "numpy",
+    "pandas",
+    "pyarrow",
     "pyspark",
     "rich",
     "uvloop",

@@ -1,0 +1,291 @@
+"""The journal as a stream: every event once, over restarts, limits, torn tails and retention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.spark.source.journals import Row, Writing, expected, flight, in_order, write_some
+
+from requite.chronicle import Role
+from requite.spark.source.options import read_options
+from requite.spark.source.stream import JournalStreamReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+pytestmark = pytest.mark.timeout(180)  # the first test of a run starts the JVM
+
+
+class Following:
+    """A query that writes what it reads to Parquet, run with `availableNow` again and again."""
+
+    def __init__(self, spark: SparkSession, journal: Path, folder: Path, **options: Any) -> None:
+        self.spark = spark
+        self.journal = journal
+        self.out = folder / "out"
+        self.checkpoint = folder / "checkpoint"
+        self.options = options
+
+    def run(self) -> StreamingQuery:
+        stream = self.spark.readStream.format("requite").options(**self.options)
+        writer = stream.load(str(self.journal)).writeStream.format("parquet")
+        query = (
+            writer.option("checkpointLocation", str(self.checkpoint))
+            .trigger(availableNow=True)
+            .start(str(self.out))
+        )
+        query.awaitTermination(120)
+        assert query.exception() is None
+        return query
+
+    def rows(self) -> list[Row]:
+        return in_order(iter(self.spark.read.parquet(str(self.out)).toArrow().to_pylist()))
+
+    def batches(self) -> int:
+        return len(list((self.checkpoint / "commits").glob("[0-9]*")))
+
+
+@pytest.fixture
+def following(spark: SparkSession, tmp_path: Path) -> Following:
+    return Following(spark, tmp_path / "journal", tmp_path)
+
+
+def test_each_run_reads_what_is_new(following: Following) -> None:
+    with Writing(following.journal) as writing:
+        writing.flights([flight(1)])
+        following.run()
+        assert following.rows() == expected(following.journal)
+        writing.flights([flight(2, 1.0), flight(3, 1.5, queued=True)])
+        write_some(following.journal, role=Role.CLIENT)
+        following.run()
+    assert following.rows() == expected(following.journal)
+    assert following.batches() == 2
+
+
+def test_a_run_without_news_is_no_batch(following: Following) -> None:
+    write_some(following.journal)
+    following.run()
+    following.run()
+    assert following.batches() == 1
+
+
+def test_a_limit_cuts_batches_between_records(following: Following) -> None:
+    with Writing(following.journal) as writing:
+        for number in range(40):
+            writing.flights([flight(number, number / 8)])
+    write_some(following.journal, role=Role.CLIENT)
+    following.options = {"maxBytesPerTrigger": "2k"}
+    following.run()
+    assert following.rows() == expected(following.journal)
+    assert following.batches() > 2
+
+
+def test_damage_and_a_torn_tail_in_a_stream(following: Following) -> None:
+    with Writing(following.journal) as writing:
+        for number in range(3):
+            writing.flights([flight(number, number / 8)])
+        (segment,) = writing.segments()
+        data = bytearray(segment.read_bytes())
+        data[len(data.rstrip(b"\0")) - 150] ^= 1  # in the last but one record
+        segment.write_bytes(data)
+        writing.flights([flight(3, 1.0)])
+        following.run()
+        assert sum(row["raw"] is not None for row in following.rows()) == 1
+        end = len(segment.read_bytes().rstrip(b"\0")) // 8 * 8 + 8
+        torn = b"\xf5RQ\xb1 torn"
+        with segment.open("r+b") as file:
+            file.seek(end + 8)
+            file.write(torn)
+        following.run()
+        assert following.batches() == 1
+        with segment.open("r+b") as file:
+            file.seek(end + 8)
+            file.write(bytes(len(torn)))
+        writing.flights([flight(4, 2.0)])
+        following.run()
+    assert following.rows() == expected(following.journal)
+
+
+def test_a_batch_that_failed_is_read_again_as_it_was(
+    spark: SparkSession, tmp_path: Path, following: Following
+) -> None:
+    """The journal grows between the failure and the restart; the batch keeps its end."""
+    batches: list[tuple[int, int]] = []
+
+    def fail(batch: Any, number: int) -> None:
+        batches.append((number, batch.count()))
+        if len(batches) == 1:
+            raise RuntimeError("the machine burns")
+
+    def run() -> Exception | None:
+        stream = spark.readStream.format("requite").load(str(following.journal))
+        writer = stream.writeStream.foreachBatch(fail).trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(following.checkpoint)).start()
+        try:
+            query.awaitTermination(120)
+        except Exception as error:
+            return error
+        return None
+
+    with Writing(following.journal) as writing:
+        writing.flights([flight(1), flight(2)])
+        assert "the machine burns" in str(run())
+        writing.flights([flight(3)])
+        assert run() is None
+    assert batches == [(0, 6), (0, 6), (1, 3)]
+
+
+# --- offsets, without Spark ---------------------------------------------------------------------
+def stream_reader(journal: Path, **options: str) -> JournalStreamReader:
+    checked = read_options({"path": str(journal), **options})
+    return JournalStreamReader(checked, checked.columns)
+
+
+def read_between(journal: Path, start: dict[str, Any], end: dict[str, Any]) -> list[Row]:
+    """Return what a fresh reader, as after a restart, finds between two offsets."""
+    reader = stream_reader(journal)
+    batches = [batch for part in reader.partitions(start, end) for batch in reader.read(part)]
+    return in_order(row for batch in batches for row in batch.to_pylist())
+
+
+def steps(reader: JournalStreamReader, start: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the offsets at which batches end, until nothing is new."""
+    limit = reader.getDefaultReadLimit()
+    offsets = [start]
+    while (end := reader.latestOffset(offsets[-1], limit)) != offsets[-1]:
+        offsets.append(end)
+    return offsets
+
+
+def write_segments(journal: Path, calls: Sequence[int] = range(3000)) -> Writing:
+    with Writing(journal, segment_size=70_000) as writing:
+        for start in calls[::100]:
+            writing.flights([flight(each, each / 8) for each in range(start, start + 100)])
+    assert len(writing.segments()) == 3
+    return writing
+
+
+@pytest.mark.parametrize("limit", ["1", "10k", "70k", "1g"])
+def test_limits_neither_lose_nor_repeat(tmp_path: Path, limit: str) -> None:
+    write_segments(tmp_path)
+    write_some(tmp_path, role=Role.CLIENT)
+    offsets = steps(stream_reader(tmp_path, maxBytesPerTrigger=limit), {"version": 1, "logs": {}})
+    found = [row for start, end in pairwise(offsets) for row in read_between(tmp_path, start, end)]
+    assert in_order(iter(found)) == expected(tmp_path)
+    assert len(offsets) > {"1": 33, "10k": 15, "70k": 2, "1g": 1}[limit]
+
+
+def test_a_log_that_grows_faster_does_not_starve_the_others(tmp_path: Path) -> None:
+    write_segments(tmp_path)
+    client = write_some(tmp_path, role=Role.CLIENT)
+    reader = stream_reader(tmp_path, maxBytesPerTrigger="10k")
+    first = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    assert first["logs"][client.name]["offset"] == (client / f"{0:020}.seg").stat().st_size
+
+
+def test_available_now_ends_with_what_was_there(tmp_path: Path) -> None:
+    with Writing(tmp_path) as writing:
+        writing.flights([flight(1)])
+        reader = stream_reader(tmp_path)
+        reader.prepareForTriggerAvailableNow()
+        writing.flights([flight(2)])
+        write_some(tmp_path, role=Role.CLIENT)
+        offsets = steps(reader, reader.initialOffset())
+        assert len(offsets) == 2
+        assert len(read_between(tmp_path, *offsets)) == 3
+
+
+def test_segments_that_were_removed_unread_are_told(tmp_path: Path) -> None:
+    writing = write_segments(tmp_path)
+    offsets = steps(stream_reader(tmp_path, maxBytesPerTrigger="40k"), {"version": 1, "logs": {}})
+    first, second, third = writing.segments()
+    start, end = offsets[1], offsets[-1]
+    first.unlink()
+    found = read_between(tmp_path, start, end)
+    (missed,) = [row for row in found if row["raw"] is not None]
+    following = int(second.stem)
+    next_due = start["logs"][writing.path.name]["next"]
+    assert missed["reason"] == (
+        f"removed before it was read (records {next_due} to {following - 1})"
+    )
+    assert missed["segment"] == following
+    assert [row for row in found if row["raw"] is None] == [
+        row for row in expected(tmp_path) if row["segment"] >= following
+    ]
+    second.unlink()
+    third.unlink()
+    (missed,) = read_between(tmp_path, start, end)
+    assert "removed before it was read (records" in missed["reason"]
+
+
+def test_segments_that_were_read_may_be_removed(tmp_path: Path) -> None:
+    writing = write_segments(tmp_path)
+    reader = stream_reader(tmp_path)
+    first, second, _ = writing.segments()
+    offsets = steps(stream_reader(tmp_path, maxBytesPerTrigger="1"), {"version": 1, "logs": {}})
+    name = writing.path.name
+    at_end = [each for each in offsets[1:] if each["logs"][name]["next"] == int(second.stem)]
+    first.unlink()
+    for start in at_end:
+        found = read_between(tmp_path, start, offsets[-1])
+        assert found == expected(tmp_path)
+        assert reader.latestOffset(start, reader.getDefaultReadLimit()) == offsets[-1]
+
+
+def test_a_log_that_vanished_is_told_and_forgotten(tmp_path: Path) -> None:
+    write_some(tmp_path, role=Role.CLIENT)
+    with Writing(tmp_path) as writing:
+        writing.flights([flight(1)])
+    reader = stream_reader(tmp_path)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    for segment in writing.segments():
+        segment.unlink()
+    (writing.path / "lock").unlink(missing_ok=True)
+    writing.path.rmdir()
+    found = read_between(tmp_path, start, end)
+    (missed,) = [row for row in found if row["raw"] is not None]
+    assert missed["log"] == writing.path.name
+    assert "removed before it was read (record" in missed["reason"]
+    assert steps(reader, end) == [end]
+    write_some(tmp_path, role=Role.WORKER)
+    later = reader.latestOffset(end, reader.getDefaultReadLimit())
+    assert writing.path.name not in later["logs"]
+    assert not [row for row in read_between(tmp_path, end, later) if row["raw"] is not None]
+
+
+def test_a_log_that_was_read_may_vanish(tmp_path: Path) -> None:
+    log = write_some(tmp_path)
+    (end,) = steps(stream_reader(tmp_path), {"version": 1, "logs": {}})[1:]
+    for file in log.iterdir():
+        file.unlink()
+    log.rmdir()
+    assert steps(stream_reader(tmp_path), end) == [end]
+
+
+@pytest.mark.parametrize(
+    ("offset", "words"),
+    [
+        ({"version": 2, "logs": {}}, "newer than this program"),
+        ({"logs": {}}, "not an offset of a journal"),
+        ({"version": 1, "logs": {"x": {"segment": 0}}}, "not an offset of a journal"),
+    ],
+)
+def test_offsets_of_others_are_refused(tmp_path: Path, offset: dict[str, Any], words: str) -> None:
+    write_some(tmp_path)
+    reader = stream_reader(tmp_path)
+    with pytest.raises(ValueError, match=words):
+        reader.latestOffset(offset, reader.getDefaultReadLimit())
+
+
+def test_commit_deletes_nothing(tmp_path: Path) -> None:
+    log = write_some(tmp_path)
+    reader = stream_reader(tmp_path)
+    before = {file: file.read_bytes() for file in log.iterdir()}
+    reader.commit(reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit()))
+    assert {file: file.read_bytes() for file in log.iterdir()} == before
