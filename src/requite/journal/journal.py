@@ -11,6 +11,7 @@ import atexit
 import logging
 import os
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any, Final
@@ -130,15 +131,21 @@ class Journal:
         self._scribe.close()
 
     def _facts(self) -> dict[str, Any]:
-        from requite import __version__
-
         return {
             "role": ROLE_NAMES[self._role],
             "name": self._name.hex(),
             "pid": os.getpid(),
-            "version": __version__,
+            "version": _version(),
             "started": datetime.now(UTC).isoformat(timespec="microseconds"),
         }
+
+
+def _version() -> str:
+    """Return the version of the package; where it runs from a zip file, nobody knows it."""
+    try:
+        return metadata.version("requite")
+    except metadata.PackageNotFoundError:
+        return "unknown"
 
 
 class _Place:
