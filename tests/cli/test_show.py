@@ -158,6 +158,12 @@ async def test_every_fault_strikes_while_requests_are_left():
     assert all(at <= when < 1000 for at, when in zip(milestones(6, 1000), struck, strict=True))
 
 
+async def test_without_faults_all_requests_are_released():
+    source = RequestSource(3)
+    await strike([], source, 3)
+    assert [await source.take() for _ in range(4)] == [0, 1, 2, None]
+
+
 def test_kinds_of_faults_are_mixed():
     faults = SimpleNamespace(kill_worker="worker", kill_broker="broker", stop_worker="stop")
     amounts = SimpleNamespace(worker_kills=4, broker_kills=2, stops=1)

@@ -15,6 +15,7 @@ from tests.support.live import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
+NO_FAULTS = ("--workers=2", "--worker-kills=0", "--broker-kills=0", "--stops=0")
 DEMO = (sys.executable, "-m", "requite.cli", "demo")
 KEYS = [
     "requests",
@@ -28,17 +29,20 @@ KEYS = [
     "requests_per_s",
     "p50_ms",
     "p99_ms",
+    "audit",
 ]
 
 
-@pytest.mark.timeout(180)
-def test_every_request_is_answered_once_and_correctly_through_all_faults():
+@pytest.mark.timeout(400)
+def test_every_request_is_answered_once_and_correctly_through_all_faults(tmp_path):
+    """And the journals that everybody kept tell the same."""
     ended = subprocess.run(
         [*DEMO, "--requests", "2000", "--json"],
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=390,
         check=False,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     assert ended.returncode == 0, ended.stderr
     verdict = json.loads(ended.stdout.splitlines()[-1])
@@ -50,6 +54,33 @@ def test_every_request_is_answered_once_and_correctly_through_all_faults():
     assert "Every request was answered exactly once and correctly." in ended.stdout
     for fault in ("killed (SIGKILL)", "stopped (SIGSTOP)", "resumed (SIGCONT)", "started anew"):
         assert fault in ended.stderr
+    assert verdict["audit"] == {
+        "accepted": 2000,
+        "exactly_one": 2000,
+        "missing": 0,
+        "duplicate": 0,
+        "in_flight": 0,
+    }
+    assert "2,000 accepted, 2,000 ended exactly once." in ended.stdout
+    assert "It agrees with what was counted." in ended.stdout
+    report = Path(re.search(r"^Report: (.*)$", ended.stdout, re.MULTILINE)[1])
+    assert '<p class="words">2,000 accepted, 2,000 ended exactly once.</p>' in report.read_text()
+    assert list(report.parent.iterdir()) == [report]
+
+
+@pytest.mark.timeout(120)
+def test_without_the_audit_nothing_is_kept(tmp_path):
+    ended = subprocess.run(
+        [*DEMO, "--requests=100", *NO_FAULTS, "--no-audit", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout.splitlines()[-1])["audit"] is None
+    assert list(tmp_path.iterdir()) == []
 
 
 def children_of(pid: int) -> list[int]:
@@ -75,7 +106,7 @@ def is_leashed(pid: int) -> bool:
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_a_process_that_ends_unasked_ends_the_demo_with_its_name():
     demo = subprocess.Popen(
-        [*DEMO, "--workers", "2", "--worker-kills", "0", "--broker-kills", "0", "--stops", "0"],
+        [*DEMO, *NO_FAULTS, "--no-audit"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -96,21 +127,26 @@ def test_a_process_that_ends_unasked_ends_the_demo_with_its_name():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_however_it_ends_no_process_is_left_behind(end):
-    """Not even one that is stopped."""
+def test_however_it_ends_no_process_is_left_behind(end, tmp_path):
+    """Not even one that is stopped, and not Java."""
     demo = subprocess.Popen(
-        [*DEMO, "--workers", "2"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [*DEMO, "--workers", "2"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     try:
-        # The broker, two workers, and the direct computation.
+        # The audit, the broker, two workers, and the direct computation.
         children = eventually(
-            lambda: len(found := children_of(demo.pid)) >= 4 and found, "everybody is there"
+            lambda: len(found := children_of(demo.pid)) >= 5 and found, "everybody is there"
         )
-        eventually(lambda: is_leashed(children[-1]), "the last one has found its feet")
-        os.kill(children[-1], signal.SIGSTOP)
+        eventually(lambda: is_leashed(max(children)), "the last one has found its feet")
+        java = eventually(lambda: children_of(min(children)), "Spark is being started")
+        os.kill(max(children), signal.SIGSTOP)
         demo.send_signal(end)
         demo.wait(20)
     finally:
         demo.kill()
-    eventually(lambda: not any(map(is_running, children)), "all of them are gone")
+    eventually(lambda: not any(map(is_running, [*children, *java])), "all of them are gone")
     assert demo.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}.get(end, -end)
+    assert end is signal.SIGKILL or list(tmp_path.iterdir()) == []

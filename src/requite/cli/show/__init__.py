@@ -8,4 +8,6 @@ traffic.py    the clients and their requests
 direct.py     what every answer must be
 tally.py      what came back: answers per request, latencies, the verdict
 screen.py     the live display
+audit.py      afterwards: the pipeline over the journals of all of it
+auditor.py    the process in which that runs
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import TracebackType
 from typing import Final
 
@@ -18,12 +19,16 @@ class Cast:
     """The processes of the demo; leaving the `with` block ends them all.
 
     A successor takes its predecessor's place in `children`: the broker is first, then the workers.
+    Each keeps a journal in the folder `journal`, where there is one.
     """
 
-    def __init__(self, workers: int, *, heartbeat: HeartbeatPolicy, capacity: int) -> None:
-        self._liveness = (
+    def __init__(
+        self, workers: int, *, heartbeat: HeartbeatPolicy, capacity: int, journal: Path | None
+    ) -> None:
+        self._habits = (
             f"--heartbeat-interval={heartbeat.interval_s}",
             f"--liveness={heartbeat.liveness}",
+            *([f"--journal={journal}"] if journal else []),
         )
         self._capacity = f"--capacity={capacity}"
         self.workers = workers
@@ -100,7 +105,7 @@ class Cast:
 
     def _new_broker(self) -> Child:
         # A request may be so unlucky as to lose several workers; here none of them is poison.
-        arguments = ("broker", f"--bind={self._address}", "--attempts=50", *self._liveness)
+        arguments = ("broker", f"--bind={self._address}", "--attempts=50", *self._habits)
         return Child("broker", _COMMAND, *arguments)
 
     async def _await_broker(self) -> None:
@@ -108,5 +113,5 @@ class Cast:
         self._address = line.removeprefix(_LISTENING)
 
     def _new_worker(self, number: int) -> Child:
-        arguments = ("worker", _SERVICE, f"--connect={self.url}", self._capacity, *self._liveness)
+        arguments = ("worker", _SERVICE, f"--connect={self.url}", self._capacity, *self._habits)
         return Child(f"worker {number}", _COMMAND, *arguments)

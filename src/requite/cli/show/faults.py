@@ -10,7 +10,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable
-from itertools import cycle
+from itertools import cycle, pairwise
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from requite.cli.show.cast import Cast
@@ -156,7 +156,7 @@ def plan(faults: Faults, amounts: Amounts) -> list[Fault]:
 async def strike(faults: list[Fault], source: RequestSource, requests: int) -> None:
     """Let each fault strike in its turn, while requests up to the next one's turn go on."""
     at = milestones(len(faults), requests)
-    for fault, this, following in zip(faults, at, [*at[1:], requests], strict=True):
+    for fault, (this, following) in zip(faults, pairwise([*at, requests]), strict=True):
         source.release(this)
         await source.reached(this)
         source.release(following)

@@ -6,11 +6,12 @@ import asyncio
 import json
 import signal
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, islice
+from pathlib import Path
 from typing import Any, Final
 
 from requite.cli.show.cast import Cast
@@ -35,7 +36,7 @@ _TIME_LIMIT_S: Final = 100.0
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """How much happens. `requests` None: one per airport."""
+    """How much happens. `requests` None: one per airport; `journal` None: nobody keeps one."""
 
     requests: int | None
     workers: int
@@ -44,6 +45,7 @@ class Plot:
     worker_kills: int
     broker_kills: int
     stops: int
+    journal: Path | None = None
 
 
 def play(plot: Plot) -> Verdict:
@@ -72,18 +74,28 @@ async def _play(plot: Plot, asked: Sequence[str]) -> Verdict:
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     tally = Tally(asked)
-    with Cast(plot.workers, heartbeat=_HEARTBEAT, capacity=_CAPACITY) as cast:
+    journal = plot.journal
+    with Cast(plot.workers, heartbeat=_HEARTBEAT, capacity=_CAPACITY, journal=journal) as cast:
         truth = asyncio.ensure_future(_compute_truth(cast))
-        await cast.enter()
-        async with AsyncExitStack() as stack:
-            stage = await _set_stage(plot, tally, cast, stack)
-            took_s = await stage.play(plot)
-        return tally.judge(
-            await truth,
-            took_s=took_s,
-            retries=tally.sent_again + stage.observer.known_redelivered,
-            kills=(cast.worker_kills, cast.broker_kills),
-        )
+        try:
+            return await _show(plot, tally, cast, truth)
+        finally:
+            truth.cancel()
+
+
+async def _show(
+    plot: Plot, tally: Tally, cast: Cast, truth: Awaitable[Mapping[str, Answer]]
+) -> Verdict:
+    await cast.enter()
+    async with AsyncExitStack() as stack:
+        stage = await _set_stage(plot, tally, cast, stack)
+        took_s = await stage.play(plot)
+    return tally.judge(
+        await truth,
+        took_s=took_s,
+        retries=tally.sent_again + stage.observer.known_redelivered,
+        kills=(cast.worker_kills, cast.broker_kills),
+    )
 
 
 async def _compute_truth(cast: Cast) -> dict[str, Answer]:
@@ -145,16 +157,20 @@ def _outstanding(source: RequestSource, tally: Tally) -> int:
 
 
 async def _set_stage(plot: Plot, tally: Tally, cast: Cast, stack: AsyncExitStack) -> Stage:
-    def new_client(service: str) -> AsyncClient:
+    def new_client(service: str, journal: Path | None = None) -> AsyncClient:
         return AsyncClient(
             cast.url,
             service=service,
             retry=RETRY,
             heartbeat=_HEARTBEAT,
             slots=plot.concurrency,
+            journal=journal,
         )
 
-    clients = [await stack.enter_async_context(new_client(_SERVICE)) for _ in range(plot.clients)]
+    clients = [
+        await stack.enter_async_context(new_client(_SERVICE, plot.journal))
+        for _ in range(plot.clients)
+    ]
     observer = Observer(await stack.enter_async_context(new_client("mmi.stats")))
     await observer.wait_for_workers(lambda registered: registered == plot.workers)
     screen = stack.enter_context(open_screen(tally, cast.children))

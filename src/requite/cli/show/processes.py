@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from enum import StrEnum
 from typing import Final
 
@@ -32,15 +33,18 @@ class State(StrEnum):
 
 
 class Child:
-    """One process of the demo: `python -m` with `arguments`. `name` is for people."""
+    """One process of the demo: `python -m` with `arguments`. `name` is for people.
 
-    def __init__(self, name: str, *arguments: str) -> None:
+    One that `listens` can be told things on its stdin.
+    """
+
+    def __init__(self, name: str, *arguments: str, listens: bool = False) -> None:
         self.name = name
         self.state = State.STARTING
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the child)
         self._process = subprocess.Popen(
             [sys.executable, "-m", _LEASH, str(os.getpid()), *arguments],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if listens else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
             process_group=0,  # Ctrl-C is for the demo alone, which then ends its processes itself
@@ -51,14 +55,25 @@ class Child:
         """The process's number."""
         return self._process.pid
 
-    async def read_line(self) -> str:
+    def tell(self, line: str) -> None:
+        """Write a line to its stdin; what reads its stdout finds out if it is gone."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(f"{line}\n".encode())
+            self._process.stdin.flush()
+
+    async def read_line(self, within_s: float = _STARTED_WITHIN_S) -> str:
         """Wait for a line on its stdout, such as the broker's `listening on`: then it runs."""
         assert self._process.stdout is not None
         reading = asyncio.to_thread(self._process.stdout.readline)
-        line = await asyncio.wait_for(reading, _STARTED_WITHIN_S)
+        try:
+            line = await asyncio.wait_for(reading, within_s)
+        except TimeoutError as error:
+            raise ShowFailed(f"{self.name} said nothing for {within_s:.0f} s") from error
         if not line:
             self._process.wait()
-            raise ShowFailed(f"{self.name} did not start: {self._last_words()}")
+            did = "did not start" if self.state is State.STARTING else "ended"
+            raise ShowFailed(f"{self.name} {did}: {self._last_words()}")
         self.state = State.RUNNING
         return line.decode().rstrip()
 
@@ -93,7 +108,10 @@ class Child:
         self.state = State.RUNNING
 
     def _close(self) -> None:
-        self._stderr.close()
+        for pipe in (self._stderr, self._process.stdout, self._process.stdin):
+            with suppress(BrokenPipeError):  # it may not have read all it was told
+                if pipe is not None:
+                    pipe.close()
 
     def _last_words(self) -> str:
         self._stderr.seek(0)

@@ -33,6 +33,7 @@ _SERVICES: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9")
 _PERCENTILES: Final = {"median": "#56b4e9", "95 of 100": "#0072b2", "99 of 100": "#1b2f4b"}
 _FAILED: Final = "failed"
 _BARS_MAX: Final = 60
+_DOTTED_MAX: Final = 30
 
 _MILLISECONDS: Final = (
     "datum.value >= 1000 ? format(datum.value / 1000, ',~r') + ' s' : "
@@ -59,7 +60,8 @@ def latency_over_time(pace: Sequence[Pace], span: Span, label: str) -> Markup:
     time = _time_axis(span)
     values = alt.Y("ms:Q", scale=scale, axis=axis)
     lines = _chart(rows).mark_line(strokeWidth=2, strokeJoin="round")
-    dots = _chart(_isolated(rows)).mark_point(filled=True, size=28)
+    dotted = rows if len(pace) <= _DOTTED_MAX else _isolated(rows)
+    dots = _chart(dotted).mark_point(filled=True, size=24, opacity=1)
     layers = (mark.encode(x=time, y=values, color=colour) for mark in (lines, dots))
     return _draw(alt.layer(*layers), "pace", label)
 
@@ -225,14 +227,21 @@ def queue_depth(queue: Sequence[Depth], span: Span, label: str) -> Markup:
 
 
 def worker_lives(workers: Sequence[WorkerLife], span: Span, label: str) -> Markup:
-    """Draw each worker's time on stage as a bar, coloured by what became of it."""
+    """Draw each worker's time on stage as a bar, coloured by what became of it.
+
+    Workers may have come before the first request, and left after the last.
+    """
     import altair as alt
 
+    began = min(span.began, *(life.first_seen for life in workers))
+    ended = max(span.ended, *(life.last_seen for life in workers))
+    shortest = (ended - began) / WIDTH
+    whole = Span(began, max(ended, *(life.first_seen + shortest for life in workers)), span.step)
     rows: list[Row] = [
         {
             "worker": f"{number + 1}  {legible(life.worker[:8])}",
             "from": _instant(life.first_seen),
-            "to": _instant(max(life.last_seen, life.first_seen + span.step / 4)),
+            "to": _instant(max(life.last_seen, life.first_seen + shortest)),
             "status": legible(life.status, 16) or "unknown",
         }
         for number, life in enumerate(workers)
@@ -244,7 +253,7 @@ def worker_lives(workers: Sequence[WorkerLife], span: Span, label: str) -> Marku
         _chart(rows)
         .mark_bar(height=ROW_HEIGHT / 2, cornerRadius=3)
         .encode(
-            x=_time_axis(span, "from"),
+            x=_time_axis(whole, "from"),
             x2="to:T",
             y=alt.Y(
                 "worker:N",
