@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -17,7 +16,7 @@ from pyspark.sql import functions as F
 
 from requite.heartbeat import INTERVAL_S_DEFAULT
 from requite.spark import lives as words
-from requite.spark.clock import dated, later
+from requite.spark.clock import Instant, dated, later
 from requite.spark.vocabulary import BROKER, CLIENT, DISPATCHED, OUTCOMES, Verdict
 
 LONGEST_DEADLINE_S: Final = 60.0
@@ -116,7 +115,7 @@ def summarise(verdicts: Mapping[str, int], *, dropped_events: int = 0, damaged: 
     )
 
 
-def verdicts(lives: DataFrame, now: datetime, terms: Terms = USUAL) -> DataFrame:
+def verdicts(lives: DataFrame, now: Instant, terms: Terms = USUAL) -> DataFrame:
     """Judge each life (`requite.spark.lives.lives`) as of `now`: the table `audit_verdicts`."""
     judged = lives.select(
         "request_id",
@@ -130,7 +129,7 @@ def verdicts(lives: DataFrame, now: datetime, terms: Terms = USUAL) -> DataFrame
     return judged.where(F.col("verdict").isNotNull()).select(*columns)
 
 
-def _verdict(now: datetime, terms: Terms) -> Column:
+def _verdict(now: Instant, terms: Terms) -> Column:
     severity = words.severity(F.col("word"))
     is_late = F.lit(now) > later(_deadline(terms.longest_deadline_s), terms.grace_s)
     return (

@@ -22,13 +22,12 @@ dispatched to it, and part of that waits inside the worker.
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from requite.spark.clock import MINUTE_US, date_of, micros, minute_of, still_waiting_us
+from requite.spark.clock import MINUTE_US, Instant, date_of, micros, minute_of, still_waiting_us
 
 _KEY: Final = ("service", "minute")
 _SHORTEST_S: Final = 1.0
@@ -40,8 +39,8 @@ def gold_capacity(
     attempts: DataFrame,
     heartbeats: DataFrame,
     *,
-    since: datetime,
-    until: datetime,
+    since: Instant,
+    until: Instant,
 ) -> DataFrame:
     """Compute the table from silver rows; the journal tells of `since` to `until`."""
     accepted = requests.where(F.col("accepted_at").isNotNull())
@@ -50,7 +49,10 @@ def gold_capacity(
         .join(_in_system(accepted, until), list(_KEY), "full")
         .join(servers(attempts, heartbeats), list(_KEY), "left")
     )
-    rated = _rated(joined.fillna(0, ["accepted", "spent_s", "workers", "servers"]), since, until)
+    zeros = {
+        name: F.coalesce(name, F.lit(0)) for name in ("accepted", "spent_s", "workers", "servers")
+    }
+    rated = _rated(joined.withColumns(zeros), since, until)
     load = F.col("arrival_rate") * F.coalesce("service_s", F.lit(0.0))
     return _modelled(rated.withColumn("busy_servers", load))
 
@@ -65,7 +67,7 @@ def _arrivals(accepted: DataFrame) -> DataFrame:
     )
 
 
-def _in_system(accepted: DataFrame, until: datetime) -> DataFrame:
+def _in_system(accepted: DataFrame, until: Instant) -> DataFrame:
     """Sum the seconds that requests spent in each minute, whether or not they began in it.
 
     What has not ended is in the system until its deadline: nobody waits for it any longer.
@@ -88,7 +90,9 @@ def servers(attempts: DataFrame, heartbeats: DataFrame) -> DataFrame:
     """Count, by minute and service, the workers that were there, and what all could do at once."""
     busy = attempts.select("service", minute_of(F.col("delivered_at")).alias("minute"), "worker")
     heard = heartbeats.select("service", minute_of(F.col("ts")).alias("minute"), "worker")
-    there = busy.union(heard).where("worker is not null and minute is not null").distinct()
+    known = busy.union(heard).where("worker is not null and minute is not null")
+    # Not `distinct`: over Spark Connect it wants to know the columns of what may not be there yet.
+    there = known.groupBy("service", "minute", "worker").agg(F.count("*").alias("signs"))
     each = there.join(parallelism(attempts), ["service", "worker"], "left")
     return each.groupBy(*_KEY).agg(
         F.count("*").cast("int").alias("workers"),
@@ -111,7 +115,7 @@ def parallelism(attempts: DataFrame) -> DataFrame:
     return walked.groupBy("service", "worker").agg(F.max("running").alias("parallel"))
 
 
-def _rated(joined: DataFrame, since: datetime, until: datetime) -> DataFrame:
+def _rated(joined: DataFrame, since: Instant, until: Instant) -> DataFrame:
     """Divide by the seconds of each minute of which the journal tells."""
     begin = micros(F.col("minute"))
     end = F.least(begin + MINUTE_US, micros(F.lit(until)))

@@ -16,11 +16,14 @@ MINUTE_US: Final = 60 * 10**6
 DAY_US: Final = 24 * 3600 * 10**6
 
 
+Instant = datetime | Column
+"""An instant that is known, or that a query finds out."""
+
 WITHOUT_DEADLINE_US: Final = MINUTE_US
 """How long a request without a deadline, and without an end, counts as waiting."""
 
 
-def still_waiting_us(until: datetime, begin_us: Column, deadline: Column) -> Column:
+def still_waiting_us(until: Instant, begin_us: Column, deadline: Column) -> Column:
     """Return up to when something without an end counts as waiting: `until`, or its deadline."""
     given_up = F.coalesce(micros(deadline), begin_us + F.lit(WITHOUT_DEADLINE_US))
     return F.least(micros(F.lit(until)), given_up)

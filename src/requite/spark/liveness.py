@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from requite.heartbeat import INTERVAL_S_DEFAULT, LIVENESS_DEFAULT
-from requite.spark.clock import micros
+from requite.spark.clock import Instant, micros
 from requite.spark.vocabulary import HEARTBEAT, WORKER_DRAINED, WORKER_JOINED, WORKER_LOST
 
 GAP_S: Final = 2 * INTERVAL_S_DEFAULT
@@ -20,7 +19,7 @@ SILENT_S: Final = LIVENESS_DEFAULT * INTERVAL_S_DEFAULT
 
 
 def gold_worker_liveness(
-    heartbeats: DataFrame, now: datetime, *, gap_s: float = GAP_S, silent_s: float = SILENT_S
+    heartbeats: DataFrame, now: Instant, *, gap_s: float = GAP_S, silent_s: float = SILENT_S
 ) -> DataFrame:
     """Tell of each worker, from all `silver_heartbeats`; `status` is as of `now`.
 
@@ -47,7 +46,7 @@ def gold_worker_liveness(
     return grouped.select("worker", "service", *columns, _status(now, silent_s).alias("status"))
 
 
-def _status(now: datetime, silent_s: float) -> Column:
+def _status(now: Instant, silent_s: float) -> Column:
     """Tell what became of a worker; one that was lost may have joined again."""
     joined_at = F.col("joined_at")
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from requite.spark.clock import MINUTE_US, date_of, micros, still_waiting_us
+from requite.spark.clock import MINUTE_US, Instant, date_of, micros, still_waiting_us
 from requite.spark.vocabulary import ACCEPTED, BROKER, DISPATCHED, OUTCOMES, QUEUED, REDELIVERED
 
 _KEY: Final = ("service", "minute")
 
 
-def gold_queue_depth(lives: DataFrame, now: datetime) -> DataFrame:
+def gold_queue_depth(lives: DataFrame, now: Instant) -> DataFrame:
     """Tell, per minute and service, the deepest and the mean queue, and the longest wait in it.
 
     `avg_depth` is the mean over the whole minute, `oldest_age_s` how long the request that had
@@ -35,7 +34,7 @@ def gold_queue_depth(lives: DataFrame, now: datetime) -> DataFrame:
     return told.select("minute", "service", *columns, date_of(F.col("minute")).alias("date"))
 
 
-def _spans(lives: DataFrame, now: datetime) -> DataFrame:
+def _spans(lives: DataFrame, now: Instant) -> DataFrame:
     """Return when requests waited: service, begin_us, end_us (microseconds since 1970).
 
     A wait begins when a broker queues a request, for the first time or again, and ends when the
@@ -49,22 +48,24 @@ def _spans(lives: DataFrame, now: datetime) -> DataFrame:
             events, lambda event: event["kind"].isin(*kinds) & (event["role"] == BROKER)
         )
 
-    def arrival(accepted: Column) -> Column:
-        at_us = micros(accepted["ts"])
-        return F.struct(at_us.alias("begin_us"), at_us.alias("end_us"))
+    def span(begin: Column, end: Column) -> Column:
+        return F.struct(begin.alias("begin"), end.alias("end"))
 
-    def wait(begin: Column) -> Column:
-        begin_us = micros(begin["ts"])
-        end_us = F.greatest(begin_us, _end_us(events, begin, now))
-        return F.struct(begin_us.alias("begin_us"), end_us.alias("end_us"))
+    arrivals = F.transform(at_broker(ACCEPTED), lambda event: span(event["ts"], event["ts"]))
+    waits = F.transform(
+        at_broker(QUEUED, REDELIVERED), lambda event: span(event["ts"], _end(events, event))
+    )
+    deadline = F.array_max(events["deadline"]).alias("deadline")
+    found = F.explode(F.concat(arrivals, waits)).alias("span")
+    spans = lives.select("service", deadline, found).select("service", "deadline", "span.*")
+    begin_us = micros(F.col("begin"))
+    open_until = still_waiting_us(now, begin_us, F.col("deadline"))
+    end_us = F.greatest(begin_us, F.coalesce(micros(F.col("end")), open_until))
+    return spans.select("service", begin_us.alias("begin_us"), end_us.alias("end_us"))
 
-    arrivals = F.transform(at_broker(ACCEPTED), arrival)
-    waits = F.transform(at_broker(QUEUED, REDELIVERED), wait)
-    spans = lives.select("service", F.explode(F.concat(arrivals, waits)).alias("span"))
-    return spans.select("service", "span.begin_us", "span.end_us")
 
-
-def _end_us(events: Column, begin: Column, now: datetime) -> Column:
+def _end(events: Column, begin: Column) -> Column:
+    """Return when a wait that began with an event ended, or null."""
     ends = F.filter(
         events,
         lambda event: (
@@ -73,9 +74,7 @@ def _end_us(events: Column, begin: Column, now: datetime) -> Column:
             & (event["seq"] > begin["seq"])
         ),
     )
-    deadline = F.array_max(events["deadline"])
-    open_until = still_waiting_us(now, micros(begin["ts"]), deadline)
-    return F.coalesce(micros(F.array_min(ends["ts"])), open_until)
+    return F.array_min(ends["ts"])
 
 
 def _by_minute(spans: DataFrame) -> DataFrame:

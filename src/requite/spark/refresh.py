@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from requite.spark import audit, gold, silver
 from requite.spark.ingest import EVENTS
-from requite.spark.lake import Lake, schema_of
+from requite.spark.lake import Lake, columns_of
 from requite.spark.lives import lives
 from requite.spark.news import Span, days_of, reach
 
@@ -115,7 +115,7 @@ class Refresh:
         self.on_progress(Progress(name))
         seen = Observation()
         counted = rows.observe(seen, F.count(F.lit(1)).alias("rows"), *also)
-        write(counted.select(*schema_of(name).names))
+        write(counted.select(*columns_of(name)))
         counts = {key: int(value or 0) for key, value in seen.get.items()}
         self.written[name] = self.written.get(name, 0) + counts["rows"]
         self.on_progress(Progress(name, counts["rows"]))

@@ -1,0 +1,59 @@
+"""Which days new events touch."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from requite.spark.news import DAYS_AT_ONCE, Span, days_of, reach, runs_of, touched
+
+MIDNIGHT = datetime(2026, 3, 2, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+INSTANTS = st.datetimes(datetime(2026, 1, 1), datetime(2026, 12, 31), timezones=st.just(UTC))
+
+
+def test_events_in_the_middle_of_a_day_touch_that_day() -> None:
+    noon = MIDNIGHT + 12 * HOUR
+    assert touched([Span(noon, noon + HOUR)], HOUR) == {date(2026, 3, 2)}
+
+
+def test_replies_after_midnight_touch_the_day_before() -> None:
+    late = MIDNIGHT + timedelta(minutes=5)
+    assert touched([Span(late, late)], HOUR) == {date(2026, 3, 1), date(2026, 3, 2)}
+    assert touched([Span(late, late)], timedelta(minutes=4)) == {date(2026, 3, 2)}
+
+
+def test_acceptances_that_come_late_touch_the_day_after() -> None:
+    evening = MIDNIGHT - timedelta(minutes=5)
+    assert touched([Span(evening, evening)], HOUR) == {date(2026, 3, 1), date(2026, 3, 2)}
+
+
+def test_nothing_new_touches_nothing() -> None:
+    assert touched([], HOUR) == set()
+
+
+def test_days_are_those_of_utc_wherever_the_instants_come_from() -> None:
+    elsewhere = MIDNIGHT.astimezone(tz=None)
+    assert list(days_of(Span(elsewhere, elsewhere))) == [date(2026, 3, 2)]
+
+
+@given(st.sets(st.dates(date(2026, 1, 1), date(2026, 3, 1))))
+def test_runs_are_all_days_once_in_order_and_without_gaps(days: set[date]) -> None:
+    runs = list(runs_of(days))
+    assert [day for run in runs for day in run] == sorted(days)
+    for run in runs:
+        assert 1 <= len(run) <= DAYS_AT_ONCE
+        assert run[-1] - run[0] == timedelta(days=len(run) - 1)
+
+
+@given(INSTANTS, st.timedeltas(timedelta(0), timedelta(days=3)), st.integers(60, 90000))
+def test_what_a_request_may_have_told_is_within_reach_of_its_day(
+    accepted: datetime, took: timedelta, look_back_s: int
+) -> None:
+    look_back = timedelta(seconds=look_back_s)
+    ended = accepted + min(took, look_back)
+    assert accepted.date() in touched([Span(ended, ended)], look_back)
+    span = reach([accepted.date()], look_back)
+    assert span.start <= accepted <= ended <= span.end

@@ -1,0 +1,316 @@
+"""The runner: what is new, once; late replies, damage, crashes, repetition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from tests.spark.events import Event, Story, call_id, collect, damaged_row, instant
+
+from requite.errors import ConfigurationError
+from requite.spark import ingest, runner, schemas
+from requite.spark.lake import Lake
+from requite.spark.refresh import Progress, Refresh
+from requite.spark.runner import RunSummary
+
+pytestmark = pytest.mark.timeout(300)
+
+DAY_S = 86400
+
+
+class Pipeline:
+    """A journal that grows (as files of Parquet with the source's columns), and its lake."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self.journal, self.root = folder / "journal", folder / "lake"
+        self.journal.mkdir()
+        self.lake = Lake(spark, self.root)
+        self.story = Story()
+        self.parts = 0
+        self.steps: list[Progress] = []
+
+    def write(self, damaged: list[Event] | None = None) -> None:
+        """Let the journal have what the story has told since the last time."""
+        frame = self.story.source_frame(self.spark, damaged)
+        frame.coalesce(1).write.parquet(str(self.journal / f"part-{self.parts}"))
+        self.story.events.clear()
+        self.parts += 1
+
+    def run(self, **options: Any) -> RunSummary:
+        self.steps.clear()
+        return runner.run(
+            self.spark,
+            self.journal,
+            self.root,
+            source=_stream,
+            on_progress=self.steps.append,
+            **options,
+        )
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        return collect(self.lake.table(name))
+
+    def verdicts(self) -> dict[str, tuple[str, Any]]:
+        return {
+            row["request_id"]: (row["verdict"], row["date"]) for row in self.rows("audit_verdicts")
+        }
+
+
+def _stream(lake: Lake, journal: str) -> DataFrame:
+    return lake.spark.readStream.schema(schemas.SOURCE).parquet(f"{journal}/*")
+
+
+@pytest.fixture
+def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
+    return Pipeline(spark, tmp_path)
+
+
+def test_runs_follow_a_growing_journal(pipeline: Pipeline) -> None:
+    story = pipeline.story
+    broker, client, worker = story.broker(), story.client(), story.worker()
+    story.call(1, 0.0, broker=broker, client=client, worker=worker)
+    story.call(2, 1.0, broker=broker, outcome="FAILED", error_class="RemoteFailure", reason="no")
+    client.tell(2.0, "accepted", 3, deadline=12.0)
+    broker.tell(2.0, "heartbeat", worker=worker.name, gap_s=0.5, busy=1, capacity=4)
+    pipeline.write()
+
+    first = pipeline.run()
+    assert first.new_events == 14
+    assert (first.audit.accepted, first.audit.exactly_one, first.audit.in_flight) == (3, 2, 1)
+    assert first.as_of == instant(2.0)
+    assert first.days == 1
+    assert {name for name, rows in first.tables.items() if rows} == {
+        "silver_requests",
+        "silver_attempts",
+        "silver_heartbeats",
+        "gold_service_minute",
+        "gold_latency_histogram",
+        "gold_queue_depth",
+        "gold_worker_liveness",
+        "gold_capacity",
+        "gold_rightsizing",
+        "audit_verdicts",
+        "poison",
+    }
+    finished = [step for step in pipeline.steps if step.rows is not None]
+    assert finished[0] == Progress("journal", 14)
+    assert finished[-1] == Progress("audit", 3)
+
+    # Nothing new: nothing is computed, and the verdict is the same.
+    second = pipeline.run()
+    assert (second.new_events, second.days, second.tables) == (0, 0, {})
+    assert second.audit == first.audit
+
+    # Only what is new is read, and what it completes is judged anew.
+    story.call(4, 3.0, broker=broker)
+    client.tell(4.0, "answered", 3, outcome="OK")
+    pipeline.write()
+    third = pipeline.run()
+    assert third.new_events == 4
+    assert third.audit.exactly_one == third.audit.accepted == 4
+    assert {row["batch"] for row in collect(pipeline.lake.batches("bronze_events"))} == {0, 1}
+
+
+def test_a_late_reply_changes_the_day_of_its_request(pipeline: Pipeline) -> None:
+    midnight = DAY_S / 2
+    broker = pipeline.story.broker()
+    today, tomorrow = instant(0).date(), instant(DAY_S).date()
+    pipeline.story.call(1, 0.0, broker=broker)
+    broker.tell(midnight - 10, "accepted", 2, deadline=midnight + 30)
+    broker.tell(midnight - 5, "heartbeat", worker="w", gap_s=0.1, busy=0, capacity=1)
+    # The other broker's log is of a machine that is read later.
+    pipeline.story.broker("b2").tell(midnight + 20, "answered", 3, outcome="OK")
+    pipeline.write()
+    first = pipeline.run(as_of=instant(midnight + 5))
+    assert pipeline.verdicts() == {
+        call_id(1): ("EXACTLY_ONE", today),
+        call_id(2): ("IN_FLIGHT", today),
+        call_id(3): ("ORPHAN", tomorrow),
+    }
+    assert not first.audit.ok
+
+    broker.tell(midnight + 20, "answered", 2, outcome="OK")
+    pipeline.story.broker("b2").tell(midnight - 3, "accepted", 3, deadline=midnight + 30)
+    pipeline.write()
+    second = pipeline.run()
+    assert second.days == 2
+    assert pipeline.verdicts() == {
+        call_id(1): ("EXACTLY_ONE", today),
+        call_id(2): ("EXACTLY_ONE", today),
+        call_id(3): ("EXACTLY_ONE", today),
+    }
+    requests = {row["request_id"]: row for row in pipeline.rows("silver_requests")}
+    assert requests[call_id(2)]["total_ms"] == 30_000
+    assert requests[call_id(2)]["date"] == today
+    minutes = {row["minute"]: row["accepted"] for row in pipeline.rows("gold_service_minute")}
+    assert minutes == {instant(0): 1, instant(midnight - 60): 2}
+    assert second.audit.ok
+
+
+def test_days_far_from_what_is_new_are_not_touched(pipeline: Pipeline) -> None:
+    broker = pipeline.story.broker()
+    pipeline.story.call(1, 0.0, broker=broker)
+    pipeline.write()
+    pipeline.run()
+    (old,) = (pipeline.root / "silver_requests" / "date=2026-03-02").glob("*.parquet")
+    pipeline.story.call(2, 3 * DAY_S, broker=broker)
+    pipeline.write()
+    summary = pipeline.run()
+    assert summary.days == 1
+    assert summary.tables["silver_requests"] == 1
+    assert old.exists()
+    assert summary.audit.exactly_one == 2
+
+
+def test_time_alone_turns_what_is_in_flight_into_a_violation(pipeline: Pipeline) -> None:
+    pipeline.story.broker().tell(0.0, "accepted", 1, deadline=5.0)
+    pipeline.write()
+    assert pipeline.run().audit.in_flight == 1
+    later = pipeline.run(as_of=instant(5.9).replace(tzinfo=None))
+    assert later.audit.in_flight == 1
+    late = pipeline.run(as_of=instant(6.1))
+    assert (late.audit.missing, late.audit.in_flight, late.audit.ok) == (1, 0, False)
+    assert late.new_events == 0
+    again = pipeline.run(as_of=instant(6.1))
+    assert (again.days, again.audit) == (0, late.audit)
+
+
+def test_what_does_not_decode_is_kept_apart_and_told(pipeline: Pipeline) -> None:
+    broker = pipeline.story.broker()
+    pipeline.story.call(1, 0.0, broker=broker)
+    broker.tell(0.5, "dropped", dropped=12)
+    bad = [damaged_row(broker, 4096, "its checksum does not match"), damaged_row(broker, 8192)]
+    pipeline.write([*bad, bad[0]])
+    summary = pipeline.run()
+    assert summary.quarantined == 2
+    assert (summary.audit.damaged, summary.audit.dropped_events) == (2, 12)
+    assert summary.audit.ok
+    assert not summary.audit.complete
+    assert "the journal is incomplete" in summary.audit.sentence()
+    (first, _) = sorted(pipeline.rows("bronze_quarantine"), key=lambda row: row["byte_offset"])
+    assert first["reason"] == "its checksum does not match"
+    assert bytes(first["raw"]) == b"\xff" * 8
+    assert pipeline.run().quarantined == 0
+
+
+def test_a_journal_with_nothing_in_it_is_no_failure(pipeline: Pipeline) -> None:
+    pipeline.write()
+    summary = pipeline.run()
+    assert (summary.new_events, summary.as_of, summary.audit.accepted) == (0, None, 0)
+    assert summary.audit.ok
+    for name in ("silver_requests", "audit_verdicts", "gold_capacity", "poison"):
+        assert pipeline.rows(name) == []
+
+
+def test_a_clock_that_went_back_is_counted(pipeline: Pipeline) -> None:
+    broker = pipeline.story.broker()
+    broker.tell(10.0, "accepted", 1, deadline=15.0)
+    broker.tell(10.0, "dispatched", 1, attempt=1, worker="w")
+    broker.tell(7.0, "answered", 1, attempt=1, worker="w", outcome="OK")
+    pipeline.story.call(2, 11.0, broker=broker)
+    pipeline.write()
+    summary = pipeline.run()
+    assert summary.clock_went_back == 1
+    assert summary.audit.exactly_one == 2
+    durations = ("queue_ms", "service_ms", "total_ms")
+    assert all(row[name] >= 0 for row in pipeline.rows("silver_requests") for name in durations)
+
+
+@pytest.fixture
+def dies_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[object, str], None]]:
+    def arrange(owner: object, name: str) -> None:
+        real = getattr(owner, name)
+        calls = iter([True])
+
+        def dying(*args: Any, **kwargs: Any) -> Any:
+            if next(calls, False):
+                raise RuntimeError("the power failed")
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, dying)
+
+    return arrange
+
+
+def test_a_run_that_died_after_reading_is_repeated_by_the_next(
+    pipeline: Pipeline, dies_once: Callable[[object, str], None]
+) -> None:
+    broker = pipeline.story.broker()
+    pipeline.story.call(1, 0.0, broker=broker)
+    pipeline.write()
+    pipeline.run()
+    pipeline.story.call(2, 1.0, broker=broker)
+    pipeline.write()
+    dies_once(Refresh, "small_tables")
+    with pytest.raises(RuntimeError, match="power"):
+        pipeline.run()
+    summary = pipeline.run()
+    assert summary.new_events == 3
+    assert summary.audit.exactly_one == 2
+    assert len(pipeline.rows("bronze_events")) == 6
+
+
+def test_a_run_that_died_while_reading_reads_the_batch_again_but_not_twice(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline.story.call(1, 0.0, broker=pipeline.story.broker())
+    pipeline.write()
+    written = ingest.write_partitions
+
+    def dying(*args: Any, **kwargs: Any) -> None:
+        written(*args, **kwargs)
+        raise RuntimeError("the power failed")
+
+    monkeypatch.setattr(ingest, "write_partitions", dying)
+    with pytest.raises(Exception, match="the power failed"):
+        pipeline.run()
+    assert len(pipeline.rows("bronze_events")) == 3
+    monkeypatch.setattr(ingest, "write_partitions", written)
+    assert pipeline.run().new_events == 3
+    assert len(pipeline.rows("bronze_events")) == 3
+
+
+def test_without_its_checkpoint_a_lake_takes_nothing_twice(pipeline: Pipeline) -> None:
+    broker = pipeline.story.broker()
+    pipeline.story.call(1, 0.0, broker=broker)
+    pipeline.write([damaged_row(broker, 999)])
+    pipeline.run()
+    for path in sorted((pipeline.root / "_checkpoints").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    pipeline.story.call(2, 1.0, broker=broker)
+    pipeline.write([damaged_row(broker, 9999)])
+    summary = pipeline.run()
+    assert (summary.new_events, summary.quarantined) == (3, 1)
+    assert len(pipeline.rows("bronze_events")) == 6
+    assert len(pipeline.rows("bronze_quarantine")) == 2
+    assert summary.audit.exactly_one == 2
+
+
+def test_what_cannot_work_is_refused_before_anything_is_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigurationError, match="no journal at"):
+        runner.run(spark, tmp_path / "absent", tmp_path / "lake")
+    assert not (tmp_path / "lake").exists()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("mine")
+    with pytest.raises(ConfigurationError, match="not a lake"):
+        runner.run(spark, tmp_path, tmp_path / "mine")
+
+
+def test_deadlines_longer_than_the_look_back_stretch_it(pipeline: Pipeline) -> None:
+    broker = pipeline.story.broker()
+    broker.tell(0.0, "accepted", 1, deadline=2.5 * DAY_S)
+    pipeline.write()
+    assert pipeline.run().audit.in_flight == 1
+    broker.tell(2 * DAY_S, "answered", 1, outcome="OK")
+    pipeline.write()
+    summary = pipeline.run()
+    assert summary.audit.exactly_one == summary.audit.accepted == 1
+    (row,) = pipeline.rows("silver_requests")
+    assert row["finished_at"] - row["accepted_at"] == timedelta(days=2)
