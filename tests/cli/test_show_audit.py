@@ -9,7 +9,7 @@ import pytest
 from tests.cli.command import requite
 
 from requite.cli.show import audit
-from requite.cli.show.audit import Outcome, Archive, require_spark
+from requite.cli.show.audit import Archive, Outcome, require_spark
 from requite.cli.show.processes import Child, ShowFailed
 from requite.cli.show.tally import Verdict
 from requite.errors import ConfigurationError

@@ -16,7 +16,7 @@ from requite.errors import ConfigurationError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from requite.cli.show.audit import Outcome, Archive
+    from requite.cli.show.audit import Archive, Outcome
     from requite.cli.show.play import Plot
     from requite.cli.show.tally import Verdict
 
