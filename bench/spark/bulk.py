@@ -10,17 +10,18 @@ without Spark; the others are bulk calls with that many requests in flight per t
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from bench.gauge import cpu_s
+from bench.loop import run
 from bench.processes import Children
 from bench.spark import page
 
@@ -108,17 +109,28 @@ def measure(url: str, pids: dict[str, int], given: argparse.Namespace) -> dict[s
 
 def variants_of(df: DataFrame, url: str) -> Iterator[tuple[str, Callable[[], object]]]:
     """Yield what is measured, by name."""
+    rows = df.count()
+    yield "Spark alone", lambda: write(df.mapInArrow(lambda batches: batches, df.schema))
+    yield "client alone", lambda: run(call_without_spark(url, rows))
+    for window in WINDOWS:
+        yield f"bulk call, window {window}", partial(call_in_bulk, df, url, rows, window)
+
+
+def write(frame: DataFrame) -> None:
+    """Compute all rows, and drop them."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def call_in_bulk(df: DataFrame, url: str, rows: int, window: int) -> None:
+    """Make a request of each row; raises `RuntimeError` if one has no reply."""
+    from pyspark.sql import Observation
+
     import requite.spark
 
-    def write(frame: DataFrame) -> None:
-        frame.write.format("noop").mode("overwrite").save()
-
-    yield "Spark alone", lambda: write(df.mapInArrow(lambda batches: batches, df.schema))
-    rows = df.count()
-    yield "client alone", lambda: asyncio.run(call_without_spark(url, rows))
-    for window in WINDOWS:
-        frame = requite.spark.call(df, url, body="body", key="id", window=window)
-        yield f"bulk call, window {window}", lambda frame=frame: write(frame)
+    seen = Observation()
+    write(requite.spark.call(df, url, body="body", key="id", window=window, observation=seen))
+    if seen.get["ok"] != rows:
+        raise RuntimeError(f"not every row of {rows} has a reply: {seen.get}")
 
 
 async def call_without_spark(url: str, rows: int, window: int = 256) -> None:
