@@ -53,7 +53,7 @@ def test_replies_are_written_where_the_option_says(
 ) -> None:
     df = spark.createDataFrame([(1, "one"), (2, None), (3, "three")], "id int, body string")
     write(df, recorded, repliesTo=str(tmp_path))
-    write(numbers(spark, 1), recorded, repliesTo=str(tmp_path))
+    write(df.selectExpr("0 AS id", "'0' AS body").limit(1), recorded, repliesTo=str(tmp_path))
     rows = spark.read.parquet(str(tmp_path)).collect()
     told = {(row.id, row.status, row.reply and bytes(row.reply)) for row in rows}
     assert told == {(1, "OK", b"one"), (2, "BadRow", None), (3, "OK", b"three"), (0, "OK", b"0")}
@@ -163,6 +163,31 @@ def test_a_micro_batch_by_position_has_ids_of_its_own(
     forget_last_commit(inbox)
     stream(spark, inbox, recorded, **options)
     assert sorted(recorded.keys.values()) == [1, 1, 2]
+
+
+def test_calls_within_a_stream_keep_their_ids(
+    spark: SparkSession, recorded: Recorded, inbox: Path, tmp_path: Path
+) -> None:
+    def run() -> None:
+        read = spark.readStream.schema("id int, body string").option("maxFilesPerTrigger", 1)
+        answered = requite.spark.call(
+            read.json(str(inbox)), recorded.url(), body="body", key="id", job="numbers"
+        )
+        write = answered.writeStream.option("checkpointLocation", str(inbox.parent / "ckpt"))
+        write.foreachBatch(keep).trigger(availableNow=True).start().awaitTermination()
+
+    def keep(batch: DataFrame, number: int) -> None:
+        batch.write.mode("overwrite").parquet(str(tmp_path / "out" / f"batch={number}"))
+
+    put(inbox, "a", 1, 2)
+    put(inbox, "b", 3)
+    run()
+    forget_last_commit(inbox)
+    run()
+    rows = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert sorted(row.id for row in rows) == [1, 2, 3]
+    assert {UUID(row.idempotency_key) for row in rows} == recorded.keys.keys()
+    assert recorded.bodies == {b"1": 1, b"2": 1, b"3": 2}
 
 
 # --- what is refused at once ----------------------------------------------------------------------
