@@ -35,6 +35,9 @@ NEEDED: Final[Mapping[str, str]] = {
     ),
 }
 
+# In an archive on an executor the path of a module is relative; there is nothing to be read then.
+_LOG_SETTINGS: Final = Path(__file__).absolute().with_name("log4j2.properties")
+
 # How a session inside this process behaves: it talks to nobody else, and says nothing.
 LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.host": LOOPBACK,
@@ -44,9 +47,7 @@ LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.memory": "2g",
     # A local run has few cores, and a task costs more than it gains when a table is small.
     "spark.sql.shuffle.partitions": "4",
-    "spark.driver.extraJavaOptions": (
-        f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
-    ),
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
 }
 
 # Tells the processes that Spark starts, which plan a read, that they may push filters down: they

@@ -10,7 +10,7 @@ from tests.spark.cluster import Cluster
 from tests.spark.deploy.journals import ACCEPTED, ENDED, write_journal
 from tests.spark.deploy.submit import submit
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(500)]
 
 
 def test_driver_and_executors_have_requite_from_the_archive(
