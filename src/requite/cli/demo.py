@@ -139,7 +139,7 @@ def _show(plot: Plot, archive: Archive | None) -> tuple[Verdict, Outcome | None]
         return verdict, None
     with Auditor(archive) as auditor:
         verdict = play(replace(plot, journal=archive.journal))
-        stdout_console().print(_report(verdict), "")
+        stdout_console().print(_report(verdict))
         outcome = auditor.audit()
         stdout_console().print(_findings(outcome, verdict))
         return verdict, outcome

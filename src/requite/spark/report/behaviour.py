@@ -26,7 +26,8 @@ def latency(facts: Facts, span: Span) -> Markup:
     """Return the latencies: over time, and how they are spread."""
     return section(
         "Latency",
-        "From acceptance to the end of a request, as far from its caller as the journal was kept.",
+        f"From acceptance to the end of a request, as its client's journal tells it, or else the "
+        f"broker's.{_dashes(facts)}",
         charts_of(_pace(facts, span), _histogram(facts)),
         _services(facts),
     )
@@ -34,9 +35,8 @@ def latency(facts: Facts, span: Span) -> Markup:
 
 def flow(facts: Facts, span: Span) -> Markup:
     """Return what ended, and what waited."""
-    return section(
-        "Throughput and queue", "", charts_of(_throughput(facts, span), _queue(facts, span))
-    )
+    figures = charts_of(_throughput(facts, span), _queue(facts, span))
+    return section("Throughput and queue", _dashes(facts).strip(), figures)
 
 
 def workers(facts: Facts, span: Span) -> Markup:
@@ -91,8 +91,16 @@ def _pace(facts: Facts, span: Span) -> Markup | None:
         (words.clock(row.at, span), *map(words.milliseconds, row[1:]))
         for row in _every(facts.pace, worst)
     ]
-    draw = partial(charts.latency_over_time, facts.pace, span)
+    draw = partial(charts.latency_over_time, facts.pace, span, _losses(facts))
     return figure("Latency over time", caption, draw, table(columns, rows, label="Latency"))
+
+
+def _dashes(facts: Facts) -> str:
+    return " Dashed lines: a worker was lost." if _losses(facts) else ""
+
+
+def _losses(facts: Facts) -> list[datetime]:
+    return [life.last_seen for life in facts.workers if life.status.lower() == "lost"]
 
 
 def _histogram(facts: Facts) -> Markup | None:
@@ -173,7 +181,8 @@ def _throughput(facts: Facts, span: Span) -> Markup | None:
         for at, replied, failed in _grouped(sums, span)
     ]
     data = table((text("from"), "replied", "failed"), rows, label="Throughput")
-    return figure("Throughput", caption, partial(charts.throughput, facts.flow, span, rest), data)
+    draw = partial(charts.throughput, facts.flow, span, _losses(facts), rest)
+    return figure("Throughput", caption, draw, data)
 
 
 def _sums(flow: Iterable[Flow]) -> dict[datetime, tuple[int, int]]:
@@ -216,7 +225,7 @@ def _queue(facts: Facts, span: Span) -> Markup | None:
         )
         for row in _every(facts.queue, worst)
     ]
-    draw = partial(charts.queue_depth, facts.queue, span)
+    draw = partial(charts.queue_depth, facts.queue, span, _losses(facts))
     return figure("Queue depth", caption, draw, table(columns, rows, label="Queue depth"))
 
 

@@ -43,7 +43,9 @@ _MILLISECONDS: Final = (
 Row = dict[str, Any]
 
 
-def latency_over_time(pace: Sequence[Pace], span: Span, label: str) -> Markup:
+def latency_over_time(
+    pace: Sequence[Pace], span: Span, losses: Sequence[datetime], label: str
+) -> Markup:
     """Draw percentiles over time; a step in which nothing ended leaves a gap."""
     import altair as alt
 
@@ -63,7 +65,7 @@ def latency_over_time(pace: Sequence[Pace], span: Span, label: str) -> Markup:
     dotted = rows if len(pace) <= _DOTTED_MAX else _isolated(rows)
     dots = _chart(dotted).mark_point(filled=True, size=24, opacity=1)
     layers = (mark.encode(x=time, y=values, color=colour) for mark in (lines, dots))
-    return _draw(alt.layer(*layers), "pace", label)
+    return _draw(alt.layer(*_losses(losses, span), *layers), "pace", label)
 
 
 def _isolated(rows: Sequence[Row]) -> list[Row]:
@@ -155,7 +157,9 @@ def merge_bars(bars: Sequence[Bar], at_most: int = _BARS_MAX) -> list[tuple[floa
     return [(lowest * width**k, lowest * width ** (k + 1), n) for k, n in sorted(counts.items())]
 
 
-def throughput(flow: Sequence[Flow], span: Span, rest: str, label: str) -> Markup:
+def throughput(
+    flow: Sequence[Flow], span: Span, losses: Sequence[datetime], rest: str, label: str
+) -> Markup:
     """Draw what ended per second, services on top of each other. `rest` names all the others."""
     import altair as alt
 
@@ -177,7 +181,7 @@ def throughput(flow: Sequence[Flow], span: Span, rest: str, label: str) -> Marku
             order="order:Q",
         )
     )
-    return _draw(chart, "throughput", label)
+    return _draw(alt.layer(chart, *_losses(losses, span)), "throughput", label)
 
 
 def drawn_services(flow: Iterable[Flow]) -> list[str]:
@@ -201,7 +205,9 @@ def _steps_of(flow: Sequence[Flow], span: Span, rest: str) -> Iterable[Row]:
         yield {"series": series, "at": _instant(span.ended), "rate": rate}
 
 
-def queue_depth(queue: Sequence[Depth], span: Span, label: str) -> Markup:
+def queue_depth(
+    queue: Sequence[Depth], span: Span, losses: Sequence[datetime], label: str
+) -> Markup:
     """Draw how many requests waited: the average as an area, the most as a line above it."""
     import altair as alt
 
@@ -223,7 +229,7 @@ def queue_depth(queue: Sequence[Depth], span: Span, label: str) -> Markup:
     line = base.transform_filter("datum.what == 'most'").mark_line(
         interpolate="step-after", strokeWidth=1.5
     )
-    return _draw(area + line, "queue", label)
+    return _draw(alt.layer(area, line, *_losses(losses, span)), "queue", label)
 
 
 def worker_lives(workers: Sequence[WorkerLife], span: Span, label: str) -> Markup:
@@ -338,6 +344,13 @@ def _amounts() -> alt.Axis:
     import altair as alt
 
     return alt.Axis(format=",~r", tickCount=5)
+
+
+def _losses(losses: Sequence[datetime], span: Span) -> list[alt.Chart]:
+    """Return a dashed line wherever a worker was lost."""
+    rows: list[Row] = [{"at": _instant(at)} for at in losses if span.began <= at <= span.ended]
+    rules = _chart(rows).mark_rule(color=_RED, strokeDash=[2, 3], strokeWidth=1)
+    return [rules.encode(x=_time_axis(span))] if rows else []
 
 
 def _legend(field: str, colours: dict[str, str]) -> alt.Color:
