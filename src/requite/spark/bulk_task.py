@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
-from pyspark import TaskContext
 
 from requite.spark.bulk_client import process_clients
 from requite.spark.bulk_plan import Plan
@@ -43,6 +42,8 @@ _Cut = tuple[Batch, int, int, Window]
 
 
 def _windows(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[_Cut]:
+    from pyspark import TaskContext  # executors have it; drivers with pyspark-client do not
+
     context = TaskContext.get()
     partition = 0 if context is None else context.partitionId()
     first_row = 0
