@@ -51,6 +51,13 @@ def test_counts_and_shares():
     ]
 
 
+def test_rates_are_told_in_a_unit_that_suits_them():
+    assert [words.rate(n, 100) for n in (123_400, 250, 99, 1, 0.01, 0)] == [
+        *("1,234/s", "2.50/s", "59.4/min", "36.0/h", "8.64/day", "0.00/day")
+    ]
+    assert words.rate(100, 100, words.unit_of(0.5)) == "60.0/min"
+
+
 def test_instants_are_as_precise_as_the_steps():
     at = NOON + timedelta(seconds=1.5)
     assert words.clock(at, span(step=timedelta(seconds=0.5))) == "12:00:01.5"

@@ -167,13 +167,14 @@ def _throughput(facts: Facts, span: Span) -> Markup | None:
     ended = sum(replied + failed for replied, failed in sums.values())
     failed = sum(failed for _, failed in sums.values())
     best = max(sums, key=lambda at: sum(sums[at]))
+    unit = words.unit_of(sum(sums[best]) / span.step_s)
     rest = _others(
         facts.services_known - sum(bool(name) for name in charts.drawn_services(facts.flow))
     )
     caption = (
-        f"Requests per second, by when they {'ended' if is_fine(span) else 'were accepted'}. "
-        f"On average {words.per_second(ended, (span.ended - span.began).total_seconds())}; most, "
-        f"{words.per_second(sum(sums[best]), span.step_s)}, at {words.clock(best, span)}. "
+        f"Requests per {unit.name}, by when they {'ended' if is_fine(span) else 'were accepted'}. "
+        f"On average {words.rate(ended, (span.ended - span.began).total_seconds(), unit)}; most, "
+        f"{words.rate(sum(sums[best]), span.step_s, unit)}, at {words.clock(best, span)}. "
         f"{words.count(failed) if failed else 'None'} of {ended:,} failed."
     )
     rows = [
@@ -181,7 +182,7 @@ def _throughput(facts: Facts, span: Span) -> Markup | None:
         for at, replied, failed in _grouped(sums, span)
     ]
     data = table((text("from"), "replied", "failed"), rows, label="Throughput")
-    draw = partial(charts.throughput, facts.flow, span, _losses(facts), rest)
+    draw = partial(charts.throughput, facts.flow, span, _losses(facts), rest, unit.seconds)
     return figure("Throughput", caption, draw, data)
 
 

@@ -69,7 +69,7 @@ def _loads(facts: Facts) -> Markup:
 def _load(row: Load) -> tuple[str, ...]:
     return (
         legible(row.service) or "no name",
-        words.NOTHING if row.arrival_rate is None else words.per_second(row.arrival_rate, 1),
+        words.NOTHING if row.arrival_rate is None else words.rate(row.arrival_rate, 1),
         words.duration(row.service_s),
         words.figure(row.busy_servers),
         words.figure(row.servers),

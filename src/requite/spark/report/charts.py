@@ -158,15 +158,20 @@ def merge_bars(bars: Sequence[Bar], at_most: int = _BARS_MAX) -> list[tuple[floa
 
 
 def throughput(
-    flow: Sequence[Flow], span: Span, losses: Sequence[datetime], rest: str, label: str
+    flow: Sequence[Flow],
+    span: Span,
+    losses: Sequence[datetime],
+    rest: str,
+    unit_s: float,
+    label: str,
 ) -> Markup:
-    """Draw what ended per second, services on top of each other. `rest` names all the others."""
+    """Draw what ended per unit of time, services on top of each other. `rest` names the others."""
     import altair as alt
 
     names = [legible(name) or rest for name in drawn_services(flow)]
     colours = dict(zip(names, _SERVICES, strict=False)) | {rest: _GREY}
     colours = {name: colours.get(name, _GREY) for name in names}
-    rows = [*_steps_of(flow, span, rest)]
+    rows = [*_steps_of(flow, span, rest, unit_s)]
     if any(row.failed for row in flow):
         colours[_FAILED] = _RED
     order = {name: number for number, name in enumerate(colours)}
@@ -192,7 +197,7 @@ def drawn_services(flow: Iterable[Flow]) -> list[str]:
     return sorted(totals, key=lambda name: (not name, -totals[name], name))
 
 
-def _steps_of(flow: Sequence[Flow], span: Span, rest: str) -> Iterable[Row]:
+def _steps_of(flow: Sequence[Flow], span: Span, rest: str, unit_s: float) -> Iterable[Row]:
     """Yield every series in every step, zeros as well, and once more at the end of the last."""
     replied: dict[tuple[str, datetime], int] = {}
     for row in flow:
@@ -200,7 +205,7 @@ def _steps_of(flow: Sequence[Flow], span: Span, rest: str) -> Iterable[Row]:
             replied[series, row.at] = replied.get((series, row.at), 0) + n
     for series in {series for series, _at in replied}:
         for at in span.steps:
-            rate = replied.get((series, at), 0) / span.step_s
+            rate = replied.get((series, at), 0) / span.step_s * unit_s
             yield {"series": series, "at": _instant(at), "rate": rate}
         yield {"series": series, "at": _instant(span.ended), "rate": rate}
 

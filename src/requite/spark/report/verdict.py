@@ -42,7 +42,7 @@ def tiles(facts: Facts) -> Markup:
         "ul",
         _tile(words.milliseconds(total.p50_ms), "median latency"),
         _tile(words.milliseconds(total.p99_ms), "99 of 100 within"),
-        _tile(words.per_second(total.replied + total.failed, seconds), "ended"),
+        _tile(words.rate(total.replied + total.failed, seconds), "ended"),
         _tile(words.count(total.failed), "failed", is_alarming=total.failed > 0),
         _tile(words.count(total.retries), "given to workers again"),
         _tile(f"{lost} of {facts.workers_known:,}", "workers lost") if facts.workers else None,

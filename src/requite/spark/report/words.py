@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from requite.spark.audit import Summary
 from requite.spark.report.facts import Mood, Span, mood_of
@@ -59,9 +59,31 @@ def duration(seconds: float | None) -> str:
     return f"{round(hours / 24)}{GAP}days"
 
 
-def per_second(n: float, seconds: float) -> str:
-    """Return a rate."""
-    return f"{figure(n / seconds)}/s"
+class Unit(NamedTuple):
+    """What a rate is counted in: `name` in a sentence, `sign` after a number."""
+
+    name: str
+    sign: str
+    seconds: float
+
+
+_UNITS: Final = (
+    Unit("second", "s", 1.0),
+    Unit("minute", "min", 60.0),
+    Unit("hour", "h", 3_600.0),
+    Unit("day", "day", 86_400.0),
+)
+
+
+def unit_of(per_second: float) -> Unit:
+    """Return the unit in which a rate is at least 1, or the longest there is."""
+    return next((unit for unit in _UNITS if per_second * unit.seconds >= 1), _UNITS[-1])
+
+
+def rate(n: float, seconds: float, unit: Unit | None = None) -> str:
+    """Return a rate, in a unit that suits it where none is given."""
+    unit = unit or unit_of(n / seconds)
+    return f"{figure(n / seconds * unit.seconds)}/{unit.sign}"
 
 
 def day(at: datetime) -> str:
