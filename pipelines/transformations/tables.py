@@ -1,7 +1,7 @@
 """Bronze is read once and appended to; silver and gold are computed anew from it in every run.
 
-`spark.requite.journal` in the configuration is the folder of the journals. Verdicts are as of the newest
-event.
+`spark.requite.journal` in the configuration is the folder of the journals. Verdicts are as of the
+newest event.
 """
 
 from pyspark import pipelines as dp
@@ -69,8 +69,7 @@ def gold_latency_histogram() -> DataFrame:
 
 @dp.materialized_view
 def gold_service_minute() -> DataFrame:
-    histogram = spark().table("gold_latency_histogram")
-    return gold.gold_service_minute(spark().table("silver_requests"), histogram)
+    return gold.gold_service_minute(spark().table("silver_requests"))
 
 
 @dp.materialized_view

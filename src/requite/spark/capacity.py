@@ -43,76 +43,81 @@ def gold_capacity(
     until: Instant,
 ) -> DataFrame:
     """Compute the table from silver rows; the journal tells of `since` to `until`."""
-    accepted = requests.where(F.col("accepted_at").isNotNull())
-    joined = (
-        _arrivals(accepted)
-        .join(_in_system(accepted, until), list(_KEY), "full")
-        .join(servers(attempts, heartbeats), list(_KEY), "left")
-    )
-    zeros = {
-        name: F.coalesce(name, F.lit(0)) for name in ("accepted", "spent_s", "workers", "servers")
-    }
+    loads = _loads(requests.where(F.col("accepted_at").isNotNull()), until)
+    joined = loads.join(servers(attempts, heartbeats), list(_KEY), "left")
+    zeros = {name: F.coalesce(name, F.lit(0)) for name in ("workers", "servers")}
     rated = _rated(joined.withColumns(zeros), since, until)
     load = F.col("arrival_rate") * F.coalesce("service_s", F.lit(0.0))
     return _modelled(rated.withColumn("busy_servers", load))
 
 
-def _arrivals(accepted: DataFrame) -> DataFrame:
-    keyed = accepted.withColumn("minute", minute_of(F.col("accepted_at")))
-    return keyed.groupBy(*_KEY).agg(
-        F.count("*").alias("accepted"),
-        (F.avg("service_ms") / 1000).alias("service_s"),
-        (F.avg("total_ms") / 1000).alias("total_s"),
-        F.avg("queue_ms").alias("measured_wait_ms"),
-    )
-
-
-def _in_system(accepted: DataFrame, until: Instant) -> DataFrame:
-    """Sum the seconds that requests spent in each minute, whether or not they began in it.
+def _loads(accepted: DataFrame, until: Instant) -> DataFrame:
+    """Sum up, by minute, what was accepted in it, and the time that requests spent in it.
 
     What has not ended is in the system until its deadline: nobody waits for it any longer.
     """
     begin = micros(F.col("accepted_at"))
-    end = F.coalesce(
-        micros(F.col("finished_at")), still_waiting_us(until, begin, F.col("deadline"))
-    )
-    end = F.greatest(begin, end)
-    spans = accepted.select("service", begin.alias("begin"), end.alias("end"))
+    open_until = still_waiting_us(until, begin, F.col("deadline"))
+    end = F.greatest(begin, F.coalesce(micros(F.col("finished_at")), open_until))
+    spans = accepted.withColumns({"begin": begin, "end": end})
     first = F.col("begin") - F.pmod("begin", F.lit(MINUTE_US))
-    minutes = F.explode(F.sequence(first, F.col("end"), F.lit(MINUTE_US)))
-    pieces = spans.select("service", "begin", "end", minutes.alias("at"))
+    minutes = F.explode(
+        F.sequence(first, F.greatest("begin", F.col("end") - 1), F.lit(MINUTE_US))
+    ).alias("at")
+    times = "service_ms", "total_ms", "queue_ms"
+    pieces = spans.select("service", "begin", "end", first.alias("first"), minutes, *times)
+    is_first = F.col("at") == F.col("first")
     spent = F.least(F.col("end"), F.col("at") + MINUTE_US) - F.greatest("begin", "at")
-    keyed = pieces.select("service", F.timestamp_micros("at").alias("minute"), spent.alias("spent"))
-    return keyed.groupBy(*_KEY).agg((F.sum("spent") / 1e6).alias("spent_s"))
+    return pieces.groupBy("service", F.timestamp_micros("at").alias("minute")).agg(
+        F.count_if(is_first).alias("accepted"),
+        (F.avg(F.when(is_first, F.col("service_ms"))) / 1000).alias("service_s"),
+        (F.avg(F.when(is_first, F.col("total_ms"))) / 1000).alias("total_s"),
+        F.avg(F.when(is_first, F.col("queue_ms"))).alias("measured_wait_ms"),
+        (F.sum(spent) / 1e6).alias("spent_s"),
+    )
 
 
 def servers(attempts: DataFrame, heartbeats: DataFrame) -> DataFrame:
     """Count, by minute and service, the workers that were there, and what all could do at once."""
-    busy = attempts.select("service", minute_of(F.col("delivered_at")).alias("minute"), "worker")
-    heard = heartbeats.select("service", minute_of(F.col("ts")).alias("minute"), "worker")
-    known = busy.union(heard).where("worker is not null and minute is not null")
+    busy = _parallel(_edges(attempts).union(_signs(heartbeats)))
     # Not `distinct`: over Spark Connect it wants to know the columns of what may not be there yet.
-    there = known.groupBy("service", "minute", "worker").agg(F.count("*").alias("signs"))
-    each = there.join(parallelism(attempts), ["service", "worker"], "left")
-    return each.groupBy(*_KEY).agg(
+    there = busy.groupBy(*_KEY, "worker").agg(F.max("parallel").alias("parallel"))
+    return there.groupBy(*_KEY).agg(
         F.count("*").cast("int").alias("workers"),
-        F.sum(F.coalesce("parallel", F.lit(1))).cast("int").alias("servers"),
+        F.sum(F.greatest("parallel", F.lit(1))).cast("int").alias("servers"),
     )
 
 
-def parallelism(attempts: DataFrame) -> DataFrame:
-    """Return the most requests that each worker was seen to handle at one instant."""
+def _edges(attempts: DataFrame) -> DataFrame:
+    """Return when a worker had one request more, or one fewer."""
     begin = F.coalesce("started_at", "delivered_at")
-    steps = F.array(
-        F.struct(begin.alias("at"), F.lit(1).alias("step")),
-        F.struct(F.col("ended_at").alias("at"), F.lit(-1).alias("step")),
+    lasted = F.col("ended_at") > begin
+    enters = F.struct(begin.alias("at"), F.when(lasted, 1).otherwise(0).alias("step"))
+    leaves = F.struct(F.col("ended_at").alias("at"), F.lit(-1).alias("step"))
+    steps = F.when(lasted, F.array(enters, leaves)).otherwise(F.array(enters))
+    known = attempts.where(begin.isNotNull() & F.col("worker").isNotNull())
+    return known.select("service", "worker", F.explode(steps).alias("edge")).select(
+        "service", "worker", "edge.at", "edge.step"
     )
-    ended = attempts.where(F.col("ended_at") > begin)
-    edges = ended.select("service", "worker", F.explode(steps).alias("edge"))
-    along = Window.partitionBy("service", "worker").orderBy("edge.at", "edge.step")
-    running = F.sum("edge.step").over(along.rowsBetween(Window.unboundedPreceding, 0))
-    walked = edges.withColumn("running", running)
-    return walked.groupBy("service", "worker").agg(F.max("running").alias("parallel"))
+
+
+def _signs(heartbeats: DataFrame) -> DataFrame:
+    """Return when a worker was there, if it had nothing to do."""
+    known = heartbeats.where(F.col("worker").isNotNull())
+    return known.select("service", "worker", F.col("ts").alias("at"), F.lit(0).alias("step"))
+
+
+def _parallel(edges: DataFrame) -> DataFrame:
+    """Add, to all signs of each worker, the most requests that it had at one instant."""
+    worker = Window.partitionBy("service", "worker")
+    so_far = worker.orderBy("at", "step").rowsBetween(Window.unboundedPreceding, 0)
+    running = edges.withColumn("running", F.sum("step").over(so_far))
+    return running.select(
+        "service",
+        minute_of(F.col("at")).alias("minute"),
+        "worker",
+        F.max("running").over(worker).alias("parallel"),
+    )
 
 
 def _rated(joined: DataFrame, since: Instant, until: Instant) -> DataFrame:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from math import log
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from requite.spark.clock import minute_of
@@ -24,15 +24,14 @@ LOWEST_MS: Final = 0.001
 GROWTH: Final = 1.02
 PERCENTILES: Final = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 
-_KEY: Final = ("date", "minute", "service")
-
 
 def bucket_of(latency_ms: Column) -> Column:
     """Return the number of the bucket in which a latency lies."""
     # Journals count whole microseconds, none of which is an edge but the first, for which the
     # logarithm is exact; so its rounding errors move nothing into a wrong bucket.
     ratio = F.greatest(latency_ms, F.lit(LOWEST_MS)) / LOWEST_MS
-    return F.ceil(F.ln(ratio) / log(GROWTH)).cast("int")
+    bucket = F.ceil(F.ln(ratio) / log(GROWTH)).cast("int")
+    return F.when(latency_ms.isNotNull(), bucket)
 
 
 def upper_edge_ms(bucket: Column) -> Column:
@@ -42,16 +41,9 @@ def upper_edge_ms(bucket: Column) -> Column:
 
 def gold_latency_histogram(requests: DataFrame) -> DataFrame:
     """Count `silver_requests` that have ended by minute, service and bucket."""
-    ended = requests.where(F.col("total_ms").isNotNull() & F.col("accepted_at").isNotNull())
-    keyed = ended.select(
-        minute_of(F.col("accepted_at")).alias("minute"),
-        "service",
-        bucket_of(F.col("total_ms")).alias("bucket"),
-        "date",
-    )
-    counted = keyed.groupBy("minute", "service", "bucket", "date").agg(F.count("*").alias("n"))
+    ended = _by_bucket(requests).where(F.col("bucket").isNotNull())
     upper = upper_edge_ms(F.col("bucket")).alias("upper_ms")
-    return counted.select("minute", "service", "bucket", upper, "n", "date")
+    return ended.select("minute", "service", "bucket", upper, "n", "date")
 
 
 def percentiles(histogram: DataFrame, *key: str) -> DataFrame:
@@ -59,37 +51,67 @@ def percentiles(histogram: DataFrame, *key: str) -> DataFrame:
     merged = histogram.groupBy(*key, "bucket").agg(
         F.sum("n").alias("n"), F.max("upper_ms").alias("upper_ms")
     )
-    group = Window.partitionBy(*key)
-    so_far = group.orderBy("bucket").rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    ranked = merged.withColumns(
-        {"reached": F.sum("n").over(so_far), "total": F.sum("n").over(group)}
+    bars = F.sort_array(F.collect_list(F.struct("bucket", "n", "upper_ms")))
+    grouped = merged.groupBy(*key).agg(F.sum("n").alias("n"), bars.alias("bars"))
+    return grouped.select(*key, *_ranks(F.col("bars"), F.col("n")))
+
+
+def _ranks(bars: Column, total: Column) -> list[Column]:
+    """Return the percentiles of sorted bars."""
+    return [_rank(bars, F.ceil(total * share)).alias(name) for name, share in PERCENTILES.items()]
+
+
+def _rank(bars: Column, wanted: Column) -> Column:
+    """Add bars up until so many are reached, and return the upper edge of the last one."""
+    start = F.struct(
+        F.lit(0).cast("bigint").alias("reached"), F.lit(None).cast("double").alias("upper_ms")
     )
-    return ranked.groupBy(*key).agg(
-        *(
-            F.min(F.when(F.col("reached") >= F.ceil(F.col("total") * share), F.col("upper_ms")))
-            .alias(name)
-            for name, share in PERCENTILES.items()
-        )
-    )  # fmt: skip
+
+    def add(state: Column, bar: Column) -> Column:
+        is_there = state["reached"] >= wanted
+        upper_ms = F.when(is_there, state["upper_ms"]).otherwise(bar["upper_ms"])
+        return F.struct((state["reached"] + bar["n"]).alias("reached"), upper_ms.alias("upper_ms"))
+
+    return F.aggregate(bars, start, add, lambda state: state["upper_ms"])
 
 
-def gold_service_minute(requests: DataFrame, histogram: DataFrame) -> DataFrame:
+def gold_service_minute(requests: DataFrame) -> DataFrame:
     """Tell what each service was asked and how it answered, minute by minute.
 
     `failed` ended with anything but OK; `retries` are attempts beyond the first; `duplicates` are
     outcomes beyond the first.
     """
+    sums = "accepted", "replied", "failed", "retries", "duplicates"
+    bar = F.struct("bucket", "n", upper_edge_ms(F.col("bucket")).alias("upper_ms"))
+    bars = F.sort_array(F.collect_list(F.when(F.col("bucket").isNotNull(), bar)))
+    counted = (
+        _by_bucket(requests)
+        .groupBy("date", "minute", "service")
+        .agg(
+            *(F.sum(name).alias(name) for name in sums),
+            F.sum("spent_ms").alias("spent_ms"),
+            F.sum("n").alias("n"),
+            bars.alias("bars"),
+        )
+    )
+    mean_ms = F.try_divide("spent_ms", "n").alias("mean_ms")
+    ranks = _ranks(F.col("bars"), F.col("n"))
+    return counted.select("minute", "service", *sums, *ranks, mean_ms, "date")
+
+
+def _by_bucket(requests: DataFrame) -> DataFrame:
+    """Count accepted requests by minute, service and bucket; null: they have not ended."""
     accepted = requests.where(F.col("accepted_at").isNotNull())
-    keyed = accepted.withColumn("minute", minute_of(F.col("accepted_at")))
-    outcome = F.col("outcome")
-    counted = keyed.groupBy(*_KEY).agg(
+    keyed = accepted.withColumns(
+        {"minute": minute_of(F.col("accepted_at")), "bucket": bucket_of(F.col("total_ms"))}
+    )
+    outcome, zero = F.col("outcome"), F.lit(0)
+    return keyed.groupBy("date", "minute", "service", "bucket").agg(
         F.count("*").alias("accepted"),
         F.count_if(outcome == OK).alias("replied"),
         F.count_if(outcome != OK).alias("failed"),
-        F.sum(F.greatest(F.col("attempts") - 1, F.lit(0))).cast("bigint").alias("retries"),
-        F.sum(F.greatest(F.col("outcomes") - 1, F.lit(0))).cast("bigint").alias("duplicates"),
-        F.avg("total_ms").alias("mean_ms"),
+        F.sum(F.greatest(F.col("attempts") - 1, zero).cast("bigint")).alias("retries"),
+        F.sum(F.greatest(F.col("outcomes") - 1, zero).cast("bigint")).alias("duplicates"),
+        F.sum("total_ms").alias("spent_ms"),
+        F.count("total_ms").alias("n"),
     )
-    joined = counted.join(percentiles(histogram, *_KEY), list(_KEY), "left")
-    counts = "accepted", "replied", "failed", "retries", "duplicates"
-    return joined.select("minute", "service", *counts, *PERCENTILES, "mean_ms", "date")

@@ -73,10 +73,8 @@ class Refresh:
 
     def _gold(self, days: list[date]) -> None:
         requests = self._of("silver_requests", days)
-        histogram = gold.gold_latency_histogram(requests)
-        self._replace("gold_latency_histogram", histogram, days)
-        histogram = self._of("gold_latency_histogram", days)
-        self._replace("gold_service_minute", gold.gold_service_minute(requests, histogram), days)
+        self._replace("gold_latency_histogram", gold.gold_latency_histogram(requests), days)
+        self._replace("gold_service_minute", gold.gold_service_minute(requests), days)
         # What was accepted before midnight may still be in the system after it.
         with_eve = self._of("silver_requests", [days[0] - timedelta(days=1), *days])
         capacity = gold.gold_capacity(

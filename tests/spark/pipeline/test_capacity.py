@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from tests.spark.events import Story, collect, instance, instant, rows_frame, schema_names
 
 from requite.spark import schemas
-from requite.spark.capacity import erlang_c_wait_s, gold_capacity, parallelism, servers
+from requite.spark.capacity import erlang_c_wait_s, gold_capacity, servers
 from requite.spark.latency import gold_latency_histogram
 from requite.spark.lives import lives
 from requite.spark.rightsizing import gold_rightsizing
@@ -112,8 +112,6 @@ def test_a_worker_can_do_what_it_was_seen_to_do_at_once(spark: SparkSession) -> 
     for number, at in enumerate((0.0, 0.5, 0.9, 5.0, 6.0)):
         story.call(number, at, broker=broker, worker=worker, took_s=1.0)
     attempts = silver_attempts(story.frame(spark))
-    (row,) = collect(parallelism(attempts))
-    assert row["parallel"] == 3
     (row,) = collect(servers(attempts, silver_heartbeats(story.frame(spark))))
     assert (row["workers"], row["servers"]) == (1, 3)
 

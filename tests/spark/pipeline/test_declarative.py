@@ -33,10 +33,8 @@ def project(tmp_path: Path) -> Path:
 def run(project: Path) -> None:
     prepare_environment()
     home = Path(pyspark.__file__).parent
-    warehouse = project.parent / "warehouse"
     conf = {
         "spark.sql.catalogImplementation": "hive",
-        "spark.sql.warehouse.dir": str(warehouse),
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.host": "127.0.0.1",
@@ -62,7 +60,7 @@ def run(project: Path) -> None:
 
 
 def table(project: Path, name: str) -> list[dict[str, object]]:
-    folder = project.parent / "warehouse" / name
+    folder = project / "spark-warehouse" / name
     return ds.dataset(folder, partitioning="hive").to_table().to_pylist()
 
 

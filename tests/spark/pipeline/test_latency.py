@@ -97,7 +97,7 @@ def grouped(rows: list[dict[str, Any]]) -> dict[tuple[Any, str], list[dict[str, 
 def test_minutes_are_counted_as_the_model_does(
     requests: DataFrame, rows: list[dict[str, Any]]
 ) -> None:
-    frame = gold_service_minute(requests, gold_latency_histogram(requests))
+    frame = gold_service_minute(requests)
     assert frame.columns == schema_names(schemas.GOLD_SERVICE_MINUTE)
     found = {(row["minute"], row["service"]): row for row in collect(frame)}
     expected = grouped(rows)
