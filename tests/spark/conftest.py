@@ -29,12 +29,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def start_session(folder: Path) -> SparkSession:
-    from requite.spark.session import local_session
+    from requite.spark.session import LOCAL, local_session
 
+    # Tests run everything once or twice: the compiler meant for long runs costs twice what it saves.
+    java = f"{LOCAL['spark.driver.extraJavaOptions']} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     return local_session(
         "requite-tests",
         cores=2,
         conf={
+            "spark.driver.extraJavaOptions": java,
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.local.dir": str(folder / "local"),
