@@ -31,7 +31,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def start_session(folder: Path) -> SparkSession:
     from requite.spark.session import LOCAL, local_session
 
-    # Tests run everything once or twice: the compiler meant for long runs costs twice what it saves.
+    # Tests run everything once or twice: compilers meant for long runs cost twice what they save.
     java = f"{LOCAL['spark.driver.extraJavaOptions']} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     return local_session(
         "requite-tests",
