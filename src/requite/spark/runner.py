@@ -29,6 +29,7 @@ from requite.spark.ingest import EVENTS, QUARANTINE, ingest, journal_stream
 from requite.spark.lake import OUR_FOLDER, Lake, claim, load, locked, save
 from requite.spark.news import News, Span
 from requite.spark.refresh import OnProgress, Progress, Refresh
+from requite.spark.report import require_charts
 from requite.spark.vocabulary import DROPPED, Verdict
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ def run(
     belongs to another journal, or another run is at work on it.
     """
     began = time.monotonic()
+    if report is not None:
+        require_charts()
     told = _journal_folder(journal)
     root = Path(lake).expanduser().resolve()
     claim(root, told)

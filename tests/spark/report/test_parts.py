@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.spark.report.made_up import NOON, span
 
+from requite.errors import ConfigurationError
 from requite.spark.report import words
 from requite.spark.report.charts import merge_bars, round_values
 from requite.spark.report.facts import STEPS_DRAWN, Bar
@@ -156,3 +157,12 @@ def test_a_drawing_with_a_picture_is_refused():
     drawn = alt.Chart(data).mark_image().encode(x="x:Q", url="picture:N")
     with pytest.raises(UnsafeChart, match="'image'"):
         inline_svg(drawn, name="drawn", label="a picture")
+
+
+def test_without_the_charts_a_run_ends_before_it_begins(monkeypatch, tmp_path):
+    from requite.spark import report, runner
+
+    monkeypatch.setattr(report, "find_spec", lambda name: None if name == "altair" else name)
+    with pytest.raises(ConfigurationError, match=r"needs altair: pip install 'requite\[report\]'"):
+        runner.run(None, tmp_path, tmp_path / "lake", report=tmp_path / "report.html")
+    assert list(tmp_path.iterdir()) == []
