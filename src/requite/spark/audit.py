@@ -130,7 +130,7 @@ def verdicts(lives: DataFrame, now: Instant, terms: Terms = USUAL) -> DataFrame:
 
 
 def _verdict(now: Instant, terms: Terms) -> Column:
-    severity = words.severity(F.col("word"))
+    severity = words.severity(F.col("word"), F.col("last")["role"] == BROKER)
     is_late = F.lit(now) > later(_deadline(terms.longest_deadline_s), terms.grace_s)
     return (
         F.when(F.col("word") == words.PLAIN, Verdict.EXACTLY_ONE.value)

@@ -114,7 +114,8 @@ class Case:
             return Alert.ORPHAN
         by_clock = _spell(own, last, lambda event: (event.ts, event.seq))
         as_written = _spell(own, last, lambda event: (event.seq,))
-        return _meaning(min(_severity(by_clock), _severity(as_written)))
+        severity = _by_counting if last.role == BROKER else _by_order
+        return _meaning(min(severity(by_clock), severity(as_written)))
 
     def deadline(self, patience: Patience) -> int | None:
         """Return the instant by which it had to end, if anybody has accepted it."""
@@ -197,8 +198,15 @@ def _spell(own: Sequence[Told], last: Told, order: Callable[[Told], tuple[int, .
     return word
 
 
-def _severity(word: str) -> int:
-    """As `requite.spark.lives.severity`: 0 ended once, 1 open, 2 ended twice, 3 accepted twice."""
+# As `requite.spark.lives.severity`: 0 ended once, 1 open, 2 ended twice, 3 accepted twice.
+def _by_counting(word: str) -> int:
+    surplus = {log: log.count("O") - log.count("A") - log.count("L") for log in word.split("|")}
+    if not any("L" in log and more >= 0 for log, more in surplus.items()):
+        return 1
+    return 2 if max(surplus.values()) > 0 else 0
+
+
+def _by_order(word: str) -> int:
     if _TWICE.search(word):
         return 3
     if _MANY.search(word):

@@ -18,6 +18,10 @@ by a broker that died, then by another one that answered; `|LOO` was answered tw
 A log has two orders: that of its clock, and that in which it was written. A clock may be set back,
 and a process that writes two kinds of rows may write later ones first. A request is accused only if
 neither order excuses it, so `word` is the milder one of the two.
+
+What a broker wrote is judged by counting. It may accept a request while it still holds it: a client
+that lost its connection sends again, and the broker may not know yet that the old one is gone. Each
+acceptance has its outcome, but nothing tells which is whose.
 """
 
 from __future__ import annotations
@@ -96,7 +100,9 @@ def _word(own: Column, last: Column) -> Column:
     )
     by_clock = _spell(own, last, "ts", "seq")
     as_written = _spell(own, last, "seq")
-    milder = F.when(severity(as_written) < severity(by_clock), as_written).otherwise(by_clock)
+    by_broker = last["role"] == BROKER
+    is_milder = severity(as_written, by_broker) < severity(by_clock, by_broker)
+    milder = F.when(is_milder, as_written).otherwise(by_clock)
     return F.when(plain, PLAIN).otherwise(milder)
 
 
@@ -118,8 +124,23 @@ def _spell(own: Column, last: Column, *order: str) -> Column:
     return F.array_join(ordered["letter"], "")
 
 
-def severity(word: Column) -> Column:
+def severity(word: Column, by_broker: Column) -> Column:
     """Return how bad a word is: 0 ended once, 1 open, 2 ended twice, 3 accepted twice."""
+    return F.when(by_broker, _by_counting(word)).otherwise(_by_order(word))
+
+
+def _by_counting(word: Column) -> Column:
+    logs = F.split(word, r"\|")
+
+    def count(log: Column, letters: str) -> Column:
+        return F.length(F.regexp_replace(log, f"[^{letters}]", ""))
+
+    ended = F.exists(logs, lambda log: log.contains("L") & (count(log, "O") >= count(log, "AL")))
+    surplus = F.exists(logs, lambda log: count(log, "O") > count(log, "AL"))
+    return F.when(~ended, 1).when(surplus, 2).otherwise(0)
+
+
+def _by_order(word: Column) -> Column:
     return (
         F.when(word.rlike(ACCEPTED_TWICE), 3)
         .when(word.rlike(ANSWERED_TWICE), 2)

@@ -40,6 +40,8 @@ def faults(own: list[Event], *, by_clock: bool) -> str:
     last = max(
         (e for e in own if e["kind"] == "accepted"), key=lambda e: (e["ts"], e["log"], e["seq"])
     )
+    if last["role"] == "broker":
+        return balance(logs, last["log"])
     answered = twice = surplus = stray = False
     for told in logs.values():
         previous = None
@@ -58,6 +60,14 @@ def faults(own: list[Event], *, by_clock: bool) -> str:
     if surplus or (stray and answered):
         return "DUPLICATE_OUTCOME"
     return "EXACTLY_ONE" if answered else "OPEN"
+
+
+def balance(logs: dict[str, list[Event]], last: str) -> str:
+    """Compare how often brokers accepted and ended; a client may send again before they know."""
+    surplus = {log: sum(1 if e["kind"] in ENDS else -1 for e in told) for log, told in logs.items()}
+    if surplus[last] < 0:
+        return "OPEN"
+    return "DUPLICATE_OUTCOME" if max(surplus.values()) > 0 else "EXACTLY_ONE"
 
 
 MILDEST = ("EXACTLY_ONE", "OPEN", "DUPLICATE_OUTCOME", "ACCEPTED_TWICE")

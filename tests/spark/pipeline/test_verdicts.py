@@ -44,9 +44,9 @@ def story() -> Story:
     b1.tell(3.0, "answered", 8, outcome="OK")
     b1.tell(3.0, "dispatched", 9, attempt=1, worker=w1.name)
     w1.tell(3.0, "started", 10, attempt=1)
-    # 11: accepted twice by one log without an outcome in between.
-    b1.tell(4.0, "accepted", 11, deadline=9.0)
-    story.call(11, 4.5, broker=b1)
+    # 11: accepted twice by one client without an outcome in between.
+    c1.tell(4.0, "accepted", 11, deadline=9.0)
+    story.call(11, 4.5, client=c1)
     # 12: lost with a broker, answered by the next; 13: the next one has not answered either.
     b1.tell(5.0, "accepted", 12, deadline=10.0)
     story.call(12, 6.0, broker=b2)
@@ -78,6 +78,14 @@ def story() -> Story:
     # 21: cancelled by its caller.
     b1.tell(12.0, "accepted", 21, deadline=17.0)
     b1.tell(12.5, "cancelled", 21, outcome="CANCELLED")
+    # 22: its client came back before the broker knew that it was gone; 23: the second try is open.
+    b1.tell(13.0, "accepted", 22, deadline=18.0)
+    b1.tell(13.1, "accepted", 22, deadline=18.0)
+    b1.tell(13.2, "cancelled", 22, outcome="CANCELLED")
+    b1.tell(13.3, "answered", 22, outcome="OK")
+    b1.tell(14.0, "accepted", 23, deadline=19.0)
+    b1.tell(14.1, "accepted", 23, deadline=19.0)
+    b1.tell(14.2, "cancelled", 23, outcome="CANCELLED")
     return story
 
 
@@ -108,6 +116,8 @@ EXPECTED = {
     19: Verdict.EXACTLY_ONE,
     20: Verdict.EXACTLY_ONE,
     21: Verdict.EXACTLY_ONE,
+    22: Verdict.EXACTLY_ONE,
+    23: Verdict.MISSING,
 }
 
 

@@ -116,14 +116,14 @@ def test_an_overdue_request_is_alerted_and_all_state_goes_again(
 def test_a_watch_goes_on_where_it_was_stopped(
     spark: SparkSession, journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker, out = journal.story.broker(), tmp_path / "out"
+    client, out = journal.story.client(), tmp_path / "out"
     now = now_after_noon()
-    broker.tell(now, "answered", 1)
-    broker.tell(now, "accepted", 2, deadline=now + 30.0)  # open while nobody watches
+    client.tell(now, "answered", 1)
+    client.tell(now, "accepted", 2, deadline=now + 30.0)  # open while nobody watches
     journal.write()
     with watching(journal, tmp_path, monkeypatch, to=out) as (_, found):
         assert found.get(timeout=120)["kind"] == "ORPHAN"
-    broker.tell(now, "accepted", 2, deadline=now + 30.0)
+    client.tell(now, "accepted", 2, deadline=now + 30.0)
     journal.write()
     with watching(journal, tmp_path, monkeypatch, to=out) as (_, found):
         assert found.get(timeout=120)["kind"] == "ACCEPTED_TWICE"

@@ -157,9 +157,10 @@ def test_a_second_outcome_is_alerted_also_in_a_later_batch(watch: Watch, broker:
     assert [e["kind"] for e in json.loads(alert.evidence)].count("answered") == 2
 
 
-def test_one_that_was_accepted_twice_is_alerted(watch: Watch, broker: Log) -> None:
-    broker.tell(0.0, "accepted", 1, deadline=5.0)
-    broker.tell(0.1, "accepted", 1, deadline=5.0)
+def test_one_that_was_accepted_twice_is_alerted(watch: Watch) -> None:
+    client = watch.story.client()
+    client.tell(0.0, "accepted", 1, deadline=5.0)
+    client.tell(0.1, "accepted", 1, deadline=5.0)
     watch.read()
     assert kinds(watch.at(1.0)) == ["ACCEPTED_TWICE"]
 
