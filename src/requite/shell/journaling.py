@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from requite.chronicle import ORIGIN_SIZE, Chronicle, Role
@@ -25,7 +26,7 @@ def journal_in(folder: Folder | None, role: Role, name: bytes) -> Journal | None
         return None
     from requite.journal import Journal  # most processes keep none
 
-    return Journal(folder, role, name)
+    return Journal(Path(folder), role, name)
 
 
 def chronicle_of(journal: Journal | None) -> Chronicle | None:
