@@ -13,10 +13,10 @@ from tests.spark.report.made_up import NOON, span
 
 from requite.errors import ConfigurationError
 from requite.spark.report import words
-from requite.spark.report.charts import merge_bars, round_values
 from requite.spark.report.facts import STEPS_DRAWN, Bar
 from requite.spark.report.lake import finite, percentile
 from requite.spark.report.markup import Markup, legible, tag
+from requite.spark.report.scales import merge_bars, round_values
 from requite.spark.report.steps import SAMPLES, depths, is_fine, span_of
 from requite.spark.report.svg import UnsafeChart, inline_svg
 

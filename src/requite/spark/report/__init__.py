@@ -3,7 +3,7 @@
 facts.py      what it tells, as plain values
 lake.py, course.py, steps.py, bounded.py    from a lake to facts
 words.py, markup.py, html_table.py          text and elements, escaped by construction
-charts.py, svg.py                           rows to inline SVG
+charts.py, drawing.py, scales.py, svg.py    rows to inline SVG
 verdict.py, behaviour.py, capacity.py       the parts of the page
 page.py, report.css                         the page
 """

@@ -11,6 +11,7 @@ from requite.spark.report import charts, words
 from requite.spark.report.facts import Facts, Flow, Service, Span, WorkerLife
 from requite.spark.report.html_table import Column, ids, table, text
 from requite.spark.report.markup import Markup, legible, tag
+from requite.spark.report.scales import merge_bars
 from requite.spark.report.steps import is_fine
 
 _ROWS: Final = 12
@@ -123,7 +124,7 @@ def _histogram(facts: Facts) -> Markup | None:
 def _histogram_table(facts: Facts) -> Markup:
     rows = [
         (words.milliseconds(lower), words.milliseconds(upper), words.count(n))
-        for lower, upper, n in charts.merge_bars(facts.histogram, _ROWS)
+        for lower, upper, n in merge_bars(facts.histogram, _ROWS)
     ]
     return table(("longer than", "up to", "replies"), rows, label="How many took how long")
 
