@@ -1,0 +1,168 @@
+"""A journal of ordinary traffic: what a broker, eight clients and four workers would have written.
+
+Calls come at random, five hundred a second on average; a third waits in the queue; handlers take
+some milliseconds, a few of them much longer. One in 500 fails, one in 1,000 is taken from a worker
+that falls silent and given to another. Each call makes about 9.4 events.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from requite.chronicle import FlightRow, Happening, Kind, Role
+from requite.journal import JournalSettings
+from requite.journal.blocks import PURPOSE
+from requite.journal.folder import log_name
+from requite.journal.writer import BlockWriter
+from requite.request import Status
+from requite.storage import Log, LogSettings
+
+EVENTS_PER_CALL: Final = 9.35
+CALLS_PER_S: Final = 500.0
+NOON_US: Final = 1_772_452_800_000_000  # 2026-03-02 12:00 UTC
+CLIENTS: Final = tuple(f"client-{number}".encode() for number in range(8))
+WORKERS: Final = tuple(f"worker-{number}".encode() for number in range(4))
+SERVICES: Final = (b"echo", b"enrich")
+BROKER: Final = b"broker-0"
+
+_TIMEOUT_S: Final = 10.0
+_FAILS: Final = 0.002
+_REDELIVERED: Final = 0.001
+_BATCH: Final = 512
+_NOTICED_S: Final = 3.0
+
+
+class Call(NamedTuple):
+    """One call, as it will be told. `fate` is a kind of trouble, or empty."""
+
+    call_id: bytes
+    client: int
+    worker: int
+    service: bytes
+    accepted_at: float
+    dispatched_at: float
+    ended_at: float
+    fate: str
+
+
+class Writer:
+    """The log of one process."""
+
+    def __init__(self, folder: Path, role: Role, name: bytes) -> None:
+        size = JournalSettings().segment_size_bytes
+        settings = LogSettings(segment_size_bytes=size, sync=False)
+        self._log = Log.open(folder / log_name(role, name), purpose=PURPOSE, settings=settings)
+        self._blocks = BlockWriter(self._log, {})
+        self.flights: list[FlightRow] = []
+        self.happenings: list[Happening] = []
+
+    def flush(self) -> None:
+        """Write what has come together."""
+        if self.flights:
+            self._blocks.write_flights(self.flights, NOON_US)
+        if self.happenings:
+            self._blocks.write_happenings(self.happenings, NOON_US)
+        self.flights, self.happenings = [], []
+
+    def close(self) -> None:
+        """Write the rest."""
+        self.flush()
+        self._log.close()
+
+
+def write_journal(folder: Path, events: int, seed: int = 1) -> None:
+    """Write logs of about so many events, the same ones for the same seed."""
+    broker = Writer(folder, Role.BROKER, BROKER)
+    clients = [Writer(folder, Role.CLIENT, name) for name in CLIENTS]
+    workers = [Writer(folder, Role.WORKER, name) for name in WORKERS]
+    everyone = [broker, *clients, *workers]
+    beat_at = 0.0
+    for number, call in enumerate(calls(round(events / EVENTS_PER_CALL), seed)):
+        while beat_at < call.accepted_at:
+            broker.happenings += heartbeats(beat_at)
+            beat_at += 1.0
+        _tell(call, broker, clients[call.client], workers)
+        if number % _BATCH == 0:
+            for writer in everyone:
+                writer.flush()
+    for writer in everyone:
+        writer.close()
+
+
+def calls(count: int, seed: int) -> Iterator[Call]:
+    """Yield calls in the order in which they come."""
+    rng = random.Random(seed)
+    at = 0.0
+    for number in range(count):
+        at += rng.expovariate(CALLS_PER_S)
+        client, chance = rng.randrange(len(CLIENTS)), rng.random()
+        fate = "fails" if chance < _FAILS else ""
+        fate = "redelivered" if 1 - chance < _REDELIVERED else fate
+        wait = rng.expovariate(200.0) if rng.random() < 1 / 3 else 0.0
+        took = rng.lognormvariate(-5.5, 0.8)  # 4 ms in the middle, 26 ms for one in a hundred
+        yield Call(
+            CLIENTS[client] + number.to_bytes(8, "big"),
+            client,
+            rng.randrange(len(WORKERS)),
+            SERVICES[number % len(SERVICES)],
+            at,
+            at + wait,
+            at + wait + took,
+            fate,
+        )
+
+
+def heartbeats(at: float) -> Iterator[Happening]:
+    """Yield what the broker tells of its workers once a second."""
+    for name in WORKERS:
+        for service in SERVICES:
+            told = {"value": 0.4, "busy": 1, "capacity": 16}
+            yield Happening(at, Kind.HEARTBEAT, service=service, worker=name, **told)
+
+
+def _tell(call: Call, broker: Writer, client: Writer, workers: Sequence[Writer]) -> None:
+    if call.fate:
+        _tell_trouble(call, broker, client, workers)
+        return
+    at, given, ended = call.accepted_at, call.dispatched_at, call.ended_at
+    deadline, name = at + _TIMEOUT_S, WORKERS[call.worker]
+    rest = (deadline, call.call_id, call.service)
+    broker.flights.append((at, given, ended, *rest, name, 100, 200))
+    client.flights.append((at, at, ended + 2e-4, *rest, b"", 100, 200))
+    workers[call.worker].flights.append((given, given + 1e-4, ended - 1e-4, *rest, name, 100, 200))
+
+
+def _tell_trouble(call: Call, broker: Writer, client: Writer, workers: Sequence[Writer]) -> None:
+    """Tell, event by event, of a call that fails, maybe at its second worker."""
+    at, given, ended = call.accepted_at, call.dispatched_at, call.ended_at
+    deadline = at + _TIMEOUT_S
+    who = call.worker
+    attempt = 1
+
+    def tell(writer: Writer, instant: float, kind: Kind, **facts: Any) -> None:
+        writer.happenings.append(Happening(instant, kind, call.call_id, call.service, **facts))
+
+    tell(client, at, Kind.ACCEPTED, value=deadline)
+    tell(client, at, Kind.SENT, attempt=1)
+    tell(broker, at, Kind.ACCEPTED, value=deadline)
+    tell(broker, given, Kind.DISPATCHED, worker=WORKERS[who], attempt=1)
+    tell(workers[who], given, Kind.DELIVERED, worker=WORKERS[who], attempt=1)
+    if call.fate == "redelivered":
+        silent = {"worker": WORKERS[who], "attempt": 1, "reason": "its worker was silent"}
+        tell(broker, given + _NOTICED_S, Kind.REDELIVERED, **silent)
+        who, attempt = (who + 1) % len(WORKERS), 2
+        given, ended = given + _NOTICED_S, ended + _NOTICED_S
+        tell(broker, given, Kind.DISPATCHED, worker=WORKERS[who], attempt=2)
+        tell(workers[who], given, Kind.DELIVERED, worker=WORKERS[who], attempt=2)
+    end: dict[str, Any] = {"outcome": Status.OK}
+    if call.fate == "fails":
+        reason = f"ValueError: no such key: {call.accepted_at:.3f}"
+        end = {"outcome": Status.FAILED, "error": "RemoteFailure", "reason": reason}
+    there = {"worker": WORKERS[who], "attempt": attempt}
+    tell(workers[who], given, Kind.STARTED, **there)
+    tell(workers[who], ended, Kind.FINISHED, **there, **end)
+    tell(broker, ended, Kind.ANSWERED, **there, **end)
+    tell(client, ended, Kind.ANSWERED, attempt=1, **end)
