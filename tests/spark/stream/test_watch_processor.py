@@ -20,8 +20,8 @@ KEY = call_id(1)
 class Watch:
     """A processor, and what of a story it has been given."""
 
-    def __init__(self) -> None:
-        self.tester = TwsTester(RequestWatch(PATIENCE), timeMode="ProcessingTime")
+    def __init__(self, patience: Patience = PATIENCE) -> None:
+        self.tester = TwsTester(RequestWatch(patience), timeMode="ProcessingTime")
         self.story = Story()
         self.given = 0
         self.at(0.0)
@@ -218,6 +218,23 @@ def test_what_is_read_long_after_its_deadline_gets_time_to_settle(
     watch.at(1000.5)
     watch.read()
     assert watch.at(1020.0) == []
+
+
+def test_without_memory_what_has_ended_leaves_nothing() -> None:
+    watch = Watch(Patience(remember_s=0.0))
+    broker = watch.story.broker()
+    watch.story.call(1, 0.0, broker=broker)
+    broker.tell(0.0, "accepted", 2, deadline=5.0)
+    watch.read()
+    assert watch.kept() is None
+    broker.tell(1.0, "answered", 2, outcome="OK")
+    broker.tell(1.0, "accepted", 3, deadline=5.0)
+    watch.read()
+    assert watch.kept(call_id(2)) is None
+    assert watch.timers == 1
+    assert [row.request_id for row in watch.at(10.0)] == [call_id(3)]
+    assert watch.kept(call_id(3)) is None
+    assert watch.timers == 0
 
 
 def test_many_events_of_one_request_do_not_pile_up(watch: Watch, broker: Log) -> None:
