@@ -115,12 +115,12 @@ CONVERSATIONS = {
     "client 0.1": good_conversation((b"", b"MDPC01", b"mmi.service", b"echo")),
     "client 0.2": good_conversation((b"MDPC02", b"\x01", b"mmi.service", b"echo")),
     "client 0.3": good_conversation(
-        (b"MDPC03\x01" + bytes(12) + b"\x00\x0bmmi.service", b"echo"),
+        (b"MDPC03\x01" + bytes(12) + b"\x00\x0b" + bytes(16) + b"mmi.service", b"echo"),
         (b"MDPC03\x05\x00\x00\x03\xe8",),
     ),
     "worker 0.2": good_conversation((b"MDPW02", b"\x01", b"bad"), (b"MDPW02", b"\x06")),
     "worker 0.3": good_conversation(
-        (b"MDPW03\x01\x00\x01\x00\x00\x03\xe8\x00\x00\x00\x00bad",), (b"MDPW03\x06",)
+        (b"MDPW03\x01\x00\x01\x00\x00\x03\xe8" + bytes(12) + b"bad",), (b"MDPW03\x06",)
     ),
 }
 
@@ -279,7 +279,7 @@ def test_a_worker_that_does_not_read_gets_no_more_work(
     hog = RawPeer(scene.broker.endpoint)
     peers.append(hog)
     hog.shake_hands()
-    hog.say(b"MDPW03\x01\x03\xe8\x00\x00\x75\x30" + bytes(4) + b"shared")  # 1000 places, 30 s
+    hog.say(b"MDPW03\x01\x03\xe8\x00\x00\x75\x30" + bytes(12) + b"shared")  # 1000 places, 30 s
     scene.broker.await_workers("shared", 1)
     workers.append(Live(requite.Worker(scene.broker.url, shared, capacity=1)))
     scene.broker.await_workers("shared", 2)

@@ -504,9 +504,9 @@ def test_a_worker_that_drains_gets_nothing_new_and_may_finish() -> None:
     "message",
     [
         [b"MDPW03\x04" + bytes(8), b"short"],
-        [b"MDPW03\x02" + bytes(13), b"a broker's command"],
+        [b"MDPW03\x02" + bytes(29), b"a broker's command"],
         [b"MDPW03\x04" + bytes(9)],
-        [b"MDPC03\x01" + bytes(14), b"a client's command"],
+        [b"MDPC03\x01" + bytes(30), b"a client's command"],
     ],
     ids=["short header", "wrong direction", "no body", "wrong role"],
 )

@@ -112,7 +112,7 @@ _BEAT_03: Final = (b"MDPW03\x05\x00\x00\x03\xe8",)
 
 _READY_01: Final = (b"", b"MDPW01", b"\x01", b"bad")
 _READY_02: Final = (b"MDPW02", b"\x01", b"bad")
-_READY_03: Final = (b"MDPW03\x01\x00\x01\x00\x00\x03\xe8\x00\x00\x00\x00bad",)
+_READY_03: Final = (b"MDPW03\x01\x00\x01\x00\x00\x03\xe8" + bytes(4 + 8) + b"bad",)
 
 _REQUEST_02: Final = (b"MDPC02", b"\x01", b"mmi.service", b"bad")
 _ANSWER_02: Final = (b"MDPC02", b"\x03", b"mmi.service", b"404")
@@ -122,7 +122,8 @@ def _request_03(
     request_id: int, service: bytes, key: bytes = b"", size: int | None = None
 ) -> bytes:
     size = len(service) if size is None else size
-    return b"MDPC03\x01" + request_id.to_bytes(8, "big") + bytes(5) + bytes([size]) + service + key
+    fixed = request_id.to_bytes(8, "big") + bytes(5) + bytes([size]) + bytes(16)
+    return b"MDPC03\x01" + fixed + service + key
 
 
 _NOBODY: Final = "of no dialect of MDP"
@@ -211,7 +212,7 @@ BROKEN_MESSAGES: Final = [
     BrokenMessages("0.2 READY for mmi.x", [(b"MDPW02", b"\x01", b"mmi.x")], [_BYE_02], "mmi."),
     BrokenMessages(
         "0.3 READY for mmi.service",
-        [(b"MDPW03\x01\x00\x01" + bytes(8) + b"mmi.service",)],
+        [(b"MDPW03\x01\x00\x01" + bytes(16) + b"mmi.service",)],
         [_BYE_03],
         "mmi.",
     ),
@@ -225,7 +226,7 @@ BROKEN_MESSAGES: Final = [
     ),
     BrokenMessages(
         "0.3 READY with no place",
-        [(b"MDPW03\x01\x00\x00" + bytes(8) + b"bad",)],
+        [(b"MDPW03\x01\x00\x00" + bytes(16) + b"bad",)],
         [_BYE_03],
         "not 0",
     ),
