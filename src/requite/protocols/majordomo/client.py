@@ -87,8 +87,8 @@ class MajordomoClient(ClientEngine):
         *,
         rng: Rng,
         first_sequence: int,
-        origin: bytes,
-        chronicle: Chronicle | None,
+        origin: bytes = NO_INSTANCE,
+        chronicle: Chronicle | None = None,
     ) -> None:
         super().__init__(
             dialect,

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any, Final
 
-from requite.chronicle import SWEEP_EVERY_S, Chronicle
+from requite.chronicle import NO_INSTANCE, SWEEP_EVERY_S, Chronicle
 from requite.engine import (
     Cancel,
     Deliver,
@@ -97,8 +97,8 @@ class ClientEngine(ABC):
         *,
         rng: Rng,
         first_sequence: int,
-        origin: bytes,
-        chronicle: Chronicle | None,
+        origin: bytes = NO_INSTANCE,
+        chronicle: Chronicle | None = None,
     ) -> None:
         self._dialect = dialect
         self._origin = origin

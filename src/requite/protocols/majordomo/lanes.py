@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from math import inf
 
-from requite.chronicle import Chronicle
+from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.engine import (
     Connect,
     Disconnect,
@@ -45,8 +45,8 @@ class LaneClient(ClientEngine):
         *,
         rng: Rng,
         first_sequence: int,
-        origin: bytes,
-        chronicle: Chronicle | None,
+        origin: bytes = NO_INSTANCE,
+        chronicle: Chronicle | None = None,
     ) -> None:
         super().__init__(
             dialect,
