@@ -141,8 +141,8 @@ def test_however_it_ends_no_process_is_left_behind(end, tmp_path):
             lambda: len(found := children_of(demo.pid)) >= 5 and found, "everybody is there"
         )
         eventually(lambda: is_leashed(max(children)), "the last one has found its feet")
-        java = eventually(lambda: children_of(min(children)), "Spark is being started")
         os.kill(max(children), signal.SIGSTOP)
+        java = eventually(lambda: children_of(min(children)), "Spark is being started")
         demo.send_signal(end)
         demo.wait(20)
     finally:

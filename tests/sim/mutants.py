@@ -138,16 +138,16 @@ class SendsWhatIsTooLate(_Client03):
 
 class SaysItHasNotRun(_Client03):
     class broken(MajordomoClient):
-        def _fail(self, call: Any, error: Any) -> None:
+        def _fail(self, call: Any, error: Any, now: float) -> None:
             call.may_have_run = call.may_have_run and call.state is not HELD
-            super()._fail(call, error)
+            super()._fail(call, error, now)
 
 
 class KeepsSlots(_Client03):
     class broken(MajordomoClient):
-        def _fail(self, call: Any, error: Any) -> None:
+        def _fail(self, call: Any, error: Any, now: float) -> None:
             call.request_id = -1
-            super()._fail(call, error)
+            super()._fail(call, error, now)
 
 
 class RemembersTokens(_Client03):
@@ -221,8 +221,8 @@ class _PoisonedAtOnce(Dispatcher):
 
 
 class _RepeatsAnIndex(Dispatcher):
-    def partial(self, pending: Any, body: Any) -> None:
-        super().partial(pending, body)
+    def partial(self, pending: Any, body: Any, now: float) -> None:
+        super().partial(pending, body, now)
         if pending.partials == 3:
             pending.partials = 2
 
@@ -253,8 +253,8 @@ class _TellsNoWorker(Dispatcher):
 class _SettlesHalf(Dispatcher):
     """Leave the entry of an expired request in its client's table."""
 
-    def _end(self, pending: Any, status: Any, reason: str) -> None:
-        super()._end(pending, status, reason)
+    def _end(self, pending: Any, status: Any, reason: str, now: float) -> None:
+        super()._end(pending, status, reason, now)
         if status.name == "EXPIRED":
             self.kept = [*getattr(self, "kept", ()), pending.request_id]
 
