@@ -34,6 +34,9 @@ def main() -> None:
 def _audit(answers: TextIO) -> None:
     """Start Spark, wait for the word, run the pipeline, tell what came of it."""
     journal, lake, report, scratch = sys.argv[1:]
+    # Whoever is killed while Spark starts leaves files behind: where they are cleared away.
+    os.makedirs(scratch, exist_ok=True)
+    os.environ["TMPDIR"] = scratch
     from requite.spark.runner import run
     from requite.spark.session import LOCAL, local_session
 
