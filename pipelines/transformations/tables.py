@@ -2,6 +2,10 @@
 
 `spark.requite.journal` in the configuration is the folder of the journals. Verdicts are as of the
 newest event.
+
+Tables are read through views. Spark 4.3 looks a table up at once where columns are added to it
+(`withColumns`), if it is there from an earlier run, and then knows nothing of the flow that fills
+it: gold would be made of what silver was before. It cannot do that with a view.
 """
 
 from pyspark import pipelines as dp
@@ -21,12 +25,47 @@ def journal() -> DataFrame:
     return spark().readStream.format("requite").load(spark().conf.get("spark.requite.journal"))
 
 
+@dp.temporary_view
+def events() -> DataFrame:
+    return spark().table("bronze_events")
+
+
+@dp.temporary_view
+def requests() -> DataFrame:
+    return spark().table("silver_requests")
+
+
+@dp.temporary_view
+def attempts() -> DataFrame:
+    return spark().table("silver_attempts")
+
+
+@dp.temporary_view
+def heartbeats() -> DataFrame:
+    return spark().table("silver_heartbeats")
+
+
+@dp.temporary_view
+def histogram() -> DataFrame:
+    return spark().table("gold_latency_histogram")
+
+
+@dp.temporary_view
+def capacity() -> DataFrame:
+    return spark().table("gold_capacity")
+
+
+@dp.temporary_view
+def all_lives() -> DataFrame:
+    return lives(spark().table("events"))
+
+
 def instant(aggregate: str) -> Column:
     """Return when the journal begins (`min`) or ends (`max`)."""
-    return spark().table("bronze_events").agg(F.expr(f"{aggregate}(ts)")).scalar()
+    return spark().table("events").agg(F.expr(f"{aggregate}(ts)")).scalar()
 
 
-@dp.table(partition_cols=["date"])
+@dp.table
 def bronze_events() -> DataFrame:
     return bronze.bronze_events(journal())
 
@@ -36,40 +75,35 @@ def bronze_quarantine() -> DataFrame:
     return bronze.bronze_quarantine(journal())
 
 
-@dp.temporary_view
-def all_lives() -> DataFrame:
-    return lives(spark().table("bronze_events"))
-
-
-@dp.materialized_view(partition_cols=["date"])
+@dp.materialized_view
 def silver_requests() -> DataFrame:
     told = silver.silver_requests(spark().table("all_lives"))
     return told.select(*columns_of("silver_requests"))
 
 
-@dp.materialized_view(partition_cols=["date"])
+@dp.materialized_view
 def silver_attempts() -> DataFrame:
-    return silver.silver_attempts(spark().table("bronze_events"))
+    return silver.silver_attempts(spark().table("events"))
 
 
-@dp.materialized_view(partition_cols=["date"])
+@dp.materialized_view
 def silver_heartbeats() -> DataFrame:
-    return silver.silver_heartbeats(spark().table("bronze_events"))
+    return silver.silver_heartbeats(spark().table("events"))
 
 
-@dp.materialized_view(partition_cols=["date"])
+@dp.materialized_view
 def audit_verdicts() -> DataFrame:
     return audit.verdicts(spark().table("all_lives"), instant("max"))
 
 
 @dp.materialized_view
 def gold_latency_histogram() -> DataFrame:
-    return gold.gold_latency_histogram(spark().table("silver_requests"))
+    return gold.gold_latency_histogram(spark().table("requests"))
 
 
 @dp.materialized_view
 def gold_service_minute() -> DataFrame:
-    return gold.gold_service_minute(spark().table("silver_requests"))
+    return gold.gold_service_minute(spark().table("requests"))
 
 
 @dp.materialized_view
@@ -79,15 +113,15 @@ def gold_queue_depth() -> DataFrame:
 
 @dp.materialized_view
 def gold_worker_liveness() -> DataFrame:
-    return gold.gold_worker_liveness(spark().table("silver_heartbeats"), instant("max"))
+    return gold.gold_worker_liveness(spark().table("heartbeats"), instant("max"))
 
 
 @dp.materialized_view
 def gold_capacity() -> DataFrame:
     return gold.gold_capacity(
-        spark().table("silver_requests"),
-        spark().table("silver_attempts"),
-        spark().table("silver_heartbeats"),
+        spark().table("requests"),
+        spark().table("attempts"),
+        spark().table("heartbeats"),
         since=instant("min"),
         until=instant("max"),
     )
@@ -95,10 +129,9 @@ def gold_capacity() -> DataFrame:
 
 @dp.materialized_view
 def gold_rightsizing() -> DataFrame:
-    histogram = spark().table("gold_latency_histogram")
-    return gold.gold_rightsizing(spark().table("gold_capacity"), histogram)
+    return gold.gold_rightsizing(spark().table("capacity"), spark().table("histogram"))
 
 
 @dp.materialized_view
 def poison() -> DataFrame:
-    return gold.poison(spark().table("silver_requests"))
+    return gold.poison(spark().table("requests"))

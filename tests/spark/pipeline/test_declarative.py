@@ -16,6 +16,13 @@ from tests.spark.source.journals import Writing, flight
 from requite.spark.session import prepare_environment
 
 PROJECT = Path(__file__).parents[3] / "pipelines"
+FOR_TESTS = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
 
 
 @pytest.fixture
@@ -27,28 +34,22 @@ def project(tmp_path: Path) -> Path:
     told = spec.read_text(encoding="utf-8")
     assert "/var/lib/requite" in told
     spec.write_text(told.replace("/var/lib/requite", str(tmp_path)), encoding="utf-8")
+    with (copy / "conf" / "spark-defaults.conf").open("a", encoding="utf-8") as defaults:
+        defaults.writelines(f"{key} {value}\n" for key, value in FOR_TESTS.items())
     return copy
 
 
 def run(project: Path) -> None:
     prepare_environment()
     home = Path(pyspark.__file__).parent
-    conf = {
-        "spark.sql.catalogImplementation": "hive",
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    }
-    settings = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
     command = [str(home / "bin" / "spark-pipelines"), "run", "--spec", "spark-pipeline.yml"]
     environment = os.environ | {
         "SPARK_HOME": str(home),
+        "SPARK_CONF_DIR": str(project / "conf"),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
     done = subprocess.run(
-        [*command, *settings],
+        command,
         cwd=project,
         env=environment,
         capture_output=True,
