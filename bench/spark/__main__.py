@@ -8,7 +8,11 @@ from typing import Final
 
 import bench.spark
 
-MEASUREMENTS: Final = {"bulk": "bench.spark.bulk"}
+MEASUREMENTS: Final = {
+    "bulk": "bench.spark.bulk",
+    "source": "bench.spark.source",
+    "pipeline": "bench.spark.pipeline",
+}
 
 
 def main(arguments: list[str]) -> int:
