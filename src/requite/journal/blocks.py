@@ -31,6 +31,7 @@ STRING_HEAD: Final = Struct("<IH")  # id, length
 NO_STRING: Final = 0
 STRING_SIZE_MAX: Final = 1024  # longer ones are cut; so one block of events fits every segment
 CLOCK_OFFSET_MAX: Final = 1 << 61  # µs; keeps every sum in 64 bits
+SEQ_MAX: Final = 1 << 61
 
 
 class BlockType(IntEnum):
@@ -142,6 +143,8 @@ def flaw_of(payload: Buffer) -> str:
         return f"unknown block type {header.type}"
     if abs(header.clock_offset_us) > CLOCK_OFFSET_MAX:
         return f"a clock offset of {header.clock_offset_us} µs cannot be"
+    if header.first_seq > SEQ_MAX:
+        return f"no log has had {header.first_seq} events"
     if header.type in COLUMNS and len(payload) != HEADER_SIZE + header.rows * ROW_SIZE:
         return f"{header.rows} rows do not make a block of {len(payload)} bytes"
     return ""

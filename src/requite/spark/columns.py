@@ -2,14 +2,22 @@
 
 The arrays have exactly the types that Spark derives from a table's DDL. It refuses a batch of any
 other, even `large_string` for `string` (`pyspark.sql.worker.plan_data_source_read`).
+
+`pyarrow.array` and `pyarrow.scalar` are avoided where sound journals are read: they import pandas,
+which costs a Python worker as much as reading a million events.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from binascii import hexlify
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+
+from requite.spark.schemas import columns_of
 
 Array: TypeAlias = Any  # a pyarrow.Array; pyarrow is not typed
 Numbers: TypeAlias = "np.ndarray[Any, Any]"
@@ -27,18 +35,10 @@ _TYPES: Final = {
     "date": pa.date32(),
 }
 
-_HEX: Final = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), dtype=np.uint16)
-
 
 def arrow_types(ddl: str) -> dict[str, Any]:
     """Return the Arrow type of each column of a DDL of plain types, in order."""
     return {name: _TYPES[kind] for name, kind in columns_of(ddl).items()}
-
-
-def columns_of(ddl: str) -> dict[str, str]:
-    """Return the type of each column of a DDL of plain types, in order."""
-    pairs = (column.split() for column in ddl.split(","))
-    return {name: kind for name, kind in pairs}  # noqa: C416 - says that there are two
 
 
 def plain(values: Numbers, kind: Any, valid: Numbers | None = None) -> Array:
@@ -48,29 +48,60 @@ def plain(values: Numbers, kind: Any, valid: Numbers | None = None) -> Array:
 
 
 def bitmap(valid: Numbers) -> Any:
-    """Return the validity bitmap of an array of booleans."""
+    """Return the bitmap of an array of booleans."""
     return pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
-def constant(value: object, kind: Any, count: int) -> Array:
-    """Return an array of one value throughout; None gives nulls."""
+def booleans(values: Numbers) -> Array:
+    """Return booleans as a column."""
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, bitmap(values)])
+
+
+def texts(values: Sequence[str | None]) -> Array:
+    """Return a few texts as a column."""
+    encoded = [b"" if value is None else value.encode() for value in values]
+    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    valid = bitmap(np.array([value is not None for value in values], dtype=bool))
+    buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
+
+
+class Constant(NamedTuple):
+    """A column of one value throughout, nulls for None, whose length is not known yet."""
+
+    value: str | int | None
+    kind: Any
+
+    def of(self, count: int) -> Array:
+        return constant(self.value, self.kind, count)
+
+
+# The batches of a read are about equal in size, and most of their columns are the same throughout.
+@lru_cache(maxsize=64)
+def constant(value: str | int | None, kind: Any, count: int) -> Array:
+    """Return a column of one value throughout; None gives nulls."""
     if value is None:
         return pa.nulls(count, kind)
-    return pa.repeat(pa.scalar(value, kind), count)
+    if isinstance(value, int):
+        return plain(np.full(count, value, dtype=kind.to_pandas_dtype()), kind)
+    text = value.encode()
+    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(text))
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text * count)]
+    return pa.Array.from_buffers(kind, count, buffers)
 
 
 def dates(us: Numbers, valid: Numbers | None = None) -> Array:
     """Return the UTC dates of instants. All of one day, nearly always, are told by two of them."""
     first, last = (int(us.min()), int(us.max())) if len(us) else (0, 0)
     if valid is None and first // US_PER_DAY == last // US_PER_DAY:
-        return pa.repeat(pa.scalar(first // US_PER_DAY, pa.int32()), len(us)).cast(pa.date32())
+        return plain(np.full(len(us), first // US_PER_DAY, dtype=np.int32), pa.date32())
     return plain((us // US_PER_DAY).astype(np.int32), pa.date32(), valid)
 
 
 def hexadecimal(cells: Numbers, valid: Numbers | None = None) -> Array:
     """Return rows of bytes, shape (count, width), as text of two digits per byte."""
     count, width = cells.shape
-    digits = _HEX[cells]  # two characters per item
+    digits = hexlify(memoryview(np.ascontiguousarray(cells)))
     offsets = np.arange(0, (count + 1) * width * 2, width * 2, dtype=np.int32)
     buffers = [None if valid is None else bitmap(valid), pa.py_buffer(offsets)]
     return pa.Array.from_buffers(pa.string(), count, [*buffers, pa.py_buffer(digits)])

@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from requite.journal import blocks
 from requite.journal.blocks import BlockType
 from requite.journal.meaning import STEPS, kind_name
 from requite.spark import expand
-from requite.spark.columns import arrow_types, constant
+from requite.spark.columns import Constant, Numbers, arrow_types, booleans
 from requite.spark.rows import INT64, STRING, Block, Place, Rows, Strings
 from requite.spark.schemas import SOURCE
 
@@ -116,25 +117,32 @@ class Decoder:
         for step in STEPS[self._place.role]:
             happened = expand.happened(rows, step)
             if happened.any() and self._wants(kind_name(step.kind)):
-                batch = self._batch(expand.flights(rows, step), rows.count)
-                yield batch if happened.all() else batch.filter(pa.array(happened))
+                yield self._batch(expand.flights(rows, step), rows.count, happened)
 
     def _flawed(self, unread: Sequence[Unread]) -> expand.Makers:
-        place, count = self._place, len(unread)
+        place = self._place
         offsets, raws, reasons = zip(*unread, strict=True)
         return {
-            "log": lambda: constant(place.log, STRING, count),
-            "role": lambda: constant(place.role_name, STRING, count),
-            "broker": lambda: constant(place.broker, STRING, count),
-            "segment": lambda: constant(place.segment, INT64, count),
+            "log": Constant(place.log, STRING),
+            "role": Constant(place.role_name, STRING),
+            "broker": Constant(place.broker, STRING),
+            "segment": Constant(place.segment, INT64),
             "byte_offset": lambda: pa.array(offsets, INT64),
             "raw": lambda: pa.array(raws, pa.binary()),
             "reason": lambda: pa.array(reasons, STRING),
         }
 
-    def _batch(self, makers: expand.Makers, count: int) -> Batch:
-        arrays = [
-            makers[field.name]() if field.name in makers else pa.nulls(count, field.type)
-            for field in self._schema
-        ]
+    def _batch(self, makers: expand.Makers, count: int, happened: Numbers | None = None) -> Batch:
+        """Make a batch of `count` rows, or of those of them that happened."""
+        chosen, left = None, count
+        if happened is not None and not happened.all():
+            chosen, left = booleans(happened), int(np.count_nonzero(happened))
+        arrays = []
+        for field in self._schema:
+            maker = makers.get(field.name) or Constant(None, field.type)
+            made = maker if isinstance(maker, Constant) else maker()
+            if isinstance(made, Constant):
+                arrays.append(made.of(left))
+            else:
+                arrays.append(made if chosen is None else made.filter(chosen))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)

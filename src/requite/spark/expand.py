@@ -14,23 +14,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from requite.chronicle import NO_OUTCOME, Kind
-from requite.journal import meaning
+from requite.journal import blocks, meaning
 from requite.journal.meaning import Step
-from requite.spark.columns import Array, Numbers, constant, plain
+from requite.spark.columns import Array, Constant, Numbers, booleans, plain, texts
 from requite.spark.rows import INT32, INT64, STRING, Rows
 
-Makers: TypeAlias = Mapping[str, Callable[[], Array]]
+Maker: TypeAlias = Constant | Callable[[], Array | Constant]
+Makers: TypeAlias = Mapping[str, Maker]
 
 _BYTE_VALUES: Final = range(256)
-_KINDS: Final = pa.array([meaning.kind_name(number) for number in _BYTE_VALUES], STRING)
-_UNKNOWN_KINDS: Final = pa.array(
+_KINDS: Final = texts([meaning.kind_name(number) for number in _BYTE_VALUES])
+_UNKNOWN_KINDS: Final = texts(
     [
         None if number in meaning.KIND_NAMES else meaning.unknown_kind(number)
         for number in _BYTE_VALUES
-    ],
-    STRING,
+    ]
 )
-_OUTCOMES: Final = pa.array([meaning.outcome_name(number) for number in _BYTE_VALUES], STRING)
+_OUTCOMES: Final = texts([meaning.outcome_name(number) for number in _BYTE_VALUES])
 
 
 def _table(kinds: Collection[int]) -> Numbers:
@@ -47,13 +47,13 @@ _DROPPED: Final = _table({Kind.DROPPED})
 
 def common(rows: Rows) -> Makers:
     """What all events of these rows have in common."""
-    place, count = rows.place, rows.count
+    place = rows.place
     return {
-        "schema_version": lambda: rows.schema_version,
-        "log": lambda: constant(place.log, STRING, count),
-        "segment": lambda: constant(place.segment, INT64, count),
-        "role": lambda: constant(place.role_name, STRING, count),
-        "broker": lambda: constant(place.broker, STRING, count),
+        "schema_version": Constant(blocks.SCHEMA_VERSION, INT32),  # others do not come here
+        "log": Constant(place.log, STRING),
+        "segment": Constant(place.segment, INT64),
+        "role": Constant(place.role_name, STRING),
+        "broker": Constant(place.broker, STRING),
         "request_id": lambda: rows.request_id,
         "client": lambda: rows.client,
         "service": lambda: rows.service,
@@ -71,15 +71,15 @@ def flights(rows: Rows, step: Step) -> Makers:
     """One of the events that flights stand for."""
     at = rows.instants(step.at)
     outcome = None if step.outcome is None else step.outcome.name
-    makers: dict[str, Callable[[], Array]] = {
+    makers: dict[str, Maker] = {
         **common(rows),
         "seq": lambda: rows.seq(step.number),
         "byte_offset": lambda: rows.byte_offset(step.cell),
         "ts": lambda: at.ts,
         "date": lambda: at.date,
-        "kind": lambda: constant(meaning.kind_name(step.kind), STRING, rows.count),
-        "attempt": lambda: constant(step.attempt, INT32, rows.count),
-        "outcome": lambda: constant(outcome, STRING, rows.count),
+        "kind": Constant(meaning.kind_name(step.kind), STRING),
+        "attempt": Constant(step.attempt, INT32),
+        "outcome": Constant(outcome, STRING),
     }
     if step.size:
         makers["bytes"] = lambda: plain(rows.column(step.size).astype(np.int64), INT64)
@@ -102,13 +102,13 @@ def happenings(rows: Rows) -> Makers:
         cells = np.minimum(rows.column(column), meaning.INT_MAX)
         return plain(cells.astype(np.int32), INT32, table[kinds])
 
-    makers: dict[str, Callable[[], Array]] = {
+    makers: dict[str, Maker] = {
         **common(rows),
         "seq": rows.seq,
         "byte_offset": lambda: rows.byte_offset("at"),
         "ts": lambda: at.ts,
         "date": lambda: at.date,
-        "kind": lambda: _KINDS.take(pa.array(kinds)),
+        "kind": lambda: _KINDS.take(plain(kinds, pa.uint8())),
         "worker": lambda: rows.worker,
         "attempt": lambda: _attempts(rows.column("attempt")),
         "outcome": lambda: _outcomes(rows.column("outcome")),
@@ -123,8 +123,11 @@ def happenings(rows: Rows) -> Makers:
     }
     flawed = ~_KNOWN[kinds] if at.valid is None else ~(_KNOWN[kinds] & at.valid)
     if flawed.any():
-        unknown = _UNKNOWN_KINDS.take(pa.array(kinds))
-        makers |= _flaws(rows, flawed, unknown, rows.strings.texts(rows.column("reason")))
+        unknown = _UNKNOWN_KINDS.take(plain(kinds, pa.uint8()))
+        reasons = rows.strings.texts(rows.column("reason"))
+        if isinstance(reasons, Constant):
+            reasons = reasons.of(rows.count)
+        makers |= _flaws(rows, flawed, unknown, reasons)
     return makers
 
 
@@ -135,7 +138,7 @@ def _flaws(rows: Rows, flawed: Numbers, flaws: Array, reasons: Array) -> Makers:
     """
     why = flaws.fill_null(meaning.INSTANT_OUT_OF_RANGE)
     return {
-        "reason": lambda: pc.if_else(pa.array(flawed), why, reasons),
+        "reason": lambda: pc.if_else(booleans(flawed), why, reasons),
         "raw": lambda: rows.raw(flawed),
     }
 
@@ -144,10 +147,10 @@ def _attempts(cells: Numbers) -> Array:
     return plain(cells.astype(np.int32), INT32, cells != 0)
 
 
-def _outcomes(cells: Numbers) -> Array:
+def _outcomes(cells: Numbers) -> Array | Constant:
     if (cells == NO_OUTCOME).all():
-        return pa.nulls(len(cells), STRING)
-    return _OUTCOMES.take(pa.array(cells))
+        return Constant(None, STRING)
+    return _OUTCOMES.take(plain(cells, pa.uint8()))
 
 
 def _finite(cells: Numbers, chosen: Numbers) -> Array:

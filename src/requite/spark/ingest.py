@@ -73,6 +73,9 @@ def _write(reading: Reading, batch: DataFrame, batch_id: int) -> None:
 
     It may run in a process of Spark's (over Spark Connect), so it is given only plain values.
     """
+    # Spark leaves the count of a batch without partitions out, and it could not be asked for.
+    if batch.isEmpty():
+        return
     lake = Lake(batch.sparkSession, Path(reading.root), reading.table_format)
     number = F.lit(reading.base + batch_id).cast("bigint").alias(BATCH)
     seen = Observation(f"batch-{reading.base + batch_id}")

@@ -18,16 +18,18 @@ from requite.journal.blocks import SEQS_PER_ROW, BlockType, Header
 from requite.spark.columns import (
     TIMESTAMP,
     Array,
+    Constant,
     Numbers,
-    constant,
     dates,
     hexadecimal,
     plain,
+    texts,
 )
 
 INT32: Final = pa.int32()
 INT64: Final = pa.int64()
 STRING: Final = pa.string()
+_SUM_MAX: Final = float(blocks.CLOCK_OFFSET_MAX)
 
 
 class Place(NamedTuple):
@@ -60,36 +62,52 @@ class Strings:
 
     def __init__(self) -> None:
         self._strings: dict[int, bytes] = {}
+        self._tables: dict[Callable[[bytes], str], Array] = {}
 
     def define(self, definitions: Iterable[tuple[int, bytes]]) -> None:
         self._strings.update(definitions)
+        self._tables.clear()
 
     def contradict(self, definitions: Iterable[tuple[int, bytes]]) -> bool:
         """Whether a number means something else already, which no sound journal does."""
         known = self._strings
         return any(known.get(number, string) != string for number, string in definitions)
 
-    def texts(self, numbers: Numbers) -> Array:
+    def texts(self, numbers: Numbers) -> Array | Constant:
         """Return the strings of these numbers as text; null for "none"."""
-        return self._look_up(numbers, lambda string: string.decode(errors="backslashreplace"))
+        return self._look_up(numbers, meaning.text_of)
 
-    def digits(self, numbers: Numbers) -> Array:
+    def digits(self, numbers: Numbers) -> Array | Constant:
         """Return the strings of these numbers as hexadecimal digits; null for "none"."""
         return self._look_up(numbers, bytes.hex)
 
-    def _look_up(self, numbers: Numbers, show: Callable[[bytes], str]) -> Array:
+    def _look_up(self, numbers: Numbers, show: Callable[[bytes], str]) -> Array | Constant:
         """Nearly always, all rows of a batch refer to a few strings, or to the same one."""
-        if (numbers == numbers[0]).all():
-            return constant(self._show(int(numbers[0]), show), STRING, len(numbers))
-        used, places = np.unique(numbers, return_inverse=True)
-        shown = pa.array([self._show(int(number), show) for number in used], STRING)
-        return shown.take(pa.array(places.astype(np.int32)))
+        first, largest = int(numbers[0]), int(numbers.max())
+        if largest == first and int(numbers.min()) == first:
+            return Constant(self._show(first, show), STRING)
+        if largest > len(self._strings):  # numbers count up, so definitions have been lost
+            return texts([self._show(int(number), show) for number in numbers])
+        return self._table(show).take(plain(numbers.astype(np.int32), INT32))
+
+    def _table(self, show: Callable[[bytes], str]) -> Array:
+        """Return a column in which each string stands at the place of its number."""
+        table = self._tables.get(show)
+        if table is None:
+            numbers = range(len(self._strings) + 1)
+            table = self._tables[show] = texts([self._show(number, show) for number in numbers])
+        return table
 
     def _show(self, number: int, show: Callable[[bytes], str]) -> str | None:
         if number == blocks.NO_STRING:
             return None
         string = self._strings.get(number)
-        return f"unknown:{number}" if string is None else show(string)
+        return meaning.undefined_string(number) if string is None else show(string)
+
+
+def _within(values: Numbers, least: float, limit: float) -> bool:
+    """Whether all values are; NaN never is."""
+    return bool(values.min() >= least and values.max() < limit)
 
 
 class Instants(NamedTuple):
@@ -104,10 +122,9 @@ class Instants(NamedTuple):
         with np.errstate(invalid="ignore", over="ignore"):
             near = seconds * 1e6
             us = np.rint(near).astype(np.int64) + offset_us
-            valid = np.abs(near) < blocks.CLOCK_OFFSET_MAX
-        valid &= (us >= 0) & (us < meaning.MICROSECONDS_MAX)
-        if valid.all():
+        if _within(near, -_SUM_MAX, _SUM_MAX) and _within(us, 0, meaning.MICROSECONDS_MAX):
             return cls(us, None)
+        valid = (np.abs(near) < _SUM_MAX) & (us >= 0) & (us < meaning.MICROSECONDS_MAX)
         return cls(np.where(valid, us, 0), valid)
 
     @property
@@ -168,11 +185,6 @@ class Rows:
         return plain(self.spread(starts) + 8 * self._index, INT64)
 
     @cached_property
-    def schema_version(self) -> Array:
-        versions = self.spread([block.header.version for block in self.blocks])
-        return plain(versions.astype(np.int32), INT32)
-
-    @cached_property
     def request_id(self) -> Array:
         """The call ids in hexadecimal; null where there is none."""
         cells, named = self._calls
@@ -185,11 +197,11 @@ class Rows:
         return hexadecimal(cells[:, : CALL_ID_SIZE // 2], named)
 
     @cached_property
-    def service(self) -> Array:
+    def service(self) -> Array | Constant:
         return self.strings.texts(self.column("service"))
 
     @cached_property
-    def worker(self) -> Array:
+    def worker(self) -> Array | Constant:
         return self.strings.digits(self.column("worker"))
 
     def raw(self, chosen: Numbers) -> Array:

@@ -96,3 +96,9 @@ ALERTS: Final = """
     request_id string, service string, kind string, deadline timestamp, noticed_at timestamp,
     evidence string
 """
+
+
+def columns_of(ddl: str) -> dict[str, str]:
+    """Return the type of each column of one of these tables, in order."""
+    pairs = (column.split() for column in ddl.split(","))
+    return {name: kind for name, kind in pairs}  # noqa: C416 - says that there are two

@@ -162,7 +162,7 @@ def test_flipped_bits_cost_a_block_and_are_told(
     assert len(found) == 9 * 30 + 1
 
 
-@pytest.mark.parametrize("partition_bytes", [4 << 20, 500])
+@pytest.mark.parametrize("partition_bytes", [8 << 20, 500])
 def test_every_flipped_byte_is_told_once(
     spark: SparkSession, tmp_path: Path, several_blocks: Writing, partition_bytes: int
 ) -> None:
@@ -183,7 +183,7 @@ def test_a_segment_that_was_cut_is_told(spark: SparkSession, tmp_path: Path) -> 
     first, *_ = writing.segments()
     with first.open("r+b") as file:
         file.truncate(50_000)
-    for partition_bytes in (4 << 20, 30_000):
+    for partition_bytes in (8 << 20, 30_000):
         found = rows_of(read(spark, tmp_path, partitionBytes=partition_bytes))
         assert found == expected(tmp_path)
         assert any("cut off" in (row["reason"] or "") for row in found)

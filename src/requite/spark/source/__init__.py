@@ -9,7 +9,7 @@ with `raw` set and `reason` saying why: nothing is dropped, and nothing fails th
 | option for reading | |
 |---|---|
 | `columns` | names, separated by commas: only these, in this order. It saves most of the work. |
-| `partitionBytes` | how many bytes of the journal a task reads at most (default 4m) |
+| `partitionBytes` | how many bytes of the journal a task reads at most (default 8m) |
 | `maxBytesPerTrigger` | how many bytes a micro-batch has at most (default: all there is) |
 | `pushdown` | `true`: skip what filters exclude, for sessions that have `spark.sql.python.filterPushdown.enabled`; by default where `requite.spark.session` made the session |
 | `log` | `journal`, the only log that is a table |

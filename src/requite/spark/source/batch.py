@@ -11,7 +11,6 @@ from requite.errors import LogGone
 from requite.journal.folder import LogFolder, find_logs
 from requite.spark.source.options import ReadOptions
 from requite.spark.source.ranges import Range, Share, share_out
-from requite.spark.source.reading import Wish, read_ranges
 from requite.spark.source.selection import ALL, Selection, select
 from requite.storage import LogReader
 
@@ -35,6 +34,8 @@ class JournalReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Yield the rows of a share; Spark makes up a partition where there is none."""
+        from requite.spark.source.reading import Wish, read_ranges
+
         ranges = partition.ranges if isinstance(partition, Share) else ()
         return read_ranges(ranges, Wish(self._columns, self._selection))
 

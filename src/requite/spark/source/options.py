@@ -9,18 +9,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.errors import ConfigurationError
-from requite.spark.columns import columns_of
-from requite.spark.decode import NAMES
-from requite.spark.schemas import SOURCE
+from requite.spark.schemas import SOURCE, columns_of
 from requite.spark.session import PUSHDOWN_VARIABLE
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 MIB: Final = 1 << 20
-PARTITION_BYTES: Final = 4 * MIB  # some 200,000 events; a task costs what reading 20,000 does
+PARTITION_BYTES: Final = 8 * MIB  # some 400,000 events; a task costs what reading 20,000 does
 
 _DDL: Final[Mapping[str, str]] = columns_of(SOURCE)
+NAMES: Final = tuple(_DDL)
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SIZE: Final = re.compile(r"(\d+) *(?:([kmg])(?:i?b)?)?", re.IGNORECASE)
 _KNOWN: Final = ("path", "log", "columns", "partitionBytes", "maxBytesPerTrigger", "pushdown")

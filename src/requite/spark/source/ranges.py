@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
 from requite.journal.folder import LogFolder
+
+WORTH_A_TASK: Final = 1 << 20  # bytes, some 50,000 events
 
 
 class Range(NamedTuple):
@@ -42,13 +45,19 @@ class Share(InputPartition):
     ranges: tuple[Range, ...]
 
 
-def share_out(ranges: Sequence[Range], partition_bytes: int) -> list[Share]:
+def share_out(
+    ranges: Sequence[Range], partition_bytes: int, cores: int | None = None
+) -> list[Share]:
     """Cut ranges and put them together so that each share has about as many bytes, at most so many.
 
-    A stop may fall anywhere: a record belongs to the range in which it begins.
+    Shares worth it are as many as keep `cores` (the driver's, as we know no others) busy to the
+    end. A stop may fall anywhere: a record belongs to the range in which it begins.
     """
     total = sum(each.size for each in ranges)
-    count = max(1, -(-total // partition_bytes))
+    least = max(1, -(-total // partition_bytes))
+    cores = cores or os.cpu_count() or 1
+    even = -(-least // cores) * cores
+    count = even if total >= even * WORTH_A_TASK else least
     return list(_pack(ranges, max(1, -(-total // count))))
 
 

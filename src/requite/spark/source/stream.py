@@ -36,7 +36,6 @@ from requite.spark.source.marks import (
 )
 from requite.spark.source.options import ReadOptions
 from requite.spark.source.ranges import Range, Share, share_out
-from requite.spark.source.reading import Wish, read_ranges
 from requite.spark.source.selection import ALL
 from requite.storage import LogReader
 
@@ -102,6 +101,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Yield the rows of a share."""
+        from requite.spark.source.reading import Wish, read_ranges
+
         ranges = partition.ranges if isinstance(partition, Share) else ()
         return read_ranges(ranges, Wish(self._columns, ALL))
 
