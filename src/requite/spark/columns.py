@@ -101,7 +101,7 @@ def dates(us: Numbers, valid: Numbers | None = None) -> Array:
 def hexadecimal(cells: Numbers, valid: Numbers | None = None) -> Array:
     """Return rows of bytes, shape (count, width), as text of two digits per byte."""
     count, width = cells.shape
-    digits = hexlify(memoryview(np.ascontiguousarray(cells)))
+    digits = hexlify(np.ascontiguousarray(cells).data)
     offsets = np.arange(0, (count + 1) * width * 2, width * 2, dtype=np.int32)
     buffers = [None if valid is None else bitmap(valid), pa.py_buffer(offsets)]
     return pa.Array.from_buffers(pa.string(), count, [*buffers, pa.py_buffer(digits)])
