@@ -33,10 +33,12 @@ Rng = Callable[[], float]
 # --- inputs ---------------------------------------------------------------------------------------
 class PeerJoined(NamedTuple):
     """A connection is up and its handshake done. `identity` names the peer uniquely while it lives:
-    what it announced, or what the listener gave it."""
+    what it announced, or what the listener gave it. `place` is whatever the shell was told to call
+    the address by which the peer came, the one listened at or the one dialled."""
 
     peer: Peer
     identity: bytes = b""
+    place: Any = None
 
 
 class PeerLost(NamedTuple):
@@ -168,6 +170,19 @@ class Disconnect(NamedTuple):
     reason: str
 
 
+class StopReading(NamedTuple):
+    """Push back on one peer: leave unread what it sends. What had been read already still comes,
+    once. To say so twice, or of a connection that has ended, does nothing."""
+
+    peer: Peer
+
+
+class ResumeReading(NamedTuple):
+    """Take it back: read from the peer again."""
+
+    peer: Peer
+
+
 class Abandon(NamedTuple):
     """Give up the work delivered under `token` (a worker's handler): nobody waits for it."""
 
@@ -194,7 +209,19 @@ class Stopped(NamedTuple):
     """The engine has drained: it will do nothing more."""
 
 
-Effect = Send | Deliver | Fail | Connect | Disconnect | Abandon | Note | Warn | Stopped
+Effect = (
+    Send
+    | Deliver
+    | Fail
+    | Connect
+    | Disconnect
+    | StopReading
+    | ResumeReading
+    | Abandon
+    | Note
+    | Warn
+    | Stopped
+)
 Delivery = Reply | Partial
 
 
