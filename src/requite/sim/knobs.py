@@ -129,6 +129,11 @@ class Knobs:
         return HeartbeatPolicy(self.interval_s, self.liveness)
 
     @property
+    def outage_unit_s(self) -> float:
+        """Outages are measured in heartbeat intervals."""
+        return self.interval_s
+
+    @property
     def broker_policy(self) -> BrokerPolicy:
         """The policy of the broker, which makes the notes that checkers read."""
         return BrokerPolicy(

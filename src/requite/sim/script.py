@@ -36,11 +36,12 @@ from requite.sim.cast import Cast
 from requite.sim.checkers import CHECKERS
 from requite.sim.history import History
 from requite.sim.knobs import Behaviour, ClientSpec, Knobs, WorkerSpec
+from requite.sim.majordomo import instruct
 from requite.sim.network import Network, Shape
 from requite.sim.process import Pace, Process
 from requite.sim.roles import Dialler, Parts, Stage
-from requite.sim.run import instruct
 from requite.sim.transcript import Transcript
+from requite.sim.words import describe
 from requite.sim.workload import CallPlan
 from requite.sim.world import World
 
@@ -90,7 +91,7 @@ class _Stage:
     def __init__(self, lines: list[str]) -> None:
         self._world = World(_SEED)
         self._history = History(self._world, CHECKERS)
-        self._transcript = Transcript(self._world, heartbeats="heartbeats" in lines)
+        self._transcript = Transcript(self._world, describe, heartbeats="heartbeats" in lines)
         self._network = Network(self._world, _NETWORK)
         self._calls = 0
         self._end_s = 0.0

@@ -1,0 +1,233 @@
+"""A run around the Majordomo broker: its phases, and what its checkers are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+from requite.request import Reply
+from requite.sim.cast import Cast
+from requite.sim.checkers import CHECKERS
+from requite.sim.checkers.calls import EndsOnce
+from requite.sim.checkers.dispatch import AttemptsBounded, NeverStartedInVain, OneOwner
+from requite.sim.checkers.intrusion import NobodyNotices
+from requite.sim.checkers.presence import HeardInTime
+from requite.sim.checkers.tables import (
+    left_after_all,
+    left_after_calls,
+    left_after_clients,
+    left_after_drain,
+    not_settled,
+    sizes,
+)
+from requite.sim.faults import plan_faults
+from requite.sim.history import History
+from requite.sim.knobs import Behaviour, FaultKind, Knobs
+from requite.sim.network import Network
+from requite.sim.result import Options
+from requite.sim.roles import BROKER, Stage
+from requite.sim.simulation import Phase, Simulation
+from requite.sim.stream import SimStream
+from requite.sim.trouble import Deed, Trouble, Way, choose
+from requite.sim.words import describe
+from requite.sim.workload import CallPlan, plan_calls
+
+_PROBE_S: Final = 15.0
+_LEAVE_S: Final = 10.0
+
+
+class MajordomoSimulation(Simulation):
+    """One broker, and those who dial it."""
+
+    def __init__(self, seed: int, knobs: Knobs, options: Options) -> None:
+        super().__init__(seed, knobs, options, CHECKERS, describe)
+        self.knobs = knobs
+        self.cast = Cast(self._stage())
+        self.trouble = MajordomoTrouble(self.cast)
+        instruct(self.history, knobs)
+
+    def _stage(self) -> Stage:
+        return Stage(
+            self.world,
+            Network(self.world, self.knobs.network),
+            self.history,
+            self,
+            self.knobs,
+            self.options.parts,
+            self.transcript,
+        )
+
+    def plan(self) -> None:
+        """Plan the start, the calls and the faults."""
+        world, cast = self.world, self.cast
+        rng = world.rng("start")
+        world.at(0.0, cast.broker.start)
+        for peer in cast.peers:
+            world.at(rng.random() * 0.1, peer.start)
+        for plan in plan_calls(self.knobs, world.rng("calls")):
+            self.plan_call(plan, cast.client(plan.client))
+        for fault in plan_faults(self.knobs, world.rng("faults")):
+            world.at(fault.at_s, self.trouble.strike, fault)
+
+    def heal(self) -> None:
+        """End all faults."""
+        self.trouble.end()
+
+    def phases(self) -> Iterable[Phase]:
+        """Settle, ask everybody, and go."""
+        return (self._settle, self._probe, self._send_clients_home, self._send_workers_home)
+
+    def _settle(self) -> bool:
+        """I10: everything pending settles, and the tables become equal to the live peers."""
+        limit_s = settle_s(self.knobs)
+        self.world.run(self.world.now + self.knobs.network.spike_s)  # what is late has come by then
+        self.wait(lambda: not self._unsettled(), limit_s)
+        problems = self._unsettled()
+        for problem in problems:
+            self.history.violate("I10", f"{limit_s:.1f} s after all faults have healed, {problem}")
+        return not problems
+
+    def _unsettled(self) -> list[str]:
+        pending = [f"{call} has not ended" for call in self.history.open.values()]
+        return pending or not_settled(self.cast) or [*left_after_calls(self.cast)]
+
+    def _probe(self) -> bool:
+        """I10: who asks now gets replies, from every service."""
+        self.remark("every client calls every service")
+        probes = list(self._plan_probes())
+        for plan in probes:
+            self.cast.client(plan.client).call(plan)
+        self.wait(lambda: self.have_ended(probes), _PROBE_S + 1)
+        for plan in probes:
+            outcome = self.outcome_of(plan)
+            if not isinstance(outcome, Reply) or len(outcome.frames) != 2:
+                text = f"{plan.client} calls {plan.service} and gets {outcome!r}"
+                self.history.violate("I10", f"with all faults healed, {text}")
+        return not self.history.open
+
+    def _plan_probes(self) -> Iterator[CallPlan]:
+        for client in self.cast.clients:
+            for service in self.knobs.services:
+                number = next(self.numbers)
+                yield CallPlan(
+                    number=number,
+                    at_s=self.world.now,
+                    client=client.name,
+                    service=service,
+                    behaviour=Behaviour.ECHO,
+                    service_s=0.001,
+                    parts=0,
+                    payload=b"probe %d" % number,
+                    timeout_s=_PROBE_S,
+                    idempotent=True,
+                    wants_partials=False,
+                    cancel_after_s=None,
+                )
+
+    def _send_clients_home(self) -> bool:
+        """I9: with the calls and the clients gone, nothing of them is left."""
+        cast = self.cast
+        left = [*left_after_calls(cast)]
+        self.remark("the clients leave")
+        for client in cast.clients:
+            client.retired = True
+            client.drain()
+        gone = self.wait(lambda: not any(client.alive for client in cast.clients), _LEAVE_S)
+        self.wait(lambda: not [*left_after_clients(cast.broker)], _LEAVE_S)
+        left += left_after_clients(cast.broker)
+        left += [what for client in cast.clients for what in left_after_drain(client)]
+        for what in left:
+            self.history.violate("I9", what)
+        return gone and not left
+
+    def _send_workers_home(self) -> bool:
+        """I9: with everybody gone the broker is as good as new, and ends when it is told to."""
+        broker = self.cast.broker
+        self.remark("the workers leave")
+        for worker in self.cast.workers:
+            worker.retired = True
+            worker.drain()
+        gone = self.wait(lambda: not any(w.alive for w in self.cast.workers), _LEAVE_S)
+        fresh = sizes(self.options.parts.broker(self.knobs.broker_policy))
+        limit_s = self.knobs.service_ttl_s * 2 + _LEAVE_S
+        self.wait(lambda: not [*left_after_all(broker, fresh)], limit_s)
+        for what in left_after_all(broker, fresh):
+            self.history.violate("I9", f"with everybody gone, {what}")
+        for what in [what for worker in self.cast.workers for what in left_after_drain(worker)]:
+            self.history.violate("I9", what)
+        broker.retired = True
+        broker.drain()
+        if not self.wait(lambda: not broker.alive, _LEAVE_S) or not gone:
+            self.history.violate("I9", "a worker or the broker does not end when it is told to")
+        return gone
+
+
+class MajordomoTrouble(Trouble):
+    """What can go wrong with a broker in the middle."""
+
+    _cast: Cast
+
+    def deeds(self) -> Mapping[StrEnum, Deed]:
+        """Return what each `FaultKind` does."""
+        cast = self._cast
+        return {
+            FaultKind.CRASH_BROKER: self.crash([cast.broker]),
+            FaultKind.CRASH_WORKER: self.crash(cast.workers),
+            FaultKind.CRASH_CLIENT: self.crash(cast.clients),
+            FaultKind.POWER_LOSS: self.lose_power,
+            FaultKind.FREEZE_BROKER: self.freeze([cast.broker]),
+            FaultKind.FREEZE_WORKER: self.freeze(cast.workers),
+            FaultKind.FREEZE_CLIENT: self.freeze(cast.clients),
+            FaultKind.PARTITION: self.partition,
+            FaultKind.PARTITION_ONE_WAY: self.partition_one_way,
+            FaultKind.CLOG: self.clog,
+            FaultKind.RESET: self.reset,
+            FaultKind.BLACK_HOLE: self.black_hole,
+            FaultKind.DRAIN_BROKER: self.drain([cast.broker]),
+            FaultKind.DRAIN_WORKER: self.drain(cast.workers),
+            FaultKind.DRAIN_CLIENT: self.drain(cast.clients),
+            FaultKind.INTRUDER: self.intrude,
+        }
+
+    def choose_way(self, lot: float) -> Way:
+        """Everybody talks with the broker."""
+        return BROKER, choose(self._cast.peers, lot).name
+
+    def streams(self) -> Sequence[SimStream]:
+        """Return the broker's connections."""
+        return [stream for stream in self._cast.broker.streams if stream.is_open]
+
+
+def instruct(history: History, knobs: Knobs) -> None:
+    """Tell the checkers what the knobs allow."""
+    for checker in history.checkers:
+        if isinstance(checker, EndsOnce | NeverStartedInVain):
+            checker.grace_s = knobs.interval_s + knobs.pace.timer_late_s
+        elif isinstance(checker, AttemptsBounded):
+            checker.attempts_max = knobs.attempts_max
+        elif isinstance(checker, OneOwner):
+            checker.silence_s = knobs.silence_s
+            checker.lease_s = {worker.name: worker.lease_s for worker in knobs.workers}
+        elif isinstance(checker, NobodyNotices):
+            checker.silence_s = knobs.silence_s
+        elif isinstance(checker, HeardInTime):
+            checker.limit_s = knobs.silence_limit_s
+
+
+def settle_s(knobs: Knobs) -> float:
+    """Return the time in which everything must settle once faults are healed (I10).
+
+    It is the sum of all that may have to happen one after the other: a dead connection is found
+    out and replaced, silent peers are noticed, deadlines pass, and what has no deadline is waited
+    for, tried again and worked off.
+    """
+    network = knobs.network
+    connection_s = network.keepalive_s + network.retransmit_s + 2 * network.connect_timeout_s + 12
+    presence_s = 2 * knobs.liveness * knobs.slowest_interval_s
+    deadlines_s = 1.5 * knobs.timeout_s + knobs.interval_s
+    tries = max(client.tries for client in knobs.clients)
+    retries_s = tries * (knobs.service_grace_s + 2.0)
+    lease_s = max(worker.lease_s for worker in knobs.workers)
+    work_s = knobs.calls * (0.1 + knobs.endless_p * (3 * knobs.service_s + 2 * lease_s))
+    return connection_s + presence_s + deadlines_s + retries_s + work_s

@@ -1,0 +1,48 @@
+"""What a run is given, and what comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from requite.sim.history import Violation
+from requite.sim.roles import Parts
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What may be set from outside. `knobs` replaces drawn knobs, by name."""
+
+    parts: Parts = field(default_factory=Parts)
+    knobs: dict[str, Any] = field(default_factory=dict)
+    transcript: bool = False
+    heartbeats: bool = True  # whether the transcript has them
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a run. `digest` is equal for runs that went alike, and only for them.
+
+    `replay` is the command that repeats it; `transcript` is empty unless asked for.
+    """
+
+    seed: int
+    scenario: str
+    knobs: tuple[str, ...]
+    violations: tuple[Violation, ...]
+    calls: int
+    outcomes: dict[str, int]
+    virtual_s: float
+    events: int
+    digest: str
+    transcript: tuple[str, ...] = ()
+
+    @property
+    def replay(self) -> str:
+        """The command that repeats this run."""
+        return replay_command(self.seed, self.scenario)
+
+
+def replay_command(seed: int, scenario: str) -> str:
+    """Return the command that repeats a run, also one that came to no result."""
+    return f"requite sim --seed {seed} --scenario {scenario}"

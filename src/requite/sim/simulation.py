@@ -1,0 +1,168 @@
+"""What every simulation does, whatever it is about: phases in order, and a result at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import sha256
+from typing import Any, Final, Protocol
+
+from requite.sim.history import Checker, History
+from requite.sim.process import Process
+from requite.sim.result import Options, Result
+from requite.sim.transcript import Describe, Transcript
+from requite.sim.workload import CallPlan
+from requite.sim.world import Stuck, World
+
+_LOOK_EVERY_S: Final = 0.25
+_RESTART_S: Final = 1.0
+
+Phase = Callable[[], bool]
+
+
+class AnyKnobs(Protocol):
+    """What the knobs of every simulation have."""
+
+    @property
+    def calls(self) -> int:
+        """How many calls are made in the first phase."""
+
+    @property
+    def faulty_s(self) -> float:
+        """The length of the first phase."""
+
+    def lines(self) -> Iterator[str]:
+        """Yield each knob as a line of text."""
+
+
+class Calls(Protocol):
+    """A client that makes planned calls."""
+
+    @property
+    def followers(self) -> dict[int, CallPlan]:
+        """Calls to make when others end, by their numbers."""
+
+    def call(self, plan: CallPlan) -> None:
+        """Make a call, if there is anybody to make it."""
+
+
+class Simulation:
+    """A run: its world, what is written down of it, and its phases, in order."""
+
+    def __init__(
+        self,
+        seed: int,
+        knobs: AnyKnobs,
+        options: Options,
+        checkers: Sequence[type[Checker]],
+        describe: Describe,
+    ) -> None:
+        self.seed = seed
+        self.options = options
+        self.world = World(seed)
+        self.history = History(self.world, checkers)
+        self.transcript = (
+            Transcript(self.world, describe, heartbeats=options.heartbeats)
+            if options.transcript
+            else None
+        )
+        self.numbers = iter(range(knobs.calls + 1, 1 << 30))  # of calls that are not planned
+        self._knobs = knobs
+
+    # --- for subclasses ---------------------------------------------------------------------------
+    def plan(self) -> None:
+        """Let everybody start, and put everything into the queue that is known beforehand."""
+        raise NotImplementedError
+
+    def heal(self) -> None:
+        """End all faults."""
+        raise NotImplementedError
+
+    def phases(self) -> Iterable[Phase]:
+        """Yield what is done once all is well again; each tells whether the next makes sense."""
+        raise NotImplementedError
+
+    # --- what processes report --------------------------------------------------------------------
+    def process_failed(self, process: Process, trace: str) -> None:
+        """An exception came out of a process."""
+        self.history.tell("process_failed", process, trace)
+        self.world.after(_RESTART_S, process.start)
+
+    def process_changed(self, process: Process, what: str) -> None:
+        """A process started, ended, froze or thawed."""
+        if self.transcript is not None:
+            self.transcript.event(process.name, what)
+
+    # --- the phases -------------------------------------------------------------------------------
+    def run(self) -> None:
+        """Go through all phases; a phase that fails makes those after it pointless."""
+        try:
+            self._run()
+        except Stuck as stuck:
+            self.history.violate("I13", f"the run comes to no end: {stuck}")
+
+    def _run(self) -> None:
+        self.plan()
+        self.world.run(self._knobs.faulty_s)
+        self.remark("all faults heal")
+        self.heal()
+        for phase in self.phases():
+            if not phase():
+                break
+        self.history.finish()
+
+    def plan_call(self, plan: CallPlan, client: Calls) -> None:
+        """Put a call into the queue, or behind the one that it follows."""
+        if plan.follows is None:
+            self.world.at(plan.at_s, client.call, plan)
+        else:
+            client.followers[plan.follows] = plan
+
+    def wait(self, until: Callable[[], bool], limit_s: float) -> bool:
+        """Let time pass until something holds; tell whether it came to that."""
+        limit = self.world.now + limit_s
+        while not until():
+            if self.world.now >= limit:
+                return False
+            self.world.run(min(limit, self.world.now + _LOOK_EVERY_S))
+        return True
+
+    def have_ended(self, plans: Iterable[CallPlan]) -> bool:
+        """Tell whether planned calls have been made, and are over."""
+        calls = self.history.calls
+        return all(
+            plan.number in calls and calls[plan.number].ended_at is not None for plan in plans
+        )
+
+    def outcome_of(self, plan: CallPlan) -> Any:
+        """Return how a planned call has ended; None if it has not."""
+        call = self.history.calls.get(plan.number)
+        return None if call is None else call.outcome
+
+    def remark(self, text: str) -> None:
+        """Write down what the run itself does."""
+        if self.transcript is not None:
+            self.transcript.event("--", text)
+
+    # --- the result -------------------------------------------------------------------------------
+    def result(self, scenario: str) -> Result:
+        """Return what came of it."""
+        history = self.history
+        return Result(
+            self.seed,
+            scenario,
+            tuple(self._knobs.lines()),
+            tuple(history.violations),
+            len(history.calls),
+            dict(sorted(history.outcomes.items())),
+            self.world.now,
+            self.world.events,
+            self._digest(),
+            () if self.transcript is None else tuple(self.transcript.lines),
+        )
+
+    def _digest(self) -> str:
+        digest = sha256(f"{self.world.events} {self.world.now!r}".encode())
+        for call in self.history.calls.values():
+            ended = f"{call.number} {call.ended_at!r} {call.outcome!r} {len(call.executions)}\n"
+            digest.update(ended.encode())
+        return digest.hexdigest()[:16]

@@ -1,0 +1,191 @@
+"""Faults, as they are performed upon a cast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from requite.sim.faults import Fault
+
+if TYPE_CHECKING:
+    from requite.sim.network import Network
+    from requite.sim.process import Process
+    from requite.sim.stream import SimStream
+    from requite.sim.world import World
+
+Chosen = TypeVar("Chosen")
+Deed = Callable[[Fault], None]
+Way = tuple[str, str]
+
+
+class Troubled(Protocol):
+    """A cast, as far as faults are concerned."""
+
+    @property
+    def world(self) -> World:
+        """Where it happens."""
+
+    @property
+    def network(self) -> Network:
+        """What joins the processes."""
+
+    @property
+    def honest(self) -> Sequence[Process]:
+        """Those who keep to the protocols."""
+
+    @property
+    def intruders(self) -> Sequence[Process]:
+        """Those who do not."""
+
+
+class Trouble:
+    """Performs faults upon a cast. Subclasses say which `deeds` there are, and what is where."""
+
+    def __init__(self, cast: Troubled) -> None:
+        self._cast = cast
+        self._world = cast.world
+        self._network = cast.network
+        self._over = False
+        self._do = self.deeds()
+
+    # --- for subclasses ---------------------------------------------------------------------------
+    def deeds(self) -> Mapping[StrEnum, Deed]:
+        """Return what each kind of fault does."""
+        raise NotImplementedError
+
+    def choose_way(self, lot: float) -> Way:
+        """Choose two nodes that talk with each other."""
+        raise NotImplementedError
+
+    def streams(self) -> Sequence[SimStream]:
+        """Return the connections that may break."""
+        raise NotImplementedError
+
+    # --- from the run -----------------------------------------------------------------------------
+    def strike(self, fault: Fault) -> None:
+        """Let a fault happen."""
+        if not self._over:
+            self._do[fault.kind](fault)
+
+    def end(self) -> None:
+        """Heal everything; what was planned does not happen any more."""
+        self._over = True
+        self._network.heal()
+        for intruder in self._cast.intruders:
+            intruder.retired = True
+            intruder.crash()
+        for process in self._cast.honest:
+            process.thaw()
+            process.start()
+
+    # --- processes --------------------------------------------------------------------------------
+    def crash(self, processes: Sequence[Process]) -> Deed:
+        """Return what lets one of `processes` die, and come back."""
+
+        def deed(fault: Fault) -> None:
+            process = choose(processes, fault.lot)
+            process.crash(politely=spare(fault.lot) < 0.5)
+            self._world.after(fault.duration_s, process.start)
+
+        return deed
+
+    def freeze(self, processes: Sequence[Process]) -> Deed:
+        """Return what lets one of `processes` stand still."""
+
+        def deed(fault: Fault) -> None:
+            process = choose(processes, fault.lot)
+            if not process.frozen:
+                process.freeze()
+                self._world.after(fault.duration_s, self._thaw, process, process.life)
+
+        return deed
+
+    def drain(self, processes: Sequence[Process]) -> Deed:
+        """Return what lets one of `processes` leave in good order, and come back."""
+
+        def deed(fault: Fault) -> None:
+            process = choose(processes, fault.lot)
+            if not process.frozen:
+                process.drain()
+                self._world.after(fault.duration_s, self._rejoin, process)
+
+        return deed
+
+    def lose_power(self, fault: Fault) -> None:
+        """Let somebody's machine fall silent."""
+        process = choose(self._cast.honest, fault.lot)
+        process.lose_power()
+        self._world.after(fault.duration_s, process.start)
+
+    def intrude(self, fault: Fault) -> None:
+        """Let a stranger come."""
+        intruder = choose(self._cast.intruders, fault.lot)
+        intruder.start()
+        self._world.after(fault.duration_s, intruder.crash)
+
+    def _thaw(self, process: Process, life: int) -> None:
+        if process.life == life:
+            process.thaw()
+
+    def _rejoin(self, process: Process) -> None:
+        """Start a process again that is draining, once it has left."""
+        if process.alive and not process.retired:
+            self._world.after(0.2, self._rejoin, process)
+        else:
+            process.start()
+
+    # --- the network ------------------------------------------------------------------------------
+    def partition(self, fault: Fault) -> None:
+        """Cut two nodes off from each other."""
+        there, back = self.choose_way(fault.lot)
+        for way in ((there, back), (back, there)):
+            self._separate(way, fault.duration_s)
+
+    def partition_one_way(self, fault: Fault) -> None:
+        """Cut one node off from another, but not the other from the one."""
+        self._separate(self._choose_direction(fault.lot), fault.duration_s)
+
+    def clog(self, fault: Fault) -> None:
+        """Hold back what one node sends to another."""
+        way = self._choose_direction(fault.lot)
+        self._network.clog(*way)
+        self._world.after(fault.duration_s, self._unless_over, self._network.unclog, *way)
+
+    def reset(self, fault: Fault) -> None:
+        """Break a connection, and let both ends know."""
+        stream = self._choose_stream(fault.lot)
+        if stream is not None:
+            self._network.reset(stream)
+
+    def black_hole(self, fault: Fault) -> None:
+        """Break a connection, and let nobody know."""
+        stream = self._choose_stream(fault.lot)
+        if stream is not None:
+            self._network.black_hole(stream)
+
+    def _separate(self, way: Way, duration_s: float) -> None:
+        self._network.cut(*way)
+        self._world.after(duration_s, self._unless_over, self._network.mend, *way)
+
+    def _unless_over(self, act: Callable[[str, str], None], source: str, sink: str) -> None:
+        if not self._over:
+            act(source, sink)
+
+    def _choose_direction(self, lot: float) -> Way:
+        there, back = self.choose_way(lot)
+        return (there, back) if spare(lot) < 0.5 else (back, there)
+
+    def _choose_stream(self, lot: float) -> SimStream | None:
+        streams = self.streams()
+        return choose(streams, lot) if streams else None
+
+
+def choose(things: Sequence[Chosen], lot: float) -> Chosen:
+    """Choose one of several things by a lot in [0, 1)."""
+    return things[int(lot * len(things))]
+
+
+def spare(lot: float) -> float:
+    """Return a second lot out of one: what its first digits leave."""
+    return lot * 1000 % 1.0
