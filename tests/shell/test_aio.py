@@ -12,11 +12,12 @@ import pytest
 import uvloop
 from tests.shell.fakes import LineFraming, ScriptedEngine
 
-from requite.engine import Connect, Disconnect, Drain, Received, Send, Stopped, Wake
+from requite.engine import Connect, Disconnect, Drain, PeerJoined, Received, Send, Stopped, Wake
 from requite.errors import ConfigurationError, LocalViolation
 from requite.shell import clock
 from requite.shell.aio import AioShell, new_event_loop, run
 from requite.shell.host import LinkLimits
+from requite.shell.keeping import Endpoint
 from requite.transport.address import InprocAddress, TcpAddress
 from requite.transport.backoff import Backoff
 
@@ -215,8 +216,82 @@ def test_a_peer_that_does_not_read_cannot_hold_up_the_close(on_loop: Run) -> Non
     on_loop(scenario())
 
 
+# --- connections that the shell keeps -------------------------------------------------------------
+def names_of(engine: Engine) -> list[tuple[bytes, Any]]:
+    return [(event.identity, event.place) for event in engine.inputs if type(event) is PeerJoined]
+
+
+def test_it_stays_connected_to_every_address_it_keeps(on_loop: Run) -> None:
+    async def scenario() -> None:
+        served, engine = Engine(), Engine()
+        listener = AioShell(served, LineFraming)
+        one, two = [await listener.listen(TcpAddress("127.0.0.1", 0), None, n) for n in (1, 2)]
+        shell = AioShell(engine, keep=[Endpoint(one, LineFraming, "A")])
+        shell.start()
+        shell.keep(Endpoint(two, LineFraming, "B"))
+        await engine.until("PeerJoined", 2)
+        await served.until("PeerJoined", 2)
+        assert sorted(place for _, place in names_of(engine)) == ["A", "B"]
+        assert sorted(place for _, place in names_of(served)) == [1, 2]
+        assert shell.trouble == ""
+        first = next(event.peer for event in served.inputs if type(event) is PeerJoined)
+        served.script = lambda event: [Disconnect(first, "enough")] if type(event) is Drain else []
+        listener.submit(Drain())
+        await engine.until("PeerLost")
+        await engine.until("PeerJoined", 3)  # and is dialled again, without being asked
+        assert len(shell.host.links) == 2
+        await shell.close()
+        await served.until("PeerLost", 2)
+        await listener.close()
+
+    on_loop(scenario())
+
+
+def test_what_it_keeps_is_dialled_until_somebody_listens(on_loop: Run) -> None:
+    async def scenario() -> None:
+        address = InprocAddress(f"shell-{next(_names)}")
+        engine, served = Engine(), Engine()
+        shell = AioShell(engine, keep=[Endpoint(address, LineFraming)])
+        assert "has not answered yet" in shell.trouble
+        shell.start()
+        while "nobody listens" not in shell.trouble:  # noqa: ASYNC110 - nobody is told of it
+            await asyncio.sleep(0)
+        listener = AioShell(served)
+        await listener.listen(address, LineFraming)
+        assert "nobody is connected to inproc://" in listener.trouble
+        await engine.until("PeerJoined")
+        assert shell.trouble == ""
+        await shell.close()
+        await listener.close()
+
+    on_loop(scenario())
+
+
+def test_a_handshake_that_fails_is_dialled_again_and_told_of(on_loop: Run) -> None:
+    async def scenario() -> None:
+        class Refusing(LineFraming):
+            def opening(self) -> bytes:
+                return b"!\n"
+
+        engine, served = Engine(), Engine()
+        listener = AioShell(served, Refusing)
+        bound = await listener.listen(TcpAddress("127.0.0.1", 0))
+        shell = AioShell(engine, keep=[Endpoint(bound, LineFraming)])
+        shell.start()
+        await served.until("PeerJoined", 2)  # the first has failed, the second is there
+        assert "no line starts like" in shell.trouble
+        assert engine.kinds() == []
+        await shell.close()
+        await listener.close()
+
+    on_loop(scenario())
+
+
+@pytest.mark.parametrize("keeps", [False, True])
 @pytest.mark.parametrize("turns", range(12))
-def test_closing_while_it_dials_leaves_nothing_behind(on_loop: Run, turns: int) -> None:
+def test_closing_while_it_dials_leaves_nothing_behind(
+    on_loop: Run, turns: int, keeps: bool
+) -> None:
     async def scenario() -> None:
         engine = Engine()
         engine.at = 0.0
@@ -224,7 +299,11 @@ def test_closing_while_it_dials_leaves_nothing_behind(on_loop: Run, turns: int) 
         served = Engine()
         listener = AioShell(served, LineFraming)
         bound = await listener.listen(TcpAddress("127.0.0.1", 0))
-        shell = AioShell(engine, LineFraming, dial_to=[bound])
+        if keeps:
+            engine.script = echo
+            shell = AioShell(engine, keep=[Endpoint(bound, LineFraming)])
+        else:
+            shell = AioShell(engine, LineFraming, dial_to=[bound])
         start(shell, engine)
         for _ in range(turns):
             await asyncio.sleep(0)

@@ -21,8 +21,10 @@ from requite.engine import (
     PeerLost,
     PeerWritable,
     Received,
+    ResumeReading,
     Send,
     Stopped,
+    StopReading,
     Warn,
 )
 from requite.errors import CallTimeout, LocalViolation
@@ -403,6 +405,64 @@ def test_flow_is_told_for_all_links_together(bench: HostBench) -> None:
     assert bench.told == [("flow", False)]
     bench.host.closed(two, "reset")
     assert ("flow", True) in bench.told
+
+
+# --- push-back by the engine ----------------------------------------------------------------------
+def perform(bench: HostBench, *effects: Any) -> None:
+    bench.engine.script = lambda event: effects
+    bench.host.submit(Drain())
+    bench.engine.script = lambda event: []
+
+
+def test_the_engine_stops_reading_one_peer_and_resumes(bench: HostBench) -> None:
+    one, one_stream = bench.open("one")
+    _, two_stream = bench.open("two")
+    perform(bench, StopReading(one))
+    perform(bench, StopReading(one))
+    assert one_stream.calls.count("pause") == 1
+    perform(bench, ResumeReading(one), ResumeReading(one))
+    assert one_stream.calls[-2:] == ["pause", "resume"]
+    assert "pause" not in two_stream.calls
+
+
+def test_a_link_is_read_from_when_neither_engine_nor_host_objects() -> None:
+    bench = HostBench(LinkLimits(output_size_max=56))
+    link, stream = bench.open()
+    bench.host.blocked(link)
+    perform(bench, StopReading(link), Send(link, [b"12345678"]))
+    bench.host.flush()
+    assert stream.calls.count("pause") == 1
+    perform(bench, ResumeReading(link))
+    assert "resume" not in stream.calls  # its output still waits
+    perform(bench, StopReading(link))
+    bench.host.writable(link)
+    assert "resume" not in stream.calls
+    perform(bench, ResumeReading(link))
+    assert stream.calls[-1] == "resume"
+
+
+def test_reading_of_a_link_that_ended_is_nobodys_business(bench: HostBench) -> None:
+    link, stream = bench.open()
+    perform(bench, StopReading(link))
+    bench.host.closed(link, "reset")
+    calls = list(stream.calls)
+    perform(bench, ResumeReading(link), StopReading(link))
+    assert stream.calls == calls
+
+
+# --- places ---------------------------------------------------------------------------------------
+def test_the_engine_is_told_by_which_address_a_peer_came(bench: HostBench) -> None:
+    framing = LineFraming()
+    framing.ready = True
+    link = bench.host.opened(FakeStream(), framing=framing, place="the back")
+    assert bench.engine.inputs == [PeerJoined(link, b"", "the back")]
+
+
+def test_a_kept_connection_is_not_asked_for_again(bench: HostBench) -> None:
+    link = bench.host.opened(FakeStream(), kept=True)
+    bench.host.closed(link, "refused")
+    assert bench.connects == 0
+    assert bench.told[0] == ("ended", False, "refused")
 
 
 # --- ends that are ours ---------------------------------------------------------------------------

@@ -284,7 +284,7 @@ class AsyncClient:
     # --- what the shell tells ---------------------------------------------------------------------
     def _fail(self, token: Any, error: CallError) -> None:
         if not token.done():  # a cancelled future is
-            token.set_exception(explain(error, self._shell.route))
+            token.set_exception(explain(error, self._shell))
 
 
 def _deliver(token: Any, what: Any) -> None:

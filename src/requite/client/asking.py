@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import inf
 from types import EllipsisType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from requite.client.stacks import Abilities
 from requite.engine import Submit
@@ -13,7 +13,6 @@ from requite.errors import CallError, CallTimeout, ConfigurationError
 from requite.framing import BODY_FRAMES_MAX
 from requite.request import Deadline
 from requite.shell import clock
-from requite.shell.route import Route
 
 Timeout = float | Deadline | EllipsisType | None
 """Seconds; a `Deadline` that several calls share; None: no limit; `...`: the client's own."""
@@ -147,8 +146,15 @@ def _frame(frame: Any) -> bytes:
     raise TypeError(f"the frames of a body are bytes, not {type(frame).__name__}")
 
 
-def explain(error: CallError, route: Route) -> CallError:
+class Troubled(Protocol):
+    """A shell, which may lack a connection; `trouble` says why."""
+
+    @property
+    def trouble(self) -> str: ...
+
+
+def explain(error: CallError, shell: Troubled) -> CallError:
     """Say in the error of a call that never left why there was no connection."""
-    if error.attempts or not isinstance(error, CallTimeout) or not (trouble := route.trouble):
+    if error.attempts or not isinstance(error, CallTimeout) or not (trouble := shell.trouble):
         return error
     return CallTimeout(f"{error} ({trouble})", may_have_executed=False)

@@ -1,6 +1,7 @@
 """The asyncio shell: a host on an event loop; asyncio's own, or uvloop's where it is installed.
 
-One timer, one flush per turn of the loop, one task that dials. Nothing is made per message.
+One timer, one flush per turn of the loop, one task that dials. Nothing is made per message. A shell
+that keeps its connections itself has one more such task for each that is not there.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from functools import partial
 from typing import Any, Final, TypeVar, Unpack
 
 from requite.engine import Drain, Engine, Input
-from requite.errors import ConfigurationError, LocalViolation, TransportError
+from requite.errors import ConfigurationError, LocalViolation
 from requite.framing.base import Framing
 from requite.shell import clock
+from requite.shell.dialler import Dialler
 from requite.shell.host import Host, Link, Uses
+from requite.shell.keeping import Endpoint, Kept, Way, no_framing, trouble_of
 from requite.shell.route import Route
 from requite.transport.address import Address
-from requite.transport.aio import dial, listen
+from requite.transport.aio import listen
 from requite.transport.backoff import Backoff
 from requite.transport.base import Listener, Stream
 
@@ -37,19 +40,22 @@ class AioShell:
     """Runs one engine: listens, dials, keeps its timer.
 
     Bound to the running loop by `start`. `dial_to` are the addresses an engine's `Connect` stands
-    for; `backoff` spaces the attempts.
+    for, of which one is used at a time; `backoff` spaces the attempts. To those of `keep` it stays
+    connected by itself, with one connection each.
     """
 
     def __init__(
         self,
         engine: Engine,
-        make_framing: Callable[[], Framing],
+        make_framing: Callable[[], Framing] = no_framing,
         *,
         dial_to: Sequence[Address] = (),
+        keep: Sequence[Endpoint] = (),
         backoff: Backoff | None = None,
         **uses: Unpack[Uses],
     ) -> None:
         self.route = Route(dial_to, backoff or Backoff(random.random), clock.now)
+        self._make_framing = make_framing
         self.host = Host(
             engine,
             clock.now,
@@ -57,7 +63,7 @@ class AioShell:
             wake_at=self._wake_at,
             want_flush=self._want_flush,
             connect=self._connect,
-            ended=self.route.ended,
+            ended=self._ended,
             released=self._released,
             stopped=self._stopped,
             **uses,
@@ -65,8 +71,10 @@ class AioShell:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: list[Listener] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._dialler: asyncio.Task[None] | None = None
-        self._wanted = 0  # connections to dial
+        self._dialler = Dialler(self.route, self.host.opened)
+        self._kept: dict[Kept, Dialler] = {}
+        for endpoint in keep:
+            self.keep(endpoint)
         self._closing = False
         self._drained = asyncio.Event()
         self._empty = asyncio.Event()  # while closing: no link is left
@@ -78,23 +86,52 @@ class AioShell:
         if self._loop is None:
             self._loop = loop
             self.host.wake()
+            for dialler in self._kept.values():
+                dialler.want()
         elif self._loop is not loop:
             raise LocalViolation("a shell stays on the event loop on which it was started")
 
-    async def listen(self, address: Address) -> Address:
+    async def listen(
+        self,
+        address: Address,
+        make_framing: Callable[[], Framing] | None = None,
+        place: Any = None,
+    ) -> Address:
         """Take connections at an address; return it as bound (port 0 is a number then).
 
-        Raises `TransportError` where the address cannot be had.
+        `make_framing`: for them, where it is not the shell's. `place` is told to the engine with
+        each. Raises `TransportError` where the address cannot be had.
         """
         self.start()
-        listener = await listen(address, self._accepted)
+        make_framing = make_framing or self._make_framing
+        listener = await listen(address, partial(self._accepted, make_framing, place))
         self._listeners.append(listener)
         return listener.address
+
+    def keep(self, endpoint: Endpoint) -> None:
+        """Stay connected to an address from now on, or as soon as the shell has started."""
+        kept = Kept(endpoint, Backoff(random.random), clock.now)
+
+        def opened(stream: Stream) -> Link:
+            framing = endpoint.make_framing()
+            return self.host.opened(stream, kept=True, framing=framing, place=endpoint.place)
+
+        self._kept[kept] = dialler = Dialler(kept, opened)
+        if self._loop is not None:
+            dialler.want()
 
     @property
     def addresses(self) -> list[Address]:
         """Where connections are taken."""
         return [listener.address for listener in self._listeners]
+
+    @property
+    def trouble(self) -> str:
+        """Why there is nobody to talk to, for the message of an error; "" if there is."""
+        ways: list[Way] = [*self._kept]
+        if self.route.addresses:
+            ways.append(self.route)
+        return trouble_of(self.host.links, ways, self.addresses)
 
     def submit(self, event: Input) -> None:
         """Feed the engine an input of the user's."""
@@ -113,9 +150,8 @@ class AioShell:
         for _ in range(_TURNS_TO_ACCEPT):
             await asyncio.sleep(0)
         self._closing = True
-        if self._dialler is not None:
-            self._dialler.cancel()
-            await asyncio.wait([self._dialler])
+        for dialler in (self._dialler, *self._kept.values()):
+            await dialler.close()
         self.host.flush()
         self.host.shut()
         if self.host.links:
@@ -159,12 +195,14 @@ class AioShell:
         self._loop.call_soon(self.host.flush)
 
     def _connect(self) -> None:
-        if self._closing or self._drained.is_set():
-            return
-        assert self._loop is not None
-        self._wanted += 1
-        if self._dialler is None:
-            self._dialler = self._loop.create_task(self._dial())
+        if not (self._closing or self._drained.is_set()):
+            self._dialler.want()
+
+    def _ended(self, link: Link, reason: str) -> None:
+        self.route.ended(link, reason)
+        for kept, dialler in self._kept.items():
+            if kept.ended(link, reason) and not (self._closing or self._drained.is_set()):
+                dialler.want()
 
     def _released(self, _link: Link) -> None:
         if self._closing and not self.host.links:
@@ -173,27 +211,9 @@ class AioShell:
     def _stopped(self) -> None:
         self._drained.set()
 
-    # --- connections ------------------------------------------------------------------------------
-    def _accepted(self, stream: Stream) -> None:
-        self.host.opened(stream, accepted=True)
+    def _accepted(self, make_framing: Callable[[], Framing], place: Any, stream: Stream) -> None:
+        self.host.opened(stream, accepted=True, framing=make_framing(), place=place)
         if self._closing:  # it stood in the listener's queue
-            self.host.shut()
-
-    async def _dial(self) -> None:
-        """Dial as often as the engine wants connections; give up never."""
-        while self._wanted:
-            await asyncio.sleep(self.route.pause_s())
-            address = self.route.current
-            try:
-                await dial(address, partial(self._dialled, address))
-            except TransportError as error:
-                self.route.failed(address, error)
-        self._dialler = None
-
-    def _dialled(self, address: Address, stream: Stream) -> None:
-        self._wanted -= 1
-        self.route.opened(address, self.host.opened(stream))
-        if self._closing:
             self.host.shut()
 
 

@@ -40,15 +40,17 @@ from requite.engine import (
     PeerLost,
     PeerWritable,
     Received,
+    ResumeReading,
     Send,
     Stopped,
+    StopReading,
     Wake,
     Warn,
 )
 from requite.errors import CallError, LocalViolation, RemoteViolation
 from requite.framing.base import Framing
 from requite.framing.router import IdentityTable
-from requite.shell.link import Link, LinkLimits, discard
+from requite.shell.link import Link, LinkLimits, Pause, discard
 from requite.shell.waiting import Waiting
 from requite.shell.warnings import Warnings
 from requite.transport.base import Stream
@@ -103,7 +105,8 @@ class Host:
     - `want_flush()`: output waits; call `flush` before the turn ends (once: not asked again until
       then). Called after an input's effects are performed, so flushing at once is allowed.
     - `connect()`: open one more connection, keep trying (with pauses), and give its stream to
-      `opened`. Asked by the engine, and again for each dialled link that ends in its handshake.
+      `opened`. Asked by the engine, and again for each dialled link that ends in its handshake
+      (unless it is `kept`).
     - `ended(link, reason)`: a link has ended (`link.joined` tells whether the engine knew it).
     - `released(link)`: its stream has closed, too, and all that was written has left.
     - `stopped()`: the engine has drained.
@@ -154,6 +157,8 @@ class Host:
             Fail: lambda effect: fail(effect.token, effect.error),
             Connect: lambda _effect: connect(),
             Disconnect: self._disconnect,
+            StopReading: lambda effect: effect.peer.pause(Pause.ENGINE),
+            ResumeReading: lambda effect: effect.peer.resume(Pause.ENGINE),
             Abandon: lambda effect: abandon(effect.token, effect.reason),
             Note: uses.get("note", _ignore),
             Warn: lambda effect: self._warnings.warn(effect.kind, effect.text),
@@ -184,14 +189,21 @@ class Host:
 
     # --- from streams -----------------------------------------------------------------------------
     def opened(
-        self, stream: Stream, *, accepted: bool = False, framing: Framing | None = None
+        self,
+        stream: Stream,
+        *,
+        accepted: bool = False,
+        kept: bool = False,
+        framing: Framing | None = None,
+        place: Any = None,
     ) -> Link:
         """Take a new connection over and send what its framing says first.
 
-        `accepted` marks a connection that the peer dialled. `framing`: another than `make_framing`
-        makes (a host may listen at addresses that differ in it).
+        `accepted` marks a connection that the peer dialled, `kept` one that the shell dials again
+        by itself when it ends. `framing`: another than `make_framing` makes (a host may listen at
+        addresses that differ in it). `place` is for the engine.
         """
-        link = Link(stream, framing or self._make_framing(), accepted)
+        link = Link(stream, framing or self._make_framing(), accepted, kept, place)
         self.links[link] = None
         self._arm(self._greeting.add(link, self._clock()))
         stream.start(self, link)
@@ -255,9 +267,7 @@ class Host:
             link.stream.write(link.take_output())
         if link.blocked:  # at once again
             return
-        if link.muted:
-            link.muted = False
-            link.stream.resume_reading()
+        link.resume(Pause.UNREAD)
         if link.pushed_back:
             self._release(link)
             self._feed(PeerWritable(link))
@@ -364,7 +374,7 @@ class Host:
             return
         link.joined = True
         self._greeting.discard(link)
-        self._feed(PeerJoined(link, link.identity))
+        self._feed(PeerJoined(link, link.identity, link.place))
 
     def _admit(self, link: Link, identities: IdentityTable[Link]) -> bool:
         try:
@@ -387,9 +397,8 @@ class Host:
         """
         if not link.accepted:
             return
-        if link.size > self.limits.output_size_max // _MUTED_AT and not link.muted:
-            link.muted = True
-            link.stream.pause_reading()
+        if link.size > self.limits.output_size_max // _MUTED_AT:
+            link.pause(Pause.UNREAD)
         if link.size > self.limits.output_size_max:
             size = link.size
             self._drop(link, "output limit", f"does not read: {size} bytes wait for it")
@@ -447,7 +456,7 @@ class Host:
         self._ended(link, reason)
         if link.joined:
             self._feed(PeerLost(link, reason))
-        elif not link.accepted:
+        elif not (link.accepted or link.kept):
             self._connect()
 
 

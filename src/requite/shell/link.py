@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import IntFlag
+from typing import Any
 
 from requite.framing.base import Framing
 from requite.transport.base import Stream
@@ -21,6 +23,13 @@ class LinkLimits:
     handshake_timeout_s: float = 30.0
     linger_s: float = 5.0
     output_size_max: int = 64 << 20
+
+
+class Pause(IntFlag):
+    """Why a link is not read from."""
+
+    UNREAD = 1  # its peer reads too little of what waits for it
+    ENGINE = 2  # the engine pushes back
 
 
 def discard(_message: Sequence[bytes], _out: list[bytes], /) -> int:
@@ -44,23 +53,34 @@ class Link:
         "framing",
         "identity",
         "joined",
-        "muted",
+        "kept",
         "out",
+        "paused",
+        "place",
         "pushed_back",
         "size",
         "stream",
     )
 
-    def __init__(self, stream: Stream, framing: Framing, accepted: bool) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        framing: Framing,
+        accepted: bool,
+        kept: bool = False,
+        place: Any = None,
+    ) -> None:
         self.stream = stream
         self.framing = framing
         self.encode: Callable[[Sequence[bytes], list[bytes]], int] = framing.encode
         self.accepted = accepted  # the peer dialled, we listened
+        self.kept = kept  # the shell dials again by itself
+        self.place = place  # by which address the peer came, in the engine's words
         self.identity = b""
         self.joined = False  # the engine knows of it
         self.ended = False  # the engine and the host are through with it
         self.blocked = False  # the stream pushes back
-        self.muted = False  # it reads too little, and is not read from
+        self.paused = Pause(0)  # not read from, as long as there is a reason
         self.pushed_back = False  # the engine has been told so
         self.dirty = False  # stands in the host's list of links to flush
         self.out: list[bytes] = []
@@ -68,6 +88,19 @@ class Link:
 
     def __repr__(self) -> str:
         return f"<Link {self.stream.peer_name}>"
+
+    def pause(self, why: Pause) -> None:
+        """Read no more; a reason that is known already adds nothing, nor does one after the end."""
+        if not (self.paused or self.ended):
+            self.stream.pause_reading()
+        self.paused |= why
+
+    def resume(self, why: Pause) -> None:
+        """Drop a reason, and read again if it was the last one."""
+        if self.paused & why:
+            self.paused &= ~why
+            if not (self.paused or self.ended):
+                self.stream.resume_reading()
 
     def take_output(self) -> bytes:
         """Return all that waits as one piece, and forget it."""

@@ -20,7 +20,7 @@ class Route:
     def __init__(
         self, addresses: Sequence[Address], backoff: Backoff, clock: Callable[[], float]
     ) -> None:
-        self._addresses = tuple(addresses)
+        self.addresses = tuple(addresses)
         self._backoff = backoff
         self._clock = clock
         self._at = 0
@@ -31,7 +31,7 @@ class Route:
     @property
     def current(self) -> Address:
         """The address to dial now."""
-        return self._addresses[self._at]
+        return self.addresses[self._at]
 
     @property
     def trouble(self) -> str:
@@ -44,7 +44,7 @@ class Route:
 
     def pause_s(self) -> float:
         """Return how long to wait before dialling; 0 unless all addresses have just failed."""
-        if not self._failures or self._failures % len(self._addresses):
+        if not self._failures or self._failures % len(self.addresses):
             return 0.0
         return self._backoff.next_s()
 
@@ -72,7 +72,7 @@ class Route:
     def _go_on_from(self, address: Address, trouble: str) -> None:
         self._trouble = trouble
         if address == self.current:  # several connections may end at once
-            self._at = (self._at + 1) % len(self._addresses)
+            self._at = (self._at + 1) % len(self.addresses)
 
     def _names(self) -> str:
-        return " or ".join(map(str, self._addresses))
+        return " or ".join(map(str, self.addresses))

@@ -1,0 +1,51 @@
+"""Dialling on asyncio: one task per way, for as long as connections are wanted there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from requite.errors import TransportError
+from requite.shell.keeping import Way
+from requite.shell.link import Link
+from requite.transport.address import Address
+from requite.transport.aio import dial
+
+
+class Dialler:
+    """Dials as often as connections are wanted, and gives up never; `opened` gets each stream."""
+
+    def __init__(self, way: Way, opened: Callable[[Any], Link]) -> None:
+        self._way = way
+        self._opened = opened
+        self._wanted = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def want(self) -> None:
+        """Dial once more, on the running loop."""
+        self._wanted += 1
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._dial())
+
+    async def close(self) -> None:
+        """Dial no more."""
+        self._wanted = 0
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _dial(self) -> None:
+        while self._wanted:
+            await asyncio.sleep(self._way.pause_s())
+            address = self._way.current
+            try:
+                await dial(address, partial(self._dialled, address))
+            except TransportError as error:
+                self._way.failed(address, error)
+        self._task = None
+
+    def _dialled(self, address: Address, stream: Any) -> None:
+        self._wanted -= 1
+        self._way.opened(address, self._opened(stream))
