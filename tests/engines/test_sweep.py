@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from requite.protocols.majordomo.redial import Redial
-from requite.protocols.majordomo.sweep import Sweep
+from requite.sweep import Sweep
 
 
 class Thing:

@@ -69,10 +69,10 @@ from requite.protocols.majordomo.calls import (
 from requite.protocols.majordomo.names import ServiceNames
 from requite.protocols.majordomo.recorders import ClientRecorder
 from requite.protocols.majordomo.redial import Redial
-from requite.protocols.majordomo.sweep import Sweep
 from requite.protocols.majordomo.wire import ClientFinal, Dialect
 from requite.request import Partial, Reply, RetryBudget, Status, error_from_status
 from requite.slots import Slots
+from requite.sweep import Sweep
 
 _KEY_SIZE_MAX: Final = 255
 

@@ -53,7 +53,6 @@ from requite.protocols.majordomo.dialects import check_service_name
 from requite.protocols.majordomo.jobs import Job, WorkerPolicy, WorkerSnapshot
 from requite.protocols.majordomo.recorders import WorkerRecorder
 from requite.protocols.majordomo.redial import Redial
-from requite.protocols.majordomo.sweep import Sweep
 from requite.protocols.majordomo.wire import (
     MMI_PREFIX,
     U32_MAX,
@@ -65,6 +64,7 @@ from requite.protocols.majordomo.wire import (
     WorkerRequest,
 )
 from requite.request import Request, Status
+from requite.sweep import Sweep
 
 _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class, on the hot path
 _STATUSES: Final = frozenset({Status.OK, Status.FAILED, Status.CANCELLED})  # [status-worker]
