@@ -65,7 +65,7 @@ class Gauge:
 
     def _read_cpu_s(self) -> dict[str, float]:
         return {
-            "broker": cpu_s(self._job.broker_pid),
+            "broker": cpu_s(self._job.broker_pid) if self._job.broker_pid else 0.0,
             "client": process_time(),
             "workers": sum(map(cpu_s, self._job.worker_pids)),
         }

@@ -15,8 +15,8 @@ class Job:
 
     `window` requests are in flight; `body_size_bytes` is their body's size. The measured time is
     `seconds`, longer if fewer than `requests` were answered by then, but at most three times that.
-    A 0.3 worker announces `capacity`. The client reads the processor time of `broker_pid` and
-    `worker_pids`.
+    A 0.3 worker announces `capacity`. The client reads the processor time of `broker_pid`
+    (0: there is none) and `worker_pids`.
     """
 
     port: int

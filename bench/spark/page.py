@@ -12,10 +12,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def write(page: Path, name: str, text: str) -> None:
+def write(page: Path, name: str, text: str, *, maker: str = "bench.spark") -> None:
     """Put the text of the measurement `name` between its markers in a page, or at its end."""
-    begin = f"<!-- bench.spark {name}:begin (edits in here are lost) -->"
-    end = f"<!-- bench.spark {name}:end -->"
+    begin = f"<!-- {maker} {name}:begin (edits in here are lost) -->"
+    end = f"<!-- {maker} {name}:end -->"
     old = page.read_text()
     if begin not in old:
         old = f"{old.rstrip()}\n\n{begin}\n{end}\n"

@@ -1,0 +1,152 @@
+"""The command line: `python -m bench.sp --help`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+import bench.sp
+from bench import machine
+from bench.sp import native
+from bench.sp.cells import SECTIONS, SIZES, Cell, Line
+from bench.sp.report import report
+from bench.sp.results import Results
+from bench.sp.runner import Run, Settings, run_all
+from bench.spark import page
+
+JSON: Final = Path("build/bench-sp.json")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure, report; 1 if a line failed or the run was interrupted. No figure fails it."""
+    given = parse(arguments)
+    settings = Settings(given.rounds, given.seconds, given.requests, given.warm_up)
+    absent = lacks()
+    for why, names in absent.items():
+        print(f"skipped: {'; '.join(names)}: {why}", flush=True)
+    results, complete = measure(given, settings)
+    how = f"Made by `{shlex.join(['python', '-m', 'bench.sp', *arguments])}`: {words(settings)}"
+    text = report(results, how, facts(), absent)
+    print(text)
+    write_json(given.json, results, settings)
+    if given.docs and complete:
+        page.write(given.docs, "sp", text, maker="bench")
+    for run in results.failures():
+        print(f"\n{run.line.name}, {run.cell}: {run.failure}", file=sys.stderr)
+    return 0 if complete and not results.failures() else 1
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line."""
+    sections = "; ".join(f"{n}: {each.title}" for n, each in enumerate(SECTIONS, start=1))
+    parser = argparse.ArgumentParser(prog="python -m bench.sp", description=bench.sp.__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--rounds", type=int, default=5, help="turns of every line (5)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="measured time of a turn (2)")
+    parser.add_argument(
+        "--requests",
+        type=int,
+        default=10_000,
+        help="measured requests of a turn, up to three times its seconds (10000)",
+    )
+    parser.add_argument("--warm-up", type=float, default=0.5, help="seconds before that (0.5)")
+    parser.add_argument("--section", type=int, nargs="+", help=f"only some; {sections}")
+    parser.add_argument("--size", type=int, nargs="+", choices=SIZES, help="only some bodies")
+    parser.add_argument("--line", nargs="+", metavar="TEXT", help="only lines with TEXT in them")
+    parser.add_argument("--json", type=Path, default=JSON, help=f"the file of runs ({JSON})")
+    parser.add_argument("--docs", type=Path, help="the page to write the tables to")
+    return parser.parse_args(arguments)
+
+
+def lacks() -> dict[str, list[str]]:
+    """Return what is missing, and which lines cannot be run without it."""
+    found: dict[str, list[str]] = {}
+    for line in dict.fromkeys(line for section in SECTIONS for line in section.lines):
+        why = line.lack()
+        if why is not None and line.name not in found.setdefault(why, []):
+            found[why].append(line.name)
+    return found
+
+
+def measure(given: argparse.Namespace, settings: Settings) -> tuple[Results, bool]:
+    """Run all that was asked for, telling how far it is; an interrupt keeps what there is."""
+    results = Results()
+    cells = [
+        Cell(section, size)
+        for number, section in enumerate(SECTIONS, start=1)
+        for size in SIZES
+        if number in (given.section or [number]) and size in (given.size or [size])
+    ]
+
+    def is_wanted(line: Line) -> bool:
+        return not line.lack() and any(text in line.name for text in given.line or [""])
+
+    try:
+        for run in run_all(cells, is_wanted, settings):
+            results.add(run)
+            print(f"{run.round + 1}/{settings.rounds} {progress(run)}", flush=True)
+    except KeyboardInterrupt:
+        print("interrupted: the tables show what was measured so far")
+        return results, False
+    return results, True
+
+
+def progress(run: Run) -> str:
+    """Return a line on one run."""
+    what = f"{run.cell!s:44} {run.line.name:36}"
+    return f"{what} {run.figures['requests_per_s']:9,.0f}/s" if run.figures else f"{what} failed"
+
+
+def words(settings: Settings) -> str:
+    """Say what the settings mean for a figure."""
+    return (
+        f"medians of {settings.rounds} interleaved rounds, each turn of at least"
+        f" {settings.seconds:g} s and, as far as three times that allows,"
+        f" {settings.requests:,} requests; ratios are taken within a round."
+    )
+
+
+def facts() -> dict[str, str]:
+    """Return what a reader must know of the machine and the contenders."""
+    found = {name: fact for name, fact in machine.facts().items() if name in _OF_INTEREST}
+    if (native_version := native.version()) is not None:
+        found["nng in C"] = native_version
+    try:
+        import pynng
+
+        found["pynng"] = version("pynng")
+        found["its nng"] = pynng.ffi.string(pynng.lib.nng_version()).decode()
+    except (ImportError, PackageNotFoundError):
+        pass
+    return found
+
+
+_OF_INTEREST: Final = ("cores", "system", "Python", "requite", "uvloop")
+
+
+def write_json(path: Path, results: Results, settings: Settings) -> None:
+    """Write every run, so that others can compute what they like."""
+    runs = [
+        {
+            "cell": str(run.cell),
+            "line": run.line.name,
+            "round": run.round,
+            "figures": run.figures,
+            "failure": run.failure,
+        }
+        for run in results.runs()
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = {"machine": facts(), "settings": asdict(settings), "runs": runs}
+    path.write_text(json.dumps(whole, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,140 @@
+"""What is measured: the lines of each table, and the goals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from bench.sp.parties import (
+    ASYNC_CLIENT,
+    CLIENT,
+    DEVICE,
+    NNG_CLIENT,
+    NNG_SERVICE,
+    PYNNG_CLIENT,
+    PYNNG_DEVICE,
+    PYNNG_SERVICE,
+    PYNNG_TASKS,
+    PYNNG_THREADS,
+    WORKER,
+    Party,
+)
+
+SIZES: Final = (11, 1024)
+WINDOW: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Who asks whom, and through which device: a row of a table."""
+
+    name: str
+    client: Party
+    service: Party
+    device: Party | None = None
+
+    def lack(self) -> str | None:
+        """Return the first thing that is missing, if any."""
+        parties = (self.client, self.service, self.device)
+        return next((text for each in parties if each and (text := each.lack())), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A table: lines that are compared under one condition. `baseline` names one of them."""
+
+    title: str
+    window: int
+    baseline: str
+    lines: tuple[Line, ...]
+
+    @property
+    def has_device(self) -> bool:
+        """Whether a device stands between client and service."""
+        return any(line.device is not None for line in self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One condition: a section's, with bodies of one size."""
+
+    section: Section
+    body_size_bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.section.title}, {size_text(self.body_size_bytes)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A ratio of paces to be reached by a line of a section. Reported, never asserted."""
+
+    what: str
+    section: Section
+    line: str
+    against: str
+    ratio: float
+
+
+def size_text(size: int) -> str:
+    """Write a size in bytes with its unit."""
+    return f"{size // 1024} KiB" if size >= 1024 else f"{size} B"
+
+
+MANY: Final = Section(
+    f"{WINDOW} in flight",
+    WINDOW,
+    "nng in C",
+    (
+        Line("AsyncClient, Worker", ASYNC_CLIENT, WORKER),
+        Line("nng in C", NNG_CLIENT, NNG_SERVICE),
+        Line("pynng, a thread per context", PYNNG_THREADS, PYNNG_SERVICE),
+        Line("pynng, a task per context", PYNNG_TASKS, PYNNG_SERVICE),
+        Line("AsyncClient, nng in C", ASYNC_CLIENT, NNG_SERVICE),
+        Line("nng in C, Worker", NNG_CLIENT, WORKER),
+    ),
+)
+ONE: Final = Section(
+    "One at a time",
+    1,
+    "pynng",
+    (
+        Line("AsyncClient, Worker", ASYNC_CLIENT, WORKER),
+        Line("Client, Worker", CLIENT, WORKER),
+        Line("nng in C", NNG_CLIENT, NNG_SERVICE),
+        Line("pynng", PYNNG_CLIENT, PYNNG_SERVICE),
+        Line("AsyncClient, nng in C", ASYNC_CLIENT, NNG_SERVICE),
+        Line("Client, nng in C", CLIENT, NNG_SERVICE),
+        Line("nng in C, Worker", NNG_CLIENT, WORKER),
+    ),
+)
+MANY_THROUGH: Final = Section(
+    f"Through a device, {WINDOW} in flight",
+    WINDOW,
+    "all of pynng",
+    (
+        Line("all of requite", ASYNC_CLIENT, WORKER, DEVICE),
+        Line("all of pynng", PYNNG_THREADS, PYNNG_SERVICE, PYNNG_DEVICE),
+        Line("requite's device between ends in C", NNG_CLIENT, NNG_SERVICE, DEVICE),
+        Line("pynng's device between ends in C", NNG_CLIENT, NNG_SERVICE, PYNNG_DEVICE),
+    ),
+)
+ONE_THROUGH: Final = Section(
+    "Through a device, one at a time",
+    1,
+    "all of pynng",
+    (
+        Line("all of requite", ASYNC_CLIENT, WORKER, DEVICE),
+        Line("all of pynng", PYNNG_CLIENT, PYNNG_SERVICE, PYNNG_DEVICE),
+        Line("requite's device between ends in C", NNG_CLIENT, NNG_SERVICE, DEVICE),
+        Line("pynng's device between ends in C", NNG_CLIENT, NNG_SERVICE, PYNNG_DEVICE),
+    ),
+)
+SECTIONS: Final = (MANY, ONE, MANY_THROUGH, ONE_THROUGH)
+
+GOALS: Final = (
+    Goal("AsyncClient, 64 in flight", MANY, "AsyncClient, Worker", "nng in C", 2.0),
+    Goal("AsyncClient, one at a time", ONE, "AsyncClient, Worker", "pynng", 1.5),
+    Goal("Client, one at a time", ONE, "Client, Worker", "pynng", 1.0),
+    Goal("a device, 64 in flight", MANY_THROUGH, "all of requite", "all of pynng", 3.0),
+)

@@ -1,0 +1,65 @@
+"""Who can play which part: the command lines, and what is missing where one cannot be run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Final
+
+from bench.job import Job
+from bench.sp import native
+
+Lack = Callable[[], str | None]
+"""Return None, or what is not there and how to get it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """One process: `command(job)` starts it, `lack()` tells why it cannot be."""
+
+    command: Callable[[Job], list[str]]
+    lack: Lack
+
+
+def _nothing() -> str | None:
+    return None
+
+
+def _no_pynng() -> str | None:
+    return None if find_spec("pynng") else "no module pynng: run `scripts/setup test`"
+
+
+def _requite(role: str) -> Party:
+    module = "bench.sp.requite_peer"
+    return Party(lambda job: [sys.executable, "-m", module, role, job.to_argument()], _nothing)
+
+
+def _pynng(role: str) -> Party:
+    module = "bench.sp.pynng_peer"
+    return Party(lambda job: [sys.executable, "-m", module, role, job.to_argument()], _no_pynng)
+
+
+def _nng(command: Callable[[Job], list[str]]) -> Party:
+    return Party(lambda job: [str(native.PROGRAM), *command(job)], native.lack)
+
+
+def _nng_call(job: Job) -> list[str]:
+    what = (job.port, job.window, job.body_size_bytes, job.warm_up_s, job.seconds, job.requests)
+    return ["call", *map(str, what), str(job.broker_pid), *map(str, job.worker_pids)]
+
+
+ASYNC_CLIENT: Final = _requite("async-client")
+CLIENT: Final = _requite("client")
+WORKER: Final = _requite("worker")
+DEVICE: Final = _requite("device")
+
+NNG_CLIENT: Final = _nng(_nng_call)
+NNG_SERVICE: Final = _nng(lambda job: ["serve", str(job.window)])
+
+PYNNG_THREADS: Final = _pynng("threads")
+PYNNG_TASKS: Final = _pynng("tasks")
+PYNNG_CLIENT: Final = _pynng("client")
+PYNNG_SERVICE: Final = _pynng("service")
+PYNNG_DEVICE: Final = _pynng("device")

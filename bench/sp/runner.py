@@ -1,0 +1,94 @@
+"""Run the lines of a cell side by side: every round gives each its turn (A B C, A B C, ...)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from bench.job import Job
+from bench.processes import ChildFailed, Children
+from bench.sp.cells import Cell, Line
+
+START_S = 15.0
+SLACK_S = 30.0
+_LISTENING = r"^listening on \S+:(\d+)$"
+
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How long and how often; see `Job` for what `seconds` and `requests` mean together."""
+
+    rounds: int
+    seconds: float
+    requests: int
+    warm_up_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One line's turn in one round: its figures, or why there are none."""
+
+    cell: Cell
+    line: Line
+    round: int
+    figures: Figures | None = None
+    failure: str = ""
+
+
+def run_all(
+    cells: Iterable[Cell], is_wanted: Callable[[Line], bool], settings: Settings
+) -> Iterator[Run]:
+    """Yield each run as it ends. Who failed in a cell is left out of the rest of that cell."""
+    for cell in cells:
+        lines = [line for line in cell.section.lines if is_wanted(line)]
+        for number in range(settings.rounds):
+            for line in list(lines):
+                run = run_once(cell, line, number, settings)
+                if run.failure:
+                    lines.remove(line)
+                yield run
+
+
+def run_once(cell: Cell, line: Line, number: int, settings: Settings) -> Run:
+    """Start everything afresh, measure, end everything."""
+    with Children() as children:
+        try:
+            figures = measure(line, first_job(cell, settings), children)
+        except ChildFailed as failure:
+            return Run(cell, line, number, failure=f"{failure}\n{children.last_words()}")
+        return Run(cell, line, number, figures)
+
+
+def first_job(cell: Cell, settings: Settings) -> Job:
+    """Put together what the processes have to know before any of them runs."""
+    return Job(
+        port=0,
+        broker_pid=0,
+        worker_pids=[],
+        dialect="sp",
+        window=cell.section.window,
+        workers=1,
+        body_size_bytes=cell.body_size_bytes,
+        capacity=cell.section.window,
+        seconds=settings.seconds,
+        requests=settings.requests,
+        warm_up_s=settings.warm_up_s,
+    )
+
+
+def measure(line: Line, job: Job, children: Children) -> Figures:
+    """Start service, device and client in this order; return what the client measured."""
+    service = children.start(line.service.command(job), name="the service")
+    port = int(service.wait_for(_LISTENING, START_S)[1])
+    job = replace(job, port=port, worker_pids=[service.pid])
+    if line.device is not None:
+        device = children.start(line.device.command(job), name="the device")
+        port = int(device.wait_for(_LISTENING, START_S)[1])
+        job = replace(job, port=port, broker_pid=device.pid)
+    client = children.start(line.client.command(job), name="the client")
+    patience_s = job.warm_up_s + 3 * job.seconds + SLACK_S
+    figures: Figures = json.loads(client.wait_for(r"^\{.*\}$", patience_s)[0])
+    return figures
