@@ -6,8 +6,18 @@
     mdp+ipc:///run/broker.sock?service=echo     over a Unix socket, whose path takes the URL's path
     mdp+inproc://name/echo                      within one event loop
 
-The path (or the option `service`) names the service; `%xx` stands for a byte of UTF-8 there and in
-user and password. A new protocol adds a row to `_SCHEMES`.
+    sp+tcp://a:7000,b:7000                      scalability protocols: connected to both at once
+    sp+ipc:///run/service.sock                  over a Unix socket
+    sp+tls://host:7000?ca=/etc/requite/ca.pem   over TLS; also certificate=, key=, server_name=
+    sp+ws://host/path, sp+wss://host/path       over a WebSocket; port 80 and 443 by default
+    inproc://name                               within one event loop; or sp+inproc
+
+In URLs of MDP the path (or the option `service`) names the service; `%xx` stands for a byte of
+UTF-8 there, in user and password, and in the values of options. A new protocol adds a row to
+`_SCHEMES`.
+
+The options of SP say how its channels are used: `priority` (1, the first, to 16) and `weight` (1 to
+1000) among several, `resend` (seconds, or off), `ids=draft` for the endpoint types of the draft.
 
 A password appears in no message, `str` or `repr`.
 """
@@ -16,22 +26,40 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple, NoReturn
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from typing import Final, Literal, NamedTuple, NoReturn
 from urllib.parse import unquote
 
 from requite.errors import ConfigurationError
-from requite.transport.address import Address, InprocAddress, parse_ipc, parse_tcp
+from requite.transport.address import (
+    Address,
+    HostAddress,
+    InprocAddress,
+    parse_inproc,
+    parse_ipc,
+    parse_tcp,
+    parse_tls,
+    parse_ws,
+)
+from requite.transport.tls import TlsSettings
 
 MDP_PORT: Final = 5555
+PRIORITY_MAX: Final = 16
+WEIGHT_MAX: Final = 1000
 # Greedy on purpose: up to the last @, so that a password with an unescaped / or @ is hidden, too.
 _SECRET: Final = re.compile(r"//([^/?#:@]*):.*@", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceUrl:
-    """A URL taken apart. `protocol` is the scheme without its transport (`mdp`); `service` is ""
-    where none is named. `options` are those of the query, `service` apart."""
+    """A URL taken apart. `protocol` is the scheme without its transport (`mdp`, `sp`); `service` is
+    "" where none is named. `options` are those of the query as text, `service` apart.
+
+    What the options of SP mean, for all `addresses` alike: `priority` and `weight` of the channels;
+    `resend`, in seconds, "off", or None where the URL leaves it open; `draft_ids` for the endpoint
+    types 16 and 17 in place of 48 and 49. `tls` is there where the addresses use it, None else.
+    """
 
     protocol: str
     addresses: tuple[Address, ...]
@@ -39,6 +67,11 @@ class ServiceUrl:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     options: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 1
+    weight: int = 1
+    resend: float | Literal["off"] | None = None
+    draft_ids: bool = False
+    tls: TlsSettings | None = None
 
     def __str__(self) -> str:
         places = ", ".join(map(str, self.addresses))
@@ -58,8 +91,9 @@ class _Scheme(NamedTuple):
     options: tuple[str, ...]
 
 
-def parse_url(text: str) -> ServiceUrl:
-    """Read the URL of a service.
+def parse_url(text: str, *, listening: bool = False) -> ServiceUrl:
+    """Read the URL of a service to dial or, `listening`, of places to listen at: then `*` stands
+    for all addresses of the machine (or for a free name) and port 0 for a free port.
 
     Raises `ConfigurationError`, which quotes it (without a password) and says what is known.
     """
@@ -79,7 +113,13 @@ def parse_url(text: str) -> ServiceUrl:
     places = scheme.read_places(where, shown)
     options = _read_options(query, scheme, shown)
     service = _only_one(_decode(places.path, shown), options.pop("service", ""), shown)
-    return ServiceUrl(scheme.protocol, places.addresses, service, user, password, options)
+    url = ServiceUrl(scheme.protocol, places.addresses, service, user, password, options)
+    if url.protocol == "sp":
+        return _scalability(url, listening, shown)
+    if listening:
+        _refuse(shown, "nobody listens at it but a broker: requite broker --bind tcp://host:port")
+    _check_can_be_dialled(url, shown)
+    return url
 
 
 def redact(text: str) -> str:
@@ -87,15 +127,10 @@ def redact(text: str) -> str:
     return _SECRET.sub(r"//\1:***@", text, count=1)
 
 
-# --- the parts ------------------------------------------------------------------------------------
+# --- places ---------------------------------------------------------------------------------------
 def _read_tcp(body: str, shown: str) -> _Places:
-    authority, _, path = body.partition("/")
-    if not authority:
-        _refuse(shown, "the host is missing")
-    addresses = tuple(parse_tcp(place, shown, MDP_PORT) for place in authority.split(","))
-    if any(address.is_wildcard or not address.port for address in addresses):
-        _refuse(shown, "host * and port 0 are for listening; here it takes a place to dial")
-    return _Places(addresses, path)
+    hosts, path = _split_authority(body, shown)
+    return _Places(tuple(parse_tcp(host, shown, MDP_PORT) for host in hosts), path)
 
 
 def _read_ipc(body: str, shown: str) -> _Places:
@@ -104,19 +139,130 @@ def _read_ipc(body: str, shown: str) -> _Places:
 
 def _read_inproc(body: str, shown: str) -> _Places:
     name, _, path = body.partition("/")
-    if not name:
-        _refuse(shown, "the name is missing")
-    return _Places((InprocAddress(name),), path)
+    return _Places((parse_inproc(name, shown),), path)
+
+
+def _read_sp_tcp(body: str, shown: str) -> _Places:
+    hosts, path = _split_authority(body, shown)
+    return _Places(tuple(parse_tcp(host, shown) for host in hosts), path)
+
+
+def _read_sp_tls(body: str, shown: str) -> _Places:
+    hosts, path = _split_authority(body, shown)
+    return _Places(tuple(parse_tls(host, shown) for host in hosts), path)
+
+
+def _read_sp_ws(body: str, shown: str) -> _Places:
+    return _read_web(body, shown, secure=False)
+
+
+def _read_sp_wss(body: str, shown: str) -> _Places:
+    return _read_web(body, shown, secure=True)
+
+
+def _read_web(body: str, shown: str, *, secure: bool) -> _Places:
+    hosts, path = _split_authority(body, shown)
+    places = (parse_ws(host, f"/{path}", shown, secure=secure) for host in hosts)
+    return _Places(tuple(places), "")
+
+
+def _split_authority(body: str, shown: str) -> tuple[list[str], str]:
+    authority, _, path = body.partition("/")
+    if not authority:
+        _refuse(shown, "the host is missing")
+    return authority.split(","), path
 
 
 _MDP_OPTIONS: Final = ("dialect", "service")
+_SP_OPTIONS: Final = ("priority", "weight", "resend", "ids")
+_TLS_OPTIONS: Final = ("ca", "certificate", "key", "server_name")
+_SP_TLS_OPTIONS: Final = _SP_OPTIONS + _TLS_OPTIONS
 _SCHEMES: Final[dict[str, _Scheme]] = {
     "mdp": _Scheme("mdp", _read_tcp, _MDP_OPTIONS),
     "mdp+ipc": _Scheme("mdp", _read_ipc, _MDP_OPTIONS),
     "mdp+inproc": _Scheme("mdp", _read_inproc, _MDP_OPTIONS),
+    "sp+tcp": _Scheme("sp", _read_sp_tcp, _SP_OPTIONS),
+    "sp+ipc": _Scheme("sp", _read_ipc, _SP_OPTIONS),
+    "sp+tls": _Scheme("sp", _read_sp_tls, _SP_TLS_OPTIONS),
+    "sp+ws": _Scheme("sp", _read_sp_ws, _SP_OPTIONS),
+    "sp+wss": _Scheme("sp", _read_sp_wss, _SP_TLS_OPTIONS),
+    "sp+inproc": _Scheme("sp", _read_inproc, _SP_OPTIONS),
+    "inproc": _Scheme("sp", _read_inproc, _SP_OPTIONS),
 }
 
 
+def _check_can_be_dialled(url: ServiceUrl, shown: str) -> None:
+    for address in url.addresses:
+        match address:
+            case HostAddress() if address.is_wildcard or not address.port:
+                _refuse(shown, "host * and port 0 are for listening; here it takes a place to dial")
+            case InprocAddress(name="*"):
+                _refuse(shown, "the name * is for listening; here it takes a place to dial")
+
+
+# --- the scalability protocols --------------------------------------------------------------------
+def _scalability(url: ServiceUrl, listening: bool, shown: str) -> ServiceUrl:
+    """Check what SP cannot do, and read its options."""
+    if url.user is not None:
+        _refuse(shown, "SP has no user and password; sp+tls checks certificates")
+    if url.service:
+        _refuse(shown, "SP names no services, so nothing follows the place")
+    if not listening:
+        _check_can_be_dialled(url, shown)
+    options = url.options
+    return replace(
+        url,
+        priority=_read_whole("priority", options.get("priority", "1"), PRIORITY_MAX, shown),
+        weight=_read_whole("weight", options.get("weight", "1"), WEIGHT_MAX, shown),
+        resend=_read_resend(options.get("resend"), shown),
+        draft_ids=_read_ids(options.get("ids"), shown),
+        tls=_read_tls(url, listening, shown),
+    )
+
+
+def _read_whole(name: str, value: str, most: int, shown: str) -> int:
+    is_number = value.isascii() and value.isdecimal() and len(value) <= len(str(most))
+    if not is_number or not 1 <= int(value) <= most:
+        _refuse(shown, f"the option {name!r} takes a whole number from 1 to {most}")
+    return int(value)
+
+
+def _read_resend(value: str | None, shown: str) -> float | Literal["off"] | None:
+    if value is None:
+        return None
+    if value == "off":
+        return "off"
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not isfinite(seconds) or seconds <= 0:
+        _refuse(shown, "the option 'resend' takes seconds, more than 0, or off")
+    return seconds
+
+
+def _read_ids(value: str | None, shown: str) -> bool:
+    if value not in (None, "draft"):
+        _refuse(shown, "the option 'ids' takes draft alone; left out, they are those in practice")
+    return value is not None
+
+
+def _read_tls(url: ServiceUrl, listening: bool, shown: str) -> TlsSettings | None:
+    """Make the settings for TLS; to listen with a `ca` is to check the clients by it."""
+    if not any(isinstance(place, HostAddress) and place.is_secure for place in url.addresses):
+        return None
+    settings = {name: url.options[name] for name in _TLS_OPTIONS if name in url.options}
+    if listening and "server_name" in settings:
+        _refuse(shown, "the option 'server_name' is for dialling: a listener has its certificate's")
+    if listening and "certificate" not in settings:
+        _refuse(shown, "to listen takes certificate=FILE and key=FILE")
+    try:
+        return TlsSettings(**settings, verify_client=listening and "ca" in settings)
+    except ConfigurationError as error:
+        _refuse(shown, str(error))
+
+
+# --- the other parts ------------------------------------------------------------------------------
 def _read_credentials(text: str, shown: str) -> tuple[str, str]:
     user, colon, password = text.partition(":")
     if not user or not colon:
@@ -128,6 +274,8 @@ def _read_options(query: str, scheme: _Scheme, shown: str) -> dict[str, str]:
     options: dict[str, str] = {}
     for pair in filter(None, query.split("&")):
         name, _, value = pair.partition("=")
+        if name in _TLS_OPTIONS and name not in scheme.options:
+            _refuse(shown, f"the option {name!r} is for sp+tls and sp+wss")
         if name not in scheme.options:
             _refuse(shown, f"there is no option {name!r}; there are {', '.join(scheme.options)}")
         if name in options or not value:

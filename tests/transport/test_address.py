@@ -3,7 +3,14 @@
 import pytest
 
 from requite.errors import ConfigurationError
-from requite.transport.address import InprocAddress, IpcAddress, TcpAddress, parse_address
+from requite.transport.address import (
+    InprocAddress,
+    IpcAddress,
+    TcpAddress,
+    TlsAddress,
+    WsAddress,
+    parse_address,
+)
 
 
 @pytest.mark.parametrize(
@@ -16,6 +23,11 @@ from requite.transport.address import InprocAddress, IpcAddress, TcpAddress, par
         ("tcp://[fe80::1%eth0]:1", TcpAddress("fe80::1%eth0", 1)),
         ("ipc:///run/requite/a b.sock", IpcAddress("/run/requite/a b.sock")),
         ("inproc://name", InprocAddress("name")),
+        ("tls://localhost:1", TlsAddress("localhost", 1)),
+        ("tls://[::1]:1", TlsAddress("::1", 1)),
+        ("ws://localhost:1/", WsAddress("localhost", 1, "/")),
+        ("ws://[::1]:1/a/b", WsAddress("::1", 1, "/a/b")),
+        ("wss://*:0/caf%C3%A9", WsAddress("*", 0, "/caf%C3%A9", secure=True)),
     ],
 )
 def test_read_and_written_alike(text: str, address: object) -> None:
@@ -27,12 +39,13 @@ def test_read_and_written_alike(text: str, address: object) -> None:
     ("text", "why"),
     [
         ("127.0.0.1:5555", "no scheme"),
-        ("udp://127.0.0.1:5555", "'udp' is unknown; there are tcp, ipc and inproc"),
+        ("udp://127.0.0.1:5555", "'udp' is unknown here; there are tcp, tls, ws, wss, ipc and "),
         ("tcp://localhost", "port is missing"),
         ("tcp://localhost:", "port is missing"),
         ("tcp://:5555", r"host is missing; write \*"),
         ("tcp://localhost:65536", "not a port"),
         ("tcp://localhost:-1", "not a port"),
+        ("tcp://localhost:" + "9" * 5000, "not a port"),
         ("tcp://localhost:٣", "not a port"),
         ("tcp://localhost:http", "not a port"),
         ("tcp://::1:5555", "in brackets"),
@@ -46,9 +59,30 @@ def test_read_and_written_alike(text: str, address: object) -> None:
         ("ipc:///zero\0byte", "does not name a file"),
         ("ipc:///" + "x" * 103, "longer than the 103 bytes"),
         ("inproc://", "name is missing"),
+        ("tls://localhost", "port is missing"),
+        ("tls://localhost:1/path", "nothing but host:port"),
+        ("ws:///path", "host is missing"),
+        ("ws://localhost:x/path", "'x' is not a port"),
+        ("ws://localhost/a b", "no path of HTTP; write other signs as %xx"),
+        ("ws://localhost/a?b", "no path of HTTP"),
+        ("ws://localhost/a%2", "no path of HTTP"),
+        ("ws://localhost/a\r\nHost: b", "no path of HTTP"),
+        ("wss://localhost/é", "no path of HTTP"),
     ],
 )
 def test_refused_with_the_offending_text(text: str, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why) as caught:
         parse_address(text)
     assert repr(text) in str(caught.value)
+
+
+def test_a_websocket_has_the_ports_of_http() -> None:
+    assert parse_address("ws://localhost") == WsAddress("localhost", 80, "/")
+    assert parse_address("wss://localhost/x") == WsAddress("localhost", 443, "/x", secure=True)
+
+
+def test_who_knows_fewer_schemes_says_so() -> None:
+    with pytest.raises(ConfigurationError, match="'ws' is unknown here; there are tcp and ipc"):
+        parse_address("ws://localhost", ("tcp", "ipc"))
+    with pytest.raises(ConfigurationError, match="write tcp://host:port or ipc:///path"):
+        parse_address("localhost", ("tcp", "ipc"))

@@ -1,4 +1,7 @@
-"""Where to listen and where to dial, as text: `tcp://host:port`, `ipc:///path`, `inproc://name`.
+"""Where to listen and where to dial, as text:
+
+    tcp://host:port   tls://host:port   ws://host:port/path   wss://host:port/path
+    ipc:///path       inproc://name
 
 An address here names a place only; which protocol is spoken there is told by the scheme of a
 service's URL, one layer up.
@@ -6,20 +9,28 @@ service's URL, one layer up.
 
 from __future__ import annotations
 
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from requite.errors import ConfigurationError
 
 PORT_MAX: Final = 65535
+# RFC 6455, section 3: the ports of HTTP and HTTPS, on which WebSockets are opened.
+WS_PORT: Final = 80
+WSS_PORT: Final = 443
 # sun_path holds 108 bytes on Linux and 104 on the BSDs and macOS, the final zero included.
 _PATH_SIZE_MAX: Final = 103
 _WILDCARD: Final = "*"
+# RFC 3986, section 3.3, without the query: it goes into the request line of HTTP as it stands.
+_WS_PATH: Final = re.compile(r"/(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/]|%[0-9A-Fa-f]{2})*")
 
 
 @dataclass(frozen=True, slots=True)
-class TcpAddress:
-    """A TCP port of a host: a name, an IPv4 or an IPv6 address (held without brackets).
+class HostAddress(ABC):
+    """A port of a host: a name, an IPv4 or an IPv6 address (held without brackets).
 
     To listen, port 0 takes a free one, and host `*` all addresses of the machine.
     """
@@ -28,16 +39,77 @@ class TcpAddress:
     port: int
 
     @property
+    @abstractmethod
+    def scheme(self) -> str:
+        """What stands before the `://`."""
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether TLS is spoken here."""
+        return False
+
+    @property
     def is_wildcard(self) -> bool:
         """Whether this stands for all addresses of the machine."""
         return self.host == _WILDCARD
 
+    @property
+    def authority(self) -> str:
+        """Host and port as in a URL: an IPv6 address stands in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
     def __str__(self) -> str:
-        return f"tcp://[{self.host}]:{self.port}" if ":" in self.host else f"tcp://{self._plain}"
+        return f"{self.scheme}://{self.authority}"
+
+
+@dataclass(frozen=True, slots=True)
+class TcpAddress(HostAddress):
+    """Bytes over TCP."""
 
     @property
-    def _plain(self) -> str:
-        return f"{self.host}:{self.port}"
+    def scheme(self) -> str:
+        """What stands before the `://`."""
+        return "tcp"
+
+
+@dataclass(frozen=True, slots=True)
+class TlsAddress(HostAddress):
+    """Bytes over TLS over TCP."""
+
+    @property
+    def scheme(self) -> str:
+        """What stands before the `://`."""
+        return "tls"
+
+    @property
+    def is_secure(self) -> bool:
+        """Always."""
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class WsAddress(HostAddress):
+    """A WebSocket: as far as transports go, TCP, or TLS where it is `secure`.
+
+    `path` begins with a slash and is in the form that goes on the wire (`%xx` left alone). The
+    WebSocket's own handshake belongs to the framing.
+    """
+
+    path: str = "/"
+    secure: bool = False
+
+    @property
+    def scheme(self) -> str:
+        """What stands before the `://`."""
+        return "wss" if self.secure else "ws"
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether TLS is spoken here."""
+        return self.secure
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.path}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,36 +132,60 @@ class InprocAddress:
         return f"inproc://{self.name}"
 
 
-Address = TcpAddress | IpcAddress | InprocAddress
+Address = TcpAddress | TlsAddress | WsAddress | IpcAddress | InprocAddress
+
+_SHAPES: Final = {
+    "tcp": "tcp://host:port",
+    "tls": "tls://host:port",
+    "ws": "ws://host:port/path",
+    "wss": "wss://host:port/path",
+    "ipc": "ipc:///path",
+    "inproc": "inproc://name",
+}
+SCHEMES: Final = tuple(_SHAPES)
 
 
-def parse_address(text: str) -> Address:
-    """Read an address. Raises `ConfigurationError`, which quotes what it could not read."""
+def parse_address(text: str, schemes: Collection[str] = SCHEMES) -> Address:
+    """Read an address of one of these schemes.
+
+    Raises `ConfigurationError`, which quotes what it could not read.
+    """
     scheme, separator, rest = text.partition("://")
     if not separator:
-        _refuse(text, "it has no scheme; write tcp://host:port, ipc:///path or inproc://name")
-    if scheme == "tcp":
-        return parse_tcp(rest, text)
-    if scheme == "ipc":
-        return parse_ipc(rest, text)
-    if scheme == "inproc":
-        return _parse_inproc(rest, text)
-    _refuse(text, f"scheme {scheme!r} is unknown; there are tcp, ipc and inproc")
+        _refuse(text, f"it has no scheme; write {_in_words([_SHAPES[s] for s in schemes], 'or')}")
+    if scheme not in schemes:
+        _refuse(text, f"scheme {scheme!r} is unknown here; there are {_in_words(schemes, 'and')}")
+    match scheme:
+        case "ipc":
+            return parse_ipc(rest, text)
+        case "inproc":
+            return parse_inproc(rest, text)
+        case "ws" | "wss":
+            authority, slash, path = rest.partition("/")
+            return parse_ws(authority, slash + path, text, secure=scheme == "wss")
+        case "tls":
+            return parse_tls(rest, text)
+        case _:
+            return parse_tcp(rest, text)
 
 
 def parse_tcp(rest: str, text: str, default_port: int | None = None) -> TcpAddress:
     """Read `host:port`; `text` is the whole of it, for the message."""
-    host, port = _split_host(rest, text)
-    if not host:
-        _refuse(text, "the host is missing; write * to listen at all addresses")
-    if not port:
-        if default_port is None:
-            _refuse(text, "the port is missing")
-        return TcpAddress(host, default_port)
-    # str.isdecimal also takes digits of other scripts, hence isascii.
-    if not (port.isascii() and port.isdecimal()) or int(port) > PORT_MAX:
-        _refuse(text, f"{port!r} is not a port (0 to {PORT_MAX})")
-    return TcpAddress(host, int(port))
+    return TcpAddress(*_read_authority(rest, text, default_port))
+
+
+def parse_tls(rest: str, text: str) -> TlsAddress:
+    """Read `host:port` of a place where TLS is spoken."""
+    return TlsAddress(*_read_authority(rest, text))
+
+
+def parse_ws(authority: str, path: str, text: str, *, secure: bool) -> WsAddress:
+    """Read `host:port` and the path of a WebSocket; no path is the root."""
+    host, port = _read_authority(authority, text, WSS_PORT if secure else WS_PORT)
+    path = path or "/"
+    if not _WS_PATH.fullmatch(path):
+        _refuse(text, f"{path!r} is no path of HTTP; write other signs as %xx")
+    return WsAddress(host, port, path, secure)
 
 
 def parse_ipc(path: str, text: str) -> IpcAddress:
@@ -103,10 +199,30 @@ def parse_ipc(path: str, text: str) -> IpcAddress:
     return IpcAddress(path)
 
 
-def _parse_inproc(name: str, text: str) -> InprocAddress:
+def parse_inproc(name: str, text: str) -> InprocAddress:
+    """Read the name of a place within an event loop."""
     if not name:
         _refuse(text, "the name is missing")
     return InprocAddress(name)
+
+
+def _read_authority(rest: str, text: str, default_port: int | None = None) -> tuple[str, int]:
+    host, port = _split_host(rest, text)
+    if not host:
+        _refuse(text, "the host is missing; write * to listen at all addresses")
+    if not port:
+        if default_port is None:
+            _refuse(text, "the port is missing")
+        return host, default_port
+    if not _is_port(port):
+        _refuse(text, f"{port!r} is not a port (0 to {PORT_MAX})")
+    return host, int(port)
+
+
+def _is_port(text: str) -> bool:
+    # str.isdecimal also takes digits of other scripts, hence isascii; int refuses very long ones.
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(PORT_MAX))
+    return is_number and int(text) <= PORT_MAX
 
 
 def _split_host(rest: str, text: str) -> tuple[str, str]:
@@ -122,6 +238,11 @@ def _split_host(rest: str, text: str) -> tuple[str, str]:
     if "/" in rest or any(character.isspace() for character in rest):
         _refuse(text, "nothing but host:port follows the scheme")
     return host, port
+
+
+def _in_words(parts: Collection[str], conjunction: str) -> str:
+    *first, last = parts
+    return f"{', '.join(first)} {conjunction} {last}" if first else last
 
 
 def _refuse(text: str, why: str) -> NoReturn:

@@ -1,0 +1,154 @@
+"""URLs of the scalability protocols: places, options, and what is refused with which words."""
+
+from __future__ import annotations
+
+import pytest
+
+from requite.errors import ConfigurationError
+from requite.transport.address import (
+    Address,
+    InprocAddress,
+    IpcAddress,
+    TcpAddress,
+    TlsAddress,
+    WsAddress,
+)
+from requite.transport.tls import TlsSettings
+from requite.url import ServiceUrl, parse_url
+
+
+@pytest.mark.parametrize(
+    ("text", "addresses"),
+    [
+        ("sp+tcp://localhost:7000", [TcpAddress("localhost", 7000)]),
+        ("sp+tcp://localhost:7000/", [TcpAddress("localhost", 7000)]),
+        ("sp+tcp://a:1,[::1]:2", [TcpAddress("a", 1), TcpAddress("::1", 2)]),
+        ("sp+ipc:///run/a%20b.sock", [IpcAddress("/run/a b.sock")]),
+        ("sp+ws://localhost", [WsAddress("localhost", 80, "/")]),
+        ("sp+ws://a/x,b/y", [WsAddress("a", 80, "/x,b/y")]),
+        ("sp+ws://a:1,b:2/x", [WsAddress("a", 1, "/x"), WsAddress("b", 2, "/x")]),
+        ("sp+ws://[::1]:1/caf%C3%A9", [WsAddress("::1", 1, "/caf%C3%A9")]),
+        ("inproc://here", [InprocAddress("here")]),
+        ("sp+inproc://here", [InprocAddress("here")]),
+    ],
+)
+def test_places_without_tls(text: str, addresses: list[Address]) -> None:
+    assert parse_url(text) == ServiceUrl("sp", tuple(addresses))
+
+
+@pytest.mark.parametrize(
+    ("text", "addresses"),
+    [
+        ("sp+tls://a:1,b:2", [TlsAddress("a", 1), TlsAddress("b", 2)]),
+        ("sp+wss://[::1]/x", [WsAddress("::1", 443, "/x", secure=True)]),
+    ],
+)
+def test_places_with_tls(text: str, addresses: list[Address]) -> None:
+    assert parse_url(text) == ServiceUrl("sp", tuple(addresses), tls=TlsSettings())
+
+
+def test_options_of_channels() -> None:
+    url = parse_url("sp+tcp://a:1?priority=16&weight=1000&resend=2.5&ids=draft")
+    assert (url.priority, url.weight, url.resend, url.draft_ids) == (16, 1000, 2.5, True)
+    assert url.options["resend"] == "2.5"
+    assert parse_url("sp+tcp://a:1?resend=off").resend == "off"
+    assert parse_url("sp+ipc:///x?weight=2&priority=1").weight == 2
+    assert parse_url("inproc://x?priority=2").priority == 2
+
+
+def test_left_out_all_channels_are_equal_and_resending_is_left_open() -> None:
+    url = parse_url("sp+tcp://a:1")
+    assert (url.priority, url.weight, url.resend, url.draft_ids) == (1, 1, None, False)
+
+
+def test_settings_of_tls() -> None:
+    url = parse_url("sp+tls://a:1?ca=/etc/a%20b.pem&certificate=c.pem&key=k.pem&server_name=b")
+    assert url.tls == TlsSettings("/etc/a b.pem", "c.pem", "k.pem", "b")
+    assert parse_url("sp+wss://a?ca=ca.pem").tls == TlsSettings("ca.pem")
+
+
+def test_listening_takes_wildcards_and_port_0() -> None:
+    url = parse_url("sp+tcp://*:0,127.0.0.1:1", listening=True)
+    assert url.addresses == (TcpAddress("*", 0), TcpAddress("127.0.0.1", 1))
+    assert parse_url("inproc://*", listening=True).addresses == (InprocAddress("*"),)
+    ws = parse_url("sp+ws://[::1]:0/path", listening=True)
+    assert ws.addresses == (WsAddress("::1", 0, "/path"),)
+
+
+def test_listening_with_tls_has_a_certificate_and_may_check_clients() -> None:
+    plain = parse_url("sp+tls://*:0?certificate=c.pem&key=k.pem", listening=True)
+    assert plain.tls == TlsSettings(certificate="c.pem", key="k.pem")
+    both = parse_url("sp+wss://*:0?certificate=c.pem&key=k.pem&ca=a.pem", listening=True)
+    assert both.tls == TlsSettings("a.pem", "c.pem", "k.pem", verify_client=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("sp://a:1", "the scheme is none of"),
+        ("sp+udp://a:1", "the scheme is none of"),
+        ("sp+tcp://a", "port is missing"),
+        ("sp+tcp://[::1]", "port is missing"),
+        ("sp+tls://a", "port is missing"),
+        ("sp+tcp:///x", "host is missing"),
+        ("sp+tcp://a:1,", "host is missing"),
+        ("sp+tcp://::1:7000", "stands in brackets"),
+        ("sp+tcp://a:1/echo", "SP names no services"),
+        ("sp+tls://a:1/echo", "SP names no services"),
+        ("inproc://name/echo", "SP names no services"),
+        ("inproc://", "name is missing"),
+        ("sp+inproc:///x", "name is missing"),
+        ("sp+ipc://relative", "absolute"),
+        ("sp+ws://a/b c", "no path of HTTP"),
+        ("sp+tcp://*:1", "for listening"),
+        ("sp+tls://a:0", "for listening"),
+        ("sp+ws://a:0/", "for listening"),
+        ("inproc://*", "for listening"),
+        ("sp+tcp://a:1?service=echo", "no option 'service'; there are priority, weight, resend"),
+        ("sp+tcp://a:1?dialect=0.3", "no option 'dialect'"),
+        ("sp+tcp://a:1?ca=x", r"'ca' is for sp\+tls and sp\+wss"),
+        ("sp+ws://a?key=x", r"'key' is for sp\+tls and sp\+wss"),
+        ("mdp://a?server_name=x", r"'server_name' is for sp\+tls and sp\+wss"),
+        ("sp+tcp://a:1?priority=0", "'priority' takes a whole number from 1 to 16"),
+        ("sp+tcp://a:1?priority=17", "from 1 to 16"),
+        ("sp+tcp://a:1?weight=1001", "'weight' takes a whole number from 1 to 1000"),
+        ("sp+tcp://a:1?weight=2.5", "whole number"),
+        ("sp+tcp://a:1?weight=٣", "whole number"),
+        ("sp+tcp://a:1?weight=" + "9" * 5000, "whole number"),
+        ("sp+tcp://a:1?weight=1&weight=2", "takes one value"),
+        ("sp+tcp://a:1?resend=0", "'resend' takes seconds, more than 0, or off"),
+        ("sp+tcp://a:1?resend=-1", "more than 0"),
+        ("sp+tcp://a:1?resend=nan", "more than 0"),
+        ("sp+tcp://a:1?resend=inf", "more than 0"),
+        ("sp+tcp://a:1?resend=never", "more than 0"),
+        ("sp+tcp://a:1?ids=16", "'ids' takes draft alone"),
+        ("sp+tls://a:1?key=k.pem", "a key needs its certificate"),
+        ("sp+tls://a:1?server_name=.b", "no server_name"),
+        ("sp+tcp://a:1#x", "write %23"),
+    ],
+)
+def test_refused_with_a_reason(text: str, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        parse_url(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("mdp://*:5555", "nobody listens at it but a broker"),
+        ("sp+tls://127.0.0.1:0", "to listen takes certificate=FILE and key=FILE"),
+        ("sp+wss://127.0.0.1:0?ca=a.pem", "to listen takes certificate=FILE"),
+        ("sp+tls://*:0?certificate=c&key=k&server_name=x", "'server_name' is for dialling"),
+        ("sp+tcp://:7000", r"host is missing; write \*"),
+        ("sp+tcp://*:65536", "not a port"),
+    ],
+)
+def test_refused_to_listen_at(text: str, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        parse_url(text, listening=True)
+
+
+def test_a_password_is_refused_and_not_shown() -> None:
+    with pytest.raises(ConfigurationError, match="SP has no user and password") as caught:
+        parse_url("sp+tls://user:secret@a:1?ca=x")
+    assert "secret" not in str(caught.value)
