@@ -2,6 +2,7 @@
 
 from requite.framing.base import BODY_FRAMES_MAX, Framing, Limits, Message
 from requite.framing.router import Admission, IdentityTable
+from requite.framing.sp import SpStream
 from requite.framing.zmtp import RefusedByPeer, Zmtp
 from requite.framing.zmtp_mechanism import (
     CredentialsRefused,
@@ -28,6 +29,7 @@ __all__ = [
     "PlainServer",
     "RefusedByPeer",
     "SocketType",
+    "SpStream",
     "Zmtp",
     "known_users",
     "same_secret",

@@ -1,0 +1,259 @@
+"""The Scalability Protocols on a byte stream: TCP, TLS, IPC, and pipes inside one process.
+
+sp-tcp-mapping-01, sp-tls-mapping-01 and sp-ipc-mapping-01. Both sides send a header at once, and
+wait for the other's before they go on:
+
+        00 'S' 'P' | version 00 | endpoint type u16 | reserved 0000
+        0            3            4                   6
+
+Then messages. On IPC each has one byte more in front, 01: "in-band".
+
+        [01] | size u64 | payload
+
+What is in a payload (the tags of REQ and REP, and how long it has to be) is the protocol's
+business. Here a payload of any size up to the limit is one, none at all included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Any, Final, NoReturn
+
+from requite.errors import LocalViolation, RemoteViolation
+from requite.framing.base import Limits, Message
+from requite.framing.parts import Parts
+from requite.framing.sp_types import describe_type, role_of
+
+_BEGINNING: Final = b"\0SP\0"
+_HEADER_SIZE: Final = 8
+_header: Final = Struct(">4sHH")
+
+_IN_BAND: Final = 1
+_SIZE_SIZE: Final = 8
+_size_at: Final = Struct(">Q").unpack_from
+_stream_prefix: Final = Struct(">Q").pack
+_ipc_prefix: Final = Struct(">BQ").pack
+
+# What precedes a payload, by the payload's size, made once: looking one up costs a third of making
+# it.
+_SHORT_SIZES: Final = 256
+_STREAM_PREFIXES: Final = tuple(map(_stream_prefix, range(_SHORT_SIZES)))
+_IPC_PREFIXES: Final = tuple(_ipc_prefix(_IN_BAND, size) for size in range(_SHORT_SIZES))
+
+_NO_LIMITS_GIVEN: Final = Limits()
+
+
+class _NotReady(tuple[bytes, ...]):
+    """Stands in for the prefixes while the peer's header is awaited: nobody is there yet."""
+
+    __slots__ = ()
+
+    def __getitem__(self, _size: Any) -> NoReturn:
+        raise LocalViolation("nothing may be encoded before the peer's SP header has come")
+
+
+_NOT_READY: Final = _NotReady()
+
+
+class SpStream:
+    """The `Framing` of one connection between an SP endpoint of ours and one of a peer's.
+
+    `own_type` is announced; a peer that announces another than `peer_type` is refused. `in_band`:
+    the mapping of IPC. A message is one frame, the payload; of `limits`, the size of a message is
+    looked at.
+    """
+
+    __slots__ = (
+        "_broken",
+        "_in_band",
+        "_limit",
+        "_missing",
+        "_own_type",
+        "_parts",
+        "_peer_type",
+        "_prefix_size",
+        "_prefixes",
+        "_tail",
+        "_traffic",
+        "peer_identity",
+        "ready",
+    )
+
+    def __init__(
+        self,
+        own_type: int,
+        peer_type: int,
+        *,
+        in_band: bool = False,
+        limits: Limits = _NO_LIMITS_GIVEN,
+    ) -> None:
+        self.ready = False
+        self.peer_identity = b""
+        self._own_type = own_type
+        self._peer_type = peer_type
+        self._in_band = in_band
+        self._limit = limits.message_size_bytes_max
+        self._prefix_size = _SIZE_SIZE + in_band
+        self._prefixes: tuple[bytes, ...] = _NOT_READY
+        self._traffic = False  # the header has come, and nothing wrong after it
+        self._broken: RemoteViolation | None = None
+        self._tail = b""  # the beginning of the header, or of what precedes a payload
+        self._parts = Parts()  # what has come of a payload ...
+        self._missing = 0  # ... and how much of it is to come
+
+    # --- the contract -----------------------------------------------------------------------------
+
+    def opening(self) -> bytes:
+        """Return our header."""
+        return _header.pack(_BEGINNING, self._own_type, 0)
+
+    def receive(self, chunk: bytes) -> list[Message]:
+        """Take the next bytes of the stream; return the messages that they complete.
+
+        One loop and no call per message: payloads of 15 bytes, 64 to a chunk, take 0.23 us each
+        (CPython 3.11). A payload that the chunk cuts is never put in front of the next chunk, so a
+        long one takes time linear in its size.
+        """
+        if not self._traffic:
+            return self._receive_early(chunk)
+        messages: list[Message] = []
+        at = 0
+        if self._missing:
+            at = self._continue(chunk, messages)
+        elif self._tail:
+            chunk = self._tail + chunk
+
+        end = len(chunk)
+        in_band = self._in_band
+        prefix_size = self._prefix_size
+        last = end - prefix_size
+        while at <= last:
+            if in_band and chunk[at] != _IN_BAND:
+                self._fail(f"a message of the unknown IPC type {chunk[at]:#04x}")
+            body = at + prefix_size
+            after = body + _size_at(chunk, body - _SIZE_SIZE)[0]
+            if after > end:
+                self._begin(chunk[body:], after - body)
+                at = end
+                break
+            messages.append([chunk[body:after]])
+            at = after
+        self._tail = chunk[at:]
+        if end > self._limit:  # else whatever was whole in it is within the limit
+            self._check_sizes(messages)
+        return messages
+
+    def output(self) -> bytes:
+        """Return nothing: this framing has nothing to say beyond its header."""
+        return b""
+
+    def encode(self, message: Sequence[bytes], out: list[bytes]) -> int:
+        """Append the prefix, and all pieces of `message` as one payload; return the bytes added.
+
+        Pieces may be anything with bytes in it, a memoryview as well. Tags and a body are what
+        nearly every message is made of: with them written out, one of 4 and 11 bytes takes 0.14 us
+        (CPython 3.11), a fifth less than in the loop that takes any number.
+        """
+        if len(message) == 2:
+            tags, body = message
+            size = len(tags) + len(body)
+            out.append(self._prefixes[size] if size < _SHORT_SIZES else self._long_prefix(size))
+            out.append(tags)
+            out.append(body)
+        else:
+            size = 0
+            for piece in message:
+                size += len(piece)
+            out.append(self._prefixes[size] if size < _SHORT_SIZES else self._long_prefix(size))
+            out += message
+        return size + self._prefix_size
+
+    @property
+    def mid_message(self) -> bool:
+        """Whether a message has begun to come in and is not complete."""
+        return self.ready and bool(self._missing or self._tail)
+
+    def at_end(self) -> None:
+        """Raise `RemoteViolation` if the stream ended inside the header or a message."""
+        if self._broken is not None:
+            raise self._broken
+        if not self.ready:
+            raise RemoteViolation(
+                "the peer hung up before its SP header was complete: it may not speak SP, or not "
+                f"talk to {role_of(self._own_type)}"
+            )
+        if self.mid_message:
+            raise RemoteViolation("the peer hung up in the middle of a message")
+
+    # --- the header -------------------------------------------------------------------------------
+
+    def _receive_early(self, chunk: bytes) -> list[Message]:
+        if self._broken is not None:
+            raise self._broken
+        data = self._tail + chunk
+        if not data.startswith(_BEGINNING[: len(data)]):
+            self._fail(f"the peer does not speak SP: its first bytes are {data[:4]!r}")
+        if len(data) < _HEADER_SIZE:
+            self._tail = data
+            return []
+        self._check_header(data)
+        self.ready = self._traffic = True
+        self._tail = b""
+        self._prefixes = _IPC_PREFIXES if self._in_band else _STREAM_PREFIXES
+        return self.receive(data[_HEADER_SIZE:])
+
+    def _check_header(self, data: bytes) -> None:
+        """Refuse a header that is not one ("MUST close"), and a peer that is of the wrong type."""
+        _, announced, reserved = _header.unpack_from(data)
+        if reserved:
+            self._fail(f"the reserved bytes of the SP header hold {reserved:#06x}, not zero")
+        if announced != self._peer_type:
+            self._fail(
+                f"the peer announces SP endpoint type {describe_type(announced)}; this "
+                f"{role_of(self._own_type)} takes {describe_type(self._peer_type)}"
+            )
+
+    # --- long payloads ----------------------------------------------------------------------------
+
+    def _begin(self, beginning: bytes, size: int) -> None:
+        """Keep the beginning of a payload of `size` bytes, of which at least one is to come."""
+        if size > self._limit:
+            self._refuse_size(size)
+        self._parts.add(beginning)
+        self._missing = size - len(beginning)
+
+    def _continue(self, chunk: bytes, messages: list[Message]) -> int:
+        """Take what is missing from the beginning of `chunk`; return where that ends."""
+        missing = self._missing
+        if len(chunk) < missing:
+            self._parts.add(chunk)
+            self._missing = missing - len(chunk)
+            return len(chunk)
+        self._parts.add(chunk[:missing])
+        self._missing = 0
+        messages.append([self._parts.take()])
+        return missing
+
+    def _long_prefix(self, size: int) -> bytes:
+        self._prefixes[0]  # raises before `ready`
+        return _ipc_prefix(_IN_BAND, size) if self._in_band else _stream_prefix(size)
+
+    # --- refusals ---------------------------------------------------------------------------------
+
+    def _check_sizes(self, messages: list[Message]) -> None:
+        for [payload] in messages:
+            if len(payload) > self._limit:
+                self._refuse_size(len(payload))
+
+    def _refuse_size(self, size: int) -> NoReturn:
+        self._fail(f"a message of {size} bytes; {self._limit} are allowed")
+
+    def _fail(self, reason: str) -> NoReturn:
+        """End here: the peer has broken a rule, and learns it by the closing alone."""
+        self._traffic = False
+        self._tail = b""
+        self._parts = Parts()
+        self._missing = 0
+        self._broken = RemoteViolation(reason)
+        raise self._broken

@@ -1,0 +1,302 @@
+"""The SP stream mappings by their bytes (sp-tcp-mapping-01, sp-ipc-mapping-01), and their limits."""
+
+import tracemalloc
+from struct import pack
+
+import pytest
+
+from requite.errors import LocalViolation, RemoteViolation
+from requite.framing import Limits, SpStream
+
+REQ, REP = 48, 49
+MIB = 1 << 20
+
+HELLO_REQ = bytes.fromhex("0053500000300000")
+HELLO_REP = bytes.fromhex("0053500000310000")
+REQUEST = bytes.fromhex("0000000000000009 80000001 48656c6c6f")
+# The draft's picture: through two devices, at the service, and the way back.
+REQUEST_OF_TWO_HOPS = bytes.fromhex("0000000000000011 000001be 0000012b 80000337 48656c6c6f")
+REPLY_OF_TWO_HOPS = bytes.fromhex("0000000000000011 000001be 0000012b 80000337 576f726c64")
+IPC_REQUEST = bytes.fromhex("01 0000000000000009 80000001 48656c6c6f")
+
+SMALL = Limits(message_size_bytes_max=1000)
+
+
+def connected(**options: object) -> SpStream:
+    """Make the framing of a REP that has read a REQ's header."""
+    framing = SpStream(REP, REQ, **options)
+    assert framing.receive(HELLO_REQ) == []
+    return framing
+
+
+def pieces(framing: SpStream, *messages: list[bytes]) -> list[bytes]:
+    out: list[bytes] = []
+    added = sum(framing.encode(message, out) for message in messages)
+    assert added == sum(map(len, out))
+    return out
+
+
+def wire(framing: SpStream, *messages: list[bytes]) -> bytes:
+    return b"".join(pieces(framing, *messages))
+
+
+def chunked(framing: SpStream, data: bytes, step: int) -> list[list[bytes]]:
+    got = []
+    for at in range(0, len(data), step):
+        got += framing.receive(data[at : at + step])
+    return got
+
+
+def refusal(framing: SpStream, data: bytes) -> str:
+    with pytest.raises(RemoteViolation) as caught:
+        framing.receive(data)
+    for ask in (framing.at_end, lambda: framing.receive(b""), lambda: framing.receive(HELLO_REQ)):
+        with pytest.raises(RemoteViolation) as again:
+            ask()
+        assert str(again.value) == str(caught.value)
+    assert framing.output() == b""
+    assert not framing.mid_message
+    return str(caught.value)
+
+
+@pytest.fixture(params=[False, True], ids=["stream", "ipc"])
+def in_band(request) -> bool:
+    return request.param
+
+
+@pytest.fixture
+def framing(in_band) -> SpStream:
+    return connected(in_band=in_band)
+
+
+# --- the header -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("own", "peer", "header"), [(48, 49, HELLO_REQ), (49, 48, HELLO_REP)])
+def test_the_header_is_said_at_once_and_only_once(own, peer, header, in_band):
+    framing = SpStream(own, peer, in_band=in_band)
+    assert framing.opening() == header
+    assert framing.output() == b""
+    assert not framing.ready
+
+
+@pytest.mark.parametrize("cut", range(9))
+def test_ready_comes_with_the_last_byte_of_the_peers_header(cut, in_band):
+    framing = SpStream(REP, REQ, in_band=in_band)
+    assert framing.receive(HELLO_REQ[:cut]) == []
+    assert framing.ready == (cut == 8)
+    assert framing.receive(HELLO_REQ[cut:]) == []
+    assert framing.ready
+    assert framing.peer_identity == b""
+    assert framing.output() == b""
+    framing.at_end()
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    ["01", "0054", "005351", "00535001", "ff00000000000000017f", b"GET / HTTP/1.1".hex(), "1603"],
+)
+def test_what_cannot_become_a_header_is_refused_at_its_first_wrong_byte(beginning):
+    assert "does not speak SP" in refusal(SpStream(REP, REQ), bytes.fromhex(beginning))
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_every_byte_of_the_header_counts(at):
+    for value in set(range(256)) - {HELLO_REQ[at]}:
+        framing = SpStream(REP, REQ)
+        header = HELLO_REQ[:at] + bytes((value,)) + HELLO_REQ[at + 1 :]
+        with pytest.raises(RemoteViolation):
+            framing.receive(header)
+        assert not framing.ready
+
+
+def test_reserved_bytes_that_are_not_zero_are_refused():
+    assert "0x0100, not zero" in refusal(SpStream(REP, REQ), bytes.fromhex("0053500000300100"))
+
+
+@pytest.mark.parametrize(
+    ("own", "peer", "announced", "reason"),
+    [
+        (48, 49, 16, r"type 16 \(PAIR0.*; this REQ takes 49 \(REP\)"),
+        (48, 49, 48, r"type 48 \(REQ\); this REQ takes 49 \(REP\)"),
+        (49, 48, 49, r"type 49 \(REP\); this REP takes 48 \(REQ\)"),
+        (49, 48, 98, r"type 98 \(SURVEYOR\); this REP takes 48"),
+        (49, 48, 0x1234, r"type 4660 \(unknown\); this REP takes 48"),
+        (16, 17, 49, r"type 49 \(REP\); this REQ takes 17 \(.*REP by the draft"),
+        (3840, 3841, 48, r"type 48 \(REQ\); this endpoint of type 3840 takes 3841 \(unknown\)"),
+    ],
+)
+def test_another_type_of_endpoint_is_refused_with_both_names(own, peer, announced, reason):
+    with pytest.raises(RemoteViolation, match=reason):
+        SpStream(own, peer).receive(pack(">4sHH", b"\0SP\0", announced, 0))
+
+
+@pytest.mark.parametrize("cut", range(8))
+def test_an_end_inside_the_header_is_reported(cut):
+    framing = SpStream(REP, REQ)
+    framing.receive(HELLO_REQ[:cut])
+    assert not framing.mid_message  # nobody has begun a message
+    with pytest.raises(RemoteViolation, match="before its SP header was complete"):
+        framing.at_end()
+
+
+@pytest.mark.parametrize("message", [[b"x"], [b"tags", b"body"], [b"x" * 300], [b"a", bytes(256)]])
+def test_nothing_is_encoded_before_the_header_has_come(message, in_band):
+    framing, out = SpStream(REP, REQ, in_band=in_band), [b"before"]
+    with pytest.raises(LocalViolation, match="before the peer's SP header"):
+        framing.encode(message, out)
+    assert out == [b"before"]
+
+
+# --- messages -------------------------------------------------------------------------------------
+
+
+def test_the_request_of_the_wire():
+    assert connected().receive(REQUEST) == [[b"\x80\0\0\x01Hello"]]
+    assert wire(connected(), [b"\x80\0\0\x01", b"Hello"]) == REQUEST
+    assert wire(connected(), [b"\x80\0\0\x01Hello"]) == REQUEST
+
+
+def test_the_request_and_the_reply_of_the_drafts_picture():
+    framing = connected()
+    [[payload]] = framing.receive(REQUEST_OF_TWO_HOPS)
+    assert payload == bytes.fromhex("000001be 0000012b 80000337") + b"Hello"
+    assert wire(framing, [payload[:12], b"World"]) == REPLY_OF_TWO_HOPS
+    assert wire(framing, [payload[:4], payload[4:8], payload[8:12], b"World"]) == REPLY_OF_TWO_HOPS
+
+
+def test_the_request_of_the_wire_on_ipc():
+    framing = connected(in_band=True)
+    assert framing.receive(IPC_REQUEST) == [[b"\x80\0\0\x01Hello"]]
+    assert wire(framing, [b"\x80\0\0\x01", b"Hello"]) == IPC_REQUEST
+
+
+def test_header_and_messages_may_come_in_one_chunk():
+    framing = SpStream(REP, REQ)
+    assert framing.receive(HELLO_REQ + REQUEST + REQUEST) == [[b"\x80\0\0\x01Hello"]] * 2
+    framing.at_end()
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 65535, 65536, MIB])
+@pytest.mark.parametrize("form", [bytes, memoryview])
+def test_pieces_leave_as_they_are_behind_one_size(framing, in_band, size, form):
+    body = form(b"x" * size)
+    for message in ([body], [b"tags", body], [b"one", b"two", body]):
+        out = pieces(framing, message)
+        total = sum(map(len, message))
+        assert out[0] == b"\x01" * in_band + pack(">Q", total)
+        assert [id(piece) for piece in out[1:]] == [id(piece) for piece in message]
+        assert framing.receive(b"".join(out)) == [[b"".join(message)]]
+    framing.at_end()
+
+
+def test_a_message_without_bytes_is_one_for_the_framing(framing, in_band):
+    empty = b"\x01" * in_band + bytes(8)
+    assert wire(framing, [], [b""], [b"", b""], [b"", b"", b""]) == empty * 4
+    assert framing.receive(empty * 4) == [[b""]] * 4
+    assert chunked(framing, empty * 4, 1) == [[b""]] * 4
+    framing.at_end()
+
+
+def test_messages_are_separate_lists_of_bytes(framing):
+    first, second = framing.receive(wire(framing, [b"a"], [b"b"]))
+    first.append(b"mine")
+    assert second == [b"b"]
+    assert type(second[0]) is bytes
+
+
+@pytest.mark.parametrize("step", [1, 2, 7, 8, 9, 64, 255, 4096, 65537])
+def test_any_chunks_give_the_same_messages(framing, step):
+    messages = [[b"%d" % size * (size // 4)] for size in (0, 4, 1024, 5000, 0, 0, 20_000, 4)]
+    assert chunked(framing, wire(framing, *messages), step) == messages
+    framing.at_end()
+
+
+def test_a_cut_is_seen_and_reported_wherever_it_is(in_band):
+    data = wire(connected(in_band=in_band), [b"abc", b"x" * 300])
+    for cut in range(1, len(data)):
+        framing = connected(in_band=in_band)
+        assert framing.receive(data[:cut]) == []
+        assert framing.mid_message
+        with pytest.raises(RemoteViolation, match="middle of a message"):
+            framing.at_end()
+        assert framing.receive(data[cut:]) == [[b"abc" + b"x" * 300]]
+        assert not framing.mid_message
+        framing.at_end()
+
+
+@pytest.mark.parametrize("kind", [0, 2, 3, 0x80, 0xFF])
+def test_other_types_of_ipc_messages_are_refused(kind):
+    framing = connected(in_band=True)
+    data = bytes((kind,)) + IPC_REQUEST[1:]
+    assert f"unknown IPC type {kind:#04x}" in refusal(framing, IPC_REQUEST + data)
+
+
+# --- what messages cost ---------------------------------------------------------------------------
+
+
+def test_what_a_long_message_costs_while_it_comes(framing, in_band):
+    """A message of 16 MiB in chunks of 64 KiB costs its size twice: once kept, once joined."""
+    size, step = 16 * MIB, 65536
+    chunk = b"x" * step
+    tracemalloc.start()
+    try:
+        framing.receive(b"\x01" * in_band + pack(">Q", size))
+        messages = []
+        for _ in range(size // step):
+            messages += framing.receive(chunk[:-1] + b"y")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [[len(payload)] for [payload] in messages] == [[size]]
+    assert messages[0][0].count(b"y") == size // step
+    assert peak < 2.1 * size
+
+
+def test_single_bytes_of_a_long_message_do_not_cost_an_object_each():
+    framing = connected()
+    framing.receive(pack(">Q", MIB))
+    tracemalloc.start()
+    try:
+        for _ in range(100_000):
+            framing.receive(b"xy"[:1])
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 110_000
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("announced", [(64 << 20) + 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
+def test_a_size_over_the_limit_is_refused_when_announced(framing, in_band, announced):
+    data = b"\x01" * in_band + pack(">Q", announced)
+    tracemalloc.start()
+    try:
+        assert f"{announced} bytes; {64 << 20} are allowed" in refusal(framing, data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100_000
+
+
+@pytest.mark.parametrize("step", [1, 10, 999, 1008, 5000])
+def test_messages_of_exactly_the_limit_pass(in_band, step):
+    framing = connected(in_band=in_band, limits=SMALL)
+    messages = [[b"x" * 1000], [b""], [b"y" * 1000], [b"z" * 1000]]
+    assert chunked(framing, wire(framing, *messages), step) == messages
+    framing.at_end()
+
+
+@pytest.mark.parametrize("step", [1, 10, 999, 1008, 5000])
+def test_one_byte_more_than_the_limit_is_refused(in_band, step):
+    framing = connected(in_band=in_band, limits=SMALL)
+    data = wire(framing, [b"x" * 1000], [b"x" * 1001], [b""])
+    with pytest.raises(RemoteViolation, match="1001 bytes; 1000 are allowed"):
+        chunked(framing, data, step)
+
+
+def test_a_limit_binds_what_comes_and_not_what_leaves(in_band):
+    framing = connected(in_band=in_band, limits=SMALL)
+    assert len(wire(framing, [bytes(2000)])) == 2008 + in_band
