@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from requite.sim.network import Chunking, Network, Shape
+from requite.sim.network import REFUSED, Chunking, Network, Shape
 from requite.sim.pipe import RESET, TIMED_OUT
 from requite.sim.stream import KEEPALIVE, SimStream
 from requite.sim.world import World
@@ -201,6 +201,37 @@ def test_a_reader_that_pauses_pushes_the_writer_back() -> None:
     pair.run()
     assert len(pair.right.data) == 2000
     assert pair.left.said == ["blocked", "writable"]
+
+
+def test_whoever_is_held_reads_nothing_until_it_is_let_go() -> None:
+    pair = Pair(buffer_size=1000)
+    pair.right.stream.hold()
+    for _ in range(20):
+        pair.left.stream.write(b"x" * 100)
+    pair.right.stream.resume_reading()  # wanting to is not enough
+    pair.run()
+    assert pair.right.data == b""
+    assert pair.left.said == ["blocked"]
+    pair.right.stream.let_go()
+    pair.run()
+    assert len(pair.right.data) == 2000
+    assert pair.left.said == ["blocked", "writable"]
+
+
+def test_a_process_listens_at_several_ports_of_its_node(pair: Pair) -> None:
+    taken: dict[str, list[SimStream]] = {"front": [], "back": []}
+    left, right = cast(Any, pair.left), cast(Any, pair.right)
+    for port, streams in taken.items():
+        pair.network.listen(right, port, streams.append)
+    for port in taken:
+        pair.network.dial(left, f"right:{port}", left.own, pair.failed.append)
+        pair.run()
+    assert [len(streams) for streams in taken.values()] == [1, 1]
+    pair.network.listen_no_more(right)
+    for address in ("right", "right:front", "right:back"):
+        pair.network.dial(left, address, left.own, pair.failed.append)
+    pair.run()
+    assert pair.failed == [REFUSED] * 3
 
 
 def test_a_frozen_process_finds_everything_at_once(pair: Pair) -> None:

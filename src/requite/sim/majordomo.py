@@ -66,7 +66,7 @@ class MajordomoSimulation(Simulation):
         for peer in cast.peers:
             world.at(rng.random() * 0.1, peer.start)
         for plan in plan_calls(self.knobs, world.rng("calls")):
-            self.plan_call(plan, cast.client(plan.client))
+            self.plan_call(plan, cast.client(plan.client).user)
         for fault in plan_faults(self.knobs, world.rng("faults")):
             world.at(fault.at_s, self.trouble.strike, fault)
 
@@ -97,7 +97,7 @@ class MajordomoSimulation(Simulation):
         self.remark("every client calls every service")
         probes = list(self._plan_probes())
         for plan in probes:
-            self.cast.client(plan.client).call(plan)
+            self.cast.client(plan.client).user.call(plan)
         self.wait(lambda: self.have_ended(probes), _PROBE_S + 1)
         for plan in probes:
             outcome = self.outcome_of(plan)

@@ -1,6 +1,7 @@
 """Nodes, the routes between them, and how connections come about.
 
-A node is a machine with one process on it; both have the same name. A route leads one way from one
+A node is a machine with one process on it; both have the same name. Who listens at several ports of
+its node is dialled as `node:port`. A route leads one way from one
 node to another, so that a partition can be one-way. Faults act on routes and on single connections;
 `faults.py` decides when.
 """
@@ -18,6 +19,9 @@ from requite.sim.stream import KEEPALIVE, SimStream, connect
 if TYPE_CHECKING:
     from requite.sim.process import Process
     from requite.sim.world import Act, World
+
+Accept = Callable[["SimStream"], object]
+"""Takes a connection that somebody else has dialled."""
 
 REFUSED: Final = "connection refused"
 NO_ANSWER: Final = "nobody answers"
@@ -120,7 +124,7 @@ class Network:
         self.random = world.rng("network").random
         self.is_healed = False
         self._routes: dict[tuple[str, str], Route] = {}
-        self._listeners: dict[str, Process] = {}
+        self._listeners: dict[str, tuple[Process, Accept]] = {}
         self._down: set[str] = set()
 
     def route(self, source: str, sink: str) -> Route:
@@ -213,13 +217,16 @@ class Network:
         return [*self.route(source, sink).pipes, *self.route(sink, source).pipes]
 
     # --- connections ------------------------------------------------------------------------------
-    def listen(self, process: Process) -> None:
-        """Let a process be dialled by the name of its node."""
-        self._listeners[process.name] = process
+    def listen(self, process: Process, port: str = "", accept: Accept | None = None) -> None:
+        """Let a process be dialled by the name of its node, or at a port of it (`node:port`)."""
+        address = f"{process.name}:{port}" if port else process.name
+        self._listeners[address] = process, accept or process.accept
 
     def listen_no_more(self, process: Process) -> None:
         """Refuse who dials it."""
-        self._listeners.pop(process.name, None)
+        listeners = self._listeners
+        for address in [a for a, (whose, _) in listeners.items() if whose is process]:
+            del listeners[address]
 
     def dial(
         self,
@@ -246,26 +253,27 @@ class Dial:
         self._network = network
         self._process = process
         self._address = address
+        self._node = address.partition(":")[0]
         self._connected = connected
         self._failed = failed
         self._life = process.life
         self._over = False
         network.world.after(network.shape.connect_timeout_s, self._fail, NO_ANSWER)
-        network.route(process.name, address).carry(self._knock)
+        network.route(process.name, self._node).carry(self._knock)
 
     def _knock(self) -> None:
         network = self._network
-        if self._over or not network.is_up(self._address):
+        if self._over or not network.is_up(self._node):
             return
-        back = network.route(self._address, self._process.name)
-        listener = network._listeners.get(self._address)
-        if listener is None:
+        back = network.route(self._node, self._process.name)
+        if self._address not in network._listeners:
             back.carry(self._fail, REFUSED)
             return
+        listener, accept = network._listeners[self._address]
         ours, theirs = connect(network, self._process, listener)
         at = back.carry(self._stand, ours)
         theirs.pipe.last_at = at
-        listener.accept(theirs)
+        accept(theirs)
 
     def _stand(self, stream: SimStream) -> None:
         if not self._network.is_up(self._process.name):

@@ -149,9 +149,9 @@ class _Stage:
         match second:
             case "calls":
                 plan = self._call(first, rest[0])
-                return lambda: process.call(plan)
+                return lambda: process.user.call(plan)
             case "cancels":
-                return lambda: process.turn(process.cancel, self._history.calls[int(rest[0])])
+                return lambda: process.turn(process.user.cancel, self._history.calls[int(rest[0])])
             case "says":
                 return lambda: process.say(rest[0])
         if second not in _DEEDS:

@@ -10,6 +10,7 @@ from requite.sim.history import Checker, History
 from requite.sim.process import Process
 from requite.sim.result import Options, Result
 from requite.sim.transcript import Describe, Transcript
+from requite.sim.user import User
 from requite.sim.workload import CallPlan
 from requite.sim.world import Stuck, World
 
@@ -32,17 +33,6 @@ class AnyKnobs(Protocol):
 
     def lines(self) -> Iterator[str]:
         """Yield each knob as a line of text."""
-
-
-class Calls(Protocol):
-    """A client that makes planned calls."""
-
-    @property
-    def followers(self) -> dict[int, CallPlan]:
-        """Calls to make when others end, by their numbers."""
-
-    def call(self, plan: CallPlan) -> None:
-        """Make a call, if there is anybody to make it."""
 
 
 class Simulation:
@@ -110,12 +100,12 @@ class Simulation:
                 break
         self.history.finish()
 
-    def plan_call(self, plan: CallPlan, client: Calls) -> None:
+    def plan_call(self, plan: CallPlan, user: User) -> None:
         """Put a call into the queue, or behind the one that it follows."""
         if plan.follows is None:
-            self.world.at(plan.at_s, client.call, plan)
+            self.world.at(plan.at_s, user.call, plan)
         else:
-            client.followers[plan.follows] = plan
+            user.followers[plan.follows] = plan
 
     def wait(self, until: Callable[[], bool], limit_s: float) -> bool:
         """Let time pass until something holds; tell whether it came to that."""

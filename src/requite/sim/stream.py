@@ -35,6 +35,7 @@ class SimStream:
 
     __slots__ = (
         "_ending",
+        "_held",
         "_inbox",
         "_link",
         "_owner",
@@ -61,6 +62,7 @@ class SimStream:
         self.peer_name = peer_name
         self._inbox: list[bytes] = []
         self._paused = False
+        self._held = False
         self._pushed_back = False
         self._writable = False  # the owner is to be told so
         self._state = State.OPEN
@@ -114,13 +116,24 @@ class SimStream:
         if self._inbox or self._ending is not None:
             self.network.world.after(0.0, self.process.has_io, self)
 
+    # --- a slow reader ----------------------------------------------------------------------------
+    def hold(self) -> None:
+        """Let the process read nothing of what arrives, whatever it wants."""
+        self._held = True
+
+    def let_go(self) -> None:
+        """Let it read again."""
+        self._held = False
+        if self._inbox or self._ending is not None:
+            self.network.world.after(0.0, self.process.has_io, self)
+
     # --- the network's side -----------------------------------------------------------------------
     def arrive(self, data: bytes) -> bool:
         """Take what has arrived; False where nobody will ever read it."""
         if self._state is not State.OPEN or self._ending is not None:
             return False
         self._inbox.append(data)
-        if not self._paused:
+        if not self._rests:
             self.process.has_io(self)
         return True
 
@@ -182,7 +195,7 @@ class SimStream:
     # --- to the owner, in a turn of the process ---------------------------------------------------
     def hand_over(self) -> None:
         """Tell the owner what there is to tell, in order: bytes, room to write, the end."""
-        if self._inbox and not self._paused:
+        if self._inbox and not self._rests:
             self._read()
         if self._writable:
             self._writable = False
@@ -192,13 +205,18 @@ class SimStream:
             self._tell_end(self._ending)
 
     @property
+    def _rests(self) -> bool:
+        """Whether nothing is read, by the owner's wish or because somebody holds it."""
+        return self._paused or self._held
+
+    @property
     def _reads_on(self) -> bool:
         """Whether the owner is to get more bytes before it learns of the end.
 
         An owner that has paused learns of a broken connection all the same: it cannot write.
         """
         is_broken = bool(self._ending)
-        return bool(self._inbox) and self._state is State.OPEN and not (self._paused and is_broken)
+        return bool(self._inbox) and self._state is State.OPEN and not (self._rests and is_broken)
 
     def _read(self) -> None:
         inbox = self._inbox

@@ -1,0 +1,115 @@
+"""The user of a client: makes the planned calls, and takes what comes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from requite.engine import Cancel, Submit
+from requite.errors import CallError
+from requite.request import Partial, Reply
+from requite.sim.history import Call
+
+if TYPE_CHECKING:
+    from requite.sim.history import History
+    from requite.sim.process import Process
+    from requite.sim.transcript import Transcript
+    from requite.sim.workload import CallPlan
+
+
+class User:
+    """The user of one client's process.
+
+    `frames_of` makes the body of a call. `tries_max` is how often the client may send it at most;
+    `is_told`: its protocol can say that a call is not idempotent; `has_keys`: some calls are given
+    an idempotency key.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        history: History,
+        transcript: Transcript | None,
+        frames_of: Callable[[CallPlan], list[bytes]],
+        *,
+        tries_max: int,
+        is_told: bool,
+        has_keys: bool,
+    ) -> None:
+        self.followers: dict[int, CallPlan] = {}  # calls to make when others end, by their numbers
+        self._process = process
+        self._history = history
+        self._transcript = transcript
+        self._frames_of = frames_of
+        self._tries_max = tries_max
+        self._is_told = is_told
+        self._has_keys = has_keys
+
+    def call(self, plan: CallPlan) -> None:
+        """Make a call, if there is anybody to make it."""
+        process = self._process
+        if process.alive and not process.drained:
+            process.later(0.0, self._submit, plan)
+
+    def _submit(self, plan: CallPlan) -> None:
+        process = self._process
+        timeout_s = inf if plan.timeout_s is None else plan.timeout_s
+        call = self._call(plan, timeout_s)
+        self._history.submitted(call)
+        if plan.cancel_after_s is not None:
+            process.later(plan.cancel_after_s, self.cancel, call)
+        process.host.submit(
+            Submit(
+                call,
+                plan.service,
+                self._frames_of(plan),
+                process.clock() + timeout_s,
+                plan.idempotent,
+                call.key,
+                plan.wants_partials,
+            )
+        )
+
+    def _call(self, plan: CallPlan, timeout_s: float) -> Call:
+        now = self._process.world.now
+        return Call(
+            plan.number,
+            self._process.name,
+            plan.service,
+            plan.payload,
+            now + timeout_s,
+            plan.idempotent,
+            self._is_told,
+            b"key-%d" % plan.number if self._has_keys and plan.number % 3 == 0 else b"",
+            self._tries_max,
+            now,
+            self._process.frozen_s,
+        )
+
+    def cancel(self, call: Call) -> None:
+        """Give a call up, unless it has ended."""
+        if call.ended_at is None:
+            self._history.cancelled(call)
+            self._process.host.submit(Cancel(call))
+
+    def deliver(self, token: Any, what: Any) -> None:
+        """Take a reply."""
+        if isinstance(what, Partial):
+            self._history.delivered(token, what)
+        else:
+            assert isinstance(what, Reply)
+            self._end_call(token, what)
+
+    def fail(self, token: Any, error: CallError) -> None:
+        """Take an error."""
+        self._end_call(token, error)
+
+    def _end_call(self, call: Call, outcome: Reply | CallError) -> None:
+        """Note the end, and make the call that waited for it, from inside the engine's callback."""
+        if self._transcript is not None:
+            self._transcript.outcome(self._process.name, call, outcome)
+        self._history.ended(call, outcome, self._process.frozen_s)
+        follower = self.followers.pop(call.number, None)
+        if follower is not None:
+            self._submit(follower)
