@@ -8,5 +8,7 @@ Two kinds of measurement, both interleaved run by run and reported as medians an
 - *end to end*: what a user gets. A Python client, the broker and Python workers, each with its own
   library (`bench.peers`).
 
+The scalability protocols, which know no broker, are compared with nng: `python -m bench.sp`.
+
 Nothing here asserts a time: a figure is reported, and beside it whether it reaches the goal.
 """

@@ -28,7 +28,7 @@ def _nothing() -> str | None:
 
 
 def _no_pynng() -> str | None:
-    return None if find_spec("pynng") else "no module pynng: run `scripts/setup test`"
+    return None if find_spec("pynng") else "no module pynng: run `scripts/setup bench`"
 
 
 def _requite(role: str) -> Party:

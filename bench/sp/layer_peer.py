@@ -1,0 +1,182 @@
+"""The far ends of `bench.sp.layers`, and its measured ends with one layer more each.
+
+    python -m bench.sp.layer_peer PART JOB
+
+`sockets-client` and `sockets-service` move bytes and understand nothing: all messages of a run have
+one size, so counting bytes counts messages, and an echo is what came. Both write what a read made
+them say once, at the end of the turn, as shells do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from bench.gauge import Gauge
+from bench.job import Job
+from bench.loop import run
+from bench.sp.peer import play, say_where
+from requite.framing.sp import SpStream
+from requite.protocols.scalability.wire import REP, REQ
+from requite.transport.address import TcpAddress
+from requite.transport.aio import dial, listen
+from requite.transport.base import Stream
+
+_HEADER_SIZE: Final = 8
+_TAG: Final = b"\x80\x00\x00\x01"
+_LOOK_S: Final = 0.02
+
+Turn = Callable[[bytes], Sequence[bytes]]
+"""What an end does with a chunk: the pieces that it sends for it."""
+
+
+class End:
+    """The owner of one stream: everything that a chunk is answered with leaves as one piece."""
+
+    def __init__(self, stream: Stream, opening: bytes, turn: Turn) -> None:
+        self._stream = stream
+        self._turn = turn
+        self._loop = asyncio.get_running_loop()
+        self._out: list[bytes] = []
+        stream.start(self, None)
+        stream.write(opening)
+
+    def received(self, _link: Any, chunk: bytes) -> None:
+        """Answer the next bytes, at the end of the turn."""
+        pieces = self._turn(chunk)
+        if pieces:
+            if not self._out:
+                self._loop.call_soon(self._flush)
+            self._out += pieces
+
+    def _flush(self) -> None:
+        data = b"".join(self._out)
+        self._out.clear()
+        self._stream.write(data)
+
+    def blocked(self, _link: Any) -> None:
+        """Go on: the window bounds what waits."""
+
+    def writable(self, _link: Any) -> None:
+        """Go on."""
+
+    def closed(self, _link: Any, _reason: str) -> None:
+        """Go on: the runner ends every process."""
+
+
+class Counter:
+    """Counts answers, and looks now and then whether the run is warm, and over."""
+
+    def __init__(self, job: Job) -> None:
+        self.answered = 0
+        self.done = asyncio.Event()
+        self._gauge = Gauge(job)
+        self._is_open = False
+        self._loop = asyncio.get_running_loop()
+        self._look()
+
+    def _look(self) -> None:
+        if not self._is_open and self._gauge.is_warm():
+            self._is_open = True
+            self.answered = 0
+            self._gauge.open()
+        elif self._is_open and self._gauge.is_over(self.answered):
+            self._gauge.close(self.answered, ())
+            self.done.set()
+            return
+        self._loop.call_later(_LOOK_S, self._look)
+
+
+# --- loop and sockets -----------------------------------------------------------------------------
+async def ask_by_sockets(job: Job) -> None:
+    """Fill the window with ready-made bytes, and once more as often as that many bytes come."""
+    counter = Counter(job)
+    framing = SpStream(REQ, REP)
+    payload_size = len(_TAG) + len(job.body)
+    request = payload_size.to_bytes(8) + _TAG + job.body
+    surplus = -_HEADER_SIZE
+
+    def turn(chunk: bytes) -> Sequence[bytes]:
+        nonlocal surplus
+        if surplus < 0:  # the service's header, alone
+            surplus += len(chunk)
+            return [request * job.window]
+        count, surplus = divmod(surplus + len(chunk), len(request))
+        counter.answered += count
+        return [request * count]
+
+    await dial(TcpAddress("127.0.0.1", job.port), lambda it: End(it, framing.opening(), turn))
+    await counter.done.wait()
+
+
+async def serve_by_sockets(_job: Job) -> None:
+    """Send back what comes, but for the header."""
+
+    def turn_of_one() -> Turn:
+        surplus = -_HEADER_SIZE
+
+        def turn(chunk: bytes) -> Sequence[bytes]:
+            nonlocal surplus
+            if surplus < 0:
+                begin, surplus = min(len(chunk), -surplus), surplus + len(chunk)
+                chunk = chunk[begin:]
+            return [chunk] if chunk else []
+
+        return turn
+
+    await _listen(lambda it: End(it, SpStream(REP, REQ).opening(), turn_of_one()))
+
+
+async def _listen(on_stream: Callable[[Stream], object]) -> None:
+    listener = await listen(TcpAddress("127.0.0.1", 0), on_stream)
+    say_where(listener.address)
+    await asyncio.Event().wait()
+
+
+# --- and framing ----------------------------------------------------------------------------------
+async def ask_by_framing(job: Job) -> None:
+    """Cut replies out of the stream, and send the body of each with a tag."""
+    counter = Counter(job)
+    framing = SpStream(REQ, REP)
+    first = [[_TAG, job.body]] * job.window
+
+    def turn(chunk: bytes) -> Sequence[bytes]:
+        was_ready = framing.ready
+        messages = framing.receive(chunk)
+        counter.answered += len(messages)
+        out: list[bytes] = []
+        for message in messages if was_ready else first:
+            framing.encode([_TAG, message[-1][-len(job.body) :]], out)
+        return out
+
+    await dial(TcpAddress("127.0.0.1", job.port), lambda it: End(it, framing.opening(), turn))
+    await counter.done.wait()
+
+
+async def serve_by_framing(_job: Job) -> None:
+    """Cut requests out of the stream, and send each back in two pieces."""
+
+    def end_of(stream: Stream) -> End:
+        framing = SpStream(REP, REQ)
+
+        def turn(chunk: bytes) -> Sequence[bytes]:
+            out: list[bytes] = []
+            for [payload] in framing.receive(chunk):
+                framing.encode([payload[:4], payload[4:]], out)
+            return out
+
+        return End(stream, framing.opening(), turn)
+
+    await _listen(end_of)
+
+
+if __name__ == "__main__":
+    play(
+        {
+            "sockets-client": lambda job: run(ask_by_sockets(job)),
+            "sockets-service": lambda job: run(serve_by_sockets(job)),
+            "framing-client": lambda job: run(ask_by_framing(job)),
+            "framing-service": lambda job: run(serve_by_framing(job)),
+        }
+    )
