@@ -1,4 +1,4 @@
-"""The SP stream mappings by their bytes (sp-tcp-mapping-01, sp-ipc-mapping-01), and their limits."""
+"""The SP stream mappings by their bytes (sp-tcp-mapping-01, sp-ipc-mapping-01), and limits."""
 
 import tracemalloc
 from struct import pack
