@@ -1,5 +1,20 @@
-"""Brokers and sockets for the tests with foreign peers."""
+"""Brokers, sockets and endpoints of SP for the tests with foreign peers."""
 
 from tests.support.live import broker, make_broker, processes, sockets, workers
+from tests.support.sp_hand import hands
+from tests.support.sp_live import loop
+from tests.support.sp_nng import nng
+from tests.support.sp_wires import certificates, places
 
-__all__ = ["broker", "make_broker", "processes", "sockets", "workers"]
+__all__ = [
+    "broker",
+    "certificates",
+    "hands",
+    "loop",
+    "make_broker",
+    "nng",
+    "places",
+    "processes",
+    "sockets",
+    "workers",
+]

@@ -1,0 +1,236 @@
+"""Processes killed without a warning, and started again: the request still gets its reply."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable
+from concurrent.futures import Future
+
+import pytest
+from tests.support import sp_nng
+from tests.support.live import Process
+from tests.support.sp_live import WAIT_S, Loop
+from tests.support.sp_nng import Nng
+from tests.support.sp_services import SWALLOW
+from tests.support.sp_wires import IPC, Place, Places
+
+import requite
+
+pytestmark = pytest.mark.interop
+
+OURS, THEIRS = "requite", "nng"
+RETRY = requite.RetryPolicy(attempt_timeout=0.4)
+
+Begin = Callable[[bytes], Future[bytes]]
+
+
+class Troupe:
+    """Starts services, clients and devices as processes."""
+
+    def __init__(self, processes: list[Process], places: Places) -> None:
+        self._processes = processes
+        self.places = places
+
+    def service(self, maker: str, place: Place, *, dials: bool = False, **env: str) -> Process:
+        """Start a service at a place; it listens when this returns."""
+        if maker == THEIRS:
+            return self._start("listening on ", *_NNG, "service", place.nng, **env)
+        where = ("--connect", place.dialling()) if dials else ("--bind", place.listening())
+        words = ("worker", "tests.support.sp_services:tells", *where)
+        return self._start("serving tells", "-m", "requite.cli", *words, **env)
+
+    def client(self, maker: str, place: Place, body: str) -> Process:
+        """Start a client that makes one call."""
+        if maker == THEIRS:
+            return self._start("", *_NNG, "client", place.nng, body)
+        return self._start("", "-m", "requite.cli", "call", place.dialling(), body)
+
+    def device(self, front: Place, back: Place) -> Process:
+        """Start a device of requite; it listens in front when this returns."""
+        words = ("device", "--front", front.listening(), "--back", back.dialling())
+        return self._start("listening on ", "-m", "requite.cli", *words)
+
+    def _start(self, first: str, *arguments: str, **env: str) -> Process:
+        process = Process(*arguments, **env)
+        self._processes.append(process)
+        if first:
+            assert process.line().startswith(first)
+        return process
+
+
+_NNG = ("-m", "tests.support.sp_services")
+
+
+@pytest.fixture
+def troupe(processes: list[Process], places: Places) -> Troupe:
+    """Processes."""
+    return Troupe(processes, places)
+
+
+def asker(maker: str, place: Place, nng: Nng, loop: Loop) -> Begin:
+    """Return a function that begins a call, of a client that dials the place."""
+    if maker == THEIRS:
+        req = nng.req()
+        sp_nng.dial(req.socket, place)
+        return nng.in_background(req.ask)
+    if maker == "blocking":
+        blocking = requite.Client(place.dialling(), timeout=WAIT_S)
+
+        def call_blocking(body: bytes) -> bytes:
+            with blocking:
+                return blocking.call(body).body
+
+        return nng.in_background(call_blocking)
+    client = loop.client(place, timeout=WAIT_S)
+
+    async def call(body: bytes) -> bytes:
+        return (await client.call(body)).body
+
+    return lambda body: loop.begin(call(body))
+
+
+@pytest.mark.parametrize(
+    ("client", "service"),
+    [("async", THEIRS), ("blocking", THEIRS), (THEIRS, OURS), ("async", OURS)],
+)
+def test_a_service_is_killed_with_the_request_and_comes_back(
+    client: str, service: str, nng: Nng, loop: Loop, troupe: Troupe
+) -> None:
+    place = troupe.places.new(IPC)
+    first = troupe.service(service, place, **{SWALLOW: "1"})
+    reply = asker(client, place, nng, loop)(b"hello")
+    assert first.line() == "got hello"
+    first.kill()
+    second = troupe.service(service, place)
+    assert second.line() == "got hello"
+    assert reply.result(WAIT_S) == b"HELLO"
+
+
+@pytest.mark.parametrize("client", ["async", THEIRS])
+def test_a_service_that_dials_is_killed_and_another_one_answers(
+    client: str, nng: Nng, loop: Loop, troupe: Troupe
+) -> None:
+    """The client listens; the second service has dialled it when the first one dies."""
+    place = troupe.places.new(IPC)
+    if client == THEIRS:
+        req = nng.req()
+        sp_nng.listen(req.socket, place)
+        begin = nng.in_background(req.ask)
+    else:
+        listening = loop.client(bind=[place.listening()], timeout=WAIT_S)
+
+        async def call(body: bytes) -> bytes:
+            return (await listening.call(body)).body
+
+        def begin(body: bytes) -> Future[bytes]:
+            return loop.begin(call(body))
+
+    first = troupe.service(OURS, place, dials=True, **{SWALLOW: "1"})
+    reply = begin(b"hello")
+    assert first.line() == "got hello"
+    second = troupe.service(OURS, place, dials=True)
+    first.kill()
+    assert second.line() == "got hello"
+    assert reply.result(WAIT_S) == b"HELLO"
+
+
+@pytest.mark.parametrize("client", [OURS, THEIRS])
+def test_a_client_is_killed_and_its_request_is_given_up(
+    client: str, nng: Nng, troupe: Troupe
+) -> None:
+    """The worker learns of it and interrupts the handler; others are served as before."""
+    place = troupe.places.new(IPC)
+    service = troupe.service(OURS, place, **{SWALLOW: "1"})
+    victim = troupe.client(client, place, "hello")
+    assert service.line() == "got hello"
+    victim.kill()
+    assert service.line() == "abandoned hello"
+    troupe.client(client, place, "again")
+    assert service.line() == "got again"
+
+
+def test_a_client_that_listens_is_killed_and_comes_back(
+    nng: Nng, loop: Loop, troupe: Troupe
+) -> None:
+    """The worker dials it again."""
+    place = troupe.places.new(IPC)
+    victim = nng.req()
+    sp_nng.listen(victim.socket, place)
+    loop.worker(place)
+    assert victim.ask(b"x") == b"x"
+    victim.close()
+    again = nng.req()
+    sp_nng.listen(again.socket, place)
+    assert again.ask(b"y") == b"y"
+
+
+@pytest.mark.parametrize(
+    ("client", "service"), [("async", THEIRS), (THEIRS, OURS), ("async", OURS)]
+)
+def test_a_device_is_killed_on_the_way_and_comes_back(
+    client: str, service: str, nng: Nng, loop: Loop, troupe: Troupe
+) -> None:
+    """What was under way is sent again; the path that a late reply would take is gone."""
+    front, back = troupe.places.new(IPC), troupe.places.new(IPC)
+    first = troupe.service(service, back, **{SWALLOW: "1"})
+    device = troupe.device(front, back)
+    reply = asker(client, front, nng, loop)(b"hello")
+    assert first.line() == "got hello"
+    device.kill()
+    troupe.device(front, back)
+    lines = iter(first.line, "got hello")
+    assert all(line == "abandoned hello" for line in lines)
+    first.kill()
+    second = troupe.service(service, back)
+    assert second.line() == "got hello"
+    assert reply.result(WAIT_S) == b"HELLO"
+
+
+def test_a_frozen_service_is_passed_over_after_the_resend_interval(
+    loop: Loop, troupe: Troupe
+) -> None:
+    places = [troupe.places.new(IPC) for _ in range(2)]
+    services = [troupe.service(OURS, place) for place in places]
+    client = loop.client(*places, retry=RETRY)
+    for body in (b"one", b"two"):
+        loop.ask(client, body)
+    assert {service.line() for service in services} == {"got one", "got two"}
+    services[0].signal(signal.SIGSTOP)
+    try:
+        replies = [loop.do(client.call(b"x", timeout=WAIT_S)) for _ in range(4)]
+        assert [reply.body for reply in replies] == [b"X"] * 4
+        assert {reply.attempts for reply in replies} == {1, 2}
+    finally:
+        services[0].signal(signal.SIGCONT)
+
+
+def test_a_storm_of_deaths_loses_nothing(loop: Loop, troupe: Troupe) -> None:
+    """A service is killed and started again while calls go on; each call gets its own reply."""
+    place = troupe.places.new(IPC)
+    client = loop.client(place, timeout=WAIT_S)
+    bodies = [b"%d" % number for number in range(300)]
+
+    async def ask_all() -> list[bytes]:
+        return [reply.body async for reply in client.map(bodies, concurrency=4)]
+
+    asking = loop.begin(ask_all())
+    for _ in range(3):
+        service = troupe.service(OURS, place)
+        for _ in range(20):
+            service.line()
+        service.kill()
+    troupe.service(OURS, place)
+    assert asking.result(WAIT_S) == bodies
+
+
+def test_a_port_is_free_again_at_once(troupe: Troupe) -> None:
+    """A worker that was killed leaves connections behind; the next one listens all the same."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    place = troupe.places.new().at(port)
+    first = troupe.service(OURS, place)
+    client = troupe.client(OURS, place, "x")
+    assert client.line() == "X"
+    first.kill()
+    troupe.service(OURS, place)
