@@ -132,7 +132,7 @@ class InprocAddress:
         return f"inproc://{self.name}"
 
 
-Address = TcpAddress | TlsAddress | WsAddress | IpcAddress | InprocAddress
+Address = HostAddress | IpcAddress | InprocAddress
 
 _SHAPES: Final = {
     "tcp": "tcp://host:port",

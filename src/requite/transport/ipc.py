@@ -26,7 +26,7 @@ async def listen(address: IpcAddress, on_stream: OnStream) -> Listener:
     except OSError as error:
         raise cannot("listen at", address, why(error)) from error
     made = _file_id(address.path)
-    server = await serve(sock, lambda: SocketStream(on_stream, str(address)))
+    server = await serve(sock, lambda: SocketStream(on_stream, address))
     return SocketListener(address, [server], lambda: _remove(address.path, made))
 
 
@@ -45,7 +45,7 @@ def _remove(path: str, made: tuple[int, int]) -> None:
 async def dial(address: IpcAddress, on_stream: OnStream) -> None:
     """Connect, and hand the connection to `on_stream`. Raises `TransportError`."""
     loop = asyncio.get_running_loop()
-    dialled = Dialled(lambda: SocketStream(on_stream, str(address)))
+    dialled = Dialled(lambda: SocketStream(on_stream, address))
     try:
         if isinstance(loop, asyncio.BaseEventLoop):  # would wait for ever at a full backlog
             making = loop.create_unix_connection(dialled, sock=connect_ipc(address))

@@ -7,10 +7,11 @@ import os
 import socket
 import stat
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from requite.errors import TransportError
-from requite.transport.address import Address, IpcAddress, TcpAddress
+from requite.transport.address import Address, HostAddress, IpcAddress
 
 BACKLOG: Final = 1024
 READ_SIZE: Final = 64 << 10
@@ -148,8 +149,10 @@ def connect_ipc(address: IpcAddress) -> socket.socket:
     return sock
 
 
-def name_of(address: object, family: int, fallback: str) -> str:
-    """Return a socket's address as text; `fallback` where it has none (the dialling end of ipc)."""
-    if family in (socket.AF_INET, socket.AF_INET6) and isinstance(address, tuple):
-        return str(TcpAddress(address[0], address[1]))
-    return fallback
+def name_of(sockaddr: object, family: int, place: Address) -> str:
+    """Return a peer's address as text, after the place that it was reached or accepted at, whose
+    name it takes where it has none of its own (the dialling end of ipc)."""
+    is_inet = family in (socket.AF_INET, socket.AF_INET6)
+    if is_inet and isinstance(sockaddr, tuple) and isinstance(place, HostAddress):
+        return str(replace(place, host=sockaddr[0], port=sockaddr[1]))
+    return str(place)

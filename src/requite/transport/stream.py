@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
+from requite.transport.address import Address
 from requite.transport.base import OnStream, Owner
 from requite.transport.sockets import READ_SIZE, WRITE_HIGH, WRITE_LOW, name_of
 
@@ -29,16 +30,16 @@ class SocketStream(asyncio.BufferedProtocol):
     """The `Stream` over an asyncio transport; made by the loop, one per connection.
 
     `on_stream` is called once the connection stands, and must `start` the stream. `tune` gets the
-    transport's socket first. `fallback_name` names the peer where its socket has no name.
+    transport's socket first. `place` is where it was dialled or accepted.
     """
 
     __slots__ = (
         "_buffer",
-        "_fallback_name",
         "_link",
         "_loop",
         "_on_stream",
         "_owner",
+        "_place",
         "_transport",
         "_tune",
         "is_made",
@@ -51,11 +52,11 @@ class SocketStream(asyncio.BufferedProtocol):
     def __init__(
         self,
         on_stream: OnStream,
-        fallback_name: str,
+        place: Address,
         tune: Callable[[Any], None] | None = None,
     ) -> None:
         self._on_stream = on_stream
-        self._fallback_name = fallback_name
+        self._place = place
         self._tune = tune
         self.is_made = False
         self.is_over = False
@@ -110,7 +111,7 @@ class SocketStream(asyncio.BufferedProtocol):
         transport = self._transport
         sock = transport.get_extra_info("socket")
         family = -1 if sock is None else sock.family
-        return name_of(transport.get_extra_info("peername"), family, self._fallback_name)
+        return name_of(transport.get_extra_info("peername"), family, self._place)
 
     def start(self, owner: Owner, link: object) -> None:
         """Begin to report; the loop reads from the next turn on."""

@@ -1,13 +1,14 @@
-"""TCP on asyncio: listen and dial, IPv4 and IPv6."""
+"""TCP on asyncio: listen and dial, IPv4 and IPv6, for all addresses that name a host."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from requite.transport.accept import SocketListener, serve
-from requite.transport.address import TcpAddress
+from requite.transport.address import HostAddress
 from requite.transport.base import Listener, OnStream
 from requite.transport.sockets import (
     AddressInfo,
@@ -20,20 +21,20 @@ from requite.transport.sockets import (
 from requite.transport.stream import Dialled, SocketStream
 
 
-async def listen(address: TcpAddress, on_stream: OnStream) -> Listener:
+async def listen(address: HostAddress, on_stream: OnStream) -> Listener:
     """Listen; each connection is handed to `on_stream`. Raises `TransportError`."""
     try:
         socks = await _bind(address)
     except OSError as error:
         raise cannot("listen at", address, why(error)) from error
-    bound = TcpAddress(address.host, socks[0].getsockname()[1])
+    bound = replace(address, port=socks[0].getsockname()[1])
     servers = [
-        await serve(sock, lambda: SocketStream(on_stream, str(bound), tune_tcp)) for sock in socks
+        await serve(sock, lambda: SocketStream(on_stream, bound, tune_tcp)) for sock in socks
     ]
     return SocketListener(bound, servers)
 
 
-async def _bind(address: TcpAddress) -> list[socket.socket]:
+async def _bind(address: HostAddress) -> list[socket.socket]:
     if address.is_wildcard:
         return bind_tcp_wildcard(address.port)
     infos: Sequence[AddressInfo] = await asyncio.get_running_loop().getaddrinfo(
@@ -42,14 +43,14 @@ async def _bind(address: TcpAddress) -> list[socket.socket]:
     return bind_tcp(infos, address.port)
 
 
-async def dial(address: TcpAddress, on_stream: OnStream) -> None:
+async def dial(address: HostAddress, on_stream: OnStream) -> None:
     """Connect, and hand the connection to `on_stream`. Raises `TransportError`."""
     loop = asyncio.get_running_loop()
     try:
         infos: Sequence[AddressInfo] = await loop.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM
         )
-        await _connect_to_any(infos, lambda: SocketStream(on_stream, str(address), tune_tcp))
+        await _connect_to_any(infos, lambda: SocketStream(on_stream, address, tune_tcp))
     except OSError as error:
         raise cannot("connect to", address, why(error)) from error
     except UnicodeError as error:  # out of the resolver, which encodes the name by IDNA

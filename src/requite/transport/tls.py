@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from requite.errors import ConfigurationError
 from requite.transport.sockets import why
+from requite.transport.tls_session import TlsSession
 
 StrPath: TypeAlias = str | os.PathLike[str]
 _Stamps: TypeAlias = tuple[tuple[int, int, int], ...]
@@ -87,9 +88,14 @@ class TlsSettings:
             _load_authorities(context, self.ca)
         return context
 
-    def name_for(self, host: str) -> str:
-        """Return the name that the certificate of a server at `host` has to be for."""
-        return self.server_name or host.partition("%")[0]  # no zone of a link-local address
+    def session_to(self, host: str) -> TlsSession:
+        """Make the session for a connection to `host`. Raises `ConfigurationError`."""
+        context = self.dialling_context()
+        name = self.server_name or host.partition("%")[0]  # no zone of a link-local address
+        try:
+            return TlsSession(context, name)
+        except ValueError as error:
+            raise ConfigurationError(f"TLS: no certificate is for the name {name!r}") from error
 
 
 def _new_context(protocol: ssl._SSLMethod) -> ssl.SSLContext:
