@@ -151,10 +151,10 @@ class RetryBudget:
         self._burst = float(policy.budget_burst)
         self._tokens = self._burst
 
-    def earn(self) -> None:
-        """Count a new call."""
+    def earn(self, calls: int = 1) -> None:
+        """Count new calls."""
         if self._tokens < self._burst:
-            self._tokens = min(self._burst, self._tokens + self._earn)
+            self._tokens = min(self._burst, self._tokens + calls * self._earn)
 
     def maybe_spend(self) -> bool:
         """Take one retry out of the bucket, or decline."""

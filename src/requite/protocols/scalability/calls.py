@@ -1,0 +1,84 @@
+"""The nouns of a client: a call in progress, one with settings of its own, and what can be seen."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any, NamedTuple
+
+from requite.engine import Peer
+from requite.protocols.scalability.policy import RESEND_S_DEFAULT
+
+
+class Ask(NamedTuple):
+    """A call with settings of its own; `Submit` is one with those of the client's policy.
+
+    `deadline` is an instant. `resend_s` and `hold` are as in `ReqPolicy`.
+    """
+
+    token: Any
+    body: bytes
+    deadline: float = inf
+    idempotent: bool = True
+    resend_s: float | None = RESEND_S_DEFAULT
+    hold: bool = True
+    service: str = ""
+
+
+class PendingCall:
+    """One call. `tag` is what its request begins with, from its first try on; empty before.
+
+    `resend_s` is infinite where no timer may send it again. `peer` is the channel that its present
+    try took; None: it waits for one. `due_at` is when to look at it next. `call_id`, `sent_at` (of
+    the first try) and `is_told` (the journal has what happened so far) are set if there is a
+    journal. There is no `__init__`: it would cost more than the attributes (0.35 us against 0.18).
+    """
+
+    __slots__ = (
+        "body",
+        "call_id",
+        "deadline",
+        "due_at",
+        "idempotent",
+        "is_told",
+        "peer",
+        "resend_s",
+        "sent_at",
+        "service",
+        "submitted_at",
+        "tag",
+        "token",
+        "tries",
+    )
+
+    token: Any
+    body: bytes
+    service: str
+    deadline: float
+    idempotent: bool
+    resend_s: float
+    submitted_at: float
+    due_at: float
+    tag: bytes
+    peer: Peer | None
+    tries: int
+    call_id: bytes
+    sent_at: float
+    is_told: bool
+
+
+class ReqSnapshot(NamedTuple):
+    """A client's tables, as counts.
+
+    `channels`, and how many of them are `blocked`: push back. Calls: `held` wait for a channel,
+    `sent` for their reply. Since the beginning: `resent`, and replies ignored because they were
+    `malformed`, or `stray`: late, repeated, or asked for by nobody.
+    """
+
+    channels: int
+    blocked: int
+    held: int
+    sent: int
+    resent: int
+    malformed: int
+    stray: int
+    stopped: bool

@@ -1,0 +1,137 @@
+"""What may be set on a client, a worker and a device, with the reasons for the defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from requite.errors import ConfigurationError
+from requite.protocols.scalability.wire import HOPS_DEFAULT, HOPS_MAX
+
+RESEND_S_DEFAULT: Final = 60.0
+"""sp-request-reply-01, "End-to-end functionality": "The default timeout interval must be 60
+seconds"."""
+
+PRIORITIES: Final = range(1, 17)
+WEIGHTS: Final = range(1, 1001)
+_SLOTS_MAX: Final = 1 << 24  # far fewer than there are request ids
+
+
+class Place(NamedTuple):
+    """By which address a peer came; shells hand it to engines (`PeerJoined.place`).
+
+    `side` is that of a device: `"front"`, where requests come from, or `"back"`. Requests go to
+    channels of the best `priority` (1 comes first) that has one which takes them; among these, each
+    gets a share by its `weight`. All are equal unless somebody says otherwise.
+    """
+
+    side: str = ""
+    priority: int = 1
+    weight: int = 1
+
+
+NOWHERE: Final = Place()
+
+
+def place_of(place: object) -> Place:
+    """Return what a shell told of a peer's address; a shell that knows nothing tells None."""
+    return place if isinstance(place, Place) else NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class ReqPolicy:
+    """What may be set on a client; seconds and counts.
+
+    - `slots`: how many calls may be outstanding at a time; more end with `Overloaded`.
+    - `resend_s`: how long to wait for a reply before a request is sent again, if it is idempotent
+      (None: for ever). The last try that is allowed has this long, too.
+    - `attempts_max`: how often a request may be sent in all (None: no limit; 1: never again, not
+      even when the channel that had it is lost).
+    - `hold`: whether a call waits while no channel takes it. If not, it fails with `Overloaded`.
+    - `budget`, `budget_burst`: bound resending by the timer, see `requite.request.RetryPolicy`.
+      What exceeds them waits for the next turn of its timer. What was lost with its channel is not
+      charged: to send it elsewhere adds no load.
+    - `notes`: make `Note` effects: `sent`, `resent`, `replied`, `failed`.
+    """
+
+    slots: int = 1024
+    resend_s: float | None = RESEND_S_DEFAULT
+    attempts_max: int | None = None
+    hold: bool = True
+    budget: float = 0.2
+    budget_burst: int = 100
+    notes: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.slots <= _SLOTS_MAX:
+            raise ConfigurationError(f"slots is 1 to {_SLOTS_MAX}, not {self.slots}")
+        if self.resend_s is not None and self.resend_s <= 0:
+            raise ConfigurationError(
+                f"resend_s must be positive, or None to wait for ever, not {self.resend_s}"
+            )
+        if self.attempts_max is not None and self.attempts_max < 1:
+            raise ConfigurationError(f"attempts_max must be at least 1, not {self.attempts_max}")
+
+
+@dataclass(frozen=True, slots=True)
+class RepPolicy:
+    """What may be set on a worker; counts and bytes.
+
+    - `capacity`: how many requests its handlers may have at a time. The others wait, per channel.
+    - `hops`: how many tags a request may have, its own id among them; longer ones are dropped.
+    - `queue_max`, `queue_size_max`: how many requests, and bytes of them, may wait per channel;
+      then the channel is not read from until half of them are gone.
+    - `backlog_size_max`: how many bytes of replies are still sent to a channel that pushes back.
+      Beyond it they are dropped, as the protocol demands; but a client that has asked for several
+      large replies pushes back as a matter of course, and would have to ask again a minute later.
+    - `reply_size_max`: how large a reply may grow out of partial ones.
+    - `notes`: make `Note` effects: `delivered`, `finished`, `abandoned`, `dropped`.
+    """
+
+    capacity: int = 16
+    hops: int = HOPS_DEFAULT
+    queue_max: int = 1024
+    queue_size_max: int = 4 << 20
+    backlog_size_max: int = 16 << 20
+    reply_size_max: int = 64 << 20
+    notes: bool = False
+
+    def __post_init__(self) -> None:
+        _check_hops(self.hops)
+        for name in ("capacity", "queue_max", "queue_size_max", "reply_size_max"):
+            if getattr(self, name) < 1:
+                raise ConfigurationError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.backlog_size_max < 0:
+            raise ConfigurationError("backlog_size_max cannot be negative")
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePolicy:
+    """What may be set on a device; counts, bytes and seconds.
+
+    - `hops`: how many tags a request may leave with; those that would have more are dropped.
+    - `backlog_size_max`: as for a worker.
+    - `hold_s`: how long a request may wait while all channels to the back push back. It is dropped
+      then: in a loop of devices, each may be waiting for the other to read. Well below the minute
+      after which clients send again. Without any channel to the back requests wait for ever.
+    - `linger_s`: how long replies are still passed on by a device that drains.
+    - `notes`: make `Note` effects: `dropped`.
+    """
+
+    hops: int = HOPS_DEFAULT
+    backlog_size_max: int = 16 << 20
+    hold_s: float = 30.0
+    linger_s: float = 1.0
+    notes: bool = False
+
+    def __post_init__(self) -> None:
+        _check_hops(self.hops)
+        if self.hold_s <= 0 or self.linger_s < 0 or self.backlog_size_max < 0:
+            raise ConfigurationError(
+                "hold_s must be positive, linger_s and backlog_size_max not negative"
+            )
+
+
+def _check_hops(hops: int) -> None:
+    if not 1 <= hops <= HOPS_MAX:
+        raise ConfigurationError(f"hops is 1 to {HOPS_MAX}, not {hops}")
