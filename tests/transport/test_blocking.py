@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import tempfile
@@ -196,20 +197,33 @@ def test_paused_it_leaves_what_comes_in_the_kernel(pair: Any, poll: HandPoll) ->
 # --- attempts -------------------------------------------------------------------------------------
 class Outcome:
     def __init__(self, address: Address, poll: HandPoll) -> None:
-        self.socks: list[socket.socket] = []
+        self.streams: list[Any] = []
+        self.owners: list[Owner] = []
         self.errors: list[TransportError] = []
         self.attempt = Attempt(
             address,
             poll,
-            lambda _address, sock: self.socks.append(sock),
+            self._done,
             lambda _address, error: self.errors.append(error),
         )
-        assert not self.socks  # never from inside the constructor
+        assert not self.streams  # never from inside the constructor
         assert not self.errors
         self._poll = poll
 
     def wait(self) -> None:
-        self._poll.turns(lambda: self.socks or self.errors)
+        self._poll.turns(lambda: self.streams or self.errors)
+
+    def _done(self, address: Address, stream: Any) -> None:
+        assert address == self.attempt.address
+        self.owners.append(Owner())
+        stream.start(self.owners[-1], "link")
+        self.streams.append(stream)
+
+    def end(self) -> None:
+        for stream in self.streams:
+            stream.abort()
+        self._poll.settle()
+        assert all(owner.events == ["closed"] for owner in self.owners)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
@@ -219,10 +233,11 @@ def test_an_attempt_connects(poll: HandPoll, host: str) -> None:
     with socket.create_server((bind, 0), family=family) as server:
         outcome = Outcome(TcpAddress(host, server.getsockname()[1]), poll)
         outcome.wait()
-        [sock] = outcome.socks
-        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-        assert sock.getblocking() is False
-        sock.close()
+        [fd] = poll.watched
+        with socket.socket(fileno=os.dup(fd)) as sock:
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert not os.get_blocking(fd)
+        outcome.end()
     assert not poll.watched
 
 
@@ -249,7 +264,8 @@ def test_an_attempt_over_ipc(poll: HandPoll) -> None:
             server.listen()
             outcome = Outcome(IpcAddress(path), poll)
             outcome.wait()
-            outcome.socks[0].close()
+            assert outcome.streams[0].peer_name == f"ipc://{path}"
+            outcome.end()
 
 
 def test_an_attempt_at_a_full_backlog_fails_at_once(poll: HandPoll) -> None:
@@ -263,8 +279,7 @@ def test_an_attempt_at_a_full_backlog_fails_at_once(poll: HandPoll) -> None:
                 outcome.wait()
             assert any("too many" in str(error) for each in outcomes for error in each.errors)
             for outcome in outcomes:
-                for sock in outcome.socks:
-                    sock.close()
+                outcome.end()
 
 
 def test_an_attempt_over_inproc_is_told_where_that_works(poll: HandPoll) -> None:
@@ -279,9 +294,7 @@ def test_an_attempt_that_is_given_up_fails_once(poll: HandPoll) -> None:
         outcome.attempt.give_up("no answer within 10 s")
         outcome.attempt.give_up("again")
         poll.settle()
-        for sock in outcome.socks:  # a connection over loopback may have stood at once
-            sock.close()
-        if not outcome.socks:
-            [error] = outcome.errors
-            assert "no answer within 10 s" in str(error)
+        assert not outcome.streams
+        [error] = outcome.errors
+        assert "no answer within 10 s" in str(error)
     assert not poll.watched

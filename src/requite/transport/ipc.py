@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from contextlib import suppress
 
 from requite.errors import TransportError
 from requite.transport.accept import SocketListener, serve
 from requite.transport.address import IpcAddress
 from requite.transport.base import Listener, OnStream
-from requite.transport.sockets import bind_ipc, cannot, connect_ipc, why
+from requite.transport.sockets import (
+    bind_ipc,
+    cannot,
+    connect_ipc,
+    remove_socket_file,
+    socket_file_id,
+    why,
+)
 from requite.transport.stream import Dialled, SocketStream
 
 
@@ -25,21 +30,9 @@ async def listen(address: IpcAddress, on_stream: OnStream) -> Listener:
         raise
     except OSError as error:
         raise cannot("listen at", address, why(error)) from error
-    made = _file_id(address.path)
+    made = socket_file_id(address.path)
     server = await serve(sock, lambda: SocketStream(on_stream, address))
-    return SocketListener(address, [server], lambda: _remove(address.path, made))
-
-
-def _file_id(path: str) -> tuple[int, int]:
-    found = os.lstat(path)
-    return found.st_dev, found.st_ino
-
-
-def _remove(path: str, made: tuple[int, int]) -> None:
-    """Remove the file unless another listener has put its own in its place, or it is gone."""
-    with suppress(FileNotFoundError):
-        if _file_id(path) == made:
-            os.unlink(path)
+    return SocketListener(address, [server], lambda: remove_socket_file(address.path, made))
 
 
 async def dial(address: IpcAddress, on_stream: OnStream) -> None:

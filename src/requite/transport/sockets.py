@@ -7,6 +7,7 @@ import os
 import socket
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
@@ -127,6 +128,19 @@ def _remove_stale(address: IpcAddress) -> None:
             raise cannot("listen at", address, "another process listens there") from None
         else:
             raise cannot("listen at", address, "another process listens there")
+
+
+def socket_file_id(path: str) -> tuple[int, int]:
+    """Return what tells the file of a Unix socket from one that is put in its place."""
+    found = os.lstat(path)
+    return found.st_dev, found.st_ino
+
+
+def remove_socket_file(path: str, made: tuple[int, int]) -> None:
+    """Remove the file unless another listener has put its own in its place, or it is gone."""
+    with suppress(FileNotFoundError):
+        if socket_file_id(path) == made:
+            os.unlink(path)
 
 
 # --- dialling -------------------------------------------------------------------------------------

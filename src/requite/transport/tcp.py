@@ -27,6 +27,8 @@ async def listen(address: HostAddress, on_stream: OnStream) -> Listener:
         socks = await _bind(address)
     except OSError as error:
         raise cannot("listen at", address, why(error)) from error
+    except UnicodeError as error:  # out of the resolver, which encodes the name by IDNA
+        raise cannot("listen at", address, f"the name is no host name: {error}") from error
     bound = replace(address, port=socks[0].getsockname()[1])
     servers = [
         await serve(sock, lambda: SocketStream(on_stream, bound, tune_tcp)) for sock in socks
