@@ -29,11 +29,15 @@ from requite.shell import clock
 from requite.shell.aio import AioShell, run
 from requite.shell.host import Link, LinkLimits
 from requite.shell.journaling import Folder, chronicle_of, journal_in, new_name
+from requite.shell.keeping import Endpoint
 from requite.shell.signals import StopSignals
+from requite.shell.wires import Wires
 from requite.transport.address import parse_address
 
 # Loopback: who wants to be reached from elsewhere has to say so.
 DEFAULT_BIND: Final = "tcp://127.0.0.1:5555"
+# ZMTP runs over these. TLS and WebSockets are of other protocols.
+_SCHEMES: Final = ("tcp", "ipc", "inproc")
 _IDENTITIES: Final = 1 << 32
 
 
@@ -67,7 +71,6 @@ class Broker:
         policy = policy or BrokerPolicy()
         if on_note is not None:
             policy = replace(policy, notes=True)
-        self._addresses = [parse_address(bind) for bind in binds or (DEFAULT_BIND,)]
         name = new_name()
         self._journal = journal_in(journal, Role.BROKER, name)
         self._engine = MajordomoBroker(policy, origin=name, chronicle=chronicle_of(self._journal))
@@ -77,11 +80,18 @@ class Broker:
         identities: IdentityTable[Link] = IdentityTable(
             start=random.randrange(_IDENTITIES), handover=handover
         )
+
+        def make_framing() -> Zmtp:
+            return Zmtp(SocketType.ROUTER, mechanism=mechanism, limits=limits)
+
+        listen = [
+            Endpoint(parse_address(bind, _SCHEMES), make_framing)
+            for bind in binds or (DEFAULT_BIND,)
+        ]
         self._shell = AioShell(
             self._engine,
-            lambda: Zmtp(SocketType.ROUTER, mechanism=mechanism, limits=limits),
+            Wires(listen=listen, limits=links or LinkLimits()),
             identities=identities,
-            limits=links or LinkLimits(),
             note=on_note or _unheard,
             logger="requite.broker",
         )
@@ -106,10 +116,8 @@ class Broker:
         if self._journal is not None:
             self._journal.start()
         try:
-            for address in self._addresses:
-                await self._shell.listen(address)
+            await self._shell.listen_all()
         except BaseException:
-            self._shell.stop_listening()
             await self._end_journal()
             raise
         return self.endpoints

@@ -18,11 +18,14 @@ from requite.shell import clock
 from requite.shell.aio import AioShell, new_event_loop, run
 from requite.shell.host import LinkLimits
 from requite.shell.keeping import Endpoint
+from requite.shell.wires import Wires
 from requite.transport.address import InprocAddress, TcpAddress
 from requite.transport.backoff import Backoff
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 _names = count()
+ANY = TcpAddress("127.0.0.1", 0)
+LINES = Wires(LineFraming)
 
 
 @pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
@@ -72,10 +75,10 @@ def shells(
     listener_engine.script = echo
     dialler_engine.script = dialling
     dialler_engine.at = 0.0
-    listener = AioShell(listener_engine, LineFraming)
+    listener = AioShell(listener_engine, LINES)
     address = address or InprocAddress(f"shell-{next(_names)}")
     settings = {"backoff": Backoff(lambda: 0.0, first_s=0.001), **settings}
-    dialler = AioShell(dialler_engine, LineFraming, dial_to=[address], **settings)
+    dialler = AioShell(dialler_engine, Wires(LineFraming, dial_to=[address]), **settings)
     return listener, listener_engine, dialler, dialler_engine
 
 
@@ -87,7 +90,7 @@ def start(shell: AioShell, engine: Engine) -> None:
 def test_two_shells_talk(on_loop: Run) -> None:
     async def scenario() -> None:
         listener, served, dialler, engine = shells()
-        await listener.listen(dialler.route.current)
+        await listener.listen(Endpoint(dialler.route.current, LineFraming))
         start(dialler, engine)
         await engine.until("PeerJoined")
         peer = engine.inputs[-1].peer
@@ -116,7 +119,7 @@ def test_a_place_where_nobody_listens_yet_is_dialled_until_somebody_does(on_loop
         start(dialler, engine)
         await refused.wait()
         assert "nobody listens" in dialler.route.trouble
-        await listener.listen(dialler.route.current)
+        await listener.listen(Endpoint(dialler.route.current, LineFraming))
         await engine.until("PeerJoined")
         assert dialler.route.trouble == ""
         await dialler.close()
@@ -129,7 +132,7 @@ def test_the_timer_wakes_the_engine_in_time_and_not_before(on_loop: Run) -> None
     async def scenario() -> None:
         engine = Engine()
         woken_at: list[float] = []
-        shell = AioShell(engine, LineFraming)
+        shell = AioShell(engine, LINES)
         shell.start()
 
         def script(event: Any) -> list[Any]:
@@ -153,7 +156,7 @@ def test_the_timer_wakes_the_engine_in_time_and_not_before(on_loop: Run) -> None
 def test_drain_waits_for_the_engine(on_loop: Run) -> None:
     async def scenario() -> None:
         engine = Engine()
-        shell = AioShell(engine, LineFraming)
+        shell = AioShell(engine, LINES)
         draining = asyncio.create_task(shell.drain())
         await engine.until("Drain")
         await asyncio.sleep(0)
@@ -168,8 +171,8 @@ def test_drain_waits_for_the_engine(on_loop: Run) -> None:
 def test_what_was_sent_last_leaves_before_the_close(on_loop: Run) -> None:
     async def scenario() -> None:
         listener, served, dialler, engine = shells(TcpAddress("127.0.0.1", 0))
-        bound = await listener.listen(TcpAddress("127.0.0.1", 0))
-        dialler = AioShell(engine, LineFraming, dial_to=[bound])
+        bound = await listener.listen(Endpoint(ANY, LineFraming))
+        dialler = AioShell(engine, Wires(LineFraming, dial_to=[bound]))
         start(dialler, engine)
         await engine.until("PeerJoined")
         peer = engine.inputs[-1].peer
@@ -200,7 +203,8 @@ def test_a_peer_that_does_not_read_cannot_hold_up_the_close(on_loop: Run) -> Non
         engine = Engine()
         engine.at = 0.0
         engine.script = dialling
-        shell = AioShell(engine, LineFraming, dial_to=[address], limits=LinkLimits(linger_s=0.05))
+        wires = Wires(LineFraming, dial_to=[address], limits=LinkLimits(linger_s=0.05))
+        shell = AioShell(engine, wires)
         start(shell, engine)
         await engine.until("PeerJoined")
         peer = engine.inputs[-1].peer
@@ -224,9 +228,9 @@ def names_of(engine: Engine) -> list[tuple[bytes, Any]]:
 def test_it_stays_connected_to_every_address_it_keeps(on_loop: Run) -> None:
     async def scenario() -> None:
         served, engine = Engine(), Engine()
-        listener = AioShell(served, LineFraming)
-        one, two = [await listener.listen(TcpAddress("127.0.0.1", 0), None, n) for n in (1, 2)]
-        shell = AioShell(engine, keep=[Endpoint(one, LineFraming, "A")])
+        listener = AioShell(served, LINES)
+        one, two = [await listener.listen(Endpoint(ANY, LineFraming, n)) for n in (1, 2)]
+        shell = AioShell(engine, Wires(keep=[Endpoint(one, LineFraming, "A")]))
         shell.start()
         shell.keep(Endpoint(two, LineFraming, "B"))
         await engine.until("PeerJoined", 2)
@@ -251,13 +255,13 @@ def test_what_it_keeps_is_dialled_until_somebody_listens(on_loop: Run) -> None:
     async def scenario() -> None:
         address = InprocAddress(f"shell-{next(_names)}")
         engine, served = Engine(), Engine()
-        shell = AioShell(engine, keep=[Endpoint(address, LineFraming)])
+        shell = AioShell(engine, Wires(keep=[Endpoint(address, LineFraming)]))
         assert "has not answered yet" in shell.trouble
         shell.start()
         while "nobody listens" not in shell.trouble:  # noqa: ASYNC110 - nobody is told of it
             await asyncio.sleep(0)
-        listener = AioShell(served)
-        await listener.listen(address, LineFraming)
+        listener = AioShell(served, Wires())
+        await listener.listen(Endpoint(address, LineFraming))
         assert "nobody is connected to inproc://" in listener.trouble
         await engine.until("PeerJoined")
         assert shell.trouble == ""
@@ -274,9 +278,9 @@ def test_a_handshake_that_fails_is_dialled_again_and_told_of(on_loop: Run) -> No
                 return b"!\n"
 
         engine, served = Engine(), Engine()
-        listener = AioShell(served, Refusing)
-        bound = await listener.listen(TcpAddress("127.0.0.1", 0))
-        shell = AioShell(engine, keep=[Endpoint(bound, LineFraming)])
+        listener = AioShell(served, Wires())
+        bound = await listener.listen(Endpoint(ANY, Refusing))
+        shell = AioShell(engine, Wires(keep=[Endpoint(bound, LineFraming)]))
         shell.start()
         await served.until("PeerJoined", 2)  # the first has failed, the second is there
         assert "no line starts like" in shell.trouble
@@ -297,13 +301,13 @@ def test_closing_while_it_dials_leaves_nothing_behind(
         engine.at = 0.0
         engine.script = dialling
         served = Engine()
-        listener = AioShell(served, LineFraming)
-        bound = await listener.listen(TcpAddress("127.0.0.1", 0))
+        listener = AioShell(served, LINES)
+        bound = await listener.listen(Endpoint(ANY, LineFraming))
         if keeps:
             engine.script = echo
-            shell = AioShell(engine, keep=[Endpoint(bound, LineFraming)])
+            shell = AioShell(engine, Wires(keep=[Endpoint(bound, LineFraming)]))
         else:
-            shell = AioShell(engine, LineFraming, dial_to=[bound])
+            shell = AioShell(engine, Wires(LineFraming, dial_to=[bound]))
         start(shell, engine)
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -318,7 +322,7 @@ def test_closing_while_it_dials_leaves_nothing_behind(
 
 
 def test_a_shell_stays_on_its_loop() -> None:
-    shell = AioShell(Engine(), LineFraming)
+    shell = AioShell(Engine(), LINES)
 
     async def begin() -> None:
         shell.start()

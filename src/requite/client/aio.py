@@ -19,16 +19,14 @@ from requite.client.incoming import Incoming
 from requite.client.stacks import ClientSettings, stack_for
 from requite.client.window import Item, Window
 from requite.engine import Cancel, Drain, Submit
-from requite.errors import CallError, Cancelled
+from requite.errors import CallError, Cancelled, LocalViolation
 from requite.framing import Limits
 from requite.heartbeat import HeartbeatPolicy
+from requite.reach import Urls, read_reach
 from requite.request import Partial, Reply, RetryPolicy
 from requite.shell import clock
 from requite.shell.aio import AioShell
 from requite.shell.journaling import Folder, chronicle_of, journal_in, new_name
-from requite.url import parse_url
-
-_NO_RETRY_GIVEN = RetryPolicy()
 
 
 class AsyncClient:
@@ -37,18 +35,24 @@ class AsyncClient:
         async with AsyncClient("mdp://localhost:5555/echo") as client:
             reply = await client.call(b"hello", timeout=2.5)
 
-    Nothing is connected until the first call or `async with`. A broker that is away is waited for,
-    and what it had not answered when it went is sent again where that is safe, until each call's
-    timeout has passed.
+    Nothing is connected until the first call or `async with`. A broker or service that is away is
+    waited for, and what it had not answered when it went is sent again where that is safe, until
+    each call's timeout has passed.
 
-    - `service`: the service, where it is not in the URL.
+    - `url`: where to dial. Of SP several, in one URL or as a sequence: the client is connected to
+      all of them, and each request goes to the next one.
+    - `bind`: where to listen for services that dial; SP only. A client that listens is opened by
+      `async with`, which raises `TransportError` for an address that cannot be had.
+    - `service`: the service, where it is not in the URL (SP has no names for services).
     - `timeout`: seconds for calls that give none themselves; None: no limit.
-    - `retry`: when and how often an attempt is repeated.
+    - `retry`: when and how often an attempt is repeated. SP sends a request again every 60 seconds,
+      without a limit, where nothing is given (`RetryPolicy.attempt_timeout`, None: never by time),
+      and at once when the connection that carried it is gone; with `attempts=1` it does neither.
     - `slots`: how many calls may be outstanding at a time; more end with `Overloaded`.
     - `heartbeat`: seconds of silence after which the broker is asked for a sign of life, or a
       `HeartbeatPolicy`; MDP 0.3 only.
     - `dialect`: the version of MDP, "0.3" unless the URL says otherwise.
-    - `connections`: with dialects 0.1 and 0.2, how many requests may be out at a time.
+    - `connections`: with MDP 0.1 and 0.2, how many requests may be out at a time.
     - `message_size_max`: bytes of one message, in either direction.
     - `journal`: a folder in which to keep a journal of calls (`requite.journal`); None: none.
 
@@ -57,11 +61,12 @@ class AsyncClient:
 
     def __init__(
         self,
-        url: str,
+        url: Urls = (),
         *,
+        bind: Urls = (),
         service: str | None = None,
         timeout: float | None = TIMEOUT_S,
-        retry: RetryPolicy = _NO_RETRY_GIVEN,
+        retry: RetryPolicy | None = None,
         slots: int = 1024,
         heartbeat: HeartbeatPolicy | float | None = None,
         dialect: str | None = None,
@@ -69,35 +74,40 @@ class AsyncClient:
         message_size_max: int = Limits().message_size_bytes_max,
         journal: Folder | None = None,
     ) -> None:
-        parsed = parse_url(url)
+        reach = read_reach(url, bind)
         settings = ClientSettings(retry, slots, heartbeat, dialect, connections, message_size_max)
-        stack = stack_for(parsed, settings)
-        name = parsed.service if service is None else service
-        self._name = str(parsed)
+        stack = stack_for(reach, settings)
+        self._reach = reach
         self._slots = slots
+        name = reach.service if service is None else service
         self._asking = Asking(name, timeout, stack.abilities, message_size_max)
         self._gate = Gate()
         origin = new_name()
         self._journal = journal_in(journal, Role.CLIENT, origin)
         self._shell = AioShell(
             stack.make_engine(origin, chronicle_of(self._journal)),
-            stack.make_framing,
-            dial_to=parsed.addresses,
+            stack.wires,
             deliver=_deliver,
             fail=self._fail,
-            flow=self._gate.set,
+            flow=_go_on if stack.holds else self._gate.set,
             logger="requite.client",
         )
         self._submit = self._shell.submit
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._opening = asyncio.Lock()
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"<AsyncClient {self._name}>"
+        return f"<AsyncClient {self._reach}>"
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where it listens, as URLs, with the ports it really got; empty before it is opened."""
+        return self._reach.bound_at(self._shell.addresses)
 
     # --- life -------------------------------------------------------------------------------------
     async def __aenter__(self) -> Self:
-        self._start()
+        await self._open()
         return self
 
     async def __aexit__(
@@ -120,9 +130,18 @@ class AsyncClient:
         if self._journal is not None:
             await asyncio.to_thread(self._journal.close)
 
+    async def _open(self) -> None:
+        """Do what `start` does, and listen first, once, where there is something to listen at."""
+        if self._loop is None and not self._closed:
+            async with self._opening:
+                await self._shell.listen_all()
+        self._start()
+
     def _start(self) -> None:
         if self._closed:
             raise Cancelled("the client is closed", may_have_executed=False)
+        if not self._shell.is_listening:
+            raise LocalViolation("a client that listens is opened with `async with` first")
         if self._journal is not None and self._loop is None:
             self._journal.start()
         self._shell.start()
@@ -150,7 +169,7 @@ class AsyncClient:
         """
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            self._start()
+            await self._open()
         future: asyncio.Future[Reply] = loop.create_future()
         asked = self._asking.submit(
             future, body, clock.now(), timeout, service, idempotent, idempotency_key
@@ -213,7 +232,7 @@ class AsyncClient:
     async def _stream(
         self, incoming: Incoming, asked: Submit, signal: asyncio.Event
     ) -> AsyncIterator[Partial | Reply]:
-        self._start()
+        await self._open()
         asked = asked._replace(deadline=clock.now() + asked.deadline)
         if not self._gate.is_open:
             await self._gate.passed(asked.deadline)
@@ -262,7 +281,7 @@ class AsyncClient:
     async def _map(
         self, feed: Feed, window: Window, signal: asyncio.Event, return_errors: bool
     ) -> AsyncIterator[Reply | CallError]:
-        self._start()
+        await self._open()
         try:
             while True:
                 signal.clear()
@@ -285,6 +304,10 @@ class AsyncClient:
     def _fail(self, token: Any, error: CallError) -> None:
         if not token.done():  # a cancelled future is
             token.set_exception(explain(error, self._shell))
+
+
+def _go_on(_is_free: bool) -> None:
+    """Let calls come: the engine holds those that nobody takes."""
 
 
 def _deliver(token: Any, what: Any) -> None:

@@ -10,7 +10,6 @@ from typing import Any, Final, Protocol
 from requite.client.stacks import Abilities
 from requite.engine import Submit
 from requite.errors import CallError, CallTimeout, ConfigurationError
-from requite.framing import BODY_FRAMES_MAX
 from requite.request import Deadline
 from requite.shell import clock
 
@@ -58,15 +57,17 @@ class Asking:
         Raises `ConfigurationError` for what this client's protocol cannot do or carry, `TypeError`
         for a body that is not bytes.
         """
-        frames = (body,) if body.__class__ is bytes else frames_of(body)
-        if sum(map(len, frames)) > self._size_max:
+        if body.__class__ is bytes:
+            frames: Sequence[bytes] = (body,)
+            size = len(body)
+        else:
+            frames = frames_of(body)
+            size = sum(map(len, frames))
+            self._abilities.check_frames(len(frames))
+        if size > self._size_max:
             raise ConfigurationError(
                 f"the body has more than the {self._size_max} bytes of message_size_max, which"
                 " peers refuse, too, as long as their own limit is not raised"
-            )
-        if len(frames) > BODY_FRAMES_MAX:
-            raise ConfigurationError(
-                f"the body has {len(frames)} frames; peers take {BODY_FRAMES_MAX} at most"
             )
         name = self._service if service is None else service
         if name not in self._known:
@@ -83,10 +84,6 @@ class Asking:
 
     def _learn(self, service: str) -> None:
         """Check the name of a service, once."""
-        if not service:
-            raise ConfigurationError(
-                "no service is named: put it into the URL (mdp://host/echo) or pass service=..."
-            )
         self._abilities.check_service(service)
         if len(self._known) >= _SERVICES_KNOWN_MAX:
             self._known.clear()

@@ -29,14 +29,12 @@ from requite.engine import Cancel, Submit
 from requite.errors import CallError, Cancelled, ConfigurationError, TransportError
 from requite.framing import Limits
 from requite.heartbeat import HeartbeatPolicy
+from requite.reach import Urls, read_reach
 from requite.request import Partial, Reply, RetryPolicy
 from requite.shell import clock
 from requite.shell.journaling import Folder, chronicle_of, journal_in, new_name
 from requite.shell.sync import Signal, SyncShell
-from requite.transport.address import InprocAddress
-from requite.url import parse_url
 
-_NO_RETRY_GIVEN = RetryPolicy()
 # Requests of a `map` leave together if they can be made within so short a time.
 _BATCH_S: Final = 0.002
 
@@ -104,11 +102,12 @@ class Client:
 
     def __init__(
         self,
-        url: str,
+        url: Urls = (),
         *,
+        bind: Urls = (),
         service: str | None = None,
         timeout: float | None = TIMEOUT_S,
-        retry: RetryPolicy = _NO_RETRY_GIVEN,
+        retry: RetryPolicy | None = None,
         slots: int = 1024,
         heartbeat: HeartbeatPolicy | float | None = None,
         dialect: str | None = None,
@@ -116,14 +115,14 @@ class Client:
         message_size_max: int = Limits().message_size_bytes_max,
         journal: Folder | None = None,
     ) -> None:
-        parsed = parse_url(url)
-        if any(isinstance(address, InprocAddress) for address in parsed.addresses):
+        reach = read_reach(url, bind)
+        if reach.is_inproc:
             raise ConfigurationError("inproc works within one event loop: use AsyncClient there")
         settings = ClientSettings(retry, slots, heartbeat, dialect, connections, message_size_max)
-        self._stack = stack_for(parsed, settings)
-        self._url = parsed
+        self._stack = stack_for(reach, settings)
+        self._reach = reach
         self._slots = slots
-        name = parsed.service if service is None else service
+        name = reach.service if service is None else service
         self._asking = Asking(name, timeout, self._stack.abilities, message_size_max)
         self._closed = False
         self._journal_folder = journal
@@ -133,7 +132,7 @@ class Client:
         _clients.add(self)
 
     def __repr__(self) -> str:
-        return f"<Client {self._url}>"
+        return f"<Client {self._reach}>"
 
     def _open_journal(self) -> None:
         """Begin a journal, whose thread no forked child inherits."""
@@ -145,8 +144,7 @@ class Client:
         self._engine = self._stack.make_engine(new_name(), chronicle_of(self._journal))
         self._shell = SyncShell(
             self._engine,
-            self._stack.make_framing,
-            dial_to=self._url.addresses,
+            self._stack.wires,
             deliver=_deliver,
             fail=self._fail,
             logger="requite.client",

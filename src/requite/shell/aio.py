@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final, TypeVar, Unpack
 
 from requite.engine import Drain, Engine, Input
 from requite.errors import ConfigurationError, LocalViolation
-from requite.framing.base import Framing
 from requite.shell import clock
 from requite.shell.dialler import Dialler
 from requite.shell.host import Host, Link, Uses
-from requite.shell.keeping import Endpoint, Kept, Way, no_framing, trouble_of
+from requite.shell.keeping import Endpoint, Kept, Way, trouble_of
 from requite.shell.route import Route
+from requite.shell.wires import Wires
 from requite.transport.address import Address
 from requite.transport.aio import listen
 from requite.transport.backoff import Backoff
@@ -39,33 +39,26 @@ T = TypeVar("T")
 class AioShell:
     """Runs one engine: listens, dials, keeps its timer.
 
-    Bound to the running loop by `start`. `dial_to` are the addresses an engine's `Connect` stands
-    for, of which one is used at a time; `backoff` spaces the attempts. To those of `keep` it stays
-    connected by itself, with one connection each.
+    Bound to the running loop by `start`. One of the addresses that its wires dial to is used at a
+    time, whenever the engine asks for a connection; `backoff` spaces the attempts.
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        make_framing: Callable[[], Framing] = no_framing,
-        *,
-        dial_to: Sequence[Address] = (),
-        keep: Sequence[Endpoint] = (),
-        backoff: Backoff | None = None,
-        **uses: Unpack[Uses],
+        self, engine: Engine, wires: Wires, *, backoff: Backoff | None = None, **uses: Unpack[Uses]
     ) -> None:
-        self.route = Route(dial_to, backoff or Backoff(random.random), clock.now)
-        self._make_framing = make_framing
+        self.route = Route(wires.dial_to, backoff or Backoff(random.random), clock.now)
+        self._wires = wires
         self.host = Host(
             engine,
             clock.now,
-            make_framing,
+            wires.make_framing,
             wake_at=self._wake_at,
             want_flush=self._want_flush,
             connect=self._connect,
             ended=self._ended,
             released=self._released,
             stopped=self._stopped,
+            limits=wires.limits,
             **uses,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -73,7 +66,7 @@ class AioShell:
         self._timer: asyncio.TimerHandle | None = None
         self._dialler = Dialler(self.route, self.host.opened)
         self._kept: dict[Kept, Dialler] = {}
-        for endpoint in keep:
+        for endpoint in wires.keep:
             self.keep(endpoint)
         self._closing = False
         self._drained = asyncio.Event()
@@ -91,22 +84,31 @@ class AioShell:
         elif self._loop is not loop:
             raise LocalViolation("a shell stays on the event loop on which it was started")
 
-    async def listen(
-        self,
-        address: Address,
-        make_framing: Callable[[], Framing] | None = None,
-        place: Any = None,
-    ) -> Address:
+    async def listen(self, endpoint: Endpoint) -> Address:
         """Take connections at an address; return it as bound (port 0 is a number then).
 
-        `make_framing`: for them, where it is not the shell's. `place` is told to the engine with
-        each. Raises `TransportError` where the address cannot be had.
+        Raises `TransportError` where the address cannot be had.
         """
         self.start()
-        make_framing = make_framing or self._make_framing
-        listener = await listen(address, partial(self._accepted, make_framing, place))
+        listener = await listen(endpoint.address, partial(self._accepted, endpoint))
         self._listeners.append(listener)
         return listener.address
+
+    async def listen_all(self) -> None:
+        """Listen at all endpoints of the wires, once; where one cannot be had, at none."""
+        if self.is_listening:
+            return
+        try:
+            for endpoint in self._wires.listen:
+                await self.listen(endpoint)
+        except BaseException:
+            self.stop_listening()
+            raise
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether it listens wherever its wires say."""
+        return len(self._listeners) >= len(self._wires.listen)
 
     def keep(self, endpoint: Endpoint) -> None:
         """Stay connected to an address from now on, or as soon as the shell has started."""
@@ -211,8 +213,9 @@ class AioShell:
     def _stopped(self) -> None:
         self._drained.set()
 
-    def _accepted(self, make_framing: Callable[[], Framing], place: Any, stream: Stream) -> None:
-        self.host.opened(stream, accepted=True, framing=make_framing(), place=place)
+    def _accepted(self, endpoint: Endpoint, stream: Stream) -> None:
+        framing = endpoint.make_framing()
+        self.host.opened(stream, accepted=True, framing=framing, place=endpoint.place)
         if self._closing:  # it stood in the listener's queue
             self.host.shut()
 

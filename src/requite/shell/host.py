@@ -81,7 +81,7 @@ class Uses(TypedDict, total=False):
     - `abandon(token, reason)`: give up a handler. `note(Note)`: for the journal.
     - `flow(is_free)`: some link pushes back (False), or none does any more (True).
     - `identities`: the table of a listening ROUTER, which names its peers and keeps them apart.
-    - `limits`: of each link. `logger`: the name of the one that gets the warnings.
+    - `logger`: the name of the one that gets the warnings.
     """
 
     deliver: Callable[[Any, Any], None]
@@ -90,15 +90,14 @@ class Uses(TypedDict, total=False):
     note: Callable[[Note], None]
     flow: Callable[[bool], None]
     identities: IdentityTable[Link]
-    limits: LinkLimits
     logger: str
 
 
 class Host:
     """One engine, its links, and the single timer both need.
 
-    `clock` gives monotonic seconds. `make_framing` makes the framing of a new link. The shell's own
-    callables:
+    `clock` gives monotonic seconds. `make_framing` makes the framing of a new link. `limits` are of
+    each link. The shell's own callables:
 
     - `wake_at(instant)`: call `wake` at `instant` or soon after; replaces the instant asked for
       before. It may come as an instant in the past. Early calls do no harm.
@@ -124,6 +123,7 @@ class Host:
         ended: Callable[[Link, str], None] = _ignore,
         released: Callable[[Link], None] = _ignore,
         stopped: Callable[[], None] = _ignore,
+        limits: LinkLimits | None = None,
         **uses: Unpack[Uses],
     ) -> None:
         self.engine = engine
@@ -140,7 +140,7 @@ class Host:
         self._deliver = uses.get("deliver", _unexpected)
         self._flow = uses.get("flow", _ignore)
         self._identities = uses.get("identities")
-        self.limits = uses.get("limits") or LinkLimits()
+        self.limits = limits or LinkLimits()
         self._warnings = Warnings(logging.getLogger(uses.get("logger", "requite")), clock)
 
         self._dirty: list[Link] = []

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import random
 import select
-import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -24,13 +23,14 @@ from typing import Any, Final, Unpack
 
 from requite.engine import Drain, Engine, Input
 from requite.errors import TransportError
-from requite.framing.base import Framing
 from requite.shell import clock
 from requite.shell.host import Host, Link, Uses
 from requite.shell.route import Route
+from requite.shell.wires import Wires
 from requite.transport.address import Address
 from requite.transport.backoff import Backoff
-from requite.transport.blocking import READ, Attempt, BlockingStream, Pollable
+from requite.transport.base import Stream
+from requite.transport.blocking import READ, Attempt, Pollable
 
 _DIAL_TIMEOUT_S: Final = 10.0
 # After this long without a look at the connections, look before sending: they may have ended.
@@ -84,22 +84,22 @@ class SyncShell:
     def __init__(
         self,
         engine: Engine,
-        make_framing: Callable[[], Framing],
+        wires: Wires,
         *,
-        dial_to: Sequence[Address],
         backoff: Backoff | None = None,
         **uses: Unpack[Uses],
     ) -> None:
-        self.route = Route(dial_to, backoff or Backoff(random.random), clock.now)
+        self.route = Route(wires.dial_to, backoff or Backoff(random.random), clock.now)
         self.host = Host(
             engine,
             clock.now,
-            make_framing,
+            wires.make_framing,
             wake_at=self._wake_at,
             want_flush=self._want_flush,
             connect=self._connect,
             ended=self.route.ended,
             released=self._released,
+            limits=wires.limits,
             **uses,
         )
         self._lock = Lock()  # held whenever anything below is touched, but not while polling
@@ -416,11 +416,11 @@ class SyncShell:
         self._dial_at = clock.now() + _DIAL_TIMEOUT_S
         self._attempt = Attempt(self.route.current, self, self._dialled, self._failed)
 
-    def _dialled(self, address: Address, sock: socket.socket) -> None:
+    def _dialled(self, address: Address, stream: Stream) -> None:
         self._attempt = None
         self._dial_at = inf
         self._wanted -= 1
-        self.route.opened(address, self.host.opened(BlockingStream(sock, str(address), self)))
+        self.route.opened(address, self.host.opened(stream))
         self._plan_dial()
 
     def _failed(self, address: Address, error: TransportError) -> None:

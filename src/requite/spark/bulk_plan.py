@@ -13,8 +13,8 @@ from requite.client.stacks import ClientSettings, stack_for
 from requite.errors import ConfigurationError
 from requite.framing import Limits
 from requite.heartbeat import HeartbeatPolicy
+from requite.reach import read_reach
 from requite.request import RetryPolicy
-from requite.url import parse_url
 
 WINDOW: Final = 256  # requests that one task has out at a time; more are hardly faster (bench)
 COLUMNS: Final = {
@@ -55,15 +55,11 @@ class Connection:
     def check(self, idempotent: bool) -> None:
         """Raise `ConfigurationError` for what cannot work, before any task is started."""
         self.open()
-        url = parse_url(self.url)
-        if not (url.service or self.service):
-            raise ConfigurationError(
-                "no service is named: put it into the URL (mdp://host/echo) or pass service=..."
-            )
+        reach = read_reach(self.url)
         settings = ClientSettings(self.retry, self.slots, self.heartbeat, None, 1, 1)
-        abilities = stack_for(url, settings).abilities
+        abilities = stack_for(reach, settings).abilities
+        abilities.check_service(self.service or reach.service)
         abilities.check(key=_KEY, partials=False, idempotent=idempotent)
-        abilities.check_service(self.service or url.service)
 
 
 @dataclass(frozen=True, slots=True)

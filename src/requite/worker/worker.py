@@ -20,6 +20,7 @@ from requite.shell import clock
 from requite.shell.aio import AioShell, run
 from requite.shell.journaling import Folder, chronicle_of, journal_in, new_name
 from requite.shell.signals import StopSignals
+from requite.shell.wires import Wires
 from requite.url import ServiceUrl, parse_url
 from requite.worker.handler import Service
 from requite.worker.runner import Runner
@@ -196,8 +197,7 @@ class _Post:
         self.runner = runner
         self.shell = AioShell(
             engine,
-            make_framing,
-            dial_to=url.addresses,
+            Wires(make_framing, dial_to=url.addresses),
             deliver=runner.deliver,
             abandon=runner.abandon,
             flow=runner.flow,

@@ -1,0 +1,87 @@
+"""Where one end of ours dials and where it listens: what `url` and `bind` stand for.
+
+Protocols with a broker have one URL, which may name several places of which one is used at a time.
+SP endpoints may have any number: they are connected to all of them, and may listen as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+from urllib.parse import quote
+
+from requite.errors import ConfigurationError
+from requite.transport.address import Address, InprocAddress, IpcAddress
+from requite.url import ServiceUrl, parse_url
+
+Urls: TypeAlias = str | Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The URLs of one end, at least one, all of one protocol."""
+
+    dials: tuple[ServiceUrl, ...]
+    binds: tuple[ServiceUrl, ...] = ()
+
+    @property
+    def protocol(self) -> str:
+        """What is spoken."""
+        return (self.dials + self.binds)[0].protocol
+
+    @property
+    def service(self) -> str:
+        """The service that is named; "" where none is."""
+        return next((url.service for url in self.dials + self.binds if url.service), "")
+
+    @property
+    def is_inproc(self) -> bool:
+        """Whether any of it works within one event loop only."""
+        places = (address for url in self.dials + self.binds for address in url.addresses)
+        return any(isinstance(address, InprocAddress) for address in places)
+
+    def only_dialled(self) -> ServiceUrl:
+        """Return the one URL of a protocol that has a broker; refuse more, and `bind`."""
+        name = self.protocol.upper()
+        if self.binds:
+            raise ConfigurationError(
+                f"only SP endpoints can listen (bind): {name} dials its broker"
+            )
+        if len(self.dials) > 1:
+            raise ConfigurationError(
+                f"{name} takes one URL; brokers of which one serves go into it with commas"
+                " (mdp://a:5555,b:5555/echo)"
+            )
+        return self.dials[0]
+
+    def bound_at(self, addresses: Iterable[Address]) -> list[str]:
+        """Return URLs by which a peer dials what listens at these addresses."""
+        return [f"{self.protocol}+{_as_in_url(address)}" for address in addresses]
+
+    def __str__(self) -> str:
+        return ", ".join([*map(str, self.dials), *(f"{url} (bound)" for url in self.binds)])
+
+
+def read_reach(url: Urls, bind: Urls = ()) -> Reach:
+    """Read the URLs to dial and to listen at. Raises `ConfigurationError`."""
+    reach = Reach(
+        tuple(map(parse_url, _several(url))),
+        tuple(parse_url(each, listening=True) for each in _several(bind)),
+    )
+    protocols = sorted({each.protocol for each in reach.dials + reach.binds})
+    if not protocols:
+        raise ConfigurationError("there is no URL to dial, and none to listen at (bind)")
+    if len(protocols) > 1:
+        raise ConfigurationError(
+            f"the URLs of one endpoint are of one protocol, not of {' and '.join(protocols)}"
+        )
+    return reach
+
+
+def _as_in_url(address: Address) -> str:
+    return quote(str(address), safe=":/") if isinstance(address, IpcAddress) else str(address)
+
+
+def _several(urls: Urls) -> Sequence[str]:
+    return (urls,) if isinstance(urls, str) else urls
