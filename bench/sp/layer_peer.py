@@ -13,9 +13,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from bench.gauge import Gauge
 from bench.job import Job
 from bench.loop import run
+from bench.sp.measure import Counter
 from bench.sp.peer import play, say_where
 from requite.framing.sp import SpStream
 from requite.protocols.scalability.wire import REP, REQ
@@ -25,7 +25,6 @@ from requite.transport.base import Stream
 
 _HEADER_SIZE: Final = 8
 _TAG: Final = b"\x80\x00\x00\x01"
-_LOOK_S: Final = 0.02
 
 Turn = Callable[[bytes], Sequence[bytes]]
 """What an end does with a chunk: the pieces that it sends for it."""
@@ -63,29 +62,6 @@ class End:
 
     def closed(self, _link: Any, _reason: str) -> None:
         """Go on: the runner ends every process."""
-
-
-class Counter:
-    """Counts answers, and looks now and then whether the run is warm, and over."""
-
-    def __init__(self, job: Job) -> None:
-        self.answered = 0
-        self.done = asyncio.Event()
-        self._gauge = Gauge(job)
-        self._is_open = False
-        self._loop = asyncio.get_running_loop()
-        self._look()
-
-    def _look(self) -> None:
-        if not self._is_open and self._gauge.is_warm():
-            self._is_open = True
-            self.answered = 0
-            self._gauge.open()
-        elif self._is_open and self._gauge.is_over(self.answered):
-            self._gauge.close(self.answered, ())
-            self.done.set()
-            return
-        self._loop.call_later(_LOOK_S, self._look)
 
 
 # --- loop and sockets -----------------------------------------------------------------------------

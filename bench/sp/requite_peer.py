@@ -12,7 +12,8 @@ from operator import attrgetter
 import requite
 from bench.job import Job
 from bench.loop import run
-from bench.peers.measure import CALL_TIMEOUT_S, measure_tasks, measure_threads
+from bench.peers.measure import CALL_TIMEOUT_S, measure_threads
+from bench.sp.measure import measure_tasks
 from bench.sp.peer import play, say_where
 
 _ANY_PORT = "sp+tcp://127.0.0.1:0"
