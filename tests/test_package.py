@@ -13,12 +13,14 @@ HEAVY = [
     "airportsdata",
     "altair",
     "cyclopts",
+    "h11",
     "numpy",
     "pandas",
     "pyarrow",
     "pyspark",
     "rich",
     "uvloop",
+    "wsproto",
     "zmq",
 ]
 

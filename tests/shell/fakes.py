@@ -16,14 +16,17 @@ from requite.transport.base import Owner
 class LineFraming:
     """A message is a line of frames between blanks. The peer's first line is its name.
 
-    A line that starts with `!` breaks the protocol; `?` is answered with `yes`.
+    A line that starts with `!` breaks the protocol; `?` is answered with `yes`. The line `.` says
+    farewell and is answered with `.`, which is also what our own side says before it hangs up.
     """
 
     def __init__(self) -> None:
         self.ready = False
         self.peer_identity = b""
+        self.farewell = ""
         self._buffer = b""
         self._output = b""
+        self._said_farewell = False
 
     def opening(self) -> bytes:
         return b"hello\n"
@@ -35,6 +38,7 @@ class LineFraming:
     def _line(self, line: bytes) -> list[bytes] | None:
         if line.startswith(b"!"):
             self._output += b"bye\n"
+            self._said_farewell = True
             raise RemoteViolation(f"no line starts like {line!r}")
         if not self.ready:
             self.ready = True
@@ -43,6 +47,10 @@ class LineFraming:
         if line == b"?":
             self._output += b"yes\n"
             return None
+        if line == b"." or self.farewell:
+            self._output += self.closing()
+            self.farewell = "the peer said farewell"
+            return None
         return line.split(b" ")
 
     def output(self) -> bytes:
@@ -50,8 +58,16 @@ class LineFraming:
         return output
 
     def encode(self, message: Sequence[bytes], out: list[bytes]) -> int:
+        if self._said_farewell:
+            return 0
         out.append(b" ".join(message) + b"\n")
         return len(out[-1])
+
+    def closing(self) -> bytes:
+        if self._said_farewell or not self.ready:
+            return b""
+        self._said_farewell = True
+        return b".\n"
 
     @property
     def mid_message(self) -> bool:

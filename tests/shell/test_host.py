@@ -95,6 +95,29 @@ def test_the_end_is_told_with_a_reason(bench: HostBench) -> None:
     assert not bench.host.links
 
 
+def test_a_farewell_is_answered_and_ends_the_connection_after_what_came_before_it(
+    bench: HostBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    link, stream = bench.open()
+    bench.engine.script = echo
+    bench.host.received(link, b"one\n.\ntwo\n")
+    assert bench.engine.inputs[1:] == [
+        Received(link, [[b"one"]]),
+        PeerLost(link, "the peer said farewell"),
+    ]
+    assert stream.calls[-2:] == [b".\n", "close"]
+    assert bench.told[-1] == ("ended", True, "the peer said farewell")
+    assert not warnings_of(caplog)
+
+
+def test_a_farewell_to_a_link_that_the_engine_has_ended_is_told_to_nobody(bench: HostBench) -> None:
+    link, stream = bench.open()
+    bench.engine.script = lambda event: [Disconnect(link, "enough")]
+    bench.host.received(link, b"one\n.\n")
+    assert bench.engine.kinds() == ["PeerJoined", "Received"]
+    assert stream.calls.count("close") == 1
+
+
 # --- effects --------------------------------------------------------------------------------------
 def test_a_turn_writes_each_link_once(bench: HostBench) -> None:
     one, one_stream = bench.open("one")
@@ -474,12 +497,12 @@ def test_disconnect_sends_what_is_queued_and_is_not_echoed(bench: HostBench) -> 
         else []
     )
     bench.host.submit(Drain())
-    assert stream.calls[-2:] == [b"goodbye\n", "close"]
+    assert stream.calls[-2:] == [b"goodbye\n.\n", "close"]
     bench.host.submit(Drain())  # a second one does nothing
     bench.host.received(link, b"too late\n")
     bench.host.closed(link, "")
     bench.host.flush()
-    assert stream.calls[-2:] == [b"goodbye\n", "close"]
+    assert stream.calls[-2:] == [b"goodbye\n.\n", "close"]
     assert "PeerLost" not in bench.engine.kinds()
     assert bench.told == [("ended", True, "enough"), ("released", link)]
 
@@ -503,7 +526,7 @@ def test_shut_lets_everything_out_and_tells_the_engine_nothing(bench: HostBench)
     bench.host.submit(Drain())
     bench.engine.script = lambda event: pytest.fail(f"{event} came after the end")
     bench.host.shut()
-    assert stream.calls[-2:] == [b"last\n", "close"]
+    assert stream.calls[-2:] == [b"last\n.\n", "close"]
     assert half_open.calls[-1] == "close"
     assert bench.connects == 0
     bench.host.abort()

@@ -3,6 +3,7 @@
 from requite.framing.base import BODY_FRAMES_MAX, Framing, Limits, Message
 from requite.framing.router import Admission, IdentityTable
 from requite.framing.sp import SpStream
+from requite.framing.websocket import SpWebSocket
 from requite.framing.zmtp import RefusedByPeer, Zmtp
 from requite.framing.zmtp_mechanism import (
     CredentialsRefused,
@@ -30,6 +31,7 @@ __all__ = [
     "RefusedByPeer",
     "SocketType",
     "SpStream",
+    "SpWebSocket",
     "Zmtp",
     "known_users",
     "same_secret",

@@ -7,9 +7,12 @@ the borders of messages, and knows neither sockets nor clocks. Its shell moves t
     on each chunk read:   deliver(framing.receive(chunk)); transport.write(framing.output())
     on each turn to send: pieces = []; framing.encode(message, pieces); ...; write(b"".join(pieces))
     at the end of stream: framing.at_end()
+    before we hang up:    transport.write(framing.closing())
 
-A `RemoteViolation` out of any of these means: write what `output()` still holds, then close. Times
-(how long a handshake may take, how long a peer may be silent) are the shell's business.
+When `framing.farewell` says something after `receive`, the peer has ended the connection in the
+framing's own words: deliver what `receive` returned, then hang up. A `RemoteViolation` out of any
+of these means: write what `output()` still holds, then close. Times (how long a handshake may take,
+how long a peer may be silent) are the shell's business.
 """
 
 from __future__ import annotations
@@ -78,12 +81,24 @@ class Framing(Protocol):
         Also to be called (and sent) after `receive` raised: it may hold the reason for the peer.
         """
 
+    @property
+    def farewell(self) -> str:
+        """What the peer said, for people, to end the connection in order; "" while it has not.
+
+        Only a framing with words for it has one: the Close frame of WebSocket. Elsewhere the end of
+        the stream is all that tells.
+        """
+
+    def closing(self) -> bytes:
+        """Return what to say before we hang up, where the framing has words for that, too."""
+
     def encode(self, message: Sequence[bytes], out: list[bytes]) -> int:
         """Append the wire form of `message` to `out` in pieces; return the bytes that were added.
 
         Bodies are appended as they are, neither copied nor joined: the caller joins once per flush.
-        Raises `LocalViolation`, with `out` unchanged, before `ready` or for a message that the
-        protocol cannot carry.
+        After a farewell or `closing` there is nobody to encode for, and nothing is added. Raises
+        `LocalViolation`, with `out` unchanged, before `ready` or for a message that the protocol
+        cannot carry.
         """
 
     @property

@@ -170,6 +170,15 @@ class SpStream:
         return size + self._prefix_size
 
     @property
+    def farewell(self) -> str:
+        """Nothing: on a stream, SP has no word for the end of a connection."""
+        return ""
+
+    def closing(self) -> bytes:
+        """Return nothing."""
+        return b""
+
+    @property
     def mid_message(self) -> bool:
         """Whether a message has begun to come in and is not complete."""
         return self.ready and bool(self._missing or self._tail)

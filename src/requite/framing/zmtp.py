@@ -186,6 +186,15 @@ class Zmtp:
         return added
 
     @property
+    def farewell(self) -> str:
+        """Nothing: ZMTP has no word for the end of a connection."""
+        return ""
+
+    def closing(self) -> bytes:
+        """Return nothing."""
+        return b""
+
+    @property
     def mid_message(self) -> bool:
         """Whether a message has begun to come in and is not complete."""
         return not self._reader.between_messages

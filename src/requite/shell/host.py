@@ -233,6 +233,9 @@ class Host:
             # than a peer may be silent.
             if messages or (link.joined and framing.mid_message):
                 self._feed(Received(link, messages))
+            if framing.farewell and not link.ended:
+                self._hang_up(link)
+                self._tell_end(link, framing.farewell)
         self._settle()
 
     def closed(self, link: Link, reason: str) -> None:
@@ -420,6 +423,7 @@ class Host:
 
     def _hang_up(self, link: Link) -> None:
         """Close a link, after what waits for it has left; the engine is not told."""
+        link.out.append(link.framing.closing())
         data = link.take_output()
         self._forget(link)
         if data:

@@ -1,0 +1,153 @@
+"""SP on WebSocket (sp-websocket-mapping-01): one SP message is one binary WebSocket message.
+
+There is no SP header and no length in front: the opening handshake names the role of the server,
+and WebSocket's frames have lengths. A connection goes through
+
+        UPGRADE ──101, the subprotocol repeated──▶ TRAFFIC ──the peer's Close frame──▶ farewell
+           └─────────────── any violation, any refusal ────┴──▶ the same error for ever
+
+The two halves have files of their own; wsproto does RFC 6455 in both, and is loaded with the first
+WebSocket that is made, because programs without WebSockets should not pay for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from secrets import token_bytes
+from typing import TYPE_CHECKING, Final
+
+from requite.errors import LocalViolation, RemoteViolation
+from requite.framing.base import Limits, Message
+from requite.framing.sp_types import subprotocol_of
+
+if TYPE_CHECKING:
+    from requite.framing.websocket_traffic import Traffic
+    from requite.framing.websocket_upgrade import ClientUpgrade, ServerUpgrade
+
+_NO_LIMITS_GIVEN: Final = Limits()
+
+
+class SpWebSocket:
+    """The `Framing` of one WebSocket between an SP endpoint of ours and one of a peer's.
+
+    A client names the server's `host` (as in a URL: with the port, unless it is 80 or 443) and the
+    `path`, `/` if it is "". A server takes requests for its `path` only, or for any if it is "".
+    Of `limits`, the size of a message is looked at. `masks(size)` gives the random bytes that
+    clients mask with: RFC 6455 wants them from a strong source (section 10.3).
+    """
+
+    __slots__ = (
+        "_broken",
+        "_is_client",
+        "_limit",
+        "_masks",
+        "_said",
+        "_traffic",
+        "_upgrade",
+        "peer_identity",
+        "ready",
+    )
+
+    def __init__(
+        self,
+        own_type: int,
+        peer_type: int,
+        *,
+        is_client: bool,
+        host: str = "",
+        path: str = "",
+        limits: Limits = _NO_LIMITS_GIVEN,
+        masks: Callable[[int], bytes] = token_bytes,
+    ) -> None:
+        from requite.framing.websocket_upgrade import ClientUpgrade, ServerUpgrade
+
+        self.ready = False
+        self.peer_identity = b""
+        self._is_client = is_client
+        self._limit = limits.message_size_bytes_max
+        self._masks = masks
+        self._said: list[bytes] = []
+        self._broken: RemoteViolation | None = None
+        self._traffic: Traffic | None = None
+        subprotocol = subprotocol_of(peer_type if is_client else own_type)
+        self._upgrade: ClientUpgrade | ServerUpgrade = (
+            ClientUpgrade(subprotocol, host, path)
+            if is_client
+            else ServerUpgrade(subprotocol, path, self._said.append)
+        )
+
+    @property
+    def farewell(self) -> str:
+        """What the peer's Close frame said, for people; "" while none has come."""
+        return self._traffic.farewell if self._traffic is not None else ""
+
+    @property
+    def mid_message(self) -> bool:
+        """Whether a message has begun to come in and is not complete."""
+        return self._traffic is not None and self._traffic.mid_message
+
+    def opening(self) -> bytes:
+        """Return a client's HTTP request; a server waits for it."""
+        return self._upgrade.opening()
+
+    def receive(self, chunk: bytes) -> list[Message]:
+        """Take the next bytes of the stream; return the messages that they complete."""
+        if self._broken is not None:
+            raise self._broken
+        try:
+            if self._traffic is None:
+                return self._receive_early(chunk)
+            return self._traffic.read(chunk)
+        except RemoteViolation as violation:
+            self._broken = violation
+            raise
+
+    def output(self) -> bytes:
+        """Return, once, what the WebSocket itself has to say: HTTP answers, pongs, Close frames."""
+        if not self._said:
+            return b""
+        output = b"".join(self._said)
+        self._said.clear()
+        return output
+
+    def encode(self, message: Sequence[bytes], out: list[bytes]) -> int:
+        """Append all pieces of `message` as one binary message; return the bytes added.
+
+        A server's pieces are appended as they are; what a client masks is copied.
+        """
+        if self._traffic is None:
+            raise LocalViolation("nothing may be encoded before the WebSocket is open")
+        return self._traffic.encode(message, out)
+
+    def closing(self) -> bytes:
+        """Return our Close frame, unless one has been said or the upgrade is not through."""
+        if self._traffic is not None:
+            self._traffic.close()
+        return self.output()
+
+    def at_end(self) -> None:
+        """Raise `RemoteViolation` if the stream ended inside the upgrade or a message.
+
+        An end without a Close frame is let pass between two messages: SP peers hang up so.
+        """
+        if self._broken is not None:
+            raise self._broken
+        if self._traffic is None:
+            self._upgrade.at_end()
+        if self.mid_message:
+            raise RemoteViolation("the peer hung up in the middle of a message")
+
+    def _receive_early(self, chunk: bytes) -> list[Message]:
+        rest = self._upgrade.receive(chunk)
+        if rest is None:
+            return []
+        from requite.framing.websocket_traffic import Traffic
+
+        self._traffic = Traffic(
+            is_client=self._is_client,
+            limit=self._limit,
+            masks=self._masks,
+            say=self._said.append,
+        )
+        self.ready = True
+        return self._traffic.read(rest)

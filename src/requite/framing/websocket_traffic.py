@@ -1,0 +1,260 @@
+"""WebSocket messages once the upgrade is through (RFC 6455, sections 5 to 7), with wsproto's parts.
+
+        FIN, opcode u8 | mask bit, size u7 [u16 or u64] | [mask, 4 bytes] | payload
+
+One SP message is one binary message. Clients mask what they send with a fresh key per frame, and
+servers do not. Fragments, pings and the Close frame are dealt with here.
+
+This module loads wsproto; it is loaded itself by the first WebSocket that is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from struct import Struct
+from typing import Final, NoReturn
+
+from wsproto.frame_protocol import (
+    CloseReason,
+    Frame,
+    FrameDecoder,
+    FrameProtocol,
+    MessageDecoder,
+    Opcode,
+    ParseFailed,
+    XorMaskerSimple,
+)
+
+from requite.errors import RemoteViolation
+from requite.framing.base import Message
+from requite.framing.parts import Parts
+from requite.framing.websocket_upgrade import quote
+
+_WHOLE_BINARY: Final = 0x82  # FIN and the opcode
+_MASK_BIT: Final = 0x80
+_MASK_SIZE: Final = 4
+_U16: Final = 126  # says that the size is in the next two bytes; smaller ones stand by themselves
+_U64: Final = 127
+_U16_MAX: Final = 0xFFFF
+_u16_at: Final = Struct(">H").unpack_from
+_u16_header: Final = Struct(">BBH").pack
+_u64_header: Final = Struct(">BBQ").pack
+
+# The headers of short messages, made once: looking one up costs a third of making it.
+_SERVER_HEADERS: Final = tuple(bytes((_WHOLE_BINARY, size)) for size in range(_U16))
+_CLIENT_HEADERS: Final = tuple(bytes((_WHOLE_BINARY, size | _MASK_BIT)) for size in range(_U16))
+
+# Random bytes are asked for in blocks: four at a time would cost more than all else of a message.
+_KEYS_SIZE: Final = 1024
+
+# Above this, wsproto masks faster than a single operation on long numbers.
+_NUMBER_SIZE_MAX: Final = 1024
+
+# What may stand in a Close frame: section 7.4, and those registered with IANA since.
+_CODES: Final = frozenset((*range(1000, 1004), *range(1007, 1015), *range(3000, 5000)))
+
+
+class Traffic:
+    """Reads and writes the frames of one side.
+
+    `masks` gives random bytes. `say` takes what is to be sent for the WebSocket's own sake: pongs
+    and Close frames. `farewell` tells of the peer's Close frame; nothing is read or written after
+    it. When `read` has raised, the object must not be used again.
+    """
+
+    __slots__ = (
+        "_closed",
+        "_decoder",
+        "_fragments",
+        "_headers",
+        "_idle",
+        "_keys",
+        "_limit",
+        "_mask_bit",
+        "_parts",
+        "_say",
+        "_writer",
+        "farewell",
+    )
+
+    def __init__(
+        self,
+        *,
+        is_client: bool,
+        limit: int,
+        masks: Callable[[int], bytes],
+        say: Callable[[bytes], None],
+    ) -> None:
+        self.farewell = ""
+        self._closed = False  # our own Close frame has been said
+        self._limit = limit
+        self._say = say
+        self._keys = _draw_keys(masks) if is_client else None
+        self._headers = _CLIENT_HEADERS if is_client else _SERVER_HEADERS
+        self._mask_bit = 0 if is_client else _MASK_BIT  # of what comes in
+        self._decoder = FrameDecoder(is_client)
+        self._fragments = MessageDecoder()
+        self._writer = FrameProtocol(is_client, [])
+        self._parts = Parts()  # what has come of a message
+        self._idle = True  # between two messages, nothing of a frame has come
+
+    @property
+    def mid_message(self) -> bool:
+        """Whether a frame or a message has begun to come in and is not complete."""
+        return not (self._idle or self.farewell)
+
+    # --- in ---------------------------------------------------------------------------------------
+
+    def read(self, chunk: bytes) -> list[Message]:
+        """Return the messages that `chunk` completes, or raise `RemoteViolation`."""
+        messages: list[Message] = []
+        at = self._cut(chunk, messages) if self._idle else 0
+        if at < len(chunk) and not self.farewell:
+            self._read_slowly(chunk[at:], messages)
+        return messages
+
+    def _cut(self, chunk: bytes, messages: list[Message]) -> int:
+        """Take whole, short, unfragmented messages off the chunk's front; return where they end.
+
+        Nearly all are of that kind: with 15 bytes they take 0.4 us each here, 1.1 us where they are
+        masked. Through wsproto it would be 5.6 and 8.1 (CPython 3.11). Whatever is unusual or wrong
+        ends this loop, and wsproto judges it.
+        """
+        mask_bit = self._mask_bit
+        header_size = 2 + _MASK_SIZE if mask_bit else 2
+        end = len(chunk)
+        at = 0
+        while at + header_size <= end and chunk[at] == _WHOLE_BINARY:
+            size = chunk[at + 1] - mask_bit
+            body = at + header_size
+            if size == _U16:
+                body += 2
+                if body > end:
+                    break
+                size = _u16_at(chunk, at + 2)[0]
+                if size < _U16:
+                    break
+            elif not 0 <= size < _U16:
+                break
+            after = body + size
+            if after > end or size > self._limit:
+                break
+            payload = chunk[body:after]
+            messages.append([mask(payload, chunk[body - 4 : body]) if mask_bit else payload])
+            at = after
+        return at
+
+    def _read_slowly(self, data: bytes, messages: list[Message]) -> None:
+        decoder = self._decoder
+        decoder.receive_bytes(data)
+        try:
+            while not self.farewell and (frame := decoder.process_buffer()) is not None:
+                self._take(frame, messages)
+        except ParseFailed as failure:
+            self._fail(failure.code, str(failure))
+        if (header := decoder.header) is not None and not header.opcode.iscontrol():
+            self._check_size(header.payload_len - decoder.payload_consumed)
+        self._idle = header is None and not decoder.buffer and self._fragments.opcode is None
+
+    def _take(self, frame: Frame, messages: list[Message]) -> None:
+        payload = frame.payload
+        assert isinstance(payload, bytes)  # text and Close are made of bytes until they are decoded
+        if frame.opcode is Opcode.CLOSE:
+            self._take_close(payload)
+        elif frame.opcode is Opcode.PING:
+            self._say(bytes(self._writer.pong(payload)))
+        elif frame.opcode is Opcode.TEXT:
+            self._fail(CloseReason.UNSUPPORTED_DATA, "a text message; SP takes binary ones")
+        elif frame.opcode is not Opcode.PONG:
+            self._check_size(len(payload))
+            self._parts.add(payload)
+            if self._fragments.process_frame(frame).message_finished:
+                messages.append([self._parts.take()])
+
+    def _check_size(self, size: int) -> None:
+        """Refuse `size` bytes more, come or announced, where they pass the limit."""
+        total = self._parts.size + size
+        if total > self._limit:
+            reason = f"a message of {total} bytes or more; {self._limit} are allowed"
+            self._fail(CloseReason.MESSAGE_TOO_BIG, reason)
+
+    def _take_close(self, payload: bytes) -> None:
+        """Answer a Close frame with its own code, as section 5.5.1 has it."""
+        code = int.from_bytes(payload[:2]) if payload else None
+        if code is not None and (len(payload) < 2 or code not in _CODES):
+            self._fail(CloseReason.PROTOCOL_ERROR, f"a Close frame with {payload[:2]!r} for a code")
+        try:
+            reason = quote(payload[2:].decode())
+        except UnicodeDecodeError:
+            self._fail(CloseReason.INVALID_FRAME_PAYLOAD_DATA, "a Close frame that is not UTF-8")
+        self.farewell = f"the peer closed the WebSocket{_describe(code, reason)}"
+        self._close(code)
+
+    # --- out --------------------------------------------------------------------------------------
+
+    def encode(self, message: Sequence[bytes], out: list[bytes]) -> int:
+        """Append `message` as one binary frame; return the bytes added: none after a Close frame.
+
+        A server's pieces are not copied; a client's have to be, because they are masked. One of 4
+        and one of 11 bytes take a server 0.25 us, a client 1.1 (CPython 3.11).
+        """
+        if self._closed:
+            return 0
+        size = 0
+        for piece in message:
+            size += len(piece)
+        header = self._headers[size] if size < _U16 else self._long_header(size)
+        out.append(header)
+        if self._keys is None:
+            out += message
+            return len(header) + size
+        key = next(self._keys)
+        out.append(key)
+        out.append(mask(b"".join(message), key))
+        return len(header) + _MASK_SIZE + size
+
+    def _long_header(self, size: int) -> bytes:
+        mask_bit = 0 if self._keys is None else _MASK_BIT
+        if size <= _U16_MAX:
+            return _u16_header(_WHOLE_BINARY, _U16 | mask_bit, size)
+        return _u64_header(_WHOLE_BINARY, _U64 | mask_bit, size)
+
+    def close(self) -> None:
+        """Say that we are done, if that has not been said: nothing is written any more."""
+        self._close(CloseReason.NORMAL_CLOSURE)
+
+    def _fail(self, code: CloseReason, reason: str) -> NoReturn:
+        """End here; the peer learns why from our Close frame."""
+        self._close(code, reason)
+        raise RemoteViolation(reason)
+
+    def _close(self, code: int | None, reason: str | None = None) -> None:
+        if not self._closed:
+            self._closed = True
+            self._say(bytes(self._writer.close(code, reason)))
+
+
+def _draw_keys(masks: Callable[[int], bytes]) -> Iterator[bytes]:
+    while True:
+        block = masks(_KEYS_SIZE)
+        for at in range(0, _KEYS_SIZE, _MASK_SIZE):
+            yield block[at : at + _MASK_SIZE]
+
+
+def mask(data: bytes, key: bytes) -> bytes:
+    """Mask a payload, or take the mask off (section 5.3): 15 bytes in 0.5 us."""
+    size = len(data)
+    if size > _NUMBER_SIZE_MAX:
+        return bytes(XorMaskerSimple(key).process(bytearray(data)))
+    keys = (key * (size // _MASK_SIZE + 1))[:size]
+    number = int.from_bytes(data, "little") ^ int.from_bytes(keys, "little")
+    return number.to_bytes(size, "little")
+
+
+def _describe(code: int | None, reason: str) -> str:
+    """Return what a Close frame says, for people: ` with 1001 (going away): restarting`."""
+    if code is None:
+        return ""
+    known = code in CloseReason.__members__.values()
+    name = f" ({CloseReason(code).name.replace('_', ' ').lower()})" if known else ""
+    return f" with {code}{name}" + (f": {reason}" if reason else "")

@@ -1,0 +1,217 @@
+"""From HTTP to WebSocket: the opening handshake of either side (RFC 6455, section 4), with wsproto.
+
+        GET /path HTTP/1.1                              HTTP/1.1 101 Switching Protocols
+        Sec-WebSocket-Protocol: rep.sp.nanomsg.org      Sec-WebSocket-Protocol: rep.sp.nanomsg.org
+        ...                                             ...
+
+The subprotocol names the server's role (sp-websocket-mapping-01), and the server has to repeat it:
+that is all that two SP endpoints tell each other of what they are. A server which is asked for
+another one, or for none, refuses with an HTTP error whose body says why, as nng and mangos do; that
+is plainer than the 1002 that the mapping has for it, and comes earlier.
+
+This module loads wsproto; it is loaded itself by the first WebSocket that is made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Final, NoReturn
+
+from wsproto.connection import ConnectionType
+from wsproto.events import AcceptConnection, Event, RejectConnection, RejectData, Request
+from wsproto.handshake import H11Handshake
+from wsproto.utilities import ProtocolError, RemoteProtocolError
+
+from requite.errors import LocalViolation, RemoteViolation
+
+# What h11 holds, too, of a header section that is not complete. Endpoints of SP need some 200
+# bytes; the rest is for the cookies of a browser, and what proxies add.
+HEADER_SIZE_MAX: Final = 16 << 10
+_END_OF_HEADER: Final = re.compile(rb"\n\r?\n")  # as lenient as h11 is
+
+_PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
+
+# How much of a refusal's body is read, and shown.
+_EXPLANATION_SIZE_MAX: Final = 500
+_QUOTED_SIZE_MAX: Final = 100
+
+
+class _Head:
+    """Collects a header section: up to its empty line, bounded, and judged as it begins."""
+
+    def __init__(self, beginning: bytes) -> None:
+        self.data = b""
+        self._beginning = beginning
+
+    def add(self, chunk: bytes) -> bytes | None:
+        """Return what follows the header section, which is in `data` then; None: not complete.
+
+        Raises `RemoteViolation` when it cannot become one, or is too large.
+        """
+        searched = max(0, len(self.data) - 2)
+        data = self.data = self.data + chunk
+        if not data.startswith(self._beginning[: len(data)]):
+            expected = self._beginning.decode().rstrip()
+            raise RemoteViolation(f"{quote(data)!r} came where HTTP begins with {expected!r}")
+        found = _END_OF_HEADER.search(data, searched)
+        if (found.end() if found else len(data)) > HEADER_SIZE_MAX:
+            raise RemoteViolation(f"an HTTP header of more than {HEADER_SIZE_MAX} bytes")
+        if found is None:
+            return None
+        self.data = data[: found.end()]
+        return data[found.end() :]
+
+
+class ServerUpgrade:
+    """The side that was dialled: answers the request for `subprotocol` at `path`; "": at any path.
+
+    `say` takes what is to be sent. A request that is refused is answered before `receive` raises.
+    """
+
+    def __init__(self, subprotocol: str, path: str, say: Callable[[bytes], None]) -> None:
+        self._subprotocol = subprotocol
+        self._path = path
+        self._say = say
+        self._head = _Head(b"GET ")
+        self._handshake = H11Handshake(ConnectionType.SERVER)
+
+    def opening(self) -> bytes:
+        """Return nothing: the client speaks first."""
+        return b""
+
+    def receive(self, chunk: bytes) -> bytes | None:
+        """Take the next bytes; return those behind the upgrade, or None while it is not through."""
+        try:
+            rest = self._head.add(chunk)
+        except RemoteViolation as violation:
+            self._refuse(str(violation))
+        if rest is None:
+            return None
+        self._judge(self._read_request())
+        self._say(self._handshake.send(AcceptConnection(subprotocol=self._subprotocol)))
+        return rest
+
+    def at_end(self) -> NoReturn:
+        """Say what the end of the stream means here."""
+        raise RemoteViolation("the peer hung up before its HTTP request was complete")
+
+    def _read_request(self) -> Request:
+        line, _, _ = self._head.data.partition(b"\n")
+        if not line.rstrip().endswith(b" HTTP/1.1"):
+            self._refuse("a WebSocket is opened by a request of HTTP/1.1")
+        try:
+            self._handshake.receive_data(self._head.data)
+            [request] = self._handshake.events()
+        except RemoteProtocolError as error:
+            hint = error.event_hint
+            self._refuse(str(error), hint if isinstance(hint, RejectConnection) else None)
+        except ValueError:  # a header that is not ASCII, or a host that is not a name
+            self._refuse("malformed HTTP header")
+        assert isinstance(request, Request)
+        return request
+
+    def _judge(self, request: Request) -> None:
+        path = request.target.partition("?")[0]
+        if self._path not in ("", path):
+            self._refuse(f"no SP endpoint at {quote(path)}", RejectConnection(status_code=404))
+        if self._subprotocol not in request.subprotocols:
+            asked = quote(", ".join(request.subprotocols)) or "none"
+            self._refuse(f"asked for subprotocol {asked}; here it is {self._subprotocol}")
+
+    def _refuse(self, reason: str, how: RejectConnection | None = None) -> NoReturn:
+        """Answer with an HTTP error that says why, 400 if `how` has no other, and give up."""
+        body = reason.encode() + b"\n"
+        how = how or RejectConnection()
+        headers = [
+            *how.headers,
+            (b"Content-Type", b"text/plain; charset=utf-8"),
+            (b"Content-Length", b"%d" % len(body)),
+            (b"Connection", b"close"),
+        ]
+        status = how.status_code
+        head = RejectConnection(headers=headers, status_code=status, has_body=True)
+        self._say(self._handshake.send(head) + self._handshake.send(RejectData(data=body)))
+        raise RemoteViolation(f"refused a WebSocket with HTTP {status}: {reason}")
+
+
+class ClientUpgrade:
+    """The side that dials: asks the server at `host` (as in a URL, with the port) for `path`."""
+
+    def __init__(self, subprotocol: str, host: str, path: str) -> None:
+        self._subprotocol = subprotocol
+        self._head = _Head(b"HTTP/1.")
+        self._handshake = H11Handshake(ConnectionType.CLIENT)
+        self._refusal = ""  # the HTTP status, once the server has refused
+        self._explanation = b""
+        request = Request(host=host, target=path or "/", subprotocols=[subprotocol])
+        try:
+            self._request = self._handshake.send(request)
+        except (ProtocolError, ValueError) as error:
+            raise LocalViolation(f"no HTTP request for {host!r} and {path!r}: {error}") from error
+
+    def opening(self) -> bytes:
+        """Return the request."""
+        return self._request
+
+    def receive(self, chunk: bytes) -> bytes | None:
+        """Take the next bytes; return those behind the upgrade, or None while it is not through.
+
+        Raises `RemoteViolation` with the server's words when it refuses.
+        """
+        if self._refusal:
+            self._read_explanation(self._feed(chunk))
+            return None
+        rest = self._head.add(chunk)
+        if rest is None:
+            return None
+        answer, *others = self._feed(self._head.data)
+        if not isinstance(answer, AcceptConnection):
+            self._read_refusal(answer, others + self._feed(rest))
+        elif answer.subprotocol != self._subprotocol:
+            raise RemoteViolation(f"the server does not confirm {self._subprotocol}")
+        else:
+            return rest
+        return None
+
+    def at_end(self) -> NoReturn:
+        """Say what the end of the stream means here."""
+        if self._refusal:
+            self._give_up()
+        raise RemoteViolation("the peer hung up before its HTTP answer was complete")
+
+    def _feed(self, data: bytes) -> list[Event]:
+        try:
+            self._handshake.receive_data(data)
+        except (RemoteProtocolError, ValueError) as error:  # ValueError: a header is not ASCII
+            raise RemoteViolation(f"the server's answer is not a WebSocket's: {error}") from error
+        return list(self._handshake.events())
+
+    def _read_refusal(self, answer: Event, others: list[Event]) -> None:
+        assert isinstance(answer, RejectConnection)
+        status = answer.status_code
+        self._refusal = f"HTTP {status} {_PHRASES.get(status, '')}".rstrip()
+        if not answer.has_body:
+            self._give_up()
+        self._read_explanation(others)
+
+    def _read_explanation(self, events: list[Event]) -> None:
+        """Take the next parts of a refusal's body; give up when there is enough of it."""
+        for event in events:
+            assert isinstance(event, RejectData)
+            self._explanation += event.data
+            if event.body_finished or len(self._explanation) >= _EXPLANATION_SIZE_MAX:
+                self._give_up()
+
+    def _give_up(self) -> NoReturn:
+        explanation = quote(self._explanation[:_EXPLANATION_SIZE_MAX], _EXPLANATION_SIZE_MAX)
+        reason = f": {explanation}" if explanation else ""
+        raise RemoteViolation(f"the server refused the WebSocket: {self._refusal}{reason}")
+
+
+def quote(words: bytes | str, size_max: int = _QUOTED_SIZE_MAX) -> str:
+    """Return a peer's words as one printable line, cut to `size_max` characters."""
+    text = words if isinstance(words, str) else words.decode(errors="backslashreplace")
+    printable = "".join(char if char.isprintable() else " " for char in text[:size_max])
+    return " ".join(printable.split())
