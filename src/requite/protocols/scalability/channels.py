@@ -20,6 +20,10 @@ from typing import Final
 from requite.engine import Peer
 from requite.protocols.scalability.policy import Place
 
+PORTION_SIZE: Final = 256 << 10
+"""Bytes of what waited for a channel that are let go at once: as much as a stream takes before it
+pushes back. What a channel is given it keeps, even if another one comes free in the next moment."""
+
 _NEVER: Final = -1
 
 
@@ -148,21 +152,24 @@ class Channels:
             self._tiers[channel.priority].remove(channel)
             self._choose_tier()
 
-    def unblock(self, peer: Peer) -> bool:
-        """Note that a channel takes more again; tell whether it is one that had pushed back."""
+    def unblock(self, peer: Peer) -> None:
+        """Note that a channel takes more again, if it is one."""
         channel = self._by_peer.get(peer)
-        if channel is None or channel.is_open:
-            return False
-        channel.is_open = True
-        self._tiers[channel.priority].put_back(channel)
-        self._choose_tier()
-        return True
+        if channel is not None and not channel.is_open:
+            channel.is_open = True
+            self._tiers[channel.priority].put_back(channel)
+            self._choose_tier()
 
     def next(self) -> Channel | None:
         """Serve the channel whose turn it is; None if none takes anything."""
         if self._sole is not None:
             return self._sole
         return None if self._best is None else self._best.next()
+
+    @property
+    def any_open(self) -> bool:
+        """Whether any channel takes requests."""
+        return self._best is not None
 
     @property
     def blocked(self) -> int:

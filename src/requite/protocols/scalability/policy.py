@@ -12,6 +12,8 @@ RESEND_S_DEFAULT: Final = 60.0
 """sp-request-reply-01, "End-to-end functionality": "The default timeout interval must be 60
 seconds"."""
 
+FRONT: Final = "front"
+BACK: Final = "back"
 PRIORITIES: Final = range(1, 17)
 WEIGHTS: Final = range(1, 1001)
 _SLOTS_MAX: Final = 1 << 24  # far fewer than there are request ids
@@ -20,9 +22,9 @@ _SLOTS_MAX: Final = 1 << 24  # far fewer than there are request ids
 class Place(NamedTuple):
     """By which address a peer came; shells hand it to engines (`PeerJoined.place`).
 
-    `side` is that of a device: `"front"`, where requests come from, or `"back"`. Requests go to
-    channels of the best `priority` (1 comes first) that has one which takes them; among these, each
-    gets a share by its `weight`. All are equal unless somebody says otherwise.
+    `side` is that of a device: FRONT, where requests come from, or BACK, where they go to. Requests
+    go to channels of the best `priority` (1 comes first) that has one which takes them; among these
+    each gets a share by its `weight`. All are equal unless somebody says otherwise.
     """
 
     side: str = ""
@@ -125,13 +127,13 @@ class DevicePolicy:
     notes: bool = False
 
     def __post_init__(self) -> None:
-        _check_hops(self.hops)
+        _check_hops(self.hops, 2)
         if self.hold_s <= 0 or self.linger_s < 0 or self.backlog_size_max < 0:
             raise ConfigurationError(
                 "hold_s must be positive, linger_s and backlog_size_max not negative"
             )
 
 
-def _check_hops(hops: int) -> None:
-    if not 1 <= hops <= HOPS_MAX:
-        raise ConfigurationError(f"hops is 1 to {HOPS_MAX}, not {hops}")
+def _check_hops(hops: int, least: int = 1) -> None:
+    if not least <= hops <= HOPS_MAX:
+        raise ConfigurationError(f"hops is {least} to {HOPS_MAX}, not {hops}")

@@ -15,10 +15,12 @@ REFUSED: how many, and why.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Any, Final
 
 from requite.chronicle import (
+    NO_INSTANCE,
     NO_OUTCOME,
     PRESS_ROWS,
     SWEEP_EVERY_S,
@@ -29,7 +31,8 @@ from requite.chronicle import (
 )
 from requite.errors import CallError, CallTimeout, Cancelled, Overloaded
 from requite.protocols.scalability.calls import PendingCall
-from requite.request import Status
+from requite.protocols.scalability.jobs import Job
+from requite.request import Status, error_class_of
 
 # What a client's errors mean; a `TransportError` has no status.
 _FAILURES: Final = {
@@ -52,10 +55,14 @@ class _Recorder:
         self._looked_at = 0.0
         self._dropped: Counter[str] = Counter()
 
-    def dropped(self, why: str, now: float) -> None:
-        """Tell, at the next look, of a message that was thrown away."""
-        self._dropped[why] += 1
+    def dropped(self, why: str, now: float, count: int = 1) -> None:
+        """Tell, at the next look, of messages that were thrown away."""
+        self._dropped[why] += count
         self._look_soon(now)
+
+    def next_at(self) -> float | None:
+        """Return when to look at things next, if at all."""
+        return None if self.look_at == inf else self.look_at
 
     def _new_id(self) -> bytes:
         self._number += 1
@@ -148,6 +155,103 @@ class ClientRecorder(_Recorder):
     def _tell(self, call: PendingCall, kind: Kind, at: float, **facts: Any) -> None:
         facts.setdefault("attempt", call.tries)
         self._happen(Happening(at, kind, call.call_id, _name(call.service), **facts))
+
+
+class WorkerRecorder(_Recorder):
+    """Tells about requests in the hands of a worker, under ids of the worker's own."""
+
+    def __init__(self, chronicle: Chronicle, instance: bytes, service: str) -> None:
+        super().__init__(chronicle, instance)
+        self._service = _name(service)
+
+    def delivered(self, job: Job, size: int, now: float) -> None:
+        """Give a request its id."""
+        job.call_id = self._new_id()
+        job.delivered_at = now
+        job.started_at = 0.0
+        job.size = size
+        job.is_told = False
+        self._look_soon(now)
+
+    def started(self, job: Job, now: float) -> None:
+        """Tell that a handler runs, where that is not part of a flight."""
+        job.started_at = now
+        if job.is_told:
+            self._tell(job, Kind.STARTED, now)
+
+    def partial(self, job: Job, frames: Iterable[bytes], now: float) -> None:
+        """Tell of a partial reply."""
+        self.begun(job)
+        self._tell(job, Kind.PARTIAL, now, size=sum(map(len, frames)))
+
+    def finished(self, job: Job, status: Status, frames: Sequence[bytes], now: float) -> None:
+        """Tell how a handler ended."""
+        size = sum(map(len, frames))
+        if job.is_told or status or not job.started_at:
+            self.begun(job)
+            facts: dict[str, Any] = {"outcome": status, "size": size}
+            if status:  # then the frames are the reason
+                reason = b" ".join(frames).decode(errors="replace")
+                facts |= {"size": 0, "error": error_class_of(status), "reason": reason}
+            self._tell(job, Kind.FINISHED, now, **facts)
+            return
+        instants = job.delivered_at, job.started_at, now, inf
+        self._flown((*instants, job.call_id, self._service, self._origin, job.size, size))
+
+    def abandoned(self, job: Job, reason: str, now: float) -> None:
+        """Tell that nobody waits for a request any more."""
+        self.begun(job)
+        self._tell(job, Kind.ABANDONED, now, reason=reason)
+
+    def begun(self, job: Job) -> None:
+        """Tell what has happened to a request so far, if that is not told yet."""
+        if job.is_told:
+            return
+        job.is_told = True
+        self._tell(job, Kind.DELIVERED, job.delivered_at, size=job.size)
+        if job.started_at:
+            self._tell(job, Kind.STARTED, job.started_at)
+
+    def look(self, jobs: dict[Job, None], now: float) -> None:
+        """Tell the beginnings of what has been under way since the last look."""
+        for job in reversed(jobs):
+            if job.delivered_at < self._looked_at:
+                break  # the earlier ones were told then
+            self.begun(job)
+        self._looked(bool(jobs), now)
+
+    def _tell(self, job: Job, kind: Kind, at: float, **facts: Any) -> None:
+        self._happen(Happening(at, kind, job.call_id, self._service, self._origin, 1, **facts))
+
+
+class DeviceRecorder(_Recorder):
+    """Tells who is connected to a device, and what passes through it; of no single request."""
+
+    def __init__(self, chronicle: Chronicle) -> None:
+        super().__init__(chronicle, NO_INSTANCE)
+        self._passed = (0, 0)
+
+    def joined(self, side: str, now: float) -> None:
+        """Tell of a new channel."""
+        self._happen(Happening(now, Kind.WORKER_JOINED, reason=f"a channel to the {side}"))
+
+    def lost(self, side: str, reason: str, now: float) -> None:
+        """Tell of a channel that is gone."""
+        text = f"a channel to the {side}: {reason}" if reason else f"a channel to the {side}"
+        self._happen(Happening(now, Kind.WORKER_LOST, reason=text))
+
+    def passed(self, now: float) -> None:
+        """Tell soon that something has passed."""
+        self._look_soon(now)
+
+    def look(self, requests: int, replies: int, held: int, now: float) -> None:
+        """Tell how much has passed since the last look; the counts are those of all time."""
+        if (requests, replies) != self._passed:
+            before = self._passed
+            self._passed = requests, replies
+            text = f"passed on {requests - before[0]} requests and {replies - before[1]} replies"
+            self._happen(Happening(now, Kind.HEARTBEAT, reason=text, busy=held))
+        self._looked(False, now)
 
 
 def _name(service: str) -> bytes:

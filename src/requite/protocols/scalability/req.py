@@ -7,11 +7,8 @@
 and out of both states: failed, timed out, cancelled. There is no broker: the client has a channel
 to each service or device that it dialled, or that dialled it, and gives each request to one of
 them, in turn (`channels.py`). A try that comes to nothing is repeated elsewhere, under the same
-request id, so that a late reply to an earlier try serves as well.
-
-A call is HELD while no channel takes it, because there is none or all push back. When one takes
-more again, what waits is let go in portions: what a channel is given at once it has to keep, even
-if another one comes free in the next moment.
+request id, so that a late reply to an earlier try serves as well. A call is HELD while no channel
+takes it, because there is none or all push back.
 
 Shells keep the connections; this engine only hears of them.
 
@@ -54,15 +51,12 @@ from requite.errors import (
     TransportError,
 )
 from requite.protocols.scalability.calls import Ask, PendingCall, ReqSnapshot
-from requite.protocols.scalability.channels import Channel, Channels
+from requite.protocols.scalability.channels import PORTION_SIZE, Channel, Channels
 from requite.protocols.scalability.policy import ReqPolicy, place_of
 from requite.protocols.scalability.recorders import ClientRecorder
 from requite.protocols.scalability.wire import BOTTOM, IDS, TAG_SIZE, request_tag
 from requite.request import Reply, RetryBudget, RetryPolicy, Status
 from requite.sweep import Sweep
-
-# What is let go at once of calls that waited: as much as a stream takes before it pushes back.
-_PORTION_SIZE: Final = 256 << 10
 
 _OK: Final = Status.OK
 _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
@@ -371,8 +365,8 @@ class ScalabilityClient:
         self._channels.block(event.peer)
 
     def _writable(self, event: PeerWritable, now: float) -> None:
-        if self._channels.unblock(event.peer):
-            self._release(now)
+        self._channels.unblock(event.peer)
+        self._release(now)
 
     def _release(self, now: float) -> None:
         """Let a portion of what is held go; the next one follows in the next turn."""
@@ -383,15 +377,15 @@ class ScalabilityClient:
             if now >= call.deadline:  # its timer is late (I15)
                 self._expire(call, now)
                 continue
-            if size >= _PORTION_SIZE:
-                self._release_at = now
-                return
             channel = self._channels.next()
             if channel is None:
                 return
             del self._held[call]
             self._transmit(call, channel, now)
             size += len(call.body)
+            if size >= PORTION_SIZE:
+                self._release_at = now
+                return
 
     def _interrupt(self, call: PendingCall, reason: str, now: float) -> None:
         """Hold a call whose channel has gone for another one, or give it up."""

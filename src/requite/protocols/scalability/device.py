@@ -1,0 +1,311 @@
+"""The device: a REP and a REQ endpoint back to back, which passes requests and replies on.
+
+    clients ──requests──► front │ back ──requests──► workers, or further devices
+            ◄──replies───       │      ◄──replies───
+
+A request that comes in at the front gets the id of its channel in front, and leaves by one of the
+channels to the back, in turn; a reply that comes in there loses that id, which says by which
+channel it leaves. Nothing else is remembered: a device that is started anew loses what was under
+way, and the clients ask again.
+
+When no channel to the back takes anything, a request that has been read waits, and its channel is
+not read from until it has gone: so the pushback reaches the clients. Channels take turns in this as
+well. Replies never wait: one for a channel that does not take it is dropped.
+
+Devices may be connected to a loop. Requests go round in it until they have too many tags. Under
+load each device may come to wait until another one reads, and none would ever read again; so when
+nothing has moved for `hold_s`, what waits is dropped.
+
+Source: sp-request-reply-01, "Overview", the hop by hop parts of "REQ endpoint" and "REP endpoint",
+and "Loop avoidance".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from math import inf
+from typing import Any, Final
+
+from requite.chronicle import NO_INSTANCE, Chronicle
+from requite.engine import (
+    Disconnect,
+    Drain,
+    Effect,
+    Input,
+    Note,
+    PeerBlocked,
+    PeerJoined,
+    PeerLost,
+    PeerWritable,
+    Received,
+    ResumeReading,
+    Rng,
+    Send,
+    Stopped,
+    StopReading,
+    Wake,
+)
+from requite.errors import LocalViolation
+from requite.protocols.scalability.channels import PORTION_SIZE, Channels
+from requite.protocols.scalability.jobs import DeviceSnapshot, Why
+from requite.protocols.scalability.policy import BACK, FRONT, DevicePolicy, place_of
+from requite.protocols.scalability.raw import Caller, Callers
+from requite.protocols.scalability.recorders import DeviceRecorder
+from requite.protocols.scalability.wire import BOTTOM, TAG_SIZE, is_too_deep, stack_size
+
+_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
+
+
+class ScalabilityDevice:
+    """Passes requests on from its front to its back, and replies the other way.
+
+    On which side a peer is tells the `Place` it joins with. `first_id` is the first channel id, 0
+    to 2**31 - 1: it MUST be random per start. `chronicle` takes down who came and went, and counts.
+    """
+
+    def __init__(
+        self,
+        policy: DevicePolicy | None = None,
+        *,
+        rng: Rng | None = None,
+        first_id: int,
+        instance: bytes = NO_INSTANCE,
+        chronicle: Chronicle | None = None,
+    ) -> None:
+        self._policy = policy = policy or DevicePolicy()
+        self._hops = policy.hops - 1  # of a request when it comes in
+        self._callers = Callers(
+            first_id, queue_max=0, queue_size_max=0, backlog_size_max=policy.backlog_size_max
+        )
+        self._channels = Channels()
+        self._recorder = None if chronicle is None else DeviceRecorder(chronicle)
+        self._requests = self._replies = 0
+        self._dropped: Counter[str] = Counter()
+        self._release_at = inf  # when to let the next portion of what waits go
+        self._stuck_at = inf  # when to drop what waits, unless something moves
+        self._stop_at = inf
+        self._draining = False
+        self._stopped = False
+        self._out: list[Effect] = []
+        self._inputs: dict[type, Callable[[Any, float], None]] = {
+            Received: self._received,
+            Wake: self._woken,
+            PeerJoined: self._joined,
+            PeerLost: self._lost,
+            PeerBlocked: self._blocked,
+            PeerWritable: self._writable,
+            Drain: self._drained,
+        }
+
+    # --- the engine's contract --------------------------------------------------------------------
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        """See `requite.engine.Engine.handle`.
+
+        A peer whose place names neither side is a `LocalViolation`. After `Drain` requests are left
+        unread, and replies are passed on for `linger_s`; then `Stopped` follows.
+        """
+        handler = self._inputs.get(event.__class__)
+        if handler is None:
+            raise LocalViolation(f"a device has no use for {event!r}")
+        handler(event, now)
+        out = self._out
+        if out:
+            self._out = []
+        return out
+
+    def deadline(self) -> float | None:
+        """See `requite.engine.Engine.deadline`."""
+        at = min(self._release_at, self._stuck_at, self._stop_at)
+        if self._recorder is not None and self._recorder.look_at < at:
+            at = self._recorder.look_at
+        return None if at == inf else at
+
+    def snapshot(self) -> DeviceSnapshot:
+        """Return the sizes of all tables."""
+        callers = list(self._callers)
+        return DeviceSnapshot(
+            len(callers),
+            sum(not caller.is_open for caller in callers),
+            sum(not caller.is_read for caller in callers),
+            len(self._channels),
+            self._channels.blocked,
+            self._callers.waiting,
+            self._requests,
+            self._replies,
+            dict(self._dropped),
+            self._stopped,
+        )
+
+    # --- messages ---------------------------------------------------------------------------------
+    def _received(self, event: Received, now: float) -> None:
+        caller = self._callers.by_peer.get(event.peer)
+        if self._stopped:
+            return
+        if caller is not None:
+            self._pass_requests(caller, event, now)
+        elif event.peer in self._channels:
+            self._pass_replies(event, now)
+        if self._recorder is not None:
+            self._recorder.passed(now)
+
+    def _pass_requests(self, caller: Caller, event: Received, now: float) -> None:
+        hops, tag = self._hops, caller.tag
+        say = self._out.append
+        for (payload,) in event.messages:
+            if not stack_size(payload, hops):
+                self._drop(Why.HOPS if is_too_deep(payload, hops) else Why.MALFORMED, now)
+                continue
+            if (
+                self._callers.turns
+                or not caller.is_open
+                or (channel := self._channels.next()) is None
+            ):
+                self._hold(caller, payload)
+                continue
+            self._requests += 1
+            say(_new(Send, (channel.peer, (tag, payload))))
+        if self._callers.turns and self._release_at == inf:
+            self._release(now)
+
+    def _pass_replies(self, event: Received, now: float) -> None:
+        by_tag = self._callers.by_tag
+        say = self._out.append
+        for (payload,) in event.messages:
+            caller = by_tag.get(payload[:4])
+            # A reply must have a tag left; a client may hang up on one that has none.
+            if caller is None or len(payload) < 2 * TAG_SIZE:
+                self._drop(_fault_of(payload), now)
+            elif caller.is_open or self._callers.takes(caller, len(payload)):
+                self._replies += 1
+                say(_new(Send, (caller.peer, (payload[4:],))))
+            else:
+                self._drop(Why.PUSHBACK, now)
+
+    def _drop(self, why: str, now: float, count: int = 1) -> None:
+        """Count messages that are not passed on."""
+        if not count:
+            return
+        self._dropped[why] += count
+        if self._recorder is not None:
+            self._recorder.dropped(why, now, count)
+        if self._policy.notes:
+            self._out.append(Note("dropped", {"why": why, "count": count}))
+
+    # --- requests that wait for a channel ---------------------------------------------------------
+    def _hold(self, caller: Caller, payload: bytes) -> None:
+        if self._callers.push(caller, payload, len(payload)):
+            self._out.append(StopReading(caller.peer))
+
+    def _release(self, now: float) -> None:
+        """Let a portion of what waits go, in turn; the next one follows in the next turn."""
+        self._release_at = inf
+        size = 0
+        while self._channels.any_open and (due := self._callers.pop()):
+            caller, payload = due
+            channel = self._channels.next()
+            assert channel is not None  # one is open
+            self._requests += 1
+            self._out.append(Send(channel.peer, (caller.tag, payload)))
+            self._maybe_resume(caller)
+            size += len(payload)
+            if size >= PORTION_SIZE:
+                self._release_at = now
+                break
+        self._watch(now, moved=size > 0)
+
+    def _watch(self, now: float, moved: bool) -> None:
+        """Note whether what waits for somebody to take it still moves."""
+        if not (self._callers.turns and len(self._channels)):
+            self._stuck_at = inf
+        elif moved or self._stuck_at == inf:
+            self._stuck_at = now + self._policy.hold_s
+
+    def _give_up(self, now: float) -> None:
+        """Drop what waits: nobody has taken anything for too long."""
+        count = 0
+        while due := self._callers.pop():
+            count += 1
+            self._maybe_resume(due[0])
+        self._stuck_at = inf
+        self._drop(Why.STUCK, now, count)
+
+    def _maybe_resume(self, caller: Caller) -> None:
+        if not self._draining and self._callers.resumes(caller):
+            self._out.append(ResumeReading(caller.peer))
+
+    # --- channels ---------------------------------------------------------------------------------
+    def _joined(self, event: PeerJoined, now: float) -> None:
+        place = place_of(event.place)
+        if self._draining:
+            self._out.append(Disconnect(event.peer, "the device is shutting down"))
+            return
+        if place.side == FRONT:
+            self._callers.join(event.peer)
+        elif place.side == BACK:
+            self._channels.join(event.peer, place)
+            self._release(now)
+        else:
+            raise LocalViolation(f"a device has a front and a back; {event.place!r} is neither")
+        if self._recorder is not None:
+            self._recorder.joined(place.side, now)
+
+    def _lost(self, event: PeerLost, now: float) -> None:
+        caller = self._callers.leave(event.peer)
+        if caller is not None:
+            self._drop(Why.LOST, now, len(caller.waiting))
+        elif not self._channels.leave(event.peer):
+            return
+        self._watch(now, moved=False)
+        if self._recorder is not None:
+            self._recorder.lost(BACK if caller is None else FRONT, event.reason, now)
+
+    def _blocked(self, event: PeerBlocked, _now: float) -> None:
+        self._callers.block(event.peer)
+        self._channels.block(event.peer)
+
+    def _writable(self, event: PeerWritable, now: float) -> None:
+        self._callers.unblock(event.peer)
+        self._channels.unblock(event.peer)
+        self._release(now)
+
+    # --- time, and the end ------------------------------------------------------------------------
+    def _woken(self, _event: Wake, now: float) -> None:
+        if now >= self._release_at:
+            self._release(now)
+        if now >= self._stuck_at:
+            self._give_up(now)
+        if self._recorder is not None and now >= self._recorder.look_at:
+            self.tell_counts(now)
+        if now >= self._stop_at:
+            self._stop()
+
+    def tell_counts(self, now: float) -> None:
+        """Let the journal, if one is kept, have what has passed since it was told last."""
+        if self._recorder is not None:
+            self._recorder.look(self._requests, self._replies, self._callers.waiting, now)
+
+    def _drained(self, _event: Drain, now: float) -> None:
+        if self._draining:
+            return
+        self._draining = True
+        for caller in self._callers:
+            if caller.is_read:
+                caller.is_read = False
+                self._out.append(StopReading(caller.peer))
+        if self._callers.by_peer and self._policy.linger_s:
+            self._stop_at = now + self._policy.linger_s
+        else:
+            self._stop()
+
+    def _stop(self) -> None:
+        self._stopped = True
+        self._release_at = self._stuck_at = self._stop_at = inf
+        self._out.append(Stopped())
+
+
+def _fault_of(reply: bytes) -> str:
+    """Tell why a reply goes nowhere."""
+    if len(reply) < 2 * TAG_SIZE or reply[0] & BOTTOM:
+        return Why.MALFORMED
+    return Why.STRAY

@@ -1,0 +1,91 @@
+"""The nouns of a worker and of a device: a request in a handler's hands, and what can be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Job:
+    """One request in a worker's hands; the token under which its handler answers.
+
+    `stack` are the tags it arrived with, which its reply begins with, and `way` is the tag of the
+    channel it arrived by. `abandoned` tells why nobody waits for it any more ("": somebody does).
+    `joined` are the frames of partial replies, `joined_size` their bytes. The other attributes are
+    for the journal, and set if there is one. There is no `__init__`: it would cost more than the
+    attributes do.
+    """
+
+    __slots__ = (
+        "abandoned",
+        "call_id",
+        "delivered_at",
+        "is_told",
+        "joined",
+        "joined_size",
+        "size",
+        "stack",
+        "started_at",
+        "way",
+    )
+
+    stack: bytes
+    way: bytes
+    abandoned: str
+    joined: list[bytes] | None
+    joined_size: int
+    call_id: bytes
+    delivered_at: float
+    started_at: float
+    size: int
+    is_told: bool
+
+
+class Why:
+    """Why messages are dropped: the words of counters, notes and journals."""
+
+    MALFORMED = "malformed"  # no last tag, or hardly a message at all
+    HOPS = "hops"  # more tags than allowed: it may be going round in a loop
+    LOST = "lost"  # requests whose channel was lost before they began
+    STRAY = "stray"  # replies to a channel that is not there
+    PUSHBACK = "pushback"  # replies to a channel that does not take them
+    STUCK = "stuck"  # requests that a device could hand to nobody for too long
+
+
+class RepSnapshot(NamedTuple):
+    """A worker's tables, as counts.
+
+    `channels`: `blocked` ones push back, `unread` ones are pushed back. `waiting` requests have no
+    handler yet; of those which have one, nobody waits for the `abandoned`. `dropped`: messages
+    since the beginning, by reason (`Why`).
+    """
+
+    channels: int
+    blocked: int
+    unread: int
+    waiting: int
+    running: int
+    abandoned: int
+    dropped: Mapping[str, int]
+    draining: bool
+    stopped: bool
+
+
+class DeviceSnapshot(NamedTuple):
+    """A device's tables, as counts.
+
+    Of the channels to the `front` and to the `back`, those `blocked` push back, and those `unread`
+    are pushed back. `held` requests wait for a channel to the back. Since the beginning: `requests`
+    and `replies` passed on, and messages `dropped`, by reason (`Why`).
+    """
+
+    front: int
+    front_blocked: int
+    front_unread: int
+    back: int
+    back_blocked: int
+    held: int
+    requests: int
+    replies: int
+    dropped: Mapping[str, int]
+    stopped: bool
