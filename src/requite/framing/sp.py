@@ -64,6 +64,8 @@ class SpStream:
     looked at.
     """
 
+    farewell = ""  # on a stream, SP has no word for the end of a connection
+
     __slots__ = (
         "_broken",
         "_in_band",
@@ -168,11 +170,6 @@ class SpStream:
             out.append(self._prefixes[size] if size < _SHORT_SIZES else self._long_prefix(size))
             out += message
         return size + self._prefix_size
-
-    @property
-    def farewell(self) -> str:
-        """Nothing: on a stream, SP has no word for the end of a connection."""
-        return ""
 
     def closing(self) -> bytes:
         """Return nothing."""

@@ -192,7 +192,11 @@ class ClientUpgrade:
         assert isinstance(answer, RejectConnection)
         status = answer.status_code
         self._refusal = f"HTTP {status} {_PHRASES.get(status, '')}".rstrip()
-        if not answer.has_body:
+        # A page of HTML, such as nng sends, says nothing more to a person who reads a log.
+        is_text = (b"content-type", b"text/plain") in (
+            (name, value.partition(b";")[0].strip().lower()) for name, value in answer.headers
+        )
+        if not (answer.has_body and is_text):
             self._give_up()
         self._read_explanation(others)
 

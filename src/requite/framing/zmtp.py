@@ -89,6 +89,8 @@ class Zmtp:
     `peer_ttl_s` the wish of its last PING: to be hung up on when it is silent for so long.
     """
 
+    farewell = ""  # ZMTP has no word for the end of a connection
+
     __slots__ = (
         "_broken",
         "_buffer",
@@ -184,11 +186,6 @@ class Zmtp:
                 added += size + 9
         out[-2] = SHORT_LAST[size] if size < SHORT_SIZES else long_last(size)
         return added
-
-    @property
-    def farewell(self) -> str:
-        """Nothing: ZMTP has no word for the end of a connection."""
-        return ""
 
     def closing(self) -> bytes:
         """Return nothing."""
