@@ -15,9 +15,18 @@ from typing import Any
 import pytest
 import uvloop
 from tests.conformance.transport_suite import Ground, Pair, SocketSuite, Tap, TransportSuite, echo
+from tests.support.certificates import Certificates
+from tests.support.descriptors import none_left
 
 from requite.errors import TransportError
-from requite.transport.address import Address, InprocAddress, IpcAddress, TcpAddress
+from requite.transport.address import (
+    Address,
+    InprocAddress,
+    IpcAddress,
+    TcpAddress,
+    TlsAddress,
+    WsAddress,
+)
 from requite.transport.aio import dial, listen
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
@@ -33,6 +42,25 @@ def run(request: pytest.FixtureRequest) -> Callable[[Any], None]:
             runner.run(scenario)
 
     return run
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loops_are_set_up() -> None:
+    """The first loop of a kind opens descriptors that stay."""
+    for make_loop in LOOPS.values():
+        with asyncio.Runner(loop_factory=make_loop) as runner:
+            runner.run(asyncio.sleep(0))
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_open(loops_are_set_up: None) -> Iterator[None]:
+    with none_left():
+        yield
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture
@@ -87,6 +115,33 @@ class TestIpc(SocketSuite):
             lambda: IpcAddress(str(folder / f"{next(numbers)}.sock")),
             lambda: IpcAddress(str(folder / "nobody.sock")),
         )
+
+
+class TestTls(TransportSuite):
+    @pytest.fixture
+    def ground(self, run: Callable[[Any], None], certificates: Certificates) -> Ground:
+        def nobody() -> Address:
+            return TlsAddress("127.0.0.1", closed_port("127.0.0.1").port)
+
+        return Ground(run, lambda: TlsAddress("127.0.0.1", 0), nobody, certificates)
+
+
+class TestWs(TransportSuite):
+    @pytest.fixture
+    def ground(self, run: Callable[[Any], None]) -> Ground:
+        def nobody() -> Address:
+            return WsAddress("127.0.0.1", closed_port("127.0.0.1").port, "/nobody")
+
+        return Ground(run, lambda: WsAddress("127.0.0.1", 0, "/path"), nobody)
+
+
+class TestWss(TransportSuite):
+    @pytest.fixture
+    def ground(self, run: Callable[[Any], None], certificates: Certificates) -> Ground:
+        def nobody() -> Address:
+            return WsAddress("::1", closed_port("::1").port, secure=True)
+
+        return Ground(run, lambda: WsAddress("::1", 0, "/path", secure=True), nobody, certificates)
 
 
 class TestInproc(TransportSuite):

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from tests.support.certificates import Certificates
 
 from requite.errors import TransportError
 from requite.transport.address import Address
 from requite.transport.aio import dial, listen
-from requite.transport.base import Listener, Stream
+from requite.transport.base import Listener, OnStream, Stream
 
 SIZES = [1, 2, 65_535, 65_536, 65_537, 1 << 20]
 
@@ -29,6 +30,20 @@ class Ground:
     run: Callable[[Coroutine[Any, Any, None]], None]
     free_address: Callable[[], Address]
     nobody: Callable[[], Address]
+    certificates: Certificates | None = None
+
+    async def listen(self, address: Address, on_stream: OnStream) -> Listener:
+        tls = None if self.certificates is None else self.certificates.to_listen
+        return await listen(address, on_stream, tls)
+
+    async def dial(self, address: Address, on_stream: OnStream) -> None:
+        tls = None if self.certificates is None else self.certificates.to_dial
+        await dial(address, on_stream, tls=tls)
+
+    async def connect(self, address: Address) -> Tap:
+        taps: list[Tap] = []
+        await self.dial(address, lambda stream: taps.append(Tap(stream)))
+        return taps[0]
 
 
 class Tap:
@@ -100,7 +115,10 @@ def echo(tap: Tap, chunk: bytes) -> None:
 class Pair:
     """A listener, and connections to it with both ends at hand."""
 
-    def __init__(self, listener: Listener, accepted: list[Tap], arrived: asyncio.Event):
+    def __init__(
+        self, ground: Ground, listener: Listener, accepted: list[Tap], arrived: asyncio.Event
+    ) -> None:
+        self.ground = ground
         self.listener = listener
         self.accepted = accepted
         self._arrived = arrived
@@ -116,12 +134,13 @@ class Pair:
             accepted.append(Tap(stream, on_bytes))
             arrived.set()
 
-        return cls(await listen(ground.free_address(), on_stream), accepted, arrived)
+        listener = await ground.listen(ground.free_address(), on_stream)
+        return cls(ground, listener, accepted, arrived)
 
     async def connect(self) -> tuple[Tap, Tap]:
         """Return the dialling and the accepted end of a new connection."""
         n = len(self.accepted)
-        tap = await connect(self.listener.address)
+        tap = await self.ground.connect(self.listener.address)
         await self.until_accepted(n + 1)
         return tap, self.accepted[n]
 
@@ -136,12 +155,6 @@ class Pair:
         for tap in taps:
             tap.stream.abort()
             await tap.until_closed()
-
-
-async def connect(address: Address) -> Tap:
-    taps: list[Tap] = []
-    await dial(address, lambda stream: taps.append(Tap(stream)))
-    return taps[0]
 
 
 class TransportSuite:
@@ -252,7 +265,9 @@ class TransportSuite:
     def test_many_connections(self, ground: Ground) -> None:
         async def scenario() -> None:
             pair = await Pair.open(ground, echo)
-            taps = await asyncio.gather(*(connect(pair.listener.address) for _ in range(200)))
+            taps = await asyncio.gather(
+                *(ground.connect(pair.listener.address) for _ in range(200))
+            )
             for number, tap in enumerate(taps):
                 tap.write(number.to_bytes(4, "big") * 100)
             for number, tap in enumerate(taps):
@@ -272,10 +287,10 @@ class TransportSuite:
             await tap.until_closed()
             pair.listener.close()
             second: list[Tap] = []
-            listener = await listen(
+            listener = await ground.listen(
                 pair.listener.address, lambda stream: second.append(Tap(stream, echo))
             )
-            again = await connect(listener.address)
+            again = await ground.connect(listener.address)
             again.write(b"back")
             await again.until_size(4)
             again.stream.abort()
@@ -291,7 +306,7 @@ class TransportSuite:
 
         async def scenario() -> None:
             pair = await Pair.open(ground, echo)
-            taps = await asyncio.gather(*(connect(pair.listener.address) for _ in range(5)))
+            taps = await asyncio.gather(*(ground.connect(pair.listener.address) for _ in range(5)))
             for _ in range(turns):
                 await asyncio.sleep(0)
             pair.listener.close()
@@ -313,7 +328,7 @@ class TransportSuite:
         async def scenario() -> None:
             pair = await Pair.open(ground)
             with pytest.raises(TransportError, match="cannot listen at") as caught:
-                await listen(pair.listener.address, lambda _stream: None)
+                await ground.listen(pair.listener.address, lambda _stream: None)
             assert str(pair.listener.address) in str(caught.value)
             assert str(caught.value).count("cannot listen at") == 1
             await pair.close()
@@ -336,7 +351,7 @@ class TransportSuite:
         async def scenario() -> None:
             address = ground.nobody()
             with pytest.raises(TransportError) as caught:
-                await dial(address, lambda _stream: None)
+                await ground.dial(address, lambda _stream: None)
             text = str(caught.value)
             assert f"cannot connect to {address}: " in text
             assert any(
@@ -357,7 +372,7 @@ class TransportSuite:
             pair = await Pair.open(ground)
             taps: list[Tap] = []
             dialling = asyncio.create_task(
-                dial(pair.listener.address, lambda stream: taps.append(Tap(stream)))
+                ground.dial(pair.listener.address, lambda stream: taps.append(Tap(stream)))
             )
             for _ in range(turns):
                 await asyncio.sleep(0)
@@ -390,10 +405,17 @@ class TransportSuite:
                 taps[-1].write(b"last words")
                 taps[-1].call(getattr(stream, how))
 
-            listener = await listen(ground.free_address(), close if closer == "accepted" else take)
-            await dial(listener.address, close if closer == "dialled" else take)
-            async with asyncio.timeout(20):
-                await both.wait()
+            listener = await ground.listen(
+                ground.free_address(), close if closer == "accepted" else take
+            )
+            dialling = ground.dial(listener.address, close if closer == "dialled" else take)
+            if ground.certificates is not None and (closer, how) == ("accepted", "abort"):
+                with pytest.raises(TransportError, match="handshake of TLS was cut short"):
+                    await dialling
+            else:
+                await dialling
+                async with asyncio.timeout(20):
+                    await both.wait()
             for tap in taps:
                 await tap.until_closed()
                 assert tap.events.count("closed") == 1

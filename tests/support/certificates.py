@@ -1,0 +1,95 @@
+"""Certificates made for a test run: good ones, and those that have to be refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+
+import trustme
+
+from requite.transport.tls import TlsSettings
+
+LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The files of one certificate."""
+
+    certificate: str
+    key: str
+
+
+class Certificates:
+    """Files in a folder, written when they are first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._authority = trustme.CA()
+        self._stranger = trustme.CA()
+
+    @cached_property
+    def ca(self) -> str:
+        """The authority that signed all of them but the stranger's."""
+        return self._write("ca", self._authority.cert_pem)
+
+    @cached_property
+    def other_ca(self) -> str:
+        """Another authority, which signed the stranger's."""
+        return self._write("other-ca", self._stranger.cert_pem)
+
+    @cached_property
+    def server(self) -> Shown:
+        """For this machine."""
+        return self._issue("server", self._authority, "localhost", "127.0.0.1", "::1")
+
+    @cached_property
+    def elsewhere(self) -> Shown:
+        """For another host."""
+        return self._issue("elsewhere", self._authority, "elsewhere.example")
+
+    @cached_property
+    def expired(self) -> Shown:
+        """For this machine, in former times."""
+        return self._issue("expired", self._authority, "localhost", "127.0.0.1", until=LONG_AGO)
+
+    @cached_property
+    def client(self) -> Shown:
+        """For a client."""
+        return self._issue("client", self._authority, "client@example.org")
+
+    @cached_property
+    def stranger(self) -> Shown:
+        """For this machine, signed by the other authority."""
+        return self._issue("stranger", self._stranger, "localhost", "127.0.0.1")
+
+    @property
+    def to_listen(self) -> TlsSettings:
+        """What a listener needs."""
+        return self.showing(self.server)
+
+    @property
+    def to_dial(self) -> TlsSettings:
+        """What who dials needs."""
+        return TlsSettings(ca=self.ca)
+
+    @staticmethod
+    def showing(shown: Shown) -> TlsSettings:
+        """Make a listener's settings with a certificate."""
+        return TlsSettings(certificate=shown.certificate, key=shown.key)
+
+    def _issue(
+        self, name: str, by: trustme.CA, *names: str, until: datetime | None = None
+    ) -> Shown:
+        issued = by.issue_cert(*names, not_after=until)
+        return Shown(
+            self._write(f"{name}-certificate", *issued.cert_chain_pems),
+            self._write(f"{name}-key", issued.private_key_pem),
+        )
+
+    def _write(self, name: str, *blobs: trustme.Blob) -> str:
+        path = self._folder / f"{name}.pem"
+        path.write_bytes(b"".join(blob.bytes() for blob in blobs))
+        return str(path)
