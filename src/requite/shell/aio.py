@@ -90,7 +90,8 @@ class AioShell:
         Raises `TransportError` where the address cannot be had.
         """
         self.start()
-        listener = await listen(endpoint.address, partial(self._accepted, endpoint))
+        on_stream = partial(self._accepted, endpoint)
+        listener = await listen(endpoint.address, on_stream, endpoint.tls)
         self._listeners.append(listener)
         return listener.address
 
@@ -118,7 +119,7 @@ class AioShell:
             framing = endpoint.make_framing()
             return self.host.opened(stream, kept=True, framing=framing, place=endpoint.place)
 
-        self._kept[kept] = dialler = Dialler(kept, opened)
+        self._kept[kept] = dialler = Dialler(kept, opened, endpoint.tls)
         if self._loop is not None:
             dialler.want()
 

@@ -12,14 +12,18 @@ from requite.shell.keeping import Way
 from requite.shell.link import Link
 from requite.transport.address import Address
 from requite.transport.aio import dial
+from requite.transport.tls import TlsSettings
 
 
 class Dialler:
     """Dials as often as connections are wanted, and gives up never; `opened` gets each stream."""
 
-    def __init__(self, way: Way, opened: Callable[[Any], Link]) -> None:
+    def __init__(
+        self, way: Way, opened: Callable[[Any], Link], tls: TlsSettings | None = None
+    ) -> None:
         self._way = way
         self._opened = opened
+        self._tls = tls
         self._wanted = 0
         self._task: asyncio.Task[None] | None = None
 
@@ -41,7 +45,7 @@ class Dialler:
             await asyncio.sleep(self._way.pause_s())
             address = self._way.current
             try:
-                await dial(address, partial(self._dialled, address))
+                await dial(address, partial(self._dialled, address), tls=self._tls)
             except TransportError as error:
                 self._way.failed(address, error)
         self._task = None

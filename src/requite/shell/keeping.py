@@ -15,17 +15,20 @@ from requite.framing.base import Framing
 from requite.shell.link import Link
 from requite.transport.address import Address
 from requite.transport.backoff import LIVED_S, Backoff
+from requite.transport.tls import TlsSettings
 
 
 class Endpoint(NamedTuple):
     """An address to dial or to listen at, and what is spoken there.
 
-    `place` is told to the engine with every peer that comes by this address.
+    `place` is told to the engine with every peer that comes by this address. `tls` is for addresses
+    that are secure.
     """
 
     address: Address
     make_framing: Callable[[], Framing]
     place: Any = None
+    tls: TlsSettings | None = None
 
 
 class Way(Protocol):

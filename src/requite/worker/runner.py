@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from requite.engine import Finished, Input, Produced, Progressed, Started
 from requite.errors import RemoteFailure
-from requite.framing import BODY_FRAMES_MAX
 from requite.request import Request, Status
 from requite.worker.handler import Kind, Service, frames_of
 from requite.worker.lanes import Lanes
@@ -45,12 +44,14 @@ class Runner:
         capacity: int,
         threads: int,
         reply_size_max: int,
+        frames_max: int,
         *,
         tell_starts: bool = False,
     ) -> None:
         self._tell_starts = tell_starts
         self._service = service
         self._reply_size_max = reply_size_max
+        self._frames_max = frames_max
         self._handler = service.handler
         # Threads begin when they are first needed: an `async` handler has none.
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"requite-{service.name}")
@@ -209,8 +210,9 @@ class Runner:
         It would drop the connection, and with it everything else that this worker holds.
         """
         frames = frames_of(result)
-        if len(frames) > BODY_FRAMES_MAX:
-            raise ValueError(f"a reply of {len(frames)} frames; {BODY_FRAMES_MAX} are allowed")
+        if len(frames) > self._frames_max:
+            limit = f"no more than {self._frames_max} are allowed"
+            raise ValueError(f"a reply of {len(frames)} frames; {limit}")
         size = sum(map(len, frames))
         if size > self._reply_size_max:
             raise ValueError(f"a reply of {size} bytes; {self._reply_size_max} are allowed")

@@ -1,0 +1,85 @@
+"""Workers that speak MDP with a broker: one engine and one connection per service."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from requite.errors import ConfigurationError
+from requite.framing import (
+    BODY_FRAMES_MAX,
+    Limits,
+    Mechanism,
+    Null,
+    PlainClient,
+    SocketType,
+    Zmtp,
+)
+from requite.heartbeat import HeartbeatPolicy
+from requite.protocols.majordomo.dialects import by_version
+from requite.protocols.majordomo.jobs import WorkerPolicy
+from requite.protocols.majordomo.wire import Dialect
+from requite.protocols.majordomo.worker import MajordomoWorker
+from requite.reach import Reach
+from requite.shell.wires import Wires
+from requite.url import ServiceUrl
+from requite.worker.handler import Service
+from requite.worker.stacks import CAPACITY_DEFAULT, Part, WorkerSettings
+
+_DIALECT_DEFAULT: Final = "0.3"
+
+
+def parts(reach: Reach, services: Sequence[Service], settings: WorkerSettings) -> list[Part]:
+    """Make one part per service. Raises `ConfigurationError`."""
+    url = reach.only_dialled()
+    if url.service:
+        raise ConfigurationError(f"a worker's services have their own names, not {url.service!r}")
+    if settings.hops is not None:
+        raise ConfigurationError(
+            "hops is for SP: an MDP broker does not forward requests to others"
+        )
+    dialect = by_version(settings.dialect or url.options.get("dialect", _DIALECT_DEFAULT))
+    mechanism = _mechanism(url)
+    limits = Limits.for_bodies(settings.message_size_max)
+    wires = Wires(
+        lambda: Zmtp(SocketType.DEALER, mechanism=mechanism, limits=limits),
+        dial_to=url.addresses,
+    )
+    return [_part(each, dialect, wires, settings) for each in services]
+
+
+def _part(each: Service, dialect: Dialect, wires: Wires, settings: WorkerSettings) -> Part:
+    capacity = settings.capacity
+    if capacity is None:
+        capacity = CAPACITY_DEFAULT if dialect.has_ids else 1
+    threads = settings.threads or capacity
+    policy = WorkerPolicy(
+        capacity=capacity,
+        heartbeat=_heartbeat(settings.heartbeat),
+        lease_s=settings.handler_timeout or 0.0,
+    )
+    if each.in_thread and policy.lease_s:
+        policy = replace(policy, capacity=min(capacity, threads))
+    engine = MajordomoWorker(
+        dialect,
+        each.name,
+        policy,
+        rng=random.random,
+        instance=settings.name,
+        chronicle=settings.chronicle,
+    )
+    return Part(each, engine, wires, policy.capacity, threads, BODY_FRAMES_MAX)
+
+
+def _heartbeat(given: HeartbeatPolicy | float | None) -> HeartbeatPolicy:
+    if isinstance(given, HeartbeatPolicy):
+        return given
+    return HeartbeatPolicy() if given is None else HeartbeatPolicy(interval_s=given)
+
+
+def _mechanism(url: ServiceUrl) -> Mechanism:
+    if url.user is None or url.password is None:
+        return Null()
+    return PlainClient(url.user, url.password)

@@ -1,0 +1,86 @@
+"""What its URLs make of a worker: which engines, on which wires.
+
+One module per protocol, one row in `_HOME`, and one in `requite.url` for its scheme.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Final, NamedTuple, Protocol
+
+from requite.chronicle import Chronicle
+from requite.engine import Engine
+from requite.errors import ConfigurationError
+from requite.heartbeat import HeartbeatPolicy
+from requite.reach import Reach
+from requite.shell.wires import Wires
+from requite.worker.handler import Service
+
+# Enough for the next request to be here when one is answered, on any network where that matters.
+CAPACITY_DEFAULT: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What a user may set on a worker, as it was given; None: not given.
+
+    `name` is what journals call the worker, and `chronicle` where its engines write for them.
+    """
+
+    capacity: int | None
+    heartbeat: HeartbeatPolicy | float | None
+    handler_timeout: float | None
+    threads: int | None
+    dialect: str | None
+    hops: int | None
+    message_size_max: int
+    name: bytes
+    chronicle: Chronicle | None
+
+
+class WorkEngine(Engine, Protocol):
+    """The engine of a worker."""
+
+    def tell_beginnings(self, now: float) -> None:
+        """Let the journal, if one is kept, have the beginnings of what is under way."""
+
+
+class Part(NamedTuple):
+    """One service of a worker, ready to be served: the engine and the wires it has for itself.
+
+    At most `capacity` of its requests are in hand at a time, and `threads` calls of a handler that
+    is a plain function run. A reply has at most `frames_max` frames. `holds`: the engine keeps
+    partial replies itself, and need not be spared them while a peer pushes back.
+    """
+
+    service: Service
+    engine: WorkEngine
+    wires: Wires
+    capacity: int
+    threads: int
+    frames_max: int
+    holds: bool = False
+
+
+_HOME: Final = {"mdp": "requite.worker.majordomo", "sp": "requite.worker.scalability"}
+
+
+def parts_for(reach: Reach, services: Sequence[Service], settings: WorkerSettings) -> list[Part]:
+    """Make the parts of a worker. Raises `ConfigurationError` for what cannot work."""
+    make: Callable[[Reach, Sequence[Service], WorkerSettings], list[Part]]
+    make = import_module(_HOME[reach.protocol]).parts
+    return make(reach, _check(services), settings)
+
+
+def _check(services: Sequence[Service]) -> Sequence[Service]:
+    if not services:
+        raise ConfigurationError("a worker needs at least one service")
+    for each in services:
+        if not isinstance(each, Service):
+            raise ConfigurationError(f"{each!r} is no service: decorate it with @service('name')")
+    names = [each.name for each in services]
+    if len(set(names)) < len(names):
+        raise ConfigurationError(f"each service of a worker needs a name of its own: {names}")
+    return services

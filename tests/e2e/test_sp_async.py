@@ -1,0 +1,507 @@
+"""`AsyncClient` and `Worker` over SP, both of them in one event loop; asyncio's, and uvloop's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.sp import TRANSPORTS, Echo, place
+
+from requite.client import AsyncClient
+from requite.errors import (
+    CallTimeout,
+    Cancelled,
+    ConfigurationError,
+    LocalViolation,
+    Overloaded,
+    TransportError,
+)
+from requite.request import Request, RetryPolicy
+from requite.shell.aio import run
+from requite.worker import Worker, service
+
+pytestmark = pytest.mark.e2e
+
+TCP = "sp+tcp://127.0.0.1:0"
+NOWHERE = "sp+tcp://127.0.0.1:1"
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
+def on_loop(request: pytest.FixtureRequest) -> Run:
+    def on_loop(scenario: Coroutine[Any, Any, None]) -> None:
+        async def limited() -> None:
+            async with asyncio.timeout(30):
+                await scenario
+
+        run(asyncio.sleep(0), use_uvloop=request.param)  # uvloop keeps something of its first loop
+        before = _descriptors()
+        run(limited(), use_uvloop=request.param)
+        assert _descriptors() == before
+
+    return on_loop
+
+
+def _descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+# --- calls ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("binds", ["worker", "client"])
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_bodies_come_back_whoever_listens(
+    on_loop: Run, transport: str, binds: str, tmp_path: Path
+) -> None:
+    async def talk(client: AsyncClient) -> None:
+        reply = await client.call(b"hello")
+        assert (reply.body, reply.attempts) == (b"hello", 1)
+        bodies = [b"", b"x", bytes(64 << 10), os.urandom(1 << 20)]
+        bodies += [b"%d" % n for n in range(200)]
+        replies = await asyncio.gather(*map(client.call, bodies))
+        assert [reply.body for reply in replies] == bodies
+        mapped = [reply.body async for reply in client.map(bodies, concurrency=7)]
+        assert mapped == bodies
+
+    async def scenario() -> None:
+        url = place(transport, tmp_path)
+        if binds == "worker":
+            async with (
+                Worker(Echo().service, bind=url) as worker,
+                AsyncClient(worker.addresses, timeout=20) as client,
+            ):
+                await talk(client)
+        else:
+            async with (
+                AsyncClient(bind=url, timeout=20) as client,
+                Worker(client.addresses, Echo().service),
+            ):
+                await talk(client)
+
+    on_loop(scenario())
+
+
+def test_several_transports_at_once(on_loop: Run, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        urls = [place(transport, tmp_path) for transport in TRANSPORTS]
+        echo = Echo()
+        async with Worker(echo.service, bind=urls) as worker:
+            assert [url.partition("://")[0] for url in worker.addresses] == [
+                "sp+tcp", "sp+ipc", "sp+inproc", "sp+ws",
+            ]  # fmt: skip
+            for url in worker.addresses:
+                async with AsyncClient(url, timeout=20) as client:
+                    assert (await client.call(url.encode())).body == url.encode()
+        assert len(echo.seen) == len(urls)
+        assert worker.addresses == []
+
+    on_loop(scenario())
+
+
+def test_requests_take_turns_among_the_workers(on_loop: Run) -> None:
+    async def scenario() -> None:
+        echoes = [Echo() for _ in range(3)]
+        async with AsyncClient(bind=TCP, timeout=20) as client:
+            workers = [Worker(client.addresses, echo.service) for echo in echoes]
+            for worker in workers:
+                await worker.start()
+            while not all(echo.seen for echo in echoes):  # until all are connected
+                await client.call(b"warm up")
+            for echo in echoes:
+                echo.seen.clear()
+            await asyncio.gather(*(client.call(b"x") for _ in range(300)))
+            assert [len(echo.seen) for echo in echoes] == [100, 100, 100]
+            for worker in workers:
+                await worker.close()
+
+    on_loop(scenario())
+
+
+def test_priorities_and_weights_are_those_of_the_urls(on_loop: Run) -> None:
+    async def scenario() -> None:
+        light, heavy, spare = echoes = [Echo() for _ in range(3)]
+        workers = [Worker(echo.service, bind=TCP) for echo in echoes]
+        for worker in workers:
+            await worker.start()
+        options = ("?weight=1", "?weight=3", "?priority=2")
+        urls = [worker.addresses[0] + text for worker, text in zip(workers, options, strict=True)]
+        async with AsyncClient(urls, timeout=20) as client:
+            while not (light.seen and heavy.seen):
+                await client.call(b"warm up")
+            for echo in echoes:
+                echo.seen.clear()
+            await asyncio.gather(*(client.call(b"x") for _ in range(400)))
+            assert [len(echo.seen) for echo in echoes] == [100, 300, 0]
+            await workers[0].close()
+            await workers[1].close()
+            await client.call(b"now it is needed")
+            assert spare.seen == [b"now it is needed"]
+        await workers[2].close()
+
+    on_loop(scenario())
+
+
+def test_partial_replies_are_joined(on_loop: Run) -> None:
+    @service("count")
+    async def count(request: Request) -> AsyncIterator[bytes]:
+        for number in range(int(request.body)):
+            yield b"%d," % number
+
+    async def scenario() -> None:
+        async with (
+            Worker(count, bind=TCP) as worker,
+            AsyncClient(worker.addresses, timeout=20) as client,
+        ):
+            assert (await client.call(b"4")).frames == (b"0,1,2,3,",)
+
+    on_loop(scenario())
+
+
+# --- who is away, and who goes --------------------------------------------------------------------
+@pytest.mark.parametrize("transport", ["tcp", "ipc", "inproc"])
+def test_a_service_that_is_not_up_yet_is_waited_for(
+    on_loop: Run, transport: str, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with Worker(Echo().service, bind=place(transport, tmp_path)) as worker:
+            [url] = worker.addresses
+        async with AsyncClient(url, timeout=20) as client:
+            call = asyncio.create_task(client.call(b"early"))
+            await asyncio.sleep(0.1)  # several attempts to connect
+            async with Worker(Echo().service, bind=url):
+                reply = await call
+        assert (reply.body, reply.attempts) == (b"early", 1)
+
+    on_loop(scenario())
+
+
+def test_requests_of_a_lost_worker_go_to_another_one_at_once(on_loop: Run) -> None:
+    async def scenario() -> None:
+        lost, left = Echo(), Echo()
+        async with Worker(left.service, bind=TCP) as second:
+            first = Worker(lost.service, bind=TCP)
+            await first.start()
+            async with AsyncClient([*first.addresses, *second.addresses], timeout=20) as client:
+                while not (lost.seen and left.seen):  # until both are connected
+                    await client.call(b"warm up")
+                lost.seen.clear()
+                lost.gate.clear()
+                calls = [client.start(b"%d" % n) for n in range(8)]
+                await lost.until(lambda: len(lost.seen) == 4)
+                await first.close()
+                replies = await asyncio.gather(*calls)
+        assert [reply.body for reply in replies] == [b"%d" % n for n in range(8)]
+        assert Counter(reply.attempts for reply in replies) == {1: 4, 2: 4}
+
+    on_loop(scenario())
+
+
+@pytest.mark.parametrize("transport", ["tcp", "ipc", "inproc"])
+def test_a_worker_that_is_started_again_gets_what_it_had_lost(
+    on_loop: Run, transport: str, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        held = Echo(hold=True)
+        worker = Worker(held.service, bind=place(transport, tmp_path))
+        await worker.start()
+        [url] = worker.addresses
+        async with AsyncClient(url, timeout=20) as client:
+            calls = [client.start(b"%d" % n) for n in range(10)]
+            await held.until(lambda: len(held.seen) == 10)
+            await worker.close()
+            async with Worker(Echo().service, bind=url):
+                replies = await asyncio.gather(*calls)
+        assert [reply.body for reply in replies] == [b"%d" % n for n in range(10)]
+        assert {reply.attempts for reply in replies} == {2}
+
+    on_loop(scenario())
+
+
+def test_a_worker_that_dials_comes_back_by_itself(on_loop: Run) -> None:
+    async def scenario() -> None:
+        client = AsyncClient(bind=TCP, timeout=20)
+        async with client:
+            [url] = client.addresses
+            worker = Worker(url, Echo().service)
+            await worker.start()
+            await client.call(b"one")
+        async with AsyncClient(bind=url, timeout=20) as client:
+            assert (await client.call(b"two")).body == b"two"
+        await worker.close()
+
+    on_loop(scenario())
+
+
+def test_what_may_not_run_twice_is_not_sent_twice(on_loop: Run) -> None:
+    async def scenario() -> None:
+        held = Echo(hold=True)
+        worker = Worker(held.service, bind=TCP)
+        await worker.start()
+        async with AsyncClient(worker.addresses, timeout=20) as client:
+            call = asyncio.create_task(client.call(b"once", idempotent=False))
+            await held.until(lambda: bool(held.seen))
+            await worker.close()
+            with pytest.raises(TransportError, match="not idempotent") as caught:
+                await call
+            assert caught.value.may_have_executed
+            assert caught.value.attempts == 1
+
+    on_loop(scenario())
+
+
+@pytest.mark.parametrize("how", ["url", "policy"])
+def test_resending_can_be_switched_off(on_loop: Run, how: str) -> None:
+    async def scenario() -> None:
+        held = Echo(hold=True)
+        worker = Worker(held.service, bind=TCP)
+        await worker.start()
+        [url] = worker.addresses
+        client = (
+            AsyncClient(f"{url}?resend=off", timeout=20)
+            if how == "url"
+            else AsyncClient(url, timeout=20, retry=RetryPolicy(attempts=1))
+        )
+        async with client:
+            call = asyncio.create_task(client.call(b"once"))
+            await held.until(lambda: bool(held.seen))
+            await worker.close()
+            with pytest.raises(TransportError, match="connection that had the request was lost"):
+                await call
+
+    on_loop(scenario())
+
+
+@pytest.mark.parametrize("how", ["url", "policy"])
+def test_requests_are_sent_again_after_the_time_that_was_set(on_loop: Run, how: str) -> None:
+    async def scenario() -> None:
+        held = Echo(hold=True)
+        async with Worker(held.service, bind=TCP) as worker:
+            [url] = worker.addresses
+            client = (
+                AsyncClient(f"{url}?resend=0.05", timeout=20)
+                if how == "url"
+                else AsyncClient(url, timeout=20, retry=RetryPolicy(9, attempt_timeout=0.05))
+            )
+            async with client:
+                call = asyncio.create_task(client.call(b"again"))
+                await held.until(lambda: len(held.seen) >= 3)
+                held.gate.set()
+                reply = await call
+                assert (reply.body, reply.attempts >= 3) == (b"again", True)
+
+    on_loop(scenario())
+
+
+def test_a_handler_that_fails_sends_no_reply(
+    on_loop: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with (
+            Worker(Echo().service, bind=TCP) as worker,
+            AsyncClient(worker.addresses) as client,
+        ):
+            await client.call(b"connected", timeout=20)
+            for body in (b"fail", b"refuse"):
+                with pytest.raises(CallTimeout) as caught:
+                    await client.call(body, timeout=0.1)
+                assert caught.value.may_have_executed
+            assert (await client.call(b"next", timeout=20)).body == b"next"
+
+    with caplog.at_level(logging.WARNING):
+        on_loop(scenario())
+    assert "no reply, since a request failed: ValueError: it does not work" in caplog.text
+
+
+def test_a_cancelled_call_leaves_the_others_alone(on_loop: Run) -> None:
+    async def scenario() -> None:
+        held = Echo(hold=True)
+        async with (
+            Worker(held.service, bind=TCP) as worker,
+            AsyncClient(worker.addresses, timeout=20, slots=2) as client,
+        ):
+            lost, kept = (asyncio.create_task(client.call(body)) for body in (b"a", b"b"))
+            await held.until(lambda: len(held.seen) == 2)
+            with pytest.raises(Overloaded):
+                await client.call(b"one too many")
+            lost.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await lost
+            held.gate.set()
+            assert (await kept).body == b"b"
+            assert (await client.call(b"next")).body == b"next"
+
+    on_loop(scenario())
+
+
+def test_closing_ends_what_is_out(on_loop: Run) -> None:
+    async def scenario() -> None:
+        held = Echo(hold=True)
+        async with Worker(held.service, bind=TCP) as worker:
+            client = AsyncClient(worker.addresses, timeout=20)
+            sent = asyncio.create_task(client.call(b"sent"))
+            await held.until(lambda: bool(held.seen))
+            await client.close()
+            with pytest.raises(Cancelled, match="closed"):
+                await sent
+            with pytest.raises(Cancelled, match="closed"):
+                await client.call(b"later")
+
+    on_loop(scenario())
+
+
+def test_a_worker_that_drains_finishes_what_it_has(on_loop: Run) -> None:
+    async def scenario() -> None:
+        held = Echo(hold=True)
+        worker = Worker(held.service, bind=TCP)
+        await worker.start()
+        async with AsyncClient(worker.addresses, timeout=20) as client:
+            calls = [client.start(b"%d" % n) for n in range(5)]
+            await held.until(lambda: len(held.seen) == 5)
+            draining = asyncio.create_task(worker.drain())
+            await asyncio.sleep(0)
+            held.gate.set()
+            replies = await asyncio.gather(*calls)
+            assert {reply.attempts for reply in replies} == {1}
+            await draining
+
+    on_loop(scenario())
+
+
+# --- errors that say what is wrong ----------------------------------------------------------------
+def test_nobody_there_is_told_with_the_reason(on_loop: Run) -> None:
+    async def scenario() -> None:
+        async with AsyncClient([NOWHERE, "inproc://nobody"]) as client:
+            with pytest.raises(
+                CallTimeout, match=r"connection refused; .*nobody listens"
+            ) as caught:
+                await client.call(b"x", timeout=0.2)
+            assert not caught.value.may_have_executed
+            assert caught.value.attempts == 0
+        async with AsyncClient(bind=TCP) as client:
+            with pytest.raises(CallTimeout, match=r"nobody is connected to tcp://127.0.0.1:\d"):
+                await client.call(b"x", timeout=0.05)
+
+    on_loop(scenario())
+
+
+def test_a_peer_of_the_wrong_type_is_told(on_loop: Run) -> None:
+    async def scenario() -> None:
+        async with AsyncClient(bind=TCP) as other, AsyncClient(other.addresses) as client:
+            with pytest.raises(CallTimeout, match=r"SP endpoint type 48 \(REQ\); this REQ takes"):
+                await client.call(b"x", timeout=0.2)
+
+    on_loop(scenario())
+
+
+def test_draft_types_meet_draft_types_only(on_loop: Run) -> None:
+    async def scenario() -> None:
+        async with Worker(Echo().service, bind=f"{TCP}?ids=draft") as worker:
+            [url] = worker.addresses
+            async with AsyncClient(f"{url}?ids=draft", timeout=20) as client:
+                assert (await client.call(b"x")).body == b"x"
+            async with AsyncClient(url) as client:
+                with pytest.raises(CallTimeout, match="this REQ takes 49"):
+                    await client.call(b"x", timeout=0.2)
+
+    on_loop(scenario())
+
+
+@pytest.mark.parametrize("transport", ["tcp", "ipc", "inproc"])
+def test_an_address_in_use_is_refused_and_nothing_is_left(
+    on_loop: Run, transport: str, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with Worker(Echo().service, bind=place(transport, tmp_path)) as worker:
+            [taken] = worker.addresses
+            free = place("ipc", tmp_path)
+            with pytest.raises(
+                TransportError, match=r"cannot listen at .*(in use|another process)"
+            ):
+                await Worker(Echo().service, bind=[free, taken]).start()
+            client = AsyncClient(bind=[free, taken])
+            with pytest.raises(TransportError, match="cannot listen at"):
+                await client.call(b"x")
+            assert client.addresses == []
+            await client.close()
+            async with AsyncClient(bind=free) as client:  # it was given back
+                assert client.addresses
+
+    on_loop(scenario())
+
+
+@pytest.mark.parametrize(
+    ("url", "settings", "match"),
+    [
+        ((), {}, "no URL to dial"),
+        ([NOWHERE, "mdp://localhost/echo"], {}, "of mdp and sp"),
+        ("mdp://localhost/echo", {"bind": TCP}, "of mdp and sp"),
+        (["mdp://a/echo", "mdp://b/echo"], {}, "takes one URL"),
+        (NOWHERE, {"service": "echo"}, "names no services"),
+        (NOWHERE, {"heartbeat": 1.0}, "no heartbeats"),
+        (NOWHERE, {"dialect": "0.3"}, "no dialects"),
+        ([f"{NOWHERE}?resend=1", f"{NOWHERE}?resend=off"], {}, "'resend'"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_once(
+    url: str | Sequence[str], settings: dict[str, Any], match: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=match):
+        AsyncClient(url, **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"heartbeat": 1.0}, "no heartbeats"),
+        ({"handler_timeout": 1.0}, "no leases"),
+        ({"dialect": "0.3"}, "no dialects"),
+        ({"hops": 0}, "hops is 1"),
+        ({"capacity": 0}, "capacity"),
+    ],
+)
+def test_what_a_worker_cannot_do_is_refused_at_once(settings: dict[str, Any], match: str) -> None:
+    with pytest.raises(ConfigurationError, match=match):
+        Worker(NOWHERE, Echo().service, **settings)
+
+
+def test_a_worker_over_sp_has_one_service() -> None:
+    with pytest.raises(ConfigurationError, match="a worker has one"):
+        Worker(NOWHERE, Echo().service, service("other")(Echo().serve))
+    with pytest.raises(ConfigurationError, match="at least one service"):
+        Worker(NOWHERE)
+    with pytest.raises(ConfigurationError, match="hops is for SP"):
+        Worker("mdp://localhost", Echo().service, hops=3)
+
+
+def test_what_sp_cannot_carry_is_refused(on_loop: Run) -> None:
+    async def scenario() -> None:
+        async with AsyncClient(NOWHERE) as client:
+            with pytest.raises(ConfigurationError, match="no partial ones"):
+                client.stream(b"x")
+            with pytest.raises(ConfigurationError, match="no idempotency key"):
+                await client.call(b"x", idempotency_key=b"k")
+            with pytest.raises(ConfigurationError, match="names no services"):
+                await client.call(b"x", service="echo")
+            with pytest.raises(ConfigurationError, match="2 frames, and SP carries one"):
+                await client.call([b"x", b"y"])
+
+    on_loop(scenario())
+
+
+def test_a_client_that_listens_is_opened_first(on_loop: Run) -> None:
+    async def scenario() -> None:
+        client = AsyncClient(bind=TCP)
+        with pytest.raises(LocalViolation, match="async with"):
+            client.start(b"x")
+        assert client.addresses == []
+        with pytest.raises(CallTimeout):
+            await client.call(b"x", timeout=0.05)  # opens it
+        assert client.addresses
+        await client.close()
+
+    on_loop(scenario())
