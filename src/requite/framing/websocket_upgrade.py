@@ -22,13 +22,14 @@ from typing import Final, NoReturn
 from wsproto.connection import ConnectionType
 from wsproto.events import AcceptConnection, Event, RejectConnection, RejectData, Request
 from wsproto.handshake import H11Handshake
-from wsproto.utilities import ProtocolError, RemoteProtocolError
+from wsproto.utilities import RemoteProtocolError
 
 from requite.errors import LocalViolation, RemoteViolation
 
 # What h11 holds, too, of a header section that is not complete. Endpoints of SP need some 200
 # bytes; the rest is for the cookies of a browser, and what proxies add.
 HEADER_SIZE_MAX: Final = 16 << 10
+_TARGET: Final = re.compile(r"/[!-~]*")
 _END_OF_HEADER: Final = re.compile(rb"\n\r?\n")  # as lenient as h11 is
 
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
@@ -145,11 +146,7 @@ class ClientUpgrade:
         self._handshake = H11Handshake(ConnectionType.CLIENT)
         self._refusal = ""  # the HTTP status, once the server has refused
         self._explanation = b""
-        request = Request(host=host, target=path or "/", subprotocols=[subprotocol])
-        try:
-            self._request = self._handshake.send(request)
-        except (ProtocolError, ValueError) as error:
-            raise LocalViolation(f"no HTTP request for {host!r} and {path!r}: {error}") from error
+        self._request = self._handshake.send(_request(host, path or "/", subprotocol))
 
     def opening(self) -> bytes:
         """Return the request."""
@@ -183,7 +180,8 @@ class ClientUpgrade:
 
     def _feed(self, data: bytes) -> list[Event]:
         try:
-            self._handshake.receive_data(data)
+            if data:  # else h11 takes it for the end of the stream
+                self._handshake.receive_data(data)
         except (RemoteProtocolError, ValueError) as error:  # ValueError: a header is not ASCII
             raise RemoteViolation(f"the server's answer is not a WebSocket's: {error}") from error
         return list(self._handshake.events())
@@ -212,6 +210,17 @@ class ClientUpgrade:
         explanation = quote(self._explanation[:_EXPLANATION_SIZE_MAX], _EXPLANATION_SIZE_MAX)
         reason = f": {explanation}" if explanation else ""
         raise RemoteViolation(f"the server refused the WebSocket: {self._refusal}{reason}")
+
+
+def _request(host: str, path: str, subprotocol: str) -> Request:
+    """Make a request, or raise `LocalViolation` for what cannot stand in one."""
+    try:
+        is_host = bool(host) and host.isprintable() and bool(host.encode("idna"))
+    except UnicodeError:  # a label that is empty or too long
+        is_host = False
+    if not is_host or _TARGET.fullmatch(path) is None:
+        raise LocalViolation(f"no WebSocket can be asked for at host {host!r} and path {path!r}")
+    return Request(host=host, target=path, subprotocols=[subprotocol])
 
 
 def quote(words: bytes | str, size_max: int = _QUOTED_SIZE_MAX) -> str:

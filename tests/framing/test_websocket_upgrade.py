@@ -1,0 +1,357 @@
+"""The opening handshake of SP on WebSocket, by its bytes and with every kind of refusal.
+
+RFC 6455, section 4; sp-websocket-mapping-01.
+"""
+
+import re
+
+import pytest
+from tests.support.raw_websocket import HOST, REP, REQ, make_client, make_server, upgrade
+
+from requite.errors import LocalViolation, RemoteViolation
+from requite.framing import SpWebSocket
+
+# The key and its answer are the example of RFC 6455, section 1.3.
+REQUEST = (
+    b"GET /svc HTTP/1.1\r\n"
+    b"Host: server.example.com\r\n"
+    b"Upgrade: websocket\r\n"
+    b"Connection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+    b"Sec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Protocol: rep.sp.nanomsg.org\r\n"
+    b"\r\n"
+)
+ANSWER = (
+    b"HTTP/1.1 101 Switching Protocols\r\n"
+    b"Upgrade: websocket\r\n"
+    b"Connection: Upgrade\r\n"
+    b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"
+    b"Sec-WebSocket-Protocol: rep.sp.nanomsg.org\r\n"
+    b"\r\n"
+)
+BINARY_HELLO = b"\x82\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58"
+
+
+def feed(framing: SpWebSocket, data: bytes, step: int) -> None:
+    for at in range(0, len(data), step or len(data)):
+        assert framing.receive(data[at : at + (step or len(data))]) == []
+        assert framing.output() == b""
+
+
+def refused(framing: SpWebSocket, data: bytes, step: int = 0) -> str:
+    with pytest.raises(RemoteViolation) as caught:
+        feed(framing, data, step)
+    for ask in (framing.at_end, lambda: framing.receive(b""), lambda: framing.receive(REQUEST)):
+        with pytest.raises(RemoteViolation) as again:
+            ask()
+        assert str(again.value) == str(caught.value)
+    assert not framing.ready
+    assert framing.output() == framing.closing() == b""
+    return str(caught.value)
+
+
+def refusal_by_server(data: bytes, path: str = "/svc", step: int = 0) -> tuple[str, str, str]:
+    """What a server makes of a request: its violation, and its answer's status line and body."""
+    server = make_server(path=path)
+    with pytest.raises(RemoteViolation) as caught:
+        feed(server, data, step)
+    head, _, body = server.output().partition(b"\r\n\r\n")
+    assert b"connection: close" in head.lower()
+    assert f"content-length: {len(body)}".encode() in head.lower()
+    with pytest.raises(RemoteViolation, match=re.escape(str(caught.value))):
+        server.receive(REQUEST)
+    assert server.closing() == b""
+    assert not server.ready
+    return str(caught.value), head.decode().split("\r\n")[0], body.decode()
+
+
+def accept_of(request: bytes) -> bytes:
+    server = make_server()
+    server.receive(request)
+    [accept] = re.findall(rb"Sec-WebSocket-Accept: (.*)\r\n", server.output())
+    return accept
+
+
+# --- the way it should be -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", [1, 2, 50, 1000])
+def test_the_request_of_the_rfc_is_answered_with_its_answer(step):
+    server = make_server(path="/svc")
+    for at in range(0, len(REQUEST), step):
+        assert not server.ready
+        assert server.receive(REQUEST[at : at + step]) == []
+    assert server.ready
+    assert server.output() == ANSWER
+    assert server.output() == b""
+    server.at_end()
+
+
+def test_the_request_of_a_client():
+    lines = make_client(path="/a/b").opening().split(b"\r\n")
+    assert lines[0] == b"GET /a/b HTTP/1.1"
+    assert lines[-2:] == [b"", b""]
+    assert f"Host: {HOST}".encode() in lines
+    assert b"Upgrade: websocket" in lines
+    assert b"Sec-WebSocket-Protocol: rep.sp.nanomsg.org" in lines
+    assert not any(line.startswith(b"Sec-WebSocket-Extensions") for line in lines)
+
+
+def test_no_path_is_the_root_and_each_request_has_a_key_of_its_own():
+    one, two = make_client(), make_client()
+    assert one.opening().startswith(b"GET / HTTP/1.1\r\n")
+    assert one.opening() == one.opening()
+    assert one.opening() != two.opening()
+
+
+@pytest.mark.parametrize("host", ["[::1]:80", "my_service:8080", "bücher.example:1", "a.b.c"])
+def test_hosts_of_every_kind_are_understood(host):
+    upgrade(SpWebSocket(REQ, REP, is_client=True, host=host), make_server())
+
+
+@pytest.mark.parametrize(
+    ("own", "peer", "name"),
+    [(48, 49, b"rep"), (49, 48, b"req"), (16, 17, b"rep"), (17, 16, b"req")],
+)
+def test_the_subprotocol_is_the_role_of_the_server(own, peer, name):
+    client = SpWebSocket(own, peer, is_client=True, host=HOST)
+    assert b"Sec-WebSocket-Protocol: " + name + b".sp.nanomsg.org\r\n" in client.opening()
+    upgrade(client, SpWebSocket(peer, own, is_client=False))
+
+
+@pytest.mark.parametrize("path", ["", "/", "/svc", "/a/%C3%A9/b"])
+def test_a_server_without_a_path_takes_any_and_one_with_a_path_its_own(path):
+    upgrade(make_client(path=path), make_server())
+    upgrade(make_client(path=path), make_server(path=path))
+
+
+def test_a_query_is_no_part_of_the_path():
+    upgrade(make_client(path="/svc?token=1"), make_server(path="/svc"))
+
+
+def test_the_right_subprotocol_among_others_is_chosen():
+    server = make_server()
+    server.receive(REQUEST.replace(b"rep.sp", b"chat, pair.sp.nanomsg.org, rep.sp"))
+    assert server.output() == ANSWER
+
+
+def test_an_extension_is_not_accepted():
+    server = make_server()
+    extra = b"Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
+    server.receive(REQUEST[:-2] + extra)
+    assert server.output() == ANSWER
+
+
+def test_frames_may_come_in_the_chunk_that_ends_the_upgrade():
+    server = make_server()
+    assert server.receive(REQUEST + BINARY_HELLO) == [[b"Hello"]]
+    client = make_client()
+    answer = ANSWER.replace(b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", accept_of(client.opening()))
+    assert client.receive(answer + b"\x82\x05Hello") == [[b"Hello"]]
+    assert client.ready
+
+
+def test_nothing_is_encoded_before_the_upgrade():
+    for framing in (make_client(), make_server()):
+        out = [b"before"]
+        with pytest.raises(LocalViolation, match="before the WebSocket is open"):
+            framing.encode([b"x"], out)
+        assert out == [b"before"]
+        assert not framing.mid_message
+        assert framing.farewell == ""
+        assert framing.closing() == b""
+
+
+@pytest.mark.parametrize(
+    ("host", "path"),
+    [
+        ("", "/"),
+        ("a\r\nb", "/"),
+        ("a" * 64, "/"),
+        ("a..b", "/"),
+        ("a", "x"),
+        ("a", "/ "),
+        ("a", "/é"),
+    ],
+)
+def test_what_cannot_stand_in_a_request_is_refused_here(host, path):
+    with pytest.raises(LocalViolation, match="no WebSocket can be asked for"):
+        SpWebSocket(REQ, REP, is_client=True, host=host, path=path)
+
+
+# --- refused by the server ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", [0, 1])
+@pytest.mark.parametrize(
+    ("old", "new", "status", "reason"),
+    [
+        (b"rep.sp", b"req.sp", 400, "asked for subprotocol req.sp.nanomsg.org; here it is rep.sp"),
+        (b"rep.sp.nanomsg.org", b"a, b", 400, "asked for subprotocol a, b; here it is rep.sp"),
+        (b"-Protocol", b"-Nothing", 400, "asked for subprotocol none; here it is rep.sp"),
+        (b"/svc", b"/other", 404, "no SP endpoint at /other"),
+        (b"/svc", b"/", 404, "no SP endpoint at /"),
+        (b"Version: 13", b"Version: 8", 426, "Version"),
+        (b"Upgrade: websocket", b"Upgrade: h2c", 400, "Upgrade: websocket"),
+        (b"Connection: Upgrade", b"Connection: close", 400, "Connection: Upgrade"),
+        (b"-Key", b"-Lock", 400, "Sec-WebSocket-Key"),
+        (b"Host", b"Guest", 400, "HTTP"),
+        (b" HTTP/1.1", b" HTTP/1.0", 400, "HTTP/1.1"),
+        (b"GET ", b"POST ", 400, "begins with 'GET'"),
+        (b"server.example.com", b"\xff\xfe", 400, "malformed"),
+        (b"Upgrade\r\n", b"Upgr\xe4de\r\n", 400, "malformed"),
+        (b"rep.sp", b"r\xe9p.sp", 400, "malformed"),
+        (b"Host: ", b"no colon\r\nHost: ", 400, "HTTP"),
+    ],
+)
+def test_a_request_is_refused_with_a_status_and_a_reason(old, new, status, reason, step):
+    assert REQUEST.count(old) == 1
+    told, line, body = refusal_by_server(REQUEST.replace(old, new), step=step)
+    assert line.startswith(f"HTTP/1.1 {status}")
+    assert reason in body
+    assert told == f"refused a WebSocket with HTTP {status}: {body.rstrip()}"
+
+
+@pytest.mark.parametrize("data", [b"\0SP\0\0\x30\0\0", b"\xff", b"\x16\x03\x01", b"get / HTTP/1.1"])
+def test_what_is_not_http_is_refused_at_its_first_bytes(data):
+    told, line, _ = refusal_by_server(data)
+    assert line.startswith("HTTP/1.1 400")
+    assert "came where HTTP begins with 'GET'" in told
+
+
+@pytest.mark.parametrize("step", [0, 1, 1000])
+@pytest.mark.parametrize("ending", [b"", b"\r\n\r\n", b"x" * 70_000])
+def test_a_header_without_end_is_refused(step, ending):
+    data = REQUEST[:-2] + b"Cookie: " + b"x" * 16_384 + ending
+    told, line, _ = refusal_by_server(data, step=step)
+    assert line.startswith("HTTP/1.1 400")
+    assert "more than 16384 bytes" in told
+
+
+def test_a_header_of_exactly_the_limit_passes():
+    server = make_server()
+    filler = b"Cookie: " + b"x" * (16_384 - len(REQUEST) - 10) + b"\r\n"
+    request = REQUEST[:-2] + filler + b"\r\n"
+    assert len(request) == 16_384
+    server.receive(request)
+    assert server.ready
+
+
+def test_what_a_peer_asked_for_is_quoted_in_one_short_line():
+    told, _, body = refusal_by_server(REQUEST.replace(b"rep.sp", b"x" * 5000), path="")
+    assert len(told) < 300
+    assert body.count("\n") == 1
+
+
+# --- refused by the client ------------------------------------------------------------------------
+
+
+def answer_to(client: SpWebSocket, old: bytes, new: bytes) -> bytes:
+    answer = ANSWER.replace(b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", accept_of(client.opening()))
+    assert answer.count(old) == 1
+    return answer.replace(old, new)
+
+
+@pytest.mark.parametrize("step", [0, 1])
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (b"Sec-WebSocket-Protocol", b"X-Protocol", "does not confirm rep.sp.nanomsg.org"),
+        (b"rep.sp", b"req.sp", "unrecognized subprotocol req.sp.nanomsg.org"),
+        (b"rep.sp", b"r\xe9p.sp", "not a WebSocket's"),
+        (b"Accept: ", b"Accept: x", "Bad accept token"),
+        (b"Upgrade: websocket", b"Upgrade: h2c", "Upgrade: websocket"),
+        (b"Connection: Upgrade", b"Connection: close", "Connection: Upgrade"),
+        (b"Sec-WebSocket-P", b"Sec-WebSocket-Extensions: x\r\nSec-WebSocket-P", "extension x"),
+        (b"HTTP/1.1", b"HTTP/2.0", "begins with 'HTTP/1.'"),
+        (b"HTTP/1.1", b"\0SP\0\0\x31\0\0", "begins with 'HTTP/1.'"),
+        (b" 101 ", b" abc ", "Bad HTTP message"),
+        (b" 101 Switching Protocols", b" 103 Early Hints", "HTTP 103 Early Hints"),
+        (b"\r\n\r\n", b"\r\nx: " + b"x" * 16_384, "more than 16384 bytes"),
+    ],
+)
+def test_an_answer_that_is_none_is_refused(old, new, reason, step):
+    client = make_client()
+    assert reason in refused(client, answer_to(client, old, new), step)
+
+
+@pytest.mark.parametrize("step", [0, 1, 7, 60])
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (
+            b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n\r\n"
+            b"not\nat\thome\n",
+            "HTTP 400 Bad Request: not at home",
+        ),
+        (
+            b"HTTP/1.1 404 Nope\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\r\n<html>",
+            "HTTP 404 Not Found",
+        ),
+        (
+            b"HTTP/1.1 503 x\r\nContent-Type: Text/Plain; charset=utf-8\r\n"
+            b"Content-Length: 0\r\n\r\n",
+            "HTTP 503 Service Unavailable",
+        ),
+        (
+            b"HTTP/1.1 599 x\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"4\r\nbusy\r\n4\r\n now\r\n0\r\n\r\n",
+            "HTTP 599: busy now",
+        ),
+        (b"HTTP/1.1 204 No Content\r\nContent-Type: text/plain\r\n\r\n", "HTTP 204 No Content"),
+        (b"HTTP/1.0 301 Moved\r\nLocation: /\r\n\r\n", "HTTP 301 Moved Permanently"),
+    ],
+)
+def test_the_servers_refusal_is_quoted(answer, told, step):
+    assert refused(make_client(), answer, step) == f"the server refused the WebSocket: {told}"
+
+
+def test_a_refusal_that_ends_with_the_stream_is_quoted_as_far_as_it_came():
+    client = make_client()
+    head = b"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\n\r\n"
+    assert client.receive(head) == []
+    assert client.receive(b"not ") == []
+    assert client.receive(b"you") == []
+    with pytest.raises(RemoteViolation, match=r"HTTP 403 Forbidden: not you$"):
+        client.at_end()
+
+
+@pytest.mark.parametrize("step", [0, 1, 499, 501])
+def test_a_refusal_without_end_is_cut(step):
+    head = b"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\n\r\n"
+    told = refused(make_client(), head + b"x" * 10_000, step)
+    assert told == "the server refused the WebSocket: HTTP 403 Forbidden: " + "x" * 500
+
+
+@pytest.mark.parametrize(
+    ("server", "told"),
+    [
+        (lambda: make_server(path="/other"), "HTTP 404 Not Found: no SP endpoint at /svc"),
+        (
+            lambda: SpWebSocket(REQ, REP, is_client=False),
+            "HTTP 400 Bad Request: asked for subprotocol rep.sp.nanomsg.org; "
+            "here it is req.sp.nanomsg.org",
+        ),
+    ],
+)
+def test_our_server_tells_our_client_why(server, told):
+    client, refusing = make_client(path="/svc"), server()
+    with pytest.raises(RemoteViolation):
+        refusing.receive(client.opening())
+    assert refused(client, refusing.output()).endswith(told)
+
+
+# --- ends -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", [0, 1, 20, len(REQUEST) - 1])
+def test_an_end_inside_the_upgrade_is_reported(cut):
+    server = make_server()
+    server.receive(REQUEST[:cut])
+    with pytest.raises(RemoteViolation, match="before its HTTP request was complete"):
+        server.at_end()
+    client = make_client()
+    client.receive(ANSWER[: min(cut, 100)])
+    with pytest.raises(RemoteViolation, match="before its HTTP answer was complete"):
+        client.at_end()
