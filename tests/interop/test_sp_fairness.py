@@ -1,4 +1,4 @@
-"""Fairness, counted (I8): among services by turns, among clients by turns, while they come and go."""
+"""Fairness (I8), counted: among services and among clients, by turns, while they come and go."""
 
 from __future__ import annotations
 

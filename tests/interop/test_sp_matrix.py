@@ -20,6 +20,7 @@ pytestmark = pytest.mark.interop
 
 SIZES = (0, 1, 64 << 10, 1 << 20)
 LIMIT = 2000
+FAR_OVER = 1 << 20  # what is put around a body has room beyond the limit
 
 Ask = Callable[[bytes], bytes]
 
@@ -171,17 +172,18 @@ def test_many_contexts_of_nng_are_served_at_a_time(nng: Nng, loop: Loop, places:
 
 
 # --- over the limit -------------------------------------------------------------------------------
-@pytest.mark.parametrize("wire", [TCP, IPC, TLS, WS], ids=str)
+@pytest.mark.parametrize("wire", [TCP, IPC, TLS], ids=str)
 def test_a_request_over_our_limit_costs_its_sender_the_connection_and_nobody_else(
     wire: Wire, nng: Nng, loop: Loop, places: Places, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Not tried with WebSockets of nng, which aborts the process when one is closed meanwhile."""
     place = loop.listening_worker(places.new(wire), message_size_max=LIMIT)
     good, bad = nng.req(), nng.req()
     for req in (good, bad):
         sp_nng.dial(req.socket, place)
     assert good.ask(b"x" * LIMIT) == b"x" * LIMIT
-    bad.socket.send(b"x" * (LIMIT + 100))
-    eventually(lambda: "limit" in caplog.text, "the log tells of it")
+    bad.socket.send(bytes(FAR_OVER))
+    eventually(lambda: "are allowed" in caplog.text, "the log tells of it")
     assert good.ask(b"well?") == b"well?"
     assert bad.ask(b"shorter") == b"shorter"
 
@@ -190,13 +192,13 @@ def test_a_request_over_our_limit_costs_its_sender_the_connection_and_nobody_els
 def test_a_reply_over_our_limit_ends_the_call_with_an_error(
     wire: Wire, nng: Nng, loop: Loop, places: Places
 ) -> None:
-    rep = nng.rep(lambda body: body * 100)
+    rep = nng.rep(lambda body: body * LIMIT)
     client = loop.client(sp_nng.listen(rep.socket, places.new(wire)), message_size_max=LIMIT)
-    assert loop.ask(client, b"x") == b"x" * 100
+    assert loop.ask(client, b"x") == b"x" * LIMIT
     with pytest.raises(requite.CallTimeout) as failed:
         loop.ask(client, b"x" * 100, timeout=0.5)
     assert failed.value.may_have_executed
-    assert loop.ask(client, b"y") == b"y" * 100
+    assert loop.ask(client, b"y") == b"y" * LIMIT
 
 
 def test_a_request_over_the_limit_of_nng_ends_with_an_error(

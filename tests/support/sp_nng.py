@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final
 
 import pynng
@@ -81,7 +82,7 @@ class NngReq:
     def ask(self, body: bytes) -> bytes:
         """Send a request and wait for its reply."""
         self.socket.send(body)
-        reply: bytes = self.socket.recv()
+        reply: bytes = self.socket.recv_msg().bytes  # `recv` cannot return an empty one
         return reply
 
     def close(self) -> None:
@@ -103,7 +104,7 @@ class NngRep:
     def _serve(self) -> None:
         while True:
             try:
-                body = self.socket.recv()
+                body = self.socket.recv_msg().bytes
                 self.requests.append(body)
                 if (reply := self._answer(body)) is not None:
                     self.socket.send(reply)
@@ -128,12 +129,9 @@ class NngContexts:
             thread.start()
 
     def _serve(self) -> None:
-        with self.socket.new_context() as context:
+        with suppress(pynng.Closed), self.socket.new_context() as context:
             while True:
-                try:
-                    context.send(context.recv())
-                except pynng.Closed:
-                    return
+                context.send(context.recv())
 
     def close(self) -> None:
         """Close the socket and end the threads."""
