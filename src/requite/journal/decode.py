@@ -1,6 +1,6 @@
 """Blocks to events, one by one, in pure Python: for the command and for tests.
 
-`requite.spark.decode` does the same for whole columns; both follow `requite.journal.meaning`.
+`requite.spark.decoding` does the same for whole columns; both follow `requite.journal.meaning`.
 """
 
 from __future__ import annotations

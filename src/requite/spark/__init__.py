@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from requite.spark.bulk import call as call
-    from requite.spark.bulk import call_to as call_to
+    from requite.spark.bulk.calls import call as call
+    from requite.spark.bulk.calls import call_to as call_to
 
 __all__ = ["call", "call_to", "register"]
 
-_ELSEWHERE: Final = {"call": "requite.spark.bulk", "call_to": "requite.spark.bulk"}
+_ELSEWHERE: Final = {"call": "requite.spark.bulk.calls", "call_to": "requite.spark.bulk.calls"}
 
 
 def register(spark: SparkSession) -> None:

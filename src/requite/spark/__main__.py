@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.errors import ConfigurationError
-from requite.spark.sandboxed import Limits
+from requite.spark.sweep.sandboxed import Limits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,7 +81,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _sweep(options: argparse.Namespace) -> int:
-    from requite.spark.sweep import chosen, sweep
+    from requite.spark.sweep.runs import chosen, sweep
 
     scenarios = chosen(options.scenario)
     if options.seeds < 1 or options.first_seed < 0:

@@ -91,7 +91,7 @@ SIM_VIOLATIONS: Final = """
     invariant string, detail string, replay string
 """
 
-# What the streaming audit raises: `kind` is one of `requite.spark.case.Alert`.
+# What the streaming audit raises: `kind` is one of `requite.spark.watch.case.Alert`.
 ALERTS: Final = """
     request_id string, service string, kind string, deadline timestamp, noticed_at timestamp,
     evidence string

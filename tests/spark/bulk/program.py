@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from tests.spark.cluster import SMALL
 
 import requite.spark
-from requite.spark import bulk
+from requite.spark.bulk import calls as bulk
 from requite.spark.session import configure, prepare_environment
 
 ROWS, PARTITIONS = 40, 4

@@ -21,7 +21,7 @@ import requite
 import requite.spark
 from requite.errors import ConfigurationError
 from requite.protocols.majordomo.policy import BrokerPolicy
-from requite.spark.bulk_plan import COLUMNS
+from requite.spark.bulk.plan import COLUMNS
 
 # The first test of a run waits for Spark to start, which a busy machine takes a minute for.
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]

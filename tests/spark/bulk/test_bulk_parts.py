@@ -19,12 +19,12 @@ from tests.support.live import eventually
 from requite.errors import CallError, ConfigurationError, NoService, RemoteFailure
 from requite.request import Reply
 from requite.shell.aio import new_event_loop
-from requite.spark.bulk_client import Clients
-from requite.spark.bulk_ids import id_text, job_id, position_names, repetitions, request_ids
-from requite.spark.bulk_plan import Connection, Plan, share
-from requite.spark.bulk_pump import Outcome, Pump, Window
-from requite.spark.bulk_rows import Batch
-from requite.spark.bulk_task import call_batches
+from requite.spark.bulk.client import Clients
+from requite.spark.bulk.ids import id_text, job_id, position_names, repetitions, request_ids
+from requite.spark.bulk.plan import Connection, Plan, share
+from requite.spark.bulk.pump import Outcome, Pump, Window
+from requite.spark.bulk.rows import Batch
+from requite.spark.bulk.task import call_batches
 
 JOB = UUID(int=7)
 

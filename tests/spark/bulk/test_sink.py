@@ -16,8 +16,8 @@ from tests.spark.bulk.services import Recorded
 
 import requite.spark
 from requite.errors import ConfigurationError
-from requite.spark.sink import arrow_writer, stream_writer
-from requite.spark.sink_replies import Replies
+from requite.spark.sink.replies import Replies
+from requite.spark.sink.writer import arrow_writer, stream_writer
 
 # The first test of a run waits for Spark to start, which a busy machine takes a minute for.
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]

@@ -20,8 +20,8 @@ from pyspark.sql import functions as F
 import requite.spark
 from requite.spark import runner, schemas
 from requite.spark.session import configure
-from requite.spark.stream import alerts
-from requite.spark.sweep import plan, sim_runs, simulate
+from requite.spark.sweep.runs import plan, sim_runs, simulate
+from requite.spark.watch.alerts import alerts
 
 ROWS = 20
 BUSY_MAX = 5

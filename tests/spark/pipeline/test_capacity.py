@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 from tests.spark.events import Story, collect, instance, instant, rows_frame, schema_names
 
 from requite.spark import schemas
-from requite.spark.capacity import erlang_c_wait_s, gold_capacity, servers
-from requite.spark.latency import gold_latency_histogram
+from requite.spark.gold.capacity import erlang_c_wait_s, gold_capacity, servers
+from requite.spark.gold.latency import gold_latency_histogram
+from requite.spark.gold.rightsizing import gold_rightsizing
 from requite.spark.lives import lives
-from requite.spark.rightsizing import gold_rightsizing
 from requite.spark.silver import silver_attempts, silver_heartbeats, silver_requests
 
 

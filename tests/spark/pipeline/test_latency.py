@@ -15,7 +15,7 @@ from tests.spark.events import collect, instant, rows_frame, schema_names
 from tests.spark.pipeline import model
 
 from requite.spark import schemas
-from requite.spark.latency import (
+from requite.spark.gold.latency import (
     GROWTH,
     LOWEST_MS,
     PERCENTILES,

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from tests.spark.events import Story, collect, instance, instant, schema_names
 
 from requite.spark import schemas
-from requite.spark.liveness import gold_worker_liveness
+from requite.spark.gold.liveness import gold_worker_liveness
 from requite.spark.silver import silver_heartbeats
 
 

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from tests.spark.events import collect, instant, rows_frame, schema_names
 
 from requite.spark import schemas
-from requite.spark.poison import poison
+from requite.spark.gold.poison import poison
 
 
 def failed(number: int, reason: str | None, **columns: Any) -> dict[str, Any]:

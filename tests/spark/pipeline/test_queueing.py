@@ -11,8 +11,8 @@ from tests.spark.events import Story, collect, instance, instant, schema_names
 from tests.spark.pipeline import model
 
 from requite.spark import schemas
+from requite.spark.gold.queueing import gold_queue_depth
 from requite.spark.lives import lives
-from requite.spark.queueing import gold_queue_depth
 
 NOW = instant(400)
 

@@ -13,8 +13,8 @@ import pytest
 from tests.spark.events import NOON, instant, rows_frame
 
 from requite.spark import report, schemas
+from requite.spark.gold.latency import GROWTH, LOWEST_MS
 from requite.spark.lake import Lake
-from requite.spark.latency import GROWTH, LOWEST_MS
 from requite.spark.report.facts import Facts
 from requite.spark.report.lake import gather
 from requite.spark.report.page import render

@@ -19,7 +19,7 @@ from requite.journal.decode import SegmentDecoder
 from requite.journal.encode import encode_flights, encode_happenings, encode_strings
 from requite.journal.folder import LogFolder, log_name
 from requite.journal.strings import Strings
-from requite.spark.decode import NAMES, Decoder, Place, arrow_schema
+from requite.spark.decoding.decoder import NAMES, Decoder, Place, arrow_schema
 from requite.storage import Damage, Record
 from requite.storage.layout import RECORD_HEADER_SIZE
 

@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.spark.events import NOON, Story, call_id, instant
 
 from requite.spark import schemas
-from requite.spark.case import Patience
-from requite.spark.stream import alerts
-from requite.spark.watching import Watching
+from requite.spark.watch.alerts import alerts
+from requite.spark.watch.case import Patience
+from requite.spark.watch.watching import Watching
 
 QUICK = Patience(grace_s=0.2, settle_s=0.2, remember_s=1.0)
 

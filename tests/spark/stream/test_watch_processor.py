@@ -10,8 +10,8 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 from tests.spark.events import Event, Log, Story, call_id, instance, instant
 
-from requite.spark.case import Alert, Case, Patience, Told
-from requite.spark.stream import RequestWatch
+from requite.spark.watch.alerts import RequestWatch
+from requite.spark.watch.case import Alert, Case, Patience, Told
 
 PATIENCE = Patience(grace_s=1.0, settle_s=1.0, longest_deadline_s=60.0, remember_s=30.0)
 KEY = call_id(1)

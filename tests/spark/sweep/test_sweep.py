@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from tests.sim import mutants
 from tests.spark.sweep import troubled
 
-import requite.spark.sweep
+import requite.spark.sweep.runs
 from requite.cli.app import run as run_command
 from requite.cli.exit_codes import ExitCode
 from requite.errors import ConfigurationError
@@ -24,8 +24,8 @@ from requite.sim import run as run_seed
 from requite.sim.roles import Parts
 from requite.sim.scenarios import SCENARIOS
 from requite.spark import schemas
-from requite.spark.sandboxed import Limits
-from requite.spark.sweep import chosen, plan, sim_runs, sim_violations, simulate, sweep
+from requite.spark.sweep.runs import chosen, plan, sim_runs, sim_violations, simulate, sweep
+from requite.spark.sweep.sandboxed import Limits
 
 pytestmark = pytest.mark.timeout(180)  # the first test also waits for the start of Spark
 
@@ -122,7 +122,7 @@ def test_a_sweep_appends_to_its_tables(spark: SparkSession, tmp_path: Path) -> N
 
 
 def test_turns_go_on_across_waves(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("requite.spark.sweep._FIRST_WAVE", 5)
+    monkeypatch.setattr("requite.spark.sweep.runs._FIRST_WAVE", 5)
     rows: list[Any] = []
     total = sweep(
         spark, first_seed=10, seeds=13, scenarios=["calm", "drain", "fair"], on_wave=rows.extend
@@ -136,7 +136,7 @@ def test_turns_go_on_across_waves(spark: SparkSession, monkeypatch: pytest.Monke
 def test_what_was_found_before_an_interruption_is_kept(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("requite.spark.sweep._FIRST_WAVE", 4)
+    monkeypatch.setattr("requite.spark.sweep.runs._FIRST_WAVE", 4)
 
     def interrupt(rows: Any) -> None:
         raise KeyboardInterrupt
@@ -183,7 +183,7 @@ def test_the_command_prints_what_went_wrong(
     def broken(*args: Any, **given: Any) -> Any:
         return sweep(*args, **given, options=BROKEN)
 
-    monkeypatch.setattr(requite.spark.sweep, "sweep", broken)
+    monkeypatch.setattr(requite.spark.sweep.runs, "sweep", broken)
     code = run_command(
         ["spark", "sweep", "--seeds", "1", "--first-seed", "1", "--scenario", "calm"]
     )

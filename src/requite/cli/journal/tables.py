@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from requite.errors import LogGone
 from requite.journal.folder import LogFolder, find_logs
-from requite.spark.decode import NAMES, Batch, Decoder, Unread, arrow_schema
-from requite.spark.rows import Place
+from requite.spark.decoding.decoder import NAMES, Batch, Decoder, Unread, arrow_schema
+from requite.spark.decoding.rows import Place
 from requite.storage import Damage, LogReader
 from requite.storage.layout import RECORD_HEADER_SIZE
 

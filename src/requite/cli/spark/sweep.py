@@ -14,12 +14,12 @@ from cyclopts import Parameter, validators
 from requite.cli.exit_codes import ExitCode
 from requite.cli.options import OUTPUT, JsonFlag
 from requite.cli.output import say, say_json, stderr_console
-from requite.spark.sandboxed import Limits
+from requite.spark.sweep.sandboxed import Limits
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
 
-    from requite.spark.sweep import Total
+    from requite.spark.sweep.runs import Total
 
 _FRESH_SEEDS: Final = 1 << 31
 _SEEDS_DEFAULT: Final = 1000
@@ -80,8 +80,8 @@ def sweep(
       $ requite spark sweep --seeds 10000 --scenario all --to sweeps
     """
     from requite.spark.session import local_session
-    from requite.spark.sweep import chosen
-    from requite.spark.sweep import sweep as run_sweep
+    from requite.spark.sweep.runs import chosen
+    from requite.spark.sweep.runs import sweep as run_sweep
 
     first = secrets.randbelow(_FRESH_SEEDS) if first_seed is None else first_seed
     named = scenario or ["swarm"]

@@ -23,7 +23,7 @@ from requite.errors import ConfigurationError
 if TYPE_CHECKING:
     from types import FrameType
 
-    from requite.spark.watching import Alert
+    from requite.spark.watch.watching import Alert
 
 _CHECKPOINT: Final = "_checkpoint"
 
@@ -68,7 +68,7 @@ def watch(
         raise ConfigurationError(f"there is no journal at {journal}: it is not a folder")
     from requite.spark import register
     from requite.spark.session import local_session
-    from requite.spark.watching import Watching
+    from requite.spark.watch.watching import Watching
 
     spark = local_session("requite-watch")
     register(spark)

@@ -12,8 +12,8 @@ from datetime import timedelta
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from requite.spark.gold.latency import bucket_of, percentiles, upper_edge_ms
 from requite.spark.lake import Lake
-from requite.spark.latency import bucket_of, percentiles, upper_edge_ms
 from requite.spark.report.bounded import rows_of
 from requite.spark.report.facts import Depth, Flow, Pace, Span
 from requite.spark.report.steps import SAMPLES, depths, is_fine

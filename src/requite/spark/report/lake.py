@@ -10,8 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from requite.spark.audit import Summary, summarise
+from requite.spark.gold.latency import PERCENTILES, percentiles
 from requite.spark.lake import Lake
-from requite.spark.latency import PERCENTILES, percentiles
 from requite.spark.report import course, facts
 from requite.spark.report.bounded import Row, first_of, rows_of
 from requite.spark.report.facts import (

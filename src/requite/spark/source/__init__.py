@@ -72,13 +72,13 @@ class JournalSource(DataSource):
         return JournalStreamReader(read_options(self.options), check_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return what makes requests of a DataFrame's rows (`requite.spark.sink`)."""
-        from requite.spark.sink import arrow_writer
+        """Return what makes requests of a DataFrame's rows (`requite.spark.sink.writer`)."""
+        from requite.spark.sink.writer import arrow_writer
 
         return arrow_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return what makes requests of the rows of each micro-batch."""
-        from requite.spark.sink import stream_writer
+        from requite.spark.sink.writer import stream_writer
 
         return stream_writer(self.options, schema, overwrite)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from requite.errors import ConfigurationError, LogGone
-from requite.spark.decode import Batch, Decoder, Unread
-from requite.spark.rows import Place
+from requite.spark.decoding.decoder import Batch, Decoder, Unread
+from requite.spark.decoding.rows import Place
 from requite.spark.source.ranges import Range
 from requite.spark.source.selection import Selection
 from requite.storage import Damage, LogReader

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from requite.chronicle import NO_OUTCOME, Kind
 from requite.journal import blocks, meaning
 from requite.journal.meaning import Step
-from requite.spark.columns import Array, Constant, Numbers, booleans, plain, texts
-from requite.spark.rows import INT32, INT64, STRING, Rows
+from requite.spark.decoding.columns import Array, Constant, Numbers, booleans, plain, texts
+from requite.spark.decoding.rows import INT32, INT64, STRING, Rows
 
 Maker: TypeAlias = Constant | Callable[[], Array | Constant]
 Makers: TypeAlias = Mapping[str, Maker]

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from requite.heartbeat import INTERVAL_S_DEFAULT, LIVENESS_DEFAULT
-from requite.spark.latency import percentiles
+from requite.spark.gold.latency import percentiles
 
 TARGET: Final = 0.7
 """Above it queues grow fast: at 70 % of one server the wait is 2.3 services long, at 90 % nine."""

@@ -10,9 +10,9 @@ from pyspark.sql.types import StructType
 
 from requite.client.asking import TIMEOUT_S
 from requite.errors import ConfigurationError
-from requite.spark import bulk_plan
-from requite.spark.bulk_ids import job_id
-from requite.spark.bulk_plan import BODY_TYPES, KEY_TYPES, WINDOW, Plan
+from requite.spark.bulk import plan as planning
+from requite.spark.bulk.ids import job_id
+from requite.spark.bulk.plan import BODY_TYPES, KEY_TYPES, WINDOW, Plan
 
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
 
@@ -73,15 +73,15 @@ def read_plan(options: Options, schema: StructType) -> Plan:
     if size_max := options.number("messageSizeMax", int, None):
         settings["message_size_max"] = size_max
     prefix = options.text("prefix") or ""
-    bulk_plan.check_clash(schema.names, prefix)
+    planning.check_clash(schema.names, prefix)
     key = _column(options.text("key"), "key", schema, KEY_TYPES)
     if (key is None) is not options.flag("keyByPosition", False):
         raise ConfigurationError(
             "name the column that identifies a row (option key), or set keyByPosition=true"
         )
-    return bulk_plan.make_plan(
+    return planning.make_plan(
         Plan(
-            bulk_plan.connection(
+            planning.connection(
                 options.needed("url"), options.text("service"), 2 * window, settings
             ),
             job_id(options.text("job")),
@@ -102,7 +102,7 @@ def _window(options: Options) -> int:
     cap, slots = options.number("inFlightMax", int, None), options.number("taskSlots", int, None)
     if cap is not None and slots is None:
         raise ConfigurationError("inFlightMax is divided among tasks: it needs taskSlots, too")
-    return bulk_plan.share(cap, slots or 1, window)
+    return planning.share(cap, slots or 1, window)
 
 
 def _column(name: str | None, role: str, schema: StructType, types: tuple[str, ...]) -> int | None:
@@ -112,5 +112,5 @@ def _column(name: str | None, role: str, schema: StructType, types: tuple[str, .
         raise ConfigurationError(
             f"there is no column {name!r} for the {role}; there are {', '.join(schema.names)}"
         )
-    bulk_plan.check_type(role, name, schema[name].dataType.simpleString(), types)
+    planning.check_type(role, name, schema[name].dataType.simpleString(), types)
     return list(schema.names).index(name)

@@ -1,7 +1,7 @@
 """Simulation sweeps: many seeds of the simulator in parallel, and what they violated as tables.
 
 `simulate` is a function from DataFrame to DataFrame: a plan of seeds in, one row per seed out, also
-for seeds that hang or crash (`requite.spark.seeds`). `sweep` runs a plan in waves: that gives
+for seeds that hang or crash (`requite.spark.sweep.seeds`). `sweep` runs a plan in waves: that gives
 progress, and an interruption leaves what was found before it.
 
 Seeds take turns over the scenarios, as in `requite sim --scenario all`: the same runs, and the same
@@ -22,8 +22,8 @@ from requite.errors import ConfigurationError
 from requite.sim.run import Options
 from requite.sim.run import run as run_seed
 from requite.sim.scenarios import SCENARIOS, find
-from requite.spark.sandboxed import Limits
-from requite.spark.seeds import RESULTS, Outcome, Run, run_batches
+from requite.spark.sweep.sandboxed import Limits
+from requite.spark.sweep.seeds import RESULTS, Outcome, Run, run_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa

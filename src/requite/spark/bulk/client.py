@@ -16,7 +16,7 @@ from typing import Final
 
 from requite.client import AsyncClient
 from requite.shell.aio import new_event_loop
-from requite.spark.bulk_plan import Connection
+from requite.spark.bulk.plan import Connection
 
 IDLE_S: Final = 60.0
 

@@ -3,7 +3,7 @@
     events = spark.readStream.format("requite").load("journal")
     alerts(events).writeStream...
 
-Each request is a case (`requite.spark.case`), kept in Spark's state store from its acceptance until
+Each request is a case (`case.py`), kept in Spark's state store from its acceptance until
 some time after its end. Timers are of processing time: of a request that got lost no further event
 comes, and event time stands still where events do. So clocks matter: the driver's is compared with
 the deadlines that brokers and clients wrote, and what it is ahead or behind, alerts are early or
@@ -29,8 +29,8 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from requite.spark import schemas
-from requite.spark.case import KINDS, Alert, Case, Patience, Told, instant
 from requite.spark.vocabulary import BROKER, CLIENT
+from requite.spark.watch.case import KINDS, Alert, Case, Patience, Told, instant
 
 _INSTANTS: Final = ("ts", "deadline")
 

@@ -2,9 +2,9 @@
 
 A block holds its columns one after the other, as numpy wants them, and a row of flights stands for
 three or four events (`requite.journal.meaning`). So the rows of many blocks are put together
-(`requite.spark.rows`), and each of the events becomes one batch (`requite.spark.expand`): most of
-its columns are constants, and those that cost something, such as the hexadecimal request ids, are
-made once and shared. Nothing happens per row in Python, but for rows that do not decode.
+(`rows.py`), and each of the events becomes one batch (`expand.py`): most of its columns are
+constants, and those that cost something, such as the hexadecimal request ids, are made once and
+shared. Nothing happens per row in Python, but for rows that do not decode.
 
 Events leave out of order: a table has no order, and `seq` tells it.
 """
@@ -20,9 +20,9 @@ import pyarrow as pa
 from requite.journal import blocks
 from requite.journal.blocks import BlockType
 from requite.journal.meaning import STEPS, kind_name
-from requite.spark import expand
-from requite.spark.columns import Constant, Numbers, arrow_types, booleans
-from requite.spark.rows import INT64, STRING, Block, Place, Rows, Strings
+from requite.spark.decoding import expand
+from requite.spark.decoding.columns import Constant, Numbers, arrow_types, booleans
+from requite.spark.decoding.rows import INT64, STRING, Block, Place, Rows, Strings
 from requite.spark.schemas import SOURCE
 
 TYPES: Final[Mapping[str, Any]] = arrow_types(SOURCE)

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from requite.spark import schemas
-from requite.spark.stream import alerts
+from requite.spark.watch.alerts import alerts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

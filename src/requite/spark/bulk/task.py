@@ -13,16 +13,16 @@ from typing import Final
 
 import pyarrow as pa
 
-from requite.spark.bulk_client import process_clients
-from requite.spark.bulk_plan import Plan
-from requite.spark.bulk_pump import Pump, Window
-from requite.spark.bulk_rows import Batch
+from requite.spark.bulk.client import process_clients
+from requite.spark.bulk.plan import Plan
+from requite.spark.bulk.pump import Pump, Window
+from requite.spark.bulk.rows import Batch
 
 _AHEAD: Final = 2  # windows that are read before the oldest one is waited for
 
 
 def call_batches(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
-    """Make a request of each row; yield the rows with the columns of `bulk_plan.COLUMNS`."""
+    """Make a request of each row; yield the rows with the columns of `plan.COLUMNS`."""
     with process_clients().use(plan.connection) as shared:
         pump = Pump(
             shared.loop,

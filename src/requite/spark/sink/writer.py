@@ -7,7 +7,7 @@
 | option | |
 |---|---|
 | `url`, `service`, `body`, `key`, `keyByPosition`, `timeout`, `window`, `job`, `prefix`, `idempotent`, `giveUp`, `inFlightMax` with `taskSlots`, `messageSizeMax` | as for `requite.spark.call`; `body` and `key` name columns |
-| `repliesTo` | a folder to which rows and replies are written as Parquet (`sink_replies`) |
+| `repliesTo` | a folder to which rows and replies are written as Parquet (`requite.spark.sink.replies`) |
 | `onError` | what a row without a reply does: `fail` ends the write with an error once all rows have been tried; `keep` is content with the row in `repliesTo`; `ignore` |
 
 `onError` is `keep` where there is `repliesTo`, and `fail` elsewhere: a failure is never lost
@@ -35,11 +35,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from requite.errors import ConfigurationError, RequiteError
-from requite.spark.bulk_ids import job_id
-from requite.spark.bulk_plan import Plan
-from requite.spark.bulk_task import call_batches
-from requite.spark.sink_options import Options, read_plan
-from requite.spark.sink_replies import Part, Replies
+from requite.spark.bulk.ids import job_id
+from requite.spark.bulk.plan import Plan
+from requite.spark.bulk.task import call_batches
+from requite.spark.sink.options import Options, read_plan
+from requite.spark.sink.replies import Part, Replies
 
 _FAIL, _KEEP, _IGNORE = "fail", "keep", "ignore"
 _QUERY: Final = "sql.streaming.queryId"  # local properties of tasks, set by Spark

@@ -41,11 +41,11 @@ from pyspark.sql.types import (
 )
 
 from requite.errors import ConfigurationError
-from requite.spark import bulk_plan
-from requite.spark.bulk_ids import job_id
-from requite.spark.bulk_plan import BODY_TYPES, COLUMNS, KEY_TYPES, WINDOW, Plan
-from requite.spark.bulk_slots import task_slots as slots_of
-from requite.spark.bulk_task import call_batches
+from requite.spark.bulk import plan as planning
+from requite.spark.bulk.ids import job_id
+from requite.spark.bulk.plan import BODY_TYPES, COLUMNS, KEY_TYPES, WINDOW, Plan
+from requite.spark.bulk.slots import task_slots as slots_of
+from requite.spark.bulk.task import call_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,14 +110,14 @@ def call(
 
     Raises `ConfigurationError` for what cannot work, before anything is sent.
     """
-    bulk_plan.check_clash(df.columns, prefix)
+    planning.check_clash(df.columns, prefix)
     given, body_at, key_at = _with_request(df, body, key, key_by_position)
     if in_flight_max is not None:
         slots = slots_of(df.sparkSession) if task_slots is None else task_slots
-        window = bulk_plan.share(in_flight_max, slots, window)
-    plan = bulk_plan.make_plan(
+        window = planning.share(in_flight_max, slots, window)
+    plan = planning.make_plan(
         Plan(
-            bulk_plan.connection(url, service, 2 * window, client),
+            planning.connection(url, service, 2 * window, client),
             job_id(job),
             body=body_at,
             key=key_at,
@@ -202,7 +202,7 @@ def _with_column(
         raise ConfigurationError(
             f"there is no column {name!r} for the {role}; there are {', '.join(df.columns)}"
         )
-    bulk_plan.check_type(role, name, df.schema[name].dataType.simpleString(), types)
+    planning.check_type(role, name, df.schema[name].dataType.simpleString(), types)
     return df, df.columns.index(name)
 
 

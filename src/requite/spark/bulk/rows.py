@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from requite.framing import BODY_FRAMES_MAX
-from requite.spark.bulk_ids import id_text, position_names, repetitions, request_ids
-from requite.spark.bulk_plan import Plan
-from requite.spark.bulk_pump import Outcome, Window
+from requite.spark.bulk.ids import id_text, position_names, repetitions, request_ids
+from requite.spark.bulk.plan import Plan
+from requite.spark.bulk.pump import Outcome, Window
 
 BAD_ROW: Final = "BadRow"
 # Replies of one outgoing batch: well below the 2 GiB that a binary column of Arrow can hold.

@@ -15,7 +15,7 @@ import pyarrow as pa
 from requite.chronicle import CALL_ID_SIZE, Role
 from requite.journal import blocks, meaning
 from requite.journal.blocks import SEQS_PER_ROW, BlockType, Header
-from requite.spark.columns import (
+from requite.spark.decoding.columns import (
     TIMESTAMP,
     Array,
     Constant,
