@@ -39,6 +39,8 @@ def start_session(folder: Path) -> SparkSession:
         conf={
             "spark.driver.extraJavaOptions": java,
             "spark.sql.shuffle.partitions": "2",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.local.dir": str(folder / "local"),
         },
