@@ -20,6 +20,7 @@ GROUPS = [verb for verb in VERBS if verb.verbs]
 DESCRIBED = {
     "broker": ("--bind", "--heartbeat-interval", "--drain-timeout", "SIGTERM"),
     "worker": ("MODULE:ATTR", "--connect", "--capacity", "--handler-timeout", "SIGTERM"),
+    "device": ("--front", "--back", "--front-connect", "--back-bind", "--hops", "SIGTERM"),
     "call": ("URL", "BODY", "--stream", "--timeout", "--json", "may_have_executed"),
     "services": ("URL", "--workers", "--watch", "--json"),
     "bench": ("URL", "--concurrency", "--duration", "--requests", "--size", "p99_ms"),
@@ -88,6 +89,8 @@ def test_a_misspelt_verb_of_a_group_is_told_with_what_was_probably_meant(group):
         (("broker", "--liveness", "three"), "--liveness"),
         (("call",), "url"),
         (("worker", "requite.examples:echo"), "--connect"),
+        (("worker", "requite.examples:echo"), "--bind"),
+        (("device", "--front", "sp+tcp://127.0.0.1:0"), "--back"),
         (("bench", "mdp://127.0.0.1:1/echo", "--size", "-1"), "--size"),
         (("demo", "--workers", "1"), "--workers"),
     ],

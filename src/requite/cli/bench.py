@@ -35,7 +35,13 @@ _POSITIVE: Final = validators.Number(gt=0)
 
 
 def bench(
-    url: Annotated[str, Parameter(help="Broker and service: `mdp://HOST:PORT/SERVICE`.")],
+    url: Annotated[
+        str,
+        Parameter(
+            help="Broker and service: `mdp://HOST:PORT/SERVICE`. Or, without a broker, where a "
+            "service or a device of SP is: `sp+tcp://HOST:PORT`."
+        ),
+    ],
     /,
     *,
     service: Annotated[
@@ -92,6 +98,7 @@ def bench(
     max_ms. Exit code 1: some calls failed.
 
       $ requite bench mdp://127.0.0.1:5555/echo --duration 10 --size 1000
+      $ requite bench sp+tcp://127.0.0.1:7000
     """
     from requite.shell.aio import run
 
@@ -144,7 +151,9 @@ async def _measure(url: str, dialect: str | None, load: Load) -> Measured:
     async with AsyncExitStack() as stack:
         clients = [
             await stack.enter_async_context(
-                AsyncClient(url, service=load.service, dialect=dialect, slots=load.concurrency)
+                AsyncClient(
+                    url, service=load.service or None, dialect=dialect, slots=load.concurrency
+                )
             )
             for _ in range(load.clients)
         ]

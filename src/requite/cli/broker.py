@@ -9,10 +9,8 @@ from typing import Annotated, Final
 from cyclopts import Group, Parameter
 
 from requite.cli.credentials import CREDENTIALS_FILE_VARIABLE, read_users
-from requite.cli.exit_codes import ExitCode
 from requite.cli.options import QUIET, JournalFolder, Logging
-from requite.cli.output import complain, say
-from requite.errors import TransportError
+from requite.cli.output import say
 from requite.framing import Limits as FramingLimits
 from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.policy import BrokerPolicy, PartialsFor01
@@ -166,8 +164,7 @@ def broker(
       $ requite broker --bind tcp://127.0.0.1:0 --heartbeat-interval 0.5
     """
     from requite.broker import Broker
-    from requite.cli.serving import serve
-    from requite.shell.aio import run
+    from requite.cli.serving import run_until_stopped
 
     logging.start()
     server = Broker(
@@ -177,11 +174,7 @@ def broker(
         message_size_max=limits.message_size_max,
         journal=journal,
     )
-    try:
-        return run(serve(server, lambda: _announce(server.endpoints)))
-    except TransportError as error:
-        complain(str(error))
-        return ExitCode.CANNOT_LISTEN
+    return run_until_stopped(server, lambda: _announce(server.endpoints))
 
 
 def _policy(liveness: Liveness, requests: Requests, limits: Limits, peers: Peers) -> BrokerPolicy:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 from cyclopts import Parameter, validators
 
 from requite.cli.exit_codes import ExitCode, exit_code_of
-from requite.cli.failures import advised, kind_of, sentence
+from requite.cli.failures import advised, is_brokerless, kind_of, sentence
 from requite.cli.options import (
     CALLS,
     PLAIN,
@@ -26,17 +26,25 @@ from requite.cli.options import (
 )
 from requite.cli.output import complain, say_json
 from requite.cli.presence import name_service, wait_for_worker
-from requite.errors import CallError
+from requite.errors import CallError, TransportError
 from requite.request import Partial, Reply, RetryPolicy
 
 if TYPE_CHECKING:
     from requite.client import AsyncClient
 
 _STDIN: Final = "-"
+_RETRIES: Final = 2
 
 
 def call(
-    url: Annotated[str, Parameter(help="Broker and service: `mdp://HOST:PORT/SERVICE`.")],
+    url: Annotated[
+        str,
+        Parameter(
+            help="Broker and service: `mdp://HOST:PORT/SERVICE`. Or, without a broker, where a "
+            "service or a device of SP is: `sp+tcp://HOST:PORT`, `sp+ipc:///PATH`, `sp+tls://`, "
+            "`sp+ws://HOST:PORT/PATH`, `sp+wss://`."
+        ),
+    ],
     body: Annotated[
         str | None,
         Parameter(
@@ -49,16 +57,24 @@ def call(
     service: Annotated[
         str | None, Parameter(metavar="NAME", help="The service, if the URL does not name it.")
     ] = None,
+    bind: Annotated[
+        bool,
+        Parameter(
+            show_default=False,
+            help="SP: listen at the URL, and ask whichever service dials it.",
+        ),
+    ] = False,
     timeout: Timeout = 10.0,
     retries: Annotated[
-        int,
+        int | None,
         Parameter(
             metavar="N",
             group=CALLS,
             validator=validators.Number(gte=0),
-            help="Send it again up to N times when a connection, worker or service was missing.",
+            help="Send it again up to N times when a connection, worker or service was missing. "
+            "[default: 2; over SP no limit]",
         ),
-    ] = 2,
+    ] = None,
     once: Annotated[
         bool,
         Parameter(
@@ -91,18 +107,23 @@ def call(
     reply comes before it.
 
       $ requite call mdp://127.0.0.1:5555/echo "hello, world"
+      $ requite call sp+tcp://127.0.0.1:7000 "hello, world"
       $ gzip -c big.csv | requite call mdp://127.0.0.1:5555/store --once > receipt
     """
     from requite.shell.aio import run
 
     logging.start()
     name = name_service(url, service)
-    asked = Asked(connection.complete(url), name, _read_body(body), timeout, retries, once, journal)
+    place = Place(connection.complete(url), bind, name, connection.dialect)
+    asked = Asked(place, _read_body(body), timeout, _retry(place, retries), once, journal)
     printer = JsonPrinter() if as_json else BytesPrinter(line_by_line=stream)
     began = time.monotonic()
     try:
         with advised(url):
-            run(_ask(asked, connection.dialect, stream, printer))
+            run(_ask(asked, stream, printer))
+    except CannotListenError as error:
+        complain(str(error))
+        return ExitCode.CANNOT_LISTEN
     except CallError as error:
         printer.failed(error, time.monotonic() - began)
         return exit_code_of(error)
@@ -110,16 +131,29 @@ def call(
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Whom to ask; `service` is "" over SP."""
+
+    url: str
+    bind: bool
+    service: str
+    dialect: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """The call as it was asked for."""
 
-    url: str
-    service: str
+    place: Place
     body: bytes
     timeout: float
-    retries: int
+    retry: RetryPolicy | None
     once: bool
     journal: Path | None
+
+
+class CannotListenError(Exception):
+    """The address for --bind cannot be had."""
 
 
 class Printer(Protocol):
@@ -135,15 +169,45 @@ class Printer(Protocol):
         """Print why there is no final reply."""
 
 
-async def _ask(asked: Asked, dialect: str | None, stream: bool, printer: Printer) -> None:
+def _retry(place: Place, retries: int | None) -> RetryPolicy | None:
+    """Return None for the default of SP."""
+    if retries is None:
+        return None if is_brokerless(place.url) else RetryPolicy(attempts=_RETRIES + 1)
+    return RetryPolicy(attempts=retries + 1)
+
+
+async def _ask(asked: Asked, stream: bool, printer: Printer) -> None:
+    client = _client(asked)
+    try:
+        await _open(client)
+        left_s = await wait_for_worker(client, asked.place.service, asked.timeout)
+        await _print_replies(client, replace(asked, timeout=left_s), stream, printer)
+    finally:
+        await client.close()
+
+
+def _client(asked: Asked) -> AsyncClient:
     from requite.client import AsyncClient
 
-    retry = RetryPolicy(attempts=asked.retries + 1)
-    async with AsyncClient(
-        asked.url, service=asked.service, retry=retry, dialect=dialect, journal=asked.journal
-    ) as client:
-        left_s = await wait_for_worker(client, asked.service, asked.timeout)
-        await _print_replies(client, replace(asked, timeout=left_s), stream, printer)
+    place = asked.place
+    return AsyncClient(
+        () if place.bind else place.url,
+        bind=place.url if place.bind else (),
+        service=place.service or None,
+        retry=asked.retry,
+        dialect=place.dialect,
+        journal=asked.journal,
+    )
+
+
+async def _open(client: AsyncClient) -> None:
+    """Connect and listen; where it listens is told on stderr, for services have to dial it."""
+    try:
+        await client.__aenter__()
+    except TransportError as error:
+        raise CannotListenError(str(error)) from error
+    for url in client.addresses:
+        complain(f"listening on {url}")
 
 
 async def _print_replies(client: AsyncClient, asked: Asked, stream: bool, printer: Printer) -> None:

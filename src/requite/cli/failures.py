@@ -22,17 +22,25 @@ from requite.url import redact
 
 
 class Kind(NamedTuple):
-    """A kind of failure: its name in JSON, and what to do; {broker} stands for the broker's URL."""
+    """A kind of failure: its name in JSON, and what to do where there is a broker, and without.
+
+    {place} stands for the URL without its service.
+    """
 
     name: str
     advice: str
+    brokerless: str = ""
 
 
-_NO_CONNECTION: Final = Kind("NO_CONNECTION", "see that a broker listens at {broker}")
+_NO_CONNECTION: Final = Kind(
+    "NO_CONNECTION",
+    "see that a broker listens at {place}",
+    "see that a service or a device is there for {place}",
+)
 _KINDS: Final[dict[type[CallError], Kind]] = {
-    CallTimeout: Kind("TIMEOUT", "`requite services {broker}` shows who is at work"),
-    NoService: Kind("NO_SERVICE", "`requite services {broker}` shows what is served"),
-    Overloaded: Kind("OVERLOADED", "try again later"),
+    CallTimeout: Kind("TIMEOUT", "`requite services {place}` shows who is at work"),
+    NoService: Kind("NO_SERVICE", "`requite services {place}` shows what is served"),
+    Overloaded: Kind("OVERLOADED", "try again later", "try again later"),
     RemoteFailure: Kind("FAILED", ""),
     WorkerLost: Kind("WORKER_LOST", "read its worker's log before you try again"),
     Poisoned: Kind("POISONED", "read its workers' logs before you try again"),
@@ -63,7 +71,9 @@ def advised(url: str) -> Iterator[None]:
         if " run" not in str(error) and not isinstance(error, RemoteFailure):
             ran = "may have run" if error.may_have_executed else "has not run"
             error.add_note(f"the request {ran}")
-        error.add_note(kind_of(error).advice.format(broker=broker_of(url)))
+        kind = kind_of(error)
+        advice = kind.brokerless if is_brokerless(url) else kind.advice
+        error.add_note(advice.format(place=place_of(url)))
         raise
 
 
@@ -73,8 +83,15 @@ def sentence(error: RequiteError) -> str:
     return "; ".join(filter(None, [text.rstrip("."), *getattr(error, "__notes__", ())]))
 
 
-def broker_of(url: str) -> str:
-    """Return a URL without its service and password."""
+def is_brokerless(url: str) -> bool:
+    """Whether this is a URL of SP, which has no broker and no names of services."""
+    scheme = url.partition("://")[0]
+    return scheme == "inproc" or scheme.startswith("sp+")
+
+
+def place_of(url: str) -> str:
+    """Return a URL without its service, password and options."""
     scheme, _, rest = redact(url).partition("://")
     place = rest.partition("?")[0]
-    return f"{scheme}://{place if scheme == 'mdp+ipc' else place.partition('/')[0]}"
+    names_service = scheme in ("mdp", "mdp+inproc")
+    return f"{scheme}://{place.partition('/')[0] if names_service else place}"

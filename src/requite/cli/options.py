@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from cyclopts import Group, Parameter, validators
+from cyclopts import ArgumentCollection, Group, Parameter, validators
 
 from requite.cli.credentials import CREDENTIALS_FILE_VARIABLE, read_one_user, with_user
+from requite.cli.failures import is_brokerless
 from requite.cli.logs import LogFormat, start_logging
+from requite.errors import ConfigurationError
 
 CALLS: Final = Group("Calls", sort_key=10)
 CONNECTION: Final = Group("Connection", sort_key=80)
@@ -48,10 +51,20 @@ Timeout = Annotated[
 ]
 
 
+def one_of(*names: str) -> Callable[[ArgumentCollection], None]:
+    """Return what refuses a group of options in which none of these is given."""
+
+    def check(arguments: ArgumentCollection) -> None:
+        if not any(argument.tokens for argument in arguments if argument.name in names):
+            raise ValueError(f"Give {' or '.join(f'{name} URL' for name in names)}")
+
+    return check
+
+
 @Parameter(name="*", group=CONNECTION)
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How to speak to a broker, and as whom."""
+    """How to speak to a broker, and as whom. SP has neither dialects nor users."""
 
     dialect: Annotated[
         Literal["0.3", "0.2", "0.1"] | None,
@@ -69,8 +82,13 @@ class Connection:
     ] = None
 
     def complete(self, url: str) -> str:
-        """Return `url` with the credentials in it."""
+        """Return `url` with the credentials in it; `ConfigurationError` where it has none (SP)."""
         user = read_one_user(self.credentials_file)
+        if user is not None and is_brokerless(url):
+            raise ConfigurationError(
+                "SP has no users and passwords: go without --credentials-file and"
+                f" {CREDENTIALS_FILE_VARIABLE}; with sp+tls:// certificates are checked"
+            )
         return url if user is None else with_user(url, user)
 
 

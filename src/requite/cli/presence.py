@@ -10,7 +10,7 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING, Final
 
-from requite.cli.failures import broker_of
+from requite.cli.failures import is_brokerless, place_of
 from requite.cli.output import complain
 from requite.errors import CallError, ConfigurationError, NoService
 from requite.url import parse_url
@@ -24,11 +24,16 @@ _TELL_AFTER_S: Final = 1.0
 
 
 def name_service(url: str, option: str | None) -> str:
-    """Return the name of the service, or raise `ConfigurationError` where there is none."""
+    """Return the name of the service, or raise `ConfigurationError` where there is none.
+
+    SP has no names of services: "" unless one is given, which its client will refuse.
+    """
+    if is_brokerless(url):
+        return option or ""
     name = option or parse_url(url).service
     if not name:
         raise ConfigurationError(
-            f"no service is named; put it into the URL ({broker_of(url)}/SERVICE) or use --service"
+            f"no service is named; put it into the URL ({place_of(url)}/SERVICE) or use --service"
         )
     return name
 
@@ -37,8 +42,10 @@ async def wait_for_worker(client: AsyncClient, service: str, timeout_s: float) -
     """Return how much of the time is left once there is a worker; raise `NoService` if none comes.
 
     The time runs from when the broker was heard to say that there is none. In a terminal the
-    command says what it waits for.
+    command says what it waits for. Without a name (SP) there is nobody to ask.
     """
+    if not service:
+        return timeout_s
     left_s, has_told = timeout_s, False
     while await _is_unserved(client, service):
         if left_s <= 0:

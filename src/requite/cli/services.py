@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter, validators
 
-from requite.cli.failures import advised
+from requite.cli.failures import advised, is_brokerless
 from requite.cli.options import PLAIN, QUIET, BrokerUrl, Connection, JsonFlag, Logging, Timeout
 from requite.cli.output import say_json, stdout_console
-from requite.errors import RemoteViolation
+from requite.errors import ConfigurationError, RemoteViolation
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -81,6 +81,8 @@ def services(
     from requite.shell.aio import run
 
     logging.start()
+    if is_brokerless(url):
+        raise ConfigurationError("SP has no broker that could be asked; try `requite call`")
     with advised(url):
         run(_show(connection.complete(url), connection.dialect, timeout, workers, watch, as_json))
 

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from typing import Final, Protocol
 
 from requite.cli.exit_codes import ExitCode
+from requite.cli.output import complain
+from requite.errors import TransportError
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _STOPPED_BY: Final = {
@@ -21,7 +23,7 @@ _log = logging.getLogger("requite.cli")
 
 
 class Server(Protocol):
-    """A broker or a worker."""
+    """A broker, a worker or a device."""
 
     async def start(self) -> object:
         """Begin to serve."""
@@ -31,6 +33,17 @@ class Server(Protocol):
 
     async def close(self) -> None:
         """Stop at once."""
+
+
+def run_until_stopped(server: Server, on_started: Callable[[], None]) -> ExitCode:
+    """Do what `serve` does on an event loop of its own; tell of an address that cannot be had."""
+    from requite.shell.aio import run
+
+    try:
+        return run(serve(server, on_started))
+    except TransportError as error:
+        complain(str(error))
+        return ExitCode.CANNOT_LISTEN
 
 
 async def serve(server: Server, on_started: Callable[[], None]) -> ExitCode:

@@ -32,7 +32,8 @@ class Verb(NamedTuple):
 
 SERVE: Final = (
     Verb("broker", "", "Run a broker that clients and workers connect to"),
-    Verb("worker", "MODULE:ATTR... --connect URL", "Serve functions of a Python module"),
+    Verb("worker", "MODULE:ATTR... --connect|--bind URL", "Serve functions of a Python module"),
+    Verb("device", "--front URL --back URL", "Forward between clients and services, brokerless"),
 )
 ASK: Final = (
     Verb("call", "URL [BODY]", "Make one call; its reply goes to stdout"),
@@ -77,6 +78,11 @@ Try it, each in a terminal of its own:
   $ requite broker
   $ requite worker requite.examples:echo --connect mdp://127.0.0.1:5555
   $ requite call mdp://127.0.0.1:5555/echo "hello, world"
+
+Or without a broker:
+
+  $ requite worker requite.examples:echo --bind sp+tcp://127.0.0.1:7000
+  $ requite call sp+tcp://127.0.0.1:7000 "hello, world"
 
 Exit codes:
 

@@ -6,11 +6,12 @@ from typing import Annotated, Final
 
 from cyclopts import Group, Parameter, validators
 
-from requite.cli.options import PLAIN, QUIET, Connection, JournalFolder, Logging
+from requite.cli.options import PLAIN, QUIET, Connection, JournalFolder, Logging, one_of
 from requite.cli.output import say
 from requite.heartbeat import HeartbeatPolicy
 from requite.url import redact
 
+_PLACES: Final = Group("Places", sort_key=5, validator=one_of("--connect", "--bind"))
 _HANDLERS: Final = Group("Handlers", sort_key=10)
 _LIVENESS: Final = Group("Liveness", sort_key=20)
 _DEFAULTS: Final = HeartbeatPolicy()
@@ -30,8 +31,36 @@ def worker(
         str, Parameter(name="MORE", help="Further functions, each a service of its own.")
     ],
     connect: Annotated[
-        str, Parameter(metavar="URL", help="Where the broker is: `mdp://HOST:PORT`.")
-    ],
+        tuple[str, ...],
+        Parameter(
+            metavar="URL",
+            group=_PLACES,
+            show_default=False,
+            help="Where the broker is: `mdp://HOST:PORT`. Or, without a broker, where clients or "
+            "devices of SP listen: `sp+tcp://HOST:PORT`; repeat it for several.",
+        ),
+    ] = (),
+    bind: Annotated[
+        tuple[str, ...],
+        Parameter(
+            metavar="URL",
+            group=_PLACES,
+            show_default=False,
+            help="Listen here for clients of SP: `sp+tcp://HOST:PORT`, `sp+ipc:///PATH`, "
+            "`sp+tls://`, `sp+ws://HOST:PORT/PATH` or `sp+wss://`; repeat it for several. Port 0 "
+            "takes a free one.",
+        ),
+    ] = (),
+    hops: Annotated[
+        int | None,
+        Parameter(
+            metavar="N",
+            group=_PLACES,
+            validator=_POSITIVE,
+            help="SP: drop requests whose stack has more than N tags, one per device and one of "
+            "the client. [default: 8]",
+        ),
+    ] = None,
     capacity: Annotated[
         int | None,
         Parameter(
@@ -71,20 +100,22 @@ def worker(
         ),
     ] = 30.0,
     heartbeat_interval: Annotated[
-        float,
+        float | None,
         Parameter(
             metavar="SECONDS",
             group=_LIVENESS,
             help="Be heard at least this often. Of the broker's and the worker's interval the "
-            "longer one holds.",
+            f"longer one holds. [default: {_DEFAULTS.interval_s}]",
         ),
-    ] = _DEFAULTS.interval_s,
+    ] = None,
     liveness: Annotated[
-        int,
+        int | None,
         Parameter(
-            metavar="N", group=_LIVENESS, help="Leave a broker that was silent for N intervals."
+            metavar="N",
+            group=_LIVENESS,
+            help=f"Leave a broker that was silent for N intervals. [default: {_DEFAULTS.liveness}]",
         ),
-    ] = _DEFAULTS.liveness,
+    ] = None,
     connection: Connection = PLAIN,
     journal: JournalFolder = None,
     logging: Logging = QUIET,
@@ -101,29 +132,51 @@ def worker(
     Modules in the current directory are found. The broker need not be there
     yet, and when it went away the worker registers again by itself.
 
+    With URLs of SP there is no broker: clients and devices dial the worker, or
+    it dials them, and one function is served to all of them. It prints
+    `serving NAME at URL` for each place where it listens.
+
     SIGTERM or Ctrl-C drains: no new requests, those in hand are finished, exit
     code 0. A second one stops at once; what was in hand goes to other workers.
 
       $ requite worker requite.examples:echo --connect mdp://127.0.0.1:5555
       $ requite worker shop:price shop:stock --connect mdp://broker --capacity 4
+      $ requite worker requite.examples:echo --bind sp+tcp://127.0.0.1:7000
     """
-    from requite.cli.serving import serve
+    from requite.cli.serving import run_until_stopped
     from requite.cli.targets import load_service
-    from requite.shell.aio import run
     from requite.worker import Worker
 
     logging.start()
     services = [load_service(each) for each in (target, *more)]
     server = Worker(
-        connection.complete(connect),
+        [connection.complete(url) for url in connect],
         *services,
+        bind=bind,
         capacity=capacity,
-        heartbeat=HeartbeatPolicy(heartbeat_interval, liveness),
+        heartbeat=_heartbeat(heartbeat_interval, liveness),
         handler_timeout=handler_timeout,
         threads=threads,
         drain_timeout=drain_timeout,
         dialect=connection.dialect,
+        hops=hops,
         journal=journal,
     )
     names = ", ".join(service.name for service in services)
-    return run(serve(server, lambda: say(f"serving {names} for {redact(connect)}")))
+
+    def announce() -> None:
+        for url in server.addresses:
+            say(f"serving {names} at {url}")
+        for url in connect:
+            say(f"serving {names} for {redact(url)}")
+
+    return run_until_stopped(server, announce)
+
+
+def _heartbeat(interval_s: float | None, liveness: int | None) -> HeartbeatPolicy | None:
+    if interval_s is None and liveness is None:
+        return None
+    return HeartbeatPolicy(
+        _DEFAULTS.interval_s if interval_s is None else interval_s,
+        _DEFAULTS.liveness if liveness is None else liveness,
+    )

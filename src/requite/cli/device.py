@@ -1,0 +1,124 @@
+"""`requite device`: forward requests and replies of SP."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from cyclopts import Group, Parameter, validators
+
+from requite.cli.options import QUIET, JournalFolder, Logging, one_of
+from requite.cli.output import say
+from requite.framing import Limits
+from requite.url import redact
+
+_FRONT: Final = Group("Front", sort_key=5, validator=one_of("--front", "--front-connect"))
+_BACK: Final = Group("Back", sort_key=10, validator=one_of("--back", "--back-bind"))
+_LIMITS: Final = Group("Limits", sort_key=30)
+_HOPS: Final = 8
+
+
+def device(
+    *,
+    front: Annotated[
+        tuple[str, ...],
+        Parameter(
+            metavar="URL",
+            group=_FRONT,
+            consume_multiple=True,
+            show_default=False,
+            help="Listen here for clients: `sp+tcp://HOST:PORT`, `sp+ipc:///PATH`, `sp+tls://`, "
+            "`sp+ws://HOST:PORT/PATH` or `sp+wss://`. Port 0 takes a free one.",
+        ),
+    ] = (),
+    back: Annotated[
+        tuple[str, ...],
+        Parameter(
+            metavar="URL",
+            group=_BACK,
+            consume_multiple=True,
+            show_default=False,
+            help="Dial services here, or further devices.",
+        ),
+    ] = (),
+    front_connect: Annotated[
+        tuple[str, ...],
+        Parameter(
+            metavar="URL",
+            group=_FRONT,
+            consume_multiple=True,
+            show_default=False,
+            help="Dial clients that listen, instead or as well.",
+        ),
+    ] = (),
+    back_bind: Annotated[
+        tuple[str, ...],
+        Parameter(
+            metavar="URL",
+            group=_BACK,
+            consume_multiple=True,
+            show_default=False,
+            help="Listen here for services that dial, instead or as well.",
+        ),
+    ] = (),
+    hops: Annotated[
+        int,
+        Parameter(
+            metavar="N",
+            group=_LIMITS,
+            validator=validators.Number(gt=0),
+            help="Drop requests that have come through so many devices and clients that their "
+            "stack would exceed N tags: a guard against loops.",
+        ),
+    ] = _HOPS,
+    message_size_max: Annotated[
+        int,
+        Parameter(
+            metavar="BYTES",
+            group=_LIMITS,
+            validator=validators.Number(gt=0),
+            show_default=lambda size: f"{size >> 20} MiB",
+            help="A larger message costs its connection.",
+        ),
+    ] = Limits().message_size_bytes_max,
+    journal: JournalFolder = None,
+    logging: Logging = QUIET,
+) -> int:
+    """Forward requests of SP to services, and their replies back.
+
+    Clients, or devices nearer to them, are in front; services are behind. Each
+    request goes to the next service that takes one, over whatever transport.
+    Each option may be given several URLs, or be repeated. It prints one line
+    per place: `listening on URL for clients`, `connecting to URL for services`.
+
+    It keeps nothing: clients send again what was under way when it went. SIGTERM
+    or Ctrl-C ends it with exit code 0.
+
+      $ requite device --front sp+ws://0.0.0.0:80/rpc --back sp+ipc:///run/echo
+      $ requite device --front sp+tcp://127.0.0.1:0 --back-bind sp+tcp://127.0.0.1:0
+    """
+    from requite.cli.serving import run_until_stopped
+    from requite.sp import Device
+
+    logging.start()
+    server = Device(
+        front=front,
+        back=back_bind,
+        connect_front=front_connect,
+        connect_back=back,
+        hops=hops,
+        message_size_max=message_size_max,
+        journal=journal,
+    )
+
+    def announce() -> None:
+        _announce("clients", server.front_addresses, front_connect)
+        _announce("services", server.back_addresses, back)
+
+    return run_until_stopped(server, announce)
+
+
+def _announce(whom: str, listening: list[str], connecting: tuple[str, ...]) -> None:
+    for url in listening:
+        say(f"listening on {url} for {whom}")
+    for url in connecting:
+        say(f"connecting to {redact(url)} for {whom}")

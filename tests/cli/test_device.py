@@ -1,0 +1,117 @@
+"""`requite device`: where it says it is, what it forwards, and how it ends."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+from tests.cli.command import requite, running
+from tests.support import sp_nng
+from tests.support.sp_nng import Nng, nng
+from tests.support.sp_wires import IPC, TLS, WS, Place, Places, certificates, places
+
+from requite.cli import main
+from requite.cli.exit_codes import ExitCode
+
+__all__ = ["certificates", "nng", "places"]
+
+pytestmark = pytest.mark.e2e
+
+ANY = "sp+tcp://127.0.0.1:0"
+
+
+@pytest.fixture
+def service(places: Places, nng: Nng) -> Iterator[Place]:
+    """An echo service of nng."""
+    return sp_nng.listen(nng.rep().socket, places.new(IPC))
+
+
+def test_it_listens_in_front_dials_behind_and_says_so(service: Place) -> None:
+    with running("device", "--front", ANY, "--back", service.dialling()) as device:
+        front = device.line().removeprefix("listening on ").removesuffix(" for clients")
+        assert front.startswith("sp+tcp://127.0.0.1:")
+        assert device.line() == f"connecting to {service.dialling()} for services"
+        assert requite("call", front, "hello").stdout == b"hello"
+        device.send(signal.SIGTERM)
+        assert device.end() == (ExitCode.OK, "", "")
+
+
+def test_services_may_dial_it(places: Places) -> None:
+    back = places.new(IPC)
+    with (
+        running("device", "--front", ANY, "--back-bind", back.listening()) as device,
+        running("worker", "requite.examples:echo", "--connect", back.dialling()),
+    ):
+        front = device.line().split()[2]
+        assert device.line() == f"listening on {back.dialling()} for services"
+        assert requite("call", front, "hello").stdout == b"hello"
+        device.send(signal.SIGINT)
+        assert device.end()[0] == ExitCode.OK
+
+
+def test_it_may_dial_clients_that_listen(places: Places, service: Place) -> None:
+    front = places.new(IPC)
+    words = ("--front-connect", front.dialling(), "--back", service.dialling())
+    with (
+        running("device", *words) as device,
+        running("call", front.listening(), "hello", "--bind") as call,
+    ):
+        assert device.line() == f"connecting to {front.dialling()} for clients"
+        assert call.end()[:2] == (0, "hello")
+
+
+def test_several_places_of_different_transports(places: Places, service: Place, nng: Nng) -> None:
+    """Options take several values, or are repeated."""
+    other = sp_nng.listen(nng.rep().socket, places.new(WS))
+    tls, web = places.new(TLS), places.new(WS)
+    fronts = ("--front", tls.listening(), "--front", web.listening())
+    backs = ("--back", service.dialling(), other.dialling())
+    with running("device", *fronts, *backs) as device:
+        for place in (tls, web):
+            url = place.as_told(device.line().split()[2]).dialling()
+            assert requite("call", url, "hello").stdout == b"hello"
+        assert [device.line().split()[2] for _ in range(2)] == [*backs[1:]]
+
+
+def test_devices_may_be_chained_and_hops_bound_how_many(service: Place) -> None:
+    with running("device", "--front", ANY, "--back", service.dialling(), "--hops", "3") as inner:
+        place = inner.line().split()[2]
+        with running("device", "--front", ANY, "--back", place, "--hops", "3") as outer:
+            assert requite("call", outer.line().split()[2], "x").stdout == b"x"
+        with running("device", "--front", ANY, "--back", place, "--hops", "1") as outer:
+            ended = requite("call", outer.line().split()[2], "x", "--timeout", "0.5")
+            assert ended.code == ExitCode.TIMEOUT
+
+
+@pytest.mark.parametrize("side", ["--front", "--back-bind"])
+def test_an_address_in_use_ends_it(side: str, places: Places, nng: Nng) -> None:
+    taken = sp_nng.listen(nng.rep().socket, places.new()).listening()
+    other = ("--back", taken) if side == "--front" else ("--front", ANY)
+    ended = requite("device", side, taken, *other)
+    assert (ended.code, ended.out) == (ExitCode.CANNOT_LISTEN, "")
+    (line,) = ended.err.splitlines()
+    assert "in use" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "--front"),
+        (("--front", ANY), "--back"),
+        (("--back", "sp+tcp://127.0.0.1:1"), "--front"),
+        (("--front", "tcp://127.0.0.1:0", "--back", "sp+tcp://127.0.0.1:1"), "sp+tcp://"),
+        (("--front", ANY, "--back", "mdp://127.0.0.1:1"), "SP"),
+        (("--front", ANY, "--back", ANY), "listening"),
+        (("--front", ANY, "--back", "sp+tcp://127.0.0.1:1", "--hops", "0"), "--hops"),
+        (("--front", "sp+wss://127.0.0.1:0/x", "--back", "sp+tcp://127.0.0.1:1"), "certificate"),
+        (("--front", ANY, "--back", "sp+tls://127.0.0.1:1?ca=/nowhere"), "/nowhere"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_once(
+    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["device", *words]) == ExitCode.USAGE
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert told in err

@@ -1,0 +1,233 @@
+"""`worker`, `call` and `bench` without a broker, over SP."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cli.command import Running, requite, running
+from tests.support.sp_wires import IPC, TCP, TLS, WS, Place, Places, Wire, certificates, places
+
+from requite.cli import main
+from requite.cli.exit_codes import ExitCode
+
+__all__ = ["certificates", "places"]
+
+pytestmark = pytest.mark.e2e
+
+ECHO = "requite.examples:echo"
+NOBODY = "sp+tcp://127.0.0.1:1"  # nothing listens at port 1 (tcpmux)
+MODULE = """
+import requite
+
+@requite.service("picky")
+async def picky(request):
+    if request.body == b"bad":
+        raise ValueError("no such thing")
+    return request.body
+
+@requite.service("dies")
+def dies(request):
+    import os
+    os._exit(3)
+
+@requite.service("echo")
+async def echo(request):
+    return request.body
+"""
+
+
+def listening(worker: Running, place: Place) -> Place:
+    """Return where a worker that has just been started listens."""
+    line = worker.line()
+    assert line.startswith("serving "), worker.end()
+    return place.as_told(line)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A directory with a module of a user's."""
+    (tmp_path / "shop.py").write_text(MODULE, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """The URL of an echo service."""
+    with running("worker", ECHO, "--bind", "sp+tcp://127.0.0.1:0") as worker:
+        yield worker.line().removeprefix("serving echo at ")
+
+
+# --- asking ---------------------------------------------------------------------------------------
+def test_the_reply_is_on_stdout_as_it_came(url: str) -> None:
+    ended = requite("call", url, "-", stdin=bytes(range(256)))
+    assert (ended.code, ended.stdout, ended.err) == (0, bytes(range(256)), "")
+
+
+def test_json_ends_with_one_object(url: str) -> None:
+    record = requite("call", url, "grüße", "--json").record
+    assert record.pop("elapsed_ms") > 0
+    assert record == {"status": "OK", "body": "grüße", "encoding": "utf-8", "attempts": 1}
+
+
+@pytest.mark.parametrize("wire", [TCP, IPC, TLS, WS], ids=str)
+def test_any_transport_will_do(wire: Wire, places: Places) -> None:
+    place = places.new(wire)
+    with running("worker", ECHO, "--bind", place.listening()) as worker:
+        place = listening(worker, place)
+        assert requite("call", place.dialling(), "hello").stdout == b"hello"
+        worker.send(signal.SIGTERM)
+        assert worker.end() == (ExitCode.OK, "", "")
+
+
+def test_a_worker_may_listen_at_several_places_and_dial_others(places: Places) -> None:
+    one, two = places.new(), places.new(WS)
+    binds = ("--bind", one.listening(), "--bind", two.listening())
+    with running("worker", ECHO, *binds, "--connect", NOBODY) as worker:
+        one, two = listening(worker, one), listening(worker, two)
+        assert worker.line() == f"serving echo for {NOBODY}"
+        for place in (one, two):
+            assert requite("call", place.dialling(), "x").stdout == b"x"
+
+
+def test_a_call_may_listen_for_a_worker_that_dials(places: Places) -> None:
+    place = places.new(IPC)
+    with (
+        running("worker", ECHO, "--connect", place.dialling()) as worker,
+        running("call", place.listening(), "hello", "--bind") as call,
+    ):
+        assert worker.line() == f"serving echo for {place.dialling()}"
+        assert call.end() == (0, "hello", f"requite: listening on {place.listening()}\n")
+
+
+def test_bench_counts(url: str) -> None:
+    ended = requite("bench", url, "--requests", "300", "--concurrency", "8", "--json")
+    assert ended.code == 0, ended.err
+    assert (ended.record["answered"], ended.record["failures"]) == (300, {})
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+def test_nobody_there() -> None:
+    ended = requite("call", NOBODY, "x", "--timeout", "0.3")
+    assert ended.code == ExitCode.NO_CONNECTION
+    (line,) = ended.err.splitlines()
+    assert "connection refused" in line
+    assert "has not run" in line
+    assert line.endswith(f"see that a service or a device is there for {NOBODY}")
+
+
+def test_somebody_who_speaks_another_protocol() -> None:
+    with running("broker", "--bind", "tcp://127.0.0.1:0") as broker:
+        address = broker.line().removeprefix("listening on ")
+        ended = requite("call", f"sp+{address}", "x", "--timeout", "0.5", "--json")
+    assert ended.code == ExitCode.NO_CONNECTION
+    assert ended.record["may_have_executed"] is False
+    assert "SP" in ended.record["message"]
+
+
+def test_a_server_with_the_wrong_certificate(places: Places) -> None:
+    place = places.new(TLS)
+    with running("worker", ECHO, "--bind", place.listening()) as worker:
+        place = listening(worker, place)
+        ca = str(places.certificates.other_ca)
+        ended = requite("call", place.dialling(ca=ca), "x", "--timeout", "0.5")
+    assert ended.code == ExitCode.NO_CONNECTION
+    assert "certificate" in ended.err
+
+
+def test_a_handler_that_fails_is_silence_to_the_caller_and_a_line_in_the_log(here: Path) -> None:
+    with running("worker", "shop:picky", "--bind", "sp+tcp://127.0.0.1:0", cwd=here) as worker:
+        url = worker.line().removeprefix("serving picky at ")
+        ended = requite("call", url, "bad", "--timeout", "0.5", "--json")
+        assert requite("call", url, "good").stdout == b"good"
+        worker.send(signal.SIGTERM)
+        _, _, err = worker.end()
+    assert ended.code == ExitCode.TIMEOUT
+    assert (ended.record["status"], ended.record["may_have_executed"]) == ("TIMEOUT", True)
+    assert "no such thing" in err
+
+
+def test_with_once_a_request_lost_with_its_worker_is_told(here: Path) -> None:
+    with running("worker", "shop:dies", "--bind", "sp+tcp://127.0.0.1:0", cwd=here) as worker:
+        url = worker.line().removeprefix("serving dies at ")
+        ended = requite("call", url, "x", "--once")
+    assert ended.code == ExitCode.NO_CONNECTION
+    assert "may have run" in ended.err
+
+
+def test_sigterm_lets_a_running_handler_answer(places: Places) -> None:
+    place = places.new(IPC)
+    with running("worker", "requite.examples:slow", "-v", "--bind", place.listening()) as worker:
+        listening(worker, place)
+        with running("call", place.dialling(), "1") as call:
+            assert requite("call", place.dialling(), "0.1").stdout == b"0.1"
+            worker.send(signal.SIGTERM)
+            assert call.end() == (0, "1", "")
+        assert worker.end()[0] == ExitCode.OK
+
+
+def test_an_address_in_use_ends_it(url: str) -> None:
+    for words in (("worker", ECHO, "--bind", url), ("call", url, "x", "--bind")):
+        ended = requite(*words)
+        assert (ended.code, ended.out) == (ExitCode.CANNOT_LISTEN, "")
+        (line,) = ended.err.splitlines()
+        assert "in use" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("call", NOBODY, "x", "--service", "echo"), "service"),
+        (("call", NOBODY, "x", "--stream"), "partial"),
+        (("call", NOBODY, "x", "--dialect", "0.2"), "dialect"),
+        (("call", f"{NOBODY}/echo", "x"), "SP names no services"),
+        (("call", "sp+tcp://*:1", "x"), "listening"),
+        (("call", "mdp://127.0.0.1:1/echo", "x", "--bind"), "listen"),
+        (("call", "sp+tls://127.0.0.1:1?ca=/nowhere", "x"), "/nowhere"),
+        (("call", f"{NOBODY}?resend=never", "x"), "resend"),
+        (("bench", NOBODY, "--service", "echo"), "service"),
+        (("services", NOBODY), "broker"),
+        (("worker", ECHO, "requite.examples:slow", "--bind", "sp+tcp://127.0.0.1:0"), "one"),
+        (("worker", ECHO, "--bind", "sp+tls://127.0.0.1:0"), "certificate"),
+        (("worker", ECHO, "--bind", "mdp://127.0.0.1:0"), "listen"),
+        (("worker", ECHO, "--bind", "sp+tcp://127.0.0.1:0", "--connect", "mdp://a"), "mdp and sp"),
+        (("worker", ECHO, "--connect", "mdp://a", "--connect", "mdp://b"), "one URL"),
+        (("worker", ECHO, "--connect", "mdp://a", "--hops", "3"), "hops"),
+        (("worker", ECHO, "--connect", NOBODY, "--dialect", "0.2"), "dialect"),
+        (("worker", ECHO, "--connect", NOBODY, "--heartbeat-interval", "1"), "heartbeat"),
+        (("worker", ECHO, "--connect", NOBODY, "--handler-timeout", "1"), "handler_timeout"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_once(
+    words: tuple[str, ...],
+    told: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("REQUITE_CREDENTIALS_FILE", raising=False)
+    assert main(words) == ExitCode.USAGE
+    out, err = capsys.readouterr()
+    assert (out, len(err.splitlines())) == ("", 1)
+    assert told in err
+
+
+def test_credentials_are_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "me").write_text("me:secret\n")
+    assert main(["call", NOBODY, "x", "--credentials-file", str(here / "me")]) == ExitCode.USAGE
+    assert "SP has no users and passwords" in capsys.readouterr().err
+
+
+def test_a_stale_socket_file_is_taken_over(places: Places) -> None:
+    place = places.new(IPC)
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(place.file)
+    assert Path(place.file).exists()
+    with running("worker", ECHO, "--bind", place.listening()) as worker:
+        listening(worker, place)
+        assert requite("call", place.dialling(), "x").stdout == b"x"
+        worker.send(signal.SIGTERM)
+        worker.end()
+    assert not Path(place.file).exists()
