@@ -1,0 +1,143 @@
+"""Feed SP's framings, on streams and on WebSockets, coverage-guided garbage.
+
+    python fuzz/fuzz_sp.py --make-corpus DIRECTORY      write a small corpus of valid streams
+    python fuzz/fuzz_sp.py DIRECTORY [libFuzzer options, such as -max_total_time=60]
+
+An input is one byte that chooses the framing, one that chooses how the stream is cut, and the
+stream. Held against each input: nothing but `RemoteViolation` is raised, and it says what is wrong;
+the cutting changes neither the messages nor whether there is a violation or a farewell; what was
+delivered can be sent on and comes out the same.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from requite.errors import RemoteViolation
+from requite.framing import Framing, Limits, SpStream, SpWebSocket
+
+REQ, REP = 48, 49
+LIMITS: Final = Limits(message_size_bytes_max=1 << 16)
+# The beginning is put in front of the input for the last two, so that frames are reached easily: no
+# fuzzer finds the answer to a random key.
+KINDS: Final = ("stream", "ipc", "server", "client", "open server", "open client")
+# Chunk sizes in bytes; 0 stands for the whole stream at once.
+STEPS: Final = (0, 1, 2, 3, 9, 64, 257, 4096)
+
+
+def one_input(data: bytes) -> None:
+    """Run one input; an exception or a failed assertion is a finding."""
+    if len(data) < 2:
+        return
+    kind, step, stream = KINDS[data[0] % len(KINDS)], STEPS[data[1] % len(STEPS)], bytes(data[2:])
+    whole, end, framing = run(kind, stream, 0)
+    assert end != "violation without a reason", "nobody could tell what is wrong"
+    pieces, end_in_pieces, _ = run(kind, stream, step)
+    assert end == end_in_pieces, "the cutting decides how it ends"
+    assert whole == pieces[: len(whole)], "the cutting changes messages"
+    assert end == "violation" or whole == pieces, "the cutting loses messages"
+    if whole and framing.ready:
+        _send_on(kind, whole)
+
+
+def run(kind: str, stream: bytes, step: int) -> tuple[list[list[bytes]], str, Framing]:
+    """Read a stream in chunks; return the messages, how it ended, and the framing."""
+    framing = make(kind)
+    messages: list[list[bytes]] = []
+    try:
+        for at in range(0, len(stream), step or len(stream) or 1):
+            messages += framing.receive(stream[at : at + (step or len(stream))])
+            framing.output()
+        end = framing.farewell or ("mid" if framing.mid_message else "")
+        framing.at_end()
+    except RemoteViolation as violation:
+        framing.output()
+        end = "violation" if str(violation) else "violation without a reason"
+    return messages, end, framing
+
+
+def make(kind: str) -> Framing:
+    """Make the framing of a kind, in the state in which it gets the input."""
+    if kind in ("stream", "ipc"):
+        return SpStream(REP, REQ, in_band=kind == "ipc", limits=LIMITS)
+    client = SpWebSocket(REQ, REP, is_client=True, host="h", limits=LIMITS)
+    server = SpWebSocket(REP, REQ, is_client=False, limits=LIMITS)
+    if kind.startswith("open"):
+        server.receive(client.opening())
+        client.receive(server.output())
+    return client if kind.endswith("client") else server
+
+
+def _send_on(kind: str, messages: list[list[bytes]]) -> None:
+    """What has been received whole is within the limits, so a second reader must take it."""
+    beginning, sender, receiver = _pair(kind)
+    out = [beginning]
+    for message in messages:
+        sender.encode(message, out)
+    assert receiver.receive(b"".join(out)) == messages, "what was read is not what is written"
+
+
+def _pair(kind: str) -> tuple[bytes, Framing, Framing]:
+    """Make two ends: what the sender says before its messages, itself, and the receiver."""
+    if kind in ("stream", "ipc"):
+        sender = SpStream(REQ, REP, in_band=kind == "ipc")
+        receiver = make(kind)
+        sender.receive(receiver.opening())
+        return sender.opening(), sender, receiver
+    client = SpWebSocket(REQ, REP, is_client=True, host="h", limits=LIMITS)
+    server = SpWebSocket(REP, REQ, is_client=False, limits=LIMITS)
+    server.receive(client.opening())
+    client.receive(server.output())
+    return b"", *((server, client) if kind.endswith("client") else (client, server))
+
+
+def corpus() -> Iterator[bytes]:
+    """Yield inputs that reach the traffic, where that can be reached, for every kind."""
+    for number, kind in enumerate(KINDS):
+        for step in range(len(STEPS)):
+            yield bytes((number, step)) + _session(kind)
+
+
+def _session(kind: str) -> bytes:
+    """What a peer of a kind may send: beginning, messages, and its farewell."""
+    if kind == "client":
+        return (
+            b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nno\n"
+        )
+    beginning, sender, _ = _pair(kind)
+    if kind == "server":
+        beginning = sender.opening()
+    out = [beginning]
+    for message in ([b"\x80\0\0\1", b"hello"], [b""], [bytes(300)]):
+        sender.encode(message, out)
+    if isinstance(sender, SpWebSocket):
+        out += _rare_frames(masked=kind.endswith("server"))
+    return b"".join((*out, sender.closing()))
+
+
+def _rare_frames(*, masked: bool) -> Iterator[bytes]:
+    """Yield a ping, a pong, and a message in two fragments with a ping between them."""
+    key = bytes(4) if masked else b""  # a mask of zeros leaves everything as it is
+    for first, payload in ((0x89, b"hi"), (0x8A, b""), (2, b"a"), (0x89, b""), (0x80, b"b")):
+        yield bytes((first, len(payload) | 128 * masked)) + key + payload
+
+
+def make_corpus(directory: Path) -> None:
+    """Write each input of the corpus into a file of its own."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for number, data in enumerate(corpus()):
+        (directory / f"{number:03}").write_bytes(data)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--make-corpus"]:
+        make_corpus(Path(sys.argv[2]))
+    else:
+        import atheris
+
+        atheris.instrument_all()
+        atheris.Setup(sys.argv, one_input)
+        atheris.Fuzz()
