@@ -104,6 +104,28 @@ def test_one_that_comes_and_goes_gains_nothing_by_it() -> None:
     assert served["new"] <= min(served["a"], served["b"])
 
 
+@pytest.mark.parametrize("weight", [1, 3])
+def test_one_that_does_not_answer_is_passed_over(weight: int) -> None:
+    table = channels(a=weight, b=1, c=1)
+    served: Counter[object] = Counter()
+    for _ in range(20):
+        channel = table.next_but("a")
+        assert channel is not None
+        served[channel.peer] += 1
+    assert served == {"b": 10, "c": 10}
+    served = Counter(serve(table, 10 * (weight + 2)))
+    assert abs(served["a"] - 10 * weight) <= weight
+
+
+def test_the_only_one_is_not_passed_over() -> None:
+    table = channels(a=1, b=1)
+    table.block("b")
+    channel = table.next_but("a")
+    assert channel is not None
+    assert channel.peer == "a"
+    assert Channels().next_but("a") is None
+
+
 @pytest.mark.parametrize("act", ["block", "unblock", "leave"])
 def test_strangers_are_ignored(act: str) -> None:
     table = channels(a=1)

@@ -227,7 +227,7 @@ class ReqBench(Bench):
         snapshot = self.client.snapshot()
         assert (snapshot.held, snapshot.sent) == (0, 0)
         client = self.client
-        assert not (client._calls or client._pending or client._held)
+        assert (client._calls, client._pending, client._held) == ({}, {}, {})
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -343,4 +343,3 @@ class DeviceBench(Bench):
         if isinstance(effect, Send) and effect.peer in self.backs:
             assert self.peers.get(str(effect.peer)), f"a request was sent to {effect.peer}"
         super()._perform(effect)
-

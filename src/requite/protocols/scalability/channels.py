@@ -166,6 +166,15 @@ class Channels:
             return self._sole
         return None if self._best is None else self._best.next()
 
+    def next_but(self, peer: Peer) -> Channel | None:
+        """Serve the channel whose turn it is, but not this one, which has not answered, if another
+        of its priority takes anything. It loses its turn: to make good for it later would be to
+        give it many requests at once."""
+        channel = self.next()
+        while channel is not None and channel.peer is peer and channel is not self._sole:
+            channel = self.next()
+        return channel
+
     @property
     def any_open(self) -> bool:
         """Whether any channel takes requests."""

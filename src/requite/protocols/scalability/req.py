@@ -451,7 +451,7 @@ class ScalabilityClient:
             self._wait_until(call, min(now + call.resend_s, call.deadline))
             return
         self._take_back(call, f"no reply within {call.resend_s:g} s", now)
-        channel = None if self._held else self._channels.next()
+        channel = None if self._held else self._channels.next_but(call.peer)
         if channel is None:
             self._hold(call)
         else:

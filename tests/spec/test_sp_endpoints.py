@@ -1,0 +1,157 @@
+"""What the SP draft asks of endpoints that only the whole of one can show: types, random ids, turns
+between real connections. The peers are plain sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, closing, suppress
+
+import pytest
+from tests.spec.requirement import requirement
+
+import requite
+from requite.client import AsyncClient
+from requite.client.stacks import ClientSettings, stack_for
+from requite.framing import Limits
+from requite.protocols.scalability.calls import ReqSnapshot
+from requite.protocols.scalability.rep import ScalabilityWorker
+from requite.protocols.scalability.req import ScalabilityClient
+from requite.reach import read_reach
+from requite.sp.endpoints import Role, to_dial
+from requite.url import parse_url
+from requite.worker import Worker
+from requite.worker.scalability import parts
+from requite.worker.stacks import WorkerSettings
+
+SETTINGS = ClientSettings(None, 16, None, None, 1, 1 << 20)
+WORKER_SETTINGS = WorkerSettings(None, None, None, None, None, None, 1 << 20, bytes(8), None)
+STRAY = (8).to_bytes(8, "big") + b"\x80\0\0\0\0\0\0\0"  # a reply to the request 0
+
+
+@requite.service("echo")
+async def echo(request: requite.Request) -> bytes:
+    return request.body
+
+
+def header(endpoint_type: int) -> bytes:
+    return b"\0SP\0" + endpoint_type.to_bytes(2, "big") + bytes(2)
+
+
+async def dial(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, _, port = url.partition("://")[2].rpartition(":")
+    return await asyncio.open_connection(host, int(port))
+
+
+def snapshot_of(client: AsyncClient) -> ReqSnapshot:
+    return client._shell.host.engine.snapshot()
+
+
+async def until(look: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not look():  # noqa: ASYNC110 - what it looks at has no event
+            await asyncio.sleep(0.005)
+
+
+# --- types ----------------------------------------------------------------------------------------
+@requirement("sp:peers:incompatible", "sp:peers:closed")
+@pytest.mark.parametrize("announced", [16, 17, 32, 49, 98, 0, 65535])
+async def test_a_worker_hangs_up_on_everybody_but_req(announced: int) -> None:
+    async with Worker(echo, bind="sp+tcp://127.0.0.1:0") as worker:
+        reader, writer = await dial(worker.addresses[0])
+        writer.write(header(announced) + STRAY)
+        assert await reader.read() == header(49)  # and the end
+        writer.close()
+
+
+@requirement("sp:peers:incompatible", "sp:peers:closed")
+@pytest.mark.parametrize("announced", [16, 17, 48, 80])
+async def test_a_client_hangs_up_on_everybody_but_rep(announced: int) -> None:
+    async with AsyncClient((), bind="sp+tcp://127.0.0.1:0") as client:
+        call = client.start(b"hi", timeout=30)
+        reader, writer = await dial(client.addresses[0])
+        writer.write(header(announced))
+        assert await reader.read() == header(48)
+        assert not call.done()
+        call.cancel()
+        writer.close()
+
+
+@requirement("sp:types:draft")
+def test_the_numbers_of_the_draft_are_used_on_request() -> None:
+    assert [role.types(draft=True) for role in (Role.REQ, Role.REP)] == [(16, 17), (17, 16)]
+    for query, own in (("", 48), ("?ids=draft", 16)):
+        url = parse_url(f"sp+tcp://127.0.0.1:1{query}")
+        (endpoint,) = to_dial([url], Role.REQ, Limits())
+        assert endpoint.make_framing().opening() == header(own)
+
+
+# --- ids ------------------------------------------------------------------------------------------
+@requirement("sp:client:first-id")
+def test_the_first_request_id_is_another_one_with_every_start() -> None:
+    stack = stack_for(read_reach("sp+tcp://127.0.0.1:1"), SETTINGS)
+    first_ids = set()
+    for _ in range(4):
+        engine = stack.make_engine(bytes(8), None)
+        assert isinstance(engine, ScalabilityClient)
+        first_ids.add(engine._next_id)
+    assert len(first_ids) == 4
+
+
+@requirement("sp:rep:first-id")
+def test_the_first_channel_id_is_another_one_with_every_start() -> None:
+    first_ids = set()
+    for _ in range(4):
+        [part] = parts(read_reach("sp+tcp://127.0.0.1:1"), [echo], WORKER_SETTINGS)
+        assert isinstance(part.engine, ScalabilityWorker)
+        first_ids.add(part.engine._callers._next_id)
+    assert len(first_ids) == 4
+
+
+# --- turns ----------------------------------------------------------------------------------------
+Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def _flood(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Send false replies as fast as they are taken, and answer nothing."""
+    while True:
+        writer.write(STRAY * 4096)
+        await writer.drain()
+
+
+async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer every request with itself."""
+    while True:
+        size = await reader.readexactly(8)
+        writer.write(size + await reader.readexactly(int.from_bytes(size, "big")))
+
+
+def accepting(peer: Peer) -> Peer:
+    """Let a peer begin as a REP, and close its connection in the end."""
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with closing(writer), suppress(asyncio.IncompleteReadError, ConnectionError):
+            writer.write(header(49))
+            assert await reader.readexactly(8) == header(48)
+            await peer(reader, writer)
+
+    return accept
+
+
+@requirement("sp:req:fair-queue", "sp:req:fair-queue-changes")
+async def test_a_flood_of_false_replies_holds_no_true_one_up() -> None:
+    async with AsyncExitStack() as stack:
+        urls = []
+        for peer in (_flood, _serve):
+            server = await asyncio.start_server(accepting(peer), "127.0.0.1", 0)
+            stack.callback(server.close)
+            urls.append(f"sp+tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        client = await stack.enter_async_context(AsyncClient(urls))
+        await until(lambda: snapshot_of(client).channels == 2)
+        for _ in range(20):  # in turn: one of two calls gets to whoever answers
+            calls = {client.start(b"hi", timeout=30) for _ in range(2)}
+            done, left = await asyncio.wait(calls, timeout=10, return_when="FIRST_COMPLETED")
+            assert [call.result().body for call in done] == [b"hi"]
+            for call in left:
+                call.cancel()
+        assert snapshot_of(client).stray > 10_000
