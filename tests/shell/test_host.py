@@ -287,6 +287,23 @@ def test_a_dialled_connection_that_ends_in_its_handshake_is_dialled_again(bench:
     assert bench.connects == 3
 
 
+def test_why_a_peer_did_not_get_through_its_handshake_is_logged(
+    bench: HostBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who dials gets an error; the side that listens has only its log."""
+    for accepted, joined, reason in (
+        (True, False, ""),  # it looked in, and went
+        (True, True, "the connection broke"),
+        (False, False, "the peer does not speak TLS"),
+    ):
+        link, _ = bench.open(accepted=accepted, joined=joined)
+        bench.host.closed(link, reason)
+    assert not caplog.records
+    link, _ = bench.open("bad", accepted=True, joined=False)
+    bench.host.closed(link, "the peer does not speak TLS")
+    assert warnings_of(caplog) == ["handshake failed: bad: the peer does not speak TLS"]
+
+
 # --- violations -----------------------------------------------------------------------------------
 def test_a_violation_costs_the_peer_its_connection_and_nobody_else(
     bench: HostBench, caplog: pytest.LogCaptureFixture

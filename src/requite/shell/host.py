@@ -243,6 +243,8 @@ class Host:
         self.links.pop(link, None)
         self._closing.discard(link)
         if not link.ended:
+            if reason and link.accepted and not link.joined:  # TLS, mostly; nobody else hears of it
+                self._warnings.warn("handshake failed", f"{link.stream.peer_name}: {reason}")
             self._forget(link)
             self._tell_end(link, reason or _reason_of_end(link.framing))
         self._released(link)
