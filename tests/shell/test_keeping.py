@@ -6,7 +6,7 @@ import pytest
 from tests.shell.fakes import FakeStream, LineFraming
 
 from requite.errors import LocalViolation, TransportError
-from requite.shell.keeping import Endpoint, Kept, no_framing, trouble_of
+from requite.shell.keeping import Endpoint, Kept, no_framing
 from requite.shell.link import Link
 from requite.transport.address import TcpAddress
 from requite.transport.backoff import Backoff
@@ -92,18 +92,6 @@ def test_trouble_is_told_in_words(clock: Clock) -> None:
     assert way.trouble == ""
     way.ended(link, "reset")
     assert way.trouble == "the connection to tcp://a:1 ended: reset"
-
-
-def test_the_trouble_of_several_is_none_if_somebody_is_there(clock: Clock) -> None:
-    one, two = kept(clock), kept(clock, B)
-    assert trouble_of([], [one, two], [TcpAddress("c", 3)]) == (
-        "tcp://a:1 has not answered yet; tcp://b:2 has not answered yet;"
-        " nobody is connected to tcp://c:3"
-    )
-    link = open_link(one)
-    assert trouble_of([link], [one, two], []) == ""
-    link.ended = True  # its stream is closing
-    assert trouble_of([link], [one, two], []) != ""
 
 
 def test_a_shell_without_a_framing_says_so() -> None:

@@ -37,6 +37,9 @@ from requite.shell.sync import Signal, SyncShell
 
 # Requests of a `map` leave together if they can be made within so short a time.
 _BATCH_S: Final = 0.002
+_FOREIGN: Final = (
+    "a client that listens belongs to the process that made it, and not to its fork: make another"
+)
 
 
 class Call(Signal):
@@ -92,8 +95,10 @@ class Client:
             reply = client.call(b"hello", timeout=2.5)
 
     Arguments and behaviour are those of `AsyncClient`. While no thread is in a call nothing is read
-    and no heartbeat is sent. In a forked child the client opens a connection of its own with its
-    next call; calls that the parent had under way stay the parent's.
+    and no heartbeat is sent, and where it listens (`bind`, from the beginning), peers that dial
+    wait to be let in. In a forked child the client opens a connection of its own with its next
+    call; calls that the parent had under way stay the parent's. One that listens is the parent's
+    alone: its calls end with `TransportError` in the child.
 
     An exception that a signal's handler raises (`KeyboardInterrupt`) always reaches whoever called.
     If it strikes while messages are being handled, and not merely waited for, the connection is
@@ -124,11 +129,17 @@ class Client:
         self._slots = slots
         name = reach.service if service is None else service
         self._asking = Asking(name, timeout, self._stack.abilities, message_size_max)
+        self._wires = self._stack.wires
         self._closed = False
+        self._is_foreign = False  # the parent of this fork listens
         self._journal_folder = journal
         self._opening = Lock()
         self._open_journal()
-        self._open()
+        try:
+            self._open()
+        except BaseException:
+            self._close_journal()
+            raise
         _clients.add(self)
 
     def __repr__(self) -> str:
@@ -144,11 +155,18 @@ class Client:
         self._engine = self._stack.make_engine(new_name(), chronicle_of(self._journal))
         self._shell = SyncShell(
             self._engine,
-            self._stack.wires,
+            self._wires,
             deliver=_deliver,
             fail=self._fail,
             logger="requite.client",
         )
+        listen = [each._replace(address=self._shell.listen(each)) for each in self._wires.listen]
+        self._wires = self._wires._replace(listen=listen)  # the same ports, should it open again
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where it listens, as URLs, with the ports it really got."""
+        return self._reach.bound_at(self._shell.addresses)
 
     # --- life -------------------------------------------------------------------------------------
     def __enter__(self) -> Self:
@@ -166,13 +184,19 @@ class Client:
         """End the outstanding calls with `Cancelled`, tell the broker so, and disconnect."""
         self._closed = True
         self._shell.close()
+        self._close_journal()
+
+    def _close_journal(self) -> None:
         if self._journal is not None:
             self._journal.close()
 
     def _reopen_after_fork(self) -> None:
         shell = self._shell
         self._opening = Lock()  # a thread that did not come along may hold the old one
-        if not self._closed:
+        self._is_foreign = bool(self._wires.listen)
+        if self._is_foreign:
+            self._journal = None  # the parent's, too
+        elif not self._closed:
             self._open_journal()
             self._open()
         shell.discard()
@@ -183,6 +207,8 @@ class Client:
             with self._opening:
                 if self._closed:
                     raise Cancelled("the client is closed", may_have_executed=False)
+                if self._is_foreign:
+                    raise TransportError(_FOREIGN, may_have_executed=False)
                 if self._shell.lost:
                     self._engine.forsake(TransportError(self._shell.lost), clock.now())
                     self._open()
@@ -300,7 +326,7 @@ class Client:
         return _map(self._ready, iter(bodies), ask, window, signal, return_errors)
 
     def _fail(self, token: Any, error: CallError) -> None:
-        token.set_exception(explain(error, self._shell.route))
+        token.set_exception(explain(error, self._shell))
 
 
 def _deliver(token: Any, what: Any) -> None:

@@ -15,10 +15,11 @@ from typing import Any, Final, TypeVar, Unpack
 from requite.engine import Drain, Engine, Input
 from requite.errors import ConfigurationError, LocalViolation
 from requite.shell import clock
-from requite.shell.dialler import Dialler
+from requite.shell.aio_dialler import Dialler
 from requite.shell.host import Host, Link, Uses
-from requite.shell.keeping import Endpoint, Kept, Way, trouble_of
+from requite.shell.keeping import Endpoint
 from requite.shell.route import Route
+from requite.shell.ways import Opened, Ways, opener
 from requite.shell.wires import Wires
 from requite.transport.address import Address
 from requite.transport.aio import listen
@@ -64,10 +65,9 @@ class AioShell:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: list[Listener] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._dialler = Dialler(self.route, self.host.opened)
-        self._kept: dict[Kept, Dialler] = {}
+        self._ways = Ways(self.route, self.host.opened, Dialler)
         for endpoint in wires.keep:
-            self.keep(endpoint)
+            self._ways.keep(endpoint)
         self._closing = False
         self._drained = asyncio.Event()
         self._empty = asyncio.Event()  # while closing: no link is left
@@ -79,8 +79,7 @@ class AioShell:
         if self._loop is None:
             self._loop = loop
             self.host.wake()
-            for dialler in self._kept.values():
-                dialler.want()
+            self._ways.begin()
         elif self._loop is not loop:
             raise LocalViolation("a shell stays on the event loop on which it was started")
 
@@ -90,7 +89,7 @@ class AioShell:
         Raises `TransportError` where the address cannot be had.
         """
         self.start()
-        on_stream = partial(self._accepted, endpoint)
+        on_stream = partial(self._accepted, opener(self.host.opened, endpoint, accepted=True))
         listener = await listen(endpoint.address, on_stream, endpoint.tls)
         self._listeners.append(listener)
         return listener.address
@@ -112,16 +111,9 @@ class AioShell:
         return len(self._listeners) >= len(self._wires.listen)
 
     def keep(self, endpoint: Endpoint) -> None:
-        """Stay connected to an address from now on, or as soon as the shell has started."""
-        kept = Kept(endpoint, Backoff(random.random), clock.now)
-
-        def opened(stream: Stream) -> Link:
-            framing = endpoint.make_framing()
-            return self.host.opened(stream, kept=True, framing=framing, place=endpoint.place)
-
-        self._kept[kept] = dialler = Dialler(kept, opened, endpoint.tls)
-        if self._loop is not None:
-            dialler.want()
+        """Stay connected to one more address from now on."""
+        self.start()
+        self._ways.keep(endpoint).want()
 
     @property
     def addresses(self) -> list[Address]:
@@ -131,10 +123,7 @@ class AioShell:
     @property
     def trouble(self) -> str:
         """Why there is nobody to talk to, for the message of an error; "" if there is."""
-        ways: list[Way] = [*self._kept]
-        if self.route.addresses:
-            ways.append(self.route)
-        return trouble_of(self.host.links, ways, self.addresses)
+        return self._ways.trouble(self.host.links, self.addresses)
 
     def submit(self, event: Input) -> None:
         """Feed the engine an input of the user's."""
@@ -153,7 +142,7 @@ class AioShell:
         for _ in range(_TURNS_TO_ACCEPT):
             await asyncio.sleep(0)
         self._closing = True
-        for dialler in (self._dialler, *self._kept.values()):
+        for dialler in self._ways:
             await dialler.close()
         self.host.flush()
         self.host.shut()
@@ -198,14 +187,10 @@ class AioShell:
         self._loop.call_soon(self.host.flush)
 
     def _connect(self) -> None:
-        if not (self._closing or self._drained.is_set()):
-            self._dialler.want()
+        self._ways.connect()
 
     def _ended(self, link: Link, reason: str) -> None:
-        self.route.ended(link, reason)
-        for kept, dialler in self._kept.items():
-            if kept.ended(link, reason) and not (self._closing or self._drained.is_set()):
-                dialler.want()
+        self._ways.ended(link, reason)
 
     def _released(self, _link: Link) -> None:
         if self._closing and not self.host.links:
@@ -213,10 +198,11 @@ class AioShell:
 
     def _stopped(self) -> None:
         self._drained.set()
+        for dialler in self._ways:
+            dialler.stop()
 
-    def _accepted(self, endpoint: Endpoint, stream: Stream) -> None:
-        framing = endpoint.make_framing()
-        self.host.opened(stream, accepted=True, framing=framing, place=endpoint.place)
+    def _accepted(self, opened: Opened, stream: Stream) -> None:
+        opened(stream)
         if self._closing:  # it stood in the listener's queue
             self.host.shut()
 

@@ -7,8 +7,8 @@ here dials.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, NoReturn, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
 
 from requite.errors import LocalViolation, TransportError
 from requite.framing.base import Framing
@@ -29,27 +29,6 @@ class Endpoint(NamedTuple):
     make_framing: Callable[[], Framing]
     place: Any = None
     tls: TlsSettings | None = None
-
-
-class Way(Protocol):
-    """How to get to a peer: where to dial now, after which pause, and what became of it."""
-
-    @property
-    def current(self) -> Address:
-        """The address to dial now."""
-
-    @property
-    def trouble(self) -> str:
-        """What keeps us from being connected, for the message of an error; "" if nothing does."""
-
-    def pause_s(self) -> float:
-        """Return how long to wait before dialling."""
-
-    def failed(self, address: Address, error: TransportError) -> None:
-        """Note that nobody could be reached."""
-
-    def opened(self, address: Address, link: Link) -> None:
-        """Note that a connection stands."""
 
 
 class Kept:
@@ -111,12 +90,3 @@ class Kept:
 def no_framing() -> NoReturn:
     """Stand in for `make_framing` where every endpoint has its own."""
     raise LocalViolation("this shell has no framing but those of its endpoints")
-
-
-def trouble_of(links: Iterable[Link], ways: Iterable[Way], listening: Iterable[Address]) -> str:
-    """Return why there is nobody to talk to, for the message of an error; "" if there is."""
-    if any(link.joined and not link.ended for link in links):
-        return ""
-    troubles = [way.trouble for way in ways]
-    troubles += [f"nobody is connected to {address}" for address in listening]
-    return "; ".join(troubles)

@@ -25,14 +25,15 @@ from requite.engine import Drain, Engine, Input
 from requite.errors import TransportError
 from requite.shell import clock
 from requite.shell.host import Host, Link, Uses
+from requite.shell.keeping import Endpoint
 from requite.shell.route import Route
+from requite.shell.sync_dialler import Dialler
+from requite.shell.ways import Ways, opener
 from requite.shell.wires import Wires
 from requite.transport.address import Address
 from requite.transport.backoff import Backoff
-from requite.transport.base import Stream
-from requite.transport.blocking import READ, Attempt, Pollable
+from requite.transport.blocking import READ, BlockingListener, Pollable
 
-_DIAL_TIMEOUT_S: Final = 10.0
 # After this long without a look at the connections, look before sending: they may have ended.
 _IDLE_S: Final = 0.1
 _CLOSE_MARGIN_S: Final = 1.0
@@ -97,7 +98,7 @@ class SyncShell:
             wake_at=self._wake_at,
             want_flush=self._want_flush,
             connect=self._connect,
-            ended=self.route.ended,
+            ended=self._ended,
             released=self._released,
             limits=wires.limits,
             **uses,
@@ -116,13 +117,36 @@ class SyncShell:
         self._poll.register(self._bell_out, READ)
         self._todo: deque[Callable[[], object]] = deque()
         self._flush_wanted = False
-        self._wanted = 0  # connections to dial
-        self._attempt: Attempt | None = None
-        self._dial_at = inf  # when to begin an attempt, or to give the present one up
         self._closed = False
         self._empty = Signal()  # once closed: no link is left
+        self._dial_at = inf  # when a dialler has something to do
+        self._listeners: list[BlockingListener] = []
+        make_dialler = partial(Dialler, self, self._plan_dial)
+        self._ways: Ways[Dialler] = Ways(self.route, self.host.opened, make_dialler)
+        for endpoint in wires.keep:
+            self._ways.keep(endpoint)
+        self._ways.begin()
 
     # --- for users: from any thread ---------------------------------------------------------------
+    def listen(self, endpoint: Endpoint) -> Address:
+        """Take connections at an address from now on; return it as bound.
+
+        While no thread waits, they wait in the system's queue. Raises `TransportError` where the
+        address cannot be had; the shell is lost then.
+        """
+        self._change(self._listen, endpoint)
+        return self._listeners[-1].address
+
+    @property
+    def addresses(self) -> list[Address]:
+        """Where connections are taken."""
+        return [listener.address for listener in self._listeners]
+
+    @property
+    def trouble(self) -> str:
+        """Why there is nobody to talk to, for the message of an error; "" if there is."""
+        return self._ways.trouble(self.host.links, self.addresses)
+
     def submit(self, *events: Input) -> bool:
         """Feed the engine inputs of the user's; what they make it send leaves as one piece.
 
@@ -255,11 +279,12 @@ class SyncShell:
 
     def _shut(self) -> None:
         self._closed = True
+        while self._listeners:
+            self._listeners.pop().close()
         self.host.submit(Drain())
         self._settle()
-        self._wanted = 0
-        if self._attempt is not None:
-            self._attempt.give_up("the client was closed")
+        for dialler in self._ways:
+            dialler.close("the client was closed")
         self.host.shut()
         if not self.host.links:
             self.set(self._empty)
@@ -335,7 +360,7 @@ class SyncShell:
         if now >= self.host.next_at():
             self.host.wake()
         if now >= self._dial_at:
-            self._dial()
+            self._dial(now)
         self._settle()
 
     def _ready(self, fd: int, events: int) -> None:
@@ -378,9 +403,10 @@ class SyncShell:
         self._flush_wanted = True
 
     def _connect(self) -> None:
-        if not self._closed:
-            self._wanted += 1
-            self._plan_dial()
+        self._ways.connect()
+
+    def _ended(self, link: Link, reason: str) -> None:
+        self._ways.ended(link, reason)
 
     def _released(self, _link: Link) -> None:
         if self._closed and not self.host.links:
@@ -402,32 +428,20 @@ class SyncShell:
         """Do something as soon as nothing else is being done."""
         self._todo.append(act)
 
-    # --- dialling ---------------------------------------------------------------------------------
+    # --- dialling and listening -------------------------------------------------------------------
     def _plan_dial(self) -> None:
-        """Dial when it is time, if a connection is wanted and none is on its way."""
-        if self._wanted and self._attempt is None and self._dial_at == inf:
-            self._dial_at = clock.now() + self.route.pause_s()
-            self._rouse_leader(self._dial_at)
+        self._dial_at = min(dialler.at for dialler in self._ways)
+        self._rouse_leader(self._dial_at)
 
-    def _dial(self) -> None:
-        if self._attempt is not None:
-            self._attempt.give_up(f"no answer within {_DIAL_TIMEOUT_S:g} s")
-            return
-        self._dial_at = clock.now() + _DIAL_TIMEOUT_S
-        self._attempt = Attempt(self.route.current, self, self._dialled, self._failed)
+    def _dial(self, now: float) -> None:
+        for dialler in self._ways:
+            if now >= dialler.at:
+                dialler.act()
 
-    def _dialled(self, address: Address, stream: Stream) -> None:
-        self._attempt = None
-        self._dial_at = inf
-        self._wanted -= 1
-        self.route.opened(address, self.host.opened(stream))
-        self._plan_dial()
-
-    def _failed(self, address: Address, error: TransportError) -> None:
-        self._attempt = None
-        self._dial_at = inf
-        self.route.failed(address, error)
-        self._plan_dial()
+    def _listen(self, endpoint: Endpoint) -> None:
+        on_stream = opener(self.host.opened, endpoint, accepted=True)
+        listener = BlockingListener(endpoint.address, self, on_stream, endpoint.tls)
+        self._listeners.append(listener)
 
 
 def _ring(bell: Lock) -> None:

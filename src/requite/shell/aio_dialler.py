@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from requite.errors import TransportError
-from requite.shell.keeping import Way
-from requite.shell.link import Link
+from requite.shell.ways import Opened, Way
 from requite.transport.address import Address
 from requite.transport.aio import dial
 from requite.transport.tls import TlsSettings
@@ -18,24 +16,29 @@ from requite.transport.tls import TlsSettings
 class Dialler:
     """Dials as often as connections are wanted, and gives up never; `opened` gets each stream."""
 
-    def __init__(
-        self, way: Way, opened: Callable[[Any], Link], tls: TlsSettings | None = None
-    ) -> None:
+    def __init__(self, way: Way, opened: Opened, tls: TlsSettings | None) -> None:
         self._way = way
         self._opened = opened
         self._tls = tls
         self._wanted = 0
+        self._stopped = False
         self._task: asyncio.Task[None] | None = None
 
     def want(self) -> None:
-        """Dial once more, on the running loop."""
+        """Dial once more, on the running loop, unless dialling has stopped for good."""
+        if self._stopped:
+            return
         self._wanted += 1
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._dial())
 
+    def stop(self) -> None:
+        """Begin to dial no more."""
+        self._stopped = True
+
     async def close(self) -> None:
-        """Dial no more."""
-        self._wanted = 0
+        """Dial no more, and give up what is on its way."""
+        self._stopped = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

@@ -1,0 +1,89 @@
+"""Dialling without an event loop: one attempt at a time per way, whenever its owner's poll allows.
+
+The asyncio one is in `aio_dialler`; this one has no task to sleep in, so it names the instant at
+which it has something to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Any, Final
+
+from requite.errors import TransportError
+from requite.shell import clock
+from requite.shell.ways import Opened, Way
+from requite.transport.address import Address
+from requite.transport.blocking import Attempt, Poll
+from requite.transport.tls import TlsSettings
+
+_DIAL_TIMEOUT_S: Final = 10.0
+
+
+class Dialler:
+    """Dials as often as connections are wanted, and gives up never; `opened` gets each stream.
+
+    `at` is when to call `act`: to begin an attempt, or to give the present one up (`inf`: at no
+    time). `planned` is called whenever it has changed.
+    """
+
+    def __init__(
+        self,
+        poll: Poll,
+        planned: Callable[[], None],
+        way: Way,
+        opened: Opened,
+        tls: TlsSettings | None,
+    ) -> None:
+        self.at = inf
+        self._way = way
+        self._poll = poll
+        self._opened = opened
+        self._planned = planned
+        self._tls = tls
+        self._wanted = 0
+        self._stopped = False
+        self._attempt: Attempt | None = None
+
+    def want(self) -> None:
+        """Dial once more, unless dialling has stopped for good."""
+        if not self._stopped:
+            self._wanted += 1
+            self._plan()
+
+    def close(self, reason: str) -> None:
+        """Dial no more."""
+        self._stopped = True
+        self._wanted = 0
+        if self._attempt is not None:
+            self._attempt.give_up(reason)
+
+    def act(self) -> None:
+        """Do what is due."""
+        if self._attempt is not None:
+            self._attempt.give_up(f"no answer within {_DIAL_TIMEOUT_S:g} s")
+            return
+        self.at = clock.now() + _DIAL_TIMEOUT_S
+        self._attempt = Attempt(
+            self._way.current, self._poll, self._dialled, self._failed, self._tls
+        )
+        self._planned()
+
+    def _plan(self) -> None:
+        """Dial when it is time, if a connection is wanted and none is on its way."""
+        if self._wanted and self._attempt is None and self.at == inf:
+            self.at = clock.now() + self._way.pause_s()
+        self._planned()
+
+    def _dialled(self, address: Address, stream: Any) -> None:
+        self._attempt = None
+        self.at = inf
+        self._wanted -= 1
+        self._way.opened(address, self._opened(stream))
+        self._plan()
+
+    def _failed(self, address: Address, error: TransportError) -> None:
+        self._attempt = None
+        self.at = inf
+        self._way.failed(address, error)
+        self._plan()
