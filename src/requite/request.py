@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from math import inf
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from requite.errors import (
     CallError,
@@ -174,7 +174,7 @@ class Deadline:
     at: float = inf
 
 
-def _no_progress(_extend_s: float) -> None:
+def _no_progress(_token: object, _extend_s: float) -> None:
     """Accept progress where nobody keeps a lease."""
 
 
@@ -192,7 +192,8 @@ class Request:
     attempt: int = 1
     remaining_s: float | None = None
     idempotency_key: bytes = b""
-    _on_progress: Callable[[float], None] = field(default=_no_progress, repr=False)
+    _on_progress: Callable[[Any, float], None] = field(default=_no_progress, repr=False)
+    _token: Any = field(default=None, repr=False)  # what whoever keeps the lease knows it by
 
     @property
     def body(self) -> bytes:
@@ -202,4 +203,4 @@ class Request:
 
     def progress(self, extend: float = 0.0) -> None:
         """Vouch for this handler: renew its lease (by `extend` seconds, 0: by the worker's own)."""
-        self._on_progress(extend)
+        self._on_progress(self._token, extend)

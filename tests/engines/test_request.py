@@ -30,10 +30,10 @@ def test_a_body_is_all_its_frames(frames):
 
 def test_progress_goes_to_whoever_keeps_the_lease():
     extensions = []
-    request = Request("echo", [b""], _on_progress=extensions.append)
+    request = Request("echo", [b""], _token=7, _on_progress=lambda *given: extensions.append(given))
     request.progress()
     request.progress(30.0)
-    assert extensions == [0.0, 30.0]
+    assert extensions == [(7, 0.0), (7, 30.0)]
     Request("echo", [b""]).progress()  # nobody keeps one
 
 

@@ -27,6 +27,7 @@ _NOT_THE_HANDLERS: Final = (
     SystemExit,
 )
 
+_OK: Final = Status.OK
 _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
 
 _log = logging.getLogger("requite.worker")
@@ -49,6 +50,7 @@ class Runner:
         tell_starts: bool = False,
     ) -> None:
         self._tell_starts = tell_starts
+        self._on_progress = self._progressed  # made once, not per request
         self._service = service
         self._reply_size_max = reply_size_max
         self._frames_max = frames_max
@@ -104,9 +106,14 @@ class Runner:
     async def _run_coroutine(self, token: Any, request: Request) -> None:
         if self._tell_starts:
             self.submit(Started(token))
-        request._on_progress = partial(self._progressed, token)
+        request._token = token
+        request._on_progress = self._on_progress
         try:
-            frames = self._frames_of(await self._handler(request))
+            result = await self._handler(request)
+            if result.__class__ is bytes and len(result) <= self._reply_size_max:  # nearly always
+                frames: Sequence[bytes] = (result,)
+            else:
+                frames = self._frames_of(result)
         except _NOT_THE_HANDLERS:
             raise
         except BaseException as error:
@@ -117,7 +124,8 @@ class Runner:
     async def _run_async_generator(self, token: Any, request: Request) -> None:
         if self._tell_starts:
             self.submit(Started(token))
-        request._on_progress = partial(self._progressed, token)
+        request._token = token
+        request._on_progress = self._on_progress
         count = 0
         try:
             async for part in self._handler(request):
@@ -156,7 +164,8 @@ class Runner:
         self, token: Any, request: Request, work: Callable[[Request], Any]
     ) -> None:
         loop = asyncio.get_running_loop()
-        request._on_progress = partial(self._progressed_in_thread, loop, token)
+        request._token = token
+        request._on_progress = partial(self._progressed_in_thread, loop)
         try:
             result = await loop.run_in_executor(
                 self._threads, self._begin, loop, token, work, request
@@ -219,7 +228,7 @@ class Runner:
         return frames
 
     def _finished(self, token: Any, frames: Sequence[bytes]) -> None:
-        self.submit(_new(Finished, (token, frames, Status.OK)))
+        self.submit(_new(Finished, (token, frames, _OK)))
 
     def _failed(self, token: Any, error: BaseException) -> None:
         if not isinstance(error, RemoteFailure):
