@@ -13,8 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
-from tests.conformance.transport_suite import Ground, Pair, SocketSuite, Tap, TransportSuite, echo
+from tests.conformance.transport_suite import (
+    LOOPS,
+    Ground,
+    Pair,
+    SocketSuite,
+    Tap,
+    TransportSuite,
+    echo,
+)
 from tests.support.certificates import Certificates
 from tests.support.descriptors import none_left
 
@@ -28,11 +35,6 @@ from requite.transport.address import (
     WsAddress,
 )
 from requite.transport.aio import dial, listen
-
-LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
-    "asyncio": asyncio.new_event_loop,
-    "uvloop": uvloop.new_event_loop,
-}
 
 
 @pytest.fixture(params=LOOPS)

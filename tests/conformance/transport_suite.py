@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import uvloop
 from tests.support.certificates import Certificates
 
 from requite.errors import TransportError
@@ -20,6 +21,10 @@ from requite.transport.address import Address
 from requite.transport.aio import dial, listen
 from requite.transport.base import Listener, OnStream, Stream
 
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "asyncio": asyncio.new_event_loop,
+    "uvloop": uvloop.new_event_loop,
+}
 SIZES = [1, 2, 65_535, 65_536, 65_537, 1 << 20]
 
 
