@@ -9,7 +9,7 @@ from concurrent.futures import Future
 
 import pytest
 from tests.support import sp_nng
-from tests.support.live import Process
+from tests.support.live import Process, eventually
 from tests.support.sp_live import WAIT_S, Loop
 from tests.support.sp_nng import Nng
 from tests.support.sp_services import SWALLOW
@@ -20,7 +20,7 @@ import requite
 pytestmark = pytest.mark.interop
 
 OURS, THEIRS = "requite", "nng"
-RETRY = requite.RetryPolicy(attempt_timeout=0.4)
+RETRY = requite.RetryPolicy(attempts=10, attempt_timeout=0.4)
 
 Begin = Callable[[bytes], Future[bytes]]
 
@@ -32,13 +32,15 @@ class Troupe:
         self._processes = processes
         self.places = places
 
-    def service(self, maker: str, place: Place, *, dials: bool = False, **env: str) -> Process:
+    def service(
+        self, maker: str, place: Place, *, dials: bool = False, name: str = "tells", **env: str
+    ) -> Process:
         """Start a service at a place; it listens when this returns."""
         if maker == THEIRS:
             return self._start("listening on ", *_NNG, "service", place.nng, **env)
         where = ("--connect", place.dialling()) if dials else ("--bind", place.listening())
-        words = ("worker", "tests.support.sp_services:tells", *where)
-        return self._start("serving tells", "-m", "requite.cli", *words, **env)
+        words = ("worker", f"tests.support.sp_services:{name}", *where)
+        return self._start("serving ", "-m", "requite.cli", *words, **env)
 
     def client(self, maker: str, place: Place, body: str) -> Process:
         """Start a client that makes one call."""
@@ -191,15 +193,15 @@ def test_a_frozen_service_is_passed_over_after_the_resend_interval(
     loop: Loop, troupe: Troupe
 ) -> None:
     places = [troupe.places.new(IPC) for _ in range(2)]
-    services = [troupe.service(OURS, place) for place in places]
+    services = [troupe.service(OURS, place, name="who") for place in places]
+    pids = {str(service.pid).encode() for service in services}
     client = loop.client(*places, retry=RETRY)
-    for body in (b"one", b"two"):
-        loop.ask(client, body)
-    assert {service.line() for service in services} == {"got one", "got two"}
+    seen: set[bytes] = set()
+    eventually(lambda: seen.add(loop.ask(client, b"")) or seen == pids, "both are connected")
     services[0].signal(signal.SIGSTOP)
     try:
-        replies = [loop.do(client.call(b"x", timeout=WAIT_S)) for _ in range(4)]
-        assert [reply.body for reply in replies] == [b"X"] * 4
+        replies = [loop.do(client.call(b"", timeout=WAIT_S)) for _ in range(4)]
+        assert {reply.body for reply in replies} == {str(services[1].pid).encode()}
         assert {reply.attempts for reply in replies} == {1, 2}
     finally:
         services[0].signal(signal.SIGCONT)

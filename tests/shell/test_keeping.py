@@ -94,6 +94,15 @@ def test_trouble_is_told_in_words(clock: Clock) -> None:
     assert way.trouble == "the connection to tcp://a:1 ended: reset"
 
 
+def test_why_a_handshake_failed_is_told_while_the_next_one_goes_on(clock: Clock) -> None:
+    way = kept(clock)
+    way.ended(open_link(way, joined=False), "HTTP 404")
+    again = open_link(way, joined=False)
+    assert way.trouble == "the connection to tcp://a:1 ended: HTTP 404"
+    again.joined = True
+    assert way.trouble == ""
+
+
 def test_a_shell_without_a_framing_says_so() -> None:
     with pytest.raises(LocalViolation, match="framing"):
         no_framing()

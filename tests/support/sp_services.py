@@ -38,6 +38,12 @@ async def tells(request: requite.Request) -> bytes:
     return request.body.upper()
 
 
+@requite.service("who")
+async def who(request: requite.Request) -> bytes:
+    """Tell the process that answers."""
+    return str(os.getpid()).encode()
+
+
 def nng_service(url: str) -> None:
     """Serve for ever."""
     with pynng.Rep0(listen=url) as socket:

@@ -45,6 +45,7 @@ class Kept:
         self._opened_at = 0.0
         self._link: Link | None = None
         self._in_vain = False  # the last connection was none, or short
+        self._was_refused = False  # it ended in its handshake
         self._trouble = f"{endpoint.address} has not answered yet"
 
     @property
@@ -54,8 +55,11 @@ class Kept:
 
     @property
     def trouble(self) -> str:
-        """What keeps us from being connected, for the message of an error; "" if nothing does."""
-        if self._link is None:
+        """What keeps us from being connected, for the message of an error; "" if nothing does.
+
+        While a handshake goes on, why the last one came to nothing tells more than that.
+        """
+        if self._link is None or (self._was_refused and not self._link.joined):
             return self._trouble
         if self._link.joined:
             return ""
@@ -69,6 +73,7 @@ class Kept:
         """Note that nobody could be reached."""
         self._trouble = str(error)
         self._in_vain = True
+        self._was_refused = False
 
     def opened(self, _address: Address, link: Link) -> None:
         """Note that the connection stands."""
@@ -83,6 +88,7 @@ class Kept:
         self._link = None
         self._backoff.note_life(lived_s)
         self._in_vain = lived_s < LIVED_S
+        self._was_refused = not link.joined
         self._trouble = f"the connection to {self.current} ended: {reason}"
         return True
 
