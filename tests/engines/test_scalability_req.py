@@ -1,0 +1,380 @@
+"""The client of the scalability protocols, beyond what the draft says (see tests/spec for that)."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+import pytest
+from tests.support.sp_engines import ReqBench, Sent, tag
+
+from requite.engine import Cancel, Finished, Submit
+from requite.errors import (
+    CallTimeout,
+    Cancelled,
+    ConfigurationError,
+    LocalViolation,
+    Overloaded,
+    TransportError,
+)
+from requite.protocols.scalability.channels import PORTION_SIZE
+from requite.protocols.scalability.policy import ReqPolicy
+
+
+# --- waiting for a channel ------------------------------------------------------------------------
+def test_calls_wait_for_the_first_channel_and_leave_in_order() -> None:
+    bench = ReqBench()
+    for token in range(3):
+        bench.submit(token, b"%d" % token)
+    assert bench.client.snapshot().held == 3
+    bench.join()
+    assert [sent.payload for sent in bench.sent] == [tag(5 + n) + b"%d" % n for n in range(3)]
+    assert bench.client.snapshot().held == 0
+
+
+def test_a_new_call_does_not_overtake_those_that_wait() -> None:
+    bench = ReqBench()
+    big = bytes(PORTION_SIZE)
+    bench.submit(1, big)
+    bench.submit(2, b"second")
+    bench.join()
+    bench.submit(3, b"third")
+    assert bench.sent == [Sent("a", tag(5) + big)]
+    bench.advance(0)
+    assert [sent.body for sent in bench.sent[1:]] == [b"second", b"third"]
+
+
+def test_what_waits_leaves_in_portions() -> None:
+    """A channel that is given everything at once keeps it, even if another one comes free."""
+    bench = ReqBench()
+    for token in range(6):
+        bench.submit(token, bytes(PORTION_SIZE // 2))
+    bench.join("a")
+    assert len(bench.sent) == 2
+    bench.block("a")
+    bench.join("b")
+    assert [sent.peer for sent in bench.sent] == ["a", "a", "b", "b"]
+    assert bench.client.deadline() == bench.now
+    bench.advance(0)
+    assert len(bench.sent) == 6
+    assert bench.client.snapshot().held == 0
+
+
+def test_a_call_whose_time_is_over_does_not_leave_any_more() -> None:
+    bench = ReqBench()
+    bench.submit(1, timeout=1)
+    bench.submit(2, timeout=5)
+    bench.now += 2  # its timer is late
+    bench.join()
+    assert [sent.payload for sent in bench.sent] == [tag(5) + b"x"]
+    assert isinstance(bench.errors[1], CallTimeout)
+    assert not bench.errors[1].may_have_executed
+    bench.answer(bench.sent[0])
+    assert 2 in bench.replies
+
+
+def test_a_call_may_prefer_not_to_wait() -> None:
+    bench = ReqBench()
+    bench.ask(1, hold=False)
+    assert isinstance(bench.errors[1], Overloaded)
+    bench.submit(2)  # this one waits
+    bench.join()
+    bench.block("a")
+    bench.ask(3, hold=False)
+    assert isinstance(bench.errors[3], Overloaded)
+    bench.unblock("a")
+    bench.ask(4, b"now", hold=False)
+    assert bench.sent[-1].body == b"now"
+
+
+# --- slots ----------------------------------------------------------------------------------------
+def test_slots_bound_what_is_outstanding() -> None:
+    bench = ReqBench(slots=2)
+    bench.join()
+    for token in range(3):
+        bench.submit(token)
+    assert isinstance(bench.errors[2], Overloaded)
+    assert "2 slots" in str(bench.errors[2])
+    bench.answer(bench.sent[0])
+    bench.submit(3)
+    assert 3 not in bench.errors
+
+
+def test_slots_of_calls_whose_time_is_over_are_taken_back_at_need() -> None:
+    bench = ReqBench(slots=1)
+    bench.join()
+    bench.submit(1, timeout=1)
+    bench.now += 2  # its timer is late
+    bench.submit(2)
+    assert isinstance(bench.errors[1], CallTimeout)
+    assert len(bench.sent) == 2
+
+
+# --- a channel that is lost -----------------------------------------------------------------------
+def test_what_a_lost_channel_had_is_sent_again_at_once_under_the_same_id() -> None:
+    bench = ReqBench()
+    bench.join("a")
+    bench.join("b")
+    for token in range(4):
+        bench.submit(token, b"%d" % token)
+    bench.lose("a")
+    assert bench.sent[4:] == [Sent("b", tag(5) + b"0"), Sent("b", tag(7) + b"2")]
+    assert bench.client.snapshot().resent == 2
+    bench.say("b", tag(5) + b"re 0")
+    assert bench.replies[0].body == b"re 0"
+    assert bench.replies[0].attempts == 2
+
+
+def test_what_the_last_channel_had_waits_for_the_next() -> None:
+    bench = ReqBench()
+    bench.join("a")
+    bench.submit(1)
+    bench.lose("a")
+    assert bench.client.snapshot().held == 1
+    bench.advance(300)  # no timer runs meanwhile
+    bench.join("b")
+    assert bench.to("b") == [tag(5) + b"x"]
+    bench.advance(61)
+    assert len(bench.sent) == 3
+
+
+def test_a_reply_that_crossed_the_loss_of_another_channel_counts() -> None:
+    """A reply to an earlier try may come by another way: through a device, for one."""
+    bench = ReqBench(resend_s=1)
+    bench.join("a")
+    bench.submit(1)
+    bench.join("b")
+    bench.advance(1.1)
+    bench.lose("a")
+    bench.block("b")
+    bench.lose("b")
+    bench.join("c")
+    bench.block("c")
+    assert [sent.peer for sent in bench.sent] == ["a", "b", "c"]
+    bench.lose("c")
+    assert bench.client.snapshot().held == 1
+    bench.join("d")
+    bench.block("d")
+    bench.say("d", tag(5) + b"y")
+    assert bench.replies[1].body == b"y"
+    bench.assert_empty()
+
+
+def test_a_reply_to_a_call_that_waits_to_be_sent_again_counts() -> None:
+    bench = ReqBench(resend_s=1)
+    bench.join("a")
+    bench.submit(1)
+    bench.block("a")
+    bench.advance(1.5)
+    assert bench.client.snapshot().held == 1
+    bench.answer(bench.sent[0])
+    assert bench.replies[1].body == b"y"
+    bench.assert_empty()
+    bench.unblock("a")
+    assert len(bench.sent) == 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "idempotent", "why"),
+    [({}, False, "not idempotent"), ({"attempts_max": 1}, True, "sent once, the limit")],
+)
+def test_what_must_not_be_sent_again_fails_with_its_channel(
+    policy: dict[str, Any], idempotent: bool, why: str
+) -> None:
+    bench = ReqBench(**policy)
+    bench.join("a")
+    bench.join("b")
+    bench.submit(1, idempotent=idempotent)
+    bench.lose("a", "reset by peer")
+    error = bench.errors[1]
+    assert isinstance(error, TransportError)
+    assert error.may_have_executed
+    assert error.attempts == 1
+    assert "reset by peer" in str(error)
+    assert why in str(error)
+    assert len(bench.sent) == 1
+
+
+def test_what_was_never_sent_may_be_sent_though_it_is_not_idempotent() -> None:
+    bench = ReqBench()
+    bench.join("a")
+    bench.block("a")
+    bench.submit(1, idempotent=False)
+    bench.lose("a")
+    bench.join("b")
+    assert bench.to("b") == [tag(5) + b"x"]
+
+
+# --- timers ---------------------------------------------------------------------------------------
+def test_a_request_that_is_not_idempotent_is_never_sent_twice() -> None:
+    bench = ReqBench(resend_s=1)
+    bench.join()
+    bench.submit(1, idempotent=False)
+    bench.ask(2, idempotent=False, resend_s=1.0)
+    bench.advance(100)
+    assert len(bench.sent) == 2
+    assert bench.errors == {}
+
+
+def test_the_last_try_that_is_allowed_has_its_time_too() -> None:
+    bench = ReqBench(resend_s=2, attempts_max=3)
+    bench.join()
+    bench.submit(1)
+    bench.advance(5.9)
+    assert len(bench.sent) == 3
+    assert bench.errors == {}
+    bench.advance(0.2)
+    assert isinstance(bench.errors[1], CallTimeout)
+    assert "3 times with 2 s each" in str(bench.errors[1])
+    assert bench.errors[1].attempts == 3
+    bench.assert_empty()
+
+
+def test_each_try_goes_to_another_channel() -> None:
+    bench = ReqBench(resend_s=1)
+    for peer in "ab":
+        bench.join(peer)
+    bench.submit(1, b"one")
+    bench.submit(2, b"two")
+    bench.say("b", tag(6) + b"y")
+    bench.submit(3, b"three")  # to "a": the turn is "b"'s again
+    bench.say("a", tag(7) + b"y")
+    bench.advance(1.1)
+    assert [sent.peer for sent in bench.sent if sent.body == b"one"] == ["a", "b"]
+
+
+def test_sending_again_by_the_clock_is_bounded_by_a_budget() -> None:
+    bench = ReqBench(resend_s=1, budget=0.0, budget_burst=3)
+    bench.join()
+    for token in range(10):
+        bench.submit(token)
+    bench.advance(1.5)
+    assert len(bench.sent) == 13
+    bench.advance(100)
+    assert len(bench.sent) == 13
+    assert bench.client.snapshot().sent == 10
+    bench.lose("a")
+    bench.join("b")
+    assert len(bench.sent) == 23  # of what is lost nothing is charged
+
+
+def test_new_calls_earn_the_budget() -> None:
+    bench = ReqBench(resend_s=1, budget=0.5, budget_burst=1)
+    bench.join()
+    bench.submit("silent")
+    bench.advance(1.1)
+    for token in range(3):
+        bench.submit(token)
+        bench.answer(bench.sent[-1])
+    bench.advance(1)
+    assert bench.to("a").count(tag(5) + b"x") == 3
+
+
+def test_deadlines_and_timers_need_one_alarm() -> None:
+    bench = ReqBench()
+    bench.join()
+    assert bench.client.deadline() is None
+    bench.submit(1, timeout=30)
+    assert bench.client.deadline() == bench.now + 30
+    bench.submit(2)
+    assert bench.client.deadline() == bench.now + 30
+    bench.submit(3, timeout=3)
+    assert bench.client.deadline() == bench.now + 3
+
+
+def test_a_deadline_that_has_passed_is_not_even_begun() -> None:
+    bench = ReqBench()
+    bench.join()
+    bench.submit(1, timeout=0)
+    assert isinstance(bench.errors[1], CallTimeout)
+    assert not bench.errors[1].may_have_executed
+    assert bench.sent == []
+
+
+# --- ends -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("where", ["held", "sent", "held again", "answered", "unknown"])
+def test_any_call_can_be_given_up(where: str) -> None:
+    bench = ReqBench()
+    if where != "held":
+        bench.join()
+    bench.submit(1)
+    if where == "held again":
+        bench.lose("a")
+    if where == "answered":
+        bench.answer(bench.sent[0])
+    bench.cancel(2 if where == "unknown" else 1)
+    if where in ("answered", "unknown"):
+        assert bench.errors == {}
+    else:
+        assert isinstance(bench.errors[1], Cancelled)
+        assert bench.errors[1].may_have_executed == (where != "held")
+        bench.assert_empty()
+
+
+def test_a_client_that_closes_cancels_everything() -> None:
+    bench = ReqBench()
+    bench.submit(1)
+    bench.join()
+    bench.submit(2)
+    bench.block("a")
+    bench.submit(3)
+    bench.drain()
+    assert bench.stopped
+    assert {token: error.may_have_executed for token, error in bench.errors.items()} == {
+        1: True,
+        2: True,
+        3: False,
+    }
+    bench.assert_empty()
+    bench.submit(4)
+    assert isinstance(bench.errors[4], Cancelled)
+    bench.unblock("a")
+    bench.say("a", tag(5) + b"late")
+    assert bench.replies == {}
+    bench.join("b")
+    assert "b" in bench.disconnected
+    bench.drain()
+    assert bench.client.deadline() is None
+
+
+def test_what_makes_no_sense_is_a_local_violation() -> None:
+    bench = ReqBench()
+    bench.submit(1)
+    for event in (
+        Submit(1, "", [b"again"], inf),
+        Submit(2, "", [b"two", b"frames"], inf),
+        Submit(2, "", [], inf),
+        Submit(2, "", [b"x"], inf, idempotency_key=b"key"),
+        Finished(1, [b""]),
+    ):
+        with pytest.raises(LocalViolation):
+            bench.feed(event)
+    bench.feed(Cancel(1))
+    assert bench.client.snapshot().held == 0
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"slots": 0},
+        {"slots": 1 << 25},
+        {"resend_s": 0},
+        {"resend_s": -1.0},
+        {"attempts_max": 0},
+    ],
+)
+def test_settings_that_cannot_work_are_refused(policy: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError):
+        ReqPolicy(**policy)
+
+
+def test_notes_tell_the_life_of_a_call() -> None:
+    bench = ReqBench(resend_s=1)
+    bench.join()
+    bench.submit(1)
+    bench.advance(1.1)
+    bench.answer(bench.sent[0])
+    bench.submit(2, timeout=0.5)
+    bench.advance(1)
+    kinds = [(note.kind, note.facts["token"]) for note in bench.notes]
+    assert kinds == [("sent", 1), ("resent", 1), ("replied", 1), ("sent", 2), ("failed", 2)]
