@@ -73,6 +73,19 @@ def test_the_examples_work_as_printed(
             assert printed in transcripts
 
 
+def test_the_example_without_a_broker_works_as_printed(
+    tmp_path: Path, processes: list[subprocess.Popen[str]]
+) -> None:
+    (tmp_path / "hello.py").write_text(blocks("README.md", "python")[0])
+    serving = serve(processes, tmp_path, "worker", "hello:hello", "--bind", "sp+tcp://127.0.0.1:0")
+    place = serving.split()[-1]
+    [transcript] = (text for text in blocks("README.md", "console") if "--bind sp+" in text)
+    transcript = transcript.replace("sp+tcp://127.0.0.1:7000", place)
+    called = run(tmp_path, [str(COMMAND), "call", place, "world"])
+    assert serving in transcript
+    assert transcript.endswith(f"{place} world\n{called}\n")
+
+
 def run(folder: Path, command: list[str]) -> str:
     """Run a command to its end, which must be a good one, and return what it printed."""
     done = subprocess.run(
