@@ -34,6 +34,7 @@ from requite.heartbeat import HeartbeatPolicy
 from requite.request import Deadline, Partial, Reply, Request, RetryPolicy, Status
 
 if TYPE_CHECKING:
+    from requite import sp
     from requite.broker import Broker
     from requite.client import AsyncClient, Client
     from requite.client.asking import deadline
@@ -71,6 +72,7 @@ __all__ = [
     "WorkerLost",
     "deadline",
     "service",
+    "sp",
 ]
 
 _HOME = {
@@ -86,6 +88,8 @@ _HOME = {
 
 def __getattr__(name: str) -> Any:
     """Load a public name's module on first use (PEP 562)."""
+    if name == "sp":
+        return import_module("requite.sp")
     if name not in _HOME:
         raise AttributeError(f"module 'requite' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_HOME[name]), name)

@@ -55,10 +55,6 @@ class Reach:
             )
         return self.dials[0]
 
-    def bound_at(self, addresses: Iterable[Address]) -> list[str]:
-        """Return URLs by which a peer dials what listens at these addresses."""
-        return [f"{self.protocol}+{_as_in_url(address)}" for address in addresses]
-
     def __str__(self) -> str:
         return ", ".join([*map(str, self.dials), *(f"{url} (bound)" for url in self.binds)])
 
@@ -77,6 +73,11 @@ def read_reach(url: Urls, bind: Urls = ()) -> Reach:
             f"the URLs of one endpoint are of one protocol, not of {' and '.join(protocols)}"
         )
     return reach
+
+
+def bound_at(addresses: Iterable[Address]) -> list[str]:
+    """Return the URLs by which SP peers dial what listens at these addresses."""
+    return [f"sp+{_as_in_url(address)}" for address in addresses]
 
 
 def _as_in_url(address: Address) -> str:

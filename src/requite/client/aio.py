@@ -22,7 +22,7 @@ from requite.engine import Cancel, Drain, Submit
 from requite.errors import CallError, Cancelled, LocalViolation
 from requite.framing import Limits
 from requite.heartbeat import HeartbeatPolicy
-from requite.reach import Urls, read_reach
+from requite.reach import Urls, bound_at, read_reach
 from requite.request import Partial, Reply, RetryPolicy
 from requite.shell import clock
 from requite.shell.aio import AioShell
@@ -93,6 +93,7 @@ class AsyncClient:
             logger="requite.client",
         )
         self._submit = self._shell.submit
+        self._submit_soon = self._shell.host.submit_soon
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening = asyncio.Lock()
         self._closed = False
@@ -103,7 +104,7 @@ class AsyncClient:
     @property
     def addresses(self) -> list[str]:
         """Where it listens, as URLs, with the ports it really got; empty before it is opened."""
-        return self._reach.bound_at(self._shell.addresses)
+        return bound_at(self._shell.addresses)
 
     # --- life -------------------------------------------------------------------------------------
     async def __aenter__(self) -> Self:
@@ -176,7 +177,7 @@ class AsyncClient:
         )
         if not self._gate.is_open:
             await self._gate.passed(asked.deadline)
-        self._submit(asked)
+        self._submit_soon(asked)
         try:
             return await future
         except asyncio.CancelledError:
@@ -200,7 +201,7 @@ class AsyncClient:
         asked = self._asking.submit(
             future, body, clock.now(), timeout, service, idempotent, idempotency_key
         )
-        self._submit(asked)
+        self._submit_soon(asked)
         future.add_done_callback(self._forget_if_cancelled)
         return future
 

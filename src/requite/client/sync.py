@@ -29,7 +29,7 @@ from requite.engine import Cancel, Submit
 from requite.errors import CallError, Cancelled, ConfigurationError, TransportError
 from requite.framing import Limits
 from requite.heartbeat import HeartbeatPolicy
-from requite.reach import Urls, read_reach
+from requite.reach import Urls, bound_at, read_reach
 from requite.request import Partial, Reply, RetryPolicy
 from requite.shell import clock
 from requite.shell.journaling import Folder, chronicle_of, journal_in, new_name
@@ -166,7 +166,7 @@ class Client:
     @property
     def addresses(self) -> list[str]:
         """Where it listens, as URLs, with the ports it really got."""
-        return self._reach.bound_at(self._shell.addresses)
+        return bound_at(self._shell.addresses)
 
     # --- life -------------------------------------------------------------------------------------
     def __enter__(self) -> Self:

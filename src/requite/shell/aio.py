@@ -129,6 +129,10 @@ class AioShell:
         """Feed the engine an input of the user's."""
         self.host.submit(event)
 
+    def submit_soon(self, event: Input) -> None:
+        """Feed the engine an input of the user's by the end of the turn of the loop."""
+        self.host.submit_soon(event)
+
     async def drain(self) -> None:
         """Let the engine finish what it has, taking nothing new; then close."""
         self.start()

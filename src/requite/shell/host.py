@@ -27,6 +27,7 @@ from typing import Any, Final, TypedDict, Unpack
 
 from requite.engine import (
     Abandon,
+    BulkEngine,
     Connect,
     Deliver,
     Disconnect,
@@ -42,6 +43,7 @@ from requite.engine import (
     Received,
     ResumeReading,
     Send,
+    SendAll,
     Stopped,
     StopReading,
     Wake,
@@ -130,6 +132,8 @@ class Host:
         # A set that keeps its order, so that the simulator can replay a run.
         self.links: dict[Link, None] = {}
         self._handle = engine.handle
+        self._handle_all = engine.handle_all if isinstance(engine, BulkEngine) else None
+        self._soon: list[Input] = []
         self._clock = clock
         self._make_framing = make_framing
         self._wake_at = wake_at
@@ -154,6 +158,7 @@ class Host:
         fail = uses.get("fail", _unexpected)
         abandon = uses.get("abandon", _unexpected)
         self._perform_other: dict[type, Callable[[Any], None]] = {
+            SendAll: self._send_all,
             Fail: lambda effect: fail(effect.token, effect.error),
             Connect: lambda _effect: connect(),
             Disconnect: self._disconnect,
@@ -168,8 +173,21 @@ class Host:
     # --- from the user and the clock --------------------------------------------------------------
     def submit(self, event: Input) -> None:
         """Feed the engine an input of the user's: `Submit`, `Cancel`, `Finished`, `Drain`, …"""
+        if self._soon:
+            self._feed_soon()
         self._feed(event)
         self._settle()
+
+    def submit_soon(self, event: Input) -> None:
+        """Feed the engine an input of the user's by the end of the turn: together with the turn's
+        others, if it takes them so."""
+        if self._handle_all is None:
+            self.submit(event)
+            return
+        self._soon.append(event)
+        if not self._flush_wanted:
+            self._flush_wanted = True
+            self._want_flush()
 
     def wake(self) -> None:
         """Do what is due."""
@@ -280,8 +298,10 @@ class Host:
 
     # --- output -----------------------------------------------------------------------------------
     def flush(self) -> None:
-        """Write what waits, each link once."""
+        """Feed the engine what was put off, and write what waits, each link once."""
         try:
+            if self._soon:
+                self._feed_soon()
             while self._dirty:
                 links, self._dirty = self._dirty, []
                 for link in links:
@@ -315,10 +335,28 @@ class Host:
         self._performing = True
         try:
             self._perform(self._handle(event, self._clock()))
-            while self._backlog:
-                self._perform(self._handle(self._backlog.popleft(), self._clock()))
+            self._perform_backlog()
         finally:
             self._performing = False
+
+    def _feed_soon(self) -> None:
+        """Let the engine handle what was put off, all at once."""
+        events, self._soon = self._soon, []
+        if self._performing or self._handle_all is None:
+            for event in events:
+                self._feed(event)
+            return
+        self._performing = True
+        try:
+            self._perform(self._handle_all(events, self._clock()))
+            self._perform_backlog()
+        finally:
+            self._performing = False
+        self._settle()
+
+    def _perform_backlog(self) -> None:
+        while self._backlog:
+            self._perform(self._handle(self._backlog.popleft(), self._clock()))
 
     def _perform(self, effects: Iterable[Effect]) -> None:
         deliver = self._deliver
@@ -336,6 +374,15 @@ class Host:
                 deliver(token, what)
             else:
                 self._perform_other[effect.__class__](effect)
+
+    def _send_all(self, effect: SendAll) -> None:
+        link: Any = effect.peer
+        messages, encode, out = effect.messages, link.encode, link.out
+        for message in messages:
+            link.size += encode(message, out)
+        if not link.dirty:
+            link.dirty = True
+            self._dirty.append(link)
 
     def _settle(self) -> None:
         """After an input: ask for a flush and for the timer, where either is needed."""

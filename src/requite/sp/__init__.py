@@ -3,3 +3,30 @@
 `requite.Client`, `AsyncClient` and `Worker` speak SP, too, by URLs such as `sp+tcp://host:port`;
 this is for those who want to dial, listen, ask and answer themselves.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from requite.sp.device import Device
+    from requite.sp.rep import Rep, Request
+    from requite.sp.req import Req
+
+__all__ = ["Device", "Rep", "Req", "Request"]
+
+_HOME = {
+    "Device": "requite.sp.device",
+    "Rep": "requite.sp.rep",
+    "Req": "requite.sp.req",
+    "Request": "requite.sp.rep",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name's module on first use (PEP 562)."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'requite.sp' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return value

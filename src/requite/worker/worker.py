@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from types import TracebackType
-from typing import Self
 
 from requite.chronicle import Role
 from requite.errors import LocalViolation
 from requite.framing import Limits
 from requite.heartbeat import HeartbeatPolicy
-from requite.reach import Urls, read_reach
+from requite.reach import Urls, bound_at, read_reach
 from requite.shell import clock
-from requite.shell.aio import AioShell, run
+from requite.shell.aio import AioShell
+from requite.shell.daemon import Daemon
 from requite.shell.journaling import Folder, chronicle_of, journal_in, new_name
-from requite.shell.signals import StopSignals
 from requite.worker.handler import Service
 from requite.worker.runner import Runner
 from requite.worker.stacks import Part, WorkerSettings, parts_for
 
 
-class Worker:
+class Worker(Daemon):
     """Serves `services` behind the broker at `url`, or over SP.
 
         requite.Worker("mdp://localhost:5555", echo).run()
@@ -99,7 +96,7 @@ class Worker:
     def addresses(self) -> list[str]:
         """Where it listens, as URLs, with the ports it really got; empty before `start`."""
         shells = (post.shell for post in self._posts)
-        return [url for shell in shells for url in self._reach.bound_at(shell.addresses)]
+        return [url for shell in shells for url in bound_at(shell.addresses)]
 
     # --- life -------------------------------------------------------------------------------------
     async def start(self) -> None:
@@ -146,36 +143,6 @@ class Worker:
             for part in self._parts:
                 part.engine.tell_beginnings(clock.now())
             await asyncio.to_thread(self._journal.close)
-
-    async def serve(self, on_started: Callable[[], object] | None = None) -> None:
-        """Serve until SIGTERM or SIGINT: the first drains, a second one stops. Main thread only."""
-        try:
-            with StopSignals() as signals:
-                await self.start()
-                if on_started is not None:
-                    on_started()
-                await signals.first()
-                await signals.unless_second(self.drain())
-        finally:
-            await self.close()
-
-    def run(
-        self, on_started: Callable[[], object] | None = None, *, use_uvloop: bool | None = None
-    ) -> None:
-        """Do what `serve` does, on an event loop of its own (uvloop's where it is installed)."""
-        run(self.serve(on_started), use_uvloop)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
 
 class _Post:

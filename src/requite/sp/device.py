@@ -1,0 +1,130 @@
+"""`Device`: passes requests from its front on to its back, and the replies the other way."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from requite.chronicle import Role as Teller
+from requite.errors import ConfigurationError, LocalViolation
+from requite.framing import Limits
+from requite.protocols.scalability.device import ScalabilityDevice
+from requite.protocols.scalability.jobs import DeviceSnapshot
+from requite.protocols.scalability.policy import BACK, FRONT, DevicePolicy
+from requite.protocols.scalability.wire import HOPS_DEFAULT, IDS
+from requite.reach import Reach, Urls, bound_at, read_reach
+from requite.shell import clock
+from requite.shell.aio import AioShell
+from requite.shell.daemon import Daemon
+from requite.shell.journaling import Folder, chronicle_of, journal_in, new_name
+from requite.shell.wires import Wires
+from requite.sp.endpoints import LINK_LIMITS, Role, to_dial, to_listen
+from requite.sp.socket import MESSAGE_SIZE_MAX
+
+
+class Device(Daemon):
+    """An SP device: clients are at its front, workers (or further devices) at its back.
+
+        Device(front="sp+ws://*:80/service", back="sp+ipc:///run/service.sock").run()
+
+    Both sides may have any number of places, over any transport, and each may listen as well as
+    dial. It keeps nothing: what is under way when it ends is asked for again by the clients.
+
+    - `front`, `back`: URLs to listen at, for clients and for workers.
+    - `connect_front`, `connect_back`: URLs to dial. Options say which channels to the back come
+      first, and which get more (`?priority=`, `?weight=`).
+    - `hops`: how many tags a request may leave with; it loses its way in a loop beyond that (8).
+    - `message_size_max`: bytes of one body, in either direction.
+    - `journal`: a folder in which to keep a journal of what passes (`requite.journal`); None: none.
+
+    Raises `ConfigurationError` for URLs and settings that cannot work.
+    """
+
+    def __init__(
+        self,
+        front: Urls = (),
+        back: Urls = (),
+        *,
+        connect_front: Urls = (),
+        connect_back: Urls = (),
+        hops: int = HOPS_DEFAULT,
+        message_size_max: int = MESSAGE_SIZE_MAX,
+        journal: Folder | None = None,
+    ) -> None:
+        clients = _side("front", connect_front, front)
+        workers = _side("back", connect_back, back)
+        limits = Limits.for_bodies(message_size_max)
+        fronts = to_listen(clients.binds, Role.REP, limits, FRONT)
+        self._fronts = len(fronts)
+        self._started = False
+        name = new_name()
+        self._journal = journal_in(journal, Teller.DEVICE, name)
+        self._engine = ScalabilityDevice(
+            DevicePolicy(hops=hops),
+            first_id=random.SystemRandom().randrange(IDS),
+            instance=name,
+            chronicle=chronicle_of(self._journal),
+        )
+        dialled = to_dial(clients.dials, Role.REP, limits, FRONT)
+        wires = Wires(
+            keep=dialled + to_dial(workers.dials, Role.REQ, limits, BACK),
+            listen=fronts + to_listen(workers.binds, Role.REQ, limits, BACK),
+            limits=LINK_LIMITS,
+        )
+        self._shell = AioShell(self._engine, wires, logger="requite.device")
+        self._name = f"{clients} to {workers}"
+
+    def __repr__(self) -> str:
+        return f"<Device from {self._name}>"
+
+    @property
+    def front_addresses(self) -> list[str]:
+        """Where it listens for clients, as URLs, with the ports it really got."""
+        return bound_at(self._shell.addresses[: self._fronts])
+
+    @property
+    def back_addresses(self) -> list[str]:
+        """Where it listens for workers."""
+        return bound_at(self._shell.addresses[self._fronts :])
+
+    def snapshot(self) -> DeviceSnapshot:
+        """Return its tables and counters."""
+        return self._engine.snapshot()
+
+    async def start(self) -> None:
+        """Begin, on the running event loop. Raises `TransportError` where an address cannot be had,
+        `StorageError` where the journal cannot, and `LocalViolation` the second time: a device that
+        has been closed stays closed.
+        """
+        if self._started:
+            raise LocalViolation("a device starts once; make another one to serve again")
+        self._started = True
+        if self._journal is not None:
+            self._journal.start()
+        try:
+            await self._shell.listen_all()
+            self._shell.start()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def drain(self) -> None:
+        """Take no new requests, let replies pass for a moment, then close."""
+        await self._shell.drain()
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop at once; what was passed on still leaves."""
+        await self._shell.close()
+        if self._journal is not None:
+            self._engine.tell_counts(clock.now())
+            await asyncio.to_thread(self._journal.close)
+
+
+def _side(name: str, dials: Urls, binds: Urls) -> Reach:
+    if not (dials or binds):
+        raise ConfigurationError(f"a device needs a URL for its {name}, to listen at or to dial")
+    reach = read_reach(dials, binds)
+    if reach.protocol != "sp":
+        raise ConfigurationError(f"a device passes SP on, and not {reach.protocol.upper()}")
+    return reach

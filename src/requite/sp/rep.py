@@ -1,0 +1,120 @@
+"""`Rep`: the end that answers. It takes one request from each peer in turn."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+from requite import request as nouns
+from requite.client.asking import CallBody
+from requite.engine import Finished
+from requite.errors import Cancelled, LocalViolation
+from requite.protocols.scalability.jobs import RepSnapshot
+from requite.protocols.scalability.policy import RepPolicy
+from requite.protocols.scalability.rep import ScalabilityWorker
+from requite.protocols.scalability.wire import HOPS_DEFAULT, IDS
+from requite.request import Status
+from requite.sp.endpoints import Role
+from requite.sp.socket import MESSAGE_SIZE_MAX, Socket
+
+
+class Request:
+    """A request that was received; it is to be answered or cancelled, once.
+
+    `is_lost`: the connection it came by is gone, so nobody hears the answer.
+    """
+
+    __slots__ = ("_is_open", "_job", "_rep", "body", "is_lost")
+
+    def __init__(self, rep: Rep, job: Any, body: bytes) -> None:
+        self._rep = rep
+        self._job = job
+        self._is_open = True
+        self.body = body
+        self.is_lost = False
+
+    def reply(self, body: CallBody) -> None:
+        """Answer. Where the way back is gone or pushes back, the reply is dropped, as SP demands.
+
+        Raises `ConfigurationError` for a body that is too large or has frames, `TypeError` for one
+        that is not bytes, and `LocalViolation` the second time.
+        """
+        self._end(Status.OK, self._rep._body(body))
+
+    def cancel(self) -> None:
+        """Never answer: whoever asked will ask again, or give up."""
+        self._end(Status.CANCELLED, b"it was cancelled")
+
+    def _end(self, status: Status, frame: bytes) -> None:
+        if not self._is_open:
+            raise LocalViolation("a request is answered or cancelled once")
+        self._is_open = False
+        self._rep._finished(self._job, status, frame)
+
+
+class Rep(Socket):
+    """Answers whoever is connected.
+
+        async with Rep() as rep:
+            await rep.listen("sp+tcp://127.0.0.1:7000")
+            while True:
+                request = await rep.receive()
+                request.reply(request.body.upper())
+
+    - `capacity`: how many requests it takes in before they are answered; the others wait, and their
+      senders feel it.
+    - `hops`: how many tags a request may have, its own and one for each device it has passed.
+    - `message_size_max`: bytes of one body, in either direction.
+    """
+
+    _role = Role.REP
+
+    def __init__(
+        self,
+        *,
+        capacity: int = 64,
+        hops: int = HOPS_DEFAULT,
+        message_size_max: int = MESSAGE_SIZE_MAX,
+    ) -> None:
+        self._arrived: asyncio.Queue[Request | None] = asyncio.Queue()
+        self._open: dict[Any, Request] = {}
+        first_id = random.SystemRandom().randrange(IDS)
+        self._engine = ScalabilityWorker(RepPolicy(capacity, hops), first_id=first_id)
+        super().__init__(
+            self._engine,
+            message_size_max,
+            deliver=self._deliver,
+            abandon=self._abandon,
+            logger="requite.sp",
+        )
+
+    async def receive(self) -> Request:
+        """Return the next request. Raises `Cancelled` when the socket is closed."""
+        self._check_open()
+        while (request := await self._arrived.get()) is not None:
+            if not request.is_lost:
+                return request
+            request.cancel()
+        self._arrived.put_nowait(None)  # for the others who wait
+        raise Cancelled("the socket was closed", may_have_executed=False)
+
+    def snapshot(self) -> RepSnapshot:
+        """Return its tables, as counts."""
+        return self._engine.snapshot()
+
+    async def close(self) -> None:
+        """End everything; replies that were given still leave."""
+        await super().close()
+        self._arrived.put_nowait(None)
+
+    def _deliver(self, job: Any, what: nouns.Request) -> None:
+        self._open[job] = request = Request(self, job, what.body)
+        self._arrived.put_nowait(request)
+
+    def _abandon(self, job: Any, _reason: str) -> None:
+        self._open[job].is_lost = True
+
+    def _finished(self, job: Any, status: Status, frame: bytes) -> None:
+        del self._open[job]
+        self._shell.submit(Finished(job, (frame,), status))

@@ -1,0 +1,113 @@
+"""`Req`: the end that asks. It has many requests at a time, each with its own timer and cancel."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from math import inf
+from types import EllipsisType
+from typing import Any
+
+from requite.client.asking import CallBody, check_timeout, explain
+from requite.engine import Cancel
+from requite.errors import CallError, Overloaded
+from requite.protocols.scalability.calls import Ask, ReqSnapshot
+from requite.protocols.scalability.policy import RESEND_S_DEFAULT, ReqPolicy
+from requite.protocols.scalability.req import ScalabilityClient
+from requite.protocols.scalability.wire import IDS
+from requite.request import Reply
+from requite.shell import clock
+from requite.sp.endpoints import Role
+from requite.sp.socket import MESSAGE_SIZE_MAX, Socket
+
+Resend = float | EllipsisType | None
+"""Seconds after which a request is sent again (`inf`: never by time, but at once when the
+connection that carried it is gone); None: never at all; `...`: the socket's own."""
+
+
+class Req(Socket):
+    """Asks whoever is connected, in turn.
+
+        async with Req() as req:
+            await req.dial("sp+tcp://localhost:7000")
+            body = await req.request(b"hello", timeout=2.5)
+
+    - `resend`: for requests that give none themselves, see `Resend`.
+    - `slots`: how many requests may be outstanding at a time; more end with `Overloaded`.
+    - `message_size_max`: bytes of one body, in either direction.
+    """
+
+    _role = Role.REQ
+
+    def __init__(
+        self,
+        *,
+        resend: float | None = RESEND_S_DEFAULT,
+        slots: int = 1024,
+        message_size_max: int = MESSAGE_SIZE_MAX,
+    ) -> None:
+        self._resend = _check_resend(resend)
+        first_id = random.SystemRandom().randrange(IDS)
+        self._engine = ScalabilityClient(ReqPolicy(slots=slots), first_id=first_id)
+        super().__init__(
+            self._engine, message_size_max, deliver=_deliver, fail=self._fail, logger="requite.sp"
+        )
+
+    async def request(
+        self,
+        body: CallBody,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - the request keeps it
+        resend: Resend = ...,
+    ) -> bytes:
+        """Send a request, and return the body of its reply. Cancelling the task cancels it.
+
+        While nobody is connected, or all push back, it waits. `timeout` is seconds from now, None:
+        no limit. Raises a `CallError` that says what happened and whether it may have run.
+        """
+        return await self.send(body, timeout=timeout, resend=resend)
+
+    def send(
+        self,
+        body: CallBody,
+        *,
+        wait: bool = True,
+        timeout: float | None = None,
+        resend: Resend = ...,
+    ) -> asyncio.Future[bytes]:
+        """Send a request, and return the future of its reply's body; cancelling that cancels it.
+
+        With `wait=False` it raises `Overloaded` where it cannot be sent at once, because nobody is
+        connected or all push back.
+        """
+        self._check_open()
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        resend_s = self._resend if isinstance(resend, EllipsisType) else _check_resend(resend)
+        deadline = inf if timeout is None else clock.now() + check_timeout(timeout)
+        ask = Ask(future, self._body(body), deadline, resend_s is not None, resend_s, hold=wait)
+        self._shell.submit(ask)
+        if not wait and future.done() and isinstance(future.exception(), Overloaded):
+            future.result()  # raises it
+        future.add_done_callback(self._forget_if_cancelled)
+        return future
+
+    def snapshot(self) -> ReqSnapshot:
+        """Return its tables, as counts."""
+        return self._engine.snapshot()
+
+    def _forget_if_cancelled(self, future: asyncio.Future[bytes]) -> None:
+        if future.cancelled() and not self._closed:
+            self._shell.submit(Cancel(future))
+
+    def _fail(self, token: Any, error: CallError) -> None:
+        if not token.done():  # a cancelled future is
+            token.set_exception(explain(error, self._shell))
+
+
+def _deliver(token: Any, what: Reply) -> None:
+    if not token.done():  # a cancelled future is
+        token.set_result(what.body)
+
+
+def _check_resend(resend: float | None) -> float | None:
+    return resend if resend is None or resend == inf else check_timeout(resend)

@@ -1,0 +1,101 @@
+"""What both kinds of sockets do: dial and listen, any number of times, until they are closed."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Final, Self, Unpack
+
+from requite.client.asking import frames_of
+from requite.engine import Drain, Engine
+from requite.errors import Cancelled, ConfigurationError
+from requite.framing import Limits
+from requite.reach import Reach, bound_at, read_reach
+from requite.shell.aio import AioShell
+from requite.shell.host import Uses
+from requite.shell.wires import Wires
+from requite.sp.endpoints import LINK_LIMITS, Role, to_dial, to_listen
+
+MESSAGE_SIZE_MAX: Final = Limits().message_size_bytes_max
+
+
+class Socket:
+    """One end of SP, on the event loop of its first `dial` or `listen`."""
+
+    _role: Role
+
+    def __init__(self, engine: Engine, message_size_max: int, **uses: Unpack[Uses]) -> None:
+        if message_size_max < 1:
+            raise ConfigurationError(f"message_size_max must be at least 1, not {message_size_max}")
+        self._size_max = message_size_max
+        self._limits = Limits.for_bodies(message_size_max)
+        self._shell = AioShell(engine, Wires(limits=LINK_LIMITS), **uses)
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} with {len(self._shell.host.links)} connections>"
+
+    async def dial(self, url: str) -> None:
+        """Stay connected to every place that `url` names, from now on.
+
+        Connecting goes on in the background, until somebody is there. Raises `ConfigurationError`
+        for a URL that cannot work.
+        """
+        self._check_open()
+        for endpoint in to_dial(_of_sp(read_reach(url)).dials, self._role, self._limits):
+            self._shell.keep(endpoint)
+
+    async def listen(self, url: str) -> list[str]:
+        """Take connections at every place that `url` names; return the URLs to dial them by.
+
+        Raises `TransportError` where a place cannot be had, `ConfigurationError` for a URL that
+        cannot work.
+        """
+        self._check_open()
+        endpoints = to_listen(_of_sp(read_reach((), url)).binds, self._role, self._limits)
+        return bound_at([await self._shell.listen(endpoint) for endpoint in endpoints])
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where it listens, as URLs, with the ports it really got."""
+        return bound_at(self._shell.addresses)
+
+    async def close(self) -> None:
+        """End everything; what was sent still leaves."""
+        if not self._closed:
+            self._closed = True
+            self._shell.submit(Drain())
+            await self._shell.close()
+
+    async def __aenter__(self) -> Self:
+        self._check_open()
+        return self
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Cancelled("the socket is closed", may_have_executed=False)
+
+    def _body(self, body: Any) -> bytes:
+        """Return what goes out as one piece. Raises `ConfigurationError` for what is too large or
+        has frames, `TypeError` for what is not bytes."""
+        frames = frames_of(body)
+        if len(frames) != 1:
+            raise ConfigurationError(f"the body has {len(frames)} frames; SP carries one")
+        if len(frames[0]) > self._size_max:
+            raise ConfigurationError(
+                f"the body has more than the {self._size_max} bytes of message_size_max"
+            )
+        return frames[0]
+
+
+def _of_sp(reach: Reach) -> Reach:
+    if reach.protocol != "sp":
+        raise ConfigurationError(f"sockets speak SP, and not {reach.protocol.upper()}")
+    return reach

@@ -1,0 +1,410 @@
+"""`requite.sp`: sockets and devices, on both event loops, over several transports."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.sp import TRANSPORTS, Echo, place
+
+import requite
+from requite.client import AsyncClient
+from requite.errors import (
+    CallTimeout,
+    Cancelled,
+    ConfigurationError,
+    LocalViolation,
+    Overloaded,
+    TransportError,
+)
+from requite.shell.aio import run
+from requite.sp import Device, Rep, Req
+from requite.worker import Worker
+
+pytestmark = pytest.mark.e2e
+
+TCP = "sp+tcp://127.0.0.1:0"
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
+def on_loop(request: pytest.FixtureRequest) -> Run:
+    def on_loop(scenario: Coroutine[Any, Any, None]) -> None:
+        async def limited() -> None:
+            async with asyncio.timeout(30):
+                await scenario
+
+        run(asyncio.sleep(0), use_uvloop=request.param)  # uvloop keeps something of its first loop
+        before = len(os.listdir("/proc/self/fd"))
+        run(limited(), use_uvloop=request.param)
+        assert len(os.listdir("/proc/self/fd")) == before
+
+    return on_loop
+
+
+async def shout(rep: Rep) -> None:
+    """Answer everything, in capitals."""
+    while True:
+        request = await rep.receive()
+        request.reply(request.body.upper())
+
+
+class Shouting:
+    """A `Rep` that answers, as long as it is entered."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.rep = Rep(**settings)
+
+    async def __aenter__(self) -> Rep:
+        self._task = asyncio.create_task(shout(self.rep))
+        return self.rep
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.rep.close()
+        with pytest.raises(Cancelled):
+            await self._task
+
+
+def test_the_module_is_there_without_being_imported() -> None:
+    assert requite.sp.Req is Req
+    with pytest.raises(AttributeError, match="nothing"):
+        requite.sp.nothing  # noqa: B018 - it is the access that raises
+
+
+# --- Req and Rep ----------------------------------------------------------------------------------
+@pytest.mark.parametrize("binds", ["rep", "req"])
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_requests_are_answered_whoever_listens(
+    on_loop: Run, transport: str, binds: str, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with Req() as req, Shouting() as rep:
+            listener, dialler = (rep, req) if binds == "rep" else (req, rep)
+            urls = await listener.listen(place(transport, tmp_path))
+            assert listener.addresses == urls
+            for url in urls:
+                await dialler.dial(url)
+            assert await req.request(b"hello", timeout=20) == b"HELLO"
+            bodies = [b"%da" % n for n in range(100)]
+            replies = await asyncio.gather(*(req.request(body, timeout=20) for body in bodies))
+            assert replies == [body.upper() for body in bodies]
+
+    on_loop(scenario())
+
+
+def test_sockets_dial_and_listen_many_times(on_loop: Run) -> None:
+    async def scenario() -> None:
+        async with Req() as req, Shouting() as one, Shouting() as two:
+            [asks_at] = await req.listen(TCP)
+            await one.dial(asks_at)
+            [answers_at] = await two.listen(TCP)
+            await req.dial(answers_at)
+            while req.snapshot().channels < 2:
+                await req.request(b"x", timeout=20)
+            for _ in range(10):
+                await req.request(b"y", timeout=20)
+
+    on_loop(scenario())
+
+
+async def send_much(req: Req) -> None:
+    """Send more than fits into the queue of a worker, the system's buffers and our own."""
+    for _ in range(200):
+        req.send(bytes(1 << 20), wait=False)
+        await asyncio.sleep(0)
+
+
+def test_pushback_is_reported_to_those_who_do_not_wait(on_loop: Run) -> None:
+    async def scenario() -> None:
+        async with Req() as req, Rep(capacity=1) as rep:
+            with pytest.raises(Overloaded, match="no connection to anybody") as caught:
+                req.send(b"x", wait=False)
+            assert not caught.value.may_have_executed
+            waiting = req.send(b"waits")
+            [url] = await rep.listen(TCP)
+            await req.dial(url)
+            first = await rep.receive()
+            assert first.body == b"waits"
+            with pytest.raises(Overloaded, match="push"):
+                await send_much(req)
+            first.reply(b"done")
+            assert await waiting == b"done"
+
+    on_loop(scenario())
+
+
+def test_a_request_is_cancelled_on_either_side(on_loop: Run) -> None:
+    async def scenario() -> None:
+        async with Req() as req, Rep() as rep:
+            await req.dial((await rep.listen(TCP))[0])
+            given_up = req.send(b"given up")
+            late = await rep.receive()
+            given_up.cancel()
+            late.reply(b"too late")
+            refused = asyncio.create_task(req.request(b"refused", timeout=0.1))
+            (await rep.receive()).cancel()
+            with pytest.raises(CallTimeout):
+                await refused
+            last = asyncio.create_task(req.request(b"last", timeout=20))
+            request = await rep.receive()
+            request.reply(b"answer")
+            assert await last == b"answer"
+            with pytest.raises(LocalViolation, match="once"):
+                request.reply(b"again")
+            with pytest.raises(LocalViolation, match="once"):
+                request.cancel()
+            assert (req.snapshot().sent, req.snapshot().held) == (0, 0)
+            assert rep.snapshot().running == 0
+
+    on_loop(scenario())
+
+
+def test_requests_have_timers_of_their_own(on_loop: Run) -> None:
+    async def scenario() -> None:
+        async with Req() as req, Rep() as rep:
+            await req.dial((await rep.listen(TCP))[0])
+            patient = req.send(b"patient", resend=inf)
+            hasty = req.send(b"hasty", resend=0.05)
+            seen = [await rep.receive() for _ in range(4)]
+            assert [request.body for request in seen] == [b"patient", *[b"hasty"] * 3]
+            for request in reversed(seen):
+                request.reply(request.body)
+            assert (await patient, await hasty) == (b"patient", b"hasty")
+
+    on_loop(scenario())
+
+
+def test_with_resending_off_a_lost_connection_is_told(on_loop: Run) -> None:
+    async def scenario() -> None:
+        async with Req() as req:
+            rep = Rep()
+            [url] = await rep.listen(TCP)
+            await req.dial(url)
+            once, again = req.send(b"once", resend=None), req.send(b"again", resend=inf)
+            for _ in range(2):
+                await rep.receive()
+            await rep.close()
+            with pytest.raises(TransportError, match="connection that had the request was lost"):
+                await once
+            async with Rep() as rep:
+                await rep.listen(url)
+                (await rep.receive()).reply(b"here")
+                assert await again == b"here"
+
+    on_loop(scenario())
+
+
+def test_requests_of_a_lost_peer_are_not_received(on_loop: Run) -> None:
+    async def scenario() -> None:
+        async with Rep() as rep:
+            [url] = await rep.listen(TCP)
+            lost = Req()
+            await lost.dial(url)
+            for body in (b"one", b"two"):
+                lost.send(body).add_done_callback(lambda future: future.exception())
+            held = await rep.receive()
+            await lost.close()
+            async with Req() as req:
+                await req.dial(url)
+                reply = req.send(b"three")
+                request = await rep.receive()
+                while not held.is_lost:  # noqa: ASYNC110 - nobody is told
+                    await asyncio.sleep(0)
+                held.reply(b"nobody hears it")
+                if request.body == b"two":
+                    request.cancel()
+                    request = await rep.receive()
+                assert request.body == b"three"
+                request.reply(b"answer")
+                assert await reply == b"answer"
+
+    on_loop(scenario())
+
+
+def test_closing_wakes_those_who_wait(on_loop: Run) -> None:
+    async def scenario() -> None:
+        req, rep = Req(), Rep()
+        receiving = [asyncio.create_task(rep.receive()) for _ in range(3)]
+        asking = asyncio.create_task(req.request(b"x"))
+        await asyncio.sleep(0)
+        await rep.close()
+        await req.close()
+        for task in (*receiving, asking):
+            with pytest.raises(Cancelled, match="closed"):
+                await task
+        for late in (req.dial(TCP), rep.listen(TCP), rep.receive(), req.request(b"x")):
+            with pytest.raises(Cancelled, match="closed"):
+                await late
+
+    on_loop(scenario())
+
+
+def test_what_a_socket_cannot_do_is_refused(on_loop: Run) -> None:
+    async def scenario() -> None:
+        async with Req(message_size_max=10) as req:
+            with pytest.raises(ConfigurationError, match="more than the 10 bytes"):
+                req.send(bytes(11))
+            with pytest.raises(ConfigurationError, match="SP carries one"):
+                req.send([b"a", b"b"])
+            with pytest.raises(TypeError, match="encode it"):
+                req.send("text")  # type: ignore[arg-type]
+            with pytest.raises(ConfigurationError, match="timeout"):
+                req.send(b"x", timeout=-1)
+            with pytest.raises(ConfigurationError, match="not MDP"):
+                await req.dial("mdp://localhost")
+            [taken] = await req.listen(TCP)
+            with pytest.raises(TransportError, match="in use"):
+                await req.listen(taken)
+            with pytest.raises(CallTimeout, match="nobody is connected"):
+                await req.request(b"x", timeout=0.05)
+
+    on_loop(scenario())
+
+
+# --- devices --------------------------------------------------------------------------------------
+@pytest.mark.parametrize("back", TRANSPORTS)
+@pytest.mark.parametrize("front", TRANSPORTS)
+def test_a_device_joins_any_two_transports(
+    on_loop: Run, front: str, back: str, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with Device(place(front, tmp_path), place(back, tmp_path)) as device:
+            [front_url], [back_url] = device.front_addresses, device.back_addresses
+            async with (
+                Worker(back_url, Echo().service),
+                AsyncClient(front_url, timeout=20) as client,
+            ):
+                bodies = [b"%d" % n for n in range(50)] + [os.urandom(1 << 20)]
+                replies = await asyncio.gather(*map(client.call, bodies))
+                assert [reply.body for reply in replies] == bodies
+            assert device.snapshot().requests == len(bodies)
+
+    on_loop(scenario())
+
+
+def test_a_device_may_dial_on_both_sides(on_loop: Run) -> None:
+    async def scenario() -> None:
+        async with (
+            AsyncClient(bind=TCP, timeout=20) as client,
+            Worker(Echo().service, bind=TCP) as worker,
+            Device(connect_front=client.addresses, connect_back=worker.addresses) as device,
+        ):
+            assert device.front_addresses == device.back_addresses == []
+            assert (await client.call(b"x")).body == b"x"
+
+    on_loop(scenario())
+
+
+def test_a_chain_of_devices_is_as_long_as_hops_allow(on_loop: Run) -> None:
+    async def scenario() -> None:
+        devices = []
+        echo = Echo()
+        async with Worker(echo.service, bind=TCP) as worker:
+            [url] = worker.addresses
+            for _ in range(3):
+                device = Device(TCP, connect_back=url, hops=3)
+                await device.start()
+                devices.append(device)
+                [url] = device.front_addresses
+            two, three = devices[1].front_addresses, devices[2].front_addresses
+            async with AsyncClient(two, timeout=20) as client:
+                assert (await client.call(b"through two")).body == b"through two"
+            async with AsyncClient(three) as client:
+                with pytest.raises(CallTimeout):
+                    await client.call(b"through three", timeout=0.2)
+            assert echo.seen == [b"through two"]
+            assert devices[0].snapshot().dropped == {"hops": 1}
+            for device in devices:
+                await device.close()
+
+    on_loop(scenario())
+
+
+def test_a_device_that_is_started_again_is_found_again(on_loop: Run) -> None:
+    async def scenario() -> None:
+        held = Echo(hold=True)
+        device = Device(TCP, TCP)
+        await device.start()
+        front, back = device.front_addresses, device.back_addresses
+        async with Worker(back, held.service), AsyncClient(front, timeout=20) as client:
+            calls = [client.start(b"%d" % n) for n in range(5)]
+            await held.until(lambda: len(held.seen) == 5)
+            await device.close()
+            held.gate.set()
+            async with Device(front, back):
+                replies = await asyncio.gather(*calls)
+        assert [reply.body for reply in replies] == [b"%d" % n for n in range(5)]
+
+    on_loop(scenario())
+
+
+def test_two_devices_in_a_loop_settle(on_loop: Run) -> None:
+    """Each has the other at its back; one has a worker as well, so that a request finds it."""
+
+    async def scenario() -> None:
+        async with Device(TCP, TCP) as one, Device(TCP, TCP) as two:
+            joins = (
+                Device(connect_front=one.back_addresses, connect_back=two.front_addresses),
+                Device(connect_front=two.back_addresses, connect_back=one.front_addresses),
+            )
+            for device in joins:
+                await device.start()
+            async with AsyncClient(f"{one.front_addresses[0]}?resend=0.2", timeout=20) as client:
+                lost = client.start(b"goes round", timeout=0.1)
+                with pytest.raises(CallTimeout):
+                    await lost
+                async with Worker(two.back_addresses, Echo().service):
+                    for n in range(20):
+                        assert (await client.call(b"%d" % n)).body == b"%d" % n
+            for device in joins:
+                await device.close()
+            drops = [device.snapshot().dropped.get("hops", 0) for device in (one, two, *joins)]
+            assert sum(drops) >= 1
+
+    on_loop(scenario())
+
+
+def test_a_device_that_drains_lets_replies_pass(on_loop: Run) -> None:
+    async def scenario() -> None:
+        held = Echo(hold=True)
+        device = Device(TCP, TCP)
+        await device.start()
+        async with (
+            Worker(device.back_addresses, held.service),
+            AsyncClient(device.front_addresses, timeout=20) as client,
+        ):
+            call = client.start(b"x")
+            await held.until(lambda: bool(held.seen))
+            draining = asyncio.create_task(device.drain())
+            await asyncio.sleep(0)
+            held.gate.set()
+            assert (await call).attempts == 1
+            await draining
+
+    on_loop(scenario())
+
+
+def test_what_a_device_cannot_be_is_refused(on_loop: Run) -> None:
+    for arguments, match in (
+        ({"front": TCP}, "URL for its back"),
+        ({"back": TCP}, "URL for its front"),
+        ({"front": "mdp://localhost", "back": TCP}, "listens"),
+        ({"front": TCP, "connect_back": "mdp://localhost"}, "not MDP"),
+        ({"front": TCP, "back": TCP, "hops": 0}, "hops"),
+    ):
+        with pytest.raises(ConfigurationError, match=match):
+            Device(**arguments)
+
+    async def scenario() -> None:
+        async with Device(TCP, TCP) as device:
+            with pytest.raises(LocalViolation, match="starts once"):
+                await device.start()
+            with pytest.raises(TransportError, match="in use"):
+                await Device(TCP, device.front_addresses).start()
+
+    on_loop(scenario())
