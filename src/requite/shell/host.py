@@ -377,9 +377,10 @@ class Host:
 
     def _send_all(self, effect: SendAll) -> None:
         link: Any = effect.peer
-        messages, encode, out = effect.messages, link.encode, link.out
-        for message in messages:
-            link.size += encode(message, out)
+        encode, out, size = link.encode, link.out, 0
+        for message in effect.messages:
+            size += encode(message, out)
+        link.size += size
         if not link.dirty:
             link.dirty = True
             self._dirty.append(link)

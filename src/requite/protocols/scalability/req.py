@@ -17,7 +17,7 @@ Source: sp-request-reply-01, "REQ endpoint" and "End-to-end functionality".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ from requite.engine import (
     Fail,
     Input,
     Note,
+    Peer,
     PeerBlocked,
     PeerJoined,
     PeerLost,
@@ -38,6 +39,7 @@ from requite.engine import (
     Received,
     Rng,
     Send,
+    SendAll,
     Stopped,
     Submit,
     Wake,
@@ -128,6 +130,14 @@ class ScalabilityClient:
             self._out = []
         return out
 
+    def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        """See `requite.engine.BulkEngine.handle_all`."""
+        self._submit_all(events, now)
+        out = self._out
+        if out:
+            self._out = []
+        return out
+
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
         at = self._sweep.at
@@ -159,51 +169,75 @@ class ScalabilityClient:
                 self._recorder.failed(call, error, now)
 
     # --- from the user ----------------------------------------------------------------------------
-    # With `_received` this is where the time of a call goes: 1.8 us for both. 0.9 us were saved by
-    # having the usual case in one piece, not a call per step (CPython 3.11, 64 calls in flight).
     def _submitted(self, event: Submit, now: float) -> None:
-        token, service, frames, deadline, idempotent, key, _partials = event
-        if len(frames) != 1 or key:
-            raise LocalViolation("SP carries one frame, and no idempotency key")
-        call = PendingCall()
-        call.token = token
-        call.body = body = frames[0]
-        call.service = service
-        call.deadline = due_at = deadline
-        call.idempotent = idempotent
-        call.submitted_at = now
-        resend_s = call.resend_s = self._resend_s if idempotent else inf
-        calls = self._calls
-        if (
-            self._held
-            or token in calls
-            or deadline <= now
-            or len(calls) >= self._slots
-            or self._stopped
-            or (channel := self._channels.next()) is None
-        ):
-            self._begin(call, self._policy.hold, now)
-            return
-        calls[token] = call
-        request_id = self._next_id
-        self._next_id = request_id + 1 if request_id < IDS - 1 else 0
-        call.tag = tag = request_tag(request_id)
-        if tag in self._pending:
-            tag = call.tag = self._new_tag()
-        self._pending[tag] = call
-        if now + resend_s < due_at:
-            due_at = now + resend_s
-        call.due_at = due_at
-        if due_at < self._sweep.at:
-            self._sweep.at = due_at
-        call.tries = 1
-        call.peer = peer = channel.peer
-        self._out.append(_new(Send, (peer, (tag, body))))
-        if self._recorder is not None:
-            self._recorder.accepted(call)
-            self._recorder.sent(call, now)
-        if self._notes:
-            self._note("sent", call)
+        self._submit_all((event,), now)
+
+    def _submit_all(self, events: Iterable[Input], now: float) -> None:
+        """Take calls, and make the first try of each.
+
+        With `_received` this is where the time of a call goes. Having the usual case in one piece,
+        not a call per step, saved 0.9 us of 2.7; one effect for a turn's requests, 0.6 of the rest
+        (CPython 3.11, 64 calls in flight).
+        """
+        calls, pending, held, sweep = self._calls, self._pending, self._held, self._sweep
+        turn, slots, recorder, notes = self._channels.next, self._slots, self._recorder, self._notes
+        outgoing: dict[Peer, list[tuple[bytes, bytes]]] = {}
+        peer: Peer | None = None
+        try:
+            for event in events:
+                if event.__class__ is not Submit:
+                    self._inputs[event.__class__](event, now)
+                    continue
+                token, service, frames, deadline, idempotent, key, _partials = event
+                if len(frames) != 1 or key:
+                    raise LocalViolation("SP carries one frame, and no idempotency key")
+                call = PendingCall()
+                call.token = token
+                call.body = body = frames[0]
+                call.service = service
+                call.deadline = due_at = deadline
+                call.idempotent = idempotent
+                call.submitted_at = now
+                resend_s = call.resend_s = self._resend_s if idempotent else inf
+                if (
+                    held
+                    or token in calls
+                    or deadline <= now
+                    or len(calls) >= slots
+                    or self._stopped
+                    or (channel := turn()) is None
+                ):
+                    self._begin(call, self._policy.hold, now)
+                    continue
+                calls[token] = call
+                request_id = self._next_id
+                self._next_id = request_id + 1 if request_id < IDS - 1 else 0
+                call.tag = tag = request_tag(request_id)
+                if tag in pending:
+                    tag = call.tag = self._new_tag()
+                pending[tag] = call
+                if now + resend_s < due_at:
+                    due_at = now + resend_s
+                call.due_at = due_at
+                if due_at < sweep.at:
+                    sweep.at = due_at
+                call.tries = 1
+                if peer is not channel.peer:
+                    peer = channel.peer
+                    messages = outgoing.setdefault(peer, [])
+                call.peer = peer
+                messages.append((tag, body))
+                if recorder is not None:
+                    recorder.accepted(call)
+                    recorder.sent(call, now)
+                if notes:
+                    self._note("sent", call)
+        finally:  # what is on the books of this engine has to leave
+            for peer, messages in outgoing.items():
+                if len(messages) == 1:
+                    self._out.append(_new(Send, (peer, messages[0])))
+                else:
+                    self._out.append(_new(SendAll, (peer, messages)))
 
     def _asked(self, event: Ask, now: float) -> None:
         call = PendingCall()
