@@ -29,6 +29,7 @@ from tests.support.raw_websocket import (
 
 from requite.errors import RemoteViolation
 from requite.framing import Limits, SpWebSocket
+from requite.framing.websocket_traffic import Traffic
 
 MIB = 1 << 20
 SMALL = Limits(message_size_bytes_max=1000)
@@ -218,6 +219,23 @@ def test_short_whole_messages_do_not_go_through_wsproto(end, monkeypatch):
 
     monkeypatch.setattr("wsproto.frame_protocol.FrameDecoder.receive_bytes", slow)
     assert len(end.framing.receive(data)) == 45
+
+
+def test_of_a_stream_cut_anywhere_only_the_messages_at_the_cuts_go_through_wsproto(
+    end, monkeypatch
+):
+    data = end.frame(FIN | BINARY, b"x" * 11) * 5000
+    slowly = []
+    take = Traffic._take
+
+    def count(traffic, frame, messages):
+        slowly.append(frame)
+        take(traffic, frame, messages)
+
+    monkeypatch.setattr(Traffic, "_take", count)
+    assert end.chunked(data, 1000) == [[b"x" * 11]] * 5000
+    chunks = len(data) // 1000 + 1
+    assert len(slowly) <= 2 * chunks  # a frame at each cut, in two parts
 
 
 # --- what messages cost ---------------------------------------------------------------------------

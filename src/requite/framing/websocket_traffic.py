@@ -10,7 +10,7 @@ This module loads wsproto; it is loaded itself by the first WebSocket that is ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final, NoReturn, cast
 
@@ -22,18 +22,17 @@ from wsproto.frame_protocol import (
     MessageDecoder,
     Opcode,
     ParseFailed,
-    XorMaskerSimple,
 )
 
 from requite.errors import RemoteViolation
 from requite.framing.base import Message
 from requite.framing.parts import Parts
+from requite.framing.websocket_mask import MASK_SIZE, draw_keys, mask
 from requite.framing.websocket_upgrade import quote
 
 _FIN: Final = 0x80
 _WHOLE_BINARY: Final = _FIN | Opcode.BINARY
 _MASK_BIT: Final = 0x80
-_MASK_SIZE: Final = 4
 _U16: Final = 126  # says that the size is in the next two bytes; smaller ones stand by themselves
 _u16_at: Final = Struct(">H").unpack_from
 _u16_header: Final = Struct(">BBH").pack
@@ -45,12 +44,6 @@ _FRAME_SIZE_MAX: Final = 0xFFFF
 # The headers of short messages, made once: looking one up costs a third of making it.
 _SERVER_HEADERS: Final = tuple(bytes((_WHOLE_BINARY, size)) for size in range(_U16))
 _CLIENT_HEADERS: Final = tuple(bytes((_WHOLE_BINARY, size | _MASK_BIT)) for size in range(_U16))
-
-# Random bytes are asked for in blocks: four at a time would cost more than all else of a message.
-_KEYS_SIZE: Final = 1024
-
-# Above this, wsproto masks faster than a single operation on long numbers.
-_NUMBER_SIZE_MAX: Final = 1024
 
 # What may stand in a Close frame: section 7.4, and those registered with IANA since.
 _CODES: Final = frozenset((*range(1000, 1004), *range(1007, 1015), *range(3000, 5000)))
@@ -91,7 +84,7 @@ class Traffic:
         self._closed = False  # our own Close frame has been said
         self._limit = limit
         self._say = say
-        self._keys = _draw_keys(masks) if is_client else None
+        self._keys = draw_keys(masks) if is_client else None
         self._headers = _CLIENT_HEADERS if is_client else _SERVER_HEADERS
         self._mask_bit = 0 if is_client else _MASK_BIT  # of what comes in
         self._decoder = FrameDecoder(is_client)
@@ -110,9 +103,16 @@ class Traffic:
     def read(self, chunk: bytes) -> list[Message]:
         """Return the messages that `chunk` completes, or raise `RemoteViolation`."""
         messages: list[Message] = []
-        at = self._cut(chunk, messages) if self._idle else 0
-        if at < len(chunk) and not self.farewell:
-            self._read_slowly(chunk[at:], messages)
+        if self.farewell:
+            return messages
+        if not self._idle:
+            chunk = self._finish(chunk, messages)
+        at = self._cut(chunk, messages)
+        if at < len(chunk):
+            self._decoder.receive_bytes(chunk[at:])
+            while self._read_frame(messages):
+                pass
+            self._idle = self._is_whole() and not self._decoder.buffer
         return messages
 
     def _cut(self, chunk: bytes, messages: list[Message]) -> int:
@@ -123,7 +123,7 @@ class Traffic:
         ends this loop, and wsproto judges it.
         """
         mask_bit = self._mask_bit
-        header_size = 2 + _MASK_SIZE if mask_bit else 2
+        header_size = 2 + MASK_SIZE if mask_bit else 2
         end = len(chunk)
         at = 0
         while at + header_size <= end and chunk[at] == _WHOLE_BINARY:
@@ -146,17 +146,37 @@ class Traffic:
             at = after
         return at
 
-    def _read_slowly(self, data: bytes, messages: list[Message]) -> None:
+    def _finish(self, chunk: bytes, messages: list[Message]) -> bytes:
+        """Let wsproto finish the message it has begun; return what follows.
+
+        Chunks end anywhere, so without this hardly anything of a full stream would be cut fast.
+        """
+        buffer = self._decoder.buffer
+        buffer.feed(chunk)
+        while self._read_frame(messages):
+            if self._is_whole():
+                rest = bytes(buffer.consume_at_most(len(buffer)))
+                buffer.commit()
+                self._idle = True
+                return rest
+        return b""
+
+    def _is_whole(self) -> bool:
+        """Whether wsproto stands between two messages, but for the first bytes of a header."""
+        return self._decoder.header is None and self._fragments.opcode is None
+
+    def _read_frame(self, messages: list[Message]) -> bool:
+        """Let wsproto read a frame, or the part of one that is there; False if none is."""
         decoder = self._decoder
-        decoder.receive_bytes(data)
         try:
-            while not self.farewell and (frame := decoder.process_buffer()) is not None:
+            frame = decoder.process_buffer()
+            if frame is not None:
                 self._take(frame, messages)
         except ParseFailed as failure:
             self._fail(failure.code, str(failure))
         if (header := decoder.header) is not None and not header.opcode.iscontrol():
             self._check_size(header.payload_len - decoder.payload_consumed)
-        self._idle = header is None and not decoder.buffer and self._fragments.opcode is None
+        return frame is not None and not self.farewell
 
     def _take(self, frame: Frame, messages: list[Message]) -> None:
         payload = frame.payload
@@ -215,7 +235,7 @@ class Traffic:
         key = next(self._keys)
         out.append(key)
         out.append(mask(b"".join(message), key))
-        return len(header) + _MASK_SIZE + size
+        return len(header) + MASK_SIZE + size
 
     def _encode_frames(self, message: Sequence[bytes], out: list[bytes]) -> int:
         """Append a long message: each piece is cut by itself, for the borders mean nothing."""
@@ -255,23 +275,6 @@ class Traffic:
         if not self._closed:
             self._closed = True
             self._say(bytes(self._writer.close(code, reason)))
-
-
-def _draw_keys(masks: Callable[[int], bytes]) -> Iterator[bytes]:
-    while True:
-        block = masks(_KEYS_SIZE)
-        for at in range(0, _KEYS_SIZE, _MASK_SIZE):
-            yield block[at : at + _MASK_SIZE]
-
-
-def mask(data: bytes, key: bytes) -> bytes:
-    """Mask a payload, or take the mask off (section 5.3): 15 bytes in 0.5 us."""
-    size = len(data)
-    if size > _NUMBER_SIZE_MAX:
-        return bytes(XorMaskerSimple(key).process(bytearray(data)))
-    keys = (key * (size // _MASK_SIZE + 1))[:size]
-    number = int.from_bytes(data, "little") ^ int.from_bytes(keys, "little")
-    return number.to_bytes(size, "little")
 
 
 def _describe(code: int | None, reason: str) -> str:
