@@ -98,7 +98,9 @@ def test_the_end_is_told(make_pair: MakePair) -> None:
     assert server.peer_has_ended
     assert not client.peer_has_ended
     server.send(b"heard")
+    server.end()
     assert exchange(client, server) == (b"heard", b"")
+    assert client.peer_has_ended
 
 
 def test_to_end_before_hands_are_shaken_is_no_harm(make_pair: MakePair) -> None:

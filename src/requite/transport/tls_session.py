@@ -98,6 +98,8 @@ class TlsSession:
                 parts.append(data)
         except ssl.SSLWantReadError:
             pass  # the last record is not complete
+        except ssl.SSLZeroReturnError:  # in place of no data, where we have ended, too
+            self.peer_has_ended = True
         except ssl.SSLError as error:
             raise TlsFailure(_in_words(error)) from error
         return parts[0] if len(parts) == 1 else b"".join(parts)

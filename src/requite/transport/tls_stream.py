@@ -197,8 +197,6 @@ class TlsStream:
     def _reason_of_end(self, reason: str) -> str:
         if self._failure or self._closing:
             return self._failure
-        if self._session.peer_has_ended:
-            return ""
         if not self._session.established:
             return f"the handshake of TLS was cut short{reason and f': {reason}'}"
         return reason or "the peer hung up without an end of TLS"
