@@ -116,6 +116,16 @@ def test_a_worker_can_do_what_it_was_seen_to_do_at_once(spark: SparkSession) -> 
     assert (row["workers"], row["servers"]) == (1, 3)
 
 
+def test_a_worker_that_took_the_place_of_another_is_not_one_more(spark: SparkSession) -> None:
+    story = Story()
+    broker = story.broker()
+    for name, at in (("w1", 0), ("w1", 20), ("w2", 21), ("w2", 50), ("w3", 40), ("w3", 45)):
+        broker.tell(at, "heartbeat", worker=instance(name), gap_s=0.5, busy=0, capacity=8)
+    events = story.frame(spark)
+    (row,) = collect(servers(silver_attempts(events), silver_heartbeats(events)))
+    assert (row["workers"], row["servers"]) == (2, 2)
+
+
 def test_what_never_ends_counts_until_its_deadline(spark: SparkSession) -> None:
     story = Story()
     story.broker().tell(0.0, "accepted", 1, deadline=30.0)

@@ -78,14 +78,37 @@ def _loads(accepted: DataFrame, until: Instant) -> DataFrame:
 
 
 def servers(attempts: DataFrame, heartbeats: DataFrame) -> DataFrame:
-    """Count, by minute and service, the workers that were there, and what all could do at once."""
+    """Count, by minute and service, the workers that were there, and what all could do at once.
+
+    A worker is there from its first sign of life in the minute to its last. The most that were
+    there at one instant count: one that took the place of another is not one more.
+    """
     busy = _parallel(_edges(attempts).union(_signs(heartbeats)))
     # Not `distinct`: over Spark Connect it wants to know the columns of what may not be there yet.
-    there = busy.groupBy(*_KEY, "worker").agg(F.max("parallel").alias("parallel"))
-    return there.groupBy(*_KEY).agg(
-        F.count("*").cast("int").alias("workers"),
-        F.sum(F.greatest("parallel", F.lit(1))).cast("int").alias("servers"),
+    there = busy.groupBy(*_KEY, "worker").agg(
+        F.min("at").alias("first"),
+        F.max("at").alias("last"),
+        F.greatest(F.max("parallel"), F.lit(1)).alias("parallel"),
     )
+    so_far = Window.partitionBy(*_KEY).orderBy("at", F.desc("step"))
+    so_far = so_far.rowsBetween(Window.unboundedPreceding, 0)
+    present = there.select(*_KEY, F.explode(_comes_and_goes()).alias("edge")).select(
+        *_KEY, "edge.at", "edge.step", "edge.more"
+    )
+    running = present.withColumns(
+        {"workers": F.sum("step").over(so_far), "servers": F.sum("more").over(so_far)}
+    )
+    return running.groupBy(*_KEY).agg(
+        F.max("workers").cast("int").alias("workers"), F.max("servers").cast("int").alias("servers")
+    )
+
+
+def _comes_and_goes() -> Column:
+    def edge(at: str, sign: int) -> Column:
+        step, more = F.lit(sign).alias("step"), (F.col("parallel") * sign).alias("more")
+        return F.struct(F.col(at).alias("at"), step, more)
+
+    return F.array(edge("first", 1), edge("last", -1))
 
 
 def _edges(attempts: DataFrame) -> DataFrame:
@@ -116,6 +139,7 @@ def _parallel(edges: DataFrame) -> DataFrame:
         "service",
         minute_of(F.col("at")).alias("minute"),
         "worker",
+        "at",
         F.max("running").over(worker).alias("parallel"),
     )
 
