@@ -34,10 +34,11 @@ _log = logging.getLogger("requite.worker")
 
 
 class Runner:
-    """Between an engine and a handler. `submit` feeds the engine, on the event loop; its shell sets
-    it, since each of the two needs the other."""
+    """Between an engine and a handler. `submit` feeds the engine, on the event loop, `submit_soon`
+    with others of the turn; its shell sets them, since each of the two needs the other."""
 
     submit: Callable[[Input], None]
+    submit_soon: Callable[[Input], None]
 
     def __init__(
         self,
@@ -228,7 +229,9 @@ class Runner:
         return frames
 
     def _finished(self, token: Any, frames: Sequence[bytes]) -> None:
-        self.submit(_new(Finished, (token, frames, _OK)))
+        # Threads are told apart from their work by what the engine says next: not put off.
+        submit = self.submit if self._in_thread else self.submit_soon
+        submit(_new(Finished, (token, frames, _OK)))
 
     def _failed(self, token: Any, error: BaseException) -> None:
         if not isinstance(error, RemoteFailure):

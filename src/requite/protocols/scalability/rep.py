@@ -18,7 +18,7 @@ Source: sp-request-reply-01, "REP endpoint" and "End-to-end functionality".
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from requite.chronicle import NO_INSTANCE, Chronicle
@@ -31,6 +31,7 @@ from requite.engine import (
     Finished,
     Input,
     Note,
+    Peer,
     PeerBlocked,
     PeerJoined,
     PeerLost,
@@ -41,6 +42,7 @@ from requite.engine import (
     ResumeReading,
     Rng,
     Send,
+    SendAll,
     Started,
     Stopped,
     StopReading,
@@ -55,7 +57,6 @@ from requite.protocols.scalability.recorders import WorkerRecorder
 from requite.protocols.scalability.wire import is_too_deep, stack_size
 from requite.request import Request, Status
 
-_OK: Final = Status.OK
 _NO_REPLY: Final = frozenset({Status.FAILED, Status.CANCELLED})
 _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
 
@@ -94,6 +95,7 @@ class ScalabilityWorker:
         self._draining = False
         self._stopped = False
         self._out: list[Effect] = []
+        self._replies: dict[Peer, list[Sequence[bytes]]] | None = None  # while many are handled
         self._inputs: dict[type, Callable[[Any, float], None]] = {
             Received: self._received,
             Finished: self._finished,
@@ -120,6 +122,22 @@ class ScalabilityWorker:
         if handler is None:
             raise LocalViolation(f"a worker has no use for {event!r}")
         handler(event, now)
+        return self._said()
+
+    def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        """See `requite.engine.BulkEngine.handle_all`."""
+        replies: dict[Peer, list[Sequence[bytes]]] = {}
+        self._replies = replies
+        try:
+            for event in events:
+                self._inputs[event.__class__](event, now)
+        finally:
+            self._replies = None
+            for peer, messages in replies.items():
+                self._out.append(_new(SendAll, (peer, messages)))
+        return self._said()
+
+    def _said(self) -> Iterable[Effect]:
         if self._draining:
             self._maybe_stop()
         out = self._out
@@ -152,21 +170,17 @@ class ScalabilityWorker:
         caller = self._callers.by_peer.get(event.peer)
         if caller is None or self._stopped:
             return
+        jobs, capacity, hops, callers = self._jobs, self._capacity, self._hops, self._callers
         for (payload,) in event.messages:
-            end = stack_size(payload, self._hops)
+            end = stack_size(payload, hops)
             if not end:
                 self._refuse(payload, now)
-                continue
-            self._take(caller, payload[:end], payload[end:], now)
-        if self._callers.turns:
+            elif len(jobs) < capacity and caller.is_open and not callers.turns:
+                self._deliver(caller, payload[:end], payload[end:], now)
+            elif callers.push(caller, (payload[:end], payload[end:]), len(payload)):
+                self._out.append(StopReading(caller.peer))
+        if callers.turns:
             self._deliver_waiting(now)
-
-    def _take(self, caller: Caller, stack: bytes, body: bytes, now: float) -> None:
-        """Deliver a request, or let it wait."""
-        if len(self._jobs) < self._capacity and caller.is_open and not self._callers.turns:
-            self._deliver(caller, stack, body, now)
-        elif self._callers.push(caller, (stack, body), len(stack) + len(body)):
-            self._out.append(StopReading(caller.peer))
 
     def _deliver(self, caller: Caller, stack: bytes, body: bytes, now: float) -> None:
         job = Job()
@@ -232,23 +246,23 @@ class ScalabilityWorker:
         job, frames, status = event
         if status and status not in _NO_REPLY:
             raise LocalViolation(f"a worker cannot end a request with {status!r}")
-        if job not in self._jobs:
+        if self._jobs.pop(job, 0) is not None:  # it is a set: those in it have None
             return
-        del self._jobs[job]
         if job.abandoned:
             status = Status.CANCELLED
         if self._recorder is not None:
             self._recorder.finished(job, status, frames, now)
         if self._notes:
             self._note("finished", job, status=Status(status).name)
-        if status == _OK:
+        if not status:
             self._reply(job, frames, now)
         elif status == Status.FAILED:
             text = b" ".join(frames).decode("utf-8", "replace")
             self._out.append(Warn("failed request", f"no reply, since a request failed: {text}"))
-        self._deliver_waiting(now)
+        if self._callers.turns:
+            self._deliver_waiting(now)
 
-    def _reply(self, job: Job, frames: Iterable[bytes], now: float) -> None:
+    def _reply(self, job: Job, frames: Sequence[bytes], now: float) -> None:
         """Send a reply the way its request came; where it takes none, drop it."""
         caller = self._callers.by_tag.get(job.way)
         if job.joined is not None:
@@ -256,10 +270,14 @@ class ScalabilityWorker:
         message = (job.stack, *frames)
         if caller is None:
             self._drop(Why.STRAY, now)
-        elif caller.is_open or self._callers.takes(caller, sum(map(len, message))):
-            self._out.append(_new(Send, (caller.peer, message)))
-        else:
+        elif not (caller.is_open or self._callers.takes(caller, sum(map(len, message)))):
             self._drop(Why.PUSHBACK, now)
+        elif self._replies is None:
+            self._out.append(_new(Send, (caller.peer, message)))
+        elif caller.peer in self._replies:
+            self._replies[caller.peer].append(message)
+        else:
+            self._replies[caller.peer] = [message]
 
     def _abandon(self, job: Job, reason: str, now: float) -> None:
         job.abandoned = reason
