@@ -111,7 +111,7 @@ def _session(kind: str) -> bytes:
     if kind == "server":
         beginning = sender.opening()
     out = [beginning]
-    for message in ([b"\x80\0\0\1", b"hello"], [b""], [bytes(300)]):
+    for message in ([b"\x80\0\0\1", b"hello"], [b""], [bytes(300)], *[[b"again"]] * 12):
         sender.encode(message, out)
     if isinstance(sender, SpWebSocket):
         out += _rare_frames(masked=kind.endswith("server"))

@@ -17,7 +17,8 @@ def test_every_input_of_the_corpus_is_valid():
         else:
             assert framing.ready
             assert messages[:3] == [[b"\x80\0\0\1hello"], [b""], [bytes(300)]]
-            assert messages[3:] == ([] if kind in ("stream", "ipc") else [[b"ab"]])
+            assert messages[3:15] == [[b"again"]] * 12
+            assert messages[15:] == ([] if kind in ("stream", "ipc") else [[b"ab"]])
             assert end == framing.farewell
         target.one_input(data)
 

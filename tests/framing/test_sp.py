@@ -300,3 +300,32 @@ def test_one_byte_more_than_the_limit_is_refused(in_band, step):
 def test_a_limit_binds_what_comes_and_not_what_leaves(in_band):
     framing = connected(in_band=in_band, limits=SMALL)
     assert len(wire(framing, [bytes(2000)])) == 2008 + in_band
+
+
+@pytest.mark.parametrize("size", [0, 1, 4, 15, 300])
+@pytest.mark.parametrize("count", [1, 3, 4, 5, 64])
+def test_messages_of_one_size_in_a_row(framing, in_band, size, count):
+    """They are cut in another way, which has to give the same."""
+    messages = [[bytes((number % 256,)) * size] for number in range(count)]
+    others = [[b"y" * (size + 1)], [b"z" * size], [b"z" * size]]
+    run = wire(framing, *messages)
+    assert framing.receive(run) == messages
+    assert framing.receive(run + wire(framing, *others)) == messages + others
+    assert framing.receive(wire(framing, *others) + run) == others + messages
+    for cut in range(0, len(run), 7):
+        assert framing.receive(run[:cut]) + framing.receive(run[cut:] + run) == messages * 2
+    framing.at_end()
+
+
+@pytest.mark.parametrize("at", [0, 1, 4, 63])
+def test_a_wrong_type_in_a_run_of_ipc_messages_is_refused(at):
+    framing = connected(in_band=True)
+    data = bytearray(IPC_REQUEST * 64)
+    data[at * len(IPC_REQUEST)] = 7
+    assert "unknown IPC type 0x07" in refusal(framing, bytes(data))
+
+
+def test_a_run_of_messages_over_the_limit_is_refused(in_band):
+    framing = connected(in_band=in_band, limits=SMALL)
+    data = wire(framing, *[[b"x" * 1001]] * 5)
+    assert "1001 bytes; 1000 are allowed" in refusal(framing, data)

@@ -10,7 +10,11 @@ REQ, REP = 48, 49
 SMALL = Limits(message_size_bytes_max=400)
 
 pieces = st.binary(max_size=20) | st.sampled_from([248, 255, 256, 257, 4097, 65536]).map(bytes)
-message_lists = st.lists(st.lists(pieces, max_size=4), max_size=8)
+# Messages of one size in a row are cut in another way than others.
+runs = st.builds(lambda piece, count: [[piece]] * count, st.binary(max_size=40), st.integers(4, 20))
+message_lists = st.lists(st.lists(pieces, max_size=4), max_size=8) | st.lists(
+    runs | st.lists(st.lists(pieces, max_size=4), max_size=2), max_size=4
+).map(lambda parts: [message for part in parts for message in part])
 cuts = st.lists(st.integers(0, 1 << 20), max_size=12)
 
 # Bytes that look like messages: each kind of size is likely, so that every branch is entered.
@@ -20,7 +24,8 @@ likely = st.builds(
     st.sampled_from([0, 1, 4, 9, 400, 401, 1 << 63]) | st.integers(0, 20),
     st.binary(max_size=20) | st.sampled_from([400, 401]).map(bytes),
 )
-garbage = st.binary(max_size=300) | st.lists(likely, max_size=20).map(b"".join)
+rows = st.builds(lambda one, count: one * count, likely, st.integers(4, 20))
+garbage = st.binary(max_size=300) | st.lists(likely | rows, max_size=20).map(b"".join)
 
 
 def chunks(stream: bytes, borders: list[int]) -> list[bytes]:

