@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from requite.errors import ConfigurationError
@@ -14,7 +16,7 @@ from requite.transport.address import (
     WsAddress,
 )
 from requite.transport.tls import TlsSettings
-from requite.url import ServiceUrl, parse_url
+from requite.url import _SCHEMES, ServiceUrl, parse_url
 
 
 @pytest.mark.parametrize(
@@ -152,3 +154,11 @@ def test_a_password_is_refused_and_not_shown() -> None:
     with pytest.raises(ConfigurationError, match="SP has no user and password") as caught:
         parse_url("sp+tls://user:secret@a:1?ca=x")
     assert "secret" not in str(caught.value)
+
+
+def test_the_reference_tells_of_every_scheme_and_option() -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/urls.md").read_text()
+    for scheme, what in _SCHEMES.items():
+        assert f"`{scheme}://" in page
+        for option in what.options:
+            assert f"| `{option}` |" in page
