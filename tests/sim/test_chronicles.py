@@ -17,9 +17,9 @@ from requite.engine import Engine
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.client import client_engine
 from requite.protocols.majordomo.worker import MajordomoWorker
+from requite.sim.majordomo_scenarios import MDP_SCENARIOS as SCENARIOS
 from requite.sim.roles import Parts
 from requite.sim.run import Options, run
-from requite.sim.scenarios import SCENARIOS
 
 SEEDS = range(4)
 

@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import repeat
+from itertools import cycle
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter, validators
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _SEEDS_DEFAULT: Final = 100
 _FRESH_SEEDS: Final = 1 << 31
-_ALL: Final = "all"
 _POSITIVE: Final = validators.Number(gt=0)
 _SHOWN_MAX: Final = 10  # violations per run; the first ones tell, the others follow from them
 # A task of a few runs is long enough that handing it out costs nothing.
@@ -55,7 +54,10 @@ def sim(
     ] = None,
     scenario: Annotated[
         str,
-        Parameter(metavar="NAME", help="What may go wrong; `list` tells, `all` takes turns."),
+        Parameter(
+            metavar="NAME",
+            help="What may go wrong; `list` tells. `all`, `mdp` and `sp` take turns.",
+        ),
     ] = "swarm",
     transcript: Annotated[
         bool,
@@ -146,18 +148,17 @@ class Total:
 
 def _scenarios(name: str) -> Iterator[str]:
     """Return the scenario of each seed, without end."""
-    from requite.sim.scenarios import SCENARIOS, find
+    from requite.sim.scenarios import GROUPS, find
 
-    if name != _ALL:
-        return repeat(find(name).name)
-    return (each for _ in repeat(None) for each in SCENARIOS)
+    names = GROUPS.get(name) or [find(name).name]
+    return cycle(names)
 
 
 def _list_scenarios() -> None:
     from requite.sim.scenarios import SCENARIOS
 
     for scenario in SCENARIOS.values():
-        say(f"{scenario.name:<15} {scenario.about}")
+        say(f"{scenario.name:<19} {scenario.about}")
 
 
 def _run_one(seed: int, scenario: str, transcript: bool) -> Total:

@@ -159,6 +159,25 @@ EVENTS: Final = (
     "spoke",
     "not_told",
     "finished",
+    # those of the scalability protocols: see `requite.sim.scalability.watch`
+    "hub_started",
+    "hub_ended",
+    "channel_lost",
+    "channel_up",
+    "channel_down",
+    "caller_up",
+    "caller_down",
+    "batch_came",
+    "request_came",
+    "request_sent",
+    "request_taken",
+    "reply_came",
+    "reply_sent",
+    "sent_in_vain",
+    "sent_away",
+    "gave_up",
+    "turns_unknown",
+    "rested",
 )
 
 

@@ -27,6 +27,7 @@ from requite.errors import CallError
 from requite.framing import SocketType, Zmtp
 from requite.framing.base import Framing
 from requite.protocols.majordomo.dialects import by_version
+from requite.sim.raw_bytes import RawBytes, spoil
 from requite.sim.roles import Dialler, Stage
 
 _Messages = list[list[bytes]]
@@ -149,37 +150,6 @@ _KINDS: Final[tuple[Callable[[Random, Sequence[str]], _Messages], ...]] = (
 
 
 # --- mischief in bytes ----------------------------------------------------------------------------
-class RawBytes:
-    """A `Framing` without a protocol: sends `opening`, and what it is given, as it is."""
-
-    ready = True
-    peer_identity = b""
-    mid_message = False
-
-    def __init__(self, opening: bytes) -> None:
-        self._opening = opening
-
-    def opening(self) -> bytes:
-        """Return what to send first."""
-        return self._opening
-
-    def receive(self, _chunk: bytes) -> _Messages:
-        """Take no notice."""
-        return []
-
-    def output(self) -> bytes:
-        """Return nothing."""
-        return b""
-
-    def encode(self, message: Sequence[bytes], out: list[bytes]) -> int:
-        """Send frames without their borders."""
-        out.extend(message)
-        return sum(map(len, message))
-
-    def at_end(self) -> None:
-        """Take no notice."""
-
-
 def _draw_framing(rng: Random, services: Sequence[str]) -> Framing:
     if rng.random() < 0.6:
         return Zmtp(rng.choice((SocketType.DEALER, SocketType.DEALER, SocketType.REQ)))
@@ -187,8 +157,8 @@ def _draw_framing(rng: Random, services: Sequence[str]) -> Framing:
     ready = _command(b"READY", _property(b"Socket-Type", b"DEALER"))
     session = good + ready + b"".join(map(_on_the_wire, _shuffled(rng, services)))
     openings = (
-        _spoil(rng, session),
-        _spoil(rng, session),
+        spoil(rng, session),
+        spoil(rng, session),
         good + _command(b"READY", _property(b"Socket-Type", b"PUB")),
         good + _command(b"READY", _property(b"Identity", b"\0mine")),
         good + _command(b"READY", rng.randbytes(20)),
@@ -219,15 +189,6 @@ def _command(name: bytes, data: bytes) -> bytes:
 def _on_the_wire(message: list[bytes]) -> bytes:
     more = [bytes((1, len(frame))) + frame for frame in message[:-1]]
     return b"".join(more) + bytes((0, len(message[-1]))) + message[-1]
-
-
-def _spoil(rng: Random, session: bytes) -> bytes:
-    """Change, lose or insert a few bytes."""
-    spoilt = bytearray(session)
-    for _ in range(rng.randint(1, 4)):
-        at = rng.randrange(len(spoilt))
-        spoilt[at : at + rng.randint(0, 2)] = rng.randbytes(rng.randint(0, 2))
-    return bytes(spoilt)
 
 
 class _Mischief:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
+from typing import Any
 
 from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.policy import BrokerPolicy, PartialsFor01
@@ -190,21 +191,22 @@ class Knobs:
     def lines(self) -> Iterator[str]:
         """Yield each knob as a line of text."""
         for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name in ("clients", "workers"):
-                for spec in value:
-                    yield f"{field.name[:-1]:<18} {_settings(spec)}"
-            elif field.name in ("network", "pace"):
-                yield f"{field.name:<18} {_settings(value)}"
-            else:
-                yield f"{field.name:<18} {_text(value)}"
+            one_by_one = field.name in ("clients", "workers")
+            yield from knob_lines(field.name, getattr(self, field.name), one_by_one)
 
 
-def _settings(value: Shape | Pace | ClientSpec | WorkerSpec) -> str:
-    return " ".join(f"{f.name}={_text(getattr(value, f.name))}" for f in fields(value))
+def knob_lines(name: str, value: Any, one_by_one: bool) -> Iterator[str]:
+    """Yield a knob as a line of text, or each of several things as a line of its own."""
+    if one_by_one:
+        yield from (f"{name[:-1]:<18} {_text(each)}" for each in value)
+    else:
+        yield f"{name:<18} {_text(value)}"
 
 
-def _text(value: object) -> str:
-    if isinstance(value, tuple):
+def _text(value: Any) -> str:
+    if is_dataclass(value):
+        settings = ((f.name, getattr(value, f.name)) for f in fields(value))
+        return " ".join(f"{name}={_text(setting)}" for name, setting in settings)
+    if type(value) is tuple:
         return " ".join(map(_text, value)) or "none"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -7,6 +7,7 @@ from typing import Any
 
 from requite.sim.history import Violation
 from requite.sim.roles import Parts
+from requite.sim.scalability.party import SpParts
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +15,7 @@ class Options:
     """What may be set from outside. `knobs` replaces drawn knobs, by name."""
 
     parts: Parts = field(default_factory=Parts)
+    sp_parts: SpParts = field(default_factory=SpParts)
     knobs: dict[str, Any] = field(default_factory=dict)
     transcript: bool = False
     heartbeats: bool = True  # whether the transcript has them

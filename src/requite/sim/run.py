@@ -6,14 +6,17 @@ import logging
 from dataclasses import replace
 
 from requite.sim import scenarios
-from requite.sim.knobs import Knobs
 from requite.sim.majordomo import MajordomoSimulation
 from requite.sim.result import Options, Result, replay_command
+from requite.sim.scalability.knobs import ScalabilityKnobs
+from requite.sim.scalability.simulation import ScalabilitySimulation
+from requite.sim.scenarios import AnyKnobs
+from requite.sim.simulation import Simulation
 
 __all__ = ["Options", "Result", "knobs_of", "replay_command", "run"]
 
 
-def knobs_of(seed: int, scenario: str, options: Options | None = None) -> Knobs:
+def knobs_of(seed: int, scenario: str, options: Options | None = None) -> AnyKnobs:
     """Draw the knobs of a run. Raises `ConfigurationError` for a scenario that there is not."""
     knobs = scenarios.draw(seed, scenarios.find(scenario))
     return replace(knobs, **options.knobs) if options and options.knobs else knobs
@@ -25,6 +28,12 @@ def run(seed: int, scenario: str = "swarm", options: Options | None = None) -> R
     knobs = knobs_of(seed, scenario, options)
     # What operators would read is not news here: intruders see to it that there is plenty.
     logging.getLogger("requite.sim").setLevel(logging.CRITICAL)
-    simulation = MajordomoSimulation(seed, knobs, options)
+    simulation = _simulation(seed, knobs, options)
     simulation.run()
     return simulation.result(scenario)
+
+
+def _simulation(seed: int, knobs: AnyKnobs, options: Options) -> Simulation:
+    if isinstance(knobs, ScalabilityKnobs):
+        return ScalabilitySimulation(seed, knobs, options)
+    return MajordomoSimulation(seed, knobs, options)

@@ -1,141 +1,26 @@
-"""The named scenarios, and how the knobs of a run are drawn from its seed.
-
-A scenario narrows the choice: which faults there may be, and which knobs are fixed. All others are
-drawn. `swarm` narrows nothing, and takes a random subset of the faults for each seed: most bugs
-need a few kinds together, and some only show when another kind is absent.
-"""
+"""All scenarios, by their names; those of the scalability protocols begin with `sp-`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from random import Random
-from typing import Any, Final
+from typing import Final
 
 from requite.errors import ConfigurationError
-from requite.protocols.majordomo.policy import PartialsFor01
-from requite.sim.knobs import Behaviour, ClientSpec, FaultKind, Knobs, WorkerSpec
-from requite.sim.network import Chunking, Shape
-from requite.sim.process import Pace
+from requite.sim import majordomo_scenarios
+from requite.sim.knobs import Knobs
+from requite.sim.majordomo_scenarios import MDP_SCENARIOS, Scenario
+from requite.sim.scalability import scenarios as scalability_scenarios
+from requite.sim.scalability.knobs import ScalabilityKnobs
+from requite.sim.scalability.scenarios import SP_SCENARIOS, SpScenario
 
-_SERVICES: Final = ("alpha", "beta", "gamma")
-_ALL_FAULTS: Final = tuple(FaultKind)
-_VERSIONS: Final = ("0.3", "0.3", "0.3", "0.2", "0.1")
-_BEHAVIOURS: Final = tuple(Behaviour)
+AnyScenario = Scenario | SpScenario
+AnyKnobs = Knobs | ScalabilityKnobs
 
-
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """What distinguishes a run. `faults`: all of these; with `swarm` a random part of them.
-
-    `versions`: the dialects of peers, each as often as it stands there. `fixed`: knobs that are not
-    drawn, by name; those of the network as `network.NAME`.
-    """
-
-    name: str
-    about: str
-    faults: tuple[FaultKind, ...] = ()
-    swarm: bool = False
-    versions: tuple[str, ...] = _VERSIONS
-    behaviours: tuple[Behaviour, ...] = _BEHAVIOURS
-    fixed: Mapping[str, Any] = field(default_factory=dict)
+SCENARIOS: Final[dict[str, AnyScenario]] = {**MDP_SCENARIOS, **SP_SCENARIOS}
+GROUPS: Final = {"all": [*SCENARIOS], "mdp": [*MDP_SCENARIOS], "sp": [*SP_SCENARIOS]}
+"""Scenarios that take turns, under one name."""
 
 
-_QUIET_NETWORK: Final = {"network.jitter_s": 0.0, "network.spike_p": 0.0}
-
-_LIST: Final = (
-    Scenario(
-        "calm",
-        "nothing goes wrong",
-        behaviours=(Behaviour.ECHO, Behaviour.STREAM),
-        fixed={"services_max": 1000, "queue_max": 1000, "client_pending_max": 1000},
-    ),
-    Scenario(
-        "crash-broker",
-        "the broker dies and comes back, with all its memory lost",
-        (FaultKind.CRASH_BROKER,),
-    ),
-    Scenario(
-        "crash-workers",
-        "workers die in the middle of their work, and come back",
-        (FaultKind.CRASH_WORKER, FaultKind.POWER_LOSS),
-    ),
-    Scenario(
-        "crash-clients",
-        "clients die with calls outstanding",
-        (FaultKind.CRASH_CLIENT, FaultKind.POWER_LOSS),
-    ),
-    Scenario(
-        "partitions",
-        "the network is cut, clogged, reset; connections are forgotten",
-        (
-            FaultKind.PARTITION,
-            FaultKind.PARTITION_ONE_WAY,
-            FaultKind.CLOG,
-            FaultKind.RESET,
-            FaultKind.BLACK_HOLE,
-        ),
-    ),
-    Scenario(
-        "freezes",
-        "processes stand still for up to 30 heartbeats",
-        (FaultKind.FREEZE_BROKER, FaultKind.FREEZE_WORKER, FaultKind.FREEZE_CLIENT),
-        fixed={"outage_max": 30.0},
-    ),
-    Scenario(
-        "garbage",
-        "strangers send what they should not",
-        (FaultKind.INTRUDER,),
-        fixed={"faults_per_s": 1.0},
-    ),
-    Scenario(
-        "overload",
-        "far more is asked than can be done in time",
-        versions=("0.3",),
-        behaviours=(Behaviour.ECHO,),
-        fixed={"calls": 300, "service_s": 0.3, "timeout_s": 3.0, "queue_max": 30, "bursts_p": 0.9},
-    ),
-    Scenario(
-        "standstill",
-        "the same, while the broker and clients stand still or crash now and then",
-        (FaultKind.FREEZE_BROKER, FaultKind.FREEZE_CLIENT, FaultKind.CRASH_BROKER),
-        behaviours=(Behaviour.ECHO,),
-        fixed={"calls": 300, "service_s": 0.3, "timeout_s": 3.0, "outage_max": 30.0},
-    ),
-    Scenario(
-        "old-dialects",
-        "only peers of MDP 0.1 and 0.2",
-        (FaultKind.CRASH_BROKER, FaultKind.CRASH_WORKER, FaultKind.RESET),
-        versions=("0.1", "0.2"),
-    ),
-    Scenario(
-        "streams",
-        "mostly partial replies, over bad connections",
-        (FaultKind.RESET, FaultKind.CLOG, FaultKind.CRASH_WORKER),
-        behaviours=(Behaviour.STREAM,),
-        fixed={"partials_p": 0.8, "big_p": 0.1},
-    ),
-    Scenario(
-        "drain",
-        "broker, workers and clients leave and return in good order",
-        (FaultKind.DRAIN_BROKER, FaultKind.DRAIN_WORKER, FaultKind.DRAIN_CLIENT),
-    ),
-    Scenario(
-        "fair",
-        "equal workers under light load: the same number of requests for each",
-        (FaultKind.DRAIN_WORKER,),
-        versions=("0.3",),
-        behaviours=(Behaviour.ECHO,),
-        fixed=_QUIET_NETWORK
-        | {"services": ("alpha",)}
-        | {"cancel_p": 0.0, "nobody_p": 0.0, "bursts_p": 0.0, "big_p": 0.0},
-    ),
-    Scenario("swarm", "a random part of everything", _ALL_FAULTS, swarm=True),
-)
-SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
-
-
-def find(name: str) -> Scenario:
+def find(name: str) -> AnyScenario:
     """Return the scenario of that name. Raises `ConfigurationError`, which names all."""
     scenario = SCENARIOS.get(name)
     if scenario is None:
@@ -144,129 +29,8 @@ def find(name: str) -> Scenario:
     return scenario
 
 
-def draw(seed: int, scenario: Scenario) -> Knobs:
+def draw(seed: int, scenario: AnyScenario) -> AnyKnobs:
     """Draw the knobs of a run. The same seed and scenario always give the same."""
-    rng = Random(f"{seed}/knobs")
-    drawn = _draw_all(rng, scenario)
-    shape = {name[8:]: value for name, value in scenario.fixed.items() if "." in name}
-    drawn |= {name: value for name, value in scenario.fixed.items() if "." not in name}
-    drawn["network"] = _draw_network(rng, drawn["interval_s"], shape)
-    return Knobs(**drawn)
-
-
-def _draw_all(rng: Random, scenario: Scenario) -> dict[str, Any]:
-    services = _SERVICES[: rng.randint(1, len(_SERVICES))]
-    interval_s = rng.choice((0.1, 0.25, 0.5, 1.0))
-    return {
-        "calls": rng.randint(80, 200),
-        "faulty_s": rng.uniform(10, 40) * interval_s + 4,
-        "services": services,
-        "clients": _draw_clients(rng, scenario),
-        "workers": _draw_workers(rng, scenario, services, interval_s),
-        "behaviours": scenario.behaviours,
-        "weights": tuple(_weight(rng, behaviour) for behaviour in scenario.behaviours),
-        "service_s": rng.choice((0.0, 0.005, 0.05, 0.2)),
-        "timeout_s": rng.choice((0.5, 2.0, 5.0, 10.0)),
-        "endless_p": rng.choice((0.0, 0.1)),
-        "idempotent_p": rng.choice((0.5, 0.9, 1.0)),
-        "partials_p": rng.choice((0.2, 0.5)),
-        "cancel_p": rng.choice((0.0, 0.05, 0.2)),
-        "nobody_p": rng.choice((0.0, 0.03)),
-        "big_p": rng.choice((0.0, 0.02, 0.1)),
-        "manage_p": rng.choice((0.0, 0.02)),
-        "follow_p": rng.choice((0.0, 0.2)),
-        "bursts_p": rng.choice((0.0, 0.3, 0.6)),
-        "interval_s": interval_s,
-        "liveness": rng.choice((3, 3, 4, 5)),
-        "attempts_max": rng.choice((1, 2, 3, 3)),
-        "service_grace_s": rng.choice((0.5, 3.0, 10.0)),
-        "service_ttl_s": rng.choice((0.5, 2.0, 8.0)),
-        "services_max": rng.choice((4, 1000, 1000, 1000)),
-        "queue_max": rng.choice((5, 1000, 1000, 1000)),
-        "client_pending_max": rng.choice((4, 1000, 1000, 1000)),
-        "tell_old_clients": rng.random() < 0.5,
-        "partials_for_0_1": rng.choice(tuple(PartialsFor01)),
-        "drain_timeout_s": rng.choice((0.2, 5.0)),
-        "handover": rng.random() < 0.7,
-        "pace": Pace(rng.choice((0.0, 0.001, 0.02)), rng.choice((0.0, 0.0005, 0.005))),
-        "output_size_max": rng.choice((100_000, 1 << 20, 64 << 20)),
-        "faults": _draw_faults(rng, scenario),
-        "faults_per_s": rng.uniform(0.05, 0.4) / interval_s**0.5,
-        "outage_max": rng.choice((2.0, 10.0, 30.0)),
-    }
-
-
-def _weight(rng: Random, behaviour: Behaviour) -> int:
-    if behaviour is Behaviour.ECHO:
-        return rng.choice((10, 30))
-    return rng.choice((0, 1, 4)) if behaviour is not Behaviour.STREAM else rng.choice((1, 8))
-
-
-def _draw_faults(rng: Random, scenario: Scenario) -> tuple[FaultKind, ...]:
-    if not scenario.swarm:
-        return scenario.faults
-    share = rng.choice((0.15, 0.4, 0.7))
-    return tuple(kind for kind in scenario.faults if rng.random() < share)
-
-
-def _draw_network(rng: Random, interval_s: float, fixed: dict[str, Any]) -> Shape:
-    latency_s = rng.choice((0.0001, 0.001, 0.01))
-    drawn: dict[str, Any] = {
-        "latency_s": latency_s,
-        "jitter_s": rng.choice((0.0, 1.0, 5.0)) * latency_s,
-        "spike_p": rng.choice((0.0, 0.01)),
-        "spike_s": rng.choice((0.1, 1.0)) * interval_s,
-        "chunking": rng.choice(tuple(Chunking)),
-        "retransmit_s": rng.choice((2.0, 6.0)),
-        "keepalive_s": rng.choice((3.0, 6.0)),
-        "connect_timeout_s": rng.choice((0.5, 2.0)),
-        "buffer_size": rng.choice((2 << 10, 16 << 10, 256 << 10)),
-    }
-    return Shape(**drawn | fixed)
-
-
-def _draw_clients(rng: Random, scenario: Scenario) -> tuple[ClientSpec, ...]:
-    count = rng.randint(1, 5)
-    return tuple(_draw_client(rng, f"client-{i + 1}", scenario) for i in range(count))
-
-
-def _draw_client(rng: Random, name: str, scenario: Scenario) -> ClientSpec:
-    version = rng.choice(scenario.versions)
-    return ClientSpec(
-        name=name,
-        version=version,
-        slots=rng.choice((4, 64, 64, 64)),
-        tries=rng.choice((1, 3, 3, 6)),
-        attempt_timeout_s=rng.choice((None, None, 0.5, 2.0)),
-        # Clients of the older dialects have several connections, which cannot share an identity.
-        identity=version == "0.3" and rng.random() < 0.3,
-    )
-
-
-def _draw_workers(
-    rng: Random, scenario: Scenario, services: tuple[str, ...], interval_s: float
-) -> tuple[WorkerSpec, ...]:
-    count = rng.randint(len(services), len(services) + 4)
-    equal = scenario.name == "fair"
-    return tuple(
-        _draw_worker(rng, f"worker-{i + 1}", services[i % len(services)], scenario, interval_s)
-        if not equal
-        else WorkerSpec(f"worker-{i + 1}", services[0], "0.3", 1, 0.0, interval_s, False)
-        for i in range(count)
-    )
-
-
-def _draw_worker(
-    rng: Random, name: str, service: str, scenario: Scenario, interval_s: float
-) -> WorkerSpec:
-    version = rng.choice(scenario.versions)
-    return WorkerSpec(
-        name=name,
-        service=service,
-        version=version,
-        capacity=rng.choice((1, 2, 8)) if version == "0.3" else 1,
-        lease_s=rng.choice((0.0, 0.5, 2.0)),
-        # Dialects without announced intervals need both ends to be configured alike.
-        interval_s=interval_s * (rng.choice((0.5, 1.0, 2.0)) if version == "0.3" else 1.0),
-        identity=rng.random() < 0.3,
-    )
+    if isinstance(scenario, SpScenario):
+        return scalability_scenarios.draw(seed, scenario)
+    return majordomo_scenarios.draw(seed, scenario)

@@ -31,7 +31,7 @@ from requite.engine import Connect, Effect, Input, PeerJoined, PeerLost, Send, W
 from requite.errors import ConfigurationError
 from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.policy import PartialsFor01
-from requite.sim import scenarios
+from requite.sim import majordomo_scenarios as scenarios
 from requite.sim.cast import Cast
 from requite.sim.checkers import CHECKERS
 from requite.sim.history import History
@@ -211,7 +211,7 @@ def _knobs(lines: list[list[str]]) -> Knobs:
     for _, name, *rest in _of(lines, "client"):
         clients.append(ClientSpec(name, first_sequence=0, **_with_version(rest)))
     knobs = replace(
-        scenarios.draw(_SEED, scenarios.find("calm")),
+        scenarios.draw(_SEED, scenarios.MDP_SCENARIOS["calm"]),
         clients=tuple(clients),
         workers=tuple(workers),
         **_QUIET,

@@ -23,7 +23,7 @@ class User:
 
     `frames_of` makes the body of a call. `tries_max` is how often the client may send it at most;
     `is_told`: its protocol can say that a call is not idempotent; `has_keys`: some calls are given
-    an idempotency key.
+    an idempotency key. `soon`: calls of one turn are made at the end of it, together.
     """
 
     def __init__(
@@ -36,6 +36,7 @@ class User:
         tries_max: int,
         is_told: bool,
         has_keys: bool,
+        soon: bool = False,
     ) -> None:
         self.followers: dict[int, CallPlan] = {}  # calls to make when others end, by their numbers
         self._process = process
@@ -45,6 +46,7 @@ class User:
         self._tries_max = tries_max
         self._is_told = is_told
         self._has_keys = has_keys
+        self._soon = soon
 
     def call(self, plan: CallPlan) -> None:
         """Make a call, if there is anybody to make it."""
@@ -59,7 +61,8 @@ class User:
         self._history.submitted(call)
         if plan.cancel_after_s is not None:
             process.later(plan.cancel_after_s, self.cancel, call)
-        process.host.submit(
+        submit = process.host.submit_soon if self._soon else process.host.submit
+        submit(
             Submit(
                 call,
                 plan.service,

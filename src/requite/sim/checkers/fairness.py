@@ -6,43 +6,66 @@ workers are busy for different times: it compares only those who could have been
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from requite.sim.history import Checker, History, Trace
 
 Facts = Mapping[str, Any]
-_SENTENCE: Final = "over n equal peers, served counts differ by at most 1 per round"
+Name = TypeVar("Name")
+SENTENCE: Final = "over n equal peers, served counts differ by at most 1 per round"
 
 
-class _Turns:
+class Turns(Generic[Name]):
     """When each of a group had its last turn, and since when each has been there."""
 
     def __init__(self) -> None:
         self._serial = 0
-        self._had: dict[bytes, int] = {}
-        self._there_since: dict[bytes, int] = {}
+        self._had: dict[Name, int] = {}
+        self._lost: dict[Name, int] = {}
+        self._there_since: dict[Name, int] = {}
 
-    def is_there(self, name: bytes, there: bool) -> None:
+    def is_there(self, name: Name, there: bool) -> None:
         """Note whether somebody could be served now."""
         if there:
             self._there_since.setdefault(name, self._serial)
         else:
             self._there_since.pop(name, None)
+            self._lost.pop(name, None)
 
-    def serve(self, name: bytes) -> bytes | None:
-        """Note a turn; return somebody who was there since before the last turn of `name`, and has
-        had none since."""
+    def begin_anew(self) -> None:
+        """Forget whose turn it is, but not who is there."""
         self._serial += 1
-        last = self._had.get(name)
+        self._had.clear()
+        self._lost.clear()
+        self._there_since = dict.fromkeys(self._there_since, self._serial)
+
+    def serve(self, name: Name, instead_of: Name | None = None) -> Name | None:
+        """Note a turn; return somebody whom it passes over.
+
+        `instead_of` may lose its turn by that, on purpose.
+        """
+        self._serial += 1
+        if instead_of is not None:
+            self._lost[instead_of] = self._serial
+        passed_over = next(self._passed_over(name), None)
         self._had[name] = self._serial
+        return passed_over
+
+    def is_fair(self, name: Name) -> bool:
+        """Whether it would pass nobody over to serve `name` now."""
+        return next(self._passed_over(name), None) is None
+
+    def _passed_over(self, name: Name) -> Iterator[Name]:
+        """Yield who was there since before the last turn of `name`, and has had none since."""
+        last = self._had.get(name)
         if last is None:
-            return None
+            return
         for other, since in self._there_since.items():
-            if other != name and since < last and self._had.get(other, 0) < last:
-                return other
-        return None
+            had = max(self._had.get(other, 0), self._lost.get(other, 0))
+            if other != name and since < last and had < last:
+                yield other
 
 
 @dataclass(slots=True)
@@ -50,7 +73,7 @@ class _Worker:
     """One worker. `places` are the dispatches it has; False for one that was taken away from it."""
 
     name: str
-    turns: _Turns
+    turns: Turns[bytes]
     capacity: int
     places: dict[int, bool] = field(default_factory=dict)
     blocked: bool = False
@@ -70,11 +93,11 @@ class FairToWorkers(Checker):
     """
 
     invariant = "I8"
-    sentence = _SENTENCE
+    sentence = SENTENCE
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._turns: dict[bytes, _Turns] = {}  # by service
+        self._turns: dict[bytes, Turns[bytes]] = {}  # by service
         self._workers: dict[bytes, _Worker] = {}  # by connection
         self._dispatches: dict[int, bytes] = {}  # the connection, by dispatch id
 
@@ -86,7 +109,7 @@ class FairToWorkers(Checker):
 
     def worker_joined(self, facts: Facts, name: str) -> None:
         """Note a worker with all its places free."""
-        turns = self._turns.setdefault(facts["service"], _Turns())
+        turns = self._turns.setdefault(facts["service"], Turns[bytes]())
         self._workers[facts["worker"]] = _Worker(name, turns, facts["capacity"])
         self._look(facts["worker"])
 
@@ -173,11 +196,11 @@ class FairToClients(Checker):
     """
 
     invariant = "I8"
-    sentence = _SENTENCE
+    sentence = SENTENCE
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._turns: dict[bytes, _Turns] = {}  # by service
+        self._turns: dict[bytes, Turns[bytes]] = {}  # by service
         # Requests that wait, by service and client; True for those that have had their turn.
         self._lines: dict[tuple[bytes, bytes], dict[int, bool]] = {}
 
@@ -229,4 +252,4 @@ class FairToClients(Checker):
         if not line:
             self._lines.pop((service, client), None)
         waits = not all(line.values())
-        self._turns.setdefault(service, _Turns()).is_there(client, waits)
+        self._turns.setdefault(service, Turns[bytes]()).is_there(client, waits)

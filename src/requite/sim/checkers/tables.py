@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from requite.sim.roles import Broker, Dialler
     from requite.sim.workers import WorkerProcess
 
-# Caches, which have a bound of their own, and the heap of `Timers`, which keeps stale entries.
-_NOT_TABLES: Final = frozenset({"_heap", "_names"})
+# Caches, which have a bound of their own, the heap of `Timers`, which keeps stale entries, and
+# counts by reason.
+_NOT_TABLES: Final = frozenset({"_heap", "_names", "_dropped"})
 _HEAP_FLOOR: Final = 64
 
 

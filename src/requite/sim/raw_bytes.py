@@ -1,0 +1,51 @@
+"""A framing without a protocol, for those who speak none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+
+class RawBytes:
+    """A `Framing` without a protocol: sends `opening`, and what it is given, as it is."""
+
+    ready = True
+    peer_identity = b""
+    mid_message = False
+    farewell = ""
+
+    def __init__(self, opening: bytes) -> None:
+        self._opening = opening
+
+    def opening(self) -> bytes:
+        """Return what to send first."""
+        return self._opening
+
+    def receive(self, _chunk: bytes) -> list[list[bytes]]:
+        """Take no notice."""
+        return []
+
+    def output(self) -> bytes:
+        """Return nothing."""
+        return b""
+
+    def encode(self, message: Sequence[bytes], out: list[bytes]) -> int:
+        """Send frames without their borders."""
+        out.extend(message)
+        return sum(map(len, message))
+
+    def closing(self) -> bytes:
+        """Return nothing."""
+        return b""
+
+    def at_end(self) -> None:
+        """Take no notice."""
+
+
+def spoil(rng: Random, session: bytes) -> bytes:
+    """Change, lose or insert a few bytes."""
+    spoilt = bytearray(session)
+    for _ in range(rng.randint(1, 4)):
+        at = rng.randrange(len(spoilt))
+        spoilt[at : at + rng.randint(0, 2)] = rng.randbytes(rng.randint(0, 2))
+    return bytes(spoilt)

@@ -1,0 +1,30 @@
+"""What must hold in every run of the scalability protocols: one class per rule, with its evidence.
+
+The numbers are those of ARCHITECTURE.md; rules of the protocol that have none there have a word.
+"""
+
+from typing import Final
+
+from requite.sim.checkers.calls import EndsOnce, HonestErrors
+from requite.sim.history import Checker
+from requite.sim.scalability.checkers.calls import LosesNothing, NeverRepeated, OwnReply
+from requite.sim.scalability.checkers.channels import FairChannels, OnlyTheWilling
+from requite.sim.scalability.checkers.devices import HopsBounded, Unaltered
+from requite.sim.scalability.checkers.intrusion import NobodyNotices
+from requite.sim.scalability.checkers.queues import Bounded, FairQueues, NeverStartedInVain
+
+SP_CHECKERS: Final[tuple[type[Checker], ...]] = (
+    EndsOnce,
+    OwnReply,
+    Unaltered,
+    FairChannels,
+    FairQueues,
+    OnlyTheWilling,
+    Bounded,
+    NeverRepeated,
+    HonestErrors,
+    NobodyNotices,
+    NeverStartedInVain,
+    HopsBounded,
+    LosesNothing,
+)

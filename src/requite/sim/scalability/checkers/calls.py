@@ -1,0 +1,109 @@
+"""What the user of a client may rely on: I2, I11, and that nothing is lost without a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from typing import Any, Final
+
+from requite.errors import CallError
+from requite.request import Reply
+from requite.sim.history import Call, Checker, Execution, History
+from requite.sim.scalability.knobs import Loss
+from requite.sim.scalability.watch import Hub
+from requite.sim.scalability.workload import call_in, read_reply
+
+_SLACK_S: Final = 0.001
+
+
+class OwnReply(Checker):
+    """Requests and replies tell which call they are for, and carry its payload unchanged."""
+
+    invariant = "I2"
+    sentence = "no reply reaches a call that did not ask for it"
+
+    def ended(self, call: Call, outcome: Reply | CallError) -> None:
+        """Check the labels and the payload of a reply, and of the partials joined into it."""
+        if not isinstance(outcome, Reply):
+            return
+        *parts, final, payload = (b"", b"", *read_reply(outcome.body))
+        labels = [label.split() for label in parts if label]
+        serials = {tuple(words[2:3]) for words in (*labels, final.split())}
+        expected = [[b"part", b"%d" % call.number, *words[2:3]] for words in labels]
+        numbered = [[*words, b"%d" % index] for index, words in enumerate(expected)]
+        if labels != numbered or len(serials) > 1:
+            self.violate(f"{call} got {parts!r} in front of {final!r}")
+        if final.split()[:2] != [b"final", b"%d" % call.number]:
+            self.violate(f"{call} got {final!r}")
+        elif payload != call.payload:
+            what = f"{len(payload)} bytes came back of {len(call.payload)}"
+            self.violate(f"{call}: its payload was changed: {what}")
+
+    def execution_started(self, execution: Execution) -> None:
+        """Check that the request came to its handler as it was made."""
+        call = execution.call
+        if execution.payload != call.payload:
+            self.violate(f"{call}: its payload was changed on the way to {execution}")
+
+
+class NeverRepeated(Checker):
+    """A request is sent again only when it may be, as often as it may be, and not too soon."""
+
+    invariant = "I11"
+    sentence = "a non-idempotent request is never re-sent once it may have run"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self.resend_s: Mapping[str, float | None] = {}  # by client; set by the run
+        self._last: dict[int, tuple[float, Any]] = {}  # when, and over which channel
+
+    def request_sent(self, hub: Hub, peer: Any, payload: bytes) -> None:
+        """Check each try of a client."""
+        call = call_in(self.history, payload) if hub.kind == "client" else None
+        if call is None:
+            return
+        call.sent += 1
+        if call.sent > 1:
+            self._check_again(call, hub)
+        self._last[call.number] = self.history.world.now, peer
+
+    def _check_again(self, call: Call, hub: Hub) -> None:
+        if not call.idempotent:
+            self.violate(f"{call} is not idempotent, may have run, and is sent again")
+        if call.sent > call.tries_max:
+            self.violate(f"{call} is sent {call.sent} times; {call.tries_max} are allowed")
+        sent_at, channel = self._last[call.number]
+        resend_s = self.resend_s[hub.name]
+        waited_s = self.history.world.now - sent_at
+        if channel in hub.places and waited_s < (resend_s or inf) - _SLACK_S:
+            self.violate(f"{call} is sent again after {waited_s:.4f} s, with its channel alive")
+
+    def execution_started(self, execution: Execution) -> None:
+        """Check each start of a handler."""
+        call = execution.call
+        if not call.idempotent and len(call.executions) > 1:
+            self.violate(f"{call} is not idempotent, and starts again as {execution}")
+
+
+class LosesNothing(Checker):
+    """Where nothing goes wrong, every call gets its reply; without loops, at the first try."""
+
+    invariant = "lossless"
+    sentence = (
+        "as long as the client is alive and a server accessible, the task is processed and its "
+        "result delivered (sp-request-reply-01, section 1)"
+    )
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self.loss = Loss.SOME  # that is allowed; set by the run
+
+    def ended(self, call: Call, outcome: Reply | CallError) -> None:
+        """Check how a call ends."""
+        if self.loss is Loss.SOME or call.cancelled:
+            return
+        if not isinstance(outcome, Reply):
+            self.violate(f"{call} ends with {outcome!r}, and nothing has gone wrong")
+        elif self.loss is Loss.NONE_AT_ONCE and (outcome.attempts, len(call.executions)) != (1, 1):
+            ran = f"ran {len(call.executions)} times"
+            self.violate(f"{call} took {outcome.attempts} tries and {ran}")

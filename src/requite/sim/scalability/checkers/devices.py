@@ -1,0 +1,103 @@
+"""What devices do to messages: I2, and the guard against loops (sp-request-reply-01, section 6)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from requite.sim.history import Checker, History
+from requite.sim.scalability.stack import BOTTOM, TAG_SIZE, parse
+from requite.sim.scalability.watch import Hub
+from requite.sim.scalability.workload import call_in
+
+
+class Unaltered(Checker):
+    """A device sends on what has come, once each, with one tag more or less in front."""
+
+    invariant = "I2"
+    sentence = "an endpoint does not modify requests or replies"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._requests: dict[Hub, Counter[bytes]] = {}
+        self._replies: dict[Hub, Counter[bytes]] = {}
+
+    def hub_started(self, hub: Hub) -> None:
+        """Begin a life."""
+        self._requests[hub] = Counter()
+        self._replies[hub] = Counter()
+
+    def hub_ended(self, hub: Hub) -> None:
+        """Forget a life."""
+        self._requests.pop(hub, None)
+        self._replies.pop(hub, None)
+
+    def request_came(self, hub: Hub, _peer: Any, payload: bytes) -> None:
+        """Note what came."""
+        self._requests[hub][payload] += 1
+
+    def request_sent(self, hub: Hub, _peer: Any, payload: bytes) -> None:
+        """Check what is sent on."""
+        if hub.kind != "device":
+            return
+        if payload[0] & BOTTOM:
+            self.violate(f"{hub} puts {payload[:TAG_SIZE].hex()} in front of a request")
+        self._take(hub, self._requests[hub], payload[TAG_SIZE:], "request")
+
+    def reply_came(self, hub: Hub, _peer: Any, payload: bytes) -> None:
+        """Note what came back."""
+        if hub.kind == "device" and len(payload) >= TAG_SIZE and not payload[0] & BOTTOM:
+            self._replies[hub][payload[TAG_SIZE:]] += 1
+
+    def reply_sent(self, hub: Hub, _peer: Any, payload: bytes) -> None:
+        """Check what is sent back."""
+        if hub.kind == "device":
+            self._take(hub, self._replies[hub], payload, "reply")
+
+    def _take(self, hub: Hub, came: Counter[bytes], payload: bytes, what: str) -> None:
+        if not came[payload]:
+            self.violate(f"{hub} sends a {what} on that has not come: {payload[:60]!r}")
+        came[payload] -= 1
+
+
+class HopsBounded(Checker):
+    """No request gathers more tags than it may, and none is handed on more often than that."""
+
+    invariant = "hops"
+    sentence = "a request whose backtrace exceeds the threshold is discarded"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self.hops = 0  # set by the run
+        self._handed_on: Counter[int] = Counter()  # by the number of the call
+        self._too_deep: set[bytes] = set()
+
+    def request_sent(self, hub: Hub, peer: Any, payload: bytes) -> None:
+        """Check how deep a request is that is sent, and how often it was sent on."""
+        depth = _depth(payload)
+        if depth > self.hops:
+            self.violate(f"{hub} sends a request with {depth} tags to {hub.names[peer]}")
+        call = call_in(self.history, payload) if hub.kind == "device" else None
+        if call is None:
+            return
+        self._handed_on[call.number] += 1
+        limit = call.sent * (self.hops - 1)
+        if self._handed_on[call.number] > limit:
+            self.violate(f"{call}, sent {call.sent} times, was handed on more than {limit} times")
+
+    def request_came(self, _hub: Hub, _peer: Any, payload: bytes) -> None:
+        """Note what a worker must not take."""
+        parsed = parse(payload)
+        if parsed is not None and parsed.depth > self.hops:
+            self._too_deep.add(payload)
+
+    def request_taken(self, hub: Hub, payload: bytes) -> None:
+        """Check what a worker takes."""
+        if payload in self._too_deep:
+            self.violate(f"{hub} takes {payload[:60]!r}, with more than {self.hops} tags")
+
+
+def _depth(payload: bytes) -> int:
+    """Count the tags, also of what has no bottom."""
+    parsed = parse(payload)
+    return len(payload) // TAG_SIZE if parsed is None else parsed.depth

@@ -1,0 +1,61 @@
+"""A client's process."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from requite.engine import Engine
+from requite.errors import CallError
+from requite.protocols.scalability.policy import ReqPolicy
+from requite.sim.scalability.knobs import SpClientSpec
+from requite.sim.scalability.party import Party, SpStage
+from requite.sim.scalability.watch import BulkHub
+from requite.sim.scalability.workload import body_of
+from requite.sim.user import User
+
+_MANY: Final = 1 << 30
+
+
+class SpClient(Party):
+    """A client, and its user."""
+
+    kind = "client"
+    watch = BulkHub
+
+    def __init__(self, spec: SpClientSpec, stage: SpStage) -> None:
+        super().__init__(spec.name, stage, spec.first_id)
+        self.spec = spec
+        self.user = User(
+            self,
+            stage.history,
+            stage.transcript,
+            body_of,
+            tries_max=spec.tries or _MANY,
+            is_told=True,
+            has_keys=False,
+            soon=spec.soon,
+        )
+
+    def make_engine(self) -> Engine:
+        """Make a client."""
+        spec = self.spec
+        policy = ReqPolicy(
+            slots=spec.slots,
+            resend_s=spec.resend_s,
+            attempts_max=spec.tries,
+            hold=spec.hold,
+        )
+        first_id = self.draw_first_id()
+        return self.stage.parts.client(policy, rng=self.rng.random, first_id=first_id)
+
+    def _end(self, what: str) -> None:
+        super()._end(what)
+        self.stage.history.client_died(self.name)
+
+    def deliver(self, token: Any, what: Any) -> None:
+        """Give a reply to the user."""
+        self.user.deliver(token, what)
+
+    def fail(self, token: Any, error: CallError) -> None:
+        """Give an error to the user."""
+        self.user.fail(token, error)

@@ -1,0 +1,25 @@
+"""A device's process."""
+
+from __future__ import annotations
+
+from requite.engine import Engine
+from requite.protocols.scalability.policy import DevicePolicy
+from requite.sim.scalability.knobs import DeviceSpec
+from requite.sim.scalability.party import Party, SpStage
+
+
+class Device(Party):
+    """A device; nobody uses it but its peers."""
+
+    kind = "device"
+
+    def __init__(self, spec: DeviceSpec, stage: SpStage) -> None:
+        super().__init__(spec.name, stage, spec.first_id)
+        self.spec = spec
+
+    def make_engine(self) -> Engine:
+        """Make a device."""
+        policy = DevicePolicy(
+            hops=self.stage.knobs.hops, hold_s=self.stage.knobs.hold_s, notes=True
+        )
+        return self.stage.parts.device(policy, first_id=self.draw_first_id())

@@ -1,0 +1,244 @@
+"""Peers that send what they should not, as clients and as workers.
+
+Whatever an intruder does, nobody else may notice (I13). It cannot be kept from swallowing what is
+sent to it, and a worker that answers what it was asked with a lie is believed: so it never names a
+request that somebody waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from requite.engine import (
+    Connect,
+    Disconnect,
+    Effect,
+    Engine,
+    Input,
+    PeerJoined,
+    PeerLost,
+    Received,
+    Send,
+    Wake,
+)
+from requite.framing.base import Framing
+from requite.framing.sp import SpStream
+from requite.protocols.scalability.wire import REP, REQ
+from requite.shell.host import Host
+from requite.sim.process import Process
+from requite.sim.raw_bytes import RawBytes, spoil
+from requite.sim.scalability.party import SpStage
+from requite.sim.scalability.stack import IDS, Parsed, parse, tag
+from requite.sim.scalability.topology import Edge
+from requite.sim.stream import SimStream
+
+_GIVE_UP_S: Final = 1.0
+_FLOOD_SIZE: Final = 5000
+_FLOOD: Final = 40
+_WRONG_TYPES: Final = (0, 16, 17, 32, 98, 112, 0xFFFF)
+# Request ids that are pending lie close together; with one of these bits changed none is.
+_FAR_BITS: Final = range(20, 30)
+
+
+# --- mischief in whole messages -------------------------------------------------------------------
+def _noise(rng: Random) -> list[bytes]:
+    return [rng.randbytes(rng.choice((4, 5, 8, 11, 40))) for _ in range(rng.randint(1, 4))]
+
+
+def _short(rng: Random) -> list[bytes]:
+    return [rng.randbytes(size) for size in (0, 1, 3)]
+
+
+def _bottomless(rng: Random) -> list[bytes]:
+    return [_tags(rng, rng.randint(1, 12)) + rng.randbytes(rng.randint(0, 3))]
+
+
+def _deep(rng: Random) -> list[bytes]:
+    """Send stacks around the depth at which they are dropped."""
+    return [_tags(rng, depth) + _bottom(rng) + b"deep" for depth in (6, 7, 8, 9, 60)]
+
+
+def _strange(rng: Random) -> list[bytes]:
+    """Ask, or answer, what nobody understands or has asked for."""
+    return [_tags(rng, rng.randint(0, 3)) + _bottom(rng) + b"?" * n for n in (0, 1, 30)]
+
+
+def _same_twice(rng: Random) -> list[bytes]:
+    return [_bottom(rng) + b"again"] * 3
+
+
+def _flood(rng: Random) -> list[bytes]:
+    """Send more than is read; `_Mischief` does not read after this one."""
+    return [_bottom(rng) + b"x" * _FLOOD_SIZE for _ in range(_FLOOD)]
+
+
+def _tags(rng: Random, depth: int) -> bytes:
+    return b"".join(tag(rng.randrange(IDS)) for _ in range(depth))
+
+
+def _bottom(rng: Random) -> bytes:
+    return tag(rng.randrange(IDS), bottom=True)
+
+
+_KINDS: Final[tuple[Callable[[Random], list[bytes]], ...]] = (
+    _noise,
+    _short,
+    _bottomless,
+    _deep,
+    _strange,
+    _same_twice,
+    _flood,
+)
+
+
+def _lie(rng: Random, asked: Parsed) -> bytes:
+    """Answer a request, but not so that anybody could take it for the answer."""
+    channels, request_id = asked.stack[:-4], asked.request_id ^ (1 << rng.choice(_FAR_BITS))
+    bottom = tag(request_id, bottom=True)
+    match rng.randrange(5):
+        case 0:
+            return channels + bottom + asked.body
+        case 1:
+            return channels + tag(request_id) + asked.body
+        case 2:
+            return _tags(rng, 1) + asked.stack + asked.body
+        case 3:
+            return channels + bottom[: rng.randint(0, 3)]
+        case _:
+            return asked.stack[: len(channels)] + bottom
+
+
+# --- mischief in bytes ----------------------------------------------------------------------------
+def _draw_framing(rng: Random, own: int, *, in_band: bool) -> Framing:
+    peer = REQ + REP - own
+    if rng.random() < 0.6:
+        return SpStream(own, peer, in_band=in_band)
+    good = SpStream(own, peer, in_band=in_band).opening()
+    sized = [_sized(payload, in_band) for kind in (_noise, _strange) for payload in kind(rng)]
+    session = good + b"".join(sized)
+    mark = b"\1" if in_band else b""
+    openings = (
+        spoil(rng, session),
+        spoil(rng, session),
+        good[:4] + rng.choice((*_WRONG_TYPES, peer)).to_bytes(2, "big") + b"\0\0",
+        good[:6] + b"\0\1",
+        b"\0SP\1" + good[4:],
+        b"GET / HTTP/1.1\r\nHost: worker\r\n\r\n",
+        rng.randbytes(rng.choice((1, 7, 8, 100, 3000))),
+        good[: rng.randint(0, 7)],  # and then silence: the header never ends
+        good + mark + b"\xff" * 8,  # a message of 2^64 - 1 bytes
+        good + mark + b"\x80" + b"\0" * 7,
+        good + b"\2" + b"\0" * 8 + b"\3" * 100,  # reserved on IPC, far too much elsewhere
+        good + mark + (1000).to_bytes(8, "big") + b"and no more",
+        good + _sized(b"", in_band) * 3000,
+    )
+    return RawBytes(rng.choice(openings))
+
+
+def _sized(payload: bytes, in_band: bool) -> bytes:
+    return (b"\1" if in_band else b"") + len(payload).to_bytes(8, "big") + payload
+
+
+class _Mischief:
+    """The engine of an intruder: on every connection, one kind of mischief."""
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+        self._dial_at = 0.0
+        self._peers: dict[Any, None] = {}
+        self._leave_at: float | None = None
+
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        """See `requite.engine.Engine.handle`."""
+        return list(self._handle(event, now))
+
+    def _handle(self, event: Input, now: float) -> Iterator[Effect]:
+        if isinstance(event, PeerJoined):
+            yield from self._play(event.peer, now)
+        elif isinstance(event, PeerLost):
+            self._peers.pop(event.peer, None)
+        elif isinstance(event, Received):
+            yield from self._answer(event)
+        elif isinstance(event, Wake):
+            if now >= self._dial_at:
+                self._dial_at = now + self._rng.uniform(0.02, 0.4)
+                yield Connect()
+            if self._leave_at is not None and now >= self._leave_at:
+                self._leave_at = None
+                yield from (Disconnect(peer, "enough") for peer in self._peers)
+                self._peers.clear()
+
+    def _play(self, peer: Any, now: float) -> Iterator[Effect]:
+        self._peers[peer] = None
+        kind = self._rng.choice(_KINDS)
+        if kind is _flood:
+            peer.stream.pause_reading()
+        yield from (Send(peer, [payload]) for payload in kind(self._rng))
+        if self._rng.random() < 0.5:
+            self._leave_at = now + self._rng.uniform(0.0, _GIVE_UP_S)
+
+    def _answer(self, event: Received) -> Iterator[Effect]:
+        """Swallow what comes, and lie about some of it."""
+        for (payload,) in event.messages:
+            asked = parse(payload)
+            if asked is not None and event.peer in self._peers and self._rng.random() < 0.5:
+                yield Send(event.peer, [_lie(self._rng, asked)])
+
+    def deadline(self) -> float | None:
+        """See `requite.engine.Engine.deadline`."""
+        return self._dial_at if self._leave_at is None else min(self._dial_at, self._leave_at)
+
+    def snapshot(self) -> int:
+        """Return the number of connections."""
+        return len(self._peers)
+
+
+class _Target(NamedTuple):
+    """Where an intruder dials, and as what."""
+
+    address: str
+    own_type: int
+
+
+class SpIntruder(Process):
+    """A process that means no good."""
+
+    is_honest = False
+
+    def __init__(self, name: str, stage: SpStage) -> None:
+        super().__init__(name, stage.world, stage.network, stage.knobs.pace, stage.supervisor)
+        self._stage = stage
+        self._targets = [*dict.fromkeys(map(_target, stage.knobs.edges))]
+
+    def make_host(self) -> Host:
+        """Make an engine that plays tricks."""
+        engine: Engine = _Mischief(self.rng)
+        return Host(
+            engine,
+            self.clock,
+            lambda: RawBytes(b""),
+            wake_at=self.wake_at,
+            want_flush=self.want_flush,
+            connect=self._connect,
+            limits=self._stage.knobs.limits,
+            logger="requite.sim",
+        )
+
+    def _connect(self) -> None:
+        target = self.rng.choice(self._targets)
+        framing = _draw_framing(self.rng, target.own_type, in_band=self._stage.knobs.in_band)
+        self.network.dial(
+            self,
+            target.address,
+            lambda stream: self.adopt(stream, lambda: self._open(stream, framing)),
+            lambda _why: None,
+        )
+
+    def _open(self, stream: SimStream, framing: Framing) -> None:
+        self.host.opened(stream, kept=True, framing=framing)
+
+
+def _target(edge: Edge) -> _Target:
+    return _Target(edge.address, REQ if edge.upper_dials else REP)

@@ -1,0 +1,56 @@
+"""Tags and bodies of messages, read without any help of the engines under test.
+
+A message is a stack of 32-bit tags and a body. All tags but the last have their top bit clear, and
+name channels; the last one has it set, and names the request (sp-request-reply-01, section 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+TAG_SIZE: Final = 4
+BOTTOM: Final = 0x80
+IDS: Final = 1 << 31  # channel ids, and request ids
+
+
+class Parsed(NamedTuple):
+    """A message taken apart: its `stack` (all tags, in bytes) and its `body`."""
+
+    stack: bytes
+    body: bytes
+
+    @property
+    def depth(self) -> int:
+        """How many tags there are, the request id among them."""
+        return len(self.stack) // TAG_SIZE
+
+    @property
+    def request_id(self) -> int:
+        """The id in the last tag."""
+        return int.from_bytes(self.stack[-TAG_SIZE:], "big") - IDS
+
+    @property
+    def channel_ids(self) -> list[int]:
+        """The ids in the other tags, the one nearest to the worker first."""
+        tags = range(0, len(self.stack) - TAG_SIZE, TAG_SIZE)
+        return [int.from_bytes(self.stack[at : at + TAG_SIZE], "big") for at in tags]
+
+
+def parse(payload: bytes) -> Parsed | None:
+    """Take a message apart; None if it has no bottom."""
+    for at in range(0, len(payload) - TAG_SIZE + 1, TAG_SIZE):
+        if payload[at] & BOTTOM:
+            end = at + TAG_SIZE
+            return Parsed(payload[:end], payload[end:])
+    return None
+
+
+def payload_of(message: Sequence[bytes]) -> bytes:
+    """Return what a message is on the wire: its pieces, one behind the other."""
+    return message[0] if len(message) == 1 else b"".join(message)
+
+
+def tag(number: int, *, bottom: bool = False) -> bytes:
+    """Make a tag of an id."""
+    return (number + IDS if bottom else number).to_bytes(TAG_SIZE, "big")

@@ -1,0 +1,193 @@
+"""Stand between a host and its engine: see every input and effect, change none, and tell of them.
+
+A `Hub` is the engine of one life of a client, a worker or a device. Its channels have sides: over
+those at the front requests come in, over those at the back they go out. So a client has only a
+back, a worker only a front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from requite.engine import (
+    BulkEngine,
+    Deliver,
+    Disconnect,
+    Effect,
+    Engine,
+    Input,
+    Note,
+    PeerBlocked,
+    PeerJoined,
+    PeerLost,
+    PeerWritable,
+    Received,
+    ResumeReading,
+    Send,
+    SendAll,
+    StopReading,
+)
+from requite.protocols.scalability.jobs import Why
+from requite.protocols.scalability.policy import Place
+from requite.request import Request
+from requite.sim.history import History
+from requite.sim.scalability.stack import IDS, payload_of
+from requite.sim.scalability.topology import BACK
+from requite.sim.watch import name_of
+
+if TYPE_CHECKING:
+    from requite.sim.scalability.party import Party
+    from requite.sim.transcript import Transcript
+
+
+class Hub:
+    """An engine, looked at from outside; its `kind` is "client", "worker" or "device"."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        process: Party,
+        kind: str,
+        history: History,
+        transcript: Transcript | None = None,
+    ) -> None:
+        self.engine = engine
+        self.process = process
+        self.name = process.name
+        self.kind = kind
+        self.deadline = engine.deadline
+        self.snapshot = engine.snapshot
+        self.places: dict[Any, Place] = {}  # of the channels that there are
+        self.unread: dict[Any, None] = {}  # those that the engine does not read from
+        self.names: dict[Any, str] = {}  # who is at the other end
+        self.handed_on = 0  # how many requests it has sent
+        self._transcript = transcript
+        self._tell = history.tell
+        self._inputs: dict[type, Callable[[Any], None]] = {
+            PeerJoined: self._joined,
+            PeerLost: lambda event: self._lost(event.peer),
+            PeerBlocked: lambda event: self._blocked(event.peer),
+            PeerWritable: lambda event: self._writable(event.peer),
+            Received: self._received,
+        }
+        self._effects: dict[type, Callable[[Any], None]] = {
+            Send: self._sent,
+            Deliver: self._delivered,
+            Disconnect: self._disconnected,
+            Note: self._noted,
+            StopReading: lambda effect: self.unread.setdefault(effect.peer),
+            ResumeReading: lambda effect: self.unread.pop(effect.peer, None),
+        }
+
+    def __str__(self) -> str:
+        return self.name
+
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        """See `requite.engine.Engine.handle`."""
+        look = self._inputs.get(event.__class__)
+        if look is not None:
+            look(event)
+        return self._watch(list(self.engine.handle(event, now)))
+
+    def _watch(self, effects: list[Effect]) -> list[Effect]:
+        if self._transcript is not None:
+            self._transcript.effects(self.process, effects)
+        for effect in effects:
+            look = self._effects.get(effect.__class__)
+            if look is not None:
+                look(effect)
+        self._tell("rested", self)
+        return effects
+
+    def is_back(self, peer: Any) -> bool:
+        """Whether requests go out over a channel."""
+        return peer in self.places and self.places[peer].side == BACK
+
+    # --- inputs -----------------------------------------------------------------------------------
+    def _joined(self, event: PeerJoined) -> None:
+        self.places[event.peer] = event.place
+        self.names[event.peer] = name_of(event.peer)
+        self._writable(event.peer)
+
+    def _lost(self, peer: Any) -> None:
+        self._blocked(peer)
+        self._tell("channel_lost", self, peer)
+        self.places.pop(peer, None)
+        self.unread.pop(peer, None)
+
+    def _blocked(self, peer: Any) -> None:
+        self._tell("channel_down" if self.is_back(peer) else "caller_down", self, peer)
+
+    def _writable(self, peer: Any) -> None:
+        self._tell("channel_up" if self.is_back(peer) else "caller_up", self, peer)
+
+    def _received(self, event: Received) -> None:
+        if event.peer not in self.places:
+            return  # sent away while the host had its first words in hand
+        self._tell("batch_came", self, event.peer)
+        what = "reply_came" if self.is_back(event.peer) else "request_came"
+        for (payload,) in event.messages:
+            self._tell(what, self, event.peer, payload)
+
+    # --- effects ----------------------------------------------------------------------------------
+    def _sent(self, effect: Send) -> None:
+        payload = payload_of(effect.message)
+        if effect.peer not in self.places:
+            self._tell("sent_in_vain", self, effect.peer, payload)
+        elif self.is_back(effect.peer):
+            self.handed_on += 1
+            self._tell("request_sent", self, effect.peer, payload)
+        else:
+            self._tell("reply_sent", self, effect.peer, payload)
+
+    def _delivered(self, effect: Deliver) -> None:
+        if isinstance(effect.what, Request):  # under a `Job`, which has the tags that it came with
+            self._tell("request_taken", self, effect.token.stack + effect.what.frames[0])
+
+    def _disconnected(self, effect: Disconnect) -> None:
+        self._tell("sent_away", self, effect.peer, effect.reason)
+        self._lost(effect.peer)
+
+    def _noted(self, note: Note) -> None:
+        if note.kind == "dropped" and note.facts["why"] == Why.STUCK:
+            self._tell("gave_up", self)
+
+
+class BulkHub(Hub):
+    """The engine of a client that takes all that its user wants in one turn at once.
+
+    Requests leave channel by channel then. They are looked at in the order in which they were made,
+    which their ids tell, unless some of them were made before.
+    """
+
+    engine: BulkEngine
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._newest = -1  # the latest request, counted from the first one
+
+    def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        """See `requite.engine.BulkEngine.handle_all`."""
+        effects = list(self.engine.handle_all(events, now))
+        sends = sorted(chain.from_iterable(map(_sends_of, effects)), key=self._number)
+        if sends and self._number(sends[0]) <= self._newest:
+            self._tell("turns_unknown", self)
+        self._watch([*sends, *(e for e in effects if e.__class__ not in (Send, SendAll))])
+        return effects
+
+    def _sent(self, effect: Send) -> None:
+        super()._sent(effect)
+        self._newest = max(self._newest, self._number(effect))
+
+    def _number(self, send: Send) -> int:
+        """Count from the client's first request id, beyond which they may begin at 0 again."""
+        return (int.from_bytes(send.message[0], "big") - self.process.first_id) % IDS
+
+
+def _sends_of(effect: Effect) -> Iterator[Send]:
+    if isinstance(effect, SendAll):
+        yield from (Send(effect.peer, message) for message in effect.messages)
+    elif isinstance(effect, Send):
+        yield effect

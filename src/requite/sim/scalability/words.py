@@ -1,0 +1,26 @@
+"""What messages of the scalability protocols say, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from requite.sim.scalability.stack import parse, payload_of
+from requite.sim.transcript import show_frame
+
+
+def describe(_sender: str, message: Sequence[bytes]) -> str:
+    """Say in words what a message says: its channel ids, its request id, its body.
+
+    Nothing in a message tells a request from a reply: the direction does.
+    """
+    payload = payload_of(message)
+    parsed = parse(payload)
+    if parsed is None:
+        return f"malformed: {show_frame(payload)}"
+    path = "".join(f"{channel_id}." for channel_id in parsed.channel_ids)
+    return f"{path}[{parsed.request_id}] {show_body(parsed.body)}"
+
+
+def show_body(body: bytes) -> str:
+    """Show a body; those of planned calls have several lines."""
+    return " | ".join(map(show_frame, body.split(b"\n")))
