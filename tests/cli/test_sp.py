@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from tests.cli.command import Running, requite, running
+from tests.cli.conftest import Refusal
 from tests.support.sp_wires import IPC, TCP, TLS, WS, Place, Places, Wire, certificates, places
 
-from requite.cli import main
 from requite.cli.exit_codes import ExitCode
 
 __all__ = ["certificates", "places"]
@@ -202,22 +202,17 @@ def test_an_address_in_use_ends_it(url: str) -> None:
     ],
 )
 def test_what_cannot_work_is_refused_at_once(
-    words: tuple[str, ...],
-    told: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...], told: str, refusal: Refusal
 ) -> None:
-    monkeypatch.delenv("REQUITE_CREDENTIALS_FILE", raising=False)
-    assert main(words) == ExitCode.USAGE
-    out, err = capsys.readouterr()
-    assert (out, len(err.splitlines())) == ("", 1)
-    assert told in err
+    (line,) = refusal(*words).splitlines()
+    assert told in line
 
 
-def test_credentials_are_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_credentials_are_refused(here: Path, refusal: Refusal) -> None:
     (here / "me").write_text("me:secret\n")
-    assert main(["call", NOBODY, "x", "--credentials-file", str(here / "me")]) == ExitCode.USAGE
-    assert "SP has no users and passwords" in capsys.readouterr().err
+    told = refusal("call", NOBODY, "x", "--credentials-file", str(here / "me"))
+    assert "SP has no users and passwords" in told
+    assert "secret" not in told
 
 
 def test_a_stale_socket_file_is_taken_over(places: Places) -> None:

@@ -65,7 +65,6 @@ def device(
         Parameter(
             metavar="N",
             group=_LIMITS,
-            validator=validators.Number(gt=0),
             help="Drop requests that have come through so many devices and clients that their "
             "stack would exceed N tags: a guard against loops.",
         ),

@@ -56,7 +56,6 @@ def worker(
         Parameter(
             metavar="N",
             group=_PLACES,
-            validator=_POSITIVE,
             help="SP: drop requests whose stack has more than N tags, one per device and one of "
             "the client. [default: 8]",
         ),
