@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from requite.errors import ConfigurationError
 from requite.transport.address import (
@@ -162,3 +164,19 @@ def test_the_reference_tells_of_every_scheme_and_option() -> None:
         assert f"`{scheme}://" in page
         for option in what.options:
             assert f"| `{option}` |" in page
+
+
+@example("sp+ipc", "/\ud800", True)
+@example("sp+tcp", "a\0b:1", False)
+@given(
+    scheme=st.sampled_from([*_SCHEMES, "sp+udp"]),
+    rest=st.text(st.characters(exclude_categories=())) | st.text("ab:/?&=,@[]%*#.0123456789"),
+    listening=st.booleans(),
+)
+def test_any_text_is_a_url_or_refused(scheme: str, rest: str, listening: bool) -> None:
+    try:
+        url = parse_url(f"{scheme}://{rest}", listening=listening)
+    except ConfigurationError:
+        return
+    assert url.addresses
+    assert str(url)

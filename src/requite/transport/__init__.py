@@ -1,1 +1,1 @@
-"""Moves bytes and knows no protocol: TCP, Unix sockets, and pairs inside one process."""
+"""Moves bytes and knows no protocol: TCP, TLS, Unix sockets, and pairs inside one process."""

@@ -9,6 +9,7 @@ service's URL, one layer up.
 
 from __future__ import annotations
 
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection
@@ -194,7 +195,11 @@ def parse_ipc(path: str, text: str) -> IpcAddress:
         _refuse(text, "the path of an ipc address is absolute: ipc:///run/name.sock")
     if "\0" in path or path.endswith("/"):
         _refuse(text, "the path does not name a file")
-    if len(path.encode()) > _PATH_SIZE_MAX:
+    try:
+        size = len(os.fsencode(path))
+    except UnicodeEncodeError:
+        _refuse(text, "the path does not name a file")
+    if size > _PATH_SIZE_MAX:
         _refuse(text, f"the path is longer than the {_PATH_SIZE_MAX} bytes a Unix socket may have")
     return IpcAddress(path)
 
@@ -210,6 +215,8 @@ def _read_authority(rest: str, text: str, default_port: int | None = None) -> tu
     host, port = _split_host(rest, text)
     if not host:
         _refuse(text, "the host is missing; write * to listen at all addresses")
+    if not host.isprintable():
+        _refuse(text, f"{host!r} is no host")
     if not port:
         if default_port is None:
             _refuse(text, "the port is missing")
