@@ -1,0 +1,70 @@
+"""What `url` and `bind` stand for, and what of it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from requite.errors import ConfigurationError
+from requite.reach import bound_at, read_reach
+from requite.transport.address import InprocAddress, IpcAddress, TcpAddress, WsAddress
+from requite.url import parse_url
+
+
+def test_one_url_or_several() -> None:
+    one = read_reach("sp+tcp://a:1")
+    two = read_reach(["sp+tcp://a:1", "sp+ipc:///b"], bind="sp+tcp://*:0")
+    assert [str(url) for url in one.dials] == ["sp at tcp://a:1"]
+    assert str(two) == "sp at tcp://a:1, sp at ipc:///b, sp at tcp://*:0 (bound)"
+    assert one.protocol == two.protocol == "sp"
+
+
+def test_the_service_is_the_one_that_is_named() -> None:
+    assert read_reach("mdp://a/echo").service == "echo"
+    assert read_reach("mdp://a").service == ""
+
+
+def test_inproc_is_known_wherever_it_stands() -> None:
+    assert read_reach((), "inproc://x").is_inproc
+    assert read_reach(["sp+tcp://a:1", "inproc://x"]).is_inproc
+    assert not read_reach("sp+tcp://a:1").is_inproc
+
+
+def test_a_protocol_with_a_broker_dials_once() -> None:
+    assert read_reach("mdp://a,b/echo").only_dialled().service == "echo"
+    with pytest.raises(ConfigurationError, match="with commas"):
+        read_reach(["mdp://a/echo", "mdp://b/echo"]).only_dialled()
+    with pytest.raises(ConfigurationError, match="only SP endpoints can listen"):
+        read_reach((), "sp+tcp://*:0").only_dialled()
+
+
+@pytest.mark.parametrize(
+    ("url", "bind", "match"),
+    [
+        ((), (), "no URL to dial"),
+        (["sp+tcp://a:1", "mdp://b/echo"], (), "not of mdp and sp"),
+        ("sp+tcp://*:1", (), "for listening"),
+        ((), "mdp://a", "requite broker"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    url: str | Sequence[str], bind: str | Sequence[str], match: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=match):
+        read_reach(url, bind)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        TcpAddress("127.0.0.1", 7),
+        TcpAddress("::1", 7),
+        WsAddress("localhost", 80, "/a%20b"),
+        IpcAddress("/tmp/a b%c?d#e@f.sock"),
+        InprocAddress("name"),
+    ],
+)
+def test_where_it_listens_can_be_dialled(address: TcpAddress) -> None:
+    [url] = bound_at([address])
+    assert parse_url(url).addresses == (address,)

@@ -1,0 +1,126 @@
+"""The dialler without an event loop: one attempt at a time, and when it has something to do."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+import pytest
+from tests.shell.fakes import FakeStream, LineFraming
+
+from requite.errors import TransportError
+from requite.shell import sync_dialler
+from requite.shell.keeping import Endpoint, Kept
+from requite.shell.link import Link
+from requite.shell.sync_dialler import Dialler
+from requite.transport.address import TcpAddress
+from requite.transport.backoff import Backoff
+
+A = TcpAddress("a", 1)
+
+
+class FakeAttempt:
+    """An attempt that the test ends."""
+
+    made: list[FakeAttempt]
+
+    def __init__(self, address: Any, _poll: Any, done: Any, failed: Any, tls: Any) -> None:
+        self.address, self._done, self._failed = address, done, failed
+        self.given_up = ""
+        FakeAttempt.made.append(self)
+
+    def succeed(self) -> None:
+        self._done(self.address, FakeStream())
+
+    def fail(self) -> None:
+        self._failed(self.address, TransportError("refused"))
+
+    def give_up(self, reason: str) -> None:
+        self.given_up = reason
+        self.fail()
+
+
+class Bench:
+    """A dialler, its clock, and how often its plans changed."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.plans = 0
+        self.links: list[Link] = []
+        FakeAttempt.made = []
+        kept = Kept(Endpoint(A, LineFraming), Backoff(lambda: 0.0, first_s=0.5), self.clock)
+        self.dialler = Dialler(None, self._planned, kept, self._opened, None)  # type: ignore[arg-type]
+
+    def clock(self) -> float:
+        return self.now
+
+    def _planned(self) -> None:
+        self.plans += 1
+
+    def _opened(self, stream: Any) -> Link:
+        self.links.append(Link(stream, LineFraming(), accepted=False))
+        return self.links[-1]
+
+    @property
+    def attempt(self) -> FakeAttempt:
+        return FakeAttempt.made[-1]
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    made = Bench()
+    monkeypatch.setattr(sync_dialler, "Attempt", FakeAttempt)
+    monkeypatch.setattr(sync_dialler.clock, "now", made.clock)
+    return made
+
+
+def test_it_dials_when_it_is_time_and_then_is_idle(bench: Bench) -> None:
+    assert bench.dialler.at == inf
+    bench.dialler.want()
+    assert (bench.dialler.at, bench.plans) == (100.0, 1)
+    bench.dialler.act()
+    assert (bench.dialler.at, bench.plans) == (110.0, 2)  # when to give it up
+    bench.attempt.succeed()
+    assert (bench.dialler.at, bench.plans) == (inf, 3)
+    assert len(bench.links) == 1
+
+
+def test_after_a_failure_it_pauses_and_dials_again(bench: Bench) -> None:
+    bench.dialler.want()
+    bench.dialler.act()
+    bench.attempt.fail()
+    assert bench.dialler.at == 100.5
+    bench.dialler.act()
+    bench.attempt.fail()
+    assert bench.dialler.at == 101.0
+    assert len(FakeAttempt.made) == 2
+
+
+def test_an_attempt_that_takes_too_long_is_given_up(bench: Bench) -> None:
+    bench.dialler.want()
+    bench.dialler.act()
+    bench.now = 110.0
+    bench.dialler.act()
+    assert bench.attempt.given_up == "no answer within 10 s"
+    assert bench.dialler.at == 110.5
+
+
+def test_one_attempt_at_a_time_for_as_many_as_are_wanted(bench: Bench) -> None:
+    bench.dialler.want()
+    bench.dialler.want()
+    bench.dialler.act()
+    assert len(FakeAttempt.made) == 1
+    bench.attempt.succeed()
+    assert bench.dialler.at == 100.0
+    bench.dialler.act()
+    bench.attempt.succeed()
+    assert (len(bench.links), bench.dialler.at) == (2, inf)
+
+
+def test_once_closed_it_dials_no_more(bench: Bench) -> None:
+    bench.dialler.want()
+    bench.dialler.act()
+    bench.dialler.close("the client was closed")
+    assert bench.attempt.given_up == "the client was closed"
+    bench.dialler.want()
+    assert bench.dialler.at == inf
