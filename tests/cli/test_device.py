@@ -6,12 +6,13 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from tests.cli.command import requite, running
+from tests.cli.command import WAIT_S, requite, running
 from tests.cli.conftest import Refusal
 from tests.support import sp_nng
 from tests.support.sp_nng import Nng, nng
 from tests.support.sp_wires import IPC, TLS, WS, Place, Places, certificates, places
 
+from requite import CallTimeout, Client
 from requite.cli.exit_codes import ExitCode
 
 __all__ = ["certificates", "nng", "places"]
@@ -19,6 +20,12 @@ __all__ = ["certificates", "nng", "places"]
 pytestmark = pytest.mark.e2e
 
 ANY = "sp+tcp://127.0.0.1:0"
+
+
+def ask(url: str, timeout: float = WAIT_S) -> bytes:
+    """Make a call without a process of its own."""
+    with Client(url) as client:
+        return client.call(b"x", timeout=timeout).body
 
 
 @pytest.fixture
@@ -45,7 +52,7 @@ def test_services_may_dial_it(places: Places) -> None:
     ):
         front = device.line().split()[2]
         assert device.line() == f"listening on {back.dialling()} for services"
-        assert requite("call", front, "hello").stdout == b"hello"
+        assert ask(front) == b"x"
         device.send(signal.SIGINT)
         assert device.end()[0] == ExitCode.OK
 
@@ -70,19 +77,20 @@ def test_several_places_of_different_transports(places: Places, service: Place, 
     with running("device", *fronts, *backs) as device:
         for place in (tls, web):
             url = place.as_told(device.line().split()[2]).dialling()
-            assert requite("call", url, "hello").stdout == b"hello"
+            assert ask(url) == b"x"
         assert [device.line().split()[2] for _ in range(2)] == [*backs[1:]]
 
 
 def test_devices_may_be_chained_and_hops_bound_how_many(service: Place) -> None:
-    """A request leaves the first with two tags, and would leave the second with three."""
-    for hops, code in (("3", ExitCode.OK), ("2", ExitCode.TIMEOUT)):
-        words = ("--back", service.dialling(), "--hops", hops)
-        with running("device", "--front", ANY, *words) as inner:
-            place = inner.line().split()[2]
-            with running("device", "--front", ANY, "--back", place) as outer:
-                ended = requite("call", outer.line().split()[2], "x", "--timeout", "1")
-                assert ended.code == code
+    """A request leaves the first with two tags, the next with three, and is dropped by the last."""
+    words = ("--front", ANY, "--hops", "3", "--back")
+    with running("device", *words, service.dialling()) as last:
+        place = last.line().split()[2]
+        with running("device", *words, place) as middle:
+            place = middle.line().split()[2]
+            assert ask(place) == b"x"
+            with running("device", *words, place) as first, pytest.raises(CallTimeout):
+                ask(first.line().split()[2], timeout=0.5)
 
 
 @pytest.mark.parametrize("side", ["--front", "--back-bind"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.cli.command import Running, requite, running
 from tests.cli.conftest import Refusal
-from tests.support.sp_wires import IPC, TCP, TLS, WS, Place, Places, Wire, certificates, places
+from tests.support.sp_wires import IPC, TCP, TLS, WS, Place, Places, certificates, places
 
 from requite.cli.exit_codes import ExitCode
 
@@ -73,24 +73,19 @@ def test_json_ends_with_one_object(url: str) -> None:
     assert record == {"status": "OK", "body": "grüße", "encoding": "utf-8", "attempts": 1}
 
 
-@pytest.mark.parametrize("wire", [TCP, IPC, TLS, WS], ids=str)
-def test_any_transport_will_do(wire: Wire, places: Places) -> None:
-    place = places.new(wire)
-    with running("worker", ECHO, "--bind", place.listening()) as worker:
-        place = listening(worker, place)
-        assert requite("call", place.dialling(), "hello").stdout == b"hello"
+def test_a_worker_may_listen_at_several_places_of_any_transport_and_dial_others(
+    places: Places,
+) -> None:
+    listening = [places.new(wire) for wire in (TCP, IPC, TLS, WS)]
+    words = [word for place in listening for word in ("--bind", place.listening())]
+    with running("worker", ECHO, *words, "--connect", NOBODY) as worker:
+        told = [worker.line() for _ in listening]
+        assert worker.line() == f"serving echo for {NOBODY}"
+        for place, line in zip(listening, told, strict=True):
+            assert line.startswith(f"serving echo at {place.wire.ours}://")
+            assert requite("call", place.as_told(line).dialling(), "x").stdout == b"x"
         worker.send(signal.SIGTERM)
         assert worker.end() == (ExitCode.OK, "", "")
-
-
-def test_a_worker_may_listen_at_several_places_and_dial_others(places: Places) -> None:
-    one, two = places.new(), places.new(WS)
-    binds = ("--bind", one.listening(), "--bind", two.listening())
-    with running("worker", ECHO, *binds, "--connect", NOBODY) as worker:
-        one, two = listening(worker, one), listening(worker, two)
-        assert worker.line() == f"serving echo for {NOBODY}"
-        for place in (one, two):
-            assert requite("call", place.dialling(), "x").stdout == b"x"
 
 
 def test_a_call_may_listen_for_a_worker_that_dials(places: Places) -> None:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import pynng
 import pytest
 from tests.support import sp_nng
 from tests.support.live import eventually
 from tests.support.sp_live import Loop
 from tests.support.sp_nng import Nng
-from tests.support.sp_wires import IPC, TCP, TLS, WIRES, WS, Place, Places, Wire
+from tests.support.sp_wires import IPC, TCP, TLS, WIRES, WS, WSS, Place, Places, Wire
 
 import requite
 
@@ -169,6 +170,45 @@ def test_many_contexts_of_nng_are_served_at_a_time(nng: Nng, loop: Loop, places:
     assert [context.recv() for context in contexts] == [b"%d" % number for number in range(100)]
     for context in contexts:
         context.close()
+
+
+# --- certificates ---------------------------------------------------------------------------------
+@pytest.mark.parametrize("wire", [TLS, WSS], ids=str)
+def test_our_worker_takes_clients_of_nng_that_show_a_good_certificate(
+    wire: Wire, nng: Nng, loop: Loop, places: Places, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = places.new(wire)
+    worker = loop.worker(bind=place.listening(ca=str(places.certificates.ca)))
+    place = place.as_told(worker.addresses[0])
+    known, unknown = nng.req(), nng.req(send_timeout=300)
+    sp_nng.dial(unknown.socket, place)
+    sp_nng.dial(known.socket, place, **sp_nng.own(place))
+    assert known.ask(b"x") == b"x"
+    with pytest.raises(pynng.Timeout):
+        unknown.ask(b"x")
+    assert "certificate" in caplog.text
+
+
+@pytest.mark.parametrize("wire", [TLS, WSS], ids=str)
+def test_our_client_shows_its_certificate_to_nng_where_it_is_asked_for(
+    wire: Wire, nng: Nng, loop: Loop, places: Places
+) -> None:
+    checks = {
+        "ca_string": places.certificates.ca.read_text(),
+        "auth_mode": pynng.TLSConfig.AUTH_MODE_REQUIRED,
+    }
+    place = sp_nng.listen(nng.rep().socket, places.new(wire), **checks)
+    files = places.certificates
+    own = {"certificate": str(files.certificate), "key": str(files.key)}
+    known = requite.AsyncClient(place.dialling(**own))
+    unknown = requite.AsyncClient(place.dialling(), timeout=0.5)
+    try:
+        assert loop.ask(known, b"x") == b"x"
+        with pytest.raises(requite.CallTimeout):
+            loop.ask(unknown, b"x")
+    finally:
+        loop.do(known.close())
+        loop.do(unknown.close())
 
 
 # --- over the limit -------------------------------------------------------------------------------

@@ -42,26 +42,28 @@ def prepare(socket: pynng.Socket, **options: int) -> None:
         setattr(socket, name, value)
 
 
-def listen(socket: pynng.Socket, place: Place) -> Place:
-    """Listen, and return where."""
+def listen(socket: pynng.Socket, place: Place, **tls: Any) -> Place:
+    """Listen, and return where. `tls` is for `TLSConfig`."""
     if place.wire.is_secure:
-        socket.tls_config = TLSConfig(
-            TLSConfig.MODE_SERVER,
-            own_cert_string=place.certificates.certificate.read_text(),
-            own_key_string=place.certificates.key.read_text(),
-        )
+        socket.tls_config = TLSConfig(TLSConfig.MODE_SERVER, **own(place), **tls)
     return port_of(socket.listen(place.nng), place)
 
 
-def dial(socket: pynng.Socket, place: Place) -> None:
+def dial(socket: pynng.Socket, place: Place, **tls: Any) -> None:
     """Dial in the background, again and again until it succeeds."""
     if place.wire.is_secure:
-        socket.tls_config = TLSConfig(
-            TLSConfig.MODE_CLIENT,
-            ca_string=place.certificates.ca.read_text(),
-            server_name="localhost",
-        )
+        ca = place.certificates.ca.read_text()
+        settings = {"ca_string": ca, "server_name": "localhost"} | tls
+        socket.tls_config = TLSConfig(TLSConfig.MODE_CLIENT, **settings)
     socket.dial(place.nng, block=False)
+
+
+def own(place: Place) -> dict[str, str]:
+    """Return the settings of TLS for a good certificate of one's own."""
+    return {
+        "own_cert_string": place.certificates.certificate.read_text(),
+        "own_key_string": place.certificates.key.read_text(),
+    }
 
 
 def join(socket: pynng.Socket, place: Place, listens: bool) -> Place:
