@@ -151,8 +151,8 @@ class RetryBudget:
         self._burst = float(policy.budget_burst)
         self._tokens = self._burst
 
-    def earn(self, calls: int = 1) -> None:
-        """Count new calls."""
+    def earn(self, calls: float = 1) -> None:
+        """Count new calls, or what is worth as much."""
         if self._tokens < self._burst:
             self._tokens = min(self._burst, self._tokens + calls * self._earn)
 

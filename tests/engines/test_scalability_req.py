@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import inf
 from typing import Any
 
@@ -268,6 +269,17 @@ def test_new_calls_earn_the_budget() -> None:
         bench.answer(bench.sent[-1])
     bench.advance(1)
     assert bench.to("a").count(tag(5) + b"x") == 3
+
+
+def test_calls_without_a_deadline_are_sent_again_for_ever_though_no_new_ones_are_made() -> None:
+    bench = ReqBench(resend_s=1, budget=0.02, budget_burst=2)  # one retry a second, then
+    bench.join()
+    for token in range(10):
+        bench.submit(token, b"%d" % token)
+    bench.advance(100)
+    tries = Counter(sent.body for sent in bench.sent)
+    assert 80 < tries.total() < 120
+    assert max(tries.values()) - min(tries.values()) <= 1
 
 
 def test_deadlines_and_timers_need_one_alarm() -> None:

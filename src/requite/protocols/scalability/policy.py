@@ -14,6 +14,10 @@ seconds"."""
 
 FRONT: Final = "front"
 BACK: Final = "back"
+CALLS_WORTH_A_SECOND: Final = 50
+"""What time adds to the budget of resending: ten retries a second, with the usual one for five
+calls. A client that makes no call any more must still come to the end of those that it has made."""
+
 PRIORITIES: Final = range(1, 17)
 WEIGHTS: Final = range(1, 1001)
 _SLOTS_MAX: Final = 1 << 24  # far fewer than there are request ids
@@ -51,7 +55,8 @@ class ReqPolicy:
       even when the channel that had it is lost).
     - `hold`: whether a call waits while no channel takes it. If not, it fails with `Overloaded`.
     - `budget`, `budget_burst`: bound resending by the timer, see `requite.request.RetryPolicy`.
-      What exceeds them waits for the next turn of its timer. What was lost with its channel is not
+      What exceeds them waits for the next turn of its timer. Each second counts as
+      `CALLS_WORTH_A_SECOND` new calls. What was lost with its channel is not
       charged: to send it elsewhere adds no load.
     - `notes`: make `Note` effects: `sent`, `resent`, `replied`, `failed`.
     """

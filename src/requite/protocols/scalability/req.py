@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
+from operator import attrgetter
 from typing import Any, Final
 
 from requite.chronicle import NO_INSTANCE, Chronicle
@@ -54,7 +55,7 @@ from requite.errors import (
 )
 from requite.protocols.scalability.calls import Ask, PendingCall, ReqSnapshot
 from requite.protocols.scalability.channels import PORTION_SIZE, Channel, Channels
-from requite.protocols.scalability.policy import ReqPolicy, place_of
+from requite.protocols.scalability.policy import CALLS_WORTH_A_SECOND, ReqPolicy, place_of
 from requite.protocols.scalability.recorders import ClientRecorder
 from requite.protocols.scalability.wire import BOTTOM, IDS, TAG_SIZE, request_tag
 from requite.request import Reply, RetryBudget, RetryPolicy, Status
@@ -89,6 +90,7 @@ class ScalabilityClient:
             RetryPolicy(budget=policy.budget, budget_burst=policy.budget_burst)
         )
         self._earned_id = self._next_id  # the budget has heard of all calls before
+        self._earned_at = 0.0  # whatever that is: it is full
         self._channels = Channels()
         self._calls: dict[Any, PendingCall] = {}  # by token, in the order of submission
         self._pending: dict[bytes, PendingCall] = {}  # by tag, those that were sent
@@ -459,7 +461,9 @@ class ScalabilityClient:
 
     def _look(self, now: float) -> None:
         """Handle every call whose instant has come."""
-        for call in self._sweep.due(self._calls.values(), now):
+        due = self._sweep.due(self._calls.values(), now)
+        due.sort(key=attrgetter("tries"))  # so that the budget, if it is short, goes round
+        for call in due:
             if now >= call.deadline:
                 self._expire(call, now)
             elif self._is_last(call):
@@ -479,8 +483,9 @@ class ScalabilityClient:
 
     def _resend(self, call: PendingCall, now: float) -> None:
         """Try a call again that has waited long enough, if the budget allows."""
-        self._budget.earn((self._next_id - self._earned_id) % IDS)
-        self._earned_id = self._next_id
+        calls = (self._next_id - self._earned_id) % IDS
+        self._budget.earn(calls + (now - self._earned_at) * CALLS_WORTH_A_SECOND)
+        self._earned_id, self._earned_at = self._next_id, now
         if not self._budget.maybe_spend():
             self._wait_until(call, min(now + call.resend_s, call.deadline))
             return
