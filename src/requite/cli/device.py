@@ -90,7 +90,7 @@ def device(
     per place: `listening on URL for clients`, `connecting to URL for services`.
 
     It keeps nothing: clients send again what was under way when it went. SIGTERM
-    or Ctrl-C ends it with exit code 0.
+    or Ctrl-C lets replies pass for a moment and ends it with exit code 0.
 
       $ requite device --front sp+ws://0.0.0.0:80/rpc --back sp+ipc:///run/echo
       $ requite device --front sp+tcp://127.0.0.1:0 --back-bind sp+tcp://127.0.0.1:0
