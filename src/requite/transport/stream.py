@@ -8,6 +8,7 @@ Reads go into one buffer per event loop: asyncio's own streams take a fresh 256 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -35,6 +36,7 @@ class SocketStream(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_buffer",
+        "_fd",
         "_link",
         "_loop",
         "_on_stream",
@@ -61,6 +63,7 @@ class SocketStream(asyncio.BufferedProtocol):
         self.is_made = False
         self.is_over = False
         self._loop = asyncio.get_running_loop()
+        self._fd: int | None = None  # for writing, where the loop puts that off
         self._buffer = _read_buffer(self._loop)
 
     # --- the loop's side --------------------------------------------------------------------------
@@ -68,6 +71,8 @@ class SocketStream(asyncio.BufferedProtocol):
         """Set the new connection up and hand it over."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own are no subclass
         self._transport.set_write_buffer_limits(WRITE_HIGH, WRITE_LOW)
+        if not isinstance(self._loop, asyncio.BaseEventLoop):  # uvloop
+            self._fd = transport.get_extra_info("socket").fileno()
         if self._tune is not None:
             self._tune(transport.get_extra_info("socket"))
         self._on_stream(self)
@@ -120,8 +125,26 @@ class SocketStream(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         """Send, or let the loop hold what the network does not take yet."""
-        if not self.is_over and not self._transport.is_closing():
-            self._transport.write(data)
+        transport = self._transport
+        if self.is_over or transport.is_closing():
+            return
+        if self._fd is None or transport.get_write_buffer_size():
+            transport.write(data)
+        elif rest := self._write_now(data):
+            transport.write(rest)
+
+    def _write_now(self, data: bytes) -> bytes | memoryview:
+        """Send what the network takes at once, and return the rest.
+
+        uvloop writes at the end of its turn. What leaves in the middle of one is worked on by the
+        peer while the turn goes on.
+        """
+        assert self._fd is not None
+        try:
+            sent = os.write(self._fd, data)
+        except OSError:  # the network takes nothing; or it is broken, and the loop will find out
+            return data
+        return b"" if sent == len(data) else memoryview(data)[sent:]
 
     def close(self) -> None:
         """Close when everything written has left."""
