@@ -99,6 +99,7 @@ class Bench:
         self.peers: dict[str, bool] = {}  # those that stand: whether they take anything
         self.unread: set[str] = set()
         self.sent: list[Sent] = []
+        self.sent_at: list[float] = []
         self.notes: list[Note] = []
         self.warnings: list[Warn] = []
         self.disconnected: dict[str, str] = {}
@@ -164,6 +165,7 @@ class Bench:
             case Send(peer, message):
                 assert peer in self.peers, f"{message} was sent to {peer}, which does not stand"
                 self.sent.append(Sent(str(peer), b"".join(message)))
+                self.sent_at.append(self.now)
             case StopReading(peer):
                 assert peer in self.peers
                 assert peer not in self.unread, "stopped twice"

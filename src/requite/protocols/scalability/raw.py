@@ -147,6 +147,16 @@ class Callers:
             return caller, request
         return None
 
+    def clear(self) -> int:
+        """Forget everything that waits; tell how much it was."""
+        count = self.waiting
+        self.turns.clear()
+        for caller in self:
+            caller.waiting.clear()
+            caller.size = 0
+            caller.has_turn = False
+        return count
+
     def resumes(self, caller: Caller) -> bool:
         """Tell whether a channel that is not read from is to be read again, and note it."""
         if (

@@ -122,7 +122,7 @@ class ScalabilityWorker:
         if handler is None:
             raise LocalViolation(f"a worker has no use for {event!r}")
         handler(event, now)
-        return self._said()
+        return self._said(now)
 
     def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         """See `requite.engine.BulkEngine.handle_all`."""
@@ -135,11 +135,11 @@ class ScalabilityWorker:
             self._replies = None
             for peer, messages in replies.items():
                 self._out.append(_new(SendAll, (peer, messages)))
-        return self._said()
+        return self._said(now)
 
-    def _said(self) -> Iterable[Effect]:
+    def _said(self, now: float) -> Iterable[Effect]:
         if self._draining:
-            self._maybe_stop()
+            self._maybe_stop(now)
         out = self._out
         if out:
             self._out = []
@@ -330,10 +330,11 @@ class ScalabilityWorker:
                 caller.is_read = False
                 self._out.append(StopReading(caller.peer))
 
-    def _maybe_stop(self) -> None:
-        """Stop once nothing is in hand. What waits still does so at channels that push back."""
+    def _maybe_stop(self, now: float) -> None:
+        """Stop once nothing is in hand. What waits at channels that push back is left undone."""
         if not (self._stopped or self._jobs):
             self._stopped = True
+            self._drop(Why.LOST, now, self._callers.clear())
             self._out.append(Stopped())
 
     def _note(self, kind: str, job: Job, **facts: Any) -> None:

@@ -1,0 +1,225 @@
+"""The device under any order of events: requests pass once, replies find the channel that asked.
+
+The machine plays network, clients and services. Bodies are unique; a reply carries its request's,
+so one that went the wrong way shows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import count
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.support.sp_engines import DeviceBench, tag, way
+
+from requite.protocols.scalability.wire import IDS
+
+HOPS = 4
+HOLD_S = 3.0
+BACKLOG = 30
+PEERS_MAX = 4
+
+
+class DeviceMachine(RuleBasedStateMachine):
+    """Any history of a device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bodies = count()
+        self.names = count()
+        self.front: dict[str, bytes] = {}  # channels that stand, and their tags
+        self.asked: dict[bytes, str] = {}  # bodies of requests that may pass, by which channel
+        self.passed: set[bytes] = set()  # bodies
+        self.by: dict[str, int] = Counter()  # how many passed, by channel to the back
+        self.pending: list[tuple[str, bytes]] = []  # replies that may come: payload and to whom
+        self.expected: dict[bytes, str] = {}  # replies on their way: payload, and to whom
+        self.looked_at = 0
+        self.refused = Counter(malformed=0, hops=0, stray=0)
+        self.draining = False
+
+    @initialize(
+        first_id=st.sampled_from([0, IDS - 2]), front=st.integers(0, 3), back=st.integers(0, 2)
+    )
+    def start(self, first_id, front, back):
+        self.first_id = first_id
+        self.joined = 0
+        self.bench = DeviceBench(
+            first_id=first_id, hops=HOPS, hold_s=HOLD_S, backlog_size_max=BACKLOG, linger_s=2.0
+        )
+        for _ in range(front):
+            self.join_front()
+        for _ in range(back):
+            self.join_back()
+
+    def back(self) -> list[str]:
+        return [peer for peer in self.bench.peers if peer not in self.front]
+
+    # --- the network --------------------------------------------------------------------------
+    @precondition(lambda self: len(self.front) < PEERS_MAX)
+    @rule()
+    def join_front(self):
+        peer = f"f{next(self.names)}"
+        self.bench.front(peer)
+        if not self.draining:
+            self.front[peer] = way((self.first_id + self.joined) % IDS)
+            self.joined += 1
+
+    @precondition(lambda self: len(self.back()) < PEERS_MAX)
+    @rule()
+    def join_back(self):
+        self.bench.back(f"b{next(self.names)}")
+
+    @precondition(lambda self: self.bench.peers)
+    @rule(data=st.data())
+    def lose(self, data):
+        peer = data.draw(st.sampled_from(sorted(self.bench.peers)))
+        self.bench.lose(peer)
+        self.front.pop(peer, None)
+
+    @precondition(lambda self: self.bench.peers)
+    @rule(data=st.data())
+    def block_or_unblock(self, data):
+        peer = data.draw(st.sampled_from(sorted(self.bench.peers)))
+        if self.bench.peers[peer]:
+            self.bench.block(peer)
+        else:
+            self.bench.unblock(peer)
+
+    @rule(seconds=st.sampled_from([0.01, 1.0, 4.0]), is_late=st.booleans())
+    def advance(self, seconds, is_late):
+        if is_late:
+            self.bench.freeze(seconds)
+        else:
+            self.bench.advance(seconds)
+
+    # --- clients and services -----------------------------------------------------------------
+    @precondition(lambda self: self.front and not self.bench.stopped)
+    @rule(data=st.data(), depths=st.lists(st.integers(1, HOPS), min_size=1, max_size=4))
+    def ask(self, data, depths):
+        """Send requests with so many tags; with HOPS of them they would leave with one more."""
+        peer = data.draw(st.sampled_from(sorted(self.front)))
+        payloads = []
+        for depth in depths:
+            body = b"#%d" % next(self.bodies)
+            payloads.append(way(*range(depth - 1)) + tag(3) + body)
+            if depth < HOPS:
+                self.asked[body] = peer
+            else:
+                self.refused["hops"] += 1
+        self.bench.say(peer, *payloads)
+
+    @precondition(lambda self: self.pending and self.back() and not self.bench.stopped)
+    @rule(data=st.data(), again=st.booleans())
+    def answer(self, data, again):
+        """Answer a request that has passed; the client may be gone, or answered already."""
+        index = data.draw(st.integers(0, len(self.pending) - 1))
+        client, payload = self.pending[index] if again else self.pending.pop(index)
+        if client in self.front:
+            self.expected[payload[4:]] = client
+        else:
+            self.refused["stray"] += 1
+        self.bench.say(data.draw(st.sampled_from(sorted(self.back()))), payload)
+
+    @precondition(lambda self: self.bench.peers and not self.bench.stopped)
+    @rule(data=st.data())
+    def junk(self, data):
+        peer = data.draw(st.sampled_from(sorted(self.bench.peers)))
+        if peer in self.front:
+            payload = bytes(data.draw(st.integers(0, 4 * (HOPS - 1) - 1)))
+            self.refused["malformed"] += 1
+        else:
+            payload = data.draw(st.sampled_from([b"", way(1), tag(1) + tag(2), way(99) + tag(1)]))
+            self.refused["stray" if payload == way(99) + tag(1) else "malformed"] += 1
+        self.bench.say(peer, payload)
+
+    @rule(sure=st.sampled_from([False] * 19 + [True]))
+    def drain(self, sure):
+        if sure:
+            self.draining = True
+            self.bench.drain()
+
+    # --- what must hold -----------------------------------------------------------------------
+    @invariant()
+    def all_is_in_order(self):
+        """One invariant, since the others take for granted that the first was looked at."""
+        self.messages_pass_where_they_should()
+        self.nothing_waits_that_could_pass()
+        self.those_with_something_waiting_are_not_read_from()
+        self.the_counters_are_right()
+        self.nothing_is_held_for_ever()
+
+    def messages_pass_where_they_should(self) -> None:
+        for sent in self.bench.sent[self.looked_at :]:
+            self.looked_at += 1
+            if sent.peer in self.bench.backs:
+                self.look_at_request(sent.peer, sent.payload)
+            else:
+                assert self.expected[sent.payload] == sent.peer
+
+    def look_at_request(self, peer: str, payload: bytes) -> None:
+        body = b"#" + payload.rpartition(b"#")[2]
+        client = self.asked[body]
+        assert body not in self.passed
+        assert len(payload) - len(body) <= 4 * HOPS
+        assert payload[:4] == self.front.get(client, payload[:4])
+        self.passed.add(body)
+        self.by[peer] += 1
+        self.pending.append((client, payload))
+
+    def nothing_waits_that_could_pass(self) -> None:
+        snapshot = self.bench.device.snapshot()
+        any_open = any(self.bench.peers[peer] for peer in self.back())
+        waiting = {self.asked[body] for body in self.asked.keys() - self.passed}
+        if any_open and snapshot.held:
+            assert any(not self.bench.peers[peer] for peer in waiting if peer in self.front)
+        assert snapshot.held <= len(self.asked) - len(self.passed)
+
+    def those_with_something_waiting_are_not_read_from(self) -> None:
+        callers = {caller.peer: caller for caller in self.bench.device._callers}
+        assert callers.keys() == self.front.keys()
+        for peer, caller in callers.items():
+            assert (peer in self.bench.unread) == (bool(caller.waiting) or self.draining)
+
+    def the_counters_are_right(self) -> None:
+        snapshot = self.bench.device.snapshot()
+        assert snapshot.front == len(self.front)
+        assert snapshot.back == len(self.back())
+        assert snapshot.requests == len(self.passed) == sum(self.by.values())
+        for why in ("malformed", "hops", "stray"):
+            assert snapshot.dropped.get(why, 0) == self.refused[why]
+        gone = snapshot.dropped.get("lost", 0) + snapshot.dropped.get("stuck", 0)
+        assert snapshot.requests + snapshot.held + gone == len(self.asked)
+
+    def nothing_is_held_for_ever(self) -> None:
+        """Unless there is nobody to take it, or whoever asked takes nothing."""
+        at = self.bench.device.deadline()
+        turns = self.bench.device._callers.turns
+        if turns and self.back() and not self.bench.stopped:
+            assert at is not None
+            assert at <= self.bench.now + HOLD_S
+
+    def teardown(self) -> None:
+        if not hasattr(self, "bench"):
+            return
+        if not self.bench.stopped and not self.draining:
+            self.heal()
+        self.bench.drain()
+        self.bench.advance(2.0)
+        assert self.bench.stopped
+        assert self.bench.device.deadline() is None
+
+    def heal(self) -> None:
+        """Let everybody take everything: nothing waits any more (I10)."""
+        for peer, is_open in list(self.bench.peers.items()):
+            if not is_open:
+                self.bench.unblock(peer)
+        if not self.back():
+            self.join_back()
+        self.bench.advance(0)
+        self.messages_pass_where_they_should()
+        self.bench.assert_empty()
+        assert self.bench.unread == set()
+
+
+TestDevice = DeviceMachine.TestCase
