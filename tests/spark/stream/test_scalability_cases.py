@@ -1,0 +1,154 @@
+"""The audit over journals of the scalability protocols, whose wire carries no name of a call.
+
+Only the client's journal is judged. What workers and devices write must accuse nobody. Without
+Spark: from the engines' chronicles through real logs to the judgement of single requests.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from tests.support.sp_engines import INSTANCE, ORIGIN, DeviceBench, RepBench, ReqBench, tag, way
+
+from requite.chronicle import Role
+from requite.engine import Started
+from requite.journal import Journal
+from requite.journal.event import Event
+from requite.journal.reader import events
+from requite.spark.vocabulary import BROKER, CLIENT
+from requite.spark.watch.case import KINDS, Case, State, Told
+
+
+class Chain:
+    """A client, a device and a worker, each with a journal."""
+
+    def __init__(self, folder: Path) -> None:
+        self.journals = [
+            Journal(folder, Role.CLIENT, ORIGIN),
+            Journal(folder, Role.DEVICE, b"a-device"),
+            Journal(folder, Role.WORKER, INSTANCE),
+        ]
+        for journal in self.journals:
+            journal.start()
+        self.client = ReqBench(chronicle=self.journals[0].chronicle, resend_s=1.0)
+        self.device = DeviceBench(chronicle=self.journals[1].chronicle)
+        self.worker = RepBench(chronicle=self.journals[2].chronicle)
+        self.client.join("device")
+        self.device.front("client")
+        self.device.back("worker")
+        self.worker.join("device")
+
+    def carry(self) -> None:
+        """Carry every message to the other end, until there is none."""
+        way_of = {
+            ("client", "device"): (self.client, self.device, "client"),
+            ("device", "worker"): (self.device, self.worker, "device"),
+            ("worker", "device"): (self.worker, self.device, "worker"),
+            ("device", "client"): (self.device, self.client, "device"),
+        }
+        while self.client.sent or self.device.sent or self.worker.sent:
+            for name, bench in (
+                ("client", self.client),
+                ("device", self.device),
+                ("worker", self.worker),
+            ):
+                sent, bench.sent = bench.sent, []
+                for message in sent:
+                    _, other, by = way_of[name, message.peer]
+                    other.say(by, message.payload)
+
+    def serve(self) -> None:
+        """Let all handlers end."""
+        for job in list(self.worker.running):
+            self.worker.feed(Started(job))
+            self.worker.finish(job, b"done")
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass everywhere."""
+        for bench in (self.client, self.device, self.worker):
+            bench.advance(seconds)
+
+    def close(self) -> None:
+        """Write everything down."""
+        for journal in self.journals:
+            journal.close()
+
+
+def judge(found: list[Event]) -> dict[str, State | object]:
+    """Judge each request as the streaming audit does, which takes what it takes notice of."""
+    cases: dict[str, Case] = defaultdict(Case)
+    for event in found:
+        if event.request_id and event.role in (BROKER, CLIENT) and event.kind in KINDS:
+            facts = {name: getattr(event, name, None) for name in Told._fields}
+            facts["ts"] = round(event.ts.timestamp() * 1e6)
+            facts["deadline"] = None
+            cases[event.request_id].add(Told(**facts), event.service)
+    return {request_id: case.judge() for request_id, case in cases.items()}
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Chain:
+    return Chain(tmp_path)
+
+
+def test_every_call_ends_once_and_nobody_else_is_accused(chain: Chain, tmp_path: Path) -> None:
+    for token in range(5):  # the usual
+        chain.client.submit(token)
+    chain.carry()
+    chain.serve()
+    chain.carry()
+    chain.client.submit("slow")  # asked twice, answered twice
+    chain.carry()
+    chain.advance(1.5)
+    chain.carry()
+    chain.serve()
+    chain.carry()
+    chain.client.submit("late", timeout=0.5)  # ends before its reply comes
+    chain.carry()
+    chain.advance(0.6)
+    chain.serve()
+    chain.carry()
+    chain.client.submit("cancelled")
+    chain.client.cancel("cancelled")
+    chain.carry()
+    chain.serve()
+    chain.device.say("worker", way(1) + tag(1))  # leads nowhere
+    chain.carry()
+    chain.advance(1)
+    chain.close()
+
+    found = list(events(tmp_path))
+    assert {event.role for event in found} == {"client", "device", "worker"}
+    assert all(event.raw is None for event in found)
+    verdicts = judge(found)
+    assert len(verdicts) == 8
+    assert set(verdicts.values()) == {State.ENDED}
+    assert all(bytes.fromhex(request_id).startswith(ORIGIN) for request_id in verdicts)
+
+
+def test_a_call_whose_client_died_is_open(chain: Chain, tmp_path: Path) -> None:
+    chain.client.submit(1)
+    chain.carry()
+    chain.advance(0.2)  # its beginning is told; its end never will be
+    chain.serve()
+    chain.close()
+    assert set(judge(list(events(tmp_path))).values()) == {State.OPEN}
+
+
+def test_what_workers_and_devices_tell_is_no_acceptance_and_no_end(
+    chain: Chain, tmp_path: Path
+) -> None:
+    chain.client.submit(1)
+    chain.carry()
+    chain.worker.lose("device")
+    chain.worker.join("device")
+    chain.serve()
+    chain.advance(1.2)
+    chain.carry()
+    chain.advance(1)
+    chain.close()
+    for event in events(tmp_path):
+        assert event.role == CLIENT or event.kind not in KINDS
+        assert event.role != "device" or event.request_id is None
