@@ -160,6 +160,13 @@ class Deliver(NamedTuple):
     what: Any
 
 
+class DeliverAll(NamedTuple):
+    """Hand several things to users, in order: what a `Deliver` of each pair does. Only out of
+    `BulkEngine.handle_all`."""
+
+    pairs: Sequence[tuple[Any, Any]]
+
+
 class Fail(NamedTuple):
     """End the call behind `token` with an error."""
 
@@ -221,6 +228,7 @@ Effect = (
     Send
     | SendAll
     | Deliver
+    | DeliverAll
     | Fail
     | Connect
     | Disconnect
@@ -256,13 +264,16 @@ class Engine(Protocol):
 
 @runtime_checkable
 class BulkEngine(Engine, Protocol):
-    """An engine that takes all that its users want in one turn of a loop at once.
+    """An engine that can be fed, and answers, in bulk.
 
-    With 64 calls in flight that is a third of what a call costs: effects, and the steps from shell
-    to engine and back, are paid for once per turn and peer, and not once per call.
+    With 64 calls in flight that takes a third off what a call costs: effects, and the steps between
+    shell and engine, are paid for once per turn of the loop, and not once per message.
     """
 
     def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
-        """Feed several inputs of users at once: the same as `handle` for each, in order, but that
-        messages to one peer may leave as one `SendAll`, behind other effects."""
+        """Feed several inputs, or a `Received` of many messages, at once.
+
+        The same as `handle` for each, in order, but that messages to one peer may leave as one
+        `SendAll`, and what is for users as one `DeliverAll`, behind other effects.
+        """
         ...

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any, Final, TypedDict, Unpack
 
@@ -30,6 +30,7 @@ from requite.engine import (
     BulkEngine,
     Connect,
     Deliver,
+    DeliverAll,
     Disconnect,
     Effect,
     Engine,
@@ -164,6 +165,7 @@ class Host:
         abandon = uses.get("abandon", _unexpected)
         self._perform_other: dict[type, Callable[[Any], None]] = {
             SendAll: self._send_all,
+            DeliverAll: self._deliver_all,
             Fail: lambda effect: fail(effect.token, effect.error),
             Connect: lambda _effect: connect(),
             Disconnect: self._disconnect,
@@ -257,7 +259,7 @@ class Host:
             # A part of a message is a sign of life, too: a large body may be on its way for longer
             # than a peer may be silent.
             if messages or (link.joined and framing.mid_message):
-                self._feed(Received(link, messages))
+                self._feed_all((Received(link, messages),))
             if framing.farewell and not link.ended:
                 self._hang_up(link)
                 self._tell_end(link, framing.farewell)
@@ -347,8 +349,13 @@ class Host:
             self._performing = False
 
     def _feed_soon(self) -> None:
-        """Let the engine handle what was put off, all at once."""
+        """Let the engine handle what was put off."""
         events, self._soon = self._soon, []
+        self._feed_all(events)
+        self._settle()
+
+    def _feed_all(self, events: Sequence[Input]) -> None:
+        """Let the engine handle several inputs, or a large one: at once, if it can."""
         if self._performing or self._handle_all is None:
             for event in events:
                 self._feed(event)
@@ -359,7 +366,6 @@ class Host:
             self._perform_backlog()
         finally:
             self._performing = False
-        self._settle()
 
     def _perform_backlog(self) -> None:
         while self._backlog:
@@ -391,6 +397,11 @@ class Host:
         if not link.dirty:
             link.dirty = True
             self._dirty.append(link)
+
+    def _deliver_all(self, effect: DeliverAll) -> None:
+        deliver = self._deliver
+        for token, what in effect.pairs:
+            deliver(token, what)
 
     def _settle(self) -> None:
         """After an input: ask for a flush and for the timer, where either is needed."""

@@ -26,6 +26,7 @@ from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.engine import (
     Cancel,
     Deliver,
+    DeliverAll,
     Disconnect,
     Drain,
     Effect,
@@ -101,6 +102,7 @@ class ScalabilityClient:
         self._resent = self._malformed = self._stray = 0
         self._stopped = False
         self._out: list[Effect] = []
+        self._in_bulk = False  # in `handle_all`
         self._inputs: dict[type, Callable[[Any, float], None]] = {
             Submit: self._submitted,
             Ask: self._asked,
@@ -134,7 +136,11 @@ class ScalabilityClient:
 
     def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         """See `requite.engine.BulkEngine.handle_all`."""
-        self._submit_all(events, now)
+        self._in_bulk = True
+        try:
+            self._submit_all(events, now)
+        finally:
+            self._in_bulk = False
         out = self._out
         if out:
             self._out = []
@@ -337,9 +343,9 @@ class ScalabilityClient:
                 return tag
 
     def _received(self, event: Received, now: float) -> None:
-        pop = self._pending.pop
-        calls = self._calls
-        say = self._out.append
+        pop, calls, held = self._pending.pop, self._calls, self._held
+        is_watched = self._recorder is not None or self._notes
+        pairs: list[tuple[Any, Reply]] = []
         for (payload,) in event.messages:
             call = pop(payload[:4], None)
             if call is None:
@@ -348,13 +354,21 @@ class ScalabilityClient:
             token = call.token
             del calls[token]
             if call.peer is None:
-                del self._held[call]
+                del held[call]
             reply = _new(Reply, ((payload[4:],), _OK, call.tries, now - call.submitted_at))
-            say(_new(Deliver, (token, reply)))
-            if self._recorder is not None:
-                self._recorder.replied(call, len(payload) - TAG_SIZE, now)
-            if self._notes:
-                self._note("replied", call, elapsed_s=reply.elapsed)
+            pairs.append((token, reply))
+            if is_watched:
+                self._tell_reply(call, reply, now)
+        if self._in_bulk:
+            self._out.append(DeliverAll(pairs))
+        else:
+            self._out += [_new(Deliver, pair) for pair in pairs]
+
+    def _tell_reply(self, call: PendingCall, reply: Reply, now: float) -> None:
+        if self._recorder is not None:
+            self._recorder.replied(call, len(reply.frames[0]), now)
+        if self._notes:
+            self._note("replied", call, elapsed_s=reply.elapsed)
 
     def _ignore(self, payload: bytes, now: float) -> None:
         """Count a reply to nothing that is outstanding."""
