@@ -21,6 +21,7 @@ pytestmark = pytest.mark.e2e
 ECHO = "requite.examples:echo"
 NOBODY = "sp+tcp://127.0.0.1:1"  # nothing listens at port 1 (tcpmux)
 MODULE = """
+import asyncio
 import requite
 
 @requite.service("picky")
@@ -34,8 +35,10 @@ def dies(request):
     import os
     os._exit(3)
 
-@requite.service("echo")
-async def echo(request):
+@requite.service("slow")
+async def slow(request):
+    print("begun", flush=True)
+    await asyncio.sleep(0.5)
     return request.body
 """
 
@@ -153,15 +156,15 @@ def test_with_once_a_request_lost_with_its_worker_is_told(here: Path) -> None:
     assert "may have run" in ended.err
 
 
-def test_sigterm_lets_a_running_handler_answer(places: Places) -> None:
+def test_sigterm_lets_a_running_handler_answer(here: Path, places: Places) -> None:
     place = places.new(IPC)
-    with running("worker", "requite.examples:slow", "-v", "--bind", place.listening()) as worker:
+    with running("worker", "shop:slow", "--bind", place.listening(), cwd=here) as worker:
         listening(worker, place)
-        with running("call", place.dialling(), "1") as call:
-            assert requite("call", place.dialling(), "0.1").stdout == b"0.1"
+        with running("call", place.dialling(), "x") as call:
+            assert worker.line() == "begun"
             worker.send(signal.SIGTERM)
-            assert call.end() == (0, "1", "")
-        assert worker.end()[0] == ExitCode.OK
+            assert call.end() == (0, "x", "")
+        assert worker.end() == (ExitCode.OK, "", "")
 
 
 def test_an_address_in_use_ends_it(url: str) -> None:
