@@ -6,7 +6,8 @@ and the request is marked (`clock_went_back`), so that the runner can tell how m
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import date, datetime
 from typing import Final
 
 from pyspark.sql import Column
@@ -52,6 +53,25 @@ def not_negative(duration: Column) -> Column:
 def minute_of(instant: Column) -> Column:
     """Return the minute in which an instant lies, in UTC whatever the session's time zone."""
     return F.timestamp_micros(micros(instant) - F.pmod(micros(instant), F.lit(MINUTE_US)))
+
+
+def minutes_of(begin_us: Column, end_us: Column, days: Sequence[date] | None) -> Column:
+    """Return the minutes, in microseconds since 1970, of which a time has a part: an array.
+
+    Only those between the first and the last of `days`, if any are given: a request may last for
+    centuries, and nobody asks for all of their minutes.
+    """
+    first = begin_us - F.pmod(begin_us, F.lit(MINUTE_US))
+    last = F.greatest(begin_us, end_us - 1)
+    if days:
+        first = F.greatest(first, F.lit(_day_us(min(days))))
+        last = F.least(last, F.lit(_day_us(max(days)) + DAY_US - 1))
+    minutes = F.sequence(first, last, F.lit(MINUTE_US))
+    return F.when(first <= last, minutes).otherwise(F.array().cast("array<bigint>"))
+
+
+def _day_us(day: date) -> int:
+    return (day - date(1970, 1, 1)).days * DAY_US
 
 
 def date_of(instant: Column) -> Column:

@@ -16,6 +16,10 @@ from requite.spark.vocabulary import ACCEPTED
 DAYS_AT_ONCE: Final = 7
 """Days that are computed together: enough to use all cores, few enough to fit a small machine."""
 
+EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST: Final = datetime.max.replace(tzinfo=UTC)
+"""The first and the last instant that a journal can tell of; no span goes beyond them."""
+
 
 class Span(NamedTuple):
     """From one instant to another."""
@@ -60,25 +64,34 @@ def _gathered(rows: list[dict[str, Any]], after: int) -> News:
     )
 
 
-def touched(spans: Iterable[Span], look_back: timedelta) -> set[date]:
-    """Return the days that events of these spans may change.
+def known_days(lake: Lake) -> list[date]:
+    """Return the days of which bronze has events, and those after, into which requests may last."""
+    rows = lake.table(EVENTS).select("date").distinct().toArrow().to_pylist()
+    days = {row["date"] for row in rows}
+    return sorted(days | {day + timedelta(days=1) for day in days if day < date.max})
+
+
+def touched(spans: Iterable[Span], look_back: timedelta, known: Iterable[date]) -> set[date]:
+    """Return those of the `known` days that events of these spans may change.
 
     An event may belong to a request that was accepted up to `look_back` earlier; and where logs of
     several machines come at different times, to one of which later events are known already.
+
+    A look-back may be of years, where a request was given as much time, so what it spans is never
+    counted day by day.
     """
-    days: set[date] = set()
-    for span in spans:
-        days.update(days_of(Span(span.start - look_back, span.end + look_back)))
-    return days
+    widened = [_days(widen(span, look_back)) for span in spans]
+    return {day for day in known if any(first <= day <= last for first, last in widened)}
 
 
-def days_of(span: Span) -> Iterator[date]:
-    """Yield the days, in UTC, of which a span has a part."""
-    day = span.start.astimezone(UTC).date()
-    last = span.end.astimezone(UTC).date()
-    while day <= last:
-        yield day
-        day += timedelta(days=1)
+def widen(span: Span, by: timedelta) -> Span:
+    """Return a span that begins earlier and ends later, as far as there are instants."""
+    return Span(span.start - min(by, span.start - EARLIEST), span.end + min(by, LATEST - span.end))
+
+
+def _days(span: Span) -> tuple[date, date]:
+    """Return the first and the last day, in UTC, of which a span has a part."""
+    return span.start.astimezone(UTC).date(), span.end.astimezone(UTC).date()
 
 
 def runs_of(days: Iterable[date]) -> Iterator[list[date]]:
@@ -96,5 +109,5 @@ def runs_of(days: Iterable[date]) -> Iterator[list[date]]:
 def reach(days: list[date], look_back: timedelta) -> Span:
     """Return when the events of the requests of these days may have happened."""
     start = datetime.combine(days[0], time(), UTC)
-    end = datetime.combine(days[-1], time(), UTC) + timedelta(days=1)
-    return Span(start - look_back, end + look_back)
+    end = datetime.combine(days[-1], time.max, UTC)
+    return widen(Span(start, end), look_back)

@@ -15,7 +15,7 @@ from requite.spark import audit, gold, silver
 from requite.spark.ingest import EVENTS
 from requite.spark.lake import Lake, columns_of
 from requite.spark.lives import lives
-from requite.spark.news import Span, days_of, reach
+from requite.spark.news import Span, reach, widen
 
 RECENT: Final = timedelta(days=7)
 """What advice is based on: a week has every load that comes back weekly."""
@@ -60,7 +60,8 @@ class Refresh:
 
     def _events(self, span: Span) -> DataFrame:
         ts = F.col("ts")
-        near = self.lake.table(EVENTS).where(F.col("date").isin(*days_of(span)))
+        first, last = span.start.date(), span.end.date()
+        near = self.lake.table(EVENTS).where(F.col("date").between(first, last))
         return near.where((ts >= F.lit(span.start)) & (ts <= F.lit(span.end)))
 
     def _requests(self, gathered: DataFrame, days: list[date]) -> None:
@@ -69,7 +70,8 @@ class Refresh:
         counts = self._replace("silver_requests", requests, days, went_back)
         self.clock_went_back += counts["went_back"]
         self._replace("audit_verdicts", audit.verdicts(gathered, self.now, self.terms), days)
-        self._replace("gold_queue_depth", gold.gold_queue_depth(gathered, self.now), days)
+        depths = gold.gold_queue_depth(gathered, self.now, days=days)
+        self._replace("gold_queue_depth", depths, days)
 
     def _gold(self, days: list[date]) -> None:
         requests = self._of("silver_requests", days)
@@ -83,12 +85,14 @@ class Refresh:
             self._of("silver_heartbeats", days),
             since=self.told.start,
             until=self.told.end,
+            days=days,
         )
         self._replace("gold_capacity", capacity, days)
 
     def small_tables(self) -> None:
         """Compute what is not kept by day."""
-        table, since = self.lake.table, self.now - RECENT
+        table = self.lake.table
+        since = widen(Span(self.now, self.now), RECENT).start
         heartbeats, requests = table("silver_heartbeats"), table("silver_requests")
         self._replace_all("gold_worker_liveness", gold.gold_worker_liveness(heartbeats, self.now))
         self._replace_all("poison", gold.poison(requests))

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 LOOK_BACK: Final = timedelta(hours=1)
 
 _OPEN: Final = (Verdict.IN_FLIGHT.value, Verdict.MISSING.value)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +91,11 @@ def run(
     becomes a violation. `source` opens the journal as a stream.
 
     Raises `ConfigurationError` where there is no journal, the lake is a folder that is not ours or
-    belongs to another journal, or another run is at work on it.
+    belongs to another journal, or another run is at work on it; for an `as_of` before 1970; and
+    where no report can be written.
     """
     began = time.monotonic()
+    now = as_of and _checked(as_of)
     if report is not None:
         require_charts()
     told = _journal_folder(journal)
@@ -102,10 +103,18 @@ def run(
     claim(root, told)
     with locked(root):
         place = Lake(spark, root, table_format)
-        follower = _Run(place, as_of, terms, on_progress)
+        follower = _Run(place, now, terms, on_progress)
         follower.follow(partial(source, place, told))
         page = follower.report(report)
         return follower.summary(time.monotonic() - began, page)
+
+
+def _checked(as_of: datetime) -> datetime:
+    """Return the instant, aware. No journal tells of earlier or later ones than these."""
+    instant = as_of if as_of.tzinfo else as_of.replace(tzinfo=UTC)
+    if not news.EARLIEST <= instant <= news.LATEST:
+        raise ConfigurationError(f"nothing can be judged as of {as_of}: give a time since 1970")
+    return instant.astimezone(UTC)
 
 
 def _journal_folder(journal: str | PathLike[str]) -> str:
@@ -122,7 +131,7 @@ class _Run:
         self, lake: Lake, as_of: datetime | None, terms: audit.Terms, tell: OnProgress
     ) -> None:
         self._lake = lake
-        self._as_of = as_of and (as_of if as_of.tzinfo else as_of.replace(tzinfo=UTC))
+        self._as_of = as_of
         self._terms = terms
         self._tell = tell
         self._state_file = lake.root / OUR_FOLDER / "state.json"
@@ -158,21 +167,25 @@ class _Run:
     def _update(self, told: Span) -> None:
         now = self._as_of or told.end
         look_back = self._look_back()
-        self._days = news.touched(self._news.spans, look_back)
-        if now.isoformat() != self._state.get("as_of"):
+        if self._news.spans:
+            self._days = news.touched(self._news.spans, look_back, news.known_days(self._lake))
+        time_went_on = now.isoformat() != self._state.get("as_of")
+        if time_went_on:
             self._days |= {date.fromisoformat(day) for day in self._state.get("open_days", ())}
-        if self._days:
-            refresh = Refresh(self._lake, now, told, look_back, self._tell, self._terms)
-            for days in news.runs_of(self._days):
-                refresh.days(days)
-            refresh.small_tables()
-            self._refresh = refresh
+        if self._days or time_went_on:  # a worker falls silent without telling anything
+            self._compute(Refresh(self._lake, now, told, look_back, self._tell, self._terms))
         self._state |= {
             "batch": self._news.batch,
             "told": [told.start.isoformat(), told.end.isoformat()],
             "look_back_s": look_back.total_seconds(),
             "as_of": now.isoformat(),
         }
+
+    def _compute(self, refresh: Refresh) -> None:
+        for days in news.runs_of(self._days):
+            refresh.days(days)
+        refresh.small_tables()
+        self._refresh = refresh
 
     def _look_back(self) -> timedelta:
         longest_s = max(

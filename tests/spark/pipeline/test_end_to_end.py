@@ -155,6 +155,8 @@ def test_the_verb_shows_steps_and_verdict(
     assert "1 still in flight" in capsys.readouterr().out
     assert run_command([*words, "--as-of", "noonish"]) == 2
     assert "is no time" in capsys.readouterr().err
+    assert run_command([*words, "--as-of", "0001-01-01"]) == 2
+    assert "--as-of: no journal tells of 0001-01-01" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("in_this_session")

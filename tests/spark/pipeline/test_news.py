@@ -2,41 +2,54 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from requite.spark.news import DAYS_AT_ONCE, Span, days_of, reach, runs_of, touched
+from requite.spark.news import DAYS_AT_ONCE, EARLIEST, LATEST, Span, reach, runs_of, touched
 
 MIDNIGHT = datetime(2026, 3, 2, tzinfo=UTC)
 HOUR = timedelta(hours=1)
+MARCH = [date(2026, 3, day) for day in range(1, 32)]
+CENTURIES = timedelta(days=365 * 300)
 INSTANTS = st.datetimes(datetime(2026, 1, 1), datetime(2026, 12, 31), timezones=st.just(UTC))
 
 
 def test_events_in_the_middle_of_a_day_touch_that_day() -> None:
     noon = MIDNIGHT + 12 * HOUR
-    assert touched([Span(noon, noon + HOUR)], HOUR) == {date(2026, 3, 2)}
+    assert touched([Span(noon, noon + HOUR)], HOUR, MARCH) == {date(2026, 3, 2)}
 
 
 def test_replies_after_midnight_touch_the_day_before() -> None:
     late = MIDNIGHT + timedelta(minutes=5)
-    assert touched([Span(late, late)], HOUR) == {date(2026, 3, 1), date(2026, 3, 2)}
-    assert touched([Span(late, late)], timedelta(minutes=4)) == {date(2026, 3, 2)}
+    assert touched([Span(late, late)], HOUR, MARCH) == {date(2026, 3, 1), date(2026, 3, 2)}
+    assert touched([Span(late, late)], timedelta(minutes=4), MARCH) == {date(2026, 3, 2)}
 
 
 def test_acceptances_that_come_late_touch_the_day_after() -> None:
     evening = MIDNIGHT - timedelta(minutes=5)
-    assert touched([Span(evening, evening)], HOUR) == {date(2026, 3, 1), date(2026, 3, 2)}
+    assert touched([Span(evening, evening)], HOUR, MARCH) == {date(2026, 3, 1), date(2026, 3, 2)}
 
 
 def test_nothing_new_touches_nothing() -> None:
-    assert touched([], HOUR) == set()
+    assert touched([], HOUR, MARCH) == set()
 
 
 def test_days_are_those_of_utc_wherever_the_instants_come_from() -> None:
-    elsewhere = MIDNIGHT.astimezone(tz=None)
-    assert list(days_of(Span(elsewhere, elsewhere))) == [date(2026, 3, 2)]
+    elsewhere = MIDNIGHT.astimezone(timezone(timedelta(hours=-5)))
+    assert touched([Span(elsewhere, elsewhere)], timedelta(0), MARCH) == {date(2026, 3, 2)}
+
+
+def test_a_look_back_of_centuries_touches_the_days_that_there_are() -> None:
+    known = [date(1970, 1, 1), date(2026, 3, 2), date.max]
+    assert touched([Span(MIDNIGHT, MIDNIGHT)], CENTURIES, known) == set(known[:2])
+    assert touched([Span(LATEST, LATEST)], CENTURIES, known) == {date.max}
+
+
+def test_reach_ends_where_time_does() -> None:
+    assert reach([date.max], HOUR).end == LATEST
+    assert reach([date(1970, 1, 1)], CENTURIES).start == EARLIEST
 
 
 @given(st.sets(st.dates(date(2026, 1, 1), date(2026, 3, 1))))
@@ -54,6 +67,6 @@ def test_what_a_request_may_have_told_is_within_reach_of_its_day(
 ) -> None:
     look_back = timedelta(seconds=look_back_s)
     ended = accepted + min(took, look_back)
-    assert accepted.date() in touched([Span(ended, ended)], look_back)
+    assert accepted.date() in touched([Span(ended, ended)], look_back, [accepted.date()])
     span = reach([accepted.date()], look_back)
     assert span.start <= accepted <= ended <= span.end

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.spark.events import Event, Story, call_id, collect, damaged_row, instant
+from tests.spark.events import Event, Story, call_id, collect, damaged_row, instance, instant
 
 from requite.errors import ConfigurationError
 from requite.spark import ingest, runner, schemas
 from requite.spark.lake import Lake
+from requite.spark.news import EARLIEST, LATEST
 from requite.spark.refresh import Progress, Refresh
 from requite.spark.runner import RunSummary
 
@@ -219,6 +220,35 @@ def test_a_clock_that_went_back_is_counted(pipeline: Pipeline) -> None:
     assert summary.audit.exactly_one == 2
     durations = ("queue_ms", "service_ms", "total_ms")
     assert all(row[name] >= 0 for row in pipeline.rows("silver_requests") for name in durations)
+
+
+def test_time_alone_makes_workers_silent(pipeline: Pipeline) -> None:
+    broker = pipeline.story.broker()
+    broker.tell(0.0, "heartbeat", worker=instance("w1"), gap_s=0.1, busy=0, capacity=1)
+    pipeline.write()
+    pipeline.run()
+    assert [row["status"] for row in pipeline.rows("gold_worker_liveness")] == ["alive"]
+    later = pipeline.run(as_of=instant(3600))
+    assert later.days == 0
+    assert later.tables["gold_worker_liveness"] == 1
+    assert [row["status"] for row in pipeline.rows("gold_worker_liveness")] == ["silent"]
+
+
+def test_times_at_the_ends_of_the_calendar_break_nothing(pipeline: Pipeline) -> None:
+    end = (LATEST - instant(0)).total_seconds() - 1
+    broker = pipeline.story.broker()
+    pipeline.story.call(1, 0.0, broker=broker)
+    broker.tell(1.0, "accepted", 2, deadline=end)  # as with a timeout of 8,000 years
+    pipeline.story.call(3, end, broker=pipeline.story.broker("b2"), timeout_s=0.5)
+    pipeline.write()
+    first = pipeline.run(as_of=instant(10))
+    assert (first.audit.exactly_one, first.audit.in_flight) == (2, 1)
+    assert first.days == 3  # a request may last into the day after
+    broker.tell(2.0, "answered", 2, outcome="OK")
+    pipeline.write()
+    assert pipeline.run(as_of=EARLIEST).audit.exactly_one == 3
+    with pytest.raises(ConfigurationError, match="since 1970"):
+        pipeline.run(as_of=datetime(1, 1, 1))
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.spark.report.made_up import NOON, span
 
 from requite.errors import ConfigurationError
+from requite.spark.news import LATEST
 from requite.spark.report import words
 from requite.spark.report.facts import STEPS_DRAWN, Bar
 from requite.spark.report.lake import finite, percentile
@@ -82,6 +83,14 @@ def test_a_span_holds_both_instants_and_few_steps(length, shift):
     assert cut.steps[0] == cut.began
     assert cut.steps[-1] + cut.step == cut.ended
     assert is_fine(cut) == (cut.step_s < 60)
+
+
+@pytest.mark.parametrize("began", [NOON, LATEST - timedelta(days=9), LATEST])
+def test_a_span_ends_where_time_does(began):
+    cut = span_of(began, LATEST)
+    assert cut.began <= began
+    assert cut.ended <= LATEST
+    assert cut.steps[-1] + cut.step == cut.ended
 
 
 def test_depths_add_up_what_came_and_went():

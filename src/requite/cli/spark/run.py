@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _SPARK: Final = Group("Spark", sort_key=20)
 _NOW: Final = "now"
 _CONNECT: Final = "sc://"
+_EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def run(
@@ -91,7 +92,10 @@ def _instant(text: str | None) -> datetime | None:
         raise ConfigurationError(
             f"--as-of: {text!r} is no time; write it like 2026-03-02T12:00:00Z, or `now`"
         ) from None
-    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+    aware = instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+    if aware < _EARLIEST:
+        raise ConfigurationError(f"--as-of: no journal tells of {text}: give a time since 1970")
+    return aware
 
 
 @contextmanager

@@ -22,12 +22,22 @@ dispatched to it, and part of that waits inside the worker.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import date
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from requite.spark.clock import MINUTE_US, Instant, date_of, micros, minute_of, still_waiting_us
+from requite.spark.clock import (
+    MINUTE_US,
+    Instant,
+    date_of,
+    micros,
+    minute_of,
+    minutes_of,
+    still_waiting_us,
+)
 
 _KEY: Final = ("service", "minute")
 _SHORTEST_S: Final = 1.0
@@ -41,9 +51,13 @@ def gold_capacity(
     *,
     since: Instant,
     until: Instant,
+    days: Sequence[date] | None = None,
 ) -> DataFrame:
-    """Compute the table from silver rows; the journal tells of `since` to `until`."""
-    loads = _loads(requests.where(F.col("accepted_at").isNotNull()), until)
+    """Compute the table from silver rows; the journal tells of `since` to `until`.
+
+    Of what was going on in minutes outside `days`, little or nothing is told, if these are given.
+    """
+    loads = _loads(requests.where(F.col("accepted_at").isNotNull()), until, days)
     joined = loads.join(servers(attempts, heartbeats), list(_KEY), "left")
     zeros = {name: F.coalesce(name, F.lit(0)) for name in ("workers", "servers")}
     rated = _rated(joined.withColumns(zeros), since, until)
@@ -51,7 +65,7 @@ def gold_capacity(
     return _modelled(rated.withColumn("busy_servers", load))
 
 
-def _loads(accepted: DataFrame, until: Instant) -> DataFrame:
+def _loads(accepted: DataFrame, until: Instant, days: Sequence[date] | None) -> DataFrame:
     """Sum up, by minute, what was accepted in it, and the time that requests spent in it.
 
     What has not ended is in the system until its deadline: nobody waits for it any longer.
@@ -61,9 +75,7 @@ def _loads(accepted: DataFrame, until: Instant) -> DataFrame:
     end = F.greatest(begin, F.coalesce(micros(F.col("finished_at")), open_until))
     spans = accepted.withColumns({"begin": begin, "end": end})
     first = F.col("begin") - F.pmod("begin", F.lit(MINUTE_US))
-    minutes = F.explode(
-        F.sequence(first, F.greatest("begin", F.col("end") - 1), F.lit(MINUTE_US))
-    ).alias("at")
+    minutes = F.explode(minutes_of(F.col("begin"), F.col("end"), days)).alias("at")
     times = "service_ms", "total_ms", "queue_ms"
     pieces = spans.select("service", "begin", "end", first.alias("first"), minutes, *times)
     is_first = F.col("at") == F.col("first")

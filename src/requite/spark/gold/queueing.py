@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import date
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from requite.spark.clock import MINUTE_US, Instant, date_of, micros, still_waiting_us
+from requite.spark.clock import MINUTE_US, Instant, date_of, micros, minutes_of, still_waiting_us
 from requite.spark.vocabulary import ACCEPTED, BROKER, DISPATCHED, OUTCOMES, QUEUED, REDELIVERED
 
 _KEY: Final = ("service", "minute")
 
 
-def gold_queue_depth(lives: DataFrame, now: Instant) -> DataFrame:
+def gold_queue_depth(
+    lives: DataFrame, now: Instant, *, days: Sequence[date] | None = None
+) -> DataFrame:
     """Tell, per minute and service, the deepest and the mean queue, and the longest wait in it.
 
     `avg_depth` is the mean over the whole minute, `oldest_age_s` how long the request that had
     waited longest in that minute had waited then. Minutes in which requests were accepted and none
-    waited have zeros.
+    waited have zeros. Minutes outside `days` are left out, if these are given.
     """
-    edges = _edges(_by_minute(_spans(lives, now)))
+    edges = _edges(_by_minute(_spans(lives, now), days))
     # At one instant those that leave go first: who is handed out then has not waited with them.
     along = Window.partitionBy(*_KEY).orderBy("at_us", "step")
     depth = F.sum("step").over(along.rowsBetween(Window.unboundedPreceding, Window.currentRow))
@@ -77,11 +81,10 @@ def _end(events: Column, begin: Column) -> Column:
     return F.array_min(ends["ts"])
 
 
-def _by_minute(spans: DataFrame) -> DataFrame:
+def _by_minute(spans: DataFrame, days: Sequence[date] | None) -> DataFrame:
     """Cut spans where a minute ends, so that each minute can be told by itself."""
     begin, end = F.col("begin_us"), F.col("end_us")
-    first = begin - F.pmod(begin, F.lit(MINUTE_US))
-    minutes = F.sequence(first, F.greatest(begin, end - 1), F.lit(MINUTE_US))
+    minutes = minutes_of(begin, end, days)
     pieces = spans.select("service", "begin_us", "end_us", F.explode(minutes).alias("minute_us"))
     return pieces.select(
         "service",

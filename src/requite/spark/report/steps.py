@@ -20,6 +20,7 @@ _LENGTHS_US: Final = (
     *(length * _DAY for length in (1, 2, 7)),
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST_US: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 
 SAMPLES: Final = 10
 """How often a step is looked at to tell how many requests wait."""
@@ -33,8 +34,8 @@ def span_of(began: datetime, ended: datetime) -> Span:
     first, last = _us(began), _us(ended)
     lengths = (length for length in _all_lengths() if _count(first, last, length) <= STEPS_DRAWN)
     length = next(lengths)
-    start = first // length * length
-    stop = start + _count(first, last, length) * length
+    stop = min(last // length + 1, _LATEST_US // length) * length
+    start = min(first // length * length, stop - length)
     return Span(_instant(start), _instant(stop), timedelta(microseconds=length))
 
 
