@@ -309,9 +309,10 @@ class Host:
     def flush(self) -> None:
         """Feed the engine what was put off, and write what waits, each link once."""
         try:
-            if self._soon:
-                self._feed_soon()
-            while self._dirty:
+            # Users may want more when they hear what came of it; nobody would flush for that again.
+            while self._soon or self._dirty:
+                if self._soon:
+                    self._feed_soon()
                 links, self._dirty = self._dirty, []
                 for link in links:
                     link.dirty = False

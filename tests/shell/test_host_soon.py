@@ -1,0 +1,43 @@
+"""The host, with what its users want put off to the end of the turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tests.shell.fakes import LineFraming, ScriptedEngine
+
+from requite.engine import Cancel, Deliver, Effect, Input
+from requite.shell.host import Host
+
+
+class BulkEngine(ScriptedEngine):
+    def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        return [effect for event in events for effect in self.handle(event, now)]
+
+
+def test_what_a_user_wants_on_hearing_of_the_last_is_not_left_lying() -> None:
+    engine = BulkEngine()
+    heard: list[str] = []
+
+    def deliver(token: str, _what: Any) -> None:
+        heard.append(token)
+        if token != "third":
+            host.submit_soon(Cancel({"first": "second", "second": "third"}[token]))
+
+    engine.script = lambda event: [Deliver(event.token, None)]
+    flushes: list[None] = []
+    host = Host(
+        engine,
+        lambda: 0.0,
+        LineFraming,
+        wake_at=print,
+        want_flush=lambda: flushes.append(None),
+        deliver=deliver,
+    )
+    host.submit_soon(Cancel("first"))
+    assert heard == []
+    host.flush()
+    assert heard == ["first", "second", "third"]
+    host.submit_soon(Cancel("third"))
+    assert len(flushes) == 2
