@@ -93,8 +93,8 @@ class User:
     def cancel(self, call: Call) -> None:
         """Give a call up, unless it has ended."""
         if call.ended_at is None:
+            self._process.host.submit(Cancel(call))  # which first does what was put off
             self._history.cancelled(call)
-            self._process.host.submit(Cancel(call))
 
     def deliver(self, token: Any, what: Any) -> None:
         """Take a reply."""

@@ -9,7 +9,6 @@ from requite.errors import CallError
 from requite.protocols.scalability.policy import ReqPolicy
 from requite.sim.scalability.knobs import SpClientSpec
 from requite.sim.scalability.party import Party, SpStage
-from requite.sim.scalability.watch import BulkHub
 from requite.sim.scalability.workload import body_of
 from requite.sim.user import User
 
@@ -20,7 +19,6 @@ class SpClient(Party):
     """A client, and its user."""
 
     kind = "client"
-    watch = BulkHub
 
     def __init__(self, spec: SpClientSpec, stage: SpStage) -> None:
         super().__init__(spec.name, stage, spec.first_id)

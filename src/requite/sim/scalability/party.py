@@ -27,7 +27,7 @@ from requite.sim.process import Process, Supervisor
 from requite.sim.scalability.knobs import ScalabilityKnobs
 from requite.sim.scalability.stack import IDS
 from requite.sim.scalability.topology import BACK, FRONT, Edge
-from requite.sim.scalability.watch import Hub
+from requite.sim.scalability.watch import Hub, watch
 from requite.transport.address import InprocAddress
 from requite.transport.backoff import Backoff
 
@@ -87,7 +87,6 @@ class Party(Process):
     """A client, a worker or a device."""
 
     kind: str
-    watch: type[Hub] = Hub
     hub: Hub  # its engine, looked at from outside; one for each life
 
     def __init__(self, name: str, stage: SpStage, first_id: int | None) -> None:
@@ -127,7 +126,8 @@ class Party(Process):
     def make_host(self) -> Host:
         """Make an engine that remembers nothing, and its host."""
         stage = self.stage
-        self.hub = Hub(self.make_engine(), self, self.kind, stage.history, stage.transcript)
+        engine = self.make_engine()
+        self.hub = watch(engine, self, self.kind, stage.history, stage.transcript)
         return Host(
             self.hub,
             self.clock,

@@ -32,6 +32,7 @@ _BEHAVIOURS: Final = (
     Behaviour.POISON,
 )
 _ANSWERING: Final = (Behaviour.ECHO, Behaviour.STREAM)
+_PATIENCE: Final = 15  # service times
 _FAR_BELOW: Final = 20  # ids that wrap begin at most so far below their end
 
 
@@ -96,6 +97,7 @@ _LIST: Final = (
     SpScenario(
         "sp-priorities",
         "channels with priorities and weights, some of them blocked or lost for a while",
+        _LAYERED,
         faults=(SpFault.CLOG, SpFault.SLOW_READER, SpFault.RESET, SpFault.CRASH_WORKER),
         ranked=True,
         behaviours=_ANSWERING,
@@ -290,7 +292,7 @@ def _draw_cast(rng: Random, scenario: SpScenario, drawn: dict[str, Any]) -> None
     wraps: bool = drawn["wraps"]
     drawn |= {
         "shape": shape,
-        "clients": tuple(_draw_client(rng, name, scenario, wraps) for name in clients),
+        "clients": tuple(_draw_client(rng, name, scenario, drawn) for name in clients),
         "devices": tuple(DeviceSpec(name, _draw_id(rng, wraps)) for name in topology.devices),
         "workers": tuple(_draw_worker(rng, name, scenario, wraps) for name in workers),
         "edges": tuple(topology.edges),
@@ -298,16 +300,21 @@ def _draw_cast(rng: Random, scenario: SpScenario, drawn: dict[str, Any]) -> None
     }
 
 
-def _draw_client(rng: Random, name: str, scenario: SpScenario, wraps: bool) -> SpClientSpec:
+def _draw_client(
+    rng: Random, name: str, scenario: SpScenario, knobs: Mapping[str, Any]
+) -> SpClientSpec:
     resends = rng.random() < 0.8 if scenario.resends is None else scenario.resends
+    # Who asks again before an answer can be there may keep workers busy with answers for ever.
+    patience_s = _PATIENCE * knobs["service_s"]
     drawn: dict[str, Any] = {
         "slots": rng.choice((4, 1024, 1024, 1024)),
-        "resend_s": rng.choice((0.3, 1.0, 3.0)) if resends else None,
+        "resend_s": max(rng.choice((0.3, 1.0, 3.0)), patience_s) if resends else None,
         "tries": rng.choice((None, None, None, 2, 6)) if resends else rng.choice((None, 1)),
         "hold": rng.random() < 0.8,
         "soon": rng.random() < 0.5,
+        "first_id": _draw_id(rng, knobs["wraps"]),
     }
-    return SpClientSpec(name, first_id=_draw_id(rng, wraps), **drawn | _of(scenario, "clients"))
+    return SpClientSpec(name, **drawn | _of(scenario, "clients"))
 
 
 def _draw_worker(rng: Random, name: str, scenario: SpScenario, wraps: bool) -> SpWorkerSpec:

@@ -52,7 +52,9 @@ class Topology(NamedTuple):
 def draw_topology(
     rng: Random, shape: Shape, clients: Sequence[str], workers: Sequence[str], *, ranked: bool
 ) -> Topology:
-    """Draw a topology. `ranked`: channels may have priorities and weights."""
+    """Draw a topology. `ranked`: channels may have priorities and weights, except in a loop: if the
+    way round came first, no worker would ever be reached."""
+    ranked = ranked and shape is not Shape.LOOP
     widths = _draw_widths(rng, shape)
     layers = _layers(clients, widths, workers)
     pairs = [pair for upper, lower in pairwise(layers) for pair in product(upper, lower)]

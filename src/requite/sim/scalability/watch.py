@@ -7,13 +7,13 @@ back, a worker only a front.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from requite.engine import (
     BulkEngine,
     Deliver,
+    DeliverAll,
     Disconnect,
     Effect,
     Engine,
@@ -86,10 +86,13 @@ class Hub:
 
     def handle(self, event: Input, now: float) -> Iterable[Effect]:
         """See `requite.engine.Engine.handle`."""
+        self._look_at(event)
+        return self._watch(list(self.engine.handle(event, now)))
+
+    def _look_at(self, event: Input) -> None:
         look = self._inputs.get(event.__class__)
         if look is not None:
             look(event)
-        return self._watch(list(self.engine.handle(event, now)))
 
     def _watch(self, effects: list[Effect]) -> list[Effect]:
         if self._transcript is not None:
@@ -155,11 +158,16 @@ class Hub:
             self._tell("gave_up", self)
 
 
-class BulkHub(Hub):
-    """The engine of a client that takes all that its user wants in one turn at once.
+def watch(engine: Engine, *more: Any) -> Hub:
+    """Look at an engine, of whichever kind it is."""
+    return (BulkHub if isinstance(engine, BulkEngine) else Hub)(engine, *more)
 
-    Requests leave channel by channel then. They are looked at in the order in which they were made,
-    which their ids tell, unless some of them were made before.
+
+class BulkHub(Hub):
+    """An engine that is fed, and answers, in bulk.
+
+    What a client sends leaves channel by channel then. It is looked at in the order in which it was
+    made, which the request ids tell, unless some of it was made before.
     """
 
     engine: BulkEngine
@@ -170,24 +178,34 @@ class BulkHub(Hub):
 
     def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         """See `requite.engine.BulkEngine.handle_all`."""
+        for event in events:
+            self._look_at(event)
         effects = list(self.engine.handle_all(events, now))
-        sends = sorted(chain.from_iterable(map(_sends_of, effects)), key=self._number)
+        single = [each for effect in effects for each in _one_by_one(effect)]
+        self._watch(self._sorted(single) if self.kind == "client" else single)
+        return effects
+
+    def _sorted(self, effects: list[Effect]) -> list[Effect]:
+        """Put requests into their order, and in front."""
+        sends = [effect for effect in effects if isinstance(effect, Send)]
+        sends.sort(key=self._number)
         if sends and self._number(sends[0]) <= self._newest:
             self._tell("turns_unknown", self)
-        self._watch([*sends, *(e for e in effects if e.__class__ not in (Send, SendAll))])
-        return effects
+        return [*sends, *(effect for effect in effects if not isinstance(effect, Send))]
 
     def _sent(self, effect: Send) -> None:
         super()._sent(effect)
-        self._newest = max(self._newest, self._number(effect))
+        if self.kind == "client":
+            self._newest = max(self._newest, self._number(effect))
 
     def _number(self, send: Send) -> int:
         """Count from the client's first request id, beyond which they may begin at 0 again."""
         return (int.from_bytes(send.message[0], "big") - self.process.first_id) % IDS
 
 
-def _sends_of(effect: Effect) -> Iterator[Send]:
+def _one_by_one(effect: Effect) -> Iterable[Effect]:
     if isinstance(effect, SendAll):
-        yield from (Send(effect.peer, message) for message in effect.messages)
-    elif isinstance(effect, Send):
-        yield effect
+        return [Send(effect.peer, message) for message in effect.messages]
+    if isinstance(effect, DeliverAll):
+        return [Deliver(token, what) for token, what in effect.pairs]
+    return [effect]
