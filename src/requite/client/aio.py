@@ -7,7 +7,7 @@ of a client share its connection, and there may be as many at a time as it has s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -88,6 +88,7 @@ class AsyncClient:
             stack.make_engine(origin, chronicle_of(self._journal)),
             stack.wires,
             deliver=_deliver,
+            deliver_all=_deliver_all,
             fail=self._fail,
             flow=_go_on if stack.holds else self._gate.set,
             logger="requite.client",
@@ -314,3 +315,9 @@ def _go_on(_is_free: bool) -> None:
 def _deliver(token: Any, what: Any) -> None:
     if not token.done():  # a cancelled future is
         token.set_result(what)
+
+
+def _deliver_all(pairs: Sequence[tuple[Any, Any]]) -> None:
+    for token, what in pairs:
+        if not token.done():
+            token.set_result(what)

@@ -86,6 +86,7 @@ class Uses(TypedDict, total=False):
     """What whoever uses a shell gives it for its host; all of it is optional.
 
     - `deliver(token, what)`, `fail(token, error)`: for the user behind `token`.
+    - `deliver_all(pairs)`: what `deliver` of each pair does.
     - `abandon(token, reason)`: give up a handler. `note(Note)`: for the journal.
     - `flow(is_free)`: some link pushes back (False), or none does any more (True).
     - `identities`: the table of a listening ROUTER, which names its peers and keeps them apart.
@@ -93,6 +94,7 @@ class Uses(TypedDict, total=False):
     """
 
     deliver: Callable[[Any, Any], None]
+    deliver_all: Callable[[Sequence[tuple[Any, Any]]], None]
     fail: Callable[[Any, CallError], None]
     abandon: Callable[[Any, str], None]
     note: Callable[[Note], None]
@@ -161,11 +163,12 @@ class Host:
         self._greeting = Waiting(self.limits.handshake_timeout_s)
         self._closing = Waiting(self.limits.linger_s)
         self._pushing_back = 0  # how many links do
+        deliver_all = uses.get("deliver_all", self._one_by_one)
         fail = uses.get("fail", _unexpected)
         abandon = uses.get("abandon", _unexpected)
         self._perform_other: dict[type, Callable[[Any], None]] = {
             SendAll: self._send_all,
-            DeliverAll: self._deliver_all,
+            DeliverAll: lambda effect: deliver_all(effect.pairs),
             Fail: lambda effect: fail(effect.token, effect.error),
             Connect: lambda _effect: connect(),
             Disconnect: self._disconnect,
@@ -399,10 +402,9 @@ class Host:
             link.dirty = True
             self._dirty.append(link)
 
-    def _deliver_all(self, effect: DeliverAll) -> None:
-        deliver = self._deliver
-        for token, what in effect.pairs:
-            deliver(token, what)
+    def _one_by_one(self, pairs: Sequence[tuple[Any, Any]]) -> None:
+        for token, what in pairs:
+            self._deliver(token, what)
 
     def _settle(self) -> None:
         """After an input: ask for a flush and for the timer, where either is needed."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Generic, TypeVar
 
 # Time for handlers to tidy up in when they are interrupted for good.
@@ -53,6 +53,12 @@ class Lanes(Generic[Token, Work]):
     def put(self, token: Token, work: Work) -> None:
         """Take work; it begins in the loop's next turn."""
         self._waiting[token] = work
+        if not self._looking:
+            self._wake_one()
+
+    def put_all(self, pairs: Iterable[tuple[Token, Work]]) -> None:
+        """Take several pieces of work, in order."""
+        self._waiting.update(pairs)
         if not self._looking:
             self._wake_one()
 
@@ -101,7 +107,7 @@ class Lanes(Generic[Token, Work]):
         while True:
             while self._waiting:
                 # Not in a coroutine of its own, which would cost every request 0.2 us.
-                token, work = self._waiting.popitem(last=False)
+                token, work = self._waiting.popitem(False)  # the first one
                 self._running[token] = task
                 try:
                     await self._run(token, work)

@@ -72,6 +72,7 @@ class Runner:
             capacity, run, self._dropped, interruptible=not self._in_thread
         )
         self.deliver = self._lanes.put  # (token, request): have the handler run
+        self.deliver_all = self._lanes.put_all
 
     # --- what the host wants ----------------------------------------------------------------------
     def abandon(self, token: Any, _reason: str) -> None:

@@ -161,6 +161,7 @@ class _Post:
             part.engine,
             part.wires,
             deliver=runner.deliver,
+            deliver_all=runner.deliver_all,
             abandon=runner.abandon,
             flow=_go_on if part.holds else runner.flow,
             logger="requite.worker",

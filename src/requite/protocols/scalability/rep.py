@@ -17,7 +17,7 @@ Source: sp-request-reply-01, "REP endpoint" and "End-to-end functionality".
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.engine import (
     Abandon,
     Deliver,
+    DeliverAll,
     Disconnect,
     Drain,
     Effect,
@@ -95,7 +96,7 @@ class ScalabilityWorker:
         self._draining = False
         self._stopped = False
         self._out: list[Effect] = []
-        self._replies: dict[Peer, list[Sequence[bytes]]] | None = None  # while many are handled
+        self._bulk: _Bulk | None = None  # in `handle_all`
         self._inputs: dict[type, Callable[[Any, float], None]] = {
             Received: self._received,
             Finished: self._finished,
@@ -126,15 +127,15 @@ class ScalabilityWorker:
 
     def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         """See `requite.engine.BulkEngine.handle_all`."""
-        replies: dict[Peer, list[Sequence[bytes]]] = {}
-        self._replies = replies
+        self._bulk = bulk = _Bulk()
         try:
             for event in events:
                 self._inputs[event.__class__](event, now)
         finally:
-            self._replies = None
-            for peer, messages in replies.items():
-                self._out.append(_new(SendAll, (peer, messages)))
+            self._bulk = None
+            if bulk.requests:
+                self._out.append(DeliverAll(bulk.requests))
+            self._out += [SendAll(*each) for each in bulk.replies.items()]
         return self._said(now)
 
     def _said(self, now: float) -> Iterable[Effect]:
@@ -189,7 +190,11 @@ class ScalabilityWorker:
         job.abandoned = ""
         job.joined = None
         self._jobs[job] = None
-        self._out.append(_new(Deliver, (job, Request(self._service, (body,)))))
+        request = Request(self._service, (body,))
+        if self._bulk is None:
+            self._out.append(_new(Deliver, (job, request)))
+        else:
+            self._bulk.requests.append((job, request))
         if self._recorder is not None:
             self._recorder.delivered(job, len(body), now)
         if self._notes:
@@ -272,12 +277,10 @@ class ScalabilityWorker:
             self._drop(Why.STRAY, now)
         elif not (caller.is_open or self._callers.takes(caller, sum(map(len, message)))):
             self._drop(Why.PUSHBACK, now)
-        elif self._replies is None:
+        elif self._bulk is None:
             self._out.append(_new(Send, (caller.peer, message)))
-        elif caller.peer in self._replies:
-            self._replies[caller.peer].append(message)
         else:
-            self._replies[caller.peer] = [message]
+            self._bulk.replies[caller.peer].append(message)
 
     def _abandon(self, job: Job, reason: str, now: float) -> None:
         job.abandoned = reason
@@ -339,6 +342,16 @@ class ScalabilityWorker:
 
     def _note(self, kind: str, job: Job, **facts: Any) -> None:
         self._out.append(Note(kind, {"service": self._service, "job": job} | facts))
+
+
+class _Bulk:
+    """What goes to handlers, and to peers, when many inputs have been handled."""
+
+    __slots__ = ("replies", "requests")
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[Job, Request]] = []
+        self.replies: defaultdict[Peer, list[Sequence[bytes]]] = defaultdict(list)
 
 
 def _go_on(_event: Progressed, _now: float) -> None:
