@@ -14,6 +14,7 @@ import pytest
 from tests.cli.command import COMMAND, ENVIRONMENT, WAIT_S, requite, running
 
 from requite.cli.exit_codes import ExitCode
+from requite.journal.reader import events
 
 pytestmark = pytest.mark.e2e
 
@@ -120,6 +121,26 @@ def test_a_service_that_nobody_serves(url):
     assert "no worker serves 'nope'" in plain.err
     assert "has not run" in plain.err
     assert (record["status"], record["may_have_executed"]) == ("NO_SERVICE", False)
+
+
+def test_a_journal_has_the_users_calls_and_no_others(url, tmp_path):
+    requite("call", f"{url}/nope", "x", "--timeout", "0.5", "--journal", str(tmp_path))
+    told = [event for event in events(tmp_path) if event.request_id]
+    assert [(event.service, event.kind, event.outcome) for event in told] == [
+        ("nope", "accepted", None),
+        ("nope", "answered", "NO_SERVICE"),
+    ]
+    assert (told[1].error_class, told[0].bytes) == ("NoService", 1)
+    assert told[0].deadline >= told[1].ts
+
+    requite("call", f"{url}/echo", "x", "--journal", str(tmp_path))
+    assert {event.service for event in events(tmp_path) if event.request_id} == {"nope", "echo"}
+
+
+def test_a_journal_that_cannot_be_kept_is_told_before_anything_is_sent(url, tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    ended = requite("call", f"{url}/nope", "x", "--journal", str(tmp_path), "--timeout", "30")
+    assert (ended.code, "is not a journal" in ended.err) == (ExitCode.USAGE, True)
 
 
 def test_no_broker():

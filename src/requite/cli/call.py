@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 import sys
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 
 from cyclopts import Parameter, validators
 
+from requite.chronicle import CALL_ID_SIZE, Happening, Kind, Role
 from requite.cli.exit_codes import ExitCode, exit_code_of
 from requite.cli.failures import advised, is_brokerless, kind_of, sentence
 from requite.cli.options import (
@@ -26,8 +28,10 @@ from requite.cli.options import (
 )
 from requite.cli.output import complain, say_json
 from requite.cli.presence import name_service, wait_for_worker
-from requite.errors import CallError, TransportError
-from requite.request import Partial, Reply, RetryPolicy
+from requite.errors import CallError, NoService, TransportError
+from requite.request import Partial, Reply, RetryPolicy, Status
+from requite.shell import clock
+from requite.shell.journaling import new_name
 
 if TYPE_CHECKING:
     from requite.client import AsyncClient
@@ -177,13 +181,45 @@ def _retry(place: Place, retries: int | None) -> RetryPolicy | None:
 
 
 async def _ask(asked: Asked, stream: bool, printer: Printer) -> None:
+    waits_apart = asked.journal is not None and bool(asked.place.service)
+    left_s = await _wait_unrecorded(asked) if waits_apart else asked.timeout
     client = _client(asked)
     try:
         await _open(client)
-        left_s = await wait_for_worker(client, asked.place.service, asked.timeout)
+        if not waits_apart:
+            left_s = await wait_for_worker(client, asked.place.service, asked.timeout)
         await _print_replies(client, replace(asked, timeout=left_s), stream, printer)
     finally:
         await client.close()
+
+
+async def _wait_unrecorded(asked: Asked) -> float:
+    """Wait with a client that keeps no journal: its questions to the broker are no calls of the
+    user's. The call that finds no worker is one, and is written down as any other that fails."""
+    from requite.journal.folder import prepare
+
+    prepare(asked.journal or "")
+    began = clock.now()
+    try:
+        async with _client(replace(asked, journal=None)) as asking:
+            return await wait_for_worker(asking, asked.place.service, asked.timeout)
+    except NoService as error:
+        await asyncio.to_thread(_write_down, asked, error, began)
+        raise
+
+
+def _write_down(asked: Asked, error: NoService, began: float) -> None:
+    from requite.journal import Journal
+
+    name, ended = new_name(), clock.now()
+    call_id, service = name + bytes(CALL_ID_SIZE - len(name)), asked.place.service.encode()
+    deadline = max(ended, began + asked.timeout)
+    failure = {"outcome": Status.NO_SERVICE, "error": NoService.__name__, "reason": str(error)}
+    with Journal(asked.journal or "", Role.CLIENT, name) as journal:
+        journal.chronicle.happenings += [
+            Happening(began, Kind.ACCEPTED, call_id, service, size=len(asked.body), value=deadline),
+            Happening(ended, Kind.ANSWERED, call_id, service, **failure),
+        ]
 
 
 def _client(asked: Asked) -> AsyncClient:
