@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from requite import errors
 from requite.cli.credentials import read_one_user, read_users, with_user
 from requite.cli.exit_codes import ExitCode, exit_code_of
-from requite.cli.failures import advised, broker_of, kind_of, sentence
+from requite.cli.failures import advised, is_brokerless, kind_of, place_of, sentence
 from requite.cli.latency import bar, histogram, in_ms, percentile
 from requite.cli.logs import JsonLines, TextLines
 from requite.errors import CallError, CallTimeout, ConfigurationError, RequiteError
@@ -64,16 +64,35 @@ def test_a_timeout_without_a_connection_is_no_connection():
 
 
 @pytest.mark.parametrize(
-    ("url", "broker"),
+    ("url", "place"),
     [
         (URL, "mdp://127.0.0.1:5555"),
         ("mdp://a:1,b:2/echo?dialect=0.2", "mdp://a:1,b:2"),
         ("mdp://me:secret@host/echo", "mdp://me:***@host"),
         ("mdp+ipc:///run/b.sock?service=echo", "mdp+ipc:///run/b.sock"),
+        ("mdp+inproc://name/echo", "mdp+inproc://name"),
+        ("sp+tcp://a:1,b:2?resend=5", "sp+tcp://a:1,b:2"),
+        ("sp+ipc:///run/s.sock", "sp+ipc:///run/s.sock"),
+        ("sp+wss://host/path/to/it?ca=/x", "sp+wss://host/path/to/it"),
     ],
 )
-def test_the_broker_of_a_url(url, broker):
-    assert broker_of(url) == broker
+def test_the_place_of_a_url(url, place):
+    assert place_of(url) == place
+
+
+@pytest.mark.parametrize(
+    ("url", "advice"),
+    [
+        (URL, "see that a broker listens at mdp://127.0.0.1:5555"),
+        ("sp+tcp://h:1?resend=5", "see that a service or a device is there for sp+tcp://h:1"),
+        ("inproc://name", "see that a service or a device is there for inproc://name"),
+    ],
+)
+def test_what_to_do_without_a_connection_depends_on_who_should_be_there(url, advice):
+    assert is_brokerless(url) == (parse_url(url).protocol == "sp")
+    with pytest.raises(CallTimeout) as failed, advised(url):
+        raise CallTimeout("it has not run", may_have_executed=False)
+    assert sentence(failed.value) == f"it has not run; {advice}"
 
 
 # --- credentials ----------------------------------------------------------------------------------
