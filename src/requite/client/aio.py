@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from threading import get_ident
 from types import TracebackType
 from typing import Any, Self
 
@@ -96,6 +97,7 @@ class AsyncClient:
         self._submit = self._shell.submit
         self._submit_soon = self._shell.host.submit_soon
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
         self._opening = asyncio.Lock()
         self._closed = False
 
@@ -148,6 +150,7 @@ class AsyncClient:
             self._journal.start()
         self._shell.start()
         self._loop = asyncio.get_running_loop()
+        self._thread = get_ident()
 
     # --- calls ------------------------------------------------------------------------------------
     async def call(
@@ -169,9 +172,11 @@ class AsyncClient:
         `ConfigurationError` for what this client's protocol cannot do, `TypeError` for a body that
         is not bytes.
         """
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
+        loop = self._loop
+        # To ask which loop runs is a system call; whether ours does, and here, is not.
+        if loop is None or not loop.is_running() or get_ident() != self._thread:
             await self._open()
+            loop = asyncio.get_running_loop()
         future: asyncio.Future[Reply] = loop.create_future()
         asked = self._asking.submit(
             future, body, clock.now(), timeout, service, idempotent, idempotency_key
