@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from requite.chronicle import Chronicle, Role
-from requite.errors import StorageError
+from requite.errors import LogFull, StorageError
 from requite.journal.blocks import PURPOSE
 from requite.journal.clock import WallClock
 from requite.journal.decode import SegmentDecoder
@@ -23,16 +23,28 @@ from requite.storage import (
     Position,
     Record,
 )
+from requite.storage.memory import MemoryFile
 
 NAME = "0123456789abcdef"
 STARTED_NS = 1_700_000_000_000_000_000
+
+
+class LimitedFolder(MemoryFolder):
+    """A folder in which no more files can be made while `is_full`."""
+
+    is_full = False
+
+    def create(self, name: str, size: int) -> MemoryFile:
+        if self.is_full:
+            raise LogFull("cannot set bytes aside: no space left on device")
+        return super().create(name, size)
 
 
 class FaultyDisk:
     """Opens logs, counts what is asked of them, and refuses it while `fault` is set."""
 
     def __init__(self, segment_size: int = 1 << 20) -> None:
-        self.folder = MemoryFolder()
+        self.folder = LimitedFolder()
         self.settings = LogSettings(segment_size_bytes=segment_size)
         self.fault: StorageError | None = None
         self.sync_fault: StorageError | None = None
@@ -40,6 +52,15 @@ class FaultyDisk:
         self.opened = 0
         self.appends = 0
         self.syncs = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no space for another segment."""
+        return self.folder.is_full
+
+    @is_full.setter
+    def is_full(self, is_full: bool) -> None:
+        self.folder.is_full = is_full
 
     def open(self) -> FaultyLog:
         self.refuse()

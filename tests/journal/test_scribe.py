@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from itertools import count
 
 import pytest
 from tests.journal.faulty import STARTED_NS, Desk
@@ -263,9 +264,27 @@ def test_a_row_that_cannot_be_encoded_does_not_end_the_journal(caplog):
 # --- beginning and end ----------------------------------------------------------------------------
 def test_a_log_that_cannot_be_opened_is_an_error_at_the_start():
     desk = Desk()
-    desk.disk.fault = FULL
-    with pytest.raises(StorageError, match="no space"):
+    desk.disk.fault = FAILED
+    with pytest.raises(StorageError, match="input/output error"):
         desk.scribe.open()
+
+
+def test_a_disk_that_is_full_from_the_start_is_no_reason_not_to_start(caplog):
+    desk = Desk()
+    desk.disk.fault = FULL
+    desk.scribe.open()
+    for _ in range(3):
+        desk.chronicle.flights.append(FLIGHT)
+        desk.pass_time(1.0)
+    assert "no space" in desk.scribe.failure
+    assert caplog.text.count("cannot be written") == 1
+    desk.disk.fault = None
+    desk.pass_time(1.0)
+    desk.scribe.close()
+    assert kinds(desk) == Counter(
+        opened=1, accepted=3, queued=3, dispatched=3, answered=3, closed=1
+    )
+    assert desk.scribe.dropped == 0
 
 
 def test_closing_writes_what_engines_told_last():
@@ -292,6 +311,72 @@ def test_closing_on_a_full_disk_counts_what_is_lost(caplog):
     desk.scribe.close()
     assert desk.scribe.dropped == 2  # the end could not be told either
     assert "ends incomplete" in caplog.text
+
+
+# --- a disk that is full and stays so -------------------------------------------------------------
+def filled(**settings: float) -> Desk:
+    """Return a desk whose log has no room for rows any more, nor the disk for another segment."""
+    desk = opened(**settings)
+    desk.disk.is_full = True
+    reasons = (f"{number:01000}" for number in count())  # long strings fill it with few rows
+    while not desk.scribe.failure:
+        row = Happening(1.0, Kind.REFUSED, reason=next(reasons))
+        desk.chronicle.happenings += [row] * 2
+        desk.pass_time(1.0)
+    return desk
+
+
+def test_a_log_on_a_full_disk_ends_with_what_was_dropped():
+    desk = filled()
+    desk.chronicle.flights += [FLIGHT] * 1000
+    desk.scribe.close()
+    assert dropped(desk) == [desk.scribe.dropped]
+    assert [event.kind for event in desk.disk.events()][-2:] == ["dropped", "closed"]
+    assert desk.scribe.dropped == 1000 + 2
+    assert seqs(desk) == list(range(1 + kinds(desk)["refused"] + 2))
+
+
+def test_it_tells_so_while_it_goes_on_and_ever_more_rarely(caplog):
+    desk = filled(backlog_rows_max=10)
+    for _ in range(300):
+        desk.chronicle.flights += [FLIGHT] * 50
+        desk.pass_time(1.0)
+        assert desk.scribe.failure
+    told = sum(dropped(desk))  # this is what a process leaves that is killed now
+    assert desk.scribe.dropped / 2 < told <= desk.scribe.dropped
+    assert len(dropped(desk)) < 20
+    assert caplog.text.count("cannot be written") == 1
+    assert "written again" not in caplog.text
+    desk.scribe.close()
+    assert sum(dropped(desk)) == desk.scribe.dropped
+    assert desk.disk.events()[-1].kind == "closed"
+
+
+def test_after_that_it_goes_on_in_the_next_segment():
+    desk = filled(backlog_rows_max=10)
+    desk.pass_time(1.0)
+    desk.disk.is_full = False
+    desk.pass_time(1.0)
+    assert not desk.scribe.failure
+    desk.chronicle.flights += [FLIGHT] * 7
+    desk.pass_time(1.0)
+    desk.scribe.close()
+    events = desk.disk.events()
+    assert [event.kind for event in events if event.segment == events[-1].segment] == [
+        *["refused"] * 2,  # which were to be written when the disk was full
+        *["accepted", "queued", "dispatched", "answered"] * 7,
+        "closed",
+    ]
+    assert desk.scribe.dropped == 0
+
+
+def test_rows_that_cannot_be_encoded_at_the_end_are_told(caplog):
+    desk = opened()
+    desk.chronicle.flights += [FLIGHT, (*FLIGHT[:4], "no bytes", *FLIGHT[5:])]  # type: ignore[list-item]
+    desk.scribe.close()
+    assert [event.kind for event in desk.disk.events()] == ["opened", "dropped", "closed"]
+    assert dropped(desk) == [2]
+    assert "ends incomplete: 2 rows" in caplog.text
 
 
 def test_every_kind_has_a_name():

@@ -9,7 +9,7 @@ import pytest
 from tests.storage.helpers import SMALL, damages, open_small, payloads
 
 from requite.errors import LogFailed, LogFull, LogGone, LogMismatch, StorageError
-from requite.storage import LogSettings, MemoryFolder, MemoryLog
+from requite.storage import LogReader, LogSettings, MemoryFolder, MemoryLog
 from requite.storage.memory import MemoryFile
 
 KIB = b"k" * 1000
@@ -95,11 +95,58 @@ def test_a_segment_that_cannot_be_begun_is_tried_again(operation: str) -> None:
         with pytest.raises(LogFull):
             log.rotate()
         assert payloads(log.reader().tail()) == [b"a", b"b"]
-        assert (log.segment, log.next_number) == (2, 2)
+        # Only where the old one is sealed already, and the new one gets no name, is there none.
+        assert (log.segment, log.next_number) == (2 if operation == "rename" else 1, 2)
         assert log.room() > 3000
         log.append([b"c"])
+        log.rotate()
         assert payloads(log.reader().tail()) == [b"a", b"b", b"c"]
-    assert len([name for name in disk.names() if name.endswith(".seg")]) == 3
+        assert damages(log.reader().tail()) == []
+    assert len([name for name in disk.names() if name.endswith(".seg")]) == 4 - (
+        operation != "rename"
+    )
+    assert not [name for name in disk.names() if name.endswith(".new")]
+
+
+class Small(Disk):
+    """A disk on which a file may have `size_max` bytes."""
+
+    size_max = 0
+
+    def create(self, name: str, size: int) -> MemoryFile:
+        if size > self.size_max:
+            raise LogFull("no space")
+        return super().create(name, size)
+
+
+def test_where_there_is_no_room_for_a_segment_a_smaller_one_is_begun() -> None:
+    disk = Small()
+    disk.size_max = 16 << 20
+    with MemoryLog(b"TEST", LogSettings(segment_size_bytes=16 << 20), disk) as log:
+        log.append([b"a"])
+        disk.size_max = 5 << 20
+        log.rotate()
+        assert (log.segment, log.room() >> 20) == (1, 3)
+        log.append([b"b"])
+        disk.size_max = 1 << 20
+        log.rotate()
+        log.append([b"c"])
+        disk.size_max -= 1
+        with pytest.raises(LogFull):
+            log.rotate()
+        log.append([b"d"])
+        assert payloads(log.reader().tail()) == [b"a", b"b", b"c", b"d"]
+    assert all(info.sealed for info in LogReader.on(disk).segments())
+
+
+def test_the_space_of_a_segment_is_kept_after_a_write_that_failed() -> None:
+    disk = Disk()
+    with MemoryLog(b"TEST", SMALL, disk) as log:
+        disk.fail["write"] = LogFull("no space")
+        with pytest.raises(LogFull):
+            log.append([b"a"])
+        [file] = disk._files.values()
+        assert file.size() == 4096
 
 
 def test_a_segment_that_cannot_be_sealed_stays_active() -> None:
@@ -169,8 +216,8 @@ def test_a_segment_gets_its_name_when_its_header_is_on_the_disk() -> None:
         log.append([b"a"])
         disk.done.clear()
         log.rotate()
-        begun = ["create", "write", "sync", "rename", "sync folder"]
-        assert disk.done == ["write", "truncate", "sync", *begun]
+        sealed = ["write", "truncate", "sync"]
+        assert disk.done == ["create", "write", "sync", *sealed, "rename", "sync folder"]
         disk.done.clear()
         log.remove(0)
         assert disk.done == ["remove", "sync folder"]

@@ -69,7 +69,7 @@ def test_a_file_read_by_the_table_alone(tmp_path: Path) -> None:
     magic, version, size, flags, first, created = struct.unpack_from("<8sHHIQq", data)
     assert (magic, version, size, flags, first) == (b"RQTLOG01", 1, 64, 0, 0)
     assert created > 1_700_000_000_000_000
-    assert data[48:60] == b"TEST" + bytes(8)
+    assert data[48:60] == b"TEST" + (4096).to_bytes(8, "little")
     seed = struct.unpack_from("<I", data, 60)[0]
     assert seed == crc32(data[:60])
     at, found = 64, []

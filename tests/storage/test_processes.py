@@ -142,7 +142,7 @@ def test_a_limit_of_the_system_is_a_full_log_and_no_loss(tmp_path: Path) -> None
 def test_no_space_to_set_aside_is_said_when_the_log_is_opened(tmp_path: Path) -> None:
     code = (
         "import resource, sys; from requite.storage import Log\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 19, 1 << 19))\n"
         "Log.open(sys.argv[1], purpose=b'TEST')"
     )
     result = subprocess.run(

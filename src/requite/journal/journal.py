@@ -72,7 +72,8 @@ class Journal:
         """Make the log, and begin to write.
 
         Raises `ConfigurationError` where the folder is something else than a journal, and
-        `StorageError` where it cannot be written.
+        `StorageError` where it cannot be written. A disk that is full is no reason not to start: it
+        is warned about, and tried again.
         """
         prepare(self.path.parent)
         if self.path.exists():

@@ -84,10 +84,16 @@ class Scribe:
         return pressed + len(self._flights) + len(self._happenings)
 
     def open(self) -> None:
-        """Open the log and write that it begins. Raises `StorageError`."""
-        self._happenings.append(Happening(self._clock.now(), Kind.OPENED))
+        """Open the log and write that it begins; on a disk that is full, as soon as it is not.
+
+        Raises `StorageError` for every other failure.
+        """
+        now = self._clock.now()
+        self._happenings.append(Happening(now, Kind.OPENED))
         try:
             self._write()
+        except LogFull as error:
+            self._fail(error, now)
         except StorageError:
             self._close_log()
             raise
@@ -110,13 +116,17 @@ class Scribe:
             self._recover()
 
     def close(self) -> None:
-        """Write the rest and that it ends, and close the log."""
-        self._take()
-        self._happenings.append(Happening(self._clock.now(), Kind.CLOSED))
+        """Write the rest, what was dropped and that it ends, and close the log."""
+        dropped = self.dropped
         self._try_at = self._sync_at = -inf
         self.flush()
-        if self.backlog:
-            self._drop_backlog()
+        self._drop_backlog()
+        try:
+            self._tell_the_end()
+        except StorageError as error:
+            self._fail(error, self._clock.now())
+            self._lost += 1
+        if self.dropped > dropped:
             logger.warning("the journal ends incomplete: %d rows were dropped", self.dropped)
         self._close_log()
 
@@ -131,26 +141,53 @@ class Scribe:
 
     def _write(self) -> None:
         untold = self.dropped - self._told
-        # A log that was closed for a failure is reopened even for nothing: is it well again?
-        if not (self.backlog or untold) and (self._log is not None or not self.failure):
+        # After a failure, the log is tried even for nothing: is it well again?
+        if not (self.backlog or untold or self.failure):
             return
         writer = self._writer or self._open_log()
         offset_us = self._clock.offset_us()
         backlog = self.backlog
         try:
-            if untold:
-                told = [Happening(self._clock.now(), Kind.DROPPED, value=float(untold))]
-                writer.write_happenings(told, offset_us)
-                self._told += untold
+            self._tell_what_was_dropped(writer, offset_us)
             writer.write_pressed(self._pressed, offset_us)
             writer.write_flights(self._flights, offset_us)
             writer.write_happenings(self._happenings, offset_us)
         finally:
             self._unchecked += backlog - self.backlog
-            self._is_synced = False
-            self.events = writer.next_seq
-            self.bytes_written += writer.bytes_written
-            writer.bytes_written = 0
+            self._account(writer)
+
+    def _tell_what_was_dropped(self, writer: BlockWriter, offset_us: int) -> None:
+        """Tell it, if possible also while the disk is full: the process may be killed by then.
+
+        That takes from the reserve, so meanwhile only what doubles the number is told.
+        """
+        untold = self.dropped - self._told
+        if untold and (not self.failure or untold >= self._told):
+            row = Happening(self._clock.now(), Kind.DROPPED, value=float(untold))
+            writer.tell(row, offset_us)
+            self._told += untold
+        if self.failure:  # the reserve is no proof that more can be written
+            writer.make_room()
+
+    def _tell_the_end(self) -> None:
+        """Write the last rows, for which there is room unless the disk fails altogether."""
+        writer = self._writer or self._open_log()
+        now, offset_us = self._clock.now(), self._clock.offset_us()
+        untold = self.dropped - self._told
+        try:
+            if untold:
+                dropped = Happening(now, Kind.DROPPED, value=float(untold))
+                writer.tell(dropped, offset_us, last=True)
+                self._told += untold
+            writer.tell(Happening(now, Kind.CLOSED), offset_us, last=True)
+        finally:
+            self._account(writer)
+
+    def _account(self, writer: BlockWriter) -> None:
+        self._is_synced = False
+        self.events = writer.next_seq
+        self.bytes_written += writer.bytes_written
+        writer.bytes_written = 0
 
     def _open_log(self) -> BlockWriter:
         self._log = self._place.open()

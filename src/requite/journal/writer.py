@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from requite.chronicle import FlightRow, Happening
-from requite.journal.blocks import SEQS_PER_ROW, BlockType
+from requite.journal.blocks import HEADER_SIZE, ROW_SIZE, SEQS_PER_ROW, BlockType
 from requite.journal.encode import (
     ROWS_PER_BLOCK,
     PressedFlights,
@@ -26,6 +26,12 @@ Encode = Callable[[Rows, Strings, int, int], bytes]
 
 # Happenings carry reasons: this many with the longest strings are half of the smallest segment.
 HAPPENINGS_PER_BLOCK: Final = 128
+
+# What a segment keeps free of ordinary rows. While the disk is full, the log tells in there how
+# many rows were dropped, and at last that it ends. A row by itself takes 112 bytes: there are 73.
+RESERVE: Final = 1 << 13
+_LAST: Final = 2 * record_size(HEADER_SIZE + ROW_SIZE)  # of that, for the very last rows
+_AS_GOOD_AS_FULL: Final = RESERVE + (1 << 16)
 
 
 class AppendOnly(Protocol):
@@ -77,6 +83,20 @@ class BlockWriter:
         kind, size = BlockType.HAPPENINGS, HAPPENINGS_PER_BLOCK
         self._write(rows, kind, encode_happenings, size, clock_offset_us)
 
+    def tell(self, row: Happening, clock_offset_us: int, *, last: bool = False) -> None:
+        """Write a row without strings, into the reserve if need be. Raises `StorageError`.
+
+        Some of the reserve is for the `last` rows only, dropped and closed.
+        """
+        spare = 0 if last else _LAST
+        self._append(self._encode([row], encode_happenings, clock_offset_us, spare))
+        self.next_seq += SEQS_PER_ROW[BlockType.HAPPENINGS]
+
+    def make_room(self) -> None:
+        """Begin a new segment if this one is as good as full. Raises `StorageError`."""
+        if not self._is_empty and self._log.room() < _AS_GOOD_AS_FULL:
+            self._log.rotate()
+
     def _write(
         self,
         rows: list[Row],
@@ -91,12 +111,14 @@ class BlockWriter:
             self.next_seq += SEQS_PER_ROW[kind] * len(part)
             del rows[:per_block]
 
-    def _encode(self, rows: Rows, encode: Encode[Rows], offset_us: int) -> list[bytes]:
-        """Return the blocks of some rows, for a segment that has room for them."""
+    def _encode(
+        self, rows: Rows, encode: Encode[Rows], offset_us: int, spare: int = RESERVE
+    ) -> list[bytes]:
+        """Return the blocks of some rows, for a segment that has room for them, and `spare`."""
         if self._log.segment != self._segment:  # a new one that could not be begun before
             self._begin()
         blocks = self._blocks(rows, encode, offset_us)
-        if not self._is_empty and sum(map(len, blocks)) > self._log.room(len(blocks)):
+        if not self._is_empty and sum(map(len, blocks)) > self._log.room(len(blocks)) - spare:
             self._log.rotate()
             self._begin()
             blocks = self._blocks(rows, encode, offset_us)

@@ -169,6 +169,22 @@ class DiskFolder:
             os.close(self._lock)
             self._lock = None
 
+    def is_locked(self) -> bool:
+        """Take a shared lock for a moment; who is to open the log just then has to try again."""
+        try:
+            descriptor = os.open(self.path / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:  # a copy of the segments alone
+            return False
+        except OSError:
+            return True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:  # it is held, or this file system knows no locks
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
 
 def _lock(descriptor: int, path: Path) -> None:
     """Take the lock, and leave our process id for those who come later."""

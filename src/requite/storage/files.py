@@ -23,6 +23,9 @@ class File(Protocol):
     def next_data(self, offset: int) -> tuple[int, int] | None:
         """From where to where, from `offset` on, not all may be zero; None: only zeros follow."""
 
+    def set_aside(self, size: int) -> None:
+        """Make the file `size` bytes long, with zeros; `LogFull` where the disk has not as much."""
+
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
@@ -58,3 +61,6 @@ class Folder(Protocol):
         """Become the one writer; `LogLocked` if there is one already."""
 
     def unlock(self) -> None: ...
+
+    def is_locked(self) -> bool:
+        """Whether there is a writer, or nobody can tell."""

@@ -29,7 +29,7 @@ END: Final = 1  # the last record of a sealed segment; its number is that of the
 RECORD: Final = struct.Struct("<4sIQHHI")  # marker, length, number, kind, check, checksum
 HEAD_SIZE: Final = 18  # what `check` covers: all before it
 
-_SEGMENT: Final = struct.Struct("<8sHHIQq16s4s8x")
+_SEGMENT: Final = struct.Struct("<8sHHIQq16s4sQ")
 _CHECKSUM: Final = struct.Struct("<I")
 _HEAD: Final = struct.Struct("<4sIQH")  # marker, length, number, kind
 _CHECKS: Final = struct.Struct("<HI")  # check of the head, checksum of head and payload
@@ -37,12 +37,16 @@ _PADDING: Final = tuple(bytes(-size % ALIGNMENT) for size in range(ALIGNMENT))
 
 
 class SegmentHeader(NamedTuple):
-    """What a segment says about itself. `created_us`: microseconds of wall time since 1970."""
+    """What a segment says about itself. `created_us`: microseconds of wall time since 1970.
+
+    `set_aside`: the size in bytes that its file has until it is sealed; 0 where that is not told.
+    """
 
     first_record: int
     created_us: int
     log_id: bytes
     purpose: bytes
+    set_aside: int = 0
 
 
 def segment_name(first_record: int) -> str:
@@ -73,14 +77,15 @@ def encode_header(header: SegmentHeader) -> bytes:
         header.created_us,
         header.log_id,
         header.purpose,
+        header.set_aside,
     )
     return fields + _CHECKSUM.pack(crc32(fields))
 
 
 def decode_header(data: bytes) -> SegmentHeader:
     """Decode without judging: `header_fault` tells what is wrong with the bytes."""
-    *_, first_record, created_us, log_id, purpose = _SEGMENT.unpack_from(data)
-    return SegmentHeader(first_record, created_us, log_id, purpose)
+    *_, first_record, created_us, log_id, purpose, set_aside = _SEGMENT.unpack_from(data)
+    return SegmentHeader(first_record, created_us, log_id, purpose, set_aside)
 
 
 def header_fault(data: bytes, number: int) -> str:

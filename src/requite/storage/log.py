@@ -24,6 +24,8 @@ from requite.errors import (
     ConfigurationError,
     LocalViolation,
     LogFailed,
+    LogFull,
+    LogGone,
     LogMismatch,
     StorageError,
 )
@@ -44,6 +46,7 @@ from requite.storage.segment import NEW_SUFFIX, OVERHEAD, SegmentWriter, new_log
 from requite.storage.settings import LogSettings
 
 PURPOSE_SIZE: Final = 4
+SCARCE_SIZE: Final = 1 << 20  # a disk without room for a whole segment may have room for this
 
 
 class Log:
@@ -69,7 +72,7 @@ class Log:
         folder.lock()
         try:
             self._recover()
-            self._start_segment()
+            self._next_segment()
         except BaseException:
             folder.unlock()
             raise
@@ -149,13 +152,12 @@ class Log:
     def rotate(self) -> None:
         """Seal the active segment and start the next one; remove what need not be retained.
 
-        Without records in the active segment, nothing happens. After `LogFull` for the new segment,
-        the next `append` tries again.
+        Without records in the active segment, nothing happens. After `LogFull` for the new segment
+        the old one stays active, with what room it has.
         """
         with self._usable():
             if self._writer is None or not self._writer.empty:
-                self._seal()
-                self._start_segment()
+                self._next_segment()
 
     def close(self) -> None:
         """Seal the active segment and let others write the log. Closing again does nothing."""
@@ -203,8 +205,7 @@ class Log:
             writer.free() >= size or (writer.empty and writer.free() >= least)
         ):
             return writer
-        self._seal()
-        return self._start_segment(least)
+        return self._next_segment(least)
 
     def _recover(self) -> None:
         """Find out what is there, and tidy up what was left unfinished."""
@@ -218,15 +219,39 @@ class Log:
         self.next_number = found.next_number
         self.recovered = found.recovery
 
-    def _start_segment(self, least: int = 0) -> SegmentWriter:
-        """Begin a segment that has room for a record of `least` bytes, at least."""
-        now_us = wall_clock_us()
-        header = SegmentHeader(self.next_number, now_us, self._log_id, self._purpose)
+    def _next_segment(self, least: int = 0) -> SegmentWriter:
+        """Begin a segment that has room for a record of `least` bytes, at least.
+
+        The active one is sealed when the next one has its space on the disk: until then there is
+        somewhere to write, however little it holds.
+        """
+        now_us, active = wall_clock_us(), self._writer
         size = max(self.settings.segment_size_bytes, OVERHEAD + least)
-        sync = self.settings.sync
-        self._retain(now_us, size)
-        self._writer = SegmentWriter.create(self._folder, header, size, sync=sync)
-        return self._writer
+        self._retain(now_us, size + (0 if active is None else active.written_bytes))
+        try:
+            following = self._prepare(now_us, size, max(SCARCE_SIZE, OVERHEAD + least))
+        except LogGone:  # with the folder, the active one is gone as well
+            self._drop_writer()
+            raise
+        try:
+            self._seal()
+        except StorageError:
+            following.discard(self._folder)
+            raise
+        following.publish(self._folder)
+        self._writer = following
+        self._retain(now_us, following.size)
+        return following
+
+    def _prepare(self, now_us: int, size: int, size_min: int) -> SegmentWriter:
+        """Set a segment's space aside; half of it, and so on, while the disk has not that much."""
+        header = SegmentHeader(self.next_number, now_us, self._log_id, self._purpose, size)
+        try:
+            return SegmentWriter.prepare(self._folder, header, sync=self.settings.sync)
+        except LogFull:
+            if size // 2 < size_min:
+                raise
+        return self._prepare(now_us, size // 2, size_min)
 
     def _seal(self) -> None:
         """End the active segment; one without records is left to be replaced."""

@@ -32,6 +32,9 @@ class MemoryFile:
     def next_data(self, offset: int) -> tuple[int, int] | None:
         return (offset, len(self._data)) if offset < len(self._data) else None
 
+    def set_aside(self, size: int) -> None:
+        self._size = max(self._size, size)
+
     def truncate(self, size: int) -> None:
         del self._data[size:]
         self._size = size
@@ -80,6 +83,9 @@ class MemoryFolder:
 
     def unlock(self) -> None:
         self._locked = False
+
+    def is_locked(self) -> bool:
+        return self._locked
 
 
 class MemoryLog(Log):

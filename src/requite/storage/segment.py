@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
-from requite.errors import StorageError
+from requite.errors import LogFull, StorageError
 from requite.storage.files import File, Folder
 from requite.storage.layout import (
     HEADER_SIZE,
@@ -50,24 +51,36 @@ class SegmentWriter:
         self._unsynced = False
 
     @classmethod
-    def create(
-        cls, folder: Folder, header: SegmentHeader, size: int, *, sync: bool
-    ) -> SegmentWriter:
+    def prepare(cls, folder: Folder, header: SegmentHeader, *, sync: bool) -> SegmentWriter:
         """Make the file complete under another name, so that no reader meets half a header."""
-        name = segment_name(header.first_record)
+        name = segment_name(header.first_record) + NEW_SUFFIX
         data = encode_header(header)
-        file = folder.create(name + NEW_SUFFIX, size)
+        file = folder.create(name, header.set_aside)
         try:
             file.write(data, 0)
             if sync:
                 file.sync()
-            folder.rename(name + NEW_SUFFIX, name)
-            if sync:
-                folder.sync()
         except StorageError:
             file.close()
+            folder.remove(name)
             raise
-        return cls(file, data, size, sync=sync)
+        return cls(file, data, header.set_aside, sync=sync)
+
+    def publish(self, folder: Folder) -> None:
+        """Give the file its name: from now on readers see it."""
+        name = segment_name(self.number)
+        try:
+            folder.rename(name + NEW_SUFFIX, name)
+            if self._sync:
+                folder.sync()
+        except StorageError:
+            self.close()
+            raise
+
+    def discard(self, folder: Folder) -> None:
+        """Remove a file that was prepared, and is not needed."""
+        self.close()
+        folder.remove(segment_name(self.number) + NEW_SUFFIX)
 
     @property
     def empty(self) -> bool:
@@ -91,6 +104,8 @@ class SegmentWriter:
         except StorageError:
             # Part of it may be there, and would be taken for records behind a shorter next batch.
             self._file.truncate(self._end)
+            with suppress(LogFull):  # there may be room again later
+                self._file.set_aside(self.size)
             raise
         self._end += len(data)
         self.next_number += len(payloads)

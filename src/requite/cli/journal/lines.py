@@ -19,7 +19,6 @@ from requite.cli.output import stdout_console
 from requite.journal.event import Event
 
 _KIND_WIDTH: Final = 11
-_ID_WIDTH: Final = 32
 _ORIGIN_WIDTH: Final = 16
 _NAME_WIDTH: Final = 8  # of workers
 _LOG_WIDTH: Final = 4
