@@ -351,6 +351,23 @@ def test_a_client_shows_its_certificate_where_it_is_asked_for(loop: Loop, places
         loop.do(good.close())
 
 
+@pytest.mark.usefixtures("hasty")
+def test_the_blocking_client_says_the_same(loop: Loop, places: Places, hands: Hands) -> None:
+    secret, listener = Scene(loop, places.new(TLS)), hands.listen(places.new())
+    plain = Place(TLS, places.certificates, Scene(loop, places.new()).place.port)
+    for url, told in (
+        (secret.place.dialling(ca=str(places.certificates.other_ca)), "certificate"),
+        (plain.dialling(), "TLS"),
+        (listener.place.dialling(), f"within {SILENCE_S:g} s"),
+        ("sp+tcp://127.0.0.1:1", "refused"),
+    ):
+        with requite.Client(url) as client, pytest.raises(requite.CallTimeout) as failed:
+            client.call(b"x", timeout=2 * SILENCE_S)
+        assert failed.value.may_have_executed is False
+        assert told in str(failed.value)
+    secret.check()
+
+
 @both_loops
 def test_tls_and_plain_do_not_meet(loop: Loop, places: Places) -> None:
     plain, secret = Scene(loop, places.new()), Scene(loop, places.new(TLS))
