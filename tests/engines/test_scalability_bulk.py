@@ -1,0 +1,185 @@
+"""The SP engines fed in bulk do what they do when fed one input after the other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.sp_engines import tag, way
+
+from requite.engine import (
+    Cancel,
+    Deliver,
+    DeliverAll,
+    Effect,
+    Finished,
+    Input,
+    PeerBlocked,
+    PeerJoined,
+    PeerWritable,
+    Produced,
+    Received,
+    Send,
+    SendAll,
+    Submit,
+)
+from requite.errors import LocalViolation
+from requite.protocols.scalability.policy import RepPolicy, ReqPolicy
+from requite.protocols.scalability.rep import ScalabilityWorker
+from requite.protocols.scalability.req import ScalabilityClient
+from requite.request import Status
+
+PEERS = ["a", "b", "c"]
+
+
+def said(effects: Iterable[Effect], names: dict[Any, Any]) -> dict[Any, list[Any]]:
+    """Sort effects by whom they are for; there, their order counts. What is empty is nothing."""
+    by_receiver: dict[Any, list[Any]] = defaultdict(list)
+    for effect in effects:
+        match effect:
+            case Send(peer, message):
+                by_receiver["to", peer].append(b"".join(message))
+            case SendAll(peer, messages):
+                by_receiver["to", peer] += [b"".join(message) for message in messages]
+            case Deliver(token, what):
+                by_receiver["user"].append((names.setdefault(token, len(names)), what.body))
+            case DeliverAll(pairs):
+                by_receiver["user"] += [
+                    (names.setdefault(token, len(names)), what.body) for token, what in pairs
+                ]
+            case _:
+                by_receiver["other"].append((type(effect), getattr(effect, "token", None)))
+    return {receiver: things for receiver, things in by_receiver.items() if things}
+
+
+# --- the client -----------------------------------------------------------------------------------
+CLIENT_EVENTS = st.one_of(
+    st.tuples(st.just("submit"), st.sampled_from([5.0, 0.0]), st.booleans()),
+    st.tuples(st.just("submit"), st.just(9.0), st.just(True)),
+    st.tuples(st.just("cancel"), st.integers(0, 20)),
+    st.tuples(st.just("answer"), st.sampled_from(PEERS), st.lists(st.integers(-1, 20), max_size=4)),
+)
+TROUBLE = st.one_of(
+    st.none(),
+    st.tuples(st.sampled_from([PeerBlocked, PeerWritable]), st.sampled_from(PEERS)),
+)
+
+
+@given(st.lists(st.tuples(st.lists(CLIENT_EVENTS, max_size=8), TROUBLE), max_size=8))
+def test_a_client_makes_the_same_of_calls_in_bulk(turns: list[Any]) -> None:
+    one_by_one, in_bulk = (ScalabilityClient(ReqPolicy(slots=6), first_id=3) for _ in range(2))
+    for engine in (one_by_one, in_bulk):
+        for peer in PEERS:
+            engine.handle(PeerJoined(peer), 0.0)
+    tokens = 0
+    for events, trouble in turns:
+        inputs: list[Input] = []
+        for event in events:
+            match event:
+                case ("submit", deadline, idempotent):
+                    body = b"%d" % tokens
+                    inputs.append(Submit(tokens, "echo", (body,), deadline, idempotent))
+                    tokens += 1
+                case ("cancel", token):
+                    inputs.append(Cancel(token))
+                case ("answer", peer, ids):
+                    replies = [[tag(3 + n) + b"re %d" % n] for n in ids]
+                    inputs.append(Received(peer, replies))
+        singly = [effect for each in inputs for effect in one_by_one.handle(each, 1.0)]
+        at_once = list(in_bulk.handle_all(inputs, 1.0))
+        assert said(at_once, {}) == said(singly, {})
+        if trouble is not None:
+            kind, peer = trouble
+            both = [list(each.handle(kind(peer), 1.0)) for each in (one_by_one, in_bulk)]
+            assert said(both[0], {}) == said(both[1], {})
+        assert in_bulk.snapshot() == one_by_one.snapshot()
+        assert in_bulk.deadline() == one_by_one.deadline()
+
+
+def test_what_goes_to_one_peer_is_one_effect() -> None:
+    client = ScalabilityClient(first_id=3)
+    client.handle(PeerJoined("a"), 0.0)
+    calls = [Submit(token, "", (b"x",), 9.0) for token in range(3)]
+    (sent,) = client.handle_all(calls, 0.0)
+    assert isinstance(sent, SendAll)
+    assert [b"".join(message) for message in sent.messages] == [tag(3 + n) + b"x" for n in range(3)]
+    (delivered,) = client.handle_all([Received("a", [[tag(3)], [tag(4) + b"y"]])], 0.0)
+    assert isinstance(delivered, DeliverAll)
+    assert [(token, reply.body) for token, reply in delivered.pairs] == [(0, b""), (1, b"y")]
+
+
+def test_a_bad_call_among_others_loses_none_of_them() -> None:
+    client = ScalabilityClient(first_id=3)
+    client.handle(PeerJoined("a"), 0.0)
+    calls = [Submit(token, "", (b"x",), 9.0) for token in (1, 2, 1, 3)]
+    with pytest.raises(LocalViolation):
+        client.handle_all(calls, 0.0)
+    assert client.snapshot().sent == 2
+    (sent, replied) = client.handle_all([Submit(4, "", (b"x",), 9.0)], 0.0)
+    assert isinstance(sent, SendAll)
+    assert len(sent.messages) == 2
+    assert isinstance(replied, Send)
+
+
+# --- the worker -----------------------------------------------------------------------------------
+WORKER_EVENTS = st.one_of(
+    st.tuples(st.just("ask"), st.sampled_from(PEERS), st.lists(st.integers(0, 3), max_size=5)),
+    st.tuples(st.just("finish"), st.integers(0, 9), st.sampled_from(list(Status)[:2])),
+    st.tuples(st.just("produce"), st.integers(0, 9)),
+)
+
+
+class Worker:
+    """A worker, and the jobs that it has delivered."""
+
+    def __init__(self) -> None:
+        policy = RepPolicy(capacity=3, hops=3, queue_max=4, backlog_size_max=20)
+        self.engine = ScalabilityWorker(policy, first_id=1)
+        self.names: dict[Any, Any] = {}
+        for peer in PEERS:
+            self.engine.handle(PeerJoined(peer), 0.0)
+
+    def inputs(self, events: list[Any], bodies: list[bytes]) -> list[Input]:
+        """Return inputs for events; jobs are those known before any of them."""
+        jobs = list(self.names)
+        inputs: list[Input] = []
+        for event in events:
+            match event:
+                case ("ask", peer, depths):
+                    stacks = [way(*range(depth)) + tag(7) for depth in depths]
+                    inputs.append(Received(peer, [[stack + bodies.pop()] for stack in stacks]))
+                case ("finish", n, status) if n < len(jobs):
+                    inputs.append(Finished(jobs[n], (b"done",), status))
+                case ("produce", n) if n < len(jobs):
+                    inputs.append(Produced(jobs[n], (b"part ",)))
+        return inputs
+
+
+@given(st.lists(st.tuples(st.lists(WORKER_EVENTS, max_size=8), TROUBLE), max_size=8))
+def test_a_worker_makes_the_same_of_requests_in_bulk(turns: list[Any]) -> None:
+    one_by_one, in_bulk = Worker(), Worker()
+    for events, trouble in turns:
+        bodies = [b"%d" % n for n in range(100)]
+        singly = [
+            effect
+            for each in one_by_one.inputs(events, list(bodies))
+            for effect in one_by_one.engine.handle(each, 1.0)
+        ]
+        at_once = in_bulk.engine.handle_all(in_bulk.inputs(events, list(bodies)), 1.0)
+        assert named(at_once, in_bulk) == named(singly, one_by_one)
+        if trouble is not None:
+            kind, peer = trouble
+            both = [(list(w.engine.handle(kind(peer), 1.0)), w) for w in (one_by_one, in_bulk)]
+            assert named(*both[0]) == named(*both[1])
+        assert in_bulk.engine.snapshot() == one_by_one.engine.snapshot()
+
+
+def named(effects: Iterable[Effect], worker: Worker) -> dict[Any, list[Any]]:
+    """As `said`, with jobs by the order of their delivery."""
+    told = said(effects, worker.names)
+    told["other"] = [(kind, worker.names.get(token)) for kind, token in told.get("other", [])]
+    return told
