@@ -60,7 +60,6 @@ def stack(reach: Reach, settings: ClientSettings) -> Stack:
     return Stack(
         lambda origin, chronicle: ScalabilityClient(
             policy,
-            rng=random.random,
             first_id=random.SystemRandom().randrange(IDS),
             origin=origin,
             chronicle=chronicle,

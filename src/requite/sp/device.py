@@ -62,7 +62,6 @@ class Device(Daemon):
         self._engine = ScalabilityDevice(
             DevicePolicy(hops=hops),
             first_id=random.SystemRandom().randrange(IDS),
-            instance=name,
             chronicle=chronicle_of(self._journal),
         )
         dialled = to_dial(clients.dials, Role.REP, limits, FRONT)

@@ -30,7 +30,6 @@ def parts(reach: Reach, services: Sequence[Service], settings: WorkerSettings) -
     engine = ScalabilityWorker(
         policy,
         service=service.name,
-        rng=random.random,
         first_id=random.SystemRandom().randrange(IDS),
         instance=settings.name,
         chronicle=settings.chronicle,

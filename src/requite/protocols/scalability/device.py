@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any, Final
 
-from requite.chronicle import NO_INSTANCE, Chronicle
+from requite.chronicle import Chronicle
 from requite.engine import (
     Disconnect,
     Drain,
@@ -40,7 +40,6 @@ from requite.engine import (
     PeerWritable,
     Received,
     ResumeReading,
-    Rng,
     Send,
     Stopped,
     StopReading,
@@ -68,9 +67,7 @@ class ScalabilityDevice:
         self,
         policy: DevicePolicy | None = None,
         *,
-        rng: Rng | None = None,
         first_id: int,
-        instance: bytes = NO_INSTANCE,
         chronicle: Chronicle | None = None,
     ) -> None:
         self._policy = policy = policy or DevicePolicy()

@@ -44,7 +44,7 @@ class SpClient(Party):
             hold=spec.hold,
         )
         first_id = self.draw_first_id()
-        return self.stage.parts.client(policy, rng=self.rng.random, first_id=first_id)
+        return self.stage.parts.client(policy, first_id=first_id)
 
     def _end(self, what: str) -> None:
         super()._end(what)
