@@ -104,13 +104,13 @@ class _Tier:
 class Channels:
     """All channels to those who take requests, and whose turn it is."""
 
-    __slots__ = ("_best", "_by_peer", "_sole", "_tiers")
+    __slots__ = ("_best", "_by_peer", "_tiers", "sole")
 
     def __init__(self) -> None:
         self._by_peer: dict[Peer, Channel] = {}
         self._tiers: dict[int, _Tier] = {}  # by priority, the best one first
         self._best: _Tier | None = None  # the first one with a channel that is open
-        self._sole: Channel | None = (
+        self.sole: Channel | None = (
             None  # if no other has its turn, there is none to keep account of
         )
 
@@ -162,8 +162,8 @@ class Channels:
 
     def next(self) -> Channel | None:
         """Serve the channel whose turn it is; None if none takes anything."""
-        if self._sole is not None:
-            return self._sole
+        if self.sole is not None:
+            return self.sole
         return None if self._best is None else self._best.next()
 
     def next_but(self, peer: Peer) -> Channel | None:
@@ -171,7 +171,7 @@ class Channels:
         of its priority takes anything. It loses its turn: to make good for it later would be to
         give it many requests at once."""
         channel = self.next()
-        while channel is not None and channel.peer is peer and channel is not self._sole:
+        while channel is not None and channel.peer is peer and channel is not self.sole:
             channel = self.next()
         return channel
 
@@ -187,4 +187,4 @@ class Channels:
 
     def _choose_tier(self) -> None:
         self._best = next((tier for tier in self._tiers.values() if tier), None)
-        self._sole = None if self._best is None else self._best.sole()
+        self.sole = None if self._best is None else self._best.sole()

@@ -45,19 +45,13 @@ from requite.engine import (
     Submit,
     Wake,
 )
-from requite.errors import (
-    CallError,
-    CallTimeout,
-    Cancelled,
-    LocalViolation,
-    Overloaded,
-    TransportError,
-)
+from requite.errors import CallError, Cancelled, LocalViolation
+from requite.protocols.scalability import failures
 from requite.protocols.scalability.calls import Ask, PendingCall, ReqSnapshot
 from requite.protocols.scalability.channels import PORTION_SIZE, Channel, Channels
 from requite.protocols.scalability.policy import CALLS_WORTH_A_SECOND, ReqPolicy, place_of
 from requite.protocols.scalability.recorders import ClientRecorder
-from requite.protocols.scalability.wire import BOTTOM, IDS, TAG_SIZE, request_tag
+from requite.protocols.scalability.wire import BOTTOM, IDS, TAG_SIZE, pack_tag, request_tag
 from requite.request import Reply, RetryBudget, RetryPolicy, Status
 from requite.sweep import Sweep
 
@@ -186,7 +180,7 @@ class ScalabilityClient:
         (CPython 3.11, 64 calls in flight).
         """
         calls, pending, held, sweep = self._calls, self._pending, self._held, self._sweep
-        turn, slots, recorder, notes = self._channels.next, self._slots, self._recorder, self._notes
+        channels, slots, recorder, notes = self._channels, self._slots, self._recorder, self._notes
         outgoing: dict[Peer, list[tuple[bytes, bytes]]] = {}
         peer: Peer | None = None
         try:
@@ -211,14 +205,14 @@ class ScalabilityClient:
                     or deadline <= now
                     or len(calls) >= slots
                     or self._stopped
-                    or (channel := turn()) is None
+                    or (channel := channels.sole or channels.next()) is None
                 ):
                     self._begin(call, self._policy.hold, now)
                     continue
                 calls[token] = call
                 request_id = self._next_id
                 self._next_id = request_id + 1 if request_id < IDS - 1 else 0
-                call.tag = tag = request_tag(request_id)
+                call.tag = tag = pack_tag(IDS | request_id)
                 if tag in pending:
                     tag = call.tag = self._new_tag()
                 pending[tag] = call
@@ -263,7 +257,7 @@ class ScalabilityClient:
             return
         channel = None if self._held else self._channels.next()
         if channel is None and not hold:
-            self._turn_down(call, self._pushback(), now)
+            self._turn_down(call, failures.pushback(len(self._channels)), now)
             return
         self._calls[call.token] = call
         if self._recorder is not None:
@@ -280,17 +274,8 @@ class ScalabilityClient:
 
     def _why_not(self, call: PendingCall, now: float) -> CallError:
         if self._stopped:
-            return Cancelled("the client is closed", may_have_executed=False)
-        if call.deadline <= now:
-            text = "the deadline of the call passed before it was made"
-            return CallTimeout(text, may_have_executed=False)
-        text = f"all {self._slots} slots of this client are taken by outstanding calls"
-        return Overloaded(text, may_have_executed=False)
-
-    def _pushback(self) -> CallError:
-        n = len(self._channels)
-        text = f"all {n} peers push back" if n else "there is no connection to anybody"
-        return Overloaded(f"{text}; the request was not sent", may_have_executed=False)
+            return failures.closed()
+        return failures.too_late() if call.deadline <= now else failures.no_slot(self._slots)
 
     def _turn_down(self, call: PendingCall, error: CallError, now: float) -> None:
         self._out.append(Fail(call.token, error))
@@ -423,7 +408,7 @@ class ScalabilityClient:
         while self._held:
             call = next(iter(self._held))
             if now >= call.deadline:  # its timer is late (I15)
-                self._expire(call, now)
+                self._fail(call, failures.expired(call, now), now)
                 continue
             channel = self._channels.next()
             if channel is None:
@@ -441,11 +426,7 @@ class ScalabilityClient:
             self._take_back(call, f"its connection was lost: {reason}", now)
             self._hold(call)
             return
-        why = (
-            f"was sent {_count(call.tries)}, the limit" if call.idempotent else "is not idempotent"
-        )
-        text = f"the connection that had the request was lost: {reason}; it may have run, and {why}"
-        self._fail(call, TransportError(text), now)
+        self._fail(call, failures.lost(call, reason), now)
 
     def _take_back(self, call: PendingCall, reason: str, now: float) -> None:
         """Count a try that is given up for the next one."""
@@ -477,21 +458,11 @@ class ScalabilityClient:
         due.sort(key=attrgetter("tries"))  # so that the budget, if it is short, goes round
         for call in due:
             if now >= call.deadline:
-                self._expire(call, now)
+                self._fail(call, failures.expired(call, now), now)
             elif self._is_last(call):
-                tries = f"{_count(call.tries)} with {call.resend_s:g} s each"
-                self._fail(call, CallTimeout(f"no reply to a request that was sent {tries}"), now)
+                self._fail(call, failures.silent(call), now)
             else:
                 self._resend(call, now)
-
-    def _expire(self, call: PendingCall, now: float) -> None:
-        """End a call whose deadline has passed."""
-        text = f"no reply within {now - call.submitted_at:.3f} s; the request was "
-        if call.tries:
-            text += f"sent {_count(call.tries)} and may have run"
-        else:
-            text += "never sent, for want of a peer that takes it, and has not run"
-        self._fail(call, CallTimeout(text), now)
 
     def _resend(self, call: PendingCall, now: float) -> None:
         """Try a call again that has waited long enough, if the budget allows."""
@@ -511,7 +482,3 @@ class ScalabilityClient:
     def _note(self, kind: str, call: PendingCall, **facts: Any) -> None:
         known = {"token": call.token, "service": call.service, "attempts": call.tries}
         self._out.append(Note(kind, known | facts))
-
-
-def _count(n: int) -> str:
-    return "once" if n == 1 else f"{n} times"

@@ -32,17 +32,17 @@ HOPS_MAX: Final = 255
 BOTTOM: Final = 0x80
 """The top bit of a tag, in its first byte: set in the last tag alone."""
 
-_pack: Final = Struct(">I").pack
+pack_tag: Final = Struct(">I").pack
 
 
 def request_tag(request_id: int) -> bytes:
     """Return the tag that a client puts in front of a body."""
-    return _pack(IDS | request_id)
+    return pack_tag(IDS | request_id)
 
 
 def channel_tag(channel_id: int) -> bytes:
     """Return the tag that a REP endpoint puts in front of a request."""
-    return _pack(channel_id)
+    return pack_tag(channel_id)
 
 
 def stack_size(payload: bytes, hops: int) -> int:
