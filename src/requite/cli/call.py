@@ -214,7 +214,11 @@ def _write_down(asked: Asked, error: NoService, began: float) -> None:
     name, ended = new_name(), clock.now()
     call_id, service = name + bytes(CALL_ID_SIZE - len(name)), asked.place.service.encode()
     deadline = max(ended, began + asked.timeout)
-    failure = {"outcome": Status.NO_SERVICE, "error": NoService.__name__, "reason": str(error)}
+    failure: dict[str, Any] = {
+        "outcome": Status.NO_SERVICE,
+        "error": NoService.__name__,
+        "reason": str(error),
+    }
     with Journal(asked.journal or "", Role.CLIENT, name) as journal:
         journal.chronicle.happenings += [
             Happening(began, Kind.ACCEPTED, call_id, service, size=len(asked.body), value=deadline),
