@@ -18,6 +18,7 @@ from requite.protocols.scalability.calls import ReqSnapshot
 from requite.protocols.scalability.rep import ScalabilityWorker
 from requite.protocols.scalability.req import ScalabilityClient
 from requite.reach import read_reach
+from requite.sp import Device
 from requite.sp.endpoints import Role, to_dial
 from requite.url import parse_url
 from requite.worker import Worker
@@ -105,7 +106,9 @@ def test_the_first_channel_id_is_another_one_with_every_start() -> None:
         [part] = parts(read_reach("sp+tcp://127.0.0.1:1"), [echo], WORKER_SETTINGS)
         assert isinstance(part.engine, ScalabilityWorker)
         first_ids.add(part.engine._callers._next_id)
-    assert len(first_ids) == 4
+        device = Device(connect_front="sp+tcp://127.0.0.1:1", connect_back="sp+tcp://127.0.0.1:1")
+        first_ids.add(device._engine._callers._next_id)
+    assert len(first_ids) == 8
 
 
 # --- turns ----------------------------------------------------------------------------------------
