@@ -14,7 +14,7 @@ from requite.sim.scenarios import SCENARIOS
 
 _DIGESTS = """
 from requite.sim import run
-print(*(run(seed, "swarm").digest for seed in (3, 4, 5)))
+print(*(run(seed, name).digest for name in ("swarm", "sp-swarm") for seed in (3, 4, 5)))
 """
 
 
@@ -26,18 +26,21 @@ def test_the_same_seed_says_the_same_twice(scenario: str) -> None:
     assert first.transcript
 
 
-def test_a_transcript_changes_nothing() -> None:
-    with_it, without = run(7, "swarm", Options(transcript=True)), run(7, "swarm")
+@pytest.mark.parametrize("scenario", ["swarm", "sp-swarm"])
+def test_a_transcript_changes_nothing(scenario: str) -> None:
+    with_it, without = run(7, scenario, Options(transcript=True)), run(7, scenario)
     assert with_it.digest == without.digest
 
 
-def test_other_seeds_go_otherwise() -> None:
-    assert len({run(seed, "swarm").digest for seed in range(5)}) == 5
+@pytest.mark.parametrize("scenario", ["swarm", "sp-swarm"])
+def test_other_seeds_go_otherwise(scenario: str) -> None:
+    assert len({run(seed, scenario).digest for seed in range(5)}) == 5
 
 
 def test_hash_seeds_do_not_matter() -> None:
     said = {_run_in_process(hash_seed) for hash_seed in ("0", "1", "4242")}
-    assert said == {" ".join(run(seed, "swarm").digest for seed in (3, 4, 5))}
+    here = [run(seed, name).digest for name in ("swarm", "sp-swarm") for seed in (3, 4, 5)]
+    assert said == {" ".join(here)}
 
 
 def _run_in_process(hash_seed: str) -> str:

@@ -1,0 +1,355 @@
+"""Engines of the scalability protocols that are broken on purpose, one way each.
+
+Each is a real engine with one rule taken out. Where the rule lives in a part of the engine, that
+part is given a class of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import inf
+from typing import Any
+
+from requite.engine import Deliver, Disconnect, Effect, Fail, Input, Received, Send
+from requite.errors import CallTimeout
+from requite.protocols.scalability.channels import Channel, Channels
+from requite.protocols.scalability.device import ScalabilityDevice
+from requite.protocols.scalability.raw import Callers
+from requite.protocols.scalability.rep import ScalabilityWorker
+from requite.protocols.scalability.req import ScalabilityClient
+from requite.request import Reply
+
+
+class _Client(ScalabilityClient):
+    """A client whose effects pass through `handle`, one input after the other."""
+
+    def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        return [effect for event in events for effect in self.handle(event, now)]
+
+
+class _Worker(ScalabilityWorker):
+    """The same for a worker."""
+
+    def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        return [effect for event in events for effect in self.handle(event, now)]
+
+
+# --- clients --------------------------------------------------------------------------------------
+class AnswersTwice(_Client):
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        for effect in super().handle(event, now):
+            yield effect
+            if isinstance(effect, Deliver) and isinstance(effect.what, Reply):
+                yield effect
+
+
+class ForgetsToExpire(_Client):
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        effects = super().handle(event, now)
+        return (e for e in effects if not (type(e) is Fail and type(e.error) is CallTimeout))
+
+
+class TakesStrayReplies(ScalabilityClient):
+    """Take a reply for which nobody waits for that to the oldest call."""
+
+    def _received(self, event: Received, now: float) -> None:
+        messages = []
+        for (payload,) in event.messages:
+            known = self._pending or {payload[:4]: None}
+            messages.append([payload if payload[:4] in known else next(iter(known)) + payload[4:]])
+        super()._received(Received(event.peer, messages), now)
+
+
+class NeverSendsAgain(ScalabilityClient):
+    def _resend(self, call: Any, now: float) -> None:
+        self._wait_until(call, call.deadline)
+
+
+class SpendsItsBudgetForGood(ScalabilityClient):
+    """Let only new calls fill the budget of resending."""
+
+    def _resend(self, call: Any, now: float) -> None:
+        self._earned_at = now
+        super()._resend(call, now)
+
+
+class SendsAgainTooSoon(ScalabilityClient):
+    def _wait_until(self, call: Any, at: float) -> None:
+        super()._wait_until(call, at if at == call.deadline else at - call.resend_s / 2)
+
+
+class SendsAgainWhatMayHaveRun(ScalabilityClient):
+    def _interrupt(self, call: Any, reason: str, now: float) -> None:
+        self._hold(call)
+
+
+class TriesForEver(ScalabilityClient):
+    def _is_last(self, call: Any) -> bool:
+        return False
+
+
+class SendsWhatIsTooLate(ScalabilityClient):
+    """Look at deadlines by the clock alone, which may be late."""
+
+    def _release(self, now: float) -> None:
+        for call in self._held:
+            call.deadline += 1000
+        super()._release(now)
+        for call in self._calls.values():
+            call.deadline -= 1000 * (call.deadline > now + 900)
+
+
+class SaysItHasNotRun(ScalabilityClient):
+    def _fail(self, call: Any, error: Any, now: float) -> None:
+        super()._fail(call, error, now)
+        error.may_have_executed = False
+
+
+class TakesNoNotice(ScalabilityClient):
+    """Send also to whoever pushes back."""
+
+    def _blocked(self, event: Any, now: float) -> None:
+        """Go on."""
+
+
+class RemembersTokens(ScalabilityClient):
+    def _hold(self, call: Any) -> None:
+        super()._hold(call)
+        self.seen = [*getattr(self, "seen", ()), call.token]
+
+
+class KeepsTags(ScalabilityClient):
+    """Leave a call that was given up among those that wait for replies."""
+
+    def _forget(self, call: Any) -> None:
+        super()._forget(call)
+        self._pending[call.tag] = call
+
+
+class _SameForEver(Channels):
+    """Serve whichever channel came first."""
+
+    __slots__ = ()
+
+    def next(self) -> Channel | None:
+        return next((channel for channel in self._by_peer.values() if channel.is_open), None)
+
+    def next_but(self, peer: Any) -> Channel | None:
+        return self.next()
+
+
+class _Backwards(Channels):
+    """Serve the channels of the worst priority first."""
+
+    __slots__ = ()
+
+    def _choose_tier(self) -> None:
+        self._tiers = dict(sorted(self._tiers.items(), reverse=True))
+        super()._choose_tier()
+
+
+class _WithoutWeights(Channels):
+    __slots__ = ()
+
+    def join(self, peer: Any, place: Any) -> None:
+        super().join(peer, place._replace(weight=1))
+
+
+def _with_channels(kind: type[Channels]) -> type[ScalabilityClient]:
+    class Broken(ScalabilityClient):
+        def __init__(self, *args: Any, **given: Any) -> None:
+            super().__init__(*args, **given)
+            self._channels.__class__ = kind
+
+    Broken.__name__ = kind.__name__.strip("_")
+    return Broken
+
+
+SameForEver = _with_channels(_SameForEver)
+Backwards = _with_channels(_Backwards)
+WithoutWeights = _with_channels(_WithoutWeights)
+
+
+# --- workers --------------------------------------------------------------------------------------
+class _OneAfterTheOther(Callers):
+    """Serve a channel until it has nothing more."""
+
+    __slots__ = ()
+
+    def pop(self) -> Any:
+        due = super().pop()
+        if due is not None and due[0].has_turn:
+            self.turns.remove(due[0])
+            self.turns.appendleft(due[0])
+        return due
+
+
+def _with_callers(base: Any, kind: type[Callers]) -> Any:
+    class Broken(base):  # type: ignore[misc]
+        def __init__(self, *args: Any, **given: Any) -> None:
+            super().__init__(*args, **given)
+            self._callers.__class__ = kind
+
+    Broken.__name__ = kind.__name__.strip("_")
+    return Broken
+
+
+class _ReadsOn(Callers):
+    """Never stop reading, however much waits."""
+
+    __slots__ = ()
+
+    def push(self, caller: Any, request: Any, size: int) -> bool:
+        super().push(caller, request, size)
+        caller.is_read = True
+        return False
+
+
+class _SwapsRequests(Callers):
+    """Give a request back to another channel than the one it came by."""
+
+    __slots__ = ()
+
+    def pop(self) -> Any:
+        due = super().pop()
+        others = [caller for caller in self if due is not None and caller is not due[0]]
+        return (others[0], due[1]) if others else due
+
+
+ServesOneAfterTheOther = _with_callers(ScalabilityWorker, _OneAfterTheOther)
+ReadsOn = _with_callers(ScalabilityWorker, _ReadsOn)
+SwapsRequests = _with_callers(ScalabilityWorker, _SwapsRequests)
+
+
+class StartsWhatWasLost(ScalabilityWorker):
+    """Let requests outlive their channel."""
+
+    def _lost(self, event: Any, now: float) -> None:
+        caller = self._callers.by_peer.get(event.peer)
+        waiting = [] if caller is None else list(caller.waiting)
+        super()._lost(event, now)
+        for heir in list(self._callers)[:1]:
+            for size, request in waiting:
+                self._callers.push(heir, request, size)
+
+
+class WorksForNobody(ScalabilityWorker):
+    """Forget to give the places of abandoned work back."""
+
+    def _finished(self, event: Any, now: float) -> None:
+        if not event.token.abandoned:
+            super()._finished(event, now)
+
+
+class TakesDeepRequests(ScalabilityWorker):
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self._hops += 1
+
+
+class DiesOfGarbage(ScalabilityWorker):
+    def _refuse(self, payload: bytes, now: float) -> None:
+        raise KeyError(payload[:4])
+
+
+class PunishesTheInnocent(_Worker):
+    """Send somebody else away, too, when a peer breaks the protocol."""
+
+    def _refuse(self, payload: bytes, now: float) -> None:
+        super()._refuse(payload, now)
+        for caller in list(self._callers):
+            self._out.append(Disconnect(caller.peer, "malformed"))
+            self._callers.leave(caller.peer)
+
+
+# --- devices --------------------------------------------------------------------------------------
+class GoesRoundAndRound(ScalabilityDevice):
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self._hops = 100
+
+
+class HoldsForEver(ScalabilityDevice):
+    """Keep what waited, though somebody would take it."""
+
+    def _release(self, now: float) -> None:
+        self._stuck_at = inf
+
+
+class ReadsAndReads(ScalabilityDevice):
+    """Push nobody back."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self._callers.__class__ = _ReadsOn
+
+
+class SwapsBodies(ScalabilityDevice):
+    """Swap what two requests that come in one read are about."""
+
+    def handle(self, event: Input, now: float) -> Any:
+        if isinstance(event, Received) and len(event.messages) > 1:
+            first, second = event.messages[0][0], event.messages[1][0]
+            event.messages[0][0] = first[:8] + second[8:]
+            event.messages[1][0] = second[:8] + first[8:]
+        return super().handle(event, now)
+
+
+class LosesSome(ScalabilityDevice):
+    """Lose every tenth request."""
+
+    sent = 0
+
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        for effect in super().handle(event, now):
+            self.sent += isinstance(effect, Send)
+            if not isinstance(effect, Send) or self.sent % 10:
+                yield effect
+
+
+class GivesUpAtOnce(ScalabilityDevice):
+    """Drop what waits, though somebody may take it in the next moment."""
+
+    def _writable(self, event: Any, now: float) -> None:
+        self._channels.unblock(event.peer)
+        self._give_up(now)
+
+
+class RemembersEverybody(ScalabilityDevice):
+    """Grow a table that has no name yet."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self.seen: list[Any] = []
+
+    def _joined(self, event: Any, now: float) -> None:
+        super()._joined(event, now)
+        self.seen.append(event.place)
+
+
+class _OneIdForAll(Callers):
+    """Give each channel the id of the one before."""
+
+    __slots__ = ()
+
+    def join(self, peer: Any) -> Any:
+        caller = super().join(peer)
+        del self.by_tag[caller.tag]
+        caller.tag = b"\0\0\0\1"
+        self.by_tag[caller.tag] = caller
+        return caller
+
+    def leave(self, peer: Any) -> Any:
+        if peer in self.by_peer:
+            self.by_tag.setdefault(self.by_peer[peer].tag, self.by_peer[peer])
+        return super().leave(peer)
+
+
+OneIdForAll = _with_callers(ScalabilityDevice, _OneIdForAll)
+
+
+class CountsFromOne(ScalabilityClient):
+    """Begin with the same request id as all clients do."""
+
+    def __init__(self, policy: Any, *, first_id: int, **given: Any) -> None:
+        super().__init__(policy, first_id=1, **given)
