@@ -76,20 +76,11 @@ class _Tier:
             channel.left = channel.weight
         self.now.append(channel)
 
-    def next(self) -> Channel:
-        """Serve the channel whose turn it is; there must be one."""
-        if not self.now:
-            self.now, self.later = self.later, self.now
-            self.round += 1
-        channel = self.now.popleft()
-        channel.left -= 1
-        if channel.left:
-            self.now.append(channel)
-        else:
-            channel.left = channel.weight
-            channel.round = self.round + 1
-            self.later.append(channel)
-        return channel
+    def begin(self) -> deque[Channel]:
+        """Begin the next round; return who is to be served in it."""
+        self.now, self.later = self.later, self.now
+        self.round += 1
+        return self.now
 
     def sole(self) -> Channel | None:
         """Return the only channel, if there is but one."""
@@ -110,9 +101,7 @@ class Channels:
         self._by_peer: dict[Peer, Channel] = {}
         self._tiers: dict[int, _Tier] = {}  # by priority, the best one first
         self._best: _Tier | None = None  # the first one with a channel that is open
-        self.sole: Channel | None = (
-            None  # if no other has its turn, there is none to keep account of
-        )
+        self.sole: Channel | None = None  # the only one that has turns, of which no account is kept
 
     def __len__(self) -> int:
         return len(self._by_peer)
@@ -164,7 +153,19 @@ class Channels:
         """Serve the channel whose turn it is; None if none takes anything."""
         if self.sole is not None:
             return self.sole
-        return None if self._best is None else self._best.next()
+        tier = self._best
+        if tier is None:
+            return None
+        now = tier.now or tier.begin()
+        channel = now.popleft()
+        if channel.left > 1:
+            channel.left -= 1
+            now.append(channel)
+        else:
+            channel.left = channel.weight
+            channel.round = tier.round + 1
+            tier.later.append(channel)
+        return channel
 
     def next_but(self, peer: Peer) -> Channel | None:
         """Serve the channel whose turn it is, but not this one, which has not answered, if another
