@@ -121,7 +121,7 @@ class Runner:
         except BaseException as error:
             self._failed(token, error)
         else:
-            self._finished(token, frames)
+            self.submit_soon(_new(Finished, (token, frames, _OK)))
 
     async def _run_async_generator(self, token: Any, request: Request) -> None:
         if self._tell_starts:
@@ -230,9 +230,7 @@ class Runner:
         return frames
 
     def _finished(self, token: Any, frames: Sequence[bytes]) -> None:
-        # Threads are told apart from their work by what the engine says next: not put off.
-        submit = self.submit if self._in_thread else self.submit_soon
-        submit(_new(Finished, (token, frames, _OK)))
+        self.submit(Finished(token, frames))
 
     def _failed(self, token: Any, error: BaseException) -> None:
         if not isinstance(error, RemoteFailure):

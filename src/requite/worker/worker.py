@@ -167,7 +167,7 @@ class _Post:
             logger="requite.worker",
         )
         runner.submit = self.shell.submit
-        runner.submit_soon = self.shell.submit_soon
+        runner.submit_soon = self.shell.host.submit_soon
 
 
 def _go_on(_is_free: bool) -> None:

@@ -258,16 +258,19 @@ class ScalabilityWorker:
         if self._notes:
             self._note("finished", job, status=Status(status).name)
         if not status:
-            self._reply(job, frames, now)
+            caller = self._callers.by_tag.get(job.way)
+            if self._bulk is not None and job.joined is None and caller and caller.is_open:
+                self._bulk.replies[caller.peer].append((job.stack, *frames))  # nearly always
+            else:
+                self._reply(caller, job, frames, now)
         elif status == Status.FAILED:
             text = b" ".join(frames).decode("utf-8", "replace")
             self._out.append(Warn("failed request", f"no reply, since a request failed: {text}"))
         if self._callers.turns:
             self._deliver_waiting(now)
 
-    def _reply(self, job: Job, frames: Sequence[bytes], now: float) -> None:
+    def _reply(self, caller: Caller | None, job: Job, frames: Sequence[bytes], now: float) -> None:
         """Send a reply the way its request came; where it takes none, drop it."""
-        caller = self._callers.by_tag.get(job.way)
         if job.joined is not None:
             frames = (*job.joined, *frames)
         message = (job.stack, *frames)
