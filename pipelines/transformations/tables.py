@@ -129,7 +129,7 @@ def gold_capacity() -> DataFrame:
 
 @dp.materialized_view
 def gold_rightsizing() -> DataFrame:
-    return gold.gold_rightsizing(spark().table("capacity"), spark().table("histogram"))
+    return gold.gold_rightsizing(spark().table("capacity"), spark().table("requests"))
 
 
 @dp.materialized_view

@@ -97,8 +97,8 @@ class Refresh:
         self._replace_all("gold_worker_liveness", gold.gold_worker_liveness(heartbeats, self.now))
         self._replace_all("poison", gold.poison(requests))
         capacity = table("gold_capacity").where(F.col("window") >= F.lit(since))
-        histogram = table("gold_latency_histogram").where(F.col("date") >= F.lit(since.date()))
-        self._replace_all("gold_rightsizing", gold.gold_rightsizing(capacity, histogram))
+        lately = requests.where(F.col("date") >= F.lit(since.date()))
+        self._replace_all("gold_rightsizing", gold.gold_rightsizing(capacity, lately))
 
     def _of(self, name: str, days: list[date]) -> DataFrame:
         return self.lake.table(name).where(F.col("date").isin(*days))

@@ -44,6 +44,9 @@ WORKER: Final = Role.WORKER.name.lower()
 
 OK: Final = Status.OK.name
 
+MANAGEMENT: Final = "mmi."
+"""What the names of a broker's own services begin with (8/MMI): asked by tools, and by no load."""
+
 
 class Verdict(StrEnum):
     """What the audit says of one request."""

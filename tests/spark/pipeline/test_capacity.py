@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import ceil, factorial
 from typing import Any
 
@@ -12,7 +13,6 @@ from tests.spark.events import Story, collect, instance, instant, rows_frame, sc
 
 from requite.spark import schemas
 from requite.spark.gold.capacity import erlang_c_wait_s, gold_capacity, servers
-from requite.spark.gold.latency import gold_latency_histogram
 from requite.spark.gold.rightsizing import gold_rightsizing
 from requite.spark.lives import lives
 from requite.spark.silver import silver_attempts, silver_heartbeats, silver_requests
@@ -146,8 +146,7 @@ def test_what_never_ends_counts_until_its_deadline(spark: SparkSession) -> None:
 
 @pytest.fixture(scope="module")
 def advice(tables: dict[str, DataFrame]) -> dict[str, Any]:
-    histogram = gold_latency_histogram(tables["requests"])
-    frame = gold_rightsizing(tables["capacity"], histogram)
+    frame = gold_rightsizing(tables["capacity"], tables["requests"])
     assert frame.columns == schema_names(schemas.GOLD_RIGHTSIZING)
     (row,) = collect(frame)
     return row
@@ -164,7 +163,7 @@ def test_advice_follows_from_the_busiest_minute(advice: dict[str, Any]) -> None:
 
 def test_advice_gives_its_reason_in_words(advice: dict[str, Any]) -> None:
     reason = advice["reason"]
-    assert "10.0 requests/s of 150.00 ms each kept 1.50 servers busy" in reason
+    assert "10.0 requests/s of 150 ms each kept 1.50 servers busy" in reason
     assert "To keep 70 % of them busy" in reason
     assert "C = P × L" in reason
     assert "null" not in reason
@@ -176,8 +175,7 @@ def test_without_answers_there_is_nothing_to_reckon_with(spark: SparkSession) ->
         | {"in_system": 3.0, "workers": 0, "servers": 0}
     ]
     capacity = rows_frame(spark, rows, schemas.GOLD_CAPACITY)
-    histogram = rows_frame(spark, [], schemas.GOLD_LATENCY_HISTOGRAM)
-    (row,) = collect(gold_rightsizing(capacity, histogram))
+    (row,) = collect(gold_rightsizing(capacity, requests_frame(spark)))
     assert (row["recommended"], row["slots"], row["timeout_ms"]) == (None, None, None)
     assert row["reason"].startswith("No worker has answered anything")
 
@@ -189,11 +187,61 @@ def test_without_answers_there_is_nothing_to_reckon_with(spark: SparkSession) ->
 def test_advice_says_what_to_change(
     spark: SparkSession, load: float, workers: int, recommended: int, words: str
 ) -> None:
-    row = {"service": "echo", "window": instant(0), "arrival_rate": 10.0, "service_s": load / 10}
-    row |= {"busy_servers": load, "workers": workers, "servers": workers}
-    capacity = rows_frame(spark, [row], schemas.GOLD_CAPACITY)
-    bar = {"minute": instant(0), "service": "echo", "bucket": 500, "upper_ms": 20.0, "n": 10}
-    histogram = rows_frame(spark, [bar], schemas.GOLD_LATENCY_HISTOGRAM)
-    (told,) = collect(gold_rightsizing(capacity, histogram))
+    row = window(arrival_rate=10.0, service_s=load / 10, workers=workers, servers=workers)
+    told = advise(spark, row, ("OK", 20.0))
     assert told["recommended"] == recommended
     assert words in told["reason"]
+
+
+def window(**columns: Any) -> dict[str, Any]:
+    busy = columns["arrival_rate"] * columns["service_s"]
+    row = {"service": "echo", "window": instant(0), "busy_servers": busy}
+    return {**row, "workers": 2, "servers": 2, **columns}
+
+
+def requests_frame(spark: SparkSession, *ended: tuple[str, float]) -> DataFrame:
+    """Return requests of given outcomes, and how many milliseconds each took."""
+    rows = [{"service": "echo", "outcome": outcome, "total_ms": ms} for outcome, ms in ended]
+    return rows_frame(spark, rows, schemas.SILVER_REQUESTS)
+
+
+def advise(spark: SparkSession, row: dict[str, Any], *ended: tuple[str, float]) -> dict[str, Any]:
+    capacity = rows_frame(spark, [row], schemas.GOLD_CAPACITY)
+    (told,) = collect(gold_rightsizing(capacity, requests_frame(spark, *ended)))
+    return told
+
+
+def test_advice_does_not_follow_the_timeouts_of_callers(spark: SparkSession) -> None:
+    row = window(arrival_rate=10.0, service_s=0.02)
+    told = advise(spark, row, *[("OK", 25.0)] * 50, *[("EXPIRED", 30_000.0)] * 50)
+    assert told["slots"] == 1
+    assert 2 * 25 + 3000 <= told["timeout_ms"] <= 2 * 25 * 1.02 + 3010
+    assert re.search(r"99 % of the replies took at most 25\.", told["reason"])
+
+
+def test_advice_allows_for_waiting_and_work(spark: SparkSession) -> None:
+    """Callers who wait for 100 ms get only the quickest of replies that take ten times as long."""
+    row = window(arrival_rate=10.0, service_s=0.9, measured_wait_ms=100.0)
+    told = advise(spark, row, ("OK", 90.0), *[("EXPIRED", 100.0)] * 99)
+    assert (told["slots"], told["timeout_ms"]) == (10, 5000)
+    assert re.search(r"99 % of the replies took at most 9[01]\.", told["reason"])
+    assert "waiting and work took 1.00 s on average, so 10.0 requests/s" in told["reason"]
+
+
+def test_without_a_good_reply_there_is_no_advice_on_time(spark: SparkSession) -> None:
+    row = window(arrival_rate=10.0, service_s=2.0)
+    told = advise(spark, row, ("EXPIRED", 100.0), ("FAILED", 1.0))
+    assert (told["recommended"], told["slots"], told["timeout_ms"]) == (29, None, None)
+    assert "No reply was OK" in told["reason"]
+    assert "99 %" not in told["reason"]
+
+
+def test_little_load_is_told_in_figures_that_are_not_nothing(spark: SparkSession) -> None:
+    told = advise(spark, window(arrival_rate=0.02, service_s=0.005), ("OK", 5.0))
+    assert "1.20 requests/min of 5.00 ms each kept less than 0.01 servers" in told["reason"]
+
+
+def test_brokers_own_services_need_no_advice(spark: SparkSession) -> None:
+    row = window(arrival_rate=10.0, service_s=0.02) | {"service": "mmi.service"}
+    capacity = rows_frame(spark, [row], schemas.GOLD_CAPACITY)
+    assert collect(gold_rightsizing(capacity, requests_frame(spark))) == []

@@ -74,6 +74,7 @@ def story(names: list[str], *, over: Span | None = None, audit: Summary = GOOD) 
         queue=tuple(Depth(at, 96, 41.5, 0.25) for at in over.steps),
         workers=tuple(worker(n, over) for n in range(6)),
         workers_known=6,
+        workers_lost=2,
         loads=tuple(load(name) for name in shown),
         loads_known=len(names),
         advice=(Advice(names[0], 4, 3, 0.7, 64, 1250, "Three suffice."),),

@@ -185,6 +185,58 @@ def test_the_page_of_a_short_run(told, short):
         assert phrase in page, phrase
 
 
+def test_a_worker_with_several_services_is_one_worker(spark, tmp_path):
+    def life(worker: str, service: str, status: str, busy: float, gap_s: float) -> dict[str, Any]:
+        row = {"worker": worker, "service": service, "status": status, "gaps": 1}
+        row |= {"first_seen": instant(len(service)), "last_seen": instant(10 - gap_s)}
+        return row | {"busy_fraction": busy, "longest_gap_s": gap_s}
+
+    lake = fill(
+        spark,
+        tmp_path,
+        silver_requests=[request(1, 0.0, 0.0, 1.0)],
+        gold_service_minute=[minute_row(0, "echo", 1)],
+        gold_worker_liveness=[
+            life("a", "echo", "lost", 0.5, 3.0),
+            life("a", "price", "lost", float("nan"), 3.0),
+            life("a", "mail", "alive", 0.1, 0.5),
+            life("b", "echo", "drained", 0.2, 0.5),
+            life("b", "mail", "alive", 0.2, 0.5),
+        ],
+    )
+    told = gather(Lake(spark, Path(lake)))
+    assert (told.workers_known, told.workers_lost) == (2, 1)
+    first, second = told.workers
+    assert (first.worker, first.service, first.status) == ("a", "echo, mail, price", "lost")
+    assert (first.first_seen, first.last_seen) == (instant(4), instant(9.5))
+    assert (first.gaps, first.longest_gap_s) == (1, 3.0)
+    assert first.busy_fraction == pytest.approx(0.3)
+    assert (second.service, second.status) == ("echo, mail", "alive")
+    assert re.search("1 of 2.{0,20}workers lost", render(told))
+
+
+def test_what_was_asked_of_brokers_is_left_out(spark, tmp_path):
+    names = ("echo", "mmi.service")
+    lake = fill(
+        spark,
+        tmp_path,
+        silver_requests=[
+            request(1, 0.0, 0.0, 1.0),
+            {**request(2, 9000.0, 0.0, 1.0), "service": "mmi.service"},
+        ],
+        gold_service_minute=[minute_row(0, name, 7) for name in names],
+        gold_latency_histogram=[bucket(0, name, 10.0, 7) for name in names],
+        gold_capacity=[{"window": NOON, "service": name, "utilisation": 0.5} for name in names],
+        audit_verdicts=[{"service": name, "verdict": "EXACTLY_ONE"} for name in names],
+    )
+    told = gather(Lake(spark, Path(lake)))
+    assert told.audit.accepted == 2
+    assert [row.name for row in told.services] == ["echo"]
+    assert (told.total.accepted, told.histogram[0].n) == (7, 7)
+    assert [row.service for row in told.loads] == ["echo"]
+    assert told.span.ended < instant(10)
+
+
 def test_hours_of_many_services_come_from_the_minutes(spark, tmp_path):
     """Steps are minutes and more; whoever is not among the busiest is summed."""
     names = [f"s{number:02}" for number in range(20)]

@@ -7,6 +7,11 @@ slots     C = P × L, from the slotted client's P = C / L (RPC over AMQP, "Limit
           which the 99th percentile stands rather than the mean
 timeout   twice that latency, and what it takes to notice a lost worker in between: a request
           whose worker dies can still be answered by another one in time
+
+L is that of replies that are OK: how long the others took is what their callers' timeouts are, and
+advice that followed these would confirm whatever they had been set to. It is never less than what
+requests of the busiest window took from the queue to the end of the work, on average: where callers
+give up early, only the quickest replies reach anybody.
 """
 
 from __future__ import annotations
@@ -17,7 +22,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from requite.heartbeat import INTERVAL_S_DEFAULT, LIVENESS_DEFAULT
-from requite.spark.gold.latency import percentiles
+from requite.spark.gold.latency import bucket_of, percentiles, upper_edge_ms
+from requite.spark.vocabulary import MANAGEMENT, OK
 
 TARGET: Final = 0.7
 """Above it queues grow fast: at 70 % of one server the wait is 2.3 services long, at 90 % nine."""
@@ -26,26 +32,36 @@ WORKERS_MIN: Final = 2
 NOTICE_S: Final = INTERVAL_S_DEFAULT * LIVENESS_DEFAULT
 
 _ROUND_MS: Final = 10
+_SMALLEST: Final = 0.01
 _ROUNDING: Final = 1e-9  # 2.1 / 0.7 is a little more than 3
 
 
 def gold_rightsizing(
     capacity: DataFrame,
-    histogram: DataFrame,
+    requests: DataFrame,
     *,
     target: float = TARGET,
     notice_s: float = NOTICE_S,
 ) -> DataFrame:
-    """Advise each service, from the windows and latencies that are given (a week of them, say)."""
-    peaks = _peaks(capacity).join(percentiles(histogram, "service"), "service", "left")
-    sized = peaks.withColumns(
+    """Advise each service, from the windows and `silver_requests` that are given (a week's, say).
+
+    Brokers' own services (`mmi.`) need no advice.
+    """
+    peaks = _peaks(capacity.where(~F.col("service").startswith(MANAGEMENT)))
+    sized = peaks.join(_replies(requests), "service", "left").withColumns(
         {
             "per_worker": F.coalesce(F.try_divide("peak.servers", "peak.workers"), F.lit(1.0)),
-            "slots": F.ceil(F.col("rate") * F.col("p99") / 1000).cast("int"),
-            "timeout_ms": _timeout_ms(F.col("p99"), notice_s),
+            "reply_ms": _reply_ms(),
         }
-    ).withColumn("recommended", _workers(target))
-    return sized.select(
+    )
+    advised = sized.withColumns(
+        {
+            "slots": F.ceil(F.col("rate") * F.col("reply_ms") / 1000).cast("int"),
+            "timeout_ms": _timeout_ms(F.col("reply_ms"), notice_s),
+            "recommended": _workers(target),
+        }
+    )
+    return advised.select(
         F.col("service").alias("group"),
         "current",
         "recommended",
@@ -58,12 +74,29 @@ def gold_rightsizing(
 
 def _peaks(capacity: DataFrame) -> DataFrame:
     """Find the window with the most busy servers, the highest rate, and the workers of today."""
-    window = F.struct("window", "arrival_rate", "service_s", "busy_servers", "workers", "servers")
+    columns = "window", "arrival_rate", "service_s", "measured_wait_ms"
+    window = F.struct(*columns, "busy_servers", "workers", "servers")
     return capacity.groupBy("service").agg(
         F.max_by(window, F.struct("busy_servers", "window")).alias("peak"),
         F.max("arrival_rate").alias("rate"),
         F.max_by("workers", "window").alias("current"),
     )
+
+
+def _replies(requests: DataFrame) -> DataFrame:
+    """Return the percentiles of the latency of replies that are OK, by service."""
+    replied = requests.where((F.col("outcome") == OK) & F.col("total_ms").isNotNull())
+    counted = replied.groupBy("service", bucket_of(F.col("total_ms")).alias("bucket")).agg(
+        F.count("*").alias("n")
+    )
+    return percentiles(counted.withColumn("upper_ms", upper_edge_ms(F.col("bucket"))), "service")
+
+
+def _reply_ms() -> Column:
+    """Return how long a reply may take; null where there was none."""
+    wait_ms = F.coalesce("peak.measured_wait_ms", F.lit(0.0))
+    least = F.col("peak.service_s") * 1000 + wait_ms
+    return F.when(F.col("p99").isNotNull(), F.greatest("p99", least))
 
 
 def _workers(target: float) -> Column:
@@ -73,8 +106,8 @@ def _workers(target: float) -> Column:
     return F.when(known, F.greatest(needed, F.lit(WORKERS_MIN)))
 
 
-def _timeout_ms(p99: Column, notice_s: float) -> Column:
-    return (F.ceil((2 * p99 + notice_s * 1000) / _ROUND_MS) * _ROUND_MS).cast("bigint")
+def _timeout_ms(reply_ms: Column, notice_s: float) -> Column:
+    return (F.ceil((2 * reply_ms + notice_s * 1000) / _ROUND_MS) * _ROUND_MS).cast("bigint")
 
 
 def _reason(target: float, notice_s: float) -> Column:
@@ -85,11 +118,11 @@ def _reason(target: float, notice_s: float) -> Column:
 
 def _load() -> Column:
     return F.format_string(
-        "In the busiest minute (%s UTC) %,.1f requests/s of %,.2f ms each kept %,.2f servers busy.",
+        "In the busiest minute (%s UTC) %s of %s each kept %s servers busy.",
         F.date_format("peak.window", "yyyy-MM-dd HH:mm"),
-        F.col("peak.arrival_rate"),
-        F.col("peak.service_s") * 1000,
-        F.col("peak.busy_servers"),
+        _rate(F.col("peak.arrival_rate")),
+        _duration(F.col("peak.service_s") * 1000),
+        _figure(F.col("peak.busy_servers")),
     )
 
 
@@ -101,10 +134,10 @@ def _advice(target: float) -> Column:
         .otherwise(F.lit("keep them"))
     )
     return F.format_string(
-        "To keep %d %% of them busy, with %,.1f per worker and never fewer than %d workers, takes "
+        "To keep %d %% of them busy, with %s per worker and never fewer than %d workers, takes "
         "%d; there are %d: %s.",
         F.lit(round(target * 100)),
-        F.col("per_worker"),
+        _figure(F.col("per_worker")),
         F.lit(WORKERS_MIN),
         recommended,
         current,
@@ -113,12 +146,52 @@ def _advice(target: float) -> Column:
 
 
 def _slots(notice_s: float) -> Column:
-    return F.format_string(
-        "99 %% of the replies took at most %,.2f ms, so %,.1f requests/s occupy %d client slots "
-        "(C = P × L); the timeout leaves room for that latency twice, and %,.1f s to notice a lost "
-        "worker.",
-        F.col("p99"),
-        F.col("rate"),
-        F.col("slots"),
-        F.lit(notice_s),
+    nothing = F.lit(
+        "No reply was OK, so nothing is known of how long one takes, and nothing is advised for "
+        "slots and the timeout."
     )
+    latency = F.format_string("99 %% of the replies took at most %s", _duration(F.col("p99")))
+    longer = F.format_string(
+        ", and in the busiest minute waiting and work took %s on average",
+        _duration(F.col("reply_ms")),
+    )
+    known = F.format_string(
+        "%s%s, so %s occupy %d client slots (C = P × L); the timeout leaves room for that latency "
+        "twice, and %s s to notice a lost worker.",
+        latency,
+        F.when(F.col("reply_ms") > F.col("p99"), longer).otherwise(F.lit("")),
+        _rate(F.col("rate")),
+        F.col("slots"),
+        _figure(F.lit(notice_s)),
+    )
+    return F.when(F.col("p99").isNull(), nothing).otherwise(known)
+
+
+# --- figures, as the report's tables have them ----------------------------------------------------
+def _figure(value: Column) -> Column:
+    """Write a number with about three digits; none that is not 0 becomes 0."""
+    return (
+        F.when(value >= 100, F.format_string("%,.0f", value))
+        .when(value >= 10, F.format_string("%.1f", value))
+        .when((value >= _SMALLEST) | (value == 0), F.format_string("%.2f", value))
+        .otherwise(F.lit(f"less than {_SMALLEST:g}"))
+    )
+
+
+def _rate(per_second: Column) -> Column:
+    """Write a rate in a unit in which it is at least 1, or the longest there is."""
+
+    def told(seconds: int, unit: str) -> Column:
+        return F.concat(_figure(per_second * seconds), F.lit(f" requests/{unit}"))
+
+    return (
+        F.when(per_second >= 1, told(1, "s"))
+        .when(per_second * 60 >= 1, told(60, "min"))
+        .when(per_second * 3600 >= 1, told(3600, "h"))
+        .otherwise(told(86400, "day"))
+    )
+
+
+def _duration(ms: Column) -> Column:
+    in_ms, in_s = F.concat(_figure(ms), F.lit(" ms")), F.concat(_figure(ms / 1000), F.lit(" s"))
+    return F.when(ms < 1000, in_ms).otherwise(in_s)

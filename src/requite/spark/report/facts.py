@@ -112,7 +112,8 @@ class Depth(NamedTuple):
 
 
 class WorkerLife(NamedTuple):
-    """A worker from its first sign of life to its last. `busy_fraction`: 0 to 1."""
+    """A worker from its first sign of life to its last, with all services that it had: `service`
+    is their names, parted by commas. `busy_fraction`: 0 to 1."""
 
     worker: str
     service: str
@@ -200,6 +201,7 @@ class Facts(NamedTuple):
     queue: tuple[Depth, ...] = ()
     workers: tuple[WorkerLife, ...] = ()
     workers_known: int = 0
+    workers_lost: int = 0
     loads: tuple[Load, ...] = ()
     loads_known: int = 0
     advice: tuple[Advice, ...] = ()

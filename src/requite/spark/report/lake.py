@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from requite.spark.audit import Summary, summarise
 from requite.spark.gold.latency import PERCENTILES, percentiles
-from requite.spark.lake import Lake
+from requite.spark.lake import Lake, columns_of
 from requite.spark.report import course, facts
 from requite.spark.report.bounded import Row, first_of, rows_of
 from requite.spark.report.facts import (
@@ -27,12 +27,13 @@ from requite.spark.report.facts import (
     WorkerLife,
 )
 from requite.spark.report.steps import span_of
-from requite.spark.vocabulary import DROPPED, Verdict
+from requite.spark.vocabulary import DROPPED, MANAGEMENT, Verdict
 
 _EVENTS: Final = (
     "array<struct<ts string, log string, kind string, attempt int, outcome string, worker string, "
     "reason string>>"
 )
+_BY_ALARM: Final = ("lost", "silent", "alive", "drained")
 _SUMS: Final = ("accepted", "replied", "failed", "retries", "duplicates")
 
 
@@ -40,8 +41,20 @@ def gather(lake: Lake) -> Facts:
     """Read from a lake what its report tells. Some twenty small queries, whatever its size."""
     root, now = str(lake.root), datetime.now(UTC)
     told = Facts(root, now, audit_of(lake), violations=_violations(lake))
-    span = _span(lake)
-    return told if span is None else _with_story(told, lake, span)
+    work = Work(lake.spark, lake.root, lake.table_format)
+    span = _span(work)
+    return told if span is None else _with_story(told, work, span)
+
+
+class Work(Lake):
+    """A lake without what was asked of brokers themselves: tools ask, and nobody's work waits."""
+
+    def table(self, name: str) -> DataFrame:
+        """See `Lake.table`."""
+        frame = super().table(name)
+        if "service" not in columns_of(name):
+            return frame
+        return frame.where(~_named("service").startswith(MANAGEMENT))
 
 
 def audit_of(lake: Lake) -> Summary:
@@ -88,7 +101,7 @@ def _with_story(told: Facts, lake: Lake, span: Span) -> Facts:
     known, services, total = _services(lake)
     histogram = _histogram(lake)
     drawn = [service.name for service in services[: facts.SERVICES_DRAWN]]
-    workers_known, workers = _workers(lake)
+    workers_known, workers_lost, workers = _workers(lake)
     loads_known, loads = _loads(lake)
     advice_known, advice = _advice(lake)
     poison_known, poison = _poison(lake)
@@ -104,6 +117,7 @@ def _with_story(told: Facts, lake: Lake, span: Span) -> Facts:
         queue=course.queue(lake, span),
         workers=workers,
         workers_known=workers_known,
+        workers_lost=workers_lost,
         loads=loads,
         loads_known=loads_known,
         advice=advice,
@@ -180,18 +194,37 @@ def _histogram(lake: Lake) -> tuple[Bar, ...]:
     return tuple(Bar(row["upper_ms"], row["n"]) for row in rows if math.isfinite(row["upper_ms"]))
 
 
-def _workers(lake: Lake) -> tuple[int, tuple[WorkerLife, ...]]:
-    """Return how many workers there were, and those with the longest silences, as they came."""
-    lives = lake.table("gold_worker_liveness").where(F.col("first_seen").isNotNull())
+def _workers(lake: Lake) -> tuple[int, int, tuple[WorkerLife, ...]]:
+    """Return how many workers there were, how many were lost, and those with the longest silences,
+    as they came."""
+    lives = _processes(lake.table("gold_worker_liveness").where(F.col("first_seen").isNotNull()))
     order = (F.desc_nulls_last("longest_gap_s"), F.asc("first_seen"), F.asc("worker"))
     known, rows = first_of(lives.select(*WorkerLife._fields), facts.WORKERS_SHOWN, *order)
+    lost = lives.where(F.col("status") == "lost").count()
     made = (WorkerLife(**{**row, **_cleared(row)}) for row in rows)
-    return known, tuple(sorted(made, key=lambda life: (life.first_seen, life.worker, life.service)))
+    return known, lost, tuple(sorted(made, key=lambda life: (life.first_seen, life.worker)))
+
+
+def _processes(lives: DataFrame) -> DataFrame:
+    """Return one row per worker: the table has one for each service that a worker has.
+
+    Of the statuses the most alarming counts; one that serves something yet has not drained.
+    """
+    alarm = F.array_position(F.array(*map(F.lit, _BY_ALARM)), F.col("status"))
+    services = F.array_sort(F.collect_set(_named("service")))
+    return lives.groupBy("worker").agg(
+        F.array_join(F.slice(services, 1, facts.SERVICES_SHOWN), ", ").alias("service"),
+        F.min("first_seen").alias("first_seen"),
+        F.max("last_seen").alias("last_seen"),
+        F.max("gaps").alias("gaps"),
+        F.max("longest_gap_s").alias("longest_gap_s"),
+        F.avg(F.nanvl("busy_fraction", F.lit(None))).alias("busy_fraction"),
+        F.min_by("status", alarm).alias("status"),
+    )
 
 
 def _cleared(row: Row) -> Row:
     return {
-        "service": row["service"] or "",
         "last_seen": row["last_seen"] or row["first_seen"],
         "gaps": row["gaps"] or 0,
         "status": row["status"] or "",

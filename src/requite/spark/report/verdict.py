@@ -37,7 +37,7 @@ def tiles(facts: Facts) -> Markup:
     if total is None or span is None:
         return Markup("")
     seconds = (span.ended - span.began).total_seconds()
-    lost = sum(life.status.lower() == "lost" for life in facts.workers)
+    lost = f"{facts.workers_lost:,} of {facts.workers_known:,}"
     return tag(
         "ul",
         _tile(words.milliseconds(total.p50_ms), "median latency"),
@@ -45,7 +45,7 @@ def tiles(facts: Facts) -> Markup:
         _tile(words.rate(total.replied + total.failed, seconds), "ended"),
         _tile(words.count(total.failed), "failed", is_alarming=total.failed > 0),
         _tile(words.count(total.retries), "given to workers again"),
-        _tile(f"{lost} of {facts.workers_known:,}", "workers lost") if facts.workers else None,
+        _tile(lost, "workers lost") if facts.workers else None,
         class_="tiles",
     )
 
