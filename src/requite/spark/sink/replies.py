@@ -20,6 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from requite.errors import ConfigurationError
+
 _STAGING: Final = "_requite"
 
 
@@ -36,6 +38,18 @@ class Replies:
 
     location: str
 
+    def check(self) -> None:
+        """Raise `ConfigurationError` where nothing can be written, before any request is sent."""
+        try:
+            system, root = self._open()
+            probe = f"{root}/{_STAGING}/{uuid4()}"
+            system.create_dir(probe, recursive=True)
+            system.delete_dir(probe)
+        except (OSError, ValueError) as error:  # Arrow's errors are of these classes
+            raise ConfigurationError(
+                f"replies cannot be written to {self.location}: {error}"
+            ) from error
+
     def has(self, write: str) -> bool:
         """Tell whether a write has been committed."""
         system, root = self._open()
@@ -43,12 +57,15 @@ class Replies:
         return bool(kind == fs.FileType.Directory)
 
     def stage(self, batches: Iterator[pa.RecordBatch], write: str) -> Part | None:
-        """Write batches to a file of its own; None if there is no row."""
+        """Write batches to a file of its own; None if there is no row.
+
+        The folder is made before the first batch is asked for: that is what sends requests.
+        """
         system, root = self._open()
+        system.create_dir(_staged(root, write), recursive=True)
         first = next(batches, None)
         if first is None:
             return None
-        system.create_dir(_staged(root, write), recursive=True)
         name, rows = f"part-{uuid4()}.parquet", first.num_rows
         path = f"{_staged(root, write)}/{name}"
         with pq.ParquetWriter(path, first.schema, filesystem=system) as writer:

@@ -197,4 +197,7 @@ def _sink(options: Options, schema: StructType, overwrite: bool) -> Sink:
         raise ConfigurationError("onError=keep needs a place to keep rows at: repliesTo")
     plan = read_plan(options, schema)
     options.end()
-    return Sink(plan, Replies(replies_to) if replies_to else None, on_error)
+    replies = Replies(replies_to) if replies_to else None
+    if replies is not None:
+        replies.check()
+    return Sink(plan, replies, on_error)
