@@ -204,6 +204,9 @@ def test_calls_within_a_stream_keep_their_ids(
         ({"onError": "cry"}, "onError is fail or keep or ignore, not 'cry'"),
         ({"onError": "keep"}, "needs a place to keep rows at: repliesTo"),
         ({"inFlightMax": "5"}, "needs taskSlots, too"),
+        ({"inFlightMax": "5", "taskSlots": "0"}, "the option taskSlots is at least 1, not 0"),
+        ({"window": "-1"}, "the option window is at least 1, not -1"),
+        ({"keyByPosition": "true"}, "key and keyByPosition exclude each other"),
         ({"repliesTwo": "x"}, "no option repliestwo; it has repliesTo"),
         ({"path": "x"}, "no option path"),
         ({"giveUp": "maybe"}, "giveUp is true or false"),
@@ -222,6 +225,28 @@ def test_requests_cannot_be_overwritten(spark: SparkSession, recorded: Recorded)
     schema = spark.createDataFrame([], "id int, body string").schema
     with pytest.raises(ConfigurationError, match=r"use mode\('append'\)"):
         arrow_writer(OPTIONS, schema, overwrite=True)
+
+
+@pytest.mark.parametrize("place", ["{}/file/replies", "file://{}/file/replies", "nowhere://{}"])
+def test_a_place_that_takes_no_replies_is_refused(
+    spark: SparkSession, tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    schema = spark.createDataFrame([], "id int, body string").schema
+    options = OPTIONS | {"repliesTo": place.format(tmp_path)}
+    for make in (arrow_writer, stream_writer):
+        with pytest.raises(ConfigurationError, match="replies cannot be written to"):
+            make(options, schema, overwrite=False)
+
+
+def test_nothing_is_sent_whose_reply_could_not_be_kept(tmp_path: Path) -> None:
+    def batches() -> Iterator[Any]:
+        pytest.fail("a request was sent")
+        yield
+
+    (tmp_path / "_requite").write_text("a file where a folder should be")
+    with pytest.raises(OSError, match="_requite"):
+        Replies(str(tmp_path)).stage(batches(), "w")
 
 
 def test_a_write_is_published_once(tmp_path: Path) -> None:

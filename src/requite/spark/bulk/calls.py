@@ -110,6 +110,7 @@ def call(
 
     Raises `ConfigurationError` for what cannot work, before anything is sent.
     """
+    planning.check_counts(window=window, in_flight_max=in_flight_max, task_slots=task_slots)
     planning.check_clash(df.columns, prefix)
     given, body_at, key_at = _with_request(df, body, key, key_by_position)
     if in_flight_max is not None:
@@ -180,7 +181,9 @@ def _with_request(
     df: DataFrame, body: str | Column, key: str | Column | None, key_by_position: bool
 ) -> tuple[DataFrame, int, int | None]:
     """Return `df` with columns for body and key, where these are computed, and their numbers."""
-    if (key is None) is not key_by_position:
+    if key is not None and key_by_position:
+        raise ConfigurationError("key and key_by_position exclude each other")
+    if key is None and not key_by_position:
         raise ConfigurationError(
             "name the column that identifies a row (key=...), since Spark may send each row several"
             " times; or ask for key_by_position=True, if partitions and their order never change"

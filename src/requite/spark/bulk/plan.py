@@ -95,10 +95,16 @@ def make_plan(plan: Plan) -> Plan:
             " give its requests up"
         )
     check_timeout(plan.timeout_s)
-    if plan.window < 1:
-        raise ConfigurationError(f"window must be at least 1, not {plan.window}")
+    check_counts(window=plan.window)
     plan.connection.check(plan.idempotent)
     return plan
+
+
+def check_counts(**counts: object) -> None:
+    """Raise `ConfigurationError` for a parameter that is no whole number of at least 1."""
+    for name, count in counts.items():
+        if count is not None and not (isinstance(count, int) and count >= 1):
+            raise ConfigurationError(f"{name} must be at least 1, a whole number, not {count!r}")
 
 
 def share(in_flight_max: int | None, task_slots: int, window: int) -> int:

@@ -46,6 +46,13 @@ class Options:
         except ValueError:
             raise ConfigurationError(f"the option {name} is a number, not {value!r}") from None
 
+    def count(self, name: str, default: Any) -> Any:
+        """Return an option as a whole number of at least 1."""
+        value = self.number(name, int, default)
+        if value is not None and value < 1:
+            raise ConfigurationError(f"the option {name} is at least 1, not {value}")
+        return value
+
     def flag(self, name: str, default: bool) -> bool:
         """Return an option that is true or false."""
         return self.choice(name, ("true", "false"), str(default).lower()) == "true"
@@ -70,12 +77,15 @@ def read_plan(options: Options, schema: StructType) -> Plan:
     """Return what tasks have to do. Raises `ConfigurationError`."""
     window = _window(options)
     settings = {}
-    if size_max := options.number("messageSizeMax", int, None):
+    if size_max := options.count("messageSizeMax", None):
         settings["message_size_max"] = size_max
     prefix = options.text("prefix") or ""
     planning.check_clash(schema.names, prefix)
     key = _column(options.text("key"), "key", schema, KEY_TYPES)
-    if (key is None) is not options.flag("keyByPosition", False):
+    by_position = options.flag("keyByPosition", False)
+    if key is not None and by_position:
+        raise ConfigurationError("the options key and keyByPosition exclude each other")
+    if key is None and not by_position:
         raise ConfigurationError(
             "name the column that identifies a row (option key), or set keyByPosition=true"
         )
@@ -98,8 +108,8 @@ def read_plan(options: Options, schema: StructType) -> Plan:
 
 
 def _window(options: Options) -> int:
-    window: int = options.number("window", int, WINDOW)
-    cap, slots = options.number("inFlightMax", int, None), options.number("taskSlots", int, None)
+    window: int = options.count("window", WINDOW)
+    cap, slots = options.count("inFlightMax", None), options.count("taskSlots", None)
     if cap is not None and slots is None:
         raise ConfigurationError("inFlightMax is divided among tasks: it needs taskSlots, too")
     return planning.share(cap, slots or 1, window)
