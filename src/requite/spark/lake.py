@@ -34,6 +34,7 @@ FORMAT: Final = 1
 """The layout of lakes; one with a higher number was made by a newer requite."""
 
 OUR_FOLDER: Final = "_requite"
+MARKER: Final = "lake.json"
 BATCH: Final = "batch"
 
 
@@ -119,20 +120,33 @@ def claim(root: Path, journal: str) -> None:
 
     Raises `ConfigurationError` where it is something else, and touches nothing then.
     """
-    marker = root / OUR_FOLDER / "lake.json"
+    marker = root / OUR_FOLDER / MARKER
     if marker.is_file():
         _check(root, _load(marker), journal)
         return
-    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+    if root.exists() and not _is_blank(root):
         raise ConfigurationError(
             f"{root} is not empty and not a lake of requite: nothing was touched; "
             "name a new folder, or an empty one"
         )
     try:
-        marker.parent.mkdir(parents=True)
+        marker.parent.mkdir(parents=True, exist_ok=True)
         save(marker, {"format": FORMAT, "journal": journal})
     except OSError as error:
         raise ConfigurationError(f"no lake can be made at {root}: {error.strerror}") from error
+
+
+def _is_blank(root: Path) -> bool:
+    """Whether a folder holds nothing, or only what a run that died at once has left of ours."""
+    if not root.is_dir():
+        return False
+    ours = root / OUR_FOLDER
+    if any(entry != ours for entry in root.iterdir()):
+        return False
+    if not ours.exists():
+        return True
+    draft = _draft(ours / MARKER)
+    return ours.is_dir() and all(entry == draft for entry in ours.iterdir())
 
 
 def _check(root: Path, marker: dict[str, Any], journal: str) -> None:
@@ -141,8 +155,9 @@ def _check(root: Path, marker: dict[str, Any], journal: str) -> None:
     fed_by = marker.get("journal")
     if fed_by != journal:
         raise ConfigurationError(
-            f"the lake at {root} is fed by the journal {fed_by}; "
-            f"give the journal {journal} a lake of its own"
+            f"the lake at {root} is fed by the journal {fed_by}: name another lake, a new folder, "
+            f"for the journal {journal}; or, if it is the same one, which was moved, write its new "
+            f"path into {root / OUR_FOLDER / MARKER}"
         )
 
 
@@ -180,9 +195,13 @@ def load(path: Path) -> dict[str, Any]:
     return _load(path) if path.exists() else {}
 
 
+def _draft(path: Path) -> Path:
+    return path.with_suffix(".new")
+
+
 def save(path: Path, record: dict[str, Any]) -> None:
     """Write one of our own files, whole or not at all."""
-    draft = path.with_suffix(".new")
+    draft = _draft(path)
     with draft.open("w", encoding="utf-8") as file:
         json.dump(record, file, indent=1, sort_keys=True)
         file.flush()

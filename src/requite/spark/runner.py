@@ -24,12 +24,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from requite.errors import ConfigurationError
+from requite.journal.folder import find_logs
 from requite.spark import audit, news
 from requite.spark.ingest import EVENTS, QUARANTINE, ingest, journal_stream
 from requite.spark.lake import OUR_FOLDER, Lake, claim, load, locked, save
 from requite.spark.news import News, Span
 from requite.spark.refresh import OnProgress, Progress, Refresh
-from requite.spark.report import require_charts
+from requite.spark.report import require_charts, require_place
 from requite.spark.vocabulary import DROPPED, Verdict
 
 if TYPE_CHECKING:
@@ -98,7 +99,10 @@ def run(
     now = as_of and _checked(as_of)
     if report is not None:
         require_charts()
+        require_place(report)
     told = _journal_folder(journal)
+    if source is journal_stream:
+        find_logs(told)  # refuses what is no journal, before anything is touched
     root = Path(lake).expanduser().resolve()
     claim(root, told)
     with locked(root):

@@ -169,10 +169,17 @@ def test_the_verb_refuses_what_cannot_work(
         ["spark", "run", "--journal", str(tmp_path / "no"), "--lake", str(tmp_path / "lake")]
     )
     assert (absent, "there is no journal at" in capsys.readouterr().err) == (2, True)
+    (tmp_path / "journal").mkdir()
     foreign = run_command(
-        ["spark", "run", "--journal", str(tmp_path), "--lake", str(tmp_path / "mine")]
+        ["spark", "run", "--journal", str(tmp_path / "journal"), "--lake", str(tmp_path / "mine")]
     )
     assert (foreign, "not a lake of requite" in capsys.readouterr().err) == (2, True)
+    none = run_command(
+        ["spark", "run", "--journal", str(tmp_path / "mine"), "--lake", str(tmp_path / "lake")]
+    )
+    told = "is not a journal: it has file, and no log"
+    assert (none, told in capsys.readouterr().err) == (2, True)
+    assert not (tmp_path / "lake").exists()
 
 
 @pytest.mark.e2e

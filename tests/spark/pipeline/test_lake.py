@@ -44,9 +44,29 @@ def test_a_file_is_refused(tmp_path: Path) -> None:
         claim(file, "/journal")
 
 
+@pytest.mark.parametrize("left", [[], ["lake.new"]])
+def test_what_a_run_left_that_died_at_once_keeps_nobody_out(
+    tmp_path: Path, left: list[str]
+) -> None:
+    (tmp_path / "_requite").mkdir()
+    for name in left:
+        (tmp_path / "_requite" / name).write_text("{")
+    claim(tmp_path, "/journal")
+    assert load(tmp_path / "_requite" / "lake.json")["journal"] == "/journal"
+
+
+@pytest.mark.parametrize("left", ["_requite/state.json", "silver_requests"])
+def test_a_lake_that_has_lost_its_marker_is_refused(tmp_path: Path, left: str) -> None:
+    (tmp_path / "_requite").mkdir()
+    (tmp_path / left).write_text("{}")
+    with pytest.raises(ConfigurationError, match="not empty and not a lake"):
+        claim(tmp_path, "/journal")
+
+
 def test_a_lake_has_one_journal(tmp_path: Path) -> None:
     claim(tmp_path, "/journal")
-    with pytest.raises(ConfigurationError, match="is fed by the journal /journal"):
+    told = "is fed by the journal /journal: name another lake, a new folder, for the journal /other"
+    with pytest.raises(ConfigurationError, match=told):
         claim(tmp_path, "/other")
 
 

@@ -329,8 +329,15 @@ def test_what_cannot_work_is_refused_before_anything_is_read(
     assert not (tmp_path / "lake").exists()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").write_text("mine")
+    with pytest.raises(ConfigurationError, match="is not a journal: it has file, and no log"):
+        runner.run(spark, tmp_path / "mine", tmp_path / "lake")
+    (tmp_path / "journal").mkdir()
     with pytest.raises(ConfigurationError, match="not a lake"):
-        runner.run(spark, tmp_path, tmp_path / "mine")
+        runner.run(spark, tmp_path / "journal", tmp_path / "mine")
+    for report, told in (("mine", "is a folder: name a file"), ("mine/file/x", "file is a file")):
+        with pytest.raises(ConfigurationError, match=told):
+            runner.run(spark, tmp_path / "journal", tmp_path / "lake", report=tmp_path / report)
+    assert not (tmp_path / "lake").exists()
 
 
 def test_deadlines_longer_than_the_look_back_stretch_it(pipeline: Pipeline) -> None:

@@ -51,6 +51,9 @@ def test_alerts_are_printed_while_the_journal_is_written(tmp_path: Path) -> None
 def test_what_cannot_work_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["spark", "watch", "--journal", str(tmp_path / "no")]) == ExitCode.USAGE
     assert "there is no journal" in capsys.readouterr().err
+    (tmp_path / "a.txt").write_text("mine")
+    assert run_command(["spark", "watch", "--journal", str(tmp_path)]) == ExitCode.USAGE
+    assert "is not a journal: it has a.txt, and no log" in capsys.readouterr().err
     assert run_command(["spark", "watch"]) == ExitCode.USAGE
     assert run_command(["spark", "watch", "--journal", "here", "--for", "0"]) == ExitCode.USAGE
     assert "--journal" in capsys.readouterr().err

@@ -14,6 +14,7 @@ from requite.cli.exit_codes import ExitCode
 from requite.cli.options import OUTPUT, JsonFlag
 from requite.cli.output import say, say_json, stderr_console, stdout_console
 from requite.errors import ConfigurationError
+from requite.journal.folder import find_logs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,6 +72,7 @@ def run(
       $ requite spark run --journal journal --lake lake --report report.html
     """
     judged_at = _instant(as_of)
+    find_logs(journal)  # refuses at once what is no journal; Spark takes seconds to start
     from requite.spark import runner  # loads Spark
 
     with _session(master) as spark, _progress() as tell:

@@ -18,7 +18,7 @@ from cyclopts import Parameter, validators
 from requite.cli.exit_codes import ExitCode
 from requite.cli.options import OUTPUT, JsonFlag
 from requite.cli.output import say, say_json
-from requite.errors import ConfigurationError
+from requite.journal.folder import find_logs
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -64,8 +64,7 @@ def watch(
 
       $ requite spark watch --journal journal
     """
-    if not journal.is_dir():
-        raise ConfigurationError(f"there is no journal at {journal}: it is not a folder")
+    find_logs(journal)  # refuses what is no journal
     from requite.spark import register
     from requite.spark.session import local_session
     from requite.spark.watch.watching import Watching

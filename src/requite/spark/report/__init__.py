@@ -10,6 +10,7 @@ page.py, report.css                         the page
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,9 +34,10 @@ def write(
 
     The file needs nothing else to be read, and stays below a megabyte however much the lake holds.
     A lake without requests gives a page that says so. Raises `ConfigurationError` where the extra
-    `report` (Altair and vl-convert) is not installed.
+    `report` (Altair and vl-convert) is not installed, and where no file can be written.
     """
     require_charts()
+    require_place(path)
     from requite.spark.lake import Lake
     from requite.spark.report.lake import gather
     from requite.spark.report.page import render
@@ -45,6 +47,18 @@ def write(
     page = render(gather(Lake(spark, Path(lake), table_format)))
     target.write_text(page, encoding="utf-8")
     return target
+
+
+def require_place(path: str | PathLike[str]) -> None:
+    """Raise `ConfigurationError` where no report can be written; nothing is made."""
+    target = Path(path).absolute()
+    if target.is_dir():
+        raise ConfigurationError(f"the report {path} is a folder: name a file")
+    nearest = next(place for place in (target, *target.parents) if place.exists())
+    if nearest != target and not nearest.is_dir():
+        raise ConfigurationError(f"no report can be written to {path}: {nearest} is a file")
+    if not os.access(nearest, os.W_OK):
+        raise ConfigurationError(f"no report can be written to {path}: {nearest} is read-only")
 
 
 def require_charts() -> None:
