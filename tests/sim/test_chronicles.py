@@ -6,13 +6,13 @@ whoever lived to the end has told of each request exactly one beginning and exac
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from itertools import count
 from typing import Any
 
 import pytest
+from tests.sim.chronicles import begun_and_ended, by_request, check_order
 
-from requite.chronicle import ENDS, NO_CALL, Chronicle, Flight, Happening, Kind
+from requite.chronicle import ENDS, Chronicle, Kind
 from requite.engine import Engine
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.client import client_engine
@@ -59,23 +59,6 @@ class Lives:
         return engine
 
 
-def by_request(chronicle: Chronicle) -> dict[bytes, list[Happening]]:
-    found: dict[bytes, list[Happening]] = defaultdict(list)
-    for each in chronicle.happenings:
-        if each.call_id != NO_CALL:
-            found[each.call_id].append(each)
-    return found
-
-
-def begun_and_ended(chronicle: Chronicle) -> tuple[Counter[bytes], Counter[bytes]]:
-    flights = Counter(Flight(*row).call_id for row in chronicle.flights)
-    begun, ended = Counter(flights), Counter(flights)
-    for each in chronicle.happenings:
-        begun[each.call_id] += each.kind == Kind.ACCEPTED
-        ended[each.call_id] += each.kind in ENDS
-    return +begun, +ended
-
-
 def has_stopped(engine: Engine) -> bool:
     return bool(
         engine.stopped if isinstance(engine, MajordomoBroker) else engine.snapshot().stopped
@@ -105,15 +88,6 @@ def check_ends(engine: Engine, chronicle: Chronicle) -> None:
     assert ended <= begun
     if has_stopped(engine):
         assert begun == ended
-
-
-def check_order(chronicle: Chronicle) -> None:
-    """Rows are in the order of their instants."""
-    for flight in map(Flight._make, chronicle.flights):
-        assert flight.first_at <= flight.second_at <= flight.third_at
-    for happenings in by_request(chronicle).values():
-        instants = [each.at for each in happenings]
-        assert instants == sorted(instants)
 
 
 def check_ownership(chronicle: Chronicle) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from requite.sim.script import play
+from requite.sim.playing import play
 
 FOLDER = Path(__file__).parent
 BORDER = "----\n"

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from requite.sim.history import Checker, History
 from requite.sim.process import Process
 from requite.sim.result import Options, Result
-from requite.sim.transcript import Describe, Transcript
+from requite.sim.transcript import Describe, Show, Transcript, show_body
 from requite.sim.user import User
 from requite.sim.workload import CallPlan
 from requite.sim.world import Stuck, World
@@ -45,13 +45,14 @@ class Simulation:
         options: Options,
         checkers: Sequence[type[Checker]],
         describe: Describe,
+        show: Show = show_body,
     ) -> None:
         self.seed = seed
         self.options = options
         self.world = World(seed)
         self.history = History(self.world, checkers)
         self.transcript = (
-            Transcript(self.world, describe, heartbeats=options.heartbeats)
+            Transcript(self.world, describe, show, heartbeats=options.heartbeats)
             if options.transcript
             else None
         )

@@ -28,7 +28,7 @@ from requite.sim.scalability.tables import (
     left_after_drain,
     not_settled,
 )
-from requite.sim.scalability.words import describe
+from requite.sim.scalability.words import describe, show
 from requite.sim.scalability.workload import plan_calls, probe
 from requite.sim.simulation import Phase, Simulation
 from requite.sim.workload import CallPlan
@@ -42,7 +42,7 @@ class ScalabilitySimulation(Simulation):
     """Clients, devices and workers, connected somehow."""
 
     def __init__(self, seed: int, knobs: ScalabilityKnobs, options: Options) -> None:
-        super().__init__(seed, knobs, options, SP_CHECKERS, describe)
+        super().__init__(seed, knobs, options, SP_CHECKERS, describe, show)
         self.knobs = knobs
         self.cast = SpCast(self._stage())
         self.trouble = SpTrouble(self.cast)

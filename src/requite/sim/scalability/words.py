@@ -18,9 +18,9 @@ def describe(_sender: str, message: Sequence[bytes]) -> str:
     if parsed is None:
         return f"malformed: {show_frame(payload)}"
     path = "".join(f"{channel_id}." for channel_id in parsed.channel_ids)
-    return f"{path}[{parsed.request_id}] {show_body(parsed.body)}"
+    return f"{path}[{parsed.request_id}] {show([parsed.body])}"
 
 
-def show_body(body: bytes) -> str:
+def show(body: Sequence[bytes]) -> str:
     """Show a body; those of planned calls have several lines."""
-    return " | ".join(map(show_frame, body.split(b"\n")))
+    return " | ".join(map(show_frame, payload_of(body).split(b"\n")))

@@ -1,0 +1,149 @@
+"""Scripts about Majordomo: see `requite.sim.script`.
+
+    broker interval_s=1 attempts_max=2       knobs, by their names
+    worker w1 echo version=0.2               a name, its service, and what a `WorkerSpec` has
+    client c tries=1                         a name, and what a `ClientSpec` has
+    stranger s version=0.3
+    0.1 c calls echo slow service_s=0.5      a service, a behaviour, what a `CallPlan` has
+    0.4 s says ready(b"echo", 1, 1000, 0)    a command of its dialect
+
+A line `heartbeats` lets the transcript have them; it leaves them out else.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from requite.engine import Connect, Effect, Input, PeerJoined, PeerLost, Send, Wake
+from requite.errors import ConfigurationError
+from requite.protocols.majordomo.dialects import by_version
+from requite.protocols.majordomo.policy import PartialsFor01
+from requite.sim import majordomo_scenarios as scenarios
+from requite.sim.cast import Cast
+from requite.sim.checkers import CHECKERS
+from requite.sim.knobs import Behaviour, ClientSpec, Knobs, WorkerSpec
+from requite.sim.majordomo import instruct
+from requite.sim.process import Pace, Process
+from requite.sim.roles import Dialler, Parts, Stage
+from requite.sim.script import NETWORK, SEED, Script, Words, of_kind, settings
+from requite.sim.words import describe
+
+_QUIET: Final[dict[str, Any]] = {
+    "network": NETWORK,
+    "pace": Pace(),
+    "interval_s": 1.0,
+    "liveness": 3,
+    "attempts_max": 3,
+    "service_grace_s": 2.0,
+    "service_ttl_s": 10.0,
+    "services_max": 100,
+    "queue_max": 100,
+    "client_pending_max": 100,
+    "tell_old_clients": False,
+    "partials_for_0_1": PartialsFor01.JOIN,
+    "drain_timeout_s": 5.0,
+    "handover": True,
+}
+
+
+class MajordomoScript(Script):
+    """A broker, and those who dial it."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__(lines, CHECKERS, describe)
+
+    def put_up(self, cast: Sequence[Words]) -> Mapping[str, Process]:
+        """Make the broker, and everybody else."""
+        knobs = _knobs(cast)
+        instruct(self.history, knobs)
+        stage = Stage(self.world, self.network, self.history, self, knobs, Parts(), self.transcript)
+        strangers = [
+            Stranger(name, stage, **_with_version(rest))
+            for name, *rest in of_kind(cast, "stranger")
+        ]
+        return {process.name: process for process in (*Cast(stage).honest, *strangers)}
+
+    def read_call(self, words: Words) -> dict[str, Any]:
+        """Read a service, a behaviour, and more."""
+        service, behaviour, *rest = words
+        return {"service": service, "behaviour": Behaviour(behaviour), **settings(rest)}
+
+
+def _knobs(cast: Sequence[Words]) -> Knobs:
+    workers = []
+    for name, service, *rest in of_kind(cast, "worker"):
+        workers.append(WorkerSpec(name, service, **_with_version(rest)))
+    clients = []
+    for name, *rest in of_kind(cast, "client"):
+        clients.append(ClientSpec(name, first_sequence=0, **_with_version(rest)))
+    knobs = replace(
+        scenarios.draw(SEED, scenarios.MDP_SCENARIOS["calm"]),
+        clients=tuple(clients),
+        workers=tuple(workers),
+        **_QUIET,
+    )
+    return replace(knobs, **settings(word for line in of_kind(cast, "broker") for word in line))
+
+
+def _with_version(words: Iterable[str]) -> dict[str, Any]:
+    """Read settings; a version looks like a number, and is none."""
+    given = {"version": "0.3"} | settings(words)
+    return given | {"version": str(given["version"])}
+
+
+class _Says(tuple[Any, ...]):
+    """The input of a stranger's engine: a message to send."""
+
+
+class _Obedient:
+    """The engine of a stranger: says what it is told, to whoever it is connected with."""
+
+    def __init__(self) -> None:
+        self._dial_at: float | None = 0.0
+        self._peer: Any = None
+
+    def handle(self, event: Input, _now: float) -> Iterator[Effect]:
+        """See `requite.engine.Engine.handle`."""
+        if isinstance(event, PeerJoined):
+            self._peer = event.peer
+        elif isinstance(event, PeerLost):
+            self._peer = None
+        elif isinstance(event, Wake):
+            self._dial_at = None
+            yield Connect()
+        elif isinstance(event, _Says) and self._peer is not None:
+            yield Send(self._peer, list(event))
+
+    def deadline(self) -> float | None:
+        """See `requite.engine.Engine.deadline`."""
+        return self._dial_at
+
+    def snapshot(self) -> bool:
+        """Return whether it is connected."""
+        return self._peer is not None
+
+
+class Stranger(Dialler):
+    """A process that connects, and says what the script has it say."""
+
+    is_honest = False
+
+    def __init__(self, name: str, stage: Stage, version: str) -> None:
+        super().__init__(name, False, stage)
+        self._dialect = by_version(version)
+
+    def make_engine(self) -> Any:
+        """Make an engine that obeys."""
+        return _Obedient()
+
+    def say(self, command: str) -> None:
+        """Say a command, such as `disconnect()`: a method of the dialect, and its arguments."""
+        call = ast.parse(command, mode="eval").body
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            raise ConfigurationError(f"{command!r} is no command of a dialect")
+        arguments = map(ast.literal_eval, call.args)
+        message = getattr(self._dialect, call.func.id)(*arguments)
+        self.turn(self.host.submit, _Says(message))

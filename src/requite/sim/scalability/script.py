@@ -1,0 +1,170 @@
+"""Scripts about the scalability protocols: see `requite.sim.script`.
+
+sp hops=8 in_band=True                   the first line; knobs, by their names
+client c resend_s=1.0 first_id=823       a name, and what a `SpClientSpec` has
+device d first_id=299                    the same for a `DeviceSpec`
+worker w capacity=1                      and for a `SpWorkerSpec`
+connect c > d priority=2                 c dials d, and sends it requests
+connect d < w                            w dials d, and gets requests from it
+stranger s d:front                       dials a port: as a client at the front, ...
+stranger t d:back-1-1                    ... as a worker at the back, by priority and weight
+0.1 c calls echo service_s=0.5           a behaviour, what a `CallPlan` has
+0.4 s says 0000012b 80000337 hello       tags in hex, and a body, if any
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from requite.engine import Effect, Input, PeerJoined, PeerLost, Send
+from requite.framing.sp import SpStream
+from requite.protocols.scalability.wire import REP, REQ
+from requite.shell.host import Host
+from requite.sim.knobs import Behaviour
+from requite.sim.process import Pace, Process
+from requite.sim.scalability.cast import SpCast
+from requite.sim.scalability.checkers import SP_CHECKERS
+from requite.sim.scalability.knobs import (
+    DeviceSpec,
+    Loss,
+    ScalabilityKnobs,
+    SpClientSpec,
+    SpWorkerSpec,
+)
+from requite.sim.scalability.party import SpStage
+from requite.sim.scalability.scenarios import SP_SCENARIOS, draw
+from requite.sim.scalability.simulation import instruct
+from requite.sim.scalability.topology import FRONT, Edge
+from requite.sim.scalability.words import describe, show
+from requite.sim.script import NETWORK, SEED, Script, Words, of_kind, settings
+from requite.sim.stream import SimStream
+
+_TAG_DIGITS: Final = 8
+_QUIET: Final[dict[str, Any]] = {
+    "network": NETWORK,
+    "pace": Pace(),
+    "hops": 8,
+    "hold_s": 30.0,
+    "in_band": False,
+    "loss": Loss.SOME,
+    "output_size_max": 64 << 20,
+}
+
+
+class ScalabilityScript(Script):
+    """Clients, devices and workers."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__(lines, SP_CHECKERS, describe, show)
+
+    def put_up(self, cast: Sequence[Words]) -> Mapping[str, Process]:
+        """Make everybody, connected as the script wants it."""
+        knobs = _knobs(cast)
+        instruct(self.history, knobs)
+        stage = SpStage(
+            self.world, self.network, self.history, self, knobs, transcript=self.transcript
+        )
+        named = of_kind(cast, "stranger")
+        strangers = [Stranger(name, address, stage) for name, address in named]
+        return {process.name: process for process in (*SpCast(stage).honest, *strangers)}
+
+    def read_call(self, words: Words) -> dict[str, Any]:
+        """Read a behaviour, and more."""
+        behaviour, *rest = words
+        return {"behaviour": Behaviour(behaviour), **settings(rest)}
+
+
+def _knobs(cast: Sequence[Words]) -> ScalabilityKnobs:
+    knobs = replace(
+        draw(SEED, SP_SCENARIOS["sp-calm"]),
+        clients=_specs(cast, "client", SpClientSpec),
+        devices=_specs(cast, "device", DeviceSpec),
+        workers=_specs(cast, "worker", SpWorkerSpec),
+        edges=tuple(map(_edge, of_kind(cast, "connect"))),
+        **_QUIET,
+    )
+    return replace(knobs, **settings(word for words in of_kind(cast, "sp") for word in words))
+
+
+def _specs(cast: Sequence[Words], kind: str, make: Any) -> tuple[Any, ...]:
+    """Make what the lines of one kind say; ids begin at 1 unless they say otherwise."""
+    named = of_kind(cast, kind)
+    return tuple(make(name, **{"first_id": 1} | settings(rest)) for name, *rest in named)
+
+
+def _edge(words: Words) -> Edge:
+    upper, way, lower, *rest = words
+    return Edge(upper, lower, way == ">", **settings(rest))
+
+
+class _Says(tuple[bytes, ...]):
+    """The input of a stranger's engine: a message to send."""
+
+
+class _Obedient:
+    """The engine of a stranger: says what it is told, to whoever it is connected with."""
+
+    def __init__(self) -> None:
+        self._peer: Any = None
+
+    def handle(self, event: Input, _now: float) -> Iterator[Effect]:
+        """See `requite.engine.Engine.handle`."""
+        if isinstance(event, PeerJoined):
+            self._peer = event.peer
+        elif isinstance(event, PeerLost):
+            self._peer = None
+        elif isinstance(event, _Says) and self._peer is not None:
+            yield Send(self._peer, event)
+
+    def deadline(self) -> None:
+        """Want nothing."""
+
+    def snapshot(self) -> bool:
+        """Return whether it is connected."""
+        return self._peer is not None
+
+
+class Stranger(Process):
+    """A process that connects once, and says what the script has it say."""
+
+    is_honest = False
+
+    def __init__(self, name: str, address: str, stage: SpStage) -> None:
+        super().__init__(name, stage.world, stage.network, stage.knobs.pace, stage.supervisor)
+        self._stage = stage
+        self._address = address
+
+    def make_host(self) -> Host:
+        """Make an engine that obeys."""
+        own, peer = (REQ, REP) if self._address.endswith(f":{FRONT}") else (REP, REQ)
+        return Host(
+            _Obedient(),
+            self.clock,
+            lambda: SpStream(own, peer, in_band=self._stage.knobs.in_band),
+            wake_at=self.wake_at,
+            want_flush=self.want_flush,
+            logger="requite.sim",
+        )
+
+    def started(self) -> None:
+        """Dial."""
+        self.network.dial(self, self._address, self._connected, lambda _why: None)
+
+    def _connected(self, stream: SimStream) -> None:
+        self.adopt(stream, lambda: self.host.opened(stream, kept=True))
+
+    def say(self, words: str) -> None:
+        """Say a message: words of eight hex digits are tags, the rest is the body."""
+        pieces = [_piece(word) for word in words.split()]
+        message = _Says((b"".join(pieces),))
+        transcript = self._stage.transcript
+        if transcript is not None:
+            transcript.event(self.name, f"says {describe(self.name, message)}")
+        self.turn(self.host.submit, message)
+
+
+def _piece(word: str) -> bytes:
+    is_tag = len(word) == _TAG_DIGITS and all(digit in "0123456789abcdef" for digit in word)
+    return bytes.fromhex(word) if is_tag else word.encode()

@@ -1,0 +1,99 @@
+"""What the engines of the scalability protocols write down, in runs full of faults.
+
+The audit judges calls by what clients tell: each that was made has one beginning, and one end if
+its client lived to see it. A worker tells of every request that it was given, and of its end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from itertools import count
+from typing import Any
+
+import pytest
+from tests.sim.chronicles import begun_and_ended, check_order
+
+from requite.chronicle import Chronicle, Flight, Kind
+from requite.engine import Engine
+from requite.protocols.scalability.device import ScalabilityDevice
+from requite.protocols.scalability.rep import ScalabilityWorker
+from requite.protocols.scalability.req import ScalabilityClient
+from requite.sim.run import Options, run
+from requite.sim.scalability.party import SpParts
+from requite.sim.scalability.scenarios import SP_SCENARIOS
+
+SEEDS = range(2)
+
+
+class Lives:
+    """Every engine of a run, with its chronicle."""
+
+    def __init__(self) -> None:
+        self._names = count(1)
+        self.clients: list[tuple[Any, Chronicle]] = []
+        self.workers: list[tuple[Any, Chronicle]] = []
+        self.devices: list[tuple[Any, Chronicle]] = []
+
+    @property
+    def parts(self) -> SpParts:
+        return SpParts(
+            client=partial(self._make, ScalabilityClient, self.clients, "origin"),
+            worker=partial(self._make, ScalabilityWorker, self.workers, "instance"),
+            device=partial(self._make, ScalabilityDevice, self.devices, ""),
+        )
+
+    def _make(
+        self, kind: Any, lives: list[Any], name: str, *arguments: Any, **options: Any
+    ) -> Engine:
+        chronicle = Chronicle()
+        if name:  # a device tells of no request, and needs none
+            options[name] = next(self._names).to_bytes(8, "big")
+        engine: Engine = kind(*arguments, **options, chronicle=chronicle)
+        lives.append((engine, chronicle))
+        return engine
+
+
+@pytest.mark.parametrize("name", SP_SCENARIOS)
+def test_whoever_lives_to_the_end_tells_of_all_beginnings_and_ends(name: str) -> None:
+    for seed in SEEDS:
+        lives = Lives()
+        found = run(seed, name, Options(sp_parts=lives.parts))
+        # I9 finds the rows, which nobody takes here, and the timer that has them written.
+        assert {each.invariant for each in found.violations} <= {"I9"}, found.replay
+        for engine, chronicle in lives.clients:
+            check_calls(engine, chronicle)
+        for engine, chronicle in lives.workers:
+            check_requests(engine, chronicle)
+        for _, chronicle in lives.devices:
+            instants = [each.at for each in chronicle.happenings]
+            assert instants == sorted(instants)
+            assert instants
+        assert sum(accepted(chronicle) for _, chronicle in lives.clients) <= found.calls
+        assert any(chronicle.flights for _, chronicle in lives.clients)
+
+
+def check_calls(engine: Any, chronicle: Chronicle) -> None:
+    begun, ended = begun_and_ended(chronicle)
+    assert set(begun.values()) <= {1}
+    assert ended <= begun
+    if engine.snapshot().stopped:
+        assert begun == ended
+    check_order(chronicle)
+
+
+def check_requests(engine: Any, chronicle: Chronicle) -> None:
+    flights = Counter(Flight(*row).call_id for row in chronicle.flights)
+    begun, ended = Counter(flights), Counter(flights)
+    for each in chronicle.happenings:
+        begun[each.call_id] += each.kind == Kind.DELIVERED
+        ended[each.call_id] += each.kind == Kind.FINISHED
+    assert set((+begun).values()) <= {1}
+    assert +ended <= +begun
+    if engine.snapshot().stopped:
+        assert +begun == +ended
+    check_order(chronicle)
+
+
+def accepted(chronicle: Chronicle) -> int:
+    return begun_and_ended(chronicle)[0].total()
