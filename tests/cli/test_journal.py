@@ -15,9 +15,13 @@ from requite.chronicle import Happening, Kind, Role
 from requite.cli.exit_codes import ExitCode
 from requite.cli.verbs import JOURNAL
 from requite.journal import Journal
+from requite.journal.blocks import PURPOSE
+from requite.journal.encode import encode_flights
 from requite.journal.event import Event
 from requite.journal.reader import events
+from requite.journal.strings import Strings
 from requite.request import Status
+from requite.storage import Log
 
 pytestmark = pytest.mark.e2e
 
@@ -176,7 +180,7 @@ def test_tail_shows_damage_in_its_place(damaged):
     ended = requite("journal", "tail", str(damaged), "-n", "50")
     assert ended.code == ExitCode.FAILED
     assert "not decoded" in ended.out
-    assert "nothing else was lost" in ended.err
+    assert "whatever else is there has been read" in ended.err
     assert "closed" in ended.out
 
 
@@ -223,6 +227,43 @@ def test_stats_tell_of_damage(damaged):
     rows = [line.split() for line in ended.out.splitlines() if line.strip()]
     assert rows[0][-2:] == ["missing", "damage"]
     assert rows[2][-2:] == ["12", "1"]
+
+
+@pytest.mark.parametrize(
+    ("left", "state", "told"),
+    [
+        (lambda data: data[:-100], "cut", "cut off"),
+        (lambda data: data[:-24], "cut", "cut off"),  # just END is missing
+        (lambda data: data[:-100] + bytes(100), "cut", "cut off"),
+        (lambda data: data[:-100].ljust(16 << 20, b"\0"), "torn", "the last write is not complete"),
+    ],
+    ids=["cut", "END", "zeros", "torn"],
+)
+def test_what_ends_in_the_middle_is_told(tmp_path, left, state, told):
+    write(tmp_path, Role.CLIENT, 1).close()
+    (file,) = tmp_path.glob("*/*.seg")
+    file.write_bytes(left(file.read_bytes()))
+    ended = requite("journal", "stats", str(tmp_path), "--json")
+    assert (ended.code, ended.record["logs"][0]["state"]) == (ExitCode.FAILED, state)
+    assert told in ended.err
+    for words in (("stats",), ("tail",), ("export", "--to", "-")):
+        ended = requite("journal", words[0], str(tmp_path), *words[1:])
+        assert ended.code == ExitCode.FAILED
+        assert told in ended.err
+    assert '"kind": "answered"' in ended.out
+
+
+def test_a_log_that_does_not_say_that_it_ends_is_incomplete(tmp_path):
+    write(tmp_path, Role.CLIENT, 1).close()
+    (folder,) = tmp_path.iterdir()
+    with Log.open(folder, purpose=PURPOSE) as log:  # and then, no segment more
+        log.append([encode_flights([FLIGHT], Strings(), 0, 99)])
+    ended = requite("journal", "stats", str(tmp_path))
+    assert ended.code == ExitCode.FAILED
+    assert (
+        f"incomplete, for their ends could not be written or are gone: {folder.name}" in ended.err
+    )
+    assert "incomplete" in ended.out
 
 
 def test_stats_of_an_empty_journal(tmp_path):

@@ -112,7 +112,7 @@ def test_what_was_flushed_survives_the_process(tmp_path):
         "opened": 1,
     }
     (found,) = stats(tmp_path)
-    assert (found.is_sealed, found.missing, found.flaws.total()) == (False, 0, 0)
+    assert (found.state, found.missing, found.flaws.total()) == ("open", 0, 0)
 
 
 def test_a_disk_without_space_stops_nobody_and_loses_only_what_is_counted(tmp_path):
@@ -125,7 +125,7 @@ def test_a_disk_without_space_stops_nobody_and_loses_only_what_is_counted(tmp_pa
     (found,) = stats(tmp_path)
     assert found.dropped == told["dropped"]
     assert found.events["answered"] + found.dropped == told["written"]
-    assert (found.missing, found.flaws.total(), found.is_sealed) == (0, 0, True)
+    assert (found.missing, found.flaws.total(), found.state) == (0, 0, "closed")
     assert err.count("cannot be written") == 1
 
 

@@ -44,7 +44,7 @@ def test_they_agree_with_the_events(tmp_path, role):
     assert found.last == max(event.ts for event in every)
     assert (found.first_seq, found.next_seq) == (0, every[-1].seq + 1)
     assert found.bytes == sum(file.stat().st_size for file in journal.path.glob("*.seg"))
-    assert (found.segments, found.is_sealed) == (1, True)
+    assert (found.segments, found.state) == (1, "closed")
 
 
 def test_dropped_rows_are_added_up(tmp_path):

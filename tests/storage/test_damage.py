@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from zlib import crc32
 
@@ -17,6 +18,7 @@ from tests.storage.helpers import (
 
 from requite.errors import LogCorrupt, LogMismatch
 from requite.storage import Damage, LogReader, Position, Record, scan
+from requite.storage.ending import CUT, TORN
 from requite.storage.layout import (
     HEADER_SIZE,
     MARKER,
@@ -66,11 +68,12 @@ def test_cut_at_every_byte(killed: Path, padded: bool) -> None:
         file.write_bytes(left)
         intact = sum(left[:end] == written[:end] for end in ends())
         assert payloads(all_of(killed)) == BATCH[:intact]
-        assert damages(all_of(killed)) == []
+        start = [HEADER_SIZE, *ends()][intact]
+        torn = left[start:].rstrip(b"\0")
+        found = [(damage.offset, damage.reason) for damage in damages(all_of(killed))]
+        assert found == ([(start, TORN if padded else CUT)] if torn or not padded else [])
 
         with open_small(killed) as log:
-            start = [HEADER_SIZE, *ends()][intact]
-            torn = left[start:].rstrip(b"\0")
             assert log.recovered.cut_bytes == len(torn)
             assert log.recovered.torn_at == (Position(0, start, intact) if torn else None)
             assert log.recovered.damaged == ()
@@ -290,7 +293,7 @@ def test_a_file_that_is_no_segment_is_damage(sealed: Path) -> None:
     segment_file(sealed, 99).write_bytes(b"not a segment, but named like one" * 10)
     items = all_of(sealed)
     assert payloads(items) == BATCH * 2
-    assert [damage.segment for damage in damages(items)] == [99]
+    assert {damage.segment for damage in damages(items)} == {99}
 
 
 def test_a_bounded_scan_reports_what_was_promised_and_is_not_there(killed: Path) -> None:
@@ -298,9 +301,43 @@ def test_a_bounded_scan_reports_what_was_promised_and_is_not_there(killed: Path)
     [info] = LogReader(killed).segments()
     assert info.written_bytes == ends()[-1]
     file.write_bytes(file.read_bytes()[: ends()[-1] - 1])
-    assert damages(scan(file)) == []
     [damage] = damages(scan(file, 0, info.written_bytes))
     assert (damage.offset, damage.end) == (ends()[-2], ends()[-1])
+    assert damages(scan(file)) == [damage]
+
+
+@pytest.mark.parametrize("cut", [0, 3, 24])
+def test_the_end_of_a_log_is_judged_when_its_writer_is_gone(tmp_path: Path, cut: int) -> None:
+    with open_small(tmp_path / "log") as log:
+        log.append(BATCH)
+        file, reader = segment_file(tmp_path / "log"), LogReader(tmp_path / "log")
+        written = file.read_bytes()
+        os.truncate(file, ends()[-1] - cut)
+        [info] = reader.segments()
+        assert (info.torn, damages(reader.tail())) == ("", [])
+        file.write_bytes(written)
+        log._folder.unlock()  # killed
+        assert ([info.torn for info in reader.segments()], damages(reader.tail())) == ([""], [])
+        os.truncate(file, ends()[-1] - cut)
+        reader = LogReader(tmp_path / "log")
+        [info] = reader.segments()
+        items = list(reader.tail())
+        [damage] = damages(items)
+        assert damage.reason == info.torn == CUT
+        assert damage.end == info.written_bytes
+        assert list(reader.tail(damage)) == []  # it is told once
+        assert list(LogReader(tmp_path / "log").read(0, 0, info.written_bytes)) == items
+        file.write_bytes(written)
+
+
+def test_of_a_damaged_end_no_more_is_told_when_the_log_goes_on(killed: Path) -> None:
+    os.truncate(segment_file(killed), ends()[-1] - 3)
+    reader = LogReader(killed)
+    [damage] = damages(reader.tail())
+    with open_small(killed) as log:
+        log.append([b"next"])
+        assert payloads(reader.tail(damage)) == [b"next"]
+        assert damages(reader.tail(damage)) == []
 
 
 def test_a_damaged_header_does_not_hide_what_the_log_is_for(sealed: Path) -> None:

@@ -58,6 +58,7 @@ def test_the_examples_can_be_read(examples: list[bytes], tmp_path: Path) -> None
         b"JRNL",
         1_700_000_000_000_000,
         9,
+        "",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import isfinite
@@ -32,7 +32,8 @@ from requite.journal.meaning import (
     unknown_kind,
     wall_us,
 )
-from requite.storage import Damage, LogReader
+from requite.storage import Damage, LogReader, SegmentInfo
+from requite.storage.ending import CUT
 
 _INSTANTS: Final = ("first_at", "second_at", "third_at")
 
@@ -44,7 +45,13 @@ class LogStats:
     `events` counts by kind. `dropped` rows were lost before they could be written; `missing` event
     numbers were written and are not there (a flight has four of them), in damage for instance.
     `flaws` counts what does not decode, by reason. `first_seq` is above 0 where retention removed
-    the beginning. `is_sealed` tells whether its writer ended it; else it writes still, or died.
+    the beginning. `state` tells how it ends:
+
+    - `closed`: in good order.
+    - `open`: it is being written, or its writer was killed.
+    - `incomplete`: the writer has ended it, and could not say so: what it told last is missing.
+    - `torn`: its writer was killed, or the machine stopped, in the middle of a write.
+    - `cut`: the end of the file is missing, and events with it.
     """
 
     log: LogFolder
@@ -59,7 +66,8 @@ class LogStats:
     dropped: int = 0
     bytes: int = 0
     segments: int = 0
-    is_sealed: bool = False
+    state: str = "open"
+    _last_kind: int | None = None
 
     @property
     def first(self) -> datetime | None:
@@ -91,7 +99,7 @@ class LogStats:
             "dropped": self.dropped,
             "missing": self.missing,
             "flaws": dict(self.flaws),
-            "is_sealed": self.is_sealed,
+            "state": self.state,
         }
 
     # --- counting -------------------------------------------------------------------------------
@@ -103,6 +111,7 @@ class LogStats:
             self.flaws[flaw] += 1
             return
         self._number(header)
+        self._last_kind = None
         if header.type == BlockType.OPENED:
             self.facts = self.facts or read_opened(payload)
         elif header.type == BlockType.FLIGHTS:
@@ -133,11 +142,23 @@ class LogStats:
             self.events[kind_name(number)] += count
             if number not in KIND_NAMES:
                 self.flaws[unknown_kind(number)] += count
+        self._last_kind = kinds[-1] if kinds else None
         self._span(cells_of(payload, "at", header), header)
         values = zip(kinds, cells_of(payload, "value", header), strict=True)
         self.dropped += sum(
             int(value) for kind, value in values if kind == Kind.DROPPED and isfinite(value)
         )
+
+    def end(self, infos: Sequence[SegmentInfo], *, has_writer: bool) -> None:
+        """Take note of how the log ends, whose segments these are."""
+        last = infos[-1] if infos else None
+        self.segments = len(infos)
+        if last is not None and last.torn:
+            self.state = "cut" if last.torn == CUT else "torn"
+        elif last is not None and last.sealed and self._last_kind == Kind.CLOSED:
+            self.state = "closed"
+        elif (last is None or last.sealed) and not has_writer:
+            self.state = "incomplete"
 
     def _span(self, instants: Iterable[float], header: Header) -> None:
         walls = [wall_us(at, header.clock_offset_us) for at in instants]
@@ -167,8 +188,7 @@ def _stats_of(log: LogFolder) -> LogStats:
                     found.flaws[item.reason] += 1
                 else:
                     found.add(item.payload)
-        found.segments = len(infos)
-        found.is_sealed = bool(infos) and infos[-1].sealed
+        found.end(infos, has_writer=reader.has_writer())
     except LogGone:  # removed while we read: what was counted stands
         pass
     return found

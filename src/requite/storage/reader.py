@@ -12,11 +12,13 @@ from pathlib import Path
 
 from requite.errors import LogCorrupt, LogGone
 from requite.storage.disk import DiskFolder
+from requite.storage.ending import is_blank, reason_of_rest, rest_of
 from requite.storage.files import Folder
 from requite.storage.layout import DATA, HEADER_SIZE, segment_name, segment_number
 from requite.storage.records import Damage, Position, Record, SegmentInfo
 from requite.storage.recovery import segment_numbers
 from requite.storage.scan import OpenSegment, Walk, lost_records
+from requite.storage.segment import NEW_SUFFIX
 
 
 class LogReader:
@@ -30,7 +32,8 @@ class LogReader:
     def __init__(self, directory: str | PathLike[str]) -> None:
         self._folder: Folder = DiskFolder(Path(directory))
         self._known: dict[int, tuple[int, int]] = {}  # segment: offset, number; looked through
-        self._searched: set[int] = set()  # segments with zeros behind what is written
+        self._searched: set[int] = set()  # segments without a record behind what is written
+        self._blank: dict[int, tuple[int, int]] = {}  # where only zeros are there, and up to where
 
     @classmethod
     def on(cls, folder: Folder) -> LogReader:
@@ -51,6 +54,11 @@ class LogReader:
             info if info.log_id else info._replace(log_id=log_id, purpose=purpose) for info in infos
         ]
 
+    def has_writer(self) -> bool:
+        """Whether somebody writes the log, or was killed when there was a segment to begin."""
+        names = self._folder.names()
+        return self._folder.is_locked() or any(name.endswith(NEW_SUFFIX) for name in names)
+
     def read(
         self, segment: int, start: int = 0, end: int | None = None
     ) -> Iterator[Record | Damage]:
@@ -58,7 +66,8 @@ class LogReader:
 
         `start` is 0 or where a record begins, or damage ends. Up to `end`, which may be any
         `written_bytes`, whatever is no record is damage; without it, reading goes on to the end,
-        and stops where the last segment has not been written yet.
+        and stops where the last segment has not been written yet. If nobody will ever do that, and
+        it is not the end that a writer leaves, it is damage as well.
         """
         numbers = segment_numbers(self._folder)
         following = next(iter(numbers[bisect_right(numbers, segment) :]), None)
@@ -66,12 +75,15 @@ class LogReader:
             size = file.size()
             opened = OpenSegment(file, segment)
             limit = size if end is None and following is not None else end
-            walk = Walk(opened, start, limit, searched=segment in self._searched)
+            rest = reason_of_rest(opened, end) if end is not None and following is None else ""
+            walk = Walk(opened, start, limit, searched=segment in self._searched, rest=rest)
             yield from walk
             if walk.searched:
                 self._searched.add(segment)
-            if following is not None and walk.offset >= size and walk.reaches_short_of(following):
-                yield _cut_off(walk, following)
+            if limit is None and not walk.ended:
+                yield from self._torn_at(opened, walk.offset)
+            elif following is not None and walk.offset >= size and opened.end_number() is None:
+                yield from _cut_off(walk, following)
 
     def tail(self, after: Record | Damage | Position | None = None) -> Iterator[Record | Damage]:
         """What has come since: everything behind `after`, the last thing that was got.
@@ -123,16 +135,18 @@ class LogReader:
         with closing(file):
             segment = OpenSegment(file, number)
             written, next_number, sealed = self._extent(segment, last=last)
+            torn = self._torn(segment) if last and not sealed else None
             header = segment.header
             return SegmentInfo(
                 self._folder.path / segment_name(number),
                 number,
-                written,
+                torn.end if torn else written,
                 sealed,
                 header.log_id if header else b"",
                 header.purpose if header else b"",
                 header.created_us if header else 0,
                 next_number,
+                torn.reason if torn else "",
             )
 
     def _extent(self, segment: OpenSegment, *, last: bool) -> tuple[int, int, bool]:
@@ -144,6 +158,33 @@ class LogReader:
             return size, end_number or segment.number, end_number is not None
         walk = self._walk_on(segment)
         return walk.offset if last else size, walk.next_number, walk.ended
+
+    def _torn_at(self, segment: OpenSegment, offset: int) -> Iterator[Damage]:
+        """What is wrong behind the last record, if that is where somebody has come to."""
+        torn = self._torn(segment)
+        if torn is not None and torn.offset == offset:
+            yield torn
+
+    def _torn(self, segment: OpenSegment) -> Damage | None:
+        """What is wrong at the end of the last segment; None while there is a writer."""
+        if self._rest(segment) is None or self._folder.is_locked():
+            return None
+        self._blank.pop(segment.number, None)
+        return self._rest(segment)  # it may have been completed before the writer went away
+
+    def _rest(self, segment: OpenSegment) -> Damage | None:
+        if not segment.readable or segment.end_number() is not None:
+            return None
+        walk, number = self._walk_on(segment), segment.number
+        if walk.ended:
+            return None
+        place = walk.offset, segment.file.size()
+        if self._blank.get(number) == place and is_blank(segment, walk.offset):
+            return None
+        rest = rest_of(segment, walk.offset)
+        if rest is None:
+            self._blank[number] = place
+        return rest
 
     def _walk_on(self, segment: OpenSegment) -> Walk:
         """Look through what has been added to a segment since we looked last."""
@@ -191,9 +232,10 @@ def _passed_on(
     return number
 
 
-def _cut_off(walk: Walk, following: int) -> Damage:
-    reason = f"the segment is cut off{lost_records(walk.next_number, following)}"
-    return Damage(walk.segment, walk.offset, 0, reason, b"")
+def _cut_off(walk: Walk, following: int) -> Iterator[Damage]:
+    if walk.reaches_short_of(following):
+        reason = f"the segment is cut off{lost_records(walk.next_number, following)}"
+        yield Damage(walk.segment, walk.offset, 0, reason, b"")
 
 
 def _removed(due: int | None, following: int) -> Damage:

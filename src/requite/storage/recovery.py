@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from requite.errors import LogCorrupt, LogMismatch
+from requite.storage.ending import tail_size
 from requite.storage.files import File, Folder
 from requite.storage.layout import (
     SegmentHeader,
@@ -23,7 +24,7 @@ from requite.storage.layout import (
 )
 from requite.storage.records import Damage, Position, Recovery
 from requite.storage.retention import Sealed
-from requite.storage.scan import OpenSegment, Walk, data_chunks
+from requite.storage.scan import OpenSegment, Walk
 from requite.storage.segment import wall_clock_us
 
 
@@ -110,7 +111,7 @@ def _recover_last(folder: Folder, number: int, *, sync: bool) -> _LastSegment:
             return _LastSegment(file.size(), number, torn)
         walk = Walk(segment, 0, None)
         damaged = tuple(item for item in walk if isinstance(item, Damage))
-        cut_bytes = _tail_size(file, walk.offset)
+        cut_bytes = tail_size(file, walk.offset)
         empty = walk.next_number == number
         if empty and cut_bytes and damaged:
             raise LogCorrupt(
@@ -131,13 +132,3 @@ def _seal(file: File, walk: Walk, seed: int) -> None:
     file.truncate(walk.offset)
     if not walk.ended:
         file.write(encode_end(walk.next_number, seed), walk.offset)
-
-
-def _tail_size(file: File, offset: int) -> int:
-    """How far behind `offset` there is anything but zeros."""
-    size = 0
-    for base, data in data_chunks(file, offset, file.size()):
-        written = len(data.rstrip(b"\0"))
-        if written:
-            size = base + written - offset
-    return size

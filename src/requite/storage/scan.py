@@ -189,11 +189,18 @@ class Walk:
 
     `offset`: where the next record is due; `next_number`: its number, at least; `ended`: the
     segment was seen to be sealed. `searched`: nothing but zeros follow what has been written, or so
-    it was when somebody looked; then there is no need to look again each time.
+    it was when somebody looked; then there is no need to look again each time. `rest`: why there
+    are no records up to `end`, if that is known.
     """
 
     def __init__(
-        self, segment: OpenSegment, start: int, end: int | None, *, searched: bool = False
+        self,
+        segment: OpenSegment,
+        start: int,
+        end: int | None,
+        *,
+        searched: bool = False,
+        rest: str = "",
     ) -> None:
         self.offset = start
         self.next_number = segment.number
@@ -203,6 +210,7 @@ class Walk:
         self._segment = segment
         self._window = segment.window()
         self._end = end
+        self._rest = rest
         self._behind: tuple[int, Found] | None = None
 
     def __iter__(self) -> Iterator[Record | Damage]:
@@ -269,14 +277,14 @@ class Walk:
         """What lies before the next intact record, or, if we know the end, before that."""
         if self._behind is not None:
             end, found = self._behind
-            which = lost_records(self.next_number, found[1])
+            reason, which = "", lost_records(self.next_number, found[1])
         elif self._end is not None:
-            end, which = self._end, ""
+            end, reason, which = self._end, self._rest, ""
         else:
             return None
         size = end - self.offset
         raw = self._segment.file.read(min(size, RAW_SIZE_MAX), self.offset)
-        return Damage(self.segment, self.offset, size, _reason(raw) + which, raw)
+        return Damage(self.segment, self.offset, size, (reason or _reason(raw)) + which, raw)
 
 
 def _reason(raw: bytes) -> str:

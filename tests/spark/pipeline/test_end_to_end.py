@@ -95,6 +95,9 @@ def test_segments_that_were_cut_end_where_they_end(spark: SparkSession, tmp_path
     summary = runner.run(spark, journal, tmp_path / "lake")
     assert summary.audit.exactly_one == 10
     assert summary.audit.ok
+    assert (summary.audit.damaged, summary.audit.complete) == (1, False)
+    again = runner.run(spark, journal, tmp_path / "lake")
+    assert (again.audit.damaged, again.quarantined) == (1, 0)
 
 
 def test_a_journal_without_logs_is_no_failure(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.spark.source.journals import Row, Writing, expected, flight, in_order
 from requite.chronicle import Role
 from requite.spark.source.options import read_options
 from requite.spark.source.stream import JournalStreamReader
+from requite.storage.ending import CUT, TORN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +67,34 @@ def test_each_run_reads_what_is_new(following: Following) -> None:
         following.run()
     assert following.rows() == expected(following.journal)
     assert following.batches() == 2
+
+
+@pytest.mark.parametrize("cut", [24, 31, 500])
+def test_the_end_of_a_log_that_was_cut_is_told_once(following: Following, cut: int) -> None:
+    [file] = write_some(following.journal).glob("*.seg")
+    os.truncate(file, file.stat().st_size - cut)
+    following.run()
+    assert following.rows() == expected(following.journal)
+    assert [row["reason"] for row in following.rows() if row["raw"] is not None] == [CUT]
+    following.run()
+    assert following.batches() == 1
+
+
+def test_the_end_of_a_log_whose_writer_was_killed_is_told_then(following: Following) -> None:
+    with Writing(following.journal) as writing:
+        writing.flights([flight(1)])
+        [file] = writing.segments()
+        written = len(file.read_bytes().rstrip(b"\0"))
+        writing.flights([flight(2, 1.0)])
+        data = bytearray(file.read_bytes())
+        data[written + 100 :] = bytes(len(data) - written - 100)
+        file.write_bytes(data)
+        following.run()
+        assert [row["raw"] for row in following.rows()] == [None] * 3
+        writing.log._folder.unlock()
+        following.run()
+        assert following.rows() == expected(following.journal)
+        assert [row["reason"] for row in following.rows() if row["raw"] is not None] == [TORN]
 
 
 def test_a_run_without_news_is_no_batch(following: Following) -> None:
@@ -163,7 +193,7 @@ def steps(reader: JournalStreamReader, start: dict[str, Any]) -> list[dict[str, 
 
 
 def write_segments(journal: Path, calls: Sequence[int] = range(3000)) -> Writing:
-    with Writing(journal, segment_size=70_000) as writing:
+    with Writing(journal, segment_size=80_000) as writing:
         for start in calls[::100]:
             writing.flights([flight(each, each / 8) for each in range(start, start + 100)])
     assert len(writing.segments()) == 3

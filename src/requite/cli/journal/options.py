@@ -22,7 +22,7 @@ def end(flaws: Mapping[str, int]) -> ExitCode:
     reasons = ", ".join(
         reason if count == 1 else f"{reason} ({count:,} times)" for reason, count in flaws.items()
     )
-    complain(f"not everything could be decoded: {reasons}; nothing else was lost")
+    complain(f"not everything could be decoded: {reasons}; whatever else is there has been read")
     return ExitCode.FAILED
 
 

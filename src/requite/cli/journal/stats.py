@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from requite.cli.exit_codes import ExitCode
 from requite.cli.journal.options import Directory, end, size_of
 from requite.cli.options import QUIET, JsonFlag, Logging
-from requite.cli.output import say, say_json, stdout_console
+from requite.cli.output import complain, say, say_json, stdout_console
 from requite.journal.meaning import KIND_NAMES, ROLE_NAMES
 from requite.journal.stats import LogStats
 from requite.journal.stats import stats as stats_of
@@ -31,16 +31,17 @@ def stats(directory: Directory, /, *, as_json: JsonFlag = False, logging: Loggin
     """Show what is in a journal, log by log.
 
     Per log: its span of time (UTC), its events and its size on disk. A log that is
-    not closed is being written, or its writer was killed. A second table counts the
-    events of each kind, by the role of who wrote them.
+    open is being written, or its writer was killed. One that is incomplete has ended
+    without saying so; one that is torn or cut ends in the middle of a write, or its
+    file does. A second table counts the events of each kind, by who wrote them.
 
     Where there are any: rows dropped because the disk refused them; events that are
     missing, by their numbers; and places of damage, or of a newer version.
 
     With --json one object: logs, each with log, role, name, pid, version, started,
-    first, last, events by kind, bytes, segments, dropped, missing, flaws, is_sealed.
+    first, last, events by kind, bytes, segments, dropped, missing, flaws, state.
 
-    Exit code 1: something could not be decoded.
+    Exit code 1: something could not be decoded, or a log is incomplete.
 
       $ requite journal stats journal
     """
@@ -54,7 +55,16 @@ def stats(directory: Directory, /, *, as_json: JsonFlag = False, logging: Loggin
         console.print(_kinds(logs))
     else:
         say("no logs: nothing has been journalled here yet")
-    return end(sum((log.flaws for log in logs), Counter())) if logs else ExitCode.OK
+    return max(end(sum((log.flaws for log in logs), Counter())), _end_incomplete(logs))
+
+
+def _end_incomplete(logs: Sequence[LogStats]) -> ExitCode:
+    """Tell which logs have ended without saying so; return the exit code that tells of it."""
+    names = [log.log.log for log in logs if log.state == "incomplete"]
+    if not names:
+        return ExitCode.OK
+    complain(f"incomplete, for their ends could not be written or are gone: {', '.join(names)}")
+    return ExitCode.FAILED
 
 
 def _logs(logs: Sequence[LogStats]) -> Table:
@@ -67,7 +77,7 @@ def _logs(logs: Sequence[LogStats]) -> Table:
             _time(log.last, since=log.first),
             f"{log.events.total():,}",
             size_of(log.bytes),
-            "closed" if log.is_sealed else "open",
+            log.state,
             *(f"{of(log):,}" if of(log) else "" for of in rare.values()),
         )
     return table
