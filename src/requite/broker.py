@@ -28,7 +28,7 @@ from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.shell import clock
 from requite.shell.aio import AioShell, run
 from requite.shell.host import Link, LinkLimits
-from requite.shell.journaling import Folder, chronicle_of, journal_in, new_name
+from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.shell.keeping import Endpoint
 from requite.shell.signals import StopSignals
 from requite.shell.wires import Wires
@@ -51,7 +51,8 @@ class Broker:
     - `handover`: a peer that announces an identity in use takes it over; else it is refused.
     - `message_size_max`: bytes of one message, all frames together; more costs the connection.
     - `links`: what one connection may cost in time and memory.
-    - `journal`: a folder in which to keep a journal of requests (`requite.journal`); None: none.
+    - `journal`: a folder in which to keep a journal of requests (`requite.journal`), or that
+      and its `JournalSettings`, as a pair; None: none.
     - `on_note`: gets every `Note` of the engine; it is called on the event loop and must be quick.
 
     Raises `ConfigurationError` for addresses and settings that cannot work.
@@ -65,7 +66,7 @@ class Broker:
         handover: bool = False,
         message_size_max: int = Limits().message_size_bytes_max,
         links: LinkLimits | None = None,
-        journal: Folder | None = None,
+        journal: JournalOption | None = None,
         on_note: Callable[[Note], None] | None = None,
     ) -> None:
         policy = policy or BrokerPolicy()

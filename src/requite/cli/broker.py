@@ -11,6 +11,7 @@ from cyclopts import Group, Parameter
 from requite.cli.credentials import CREDENTIALS_FILE_VARIABLE, read_users
 from requite.cli.options import QUIET, JournalFolder, Logging
 from requite.cli.output import say
+from requite.cli.retention import JournalRetain, journal_option
 from requite.framing import Limits as FramingLimits
 from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.policy import BrokerPolicy, PartialsFor01
@@ -150,6 +151,7 @@ def broker(
     limits: Limits = Limits(),
     peers: Peers = Peers(),
     journal: JournalFolder = None,
+    journal_retain: JournalRetain = None,
     logging: Logging = QUIET,
 ) -> int:
     """Run a broker that clients and workers connect to.
@@ -172,7 +174,7 @@ def broker(
         policy=_policy(liveness, requests, limits, peers),
         users=read_users(peers.credentials_file),
         message_size_max=limits.message_size_max,
-        journal=journal,
+        journal=journal_option(journal, journal_retain),
     )
     return run_until_stopped(server, lambda: _announce(server.endpoints))
 

@@ -8,6 +8,7 @@ from cyclopts import Group, Parameter, validators
 
 from requite.cli.options import PLAIN, QUIET, Connection, JournalFolder, Logging, one_of
 from requite.cli.output import say
+from requite.cli.retention import JournalRetain, journal_option
 from requite.heartbeat import HeartbeatPolicy
 from requite.url import redact
 
@@ -117,6 +118,7 @@ def worker(
     ] = None,
     connection: Connection = PLAIN,
     journal: JournalFolder = None,
+    journal_retain: JournalRetain = None,
     logging: Logging = QUIET,
 ) -> int:
     """Serve functions of a Python module.
@@ -159,7 +161,7 @@ def worker(
         drain_timeout=drain_timeout,
         dialect=connection.dialect,
         hops=hops,
-        journal=journal,
+        journal=journal_option(journal, journal_retain),
     )
     names = ", ".join(service.name for service in services)
 

@@ -27,7 +27,7 @@ from requite.reach import Urls, bound_at, read_reach
 from requite.request import Partial, Reply, RetryPolicy
 from requite.shell import clock
 from requite.shell.aio import AioShell
-from requite.shell.journaling import Folder, chronicle_of, journal_in, new_name
+from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 
 
 class AsyncClient:
@@ -55,7 +55,8 @@ class AsyncClient:
     - `dialect`: the version of MDP, "0.3" unless the URL says otherwise.
     - `connections`: with MDP 0.1 and 0.2, how many requests may be out at a time.
     - `message_size_max`: bytes of one message, in either direction.
-    - `journal`: a folder in which to keep a journal of calls (`requite.journal`); None: none.
+    - `journal`: a folder in which to keep a journal of calls (`requite.journal`), or that
+      and its `JournalSettings`, as a pair; None: none.
 
     Raises `ConfigurationError` for URLs and settings that cannot work, at once.
     """
@@ -73,7 +74,7 @@ class AsyncClient:
         dialect: str | None = None,
         connections: int = 64,
         message_size_max: int = Limits().message_size_bytes_max,
-        journal: Folder | None = None,
+        journal: JournalOption | None = None,
     ) -> None:
         reach = read_reach(url, bind)
         settings = ClientSettings(retry, slots, heartbeat, dialect, connections, message_size_max)

@@ -32,7 +32,7 @@ from requite.heartbeat import HeartbeatPolicy
 from requite.reach import Urls, bound_at, read_reach
 from requite.request import Partial, Reply, RetryPolicy
 from requite.shell import clock
-from requite.shell.journaling import Folder, chronicle_of, journal_in, new_name
+from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.shell.sync import Signal, SyncShell
 
 # Requests of a `map` leave together if they can be made within so short a time.
@@ -118,7 +118,7 @@ class Client:
         dialect: str | None = None,
         connections: int = 64,
         message_size_max: int = Limits().message_size_bytes_max,
-        journal: Folder | None = None,
+        journal: JournalOption | None = None,
     ) -> None:
         reach = read_reach(url, bind)
         if reach.is_inproc:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from requite.chronicle import ORIGIN_SIZE, Chronicle, Role
 
 if TYPE_CHECKING:
-    from requite.journal import Journal
+    from requite.journal import Journal, JournalSettings
 
 Folder = str | PathLike[str]
+JournalOption: TypeAlias = "Folder | tuple[Folder, JournalSettings]"
+"""Where a journal is kept; and how, if not as usual."""
 
 
 def new_name() -> bytes:
@@ -20,13 +22,14 @@ def new_name() -> bytes:
     return os.urandom(ORIGIN_SIZE)
 
 
-def journal_in(folder: Folder | None, role: Role, name: bytes) -> Journal | None:
-    """Make a journal in `folder`, not yet begun; None where none is to be kept."""
-    if folder is None:
+def journal_in(wanted: JournalOption | None, role: Role, name: bytes) -> Journal | None:
+    """Make the journal that is `wanted`, not yet begun; None where none is to be kept."""
+    if wanted is None:
         return None
     from requite.journal import Journal  # most processes keep none
 
-    return Journal(Path(folder), role, name)
+    folder, settings = wanted if isinstance(wanted, tuple) else (wanted, None)
+    return Journal(Path(folder), role, name, settings=settings)
 
 
 def chronicle_of(journal: Journal | None) -> Chronicle | None:

@@ -16,7 +16,7 @@ from requite.reach import Reach, Urls, bound_at, read_reach
 from requite.shell import clock
 from requite.shell.aio import AioShell
 from requite.shell.daemon import Daemon
-from requite.shell.journaling import Folder, chronicle_of, journal_in, new_name
+from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.shell.wires import Wires
 from requite.sp.endpoints import LINK_LIMITS, Role, to_dial, to_listen
 from requite.sp.socket import MESSAGE_SIZE_MAX
@@ -35,7 +35,8 @@ class Device(Daemon):
       first, and which get more (`?priority=`, `?weight=`).
     - `hops`: how many tags a request may leave with; it loses its way in a loop beyond that (8).
     - `message_size_max`: bytes of one body, in either direction.
-    - `journal`: a folder in which to keep a journal of what passes (`requite.journal`); None: none.
+    - `journal`: a folder in which to keep a journal of what passes (`requite.journal`), or that
+      and its `JournalSettings`, as a pair; None: none.
 
     Raises `ConfigurationError` for URLs and settings that cannot work.
     """
@@ -49,7 +50,7 @@ class Device(Daemon):
         connect_back: Urls = (),
         hops: int = HOPS_DEFAULT,
         message_size_max: int = MESSAGE_SIZE_MAX,
-        journal: Folder | None = None,
+        journal: JournalOption | None = None,
     ) -> None:
         clients = _side("front", connect_front, front)
         workers = _side("back", connect_back, back)

@@ -28,7 +28,10 @@ def _doing(what: str, path: Path) -> Iterator[None]:
 def _storage_error(what: str, path: Path, error: OSError) -> StorageError:
     cause = error.strerror or str(error)
     if error.errno in _NO_SPACE:
-        return LogFull(f"cannot {what} {path}: {cause}. Free some space, or retain less.")
+        return LogFull(
+            f"cannot {what} {path}: {cause}. Free some space, or keep less of a "
+            "journal (--journal-retain, JournalSettings.retain_bytes)."
+        )
     if error.errno == errno.ENOENT:
         return LogGone(f"cannot {what} {path}: it is not there (any more).")
     return LogFailed(f"cannot {what} {path}: {cause}. Check the disk and the permissions.")

@@ -12,7 +12,7 @@ from requite.reach import Urls, bound_at, read_reach
 from requite.shell import clock
 from requite.shell.aio import AioShell
 from requite.shell.daemon import Daemon
-from requite.shell.journaling import Folder, chronicle_of, journal_in, new_name
+from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.worker.handler import Service
 from requite.worker.runner import Runner
 from requite.worker.stacks import Part, WorkerSettings, parts_for
@@ -45,7 +45,8 @@ class Worker(Daemon):
     - `hops`: SP only; how many tags a request may have, its own and one for each device that it has
       passed (8). Those with more are dropped: they may be going round in a loop.
     - `message_size_max`: bytes of one message, in either direction.
-    - `journal`: a folder in which to keep a journal of requests (`requite.journal`); None: none.
+    - `journal`: a folder in which to keep a journal of requests (`requite.journal`), or that
+      and its `JournalSettings`, as a pair; None: none.
 
     Raises `ConfigurationError` for a URL, a service or a setting that cannot work.
     """
@@ -63,7 +64,7 @@ class Worker(Daemon):
         dialect: str | None = None,
         hops: int | None = None,
         message_size_max: int = Limits().message_size_bytes_max,
-        journal: Folder | None = None,
+        journal: JournalOption | None = None,
     ) -> None:
         if isinstance(url, Service):
             services = (url, *services)
