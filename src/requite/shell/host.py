@@ -198,8 +198,9 @@ class Host:
         if not self._flush_wanted:
             self._flush_wanted = True
             self._want_flush()
-        elif len(self._soon) >= _PORTION:
-            self.flush()
+        elif len(self._soon) >= _PORTION and not self._performing:
+            self._feed_soon()
+            self._write_out(now=True)
 
     def wake(self) -> None:
         """Do what is due."""
@@ -316,15 +317,20 @@ class Host:
             while self._soon or self._dirty:
                 if self._soon:
                     self._feed_soon()
-                links, self._dirty = self._dirty, []
-                for link in links:
-                    link.dirty = False
-                    if link.blocked:
-                        self._check_output_size(link)
-                    elif link.out:
-                        link.stream.write(link.take_output())
+                self._write_out()
         finally:  # a signal's exception in a thread that calls must not stop output for ever
             self._flush_wanted = False
+
+    def _write_out(self, *, now: bool = False) -> None:
+        """Write what waits; `now`: even where a loop would send at the end of its turn."""
+        links, self._dirty = self._dirty, []
+        for link in links:
+            link.dirty = False
+            if link.blocked:
+                self._check_output_size(link)
+            elif link.out:
+                write = link.write_now if now else link.stream.write
+                write(link.take_output())
 
     def shut(self) -> None:
         """Close every link after what waits has left; the engine is not told, and done with."""

@@ -8,7 +8,7 @@ from enum import IntFlag
 from typing import Any
 
 from requite.framing.base import Framing
-from requite.transport.base import Stream
+from requite.transport.base import PromptStream, Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,7 @@ class Link:
         "pushed_back",
         "size",
         "stream",
+        "write_now",
     )
 
     def __init__(
@@ -72,6 +73,7 @@ class Link:
     ) -> None:
         self.stream = stream
         self.framing = framing
+        self.write_now = stream.write_now if isinstance(stream, PromptStream) else stream.write
         self.encode: Callable[[Sequence[bytes], list[bytes]], int] = framing.encode
         self.accepted = accepted  # the peer dialled, we listened
         self.kept = kept  # the shell dials again by itself

@@ -7,7 +7,7 @@ process, and the simulator's network.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from requite.transport.address import Address
 
@@ -56,6 +56,17 @@ class Stream(Protocol):
 
     def resume_reading(self) -> None:
         """Read again."""
+
+
+@runtime_checkable
+class PromptStream(Stream, Protocol):
+    """A stream whose `write` may wait for the end of the loop's turn, where others send at once."""
+
+    def write_now(self, data: bytes) -> None:
+        """Do what `write` does, but at once: the peer can work on it while the turn goes on.
+
+        Dearer than `write` for a broker, whose peers are better served by more at a time.
+        """
 
 
 OnStream: TypeAlias = Callable[[Any], object]

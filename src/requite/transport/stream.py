@@ -63,7 +63,7 @@ class SocketStream(asyncio.BufferedProtocol):
         self.is_made = False
         self.is_over = False
         self._loop = asyncio.get_running_loop()
-        self._fd: int | None = None  # for writing, where the loop puts that off
+        self._fd: int | None = None  # for writing, where the loop would put that off
         self._buffer = _read_buffer(self._loop)
 
     # --- the loop's side --------------------------------------------------------------------------
@@ -125,20 +125,21 @@ class SocketStream(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         """Send, or let the loop hold what the network does not take yet."""
+        if not self.is_over and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def write_now(self, data: bytes) -> None:
+        """Send at once, where uvloop's `write` sends at the end of its turn; see `PromptStream`."""
         transport = self._transport
         if self.is_over or transport.is_closing():
             return
         if self._fd is None or transport.get_write_buffer_size():
             transport.write(data)
-        elif rest := self._write_now(data):
+        elif rest := self._send(data):
             transport.write(rest)
 
-    def _write_now(self, data: bytes) -> bytes | memoryview:
-        """Send what the network takes at once, and return the rest.
-
-        uvloop writes at the end of its turn. What leaves in the middle of one is worked on by the
-        peer while the turn goes on.
-        """
+    def _send(self, data: bytes) -> bytes | memoryview:
+        """Send what the network takes, past the loop; return the rest."""
         assert self._fd is not None
         try:
             sent = os.write(self._fd, data)
