@@ -18,6 +18,7 @@ from bench.sp.parties import (
     PYNNG_THREADS,
     WORKER,
     Party,
+    layer,
 )
 
 SIZES: Final = (11, 1024)
@@ -130,7 +131,24 @@ ONE_THROUGH: Final = Section(
         Line("pynng's device between ends in C", NNG_CLIENT, NNG_SERVICE, PYNNG_DEVICE),
     ),
 )
-SECTIONS: Final = (MANY, ONE, MANY_THROUGH, ONE_THROUGH)
+
+_SOCKETS_CLIENT: Final = layer("sockets-client")
+_SOCKETS_SERVICE: Final = layer("sockets-service")
+LAYERS: Final = Section(
+    f"What the layers cost, {WINDOW} in flight",
+    WINDOW,
+    "sockets",
+    (
+        Line("sockets", _SOCKETS_CLIENT, _SOCKETS_SERVICE),
+        Line("client: and framing", layer("framing-client"), _SOCKETS_SERVICE),
+        Line("client: and host and engine", layer("shell-client"), _SOCKETS_SERVICE),
+        Line("client: AsyncClient", ASYNC_CLIENT, _SOCKETS_SERVICE),
+        Line("service: and framing", _SOCKETS_CLIENT, layer("framing-service")),
+        Line("service: and host and engine", _SOCKETS_CLIENT, layer("shell-service")),
+        Line("service: Worker", _SOCKETS_CLIENT, WORKER),
+    ),
+)
+SECTIONS: Final = (MANY, ONE, MANY_THROUGH, ONE_THROUGH, LAYERS)
 
 GOALS: Final = (
     Goal("AsyncClient, 64 in flight", MANY, "AsyncClient, Worker", "nng in C", 2.0),

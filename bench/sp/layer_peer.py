@@ -1,4 +1,4 @@
-"""The far ends of `bench.sp.layers`, and its measured ends with one layer more each.
+"""Ends with one layer more each, which show what each layer costs.
 
     python -m bench.sp.layer_peer PART JOB
 
@@ -11,20 +11,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any, Final
 
 from bench.job import Job
 from bench.loop import run
 from bench.sp.measure import Counter
 from bench.sp.peer import play, say_where
+from requite.engine import Finished, Submit
 from requite.framing.sp import SpStream
+from requite.protocols.scalability.policy import Place, RepPolicy
+from requite.protocols.scalability.rep import ScalabilityWorker
+from requite.protocols.scalability.req import ScalabilityClient
 from requite.protocols.scalability.wire import REP, REQ
+from requite.request import Status
+from requite.shell.aio import AioShell
+from requite.shell.keeping import Endpoint
+from requite.shell.wires import Wires
 from requite.transport.address import TcpAddress
 from requite.transport.aio import dial, listen
 from requite.transport.base import Stream
 
 _HEADER_SIZE: Final = 8
 _TAG: Final = b"\x80\x00\x00\x01"
+_new: Final = tuple.__new__
 
 Turn = Callable[[bytes], Sequence[bytes]]
 """What an end does with a chunk: the pieces that it sends for it."""
@@ -147,6 +157,40 @@ async def serve_by_framing(_job: Job) -> None:
     await _listen(end_of)
 
 
+# --- and engine and host --------------------------------------------------------------------------
+async def ask_by_shell(job: Job) -> None:
+    """Make the next call when a reply is delivered: no future, no task."""
+    counter = Counter(job)
+    calls = [Submit(token, "", (job.body,), inf) for token in range(job.window)]
+
+    def deliver_all(pairs: Sequence[tuple[int, Any]]) -> None:
+        counter.answered += len(pairs)
+        for token, _reply in pairs:
+            shell.host.submit_soon(calls[token])
+
+    endpoint = Endpoint(TcpAddress("127.0.0.1", job.port), lambda: SpStream(REQ, REP), Place())
+    shell = AioShell(ScalabilityClient(first_id=0), Wires(keep=[endpoint]), deliver_all=deliver_all)
+    shell.start()
+    for call in calls:
+        shell.submit(call)
+    await counter.done.wait()
+
+
+async def serve_by_shell(job: Job) -> None:
+    """Answer a request when it is delivered: no handler, no task."""
+
+    def deliver_all(pairs: Sequence[tuple[Any, Any]]) -> None:
+        for token, request in pairs:
+            shell.host.submit_soon(_new(Finished, (token, request.frames, Status.OK)))
+
+    endpoint = Endpoint(TcpAddress("127.0.0.1", 0), lambda: SpStream(REP, REQ), Place())
+    engine = ScalabilityWorker(RepPolicy(capacity=job.capacity), first_id=0)
+    shell = AioShell(engine, Wires(listen=[endpoint]), deliver_all=deliver_all)
+    await shell.listen_all()
+    say_where(shell.addresses[0])
+    await asyncio.Event().wait()
+
+
 if __name__ == "__main__":
     play(
         {
@@ -154,5 +198,7 @@ if __name__ == "__main__":
             "sockets-service": lambda job: run(serve_by_sockets(job)),
             "framing-client": lambda job: run(ask_by_framing(job)),
             "framing-service": lambda job: run(serve_by_framing(job)),
+            "shell-client": lambda job: run(ask_by_shell(job)),
+            "shell-service": lambda job: run(serve_by_shell(job)),
         }
     )

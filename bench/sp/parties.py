@@ -36,6 +36,12 @@ def _requite(role: str) -> Party:
     return Party(lambda job: [sys.executable, "-m", module, role, job.to_argument()], _nothing)
 
 
+def layer(role: str) -> Party:
+    """An end of requite that has only some of its layers."""
+    module = "bench.sp.layer_peer"
+    return Party(lambda job: [sys.executable, "-m", module, role, job.to_argument()], _nothing)
+
+
 def _pynng(role: str) -> Party:
     module = "bench.sp.pynng_peer"
     return Party(lambda job: [sys.executable, "-m", module, role, job.to_argument()], _no_pynng)
