@@ -1,0 +1,159 @@
+"""What the users of a bulk engine want: fed together, and out in portions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+from tests.shell.fakes import FakeStream, LineFraming, ScriptedEngine
+
+from requite.engine import Cancel, Deliver, DeliverAll, Effect, Input, Received, SendAll
+from requite.shell.host import _PORTION, Host, Link
+
+
+class PromptFake(FakeStream):
+    """Tells what was written in the middle of a turn from what was at its end."""
+
+    def write_now(self, data: bytes) -> None:
+        self.calls.append(("now", data))
+
+
+class Bulk(ScriptedEngine):
+    """Sends a message to `peer` for each token it is fed, and delivers what it receives."""
+
+    peer: Any = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fed: list[list[Any]] = []
+
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        effects = super().handle(event, now)
+        self.fed.append([event])
+        return effects
+
+    def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        self.fed.append(list(events))
+        for event in events:
+            if isinstance(event, Received):
+                yield DeliverAll([(message[0], message[1]) for message in event.messages])
+        messages = [(b"%d" % event.token,) for event in events if isinstance(event, Cancel)]
+        if messages:
+            yield SendAll(self.peer, messages)
+
+
+class Bench:
+    """A host with one peer, whose turns end when `host.flush` is called."""
+
+    def __init__(self, engine: ScriptedEngine, stream: FakeStream, **uses: Any) -> None:
+        self.engine = engine
+        self.flushes_wanted = 0
+        self.host = Host(
+            engine,
+            lambda: 100.0,
+            LineFraming,
+            wake_at=lambda _at: None,
+            want_flush=self._want_flush,
+            **uses,
+        )
+        self.link: Link = self.host.opened(stream, accepted=True)
+        self.host.received(self.link, b"peer\n")
+        self.stream = stream
+        stream.calls.clear()
+        self.flushes_wanted = 0
+
+    def _want_flush(self) -> None:
+        self.flushes_wanted += 1
+
+
+@pytest.fixture
+def bulk() -> Bench:
+    engine = Bulk()
+    bench = Bench(engine, PromptFake())
+    engine.peer = bench.link
+    engine.fed.clear()
+    return bench
+
+
+def tokens(events: Sequence[Any]) -> list[int]:
+    return [event.token for event in events]
+
+
+def test_what_users_want_in_a_turn_is_fed_at_once_and_leaves_as_one_piece(bulk: Bench) -> None:
+    for token in range(3):
+        bulk.host.submit_soon(Cancel(token))
+    assert bulk.engine.fed == []
+    assert bulk.flushes_wanted == 1
+    bulk.host.flush()
+    assert [tokens(events) for events in bulk.engine.fed] == [[0, 1, 2]]
+    assert bulk.stream.calls == [b"0\n1\n2\n"]
+
+
+def test_half_a_turn_leaves_before_the_turn_ends(bulk: Bench) -> None:
+    for token in range(_PORTION + 1):
+        bulk.host.submit_soon(Cancel(token))
+    first = b"".join(b"%d\n" % token for token in range(_PORTION))
+    assert bulk.stream.calls == [("now", first)]
+    assert bulk.flushes_wanted == 1
+    bulk.host.flush()
+    assert bulk.stream.calls == [("now", first), b"%d\n" % _PORTION]
+
+
+def test_a_stream_that_always_sends_at_once_is_written_to() -> None:
+    engine = Bulk()
+    bench = Bench(engine, FakeStream())
+    engine.peer = bench.link
+    for token in range(_PORTION):
+        bench.host.submit_soon(Cancel(token))
+    assert len(bench.stream.calls) == 1
+    assert bench.stream.written.count(b"\n") == _PORTION
+
+
+def test_a_link_that_pushes_back_keeps_its_portion(bulk: Bench) -> None:
+    bulk.host.blocked(bulk.link)
+    for token in range(_PORTION):
+        bulk.host.submit_soon(Cancel(token))
+    assert bulk.stream.calls == []
+    bulk.host.writable(bulk.link)
+    assert bulk.stream.written.count(b"\n") == _PORTION
+
+
+def test_what_is_submitted_at_once_comes_after_what_was_put_off(bulk: Bench) -> None:
+    bulk.host.submit_soon(Cancel(1))
+    bulk.host.submit_soon(Cancel(2))
+    bulk.host.submit(Cancel(3))
+    assert [tokens(events) for events in bulk.engine.fed] == [[1, 2], [3]]
+
+
+def test_what_callbacks_want_waits_for_the_end_of_the_effects_however_much_it_is() -> None:
+    engine = Bulk()
+
+    def deliver_all(pairs: Sequence[tuple[Any, Any]]) -> None:
+        for token in range(2 * _PORTION):
+            bench.host.submit_soon(Cancel(token))
+
+    bench = Bench(engine, PromptFake(), deliver_all=deliver_all)
+    engine.peer = bench.link
+    engine.fed.clear()
+    bench.host.received(bench.link, b"one two\n")
+    bench.host.flush()
+    assert [len(events) for events in engine.fed] == [1, 2 * _PORTION]
+    assert bench.stream.written.count(b"\n") == 2 * _PORTION
+
+
+def test_pairs_go_to_whoever_takes_single_ones() -> None:
+    told: list[Any] = []
+    engine = Bulk()
+    bench = Bench(engine, PromptFake(), deliver=lambda *pair: told.append(pair))
+    bench.host.received(bench.link, b"a 1\nb 2\n")
+    assert told == [(b"a", b"1"), (b"b", b"2")]
+
+
+def test_an_engine_that_takes_one_at_a_time_is_fed_at_once() -> None:
+    told: list[Any] = []
+    engine = ScriptedEngine()
+    engine.script = lambda event: [Deliver(event.token, None)] if type(event) is Cancel else ()
+    bench = Bench(engine, PromptFake(), deliver=lambda token, _what: told.append(token))
+    bench.host.submit_soon(Cancel(1))
+    assert told == [1]
