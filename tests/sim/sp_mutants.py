@@ -112,6 +112,26 @@ class TakesNoNotice(ScalabilityClient):
         """Go on."""
 
 
+class WaitsForItsTimer(ScalabilityClient):
+    """Take no notice of a channel that is lost with requests."""
+
+    def _lost(self, event: Any, now: float) -> None:
+        self._channels.leave(event.peer)
+
+
+class HasNoLimit(ScalabilityClient):
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self._slots = 1000
+
+
+class HoldsOn(ScalabilityClient):
+    """Leave calls held when a channel takes more again."""
+
+    def _writable(self, event: Any, now: float) -> None:
+        self._channels.unblock(event.peer)
+
+
 class RemembersTokens(ScalabilityClient):
     def _hold(self, call: Any) -> None:
         super()._hold(call)
@@ -216,6 +236,14 @@ class _SwapsRequests(Callers):
         return (others[0], due[1]) if others else due
 
 
+class _NeverReadsAgain(Callers):
+    __slots__ = ()
+
+    def resumes(self, caller: Any) -> bool:
+        return False
+
+
+NeverReadsAgain = _with_callers(ScalabilityWorker, _NeverReadsAgain)
 ServesOneAfterTheOther = _with_callers(ScalabilityWorker, _OneAfterTheOther)
 ReadsOn = _with_callers(ScalabilityWorker, _ReadsOn)
 SwapsRequests = _with_callers(ScalabilityWorker, _SwapsRequests)
@@ -239,6 +267,12 @@ class WorksForNobody(ScalabilityWorker):
     def _finished(self, event: Any, now: float) -> None:
         if not event.token.abandoned:
             super()._finished(event, now)
+
+
+class TakesTooMany(ScalabilityWorker):
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self._capacity += 1
 
 
 class TakesDeepRequests(ScalabilityWorker):

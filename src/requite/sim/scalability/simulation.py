@@ -15,7 +15,7 @@ from requite.sim.network import Network
 from requite.sim.result import Options
 from requite.sim.scalability.cast import SpCast
 from requite.sim.scalability.checkers import SP_CHECKERS
-from requite.sim.scalability.checkers.calls import LosesNothing, NeverRepeated
+from requite.sim.scalability.checkers.calls import LosesNothing, NeverRepeated, ResentAtOnce
 from requite.sim.scalability.checkers.devices import HopsBounded
 from requite.sim.scalability.checkers.queues import Bounded, FairQueues, NeverStartedInVain
 from requite.sim.scalability.faults import SpTrouble
@@ -36,6 +36,7 @@ from requite.sim.workload import CallPlan
 _PROBE_S: Final = 15.0
 _LEAVE_S: Final = 10.0
 _HANDLER_S_MAX: Final = 2.0
+_SLACK_S: Final = 0.01
 
 
 class ScalabilitySimulation(Simulation):
@@ -165,6 +166,8 @@ def instruct(history: History, knobs: ScalabilityKnobs) -> None:
     for checker in history.checkers:
         if isinstance(checker, EndsOnce):
             checker.grace_s = knobs.pace.timer_late_s
+        elif isinstance(checker, ResentAtOnce):
+            checker.grace_s = knobs.pace.timer_late_s + knobs.pace.flush_late_s + _SLACK_S
         elif isinstance(checker, NeverRepeated):
             checker.resend_s = {client.name: client.resend_s for client in knobs.clients}
         elif isinstance(checker, LosesNothing):
@@ -174,6 +177,8 @@ def instruct(history: History, knobs: ScalabilityKnobs) -> None:
         elif isinstance(checker, Bounded):
             checker.hops = knobs.hops
             checker.queue_max = {worker.name: worker.queue_max for worker in knobs.workers}
+            checker.in_hand_max = {client.name: client.slots for client in knobs.clients}
+            checker.in_hand_max |= {worker.name: worker.capacity for worker in knobs.workers}
 
 
 def settle_s(knobs: ScalabilityKnobs) -> float:

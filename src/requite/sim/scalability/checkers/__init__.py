@@ -7,7 +7,12 @@ from typing import Final
 
 from requite.sim.checkers.calls import EndsOnce, HonestErrors
 from requite.sim.history import Checker
-from requite.sim.scalability.checkers.calls import LosesNothing, NeverRepeated, OwnReply
+from requite.sim.scalability.checkers.calls import (
+    LosesNothing,
+    NeverRepeated,
+    OwnReply,
+    ResentAtOnce,
+)
 from requite.sim.scalability.checkers.channels import FairChannels, OnlyTheWilling
 from requite.sim.scalability.checkers.devices import HopsBounded, Unaltered
 from requite.sim.scalability.checkers.intrusion import NobodyNotices
@@ -22,6 +27,7 @@ SP_CHECKERS: Final[tuple[type[Checker], ...]] = (
     OnlyTheWilling,
     Bounded,
     NeverRepeated,
+    ResentAtOnce,
     HonestErrors,
     NobodyNotices,
     NeverStartedInVain,

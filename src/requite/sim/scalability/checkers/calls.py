@@ -85,6 +85,68 @@ class NeverRepeated(Checker):
             self.violate(f"{call} is not idempotent, and starts again as {execution}")
 
 
+class ResentAtOnce(Checker):
+    """A call whose channel is lost does not wait for its timer: it is sent again as soon as another
+    channel takes it, or fails."""
+
+    invariant = "resend"
+    sentence = (
+        "what was lost with its channel is sent over the next one at once, or the caller told"
+    )
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self.grace_s = 0.0  # how late the client may be; set by the run
+        self._tried: dict[Call, Any] = {}  # the channel of the present try
+        self._lost: dict[Hub, dict[Call, None]] = {}  # those that wait for another channel
+        self._up: dict[Hub, dict[Any, None]] = {}
+        self._since: dict[Hub, float] = {}  # since when they could be sent, by the client's time
+
+    def hub_ended(self, hub: Hub) -> None:
+        """Forget a life."""
+        self._lost.pop(hub, None)
+        self._up.pop(hub, None)
+        self._since.pop(hub, None)
+
+    def channel_up(self, hub: Hub, peer: Any) -> None:
+        """Note that a channel takes requests."""
+        self._up.setdefault(hub, {})[peer] = None
+
+    def channel_down(self, hub: Hub, peer: Any) -> None:
+        """Note that it takes none."""
+        self._up.get(hub, {}).pop(peer, None)
+
+    def request_sent(self, hub: Hub, peer: Any, payload: bytes) -> None:
+        """Note a try."""
+        call = call_in(self.history, payload) if hub.kind == "client" else None
+        if call is not None:
+            self._tried[call] = peer
+            self._lost.get(hub, {}).pop(call, None)
+
+    def channel_lost(self, hub: Hub, peer: Any) -> None:
+        """Note whose try is lost."""
+        lost = [call for call, tried in self._tried.items() if tried is peer]
+        self._lost.setdefault(hub, {}).update(dict.fromkeys(lost))
+
+    def ended(self, call: Call, _outcome: Reply | CallError) -> None:
+        """Forget a call."""
+        self._tried.pop(call, None)
+        for lost in self._lost.values():
+            lost.pop(call, None)
+
+    def rested(self, hub: Hub) -> None:
+        """Check, after each input, how long something has been waiting."""
+        if not (self._lost.get(hub) and self._up.get(hub)):
+            self._since.pop(hub, None)
+            return
+        now = self.history.world.now - hub.process.frozen_s
+        waited_s = now - self._since.setdefault(hub, now)
+        if waited_s > self.grace_s:
+            call = next(iter(self._lost[hub]))
+            self.violate(f"{call} has lost its channel, and has waited {waited_s:.3f} s in vain")
+            self._lost[hub].clear()
+
+
 class LosesNothing(Checker):
     """Where nothing goes wrong, every call gets its reply; without loops, at the first try."""
 

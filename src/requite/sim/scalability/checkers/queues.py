@@ -172,7 +172,8 @@ class NeverStartedInVain(_Queues):
 
 
 class Bounded(_Queues):
-    """Who has as many requests of a channel as it may have does not read from it."""
+    """Nobody has more in hand than it may; who has as many requests waiting of a channel as it may
+    does not read from that."""
 
     invariant = "I9"
     sentence = "bounded memory: every table is back at its baseline after a drain"
@@ -180,6 +181,7 @@ class Bounded(_Queues):
     def __init__(self, history: History) -> None:
         super().__init__(history)
         self.queue_max: Mapping[str, int] = {}  # by worker; set by the run
+        self.in_hand_max: dict[str, int] = {}  # by client or worker; set by the run
         self._late: dict[Any, None] = {}  # channels that brought something after `StopReading`
 
     def batch_came(self, hub: Hub, peer: Any) -> None:
@@ -192,7 +194,10 @@ class Bounded(_Queues):
             self._late[peer] = None
 
     def rested(self, hub: Hub) -> None:
-        """Check, after each input, what waits."""
+        """Check, after each input, what waits and what is in hand."""
+        in_hand = _in_hand(hub)
+        if in_hand > self.in_hand_max.get(hub.name, in_hand):
+            self.violate(f"{hub} has {in_hand} requests in hand, more than it may")
         for peer, waits in self._too_many(hub):
             if peer not in hub.unread:
                 name = hub.names[peer]
@@ -204,3 +209,16 @@ class Bounded(_Queues):
             for peer, line in self.waiting[hub].lines.items():
                 if len(line) > limit:
                     yield peer, len(line)
+
+
+def _in_hand(hub: Hub) -> int:
+    """Count the calls of a client, or those requests of a worker that have their handlers."""
+    state: Any = hub.snapshot()
+    match hub.kind:
+        case "client":
+            in_hand: int = state.held + state.sent
+        case "worker":
+            in_hand = state.running + state.abandoned
+        case _:
+            in_hand = 0
+    return in_hand
