@@ -21,6 +21,8 @@ from requite.spark.lake import BATCH, OUR_FOLDER, Lake, load, save, write_partit
 EVENTS: Final = "bronze_events"
 QUARANTINE: Final = "bronze_quarantine"
 
+_END: Final = "end of batch"
+
 
 class Reading(NamedTuple):
     """How batches of the checkpoint become batches of bronze.
@@ -73,19 +75,30 @@ def _write(reading: Reading, batch: DataFrame, batch_id: int) -> None:
 
     It may run in a process of Spark's (over Spark Connect), so it is given only plain values.
     """
-    # Spark leaves the count of a batch without partitions out, and it could not be asked for.
-    if batch.isEmpty():
-        return
     lake = Lake(batch.sparkSession, Path(reading.root), reading.table_format)
     number = F.lit(reading.base + batch_id).cast("bigint").alias(BATCH)
     seen = Observation(f"batch-{reading.base + batch_id}")
-    counted = batch.observe(seen, F.count_if(bronze.is_bad()).alias("bad"))
+    counted = _with_end(batch).observe(seen, F.count_if(bronze.is_bad()).alias("bad"))
     events = _new(lake, reading, EVENTS, bronze.bronze_events(counted))
+    events = events.where(F.col("kind") != _END)
     write_partitions(events.select("*", number), lake, EVENTS, ["date", BATCH])
     # Most journals have no damage, and need not be read a second time for it.
     if seen.get["bad"]:
         bad = _new(lake, reading, QUARANTINE, bronze.bronze_quarantine(batch))
         write_partitions(bad.select("*", number), lake, QUARANTINE, [BATCH])
+
+
+def _with_end(batch: DataFrame) -> DataFrame:
+    """Add a row that is no event: Spark leaves the count of rows out where none gets as far as the
+    shuffle, and it could not be asked for.
+
+    Asking whether the batch is empty would not do. It reads its beginning twice; and Spark hangs up
+    on the Python worker that reads it, which says so on stderr, with a traceback.
+    """
+    # No plain literal, of which Spark could tell without running anything what comes of it.
+    kind = F.when(F.col("id") == 0, F.lit(_END)).alias("kind")
+    end = batch.sparkSession.range(1, numPartitions=1).select(kind)
+    return batch.unionByName(end, allowMissingColumns=True)
 
 
 def _new(lake: Lake, reading: Reading, name: str, rows: DataFrame) -> DataFrame:

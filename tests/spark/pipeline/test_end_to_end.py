@@ -190,12 +190,14 @@ def test_the_verb_refuses_what_cannot_work(
 def test_the_command_itself_in_a_process_of_its_own(tmp_path: Path) -> None:
     journal, lake, report = tmp_path / "journal", tmp_path / "lake", tmp_path / "report.html"
     with Writing(journal) as writing:
-        writing.flights([flight(number, number / 8) for number in range(10)])
+        # More than a pipe holds: a reader that is not read to its end would notice.
+        writing.flights([flight(number, number / 1000) for number in range(3000)])
     places: list[Any] = ["--journal", journal, "--lake", lake, "--report", report]
     words = [*COMMAND, "spark", "run", *places, "--master", "local[1]", "--json"]
     process = subprocess.run(words, env=ENVIRONMENT, capture_output=True, timeout=240, check=False)
     done = Ended(process)
     assert done.code == 0, done.err
-    assert done.record["audit"]["exactly_one"] == 10
-    assert "10 accepted, 10 ended exactly once" in done.out
+    assert "Traceback" not in done.err
+    assert done.record["audit"]["exactly_one"] == 3000
+    assert "3,000 accepted, 3,000 ended exactly once" in done.out
     assert "<svg" in report.read_text(encoding="utf-8")

@@ -199,6 +199,13 @@ def test_what_does_not_decode_is_kept_apart_and_told(pipeline: Pipeline) -> None
     assert pipeline.run().quarantined == 0
 
 
+def test_a_batch_in_which_nothing_decodes_is_kept_apart(pipeline: Pipeline) -> None:
+    pipeline.write([damaged_row(pipeline.story.broker(), 4096, "crc")])
+    summary = pipeline.run()
+    assert (summary.new_events, summary.quarantined, summary.as_of) == (0, 1, None)
+    assert pipeline.rows("bronze_events") == []
+
+
 def test_a_journal_with_nothing_in_it_is_no_failure(pipeline: Pipeline) -> None:
     pipeline.write()
     summary = pipeline.run()
