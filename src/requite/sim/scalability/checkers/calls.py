@@ -98,35 +98,41 @@ class ResentAtOnce(Checker):
         super().__init__(history)
         self.grace_s = 0.0  # how late the client may be; set by the run
         self._tried: dict[Call, Any] = {}  # the channel of the present try
-        self._lost: dict[Hub, dict[Call, None]] = {}  # those that wait for another channel
         self._up: dict[Hub, dict[Any, None]] = {}
-        self._since: dict[Hub, float] = {}  # since when they could be sent, by the client's time
+        # Those that wait for another channel, and since when there is one, by the client's time.
+        self._lost: dict[Hub, dict[Call, float | None]] = {}
+
+    def hub_started(self, hub: Hub) -> None:
+        """Begin a life."""
+        self._up[hub] = {}
+        self._lost[hub] = {}
 
     def hub_ended(self, hub: Hub) -> None:
         """Forget a life."""
-        self._lost.pop(hub, None)
         self._up.pop(hub, None)
-        self._since.pop(hub, None)
+        self._lost.pop(hub, None)
 
     def channel_up(self, hub: Hub, peer: Any) -> None:
         """Note that a channel takes requests."""
-        self._up.setdefault(hub, {})[peer] = None
+        self._up[hub][peer] = None
 
     def channel_down(self, hub: Hub, peer: Any) -> None:
         """Note that it takes none."""
-        self._up.get(hub, {}).pop(peer, None)
+        self._up[hub].pop(peer, None)
+        if not self._up[hub]:
+            self._lost[hub] = dict.fromkeys(self._lost[hub])
 
     def request_sent(self, hub: Hub, peer: Any, payload: bytes) -> None:
         """Note a try."""
         call = call_in(self.history, payload) if hub.kind == "client" else None
         if call is not None:
             self._tried[call] = peer
-            self._lost.get(hub, {}).pop(call, None)
+            self._lost[hub].pop(call, None)
 
     def channel_lost(self, hub: Hub, peer: Any) -> None:
         """Note whose try is lost."""
         lost = [call for call, tried in self._tried.items() if tried is peer]
-        self._lost.setdefault(hub, {}).update(dict.fromkeys(lost))
+        self._lost[hub].update(dict.fromkeys(lost))
 
     def ended(self, call: Call, _outcome: Reply | CallError) -> None:
         """Forget a call."""
@@ -136,15 +142,16 @@ class ResentAtOnce(Checker):
 
     def rested(self, hub: Hub) -> None:
         """Check, after each input, how long something has been waiting."""
-        if not (self._lost.get(hub) and self._up.get(hub)):
-            self._since.pop(hub, None)
+        lost = self._lost.get(hub)
+        if not lost or not self._up[hub]:
             return
         now = self.history.world.now - hub.process.frozen_s
-        waited_s = now - self._since.setdefault(hub, now)
-        if waited_s > self.grace_s:
-            call = next(iter(self._lost[hub]))
-            self.violate(f"{call} has lost its channel, and has waited {waited_s:.3f} s in vain")
-            self._lost[hub].clear()
+        for call, since in list(lost.items()):
+            lost[call] = now if since is None else since
+            if since is not None and now - since > self.grace_s:
+                del lost[call]
+                waited = f"has waited {now - since:.3f} s for another one"
+                self.violate(f"{call} has lost its channel, and {waited}, though there is one")
 
 
 class LosesNothing(Checker):

@@ -12,7 +12,7 @@ from requite.sim.scalability.workload import call_in
 
 # By how many rounds two channels that were there all the time may differ, if they have weights:
 # one in which the first has had its share and the other has not, at either end.
-_ROUNDS_APART_MAX: Final = 2.0
+_ROUNDS_APART_MAX: Final = 2.0 + 1e-9
 
 
 class OnlyTheWilling(Checker):
