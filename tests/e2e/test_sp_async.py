@@ -445,6 +445,8 @@ def test_an_address_in_use_is_refused_and_nothing_is_left(
         (NOWHERE, {"heartbeat": 1.0}, "no heartbeats"),
         (NOWHERE, {"dialect": "0.3"}, "no dialects"),
         ([f"{NOWHERE}?resend=1", f"{NOWHERE}?resend=off"], {}, "'resend'"),
+        (f"{NOWHERE}?resend=off", {"retry": RetryPolicy()}, "give one of them"),
+        (f"{NOWHERE}?resend=0.3", {"retry": RetryPolicy()}, "give one of them"),
     ],
 )
 def test_what_cannot_work_is_refused_at_once(
@@ -467,6 +469,13 @@ def test_what_cannot_work_is_refused_at_once(
 def test_what_a_worker_cannot_do_is_refused_at_once(settings: dict[str, Any], match: str) -> None:
     with pytest.raises(ConfigurationError, match=match):
         Worker(NOWHERE, Echo().service, **settings)
+
+
+@pytest.mark.parametrize("option", ["resend=1", "weight=4", "priority=2"])
+def test_options_that_mean_nothing_to_a_worker_are_refused(option: str) -> None:
+    for places in ((f"{NOWHERE}?{option}", ()), ((), f"{TCP}?{option}")):
+        with pytest.raises(ConfigurationError, match="means nothing here"):
+            Worker(places[0], Echo().service, bind=places[1])
 
 
 def test_a_worker_over_sp_has_one_service() -> None:

@@ -246,7 +246,7 @@ def test_closing_wakes_those_who_wait(on_loop: Run) -> None:
 
 def test_what_a_socket_cannot_do_is_refused(on_loop: Run) -> None:
     async def scenario() -> None:
-        async with Req(message_size_max=10) as req:
+        async with Req(message_size_max=10) as req, Rep() as rep:
             with pytest.raises(ConfigurationError, match="more than the 10 bytes"):
                 req.send(bytes(11))
             with pytest.raises(ConfigurationError, match="SP carries one"):
@@ -255,6 +255,13 @@ def test_what_a_socket_cannot_do_is_refused(on_loop: Run) -> None:
                 req.send("text")  # type: ignore[arg-type]
             with pytest.raises(ConfigurationError, match="timeout"):
                 req.send(b"x", timeout=-1)
+            for option in ("resend=off", "resend=1"):
+                with pytest.raises(ConfigurationError, match=r"Req\(resend="):
+                    await req.dial(f"{TCP[:-1]}1?{option}")
+                with pytest.raises(ConfigurationError, match=r"Req\(resend="):
+                    await req.listen(f"{TCP}?{option}")
+            with pytest.raises(ConfigurationError, match="'weight' means nothing"):
+                await rep.listen(f"{TCP}?weight=2")
             with pytest.raises(ConfigurationError, match="not MDP"):
                 await req.dial("mdp://localhost")
             [taken] = await req.listen(TCP)
@@ -396,6 +403,9 @@ def test_what_a_device_cannot_be_is_refused(on_loop: Run) -> None:
         ({"front": "mdp://localhost", "back": TCP}, "listens"),
         ({"front": TCP, "connect_back": "mdp://localhost"}, "not MDP"),
         ({"front": TCP, "back": TCP, "hops": 0}, "hops"),
+        ({"front": f"{TCP}?priority=2", "back": TCP}, "'priority' means nothing"),
+        ({"front": f"{TCP}?weight=2", "back": TCP}, "'weight' means nothing"),
+        ({"front": TCP, "back": f"{TCP}?resend=2"}, "'resend' means nothing"),
     ):
         with pytest.raises(ConfigurationError, match=match):
             Device(**arguments)

@@ -55,7 +55,14 @@ def stack(reach: Reach, settings: ClientSettings) -> Stack:
         raise ConfigurationError("SP has no heartbeats (MDP 0.3 has): leave `heartbeat` out")
     if settings.dialect is not None:
         raise ConfigurationError("SP has no dialects (MDP has): leave `dialect` out")
-    policy = _policy(settings, _resend_of(reach.dials + reach.binds))
+    resend = _resend_of(reach.dials + reach.binds)
+    if resend is not None and settings.retry is not None:
+        raise ConfigurationError(
+            "the URL's option 'resend' and `retry` both say when a request is sent again: give one"
+            " of them (resend=5 is attempt_timeout=5 without a limit of attempts, resend=off is"
+            " attempts=1)"
+        )
+    policy = _policy(settings, resend)
     limits = Limits.for_bodies(settings.message_size_max)
     return Stack(
         lambda origin, chronicle: ScalabilityClient(
@@ -75,7 +82,7 @@ def stack(reach: Reach, settings: ClientSettings) -> Stack:
 
 
 def _policy(settings: ClientSettings, resend: float | Literal["off"] | None) -> ReqPolicy:
-    """Settings of the user win over those of the URLs, as everywhere."""
+    """Make it of `retry` or of what the URLs say; at most one of them is given."""
     retry = settings.retry or _NOT_GIVEN
     resend_s, attempts_max = retry.attempt_timeout, None
     if settings.retry is not None:

@@ -18,7 +18,7 @@ from requite.shell.aio import AioShell
 from requite.shell.daemon import Daemon
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.shell.wires import Wires
-from requite.sp.endpoints import LINK_LIMITS, Role, to_dial, to_listen
+from requite.sp.endpoints import LINK_LIMITS, Role, refuse_unused, to_dial, to_listen
 from requite.sp.socket import MESSAGE_SIZE_MAX
 
 
@@ -52,8 +52,8 @@ class Device(Daemon):
         message_size_max: int = MESSAGE_SIZE_MAX,
         journal: JournalOption | None = None,
     ) -> None:
-        clients = _side("front", connect_front, front)
-        workers = _side("back", connect_back, back)
+        clients = _side("front", connect_front, front, Role.REP)
+        workers = _side("back", connect_back, back, Role.REQ)
         limits = Limits.for_bodies(message_size_max)
         fronts = to_listen(clients.binds, Role.REP, limits, FRONT)
         self._fronts = len(fronts)
@@ -121,10 +121,11 @@ class Device(Daemon):
             await asyncio.to_thread(self._journal.close)
 
 
-def _side(name: str, dials: Urls, binds: Urls) -> Reach:
+def _side(name: str, dials: Urls, binds: Urls, role: Role) -> Reach:
     if not (dials or binds):
         raise ConfigurationError(f"a device needs a URL for its {name}, to listen at or to dial")
     reach = read_reach(dials, binds)
     if reach.protocol != "sp":
         raise ConfigurationError(f"a device passes SP on, and not {reach.protocol.upper()}")
+    refuse_unused(reach.dials + reach.binds, role)
     return reach

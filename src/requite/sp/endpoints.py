@@ -10,6 +10,7 @@ from enum import Enum
 from functools import partial
 from typing import Final
 
+from requite.errors import ConfigurationError
 from requite.framing import Framing, Limits, SpStream
 from requite.framing.websocket import SpWebSocket
 from requite.protocols.scalability.policy import Place
@@ -25,6 +26,17 @@ HANDSHAKE_TIMEOUT_S: Final = 10.0
 LINK_LIMITS: Final = LinkLimits(handshake_timeout_s=HANDSHAKE_TIMEOUT_S)
 
 
+_UNUSED: Final = {
+    "REQ": ("resend",),
+    "REP": ("priority", "weight", "resend"),
+}
+_WHY: Final = {
+    "resend": "only clients send again; give it to `Client`, or to `Req(resend=...)`",
+    "priority": "it says which channel a request goes to, so it is for who asks",
+    "weight": "it says how many requests a channel gets, so it is for who asks",
+}
+
+
 class Role(Enum):
     """What an endpoint is."""
 
@@ -36,6 +48,16 @@ class Role(Enum):
         those of the draft."""
         req, rep = (DRAFT_REQ, DRAFT_REP) if draft else (REQ, REP)
         return (req, rep) if self is Role.REQ else (rep, req)
+
+
+def refuse_unused(urls: Iterable[ServiceUrl], role: Role) -> None:
+    """Raise `ConfigurationError` for options that would have no effect at an end of this role."""
+    for url in urls:
+        for name in _UNUSED[role.value]:
+            if name in url.options:
+                raise ConfigurationError(
+                    f"the option {name!r} means nothing here ({url}): {_WHY[name]}"
+                )
 
 
 def to_dial(

@@ -9,11 +9,11 @@ from requite.client.asking import frames_of
 from requite.engine import Drain, Engine
 from requite.errors import Cancelled, ConfigurationError
 from requite.framing import Limits
-from requite.reach import Reach, bound_at, read_reach
+from requite.reach import Reach, Urls, bound_at, read_reach
 from requite.shell.aio import AioShell
 from requite.shell.host import Uses
 from requite.shell.wires import Wires
-from requite.sp.endpoints import LINK_LIMITS, Role, to_dial, to_listen
+from requite.sp.endpoints import LINK_LIMITS, Role, refuse_unused, to_dial, to_listen
 
 MESSAGE_SIZE_MAX: Final = Limits().message_size_bytes_max
 
@@ -41,7 +41,7 @@ class Socket:
         for a URL that cannot work.
         """
         self._check_open()
-        for endpoint in to_dial(_of_sp(read_reach(url)).dials, self._role, self._limits):
+        for endpoint in to_dial(self._read(url).dials, self._role, self._limits):
             self._shell.keep(endpoint)
 
     async def listen(self, url: str) -> list[str]:
@@ -51,7 +51,7 @@ class Socket:
         cannot work.
         """
         self._check_open()
-        endpoints = to_listen(_of_sp(read_reach((), url)).binds, self._role, self._limits)
+        endpoints = to_listen(self._read((), url).binds, self._role, self._limits)
         return bound_at([await self._shell.listen(endpoint) for endpoint in endpoints])
 
     @property
@@ -82,6 +82,13 @@ class Socket:
         if self._closed:
             raise Cancelled("the socket is closed", may_have_executed=False)
 
+    def _read(self, url: Urls, bind: Urls = ()) -> Reach:
+        reach = read_reach(url, bind)
+        if reach.protocol != "sp":
+            raise ConfigurationError(f"sockets speak SP, and not {reach.protocol.upper()}")
+        refuse_unused(reach.dials + reach.binds, self._role)
+        return reach
+
     def _body(self, body: Any) -> bytes:
         """Return what goes out as one piece. Raises `ConfigurationError` for what is too large or
         has frames, `TypeError` for what is not bytes."""
@@ -93,9 +100,3 @@ class Socket:
                 f"the body has more than the {self._size_max} bytes of message_size_max"
             )
         return frames[0]
-
-
-def _of_sp(reach: Reach) -> Reach:
-    if reach.protocol != "sp":
-        raise ConfigurationError(f"sockets speak SP, and not {reach.protocol.upper()}")
-    return reach

@@ -12,7 +12,7 @@ from requite.protocols.scalability.rep import ScalabilityWorker
 from requite.protocols.scalability.wire import HOPS_DEFAULT, IDS
 from requite.reach import Reach
 from requite.shell.wires import Wires
-from requite.sp.endpoints import LINK_LIMITS, Role, to_dial, to_listen
+from requite.sp.endpoints import LINK_LIMITS, Role, refuse_unused, to_dial, to_listen
 from requite.worker.handler import Service
 from requite.worker.stacks import CAPACITY_DEFAULT, Part, WorkerSettings
 
@@ -20,6 +20,7 @@ from requite.worker.stacks import CAPACITY_DEFAULT, Part, WorkerSettings
 def parts(reach: Reach, services: Sequence[Service], settings: WorkerSettings) -> list[Part]:
     """Make the one part. Raises `ConfigurationError`."""
     _check(services, settings)
+    refuse_unused(reach.dials + reach.binds, Role.REP)
     [service] = services
     capacity = CAPACITY_DEFAULT if settings.capacity is None else settings.capacity
     policy = RepPolicy(
