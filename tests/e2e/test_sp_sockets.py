@@ -273,6 +273,25 @@ def test_what_a_socket_cannot_do_is_refused(on_loop: Run) -> None:
     on_loop(scenario())
 
 
+def test_sockets_stay_on_their_event_loop(on_loop: Run) -> None:
+    async def scenario() -> None:
+        async with Req() as req, Rep() as rep:
+            await req.dial((await rep.listen(TCP))[0])
+            first = req.send(b"x", timeout=20)
+            (await rep.receive()).reply(b"y")
+            assert await first == b"y"
+            for use in (
+                lambda: req.request(b"x", timeout=20),
+                lambda: req.dial("sp+tcp://127.0.0.1:1"),
+                lambda: rep.listen(TCP),
+                rep.receive,
+            ):
+                with pytest.raises(LocalViolation, match="stays on the event loop"):
+                    await asyncio.to_thread(run, use(), use_uvloop=False)
+
+    on_loop(scenario())
+
+
 # --- devices --------------------------------------------------------------------------------------
 @pytest.mark.parametrize("back", TRANSPORTS)
 @pytest.mark.parametrize("front", TRANSPORTS)

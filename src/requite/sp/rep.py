@@ -90,8 +90,9 @@ class Rep(Socket):
         )
 
     async def receive(self) -> Request:
-        """Return the next request. Raises `Cancelled` when the socket is closed."""
-        self._check_open()
+        """Return the next request. Raises `Cancelled` when the socket is closed, and
+        `LocalViolation` on another event loop than the first."""
+        self._check_usable()
         while (request := await self._arrived.get()) is not None:
             if not request.is_lost:
                 return request

@@ -79,8 +79,10 @@ class Req(Socket):
 
         With `wait=False` it raises `Overloaded` where it cannot be sent at once, because nobody is
         connected or all push back.
+
+        Raises `LocalViolation` on another event loop than the first.
         """
-        self._check_open()
+        self._check_usable()
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         resend_s = self._resend if isinstance(resend, EllipsisType) else _check_resend(resend)
         deadline = inf if timeout is None else clock.now() + check_timeout(timeout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
@@ -19,7 +20,7 @@ MESSAGE_SIZE_MAX: Final = Limits().message_size_bytes_max
 
 
 class Socket:
-    """One end of SP, on the event loop of its first `dial` or `listen`."""
+    """One end of SP, on the event loop on which it was first used."""
 
     _role: Role
 
@@ -30,6 +31,7 @@ class Socket:
         self._limits = Limits.for_bodies(message_size_max)
         self._shell = AioShell(engine, Wires(limits=LINK_LIMITS), **uses)
         self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} with {len(self._shell.host.links)} connections>"
@@ -40,7 +42,7 @@ class Socket:
         Connecting goes on in the background, until somebody is there. Raises `ConfigurationError`
         for a URL that cannot work.
         """
-        self._check_open()
+        self._check_usable()
         for endpoint in to_dial(self._read(url).dials, self._role, self._limits):
             self._shell.keep(endpoint)
 
@@ -50,7 +52,7 @@ class Socket:
         Raises `TransportError` where a place cannot be had, `ConfigurationError` for a URL that
         cannot work.
         """
-        self._check_open()
+        self._check_usable()
         endpoints = to_listen(self._read((), url).binds, self._role, self._limits)
         return bound_at([await self._shell.listen(endpoint) for endpoint in endpoints])
 
@@ -80,7 +82,15 @@ class Socket:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise Cancelled("the socket is closed", may_have_executed=False)
+            raise Cancelled("the socket was closed", may_have_executed=False)
+
+    def _check_usable(self) -> None:
+        """Refuse a closed socket, and another event loop than the first, where nobody would wake
+        whoever waits."""
+        self._check_open()
+        if asyncio.get_running_loop() is not self._loop:
+            self._shell.start()
+            self._loop = asyncio.get_running_loop()
 
     def _read(self, url: Urls, bind: Urls = ()) -> Reach:
         reach = read_reach(url, bind)
