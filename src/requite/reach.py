@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from itertools import repeat
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from requite.errors import ConfigurationError
@@ -40,6 +41,11 @@ class Reach:
         """Whether any of it works within one event loop only."""
         places = (address for url in self.dials + self.binds for address in url.addresses)
         return any(isinstance(address, InprocAddress) for address in places)
+
+    @property
+    def drafts(self) -> list[bool]:
+        """For each address to listen at, whether it has the endpoint types of the draft."""
+        return [url.draft_ids for url in self.binds for _ in url.addresses]
 
     def only_dialled(self) -> ServiceUrl:
         """Return the one URL of a protocol that has a broker; refuse more, and `bind`."""
@@ -75,9 +81,13 @@ def read_reach(url: Urls, bind: Urls = ()) -> Reach:
     return reach
 
 
-def bound_at(addresses: Iterable[Address]) -> list[str]:
-    """Return the URLs by which SP peers dial what listens at these addresses."""
-    return [f"sp+{_as_in_url(address)}" for address in addresses]
+def bound_at(addresses: Iterable[Address], drafts: Iterable[bool] = repeat(False)) -> list[str]:
+    """Return the URLs by which SP peers dial what listens at these addresses. `drafts` tells of
+    each whether it has the endpoint types of the draft, as its peers have to, too."""
+    return [
+        f"sp+{_as_in_url(address)}{'?ids=draft' if is_draft else ''}"
+        for address, is_draft in zip(addresses, drafts, strict=False)
+    ]
 
 
 def _as_in_url(address: Address) -> str:
@@ -85,4 +95,13 @@ def _as_in_url(address: Address) -> str:
 
 
 def _several(urls: Urls) -> Sequence[str]:
-    return (urls,) if isinstance(urls, str) else urls
+    is_single = isinstance(urls, str | bytes | bytearray) or not isinstance(urls, Sequence)
+    several: Sequence[Any] = (urls,) if is_single else urls
+    for each in several:
+        if not isinstance(each, str):
+            raise ConfigurationError(f"a URL is text, and not {_kind_of(each)}")
+    return tuple(several)
+
+
+def _kind_of(what: object) -> str:
+    return "None" if what is None else f"{what!r} ({type(what).__name__})"

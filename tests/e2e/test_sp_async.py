@@ -402,9 +402,9 @@ def test_draft_types_meet_draft_types_only(on_loop: Run) -> None:
     async def scenario() -> None:
         async with Worker(Echo().service, bind=f"{TCP}?ids=draft") as worker:
             [url] = worker.addresses
-            async with AsyncClient(f"{url}?ids=draft", timeout=20) as client:
+            async with AsyncClient(url, timeout=20) as client:
                 assert (await client.call(b"x")).body == b"x"
-            async with AsyncClient(url) as client:
+            async with AsyncClient(url.removesuffix("?ids=draft")) as client:
                 with pytest.raises(CallTimeout, match="this REQ takes 49"):
                     await client.call(b"x", timeout=0.2)
 
@@ -445,6 +445,8 @@ def test_an_address_in_use_is_refused_and_nothing_is_left(
         (NOWHERE, {"heartbeat": 1.0}, "no heartbeats"),
         (NOWHERE, {"dialect": "0.3"}, "no dialects"),
         ([f"{NOWHERE}?resend=1", f"{NOWHERE}?resend=off"], {}, "'resend'"),
+        (NOWHERE, {"retry": 3}, "retry is a RetryPolicy"),
+        ("mdp://localhost/echo", {"retry": 3}, "retry is a RetryPolicy"),
         (f"{NOWHERE}?resend=off", {"retry": RetryPolicy()}, "give one of them"),
         (f"{NOWHERE}?resend=0.3", {"retry": RetryPolicy()}, "give one of them"),
     ],
@@ -463,6 +465,7 @@ def test_what_cannot_work_is_refused_at_once(
         ({"handler_timeout": 1.0}, "no leases"),
         ({"dialect": "0.3"}, "no dialects"),
         ({"hops": 0}, "hops is 1"),
+        ({"hops": "x"}, "hops is a whole number"),
         ({"capacity": 0}, "capacity"),
     ],
 )
@@ -476,6 +479,11 @@ def test_options_that_mean_nothing_to_a_worker_are_refused(option: str) -> None:
     for places in ((f"{NOWHERE}?{option}", ()), ((), f"{TCP}?{option}")):
         with pytest.raises(ConfigurationError, match="means nothing here"):
             Worker(places[0], Echo().service, bind=places[1])
+
+
+def test_a_worker_takes_its_url_before_its_service() -> None:
+    with pytest.raises(ConfigurationError, match="URL comes before the services"):
+        Worker(Echo().service, NOWHERE)  # type: ignore[arg-type]
 
 
 def test_a_worker_over_sp_has_one_service() -> None:

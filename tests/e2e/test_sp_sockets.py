@@ -235,10 +235,10 @@ def test_closing_wakes_those_who_wait(on_loop: Run) -> None:
         await rep.close()
         await req.close()
         for task in (*receiving, asking):
-            with pytest.raises(Cancelled, match="closed"):
+            with pytest.raises(Cancelled, match="the socket was closed"):
                 await task
         for late in (req.dial(TCP), rep.listen(TCP), rep.receive(), req.request(b"x")):
-            with pytest.raises(Cancelled, match="closed"):
+            with pytest.raises(Cancelled, match="the socket was closed"):
                 await late
 
     on_loop(scenario())
@@ -269,6 +269,42 @@ def test_what_a_socket_cannot_do_is_refused(on_loop: Run) -> None:
                 await req.listen(taken)
             with pytest.raises(CallTimeout, match="nobody is connected"):
                 await req.request(b"x", timeout=0.05)
+
+    on_loop(scenario())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Rep(hops="x"),  # type: ignore[arg-type]
+        lambda: Rep(capacity=None),  # type: ignore[arg-type]
+        lambda: Req(slots="x"),  # type: ignore[arg-type]
+        lambda: Req(message_size_max="x"),  # type: ignore[arg-type]
+        lambda: Device(TCP, TCP, hops="x"),  # type: ignore[arg-type]
+    ],
+)
+def test_settings_that_are_no_numbers_are_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(ConfigurationError, match="is a whole number"):
+        make()
+
+
+def test_where_the_types_of_the_draft_are_spoken_the_url_says_so(on_loop: Run) -> None:
+    async def scenario() -> None:
+        draft = f"{TCP}?ids=draft"
+        async with Req() as req, Rep() as rep:
+            [plain] = await rep.listen(TCP)
+            [url] = await rep.listen(draft)
+            assert url.endswith("?ids=draft")
+            assert rep.addresses == [plain, url]
+            await req.dial(url)
+            answer = req.send(b"x", timeout=20)
+            (await rep.receive()).reply(b"y")
+            assert await answer == b"y"
+        async with Device(draft, TCP) as device, Worker(Echo().service, bind=draft) as worker:
+            told = [device.front_addresses, device.back_addresses, worker.addresses]
+            assert [urls[0].endswith("?ids=draft") for urls in told] == [True, False, True]
+        async with AsyncClient(bind=draft) as client:
+            assert client.addresses[0].endswith("?ids=draft")
 
     on_loop(scenario())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,30 @@ def test_what_cannot_be_is_refused(
 ) -> None:
     with pytest.raises(ConfigurationError, match=match):
         read_reach(url, bind)
+
+
+@pytest.mark.parametrize(
+    ("urls", "match"),
+    [
+        (None, "a URL is text, and not None"),
+        (b"sp+tcp://h:1", r"a URL is text, and not b'sp\+tcp://h:1' \(bytes\)"),
+        (["sp+tcp://h:1", b"x"], "a URL is text, and not b'x'"),
+        (7, r"a URL is text, and not 7 \(int\)"),
+    ],
+)
+def test_a_url_is_text(urls: Any, match: str) -> None:
+    with pytest.raises(ConfigurationError, match=match):
+        read_reach(urls)
+    with pytest.raises(ConfigurationError, match=match):
+        read_reach((), urls)
+
+
+def test_addresses_tell_of_the_types_of_the_draft() -> None:
+    reach = read_reach((), ["sp+tcp://a:1,b:2?ids=draft", "sp+tcp://c:3"])
+    assert reach.drafts == [True, True, False]
+    places = [address for url in reach.binds for address in url.addresses]
+    urls = ["sp+tcp://a:1?ids=draft", "sp+tcp://b:2?ids=draft", "sp+tcp://c:3"]
+    assert bound_at(places, reach.drafts) == urls
 
 
 @pytest.mark.parametrize(

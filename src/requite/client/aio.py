@@ -108,7 +108,7 @@ class AsyncClient:
     @property
     def addresses(self) -> list[str]:
         """Where it listens, as URLs, with the ports it really got; empty before it is opened."""
-        return bound_at(self._shell.addresses)
+        return bound_at(self._shell.addresses, self._reach.drafts)
 
     # --- life -------------------------------------------------------------------------------------
     async def __aenter__(self) -> Self:

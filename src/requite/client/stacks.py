@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from requite.chronicle import Chronicle
 from requite.engine import Engine
-from requite.errors import CallError
+from requite.errors import CallError, ConfigurationError
 from requite.heartbeat import HeartbeatPolicy
 from requite.reach import Reach
 from requite.request import RetryPolicy
@@ -70,5 +70,9 @@ _HOME: Final = {"mdp": "requite.client.majordomo", "sp": "requite.client.scalabi
 
 def stack_for(reach: Reach, settings: ClientSettings) -> Stack:
     """Make the stack that URLs stand for. Raises `ConfigurationError` for what cannot work."""
+    if not isinstance(settings.retry, RetryPolicy | None):
+        raise ConfigurationError(
+            f"retry is a RetryPolicy, not {settings.retry!r}: RetryPolicy(attempts=...)"
+        )
     make: Callable[[Reach, ClientSettings], Stack] = import_module(_HOME[reach.protocol]).stack
     return make(reach, settings)

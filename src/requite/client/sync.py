@@ -166,7 +166,7 @@ class Client:
     @property
     def addresses(self) -> list[str]:
         """Where it listens, as URLs, with the ports it really got."""
-        return bound_at(self._shell.addresses)
+        return bound_at(self._shell.addresses, self._reach.drafts)
 
     # --- life -------------------------------------------------------------------------------------
     def __enter__(self) -> Self:

@@ -18,7 +18,7 @@ from requite.shell.aio import AioShell
 from requite.shell.daemon import Daemon
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.shell.wires import Wires
-from requite.sp.endpoints import LINK_LIMITS, Role, refuse_unused, to_dial, to_listen
+from requite.sp.endpoints import LINK_LIMITS, Role, check_whole, refuse_unused, to_dial, to_listen
 from requite.sp.socket import MESSAGE_SIZE_MAX
 
 
@@ -57,9 +57,11 @@ class Device(Daemon):
         limits = Limits.for_bodies(message_size_max)
         fronts = to_listen(clients.binds, Role.REP, limits, FRONT)
         self._fronts = len(fronts)
+        self._front_drafts, self._back_drafts = clients.drafts, workers.drafts
         self._started = False
         name = new_name()
         self._journal = journal_in(journal, Teller.DEVICE, name)
+        check_whole(hops=hops, message_size_max=message_size_max)
         self._engine = ScalabilityDevice(
             DevicePolicy(hops=hops),
             first_id=random.SystemRandom().randrange(IDS),
@@ -80,12 +82,12 @@ class Device(Daemon):
     @property
     def front_addresses(self) -> list[str]:
         """Where it listens for clients, as URLs, with the ports it really got."""
-        return bound_at(self._shell.addresses[: self._fronts])
+        return bound_at(self._shell.addresses[: self._fronts], self._front_drafts)
 
     @property
     def back_addresses(self) -> list[str]:
         """Where it listens for workers."""
-        return bound_at(self._shell.addresses[self._fronts :])
+        return bound_at(self._shell.addresses[self._fronts :], self._back_drafts)
 
     def snapshot(self) -> DeviceSnapshot:
         """Return its tables and counters."""

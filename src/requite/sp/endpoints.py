@@ -60,6 +60,13 @@ def refuse_unused(urls: Iterable[ServiceUrl], role: Role) -> None:
                 )
 
 
+def check_whole(**settings: object) -> None:
+    """Raise `ConfigurationError` for a setting that is no whole number; `policy` checks ranges."""
+    for name, value in settings.items():
+        if not isinstance(value, int):
+            raise ConfigurationError(f"{name} is a whole number, not {value!r}")
+
+
 def to_dial(
     urls: Iterable[ServiceUrl], role: Role, limits: Limits, side: str = ""
 ) -> list[Endpoint]:

@@ -15,8 +15,8 @@ from requite.protocols.scalability.policy import RepPolicy
 from requite.protocols.scalability.rep import ScalabilityWorker
 from requite.protocols.scalability.wire import HOPS_DEFAULT, IDS
 from requite.request import Status
-from requite.sp.endpoints import Role
-from requite.sp.socket import MESSAGE_SIZE_MAX, Socket
+from requite.sp.endpoints import Role, check_whole
+from requite.sp.socket import CLOSED, MESSAGE_SIZE_MAX, Socket
 
 
 class Request:
@@ -77,6 +77,7 @@ class Rep(Socket):
         hops: int = HOPS_DEFAULT,
         message_size_max: int = MESSAGE_SIZE_MAX,
     ) -> None:
+        check_whole(capacity=capacity, hops=hops)
         self._arrived: asyncio.Queue[Request | None] = asyncio.Queue()
         self._open: dict[Any, Request] = {}
         first_id = random.SystemRandom().randrange(IDS)
@@ -98,7 +99,7 @@ class Rep(Socket):
                 return request
             request.cancel()
         self._arrived.put_nowait(None)  # for the others who wait
-        raise Cancelled("the socket was closed", may_have_executed=False)
+        raise Cancelled(CLOSED, may_have_executed=False)
 
     def snapshot(self) -> RepSnapshot:
         """Return its tables, as counts."""

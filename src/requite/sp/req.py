@@ -10,15 +10,15 @@ from typing import Any
 
 from requite.client.asking import CallBody, check_timeout, explain
 from requite.engine import Cancel
-from requite.errors import CallError, Overloaded
+from requite.errors import CallError, Cancelled, Overloaded
 from requite.protocols.scalability.calls import Ask, ReqSnapshot
 from requite.protocols.scalability.policy import RESEND_S_DEFAULT, ReqPolicy
 from requite.protocols.scalability.req import ScalabilityClient
 from requite.protocols.scalability.wire import IDS
 from requite.request import Reply
 from requite.shell import clock
-from requite.sp.endpoints import Role
-from requite.sp.socket import MESSAGE_SIZE_MAX, Socket
+from requite.sp.endpoints import Role, check_whole
+from requite.sp.socket import CLOSED, MESSAGE_SIZE_MAX, Socket
 
 Resend = float | EllipsisType | None
 """Seconds after which a request is sent again (`inf`: never by time, but at once when the
@@ -46,6 +46,7 @@ class Req(Socket):
         slots: int = 1024,
         message_size_max: int = MESSAGE_SIZE_MAX,
     ) -> None:
+        check_whole(slots=slots)
         self._resend = _check_resend(resend)
         first_id = random.SystemRandom().randrange(IDS)
         self._engine = ScalabilityClient(ReqPolicy(slots=slots), first_id=first_id)
@@ -102,6 +103,9 @@ class Req(Socket):
             self._shell.submit(Cancel(future))
 
     def _fail(self, token: Any, error: CallError) -> None:
+        if isinstance(error, Cancelled) and self._closed:  # the engine calls it a client
+            went = error.may_have_executed
+            error = Cancelled(CLOSED, may_have_executed=went, attempts=error.attempts)
         if not token.done():  # a cancelled future is
             token.set_exception(explain(error, self._shell))
 

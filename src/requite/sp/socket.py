@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import compress
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
@@ -14,9 +15,18 @@ from requite.reach import Reach, Urls, bound_at, read_reach
 from requite.shell.aio import AioShell
 from requite.shell.host import Uses
 from requite.shell.wires import Wires
-from requite.sp.endpoints import LINK_LIMITS, Role, refuse_unused, to_dial, to_listen
+from requite.sp.endpoints import (
+    LINK_LIMITS,
+    Role,
+    check_whole,
+    refuse_unused,
+    to_dial,
+    to_listen,
+)
+from requite.transport.address import Address
 
 MESSAGE_SIZE_MAX: Final = Limits().message_size_bytes_max
+CLOSED: Final = "the socket was closed"
 
 
 class Socket:
@@ -25,12 +35,14 @@ class Socket:
     _role: Role
 
     def __init__(self, engine: Engine, message_size_max: int, **uses: Unpack[Uses]) -> None:
+        check_whole(message_size_max=message_size_max)
         if message_size_max < 1:
             raise ConfigurationError(f"message_size_max must be at least 1, not {message_size_max}")
         self._size_max = message_size_max
         self._limits = Limits.for_bodies(message_size_max)
         self._shell = AioShell(engine, Wires(limits=LINK_LIMITS), **uses)
         self._closed = False
+        self._drafts: set[Address] = set()  # of those where it listens
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def __repr__(self) -> str:
@@ -53,13 +65,16 @@ class Socket:
         cannot work.
         """
         self._check_usable()
-        endpoints = to_listen(self._read((), url).binds, self._role, self._limits)
-        return bound_at([await self._shell.listen(endpoint) for endpoint in endpoints])
+        reach = self._read((), url)
+        endpoints = to_listen(reach.binds, self._role, self._limits)
+        addresses = [await self._shell.listen(endpoint) for endpoint in endpoints]
+        self._drafts.update(compress(addresses, reach.drafts))
+        return self._urls_of(addresses)
 
     @property
     def addresses(self) -> list[str]:
         """Where it listens, as URLs, with the ports it really got."""
-        return bound_at(self._shell.addresses)
+        return self._urls_of(self._shell.addresses)
 
     async def close(self) -> None:
         """End everything; what was sent still leaves."""
@@ -82,7 +97,7 @@ class Socket:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise Cancelled("the socket was closed", may_have_executed=False)
+            raise Cancelled(CLOSED, may_have_executed=False)
 
     def _check_usable(self) -> None:
         """Refuse a closed socket, and another event loop than the first, where nobody would wake
@@ -98,6 +113,9 @@ class Socket:
             raise ConfigurationError(f"sockets speak SP, and not {reach.protocol.upper()}")
         refuse_unused(reach.dials + reach.binds, self._role)
         return reach
+
+    def _urls_of(self, addresses: list[Address]) -> list[str]:
+        return bound_at(addresses, [address in self._drafts for address in addresses])
 
     def _body(self, body: Any) -> bytes:
         """Return what goes out as one piece. Raises `ConfigurationError` for what is too large or

@@ -12,7 +12,7 @@ from requite.protocols.scalability.rep import ScalabilityWorker
 from requite.protocols.scalability.wire import HOPS_DEFAULT, IDS
 from requite.reach import Reach
 from requite.shell.wires import Wires
-from requite.sp.endpoints import LINK_LIMITS, Role, refuse_unused, to_dial, to_listen
+from requite.sp.endpoints import LINK_LIMITS, Role, check_whole, refuse_unused, to_dial, to_listen
 from requite.worker.handler import Service
 from requite.worker.stacks import CAPACITY_DEFAULT, Part, WorkerSettings
 
@@ -23,9 +23,11 @@ def parts(reach: Reach, services: Sequence[Service], settings: WorkerSettings) -
     refuse_unused(reach.dials + reach.binds, Role.REP)
     [service] = services
     capacity = CAPACITY_DEFAULT if settings.capacity is None else settings.capacity
+    hops = HOPS_DEFAULT if settings.hops is None else settings.hops
+    check_whole(capacity=capacity, hops=hops)
     policy = RepPolicy(
         capacity=capacity,
-        hops=HOPS_DEFAULT if settings.hops is None else settings.hops,
+        hops=hops,
         reply_size_max=settings.message_size_max,
     )
     engine = ScalabilityWorker(

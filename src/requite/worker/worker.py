@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from requite.chronicle import Role
-from requite.errors import LocalViolation
+from requite.errors import ConfigurationError, LocalViolation
 from requite.framing import Limits
 from requite.heartbeat import HeartbeatPolicy
 from requite.reach import Urls, bound_at, read_reach
@@ -67,6 +67,8 @@ class Worker(Daemon):
         journal: JournalOption | None = None,
     ) -> None:
         if isinstance(url, Service):
+            if any(isinstance(each, str) for each in services):
+                raise ConfigurationError("the URL comes before the services: Worker(url, service)")
             services = (url, *services)
             url = ()
         self._reach = read_reach(url, bind)
@@ -96,8 +98,9 @@ class Worker(Daemon):
     @property
     def addresses(self) -> list[str]:
         """Where it listens, as URLs, with the ports it really got; empty before `start`."""
+        drafts = self._reach.drafts  # only SP listens, and has one post
         shells = (post.shell for post in self._posts)
-        return [url for shell in shells for url in bound_at(shell.addresses)]
+        return [url for shell in shells for url in bound_at(shell.addresses, drafts)]
 
     # --- life -------------------------------------------------------------------------------------
     async def start(self) -> None:
