@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
@@ -293,7 +293,7 @@ def _draw_cast(rng: Random, scenario: SpScenario, drawn: dict[str, Any]) -> None
     drawn |= {
         "shape": shape,
         "clients": tuple(_draw_client(rng, name, scenario, drawn) for name in clients),
-        "devices": tuple(DeviceSpec(name, _draw_id(rng, wraps)) for name in topology.devices),
+        "devices": tuple(_draw_devices(rng, topology, wraps)),
         "workers": tuple(_draw_worker(rng, name, scenario, wraps) for name in workers),
         "edges": tuple(topology.edges),
         "hops": _draw_hops(rng, shape, topology),
@@ -315,6 +315,14 @@ def _draw_client(
         "first_id": _draw_id(rng, knobs["wraps"]),
     }
     return SpClientSpec(name, **drawn | _of(scenario, "clients"))
+
+
+def _draw_devices(rng: Random, topology: Topology, wraps: bool) -> Iterator[DeviceSpec]:
+    """Let one of each layer have ids that wrap: with the same ids, two that stand side by side
+    would give a request that is sent again over the other one the same backtrace."""
+    for first, *others in topology.layers:
+        yield DeviceSpec(first, _draw_id(rng, wraps))
+        yield from map(DeviceSpec, others)
 
 
 def _draw_worker(rng: Random, name: str, scenario: SpScenario, wraps: bool) -> SpWorkerSpec:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from math import inf
 from typing import Any, Final
 
 from requite.errors import CallError
+from requite.protocols.scalability.policy import LOSSES_BEFORE_REST
 from requite.request import Reply
 from requite.sim.history import Call, Checker, Execution, History
 from requite.sim.scalability.knobs import Loss
@@ -87,7 +89,7 @@ class NeverRepeated(Checker):
 
 class ResentAtOnce(Checker):
     """A call whose channel is lost does not wait for its timer: it is sent again as soon as another
-    channel takes it, or fails."""
+    channel takes it, or fails. One that loses channel after channel may rest in between."""
 
     invariant = "resend"
     sentence = (
@@ -98,6 +100,7 @@ class ResentAtOnce(Checker):
         super().__init__(history)
         self.grace_s = 0.0  # how late the client may be; set by the run
         self._tried: dict[Call, Any] = {}  # the channel of the present try
+        self._losses: Counter[Call] = Counter()
         self._up: dict[Hub, dict[Any, None]] = {}
         # Those that wait for another channel, and since when there is one, by the client's time.
         self._lost: dict[Hub, dict[Call, float | None]] = {}
@@ -132,11 +135,14 @@ class ResentAtOnce(Checker):
     def channel_lost(self, hub: Hub, peer: Any) -> None:
         """Note whose try is lost."""
         lost = [call for call, tried in self._tried.items() if tried is peer]
-        self._lost[hub].update(dict.fromkeys(lost))
+        self._losses.update(lost)
+        at_once = [call for call in lost if self._losses[call] < LOSSES_BEFORE_REST]
+        self._lost[hub].update(dict.fromkeys(at_once))
 
     def ended(self, call: Call, _outcome: Reply | CallError) -> None:
         """Forget a call."""
         self._tried.pop(call, None)
+        self._losses.pop(call, None)
         for lost in self._lost.values():
             lost.pop(call, None)
 
