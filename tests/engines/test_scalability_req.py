@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from math import inf
 from typing import Any
 
@@ -250,13 +251,15 @@ def test_sending_again_by_the_clock_is_bounded_by_a_budget() -> None:
     for token in range(10):
         bench.submit(token)
     bench.advance(1.5)
-    assert len(bench.sent) == 13
+    assert len(bench.sent) == 20  # the first time is free
+    bench.advance(1)
+    assert len(bench.sent) == 23
     bench.advance(100)
-    assert len(bench.sent) == 13
+    assert len(bench.sent) == 23
     assert bench.client.snapshot().sent == 10
     bench.lose("a")
     bench.join("b")
-    assert len(bench.sent) == 23  # of what is lost nothing is charged
+    assert len(bench.sent) == 33  # of what is lost nothing is charged
 
 
 def test_new_calls_earn_the_budget() -> None:
@@ -278,8 +281,104 @@ def test_calls_without_a_deadline_are_sent_again_for_ever_though_no_new_ones_are
         bench.submit(token, b"%d" % token)
     bench.advance(100)
     tries = Counter(sent.body for sent in bench.sent)
-    assert 80 < tries.total() < 120
+    assert 100 < tries.total() < 125
     assert max(tries.values()) - min(tries.values()) <= 1
+
+
+def test_calls_that_are_all_lost_at_once_all_end_with_their_second_try() -> None:
+    bench = ReqBench(resend_s=1)
+    bench.join()
+    for token in range(1024):
+        bench.submit(token, b"%d" % token, timeout=2)
+    bench.advance(1.5)
+    assert len(bench.sent) == 2048
+    for sent in bench.sent[1024:]:
+        bench.answer(sent)
+    assert len(bench.replies) == 1024
+
+
+def test_what_finds_no_budget_is_sent_again_as_soon_as_there_is_some_the_oldest_first() -> None:
+    bench = ReqBench(resend_s=1, budget_burst=2)  # ten retries a second, then
+    bench.join()
+    for token in range(20):
+        bench.submit(token, b"%d" % token)
+    bench.advance(1.01)
+    del bench.sent[:], bench.sent_at[:]
+    started_at = bench.now
+    bench.advance(3.2)
+    assert [int(sent.body) for sent in bench.sent[:20]] == list(range(20))
+    assert bench.sent_at[19] < started_at + 3.2
+
+
+# --- a call that costs its connection -------------------------------------------------------------
+def test_a_call_that_costs_every_connection_lets_others_through() -> None:
+    """As one whose request is larger than its receiver allows: who gets it hangs up."""
+    bench = ReqBench(resend_s=60)
+    channels = iter("abcdefghijklmnop")
+    channel = bench.join(next(channels))
+    for token in range(20):
+        bench.submit(token, b"poison" if token == 7 else b"%d" % token, timeout=10)
+    seen = lives = 0
+    while bench.now < 115:
+        fresh, seen = bench.sent[seen:], len(bench.sent)
+        if any(sent.body == b"poison" for sent in fresh):  # nobody has been answered yet
+            bench.lose(channel, "a message of 5004 bytes; 2024 are allowed")
+            lives += 1
+            channel = bench.join(next(channels))
+        else:
+            for sent in fresh:
+                bench.answer(sent)
+            bench.advance(0.001)
+    assert len(bench.replies) == 19
+    assert 5 < lives < 12
+    assert str(bench.errors[7]).endswith(
+        f"its connection was lost {lives} times, last: a message of 5004 bytes; 2024 are allowed"
+    )
+    bench.assert_empty()
+
+
+def replace_channels(bench: ReqBench, names: Iterable[str]) -> None:
+    """Lose the channel that there is, and get another one; and so on."""
+    for name in names:
+        (lost,) = bench.peers
+        bench.lose(lost)
+        bench.join(name)
+
+
+@pytest.mark.parametrize("how", ["reply", "cancel", "drain", "deadline"])
+def test_a_call_that_rests_can_end(how: str) -> None:
+    bench = ReqBench()
+    bench.join("a")
+    bench.submit(1, timeout=0.05)
+    replace_channels(bench, ("b", "c", "d"))
+    assert len(bench.sent) == 3  # it rests, though it could be sent
+    assert bench.client.snapshot().held == 0
+    if how == "reply":
+        bench.say("d", bench.sent[0].tag + b"late")
+        assert bench.replies[1].attempts == 3
+    elif how == "cancel":
+        bench.cancel(1)
+    elif how == "drain":
+        bench.drain()
+    else:
+        bench.advance(0.06)
+        assert "lost 3 times, last: reset" in str(bench.errors[1])
+    bench.assert_empty()
+
+
+def test_whoever_rests_holds_up_nobody_and_does_not_overtake() -> None:
+    bench = ReqBench()
+    bench.join("a")
+    bench.submit(1, b"rests")
+    replace_channels(bench, ("b", "c", "d"))
+    bench.submit(2, b"new")
+    assert bench.sent[-1].body == b"new"
+    bench.block("d")
+    bench.submit(3, b"waits")
+    bench.advance(0.3)
+    assert bench.client.snapshot().held == 2
+    bench.unblock("d")
+    assert [sent.body for sent in bench.sent[-2:]] == [b"waits", b"rests"]
 
 
 def test_deadlines_and_timers_need_one_alarm() -> None:

@@ -41,13 +41,13 @@ def expired(call: PendingCall, now: float) -> CallError:
         text += f"sent {_count(call.tries)} and may have run"
     else:
         text += "never sent, for want of a peer that takes it, and has not run"
-    return CallTimeout(text)
+    return CallTimeout(text + _losses(call))
 
 
 def silent(call: PendingCall) -> CallError:
     """The last try that is allowed has had its time."""
     tries = f"{_count(call.tries)} with {call.resend_s:g} s each"
-    return CallTimeout(f"no reply to a request that was sent {tries}")
+    return CallTimeout(f"no reply to a request that was sent {tries}{_losses(call)}")
 
 
 def lost(call: PendingCall, reason: str) -> CallError:
@@ -56,6 +56,13 @@ def lost(call: PendingCall, reason: str) -> CallError:
     return TransportError(
         f"the connection that had the request was lost: {reason}; it may have run, and {why}"
     )
+
+
+def _losses(call: PendingCall) -> str:
+    """Tell what became of the connections that had the request, since this may be why."""
+    if not call.losses:
+        return ""
+    return f"; its connection was lost {_count(call.losses)}, last: {call.loss}"
 
 
 def _count(n: int) -> str:

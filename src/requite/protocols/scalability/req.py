@@ -8,7 +8,8 @@ and out of both states: failed, timed out, cancelled. There is no broker: the cl
 to each service or device that it dialled, or that dialled it, and gives each request to one of
 them, in turn (`channels.py`). A try that comes to nothing is repeated elsewhere, under the same
 request id, so that a late reply to an earlier try serves as well. A call is HELD while no channel
-takes it, because there is none or all push back.
+takes it, because there is none or all push back. One that has lost channel after channel rests
+between its tries, since it may be what they die of; others get through meanwhile.
 
 Shells keep the connections; this engine only hears of them.
 
@@ -47,9 +48,17 @@ from requite.engine import (
 )
 from requite.errors import CallError, Cancelled, LocalViolation
 from requite.protocols.scalability import failures
-from requite.protocols.scalability.calls import Ask, PendingCall, ReqSnapshot
+from requite.protocols.scalability.calls import RESTING, Ask, PendingCall, ReqSnapshot
 from requite.protocols.scalability.channels import PORTION_SIZE, Channel, Channels
-from requite.protocols.scalability.policy import CALLS_WORTH_A_SECOND, ReqPolicy, place_of
+from requite.protocols.scalability.policy import (
+    BUDGET_PAUSE_S,
+    CALLS_WORTH_A_SECOND,
+    LOSSES_BEFORE_REST,
+    RESEND_S_DEFAULT,
+    REST_S,
+    ReqPolicy,
+    place_of,
+)
 from requite.protocols.scalability.recorders import ClientRecorder
 from requite.protocols.scalability.wire import BOTTOM, IDS, TAG_SIZE, pack_tag, request_tag
 from requite.request import Reply, RetryBudget, RetryPolicy, Status
@@ -57,6 +66,9 @@ from requite.sweep import Sweep
 
 _OK: Final = Status.OK
 _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
+
+
+_GOLDEN: Final = 0.6180339887498949  # its multiples spread evenly between whole numbers
 
 
 class ScalabilityClient:
@@ -84,6 +96,7 @@ class ScalabilityClient:
         )
         self._earned_id = self._next_id  # the budget has heard of all calls before
         self._earned_at = 0.0  # whatever that is: it is full
+        self._budget_at = -inf  # when those that found no budget ask again, all at once
         self._channels = Channels()
         self._calls: dict[Any, PendingCall] = {}  # by token, in the order of submission
         self._pending: dict[bytes, PendingCall] = {}  # by tag, those that were sent
@@ -222,6 +235,7 @@ class ScalabilityClient:
                 if due_at < sweep.at:
                     sweep.at = due_at
                 call.tries = 1
+                call.losses = 0
                 if peer is not channel.peer:
                     peer = channel.peer
                     messages = outgoing.setdefault(peer, [])
@@ -249,7 +263,7 @@ class ScalabilityClient:
     def _begin(self, call: PendingCall, hold: bool, now: float) -> None:
         """Send a new call, hold it, or turn it down."""
         call.tag = b""
-        call.tries = 0
+        call.tries = call.losses = 0
         if call.token in self._calls:
             raise LocalViolation(f"a call with the token {call.token!r} is still outstanding")
         if self._stopped or call.deadline <= now or not self._has_slot(now):
@@ -421,12 +435,37 @@ class ScalabilityClient:
                 return
 
     def _interrupt(self, call: PendingCall, reason: str, now: float) -> None:
-        """Hold a call whose channel has gone for another one, or give it up."""
-        if call.idempotent and not self._is_last(call):
-            self._take_back(call, f"its connection was lost: {reason}", now)
-            self._hold(call)
+        """Hold a call whose channel has gone for another one, let it rest, or give it up."""
+        call.losses += 1
+        call.loss = reason
+        if not call.idempotent or self._is_last(call):
+            self._fail(call, failures.lost(call, reason), now)
             return
-        self._fail(call, failures.lost(call, reason), now)
+        self._take_back(call, f"its connection was lost: {reason}", now)
+        if call.losses < LOSSES_BEFORE_REST:
+            self._hold(call)
+        else:
+            self._rest(call, now)
+
+    def _rest(self, call: PendingCall, now: float) -> None:
+        """Let a call wait that has lost too many channels.
+
+        Those that were lost together are set apart, by their ids: they would die together again,
+        of the one that is to blame, if they went out together.
+        """
+        share = int.from_bytes(call.tag, "big") * _GOLDEN % 1
+        longest = min(call.resend_s, RESEND_S_DEFAULT)
+        pause = min(REST_S * 2.0 ** min(call.losses - LOSSES_BEFORE_REST, 30), longest)
+        call.peer = RESTING
+        self._wait_until(call, min(now + pause * (1 + share), call.deadline))
+
+    def _try_again(self, call: PendingCall, now: float) -> None:
+        """Make the next try of a call that has rested."""
+        channel = None if self._held else self._channels.next()
+        if channel is None:
+            self._hold(call)
+        else:
+            self._transmit(call, channel, now)
 
     def _take_back(self, call: PendingCall, reason: str, now: float) -> None:
         """Count a try that is given up for the next one."""
@@ -455,10 +494,13 @@ class ScalabilityClient:
     def _look(self, now: float) -> None:
         """Handle every call whose instant has come."""
         due = self._sweep.due(self._calls.values(), now)
-        due.sort(key=attrgetter("tries"))  # so that the budget, if it is short, goes round
+        # So that the budget, if it is short, goes round; and to the oldest first.
+        due.sort(key=attrgetter("tries", "submitted_at"))
         for call in due:
             if now >= call.deadline:
                 self._fail(call, failures.expired(call, now), now)
+            elif call.peer is RESTING:
+                self._try_again(call, now)
             elif self._is_last(call):
                 self._fail(call, failures.silent(call), now)
             else:
@@ -469,8 +511,11 @@ class ScalabilityClient:
         calls = (self._next_id - self._earned_id) % IDS
         self._budget.earn(calls + (now - self._earned_at) * CALLS_WORTH_A_SECOND)
         self._earned_id, self._earned_at = self._next_id, now
-        if not self._budget.maybe_spend():
-            self._wait_until(call, min(now + call.resend_s, call.deadline))
+        is_first = call.tries - 1 == call.losses  # that one is free
+        if not is_first and (now < self._budget_at or not self._budget.maybe_spend()):
+            if now >= self._budget_at:
+                self._budget_at = now + BUDGET_PAUSE_S
+            self._wait_until(call, min(self._budget_at, call.deadline))
             return
         self._take_back(call, f"no reply within {call.resend_s:g} s", now)
         channel = None if self._held else self._channels.next_but(call.peer)
