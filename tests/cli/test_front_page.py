@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
-from tests.cli.command import requite
+from tests.cli.command import COMMAND, ENVIRONMENT, WAIT_S, requite
 
 from requite import __version__
 from requite.cli.exit_codes import MEANING, ExitCode, table
@@ -36,6 +38,25 @@ def test_the_front_page_names_every_verb_and_every_exit_code(words):
     for verb in VERBS:
         assert re.search(rf"^  {verb.name} +{re.escape(verb.summary)}$", ended.out, re.MULTILINE)
     assert table() in ended.out
+
+
+@pytest.mark.parametrize("words", [("--help",), ("--version",), ("journal",)])
+def test_it_ends_quietly_when_nobody_reads_its_output(words):
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ended = subprocess.run(
+            [*COMMAND, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            timeout=WAIT_S,
+            env=ENVIRONMENT,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 def test_the_version_is_the_package_s():

@@ -12,6 +12,7 @@ The front page and the version are printed without loading the parser, so they c
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -21,6 +22,17 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with `arguments` (None: those of this process); return its exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
+    code = 0
+    try:
+        code = _run(words)
+        if sys.stdout is not None:  # it was closed by whoever started us
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _give_stdout_up()
+    return code
+
+
+def _run(words: list[str]) -> int:
     if words in ([], ["--help"], ["-h"], ["help"]):
         from requite.cli.verbs import front_page
 
@@ -34,3 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from requite.cli.app import run
 
     return run(words)
+
+
+def _give_stdout_up() -> None:
+    """Whoever read our stdout (`head`) has what it wanted; Python must not trip over it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
