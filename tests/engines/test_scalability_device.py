@@ -108,12 +108,13 @@ def test_without_any_channel_to_the_back_requests_wait_for_ever() -> None:
 
 # --- channels in front that push back -------------------------------------------------------------
 def test_replies_to_a_channel_that_pushes_back_are_sent_up_to_a_bound() -> None:
-    bench = device(backlog_size_max=100)
+    bench = device(backlog_size_max=130)
     bench.block("a")
     for _ in range(3):
         bench.say("s", way(446) + tag(1) + bytes(52))
     assert len(bench.sent) == 2
     assert bench.device.snapshot().dropped == {"pushback": 1}
+    assert [warning.kind for warning in bench.warnings] == ["unread reply"]
     bench.unblock("a")
     bench.say("s", way(446) + tag(1) + b"y")
     assert bench.sent[-1] == Sent("a", tag(1) + b"y")

@@ -67,7 +67,7 @@ def test_bytes_count_as_well() -> None:
 
 # --- channels that push back ----------------------------------------------------------------------
 def test_replies_to_a_channel_that_pushes_back_are_sent_up_to_a_bound() -> None:
-    bench = RepBench(backlog_size_max=100)
+    bench = RepBench(backlog_size_max=130)
     bench.join()
     burst(bench, "c", 4)
     bench.block("c")
@@ -75,6 +75,7 @@ def test_replies_to_a_channel_that_pushes_back_are_sent_up_to_a_bound() -> None:
         bench.finish(bench.running[0], bytes(60))
     assert len(bench.sent) == 2
     assert bench.worker.snapshot().dropped == {"pushback": 1}
+    assert [warning.kind for warning in bench.warnings] == ["unread reply"]
     bench.unblock("c")
     bench.finish(bench.running[0], bytes(60))
     assert len(bench.sent) == 3

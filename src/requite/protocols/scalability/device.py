@@ -47,7 +47,7 @@ from requite.engine import (
 )
 from requite.errors import LocalViolation
 from requite.protocols.scalability.channels import PORTION_SIZE, Channels
-from requite.protocols.scalability.jobs import DeviceSnapshot, Why
+from requite.protocols.scalability.jobs import DeviceSnapshot, Why, unread_reply
 from requite.protocols.scalability.policy import BACK, FRONT, DevicePolicy, place_of
 from requite.protocols.scalability.raw import Caller, Callers
 from requite.protocols.scalability.recorders import DeviceRecorder
@@ -178,6 +178,7 @@ class ScalabilityDevice:
                 say(_new(Send, (caller.peer, (payload[4:],))))
             else:
                 self._drop(Why.PUSHBACK, now)
+                say(unread_reply())
 
     def _drop(self, why: str, now: float, count: int = 1) -> None:
         """Count messages that are not passed on."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from requite.engine import Warn
+
 
 class Job:
     """One request in a worker's hands; the token under which its handler answers.
@@ -50,6 +52,14 @@ class Why:
     STRAY = "stray"  # replies to a channel that is not there
     PUSHBACK = "pushback"  # replies to a channel that does not take them
     STUCK = "stuck"  # requests that a device could hand to nobody for too long
+
+
+def unread_reply() -> Warn:
+    """Say that a reply is dropped, which its client will wait for until it asks again."""
+    text = (
+        "a reply is dropped: too much waits for its client, which does not read (backlog_size_max)"
+    )
+    return Warn("unread reply", text)
 
 
 class RepSnapshot(NamedTuple):

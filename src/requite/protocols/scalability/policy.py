@@ -28,6 +28,10 @@ CALLS_WORTH_A_SECOND: Final = 50
 """What time adds to the budget of resending: ten retries a second, with the usual one for five
 calls. A client that makes no call any more must still come to the end of those that it has made."""
 
+BACKLOG_SIZE_MAX_DEFAULT: Final = 60 << 20
+"""Somewhat less than what makes shells drop a peer that does not read (64 MiB, `requite.shell.link`):
+what was sent before the channel pushed back, and the lengths of messages, count there as well."""
+
 PRIORITIES: Final = range(1, 17)
 WEIGHTS: Final = range(1, 1001)
 _SLOTS_MAX: Final = 1 << 24  # far fewer than there are request ids
@@ -109,7 +113,7 @@ class RepPolicy:
     hops: int = HOPS_DEFAULT
     queue_max: int = 1024
     queue_size_max: int = 4 << 20
-    backlog_size_max: int = 16 << 20
+    backlog_size_max: int = BACKLOG_SIZE_MAX_DEFAULT
     reply_size_max: int = 64 << 20
     notes: bool = False
 
@@ -136,7 +140,7 @@ class DevicePolicy:
     """
 
     hops: int = HOPS_DEFAULT
-    backlog_size_max: int = 16 << 20
+    backlog_size_max: int = BACKLOG_SIZE_MAX_DEFAULT
     hold_s: float = 30.0
     linger_s: float = 1.0
     notes: bool = False

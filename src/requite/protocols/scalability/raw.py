@@ -108,10 +108,14 @@ class Callers:
             self.turns.appendleft(caller)
 
     def takes(self, caller: Caller, size: int) -> bool:
-        """Whether a channel, which may be pushing back, is to be sent a reply of `size` bytes."""
+        """Whether a channel, which may be pushing back, is to be sent a reply of `size` bytes.
+
+        The first one may be as large as it will; the others have to fit in the bound.
+        """
         if caller.is_open:
             return True
-        if caller.backlog >= self._backlog_size_max:
+        limit, backlog = self._backlog_size_max, caller.backlog
+        if backlog >= limit or (backlog and backlog + size > limit):
             return False
         caller.backlog += size
         return True

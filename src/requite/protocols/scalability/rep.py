@@ -50,7 +50,7 @@ from requite.engine import (
     Warn,
 )
 from requite.errors import LocalViolation
-from requite.protocols.scalability.jobs import Job, RepSnapshot, Why
+from requite.protocols.scalability.jobs import Job, RepSnapshot, Why, unread_reply
 from requite.protocols.scalability.policy import RepPolicy
 from requite.protocols.scalability.raw import Caller, Callers
 from requite.protocols.scalability.recorders import WorkerRecorder
@@ -278,6 +278,7 @@ class ScalabilityWorker:
             self._drop(Why.STRAY, now)
         elif not (caller.is_open or self._callers.takes(caller, sum(map(len, message)))):
             self._drop(Why.PUSHBACK, now)
+            self._out.append(unread_reply())
         elif self._bulk is None:
             self._out.append(_new(Send, (caller.peer, message)))
         else:
