@@ -46,15 +46,18 @@ class AsyncClient:
       `async with`, which raises `TransportError` for an address that cannot be had.
     - `service`: the service, where it is not in the URL (SP has no names for services).
     - `timeout`: seconds for calls that give none themselves; None: no limit.
-    - `retry`: when and how often an attempt is repeated. SP sends a request again every 60 seconds,
-      without a limit, where nothing is given (`RetryPolicy.attempt_timeout`, None: never by time),
-      and at once when the connection that carried it is gone; with `attempts=1` it does neither.
+    - `retry`: when and how often an attempt is repeated. SP sends a request again at once when the
+      connection that carried it is gone, and every 60 seconds, without a limit, where nothing is
+      given (`RetryPolicy.attempt_timeout`, None: never by time; or `?resend=` in the URL, one of
+      both); with `attempts=1` it does neither. The default `timeout` of 30 seconds is over before
+      that: for requests to be sent again by time, raise the timeout or lower `resend`.
     - `slots`: how many calls may be outstanding at a time; more end with `Overloaded`.
     - `heartbeat`: seconds of silence after which the broker is asked for a sign of life, or a
       `HeartbeatPolicy`; MDP 0.3 only.
     - `dialect`: the version of MDP, "0.3" unless the URL says otherwise.
     - `connections`: with MDP 0.1 and 0.2, how many requests may be out at a time.
-    - `message_size_max`: bytes of one message, in either direction.
+    - `message_size_max`: bytes of one body, in either direction. Messages that come in may have
+      1 KiB more, for headers; larger ones cost the connection.
     - `journal`: a folder in which to keep a journal of calls (`requite.journal`), or that
       and its `JournalSettings`, as a pair; None: none.
 

@@ -94,7 +94,8 @@ class Client:
         with Client("mdp://localhost:5555/echo") as client:
             reply = client.call(b"hello", timeout=2.5)
 
-    Arguments and behaviour are those of `AsyncClient`. While no thread is in a call nothing is read
+    Arguments and behaviour are those of `AsyncClient`. So SP sends nothing again by time unless you
+    raise the `timeout` (30 seconds) or lower `?resend=` (60). While no thread is in a call nothing is read
     and no heartbeat is sent, and where it listens (`bind`, from the beginning), peers that dial
     wait to be let in. In a forked child the client opens a connection of its own with its next
     call; calls that the parent had under way stay the parent's. One that listens is the parent's

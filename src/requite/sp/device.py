@@ -34,7 +34,8 @@ class Device(Daemon):
     - `connect_front`, `connect_back`: URLs to dial. Options say which channels to the back come
       first, and which get more (`?priority=`, `?weight=`).
     - `hops`: how many tags a request may leave with; it loses its way in a loop beyond that (8).
-    - `message_size_max`: bytes of one body, in either direction.
+    - `message_size_max`: bytes of one body, in either direction. Messages that come in may have
+      1 KiB more, for headers; larger ones cost the connection.
     - `journal`: a folder in which to keep a journal of what passes (`requite.journal`), or that
       and its `JournalSettings`, as a pair; None: none.
 

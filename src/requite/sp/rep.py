@@ -65,7 +65,8 @@ class Rep(Socket):
     - `capacity`: how many requests it takes in before they are answered; the others wait, and their
       senders feel it.
     - `hops`: how many tags a request may have, its own and one for each device it has passed.
-    - `message_size_max`: bytes of one body, in either direction.
+    - `message_size_max`: bytes of one body, in either direction. Messages that come in may have
+      1 KiB more, for headers; larger ones cost the connection.
     """
 
     _role = Role.REP

@@ -34,7 +34,8 @@ class Req(Socket):
 
     - `resend`: for requests that give none themselves, see `Resend`.
     - `slots`: how many requests may be outstanding at a time; more end with `Overloaded`.
-    - `message_size_max`: bytes of one body, in either direction.
+    - `message_size_max`: bytes of one body, in either direction. Messages that come in may have
+      1 KiB more, for headers; larger ones cost the connection.
     """
 
     _role = Role.REQ

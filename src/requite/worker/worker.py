@@ -44,7 +44,8 @@ class Worker(Daemon):
     - `dialect`: the version of MDP, "0.3" unless the URL says otherwise.
     - `hops`: SP only; how many tags a request may have, its own and one for each device that it has
       passed (8). Those with more are dropped: they may be going round in a loop.
-    - `message_size_max`: bytes of one message, in either direction.
+    - `message_size_max`: bytes of one body, in either direction. Messages that come in may have
+      1 KiB more, for headers; larger ones cost the connection.
     - `journal`: a folder in which to keep a journal of requests (`requite.journal`), or that
       and its `JournalSettings`, as a pair; None: none.
 
