@@ -29,7 +29,7 @@ CALLS_WORTH_A_SECOND: Final = 50
 calls. A client that makes no call any more must still come to the end of those that it has made."""
 
 BACKLOG_SIZE_MAX_DEFAULT: Final = 60 << 20
-"""Somewhat less than what makes shells drop a peer that does not read (64 MiB, `requite.shell.link`):
+"""Somewhat less than the 64 MiB at which shells drop a peer that does not read (`shell/link.py`):
 what was sent before the channel pushed back, and the lengths of messages, count there as well."""
 
 PRIORITIES: Final = range(1, 17)
