@@ -167,6 +167,7 @@ def instruct(history: History, knobs: ScalabilityKnobs) -> None:
         if isinstance(checker, EndsOnce):
             checker.grace_s = knobs.pace.timer_late_s
         elif isinstance(checker, ResentAtOnce):
+            checker.resend_s = {client.name: client.resend_s for client in knobs.clients}
             checker.grace_s = knobs.pace.timer_late_s + knobs.pace.flush_late_s + _SLACK_S
         elif isinstance(checker, NeverRepeated):
             checker.resend_s = {client.name: client.resend_s for client in knobs.clients}

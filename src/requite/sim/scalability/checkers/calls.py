@@ -8,7 +8,7 @@ from math import inf
 from typing import Any, Final
 
 from requite.errors import CallError
-from requite.protocols.scalability.policy import LOSSES_BEFORE_REST
+from requite.protocols.scalability.policy import LOSSES_BEFORE_REST, RESEND_S_DEFAULT, REST_S
 from requite.request import Reply
 from requite.sim.history import Call, Checker, Execution, History
 from requite.sim.scalability.knobs import Loss
@@ -99,6 +99,7 @@ class ResentAtOnce(Checker):
     def __init__(self, history: History) -> None:
         super().__init__(history)
         self.grace_s = 0.0  # how late the client may be; set by the run
+        self.resend_s: Mapping[str, float | None] = {}  # by client; set by the run
         self._tried: dict[Call, Any] = {}  # the channel of the present try
         self._losses: Counter[Call] = Counter()
         self._up: dict[Hub, dict[Any, None]] = {}
@@ -136,8 +137,7 @@ class ResentAtOnce(Checker):
         """Note whose try is lost."""
         lost = [call for call, tried in self._tried.items() if tried is peer]
         self._losses.update(lost)
-        at_once = [call for call in lost if self._losses[call] < LOSSES_BEFORE_REST]
-        self._lost[hub].update(dict.fromkeys(at_once))
+        self._lost[hub].update(dict.fromkeys(lost))
 
     def ended(self, call: Call, _outcome: Reply | CallError) -> None:
         """Forget a call."""
@@ -154,10 +154,17 @@ class ResentAtOnce(Checker):
         now = self.history.world.now - hub.process.frozen_s
         for call, since in list(lost.items()):
             lost[call] = now if since is None else since
-            if since is not None and now - since > self.grace_s:
+            if since is not None and now - since > self.grace_s + self._rest_s(call):
                 del lost[call]
                 waited = f"has waited {now - since:.3f} s for another one"
                 self.violate(f"{call} has lost its channel, and {waited}, though there is one")
+
+    def _rest_s(self, call: Call) -> float:
+        """Return how long a call may rest; rests are up to twice as long as they should be, so that
+        calls which were lost together part."""
+        more = self._losses[call] - LOSSES_BEFORE_REST
+        longest_s = min(self.resend_s[call.client] or inf, RESEND_S_DEFAULT)
+        return 2 * min(REST_S * 2.0**more, longest_s) if more >= 0 else 0.0
 
 
 class LosesNothing(Checker):
