@@ -175,6 +175,7 @@ class BulkHub(Hub):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._newest = -1  # the latest request, counted from the first one
+        self._is_mixed = False  # old requests are among new ones: nobody knows their order
 
     def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         """See `requite.engine.BulkEngine.handle_all`."""
@@ -183,20 +184,26 @@ class BulkHub(Hub):
         effects = list(self.engine.handle_all(events, now))
         single = [each for effect in effects for each in _one_by_one(effect)]
         self._watch(self._sorted(single) if self.kind == "client" else single)
+        self._is_mixed = False
         return effects
 
     def _sorted(self, effects: list[Effect]) -> list[Effect]:
         """Put requests into their order, and in front."""
         sends = [effect for effect in effects if isinstance(effect, Send)]
         sends.sort(key=self._number)
-        if sends and self._number(sends[0]) <= self._newest:
-            self._tell("turns_unknown", self)
+        self._is_mixed = bool(sends) and self._number(sends[0]) <= self._newest
         return [*sends, *(effect for effect in effects if not isinstance(effect, Send))]
 
     def _sent(self, effect: Send) -> None:
+        self._maybe_forget_turns()
         super()._sent(effect)
+        self._maybe_forget_turns()
         if self.kind == "client":
             self._newest = max(self._newest, self._number(effect))
+
+    def _maybe_forget_turns(self) -> None:
+        if self._is_mixed:
+            self._tell("turns_unknown", self)
 
     def _number(self, send: Send) -> int:
         """Count from the client's first request id, beyond which they may begin at 0 again."""
