@@ -95,11 +95,13 @@ class Client:
             reply = client.call(b"hello", timeout=2.5)
 
     Arguments and behaviour are those of `AsyncClient`. So SP sends nothing again by time unless you
-    raise the `timeout` (30 seconds) or lower `?resend=` (60). While no thread is in a call nothing is read
-    and no heartbeat is sent, and where it listens (`bind`, from the beginning), peers that dial
-    wait to be let in. In a forked child the client opens a connection of its own with its next
-    call; calls that the parent had under way stay the parent's. One that listens is the parent's
-    alone: its calls end with `TransportError` in the child.
+    raise the `timeout` (30 seconds) or lower `?resend=` (60).
+
+    While no thread is in a call nothing is read and no heartbeat is sent, and where it listens
+    (`bind`, from the beginning), peers that dial wait to be let in. In a forked child the client
+    opens a connection of its own with its next call; calls that the parent had under way stay the
+    parent's. One that listens is the parent's alone: its calls end with `TransportError` in the
+    child.
 
     An exception that a signal's handler raises (`KeyboardInterrupt`) always reaches whoever called.
     If it strikes while messages are being handled, and not merely waited for, the connection is
