@@ -6,16 +6,21 @@ faults strike, and the safety of every call and every table is checked as it goe
 heal, and what is pending must settle, the tables must equal the live peers, and a drain must leave
 nothing behind. The invariants I1 to I15 are those of ARCHITECTURE.md.
 
-    seed ──knobs.py, scenarios.py──► Knobs ──workload.py, faults.py──► what will happen, and when
+    seed ──scenarios.py──► Knobs ──workload.py, faults.py──► what will happen, and when
     world.py      virtual clock and queue of events
     network.py    nodes, routes between them, dialling
     stream.py     one end of a connection; pipe.py: the bytes under way
     process.py    engine + `requite.shell.Host` + streams: crash, restart, freeze
-    roles.py      the broker; clients.py, workers.py, intruder.py: those who dial it
-    watch.py      every input and effect of an engine, seen from outside; watch_broker.py
+    user.py       who makes the calls of a client
+    trouble.py    faults, as they are performed
     history.py    what has happened, as nouns; transcript.py: as text
-    checkers/     what must hold, one class per invariant
-    run.py        all of it in order; script.py: a scenario that is written down
+    simulation.py the phases of a run, and its result; run.py: one run
+    script.py     a scenario that is written down; playing.py
+
+Of Majordomo are `majordomo.py`, with `knobs.py` and `majordomo_scenarios.py`, the processes
+(`roles.py`: the broker; `clients.py`, `workers.py`, `intruder.py`: those who dial it), what looks
+at every input and effect of their engines (`watch.py`, `watch_broker.py`), and `checkers/`: what
+must hold, one class per invariant. `scalability/` has the same for the scalability protocols.
 """
 
 from requite.sim.run import Options, Result, run
