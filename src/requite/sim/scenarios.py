@@ -8,7 +8,7 @@ from requite.errors import ConfigurationError
 from requite.sim import majordomo_scenarios
 from requite.sim.knobs import Knobs
 from requite.sim.majordomo_scenarios import MDP_SCENARIOS, Scenario
-from requite.sim.scalability import scenarios as scalability_scenarios
+from requite.sim.scalability import drawing
 from requite.sim.scalability.knobs import ScalabilityKnobs
 from requite.sim.scalability.scenarios import SP_SCENARIOS, SpScenario
 
@@ -32,5 +32,5 @@ def find(name: str) -> AnyScenario:
 def draw(seed: int, scenario: AnyScenario) -> AnyKnobs:
     """Draw the knobs of a run. The same seed and scenario always give the same."""
     if isinstance(scenario, SpScenario):
-        return scalability_scenarios.draw(seed, scenario)
+        return drawing.draw(seed, scenario)
     return majordomo_scenarios.draw(seed, scenario)

@@ -1,26 +1,14 @@
-"""The scenarios of the scalability protocols, and how the knobs of their runs are drawn."""
+"""The scenarios of the scalability protocols."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from random import Random
 from typing import Any, Final
 
 from requite.sim.knobs import Behaviour
-from requite.sim.network import Chunking
-from requite.sim.network import Shape as NetworkShape
-from requite.sim.process import Pace
-from requite.sim.scalability.knobs import (
-    DeviceSpec,
-    Loss,
-    ScalabilityKnobs,
-    SpClientSpec,
-    SpFault,
-    SpWorkerSpec,
-)
-from requite.sim.scalability.shapes import Shape, Topology, draw_topology
-from requite.sim.scalability.stack import IDS
+from requite.sim.scalability.knobs import Loss, SpFault
+from requite.sim.scalability.shapes import Shape
 
 _ALL_SHAPES: Final = tuple(Shape)
 _LAYERED: Final = (Shape.DIRECT, Shape.CHAIN, Shape.MESH)
@@ -32,8 +20,6 @@ _BEHAVIOURS: Final = (
     Behaviour.POISON,
 )
 _ANSWERING: Final = (Behaviour.ECHO, Behaviour.STREAM)
-_PATIENCE: Final = 15  # service times
-_FAR_BELOW: Final = 20  # ids that wrap begin at most so far below their end
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,141 +189,3 @@ _LIST: Final = (
     SpScenario("sp-swarm", "a random part of everything", faults=tuple(SpFault), swarm=True),
 )
 SP_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
-
-
-def draw(seed: int, scenario: SpScenario) -> ScalabilityKnobs:
-    """Draw the knobs of a run. The same seed and scenario always give the same."""
-    rng = Random(f"{seed}/sp-knobs")
-    drawn = _draw_all(rng, scenario)
-    fixed = {name: value for name, value in scenario.fixed.items() if "." not in name}
-    drawn |= fixed
-    drawn["network"] = _draw_network(rng, _of(scenario, "network"))
-    _draw_cast(rng, scenario, drawn)
-    return ScalabilityKnobs(**drawn)
-
-
-def _of(scenario: SpScenario, thing: str) -> dict[str, Any]:
-    """Return the knobs that are fixed for one kind of thing."""
-    prefix = f"{thing}."
-    fixed = scenario.fixed.items()
-    return {name.removeprefix(prefix): v for name, v in fixed if name.startswith(prefix)}
-
-
-def _draw_all(rng: Random, scenario: SpScenario) -> dict[str, Any]:
-    return {
-        "calls": rng.randint(60, 160),
-        "faulty_s": rng.uniform(4, 15),
-        "wraps": rng.random() < 0.2,
-        "hold_s": rng.choice((1.0, 30.0, 30.0)),
-        "behaviours": scenario.behaviours,
-        "weights": tuple(_weight(rng, behaviour) for behaviour in scenario.behaviours),
-        "service_s": rng.choice((0.0, 0.005, 0.05, 0.2)),
-        "timeout_s": rng.choice((0.5, 2.0, 5.0, 10.0)),
-        "endless_p": rng.choice((0.0, 0.2)),
-        "idempotent_p": rng.choice((0.5, 0.9, 1.0)),
-        "cancel_p": rng.choice((0.0, 0.05, 0.2)),
-        "big_p": rng.choice((0.0, 0.02, 0.1)),
-        "bursts_p": rng.choice((0.0, 0.3, 0.6)),
-        "follow_p": rng.choice((0.0, 0.2)),
-        "pace": Pace(rng.choice((0.0, 0.001, 0.02)), rng.choice((0.0, 0.0005, 0.005))),
-        "in_band": rng.random() < 0.3,
-        "output_size_max": rng.choice((100_000, 1 << 20, 64 << 20)),
-        "loss": Loss.SOME,
-        "faults": _draw_faults(rng, scenario),
-        "faults_per_s": rng.uniform(0.05, 0.4),
-        "outage_max": rng.choice((2.0, 5.0, 10.0)),
-    }
-
-
-def _weight(rng: Random, behaviour: Behaviour) -> int:
-    match behaviour:
-        case Behaviour.ECHO:
-            return rng.choice((10, 30))
-        case Behaviour.STREAM:
-            return rng.choice((1, 8))
-    return rng.choice((0, 0, 1, 2))
-
-
-def _draw_faults(rng: Random, scenario: SpScenario) -> tuple[SpFault, ...]:
-    if not scenario.swarm:
-        return scenario.faults
-    share = rng.choice((0.15, 0.4, 0.7))
-    return tuple(kind for kind in scenario.faults if rng.random() < share)
-
-
-def _draw_network(rng: Random, fixed: dict[str, Any]) -> NetworkShape:
-    latency_s = rng.choice((0.0001, 0.001, 0.01))
-    drawn: dict[str, Any] = {
-        "latency_s": latency_s,
-        "jitter_s": rng.choice((0.0, 1.0, 5.0)) * latency_s,
-        "spike_p": rng.choice((0.0, 0.01)),
-        "spike_s": rng.choice((0.1, 1.0)),
-        "chunking": rng.choice(tuple(Chunking)),
-        "retransmit_s": rng.choice((2.0, 6.0)),
-        "keepalive_s": rng.choice((3.0, 6.0)),
-        "connect_timeout_s": rng.choice((0.5, 2.0)),
-        "buffer_size": rng.choice((2 << 10, 16 << 10, 256 << 10)),
-    }
-    return NetworkShape(**drawn | fixed)
-
-
-# --- the cast -------------------------------------------------------------------------------------
-def _draw_cast(rng: Random, scenario: SpScenario, drawn: dict[str, Any]) -> None:
-    """Draw everybody, and how they are connected."""
-    clients = [f"client-{i + 1}" for i in range(rng.randint(1, 4))]
-    workers = [f"worker-{i + 1}" for i in range(rng.randint(1, 4))]
-    shape = rng.choice(scenario.shapes)
-    ranked = scenario.ranked or (scenario.swarm and rng.random() < 0.3)
-    topology = draw_topology(rng, shape, clients, workers, ranked=ranked)
-    wraps: bool = drawn["wraps"]
-    drawn |= {
-        "shape": shape,
-        "clients": tuple(_draw_client(rng, name, scenario, drawn) for name in clients),
-        "devices": tuple(_draw_devices(rng, topology, wraps)),
-        "workers": tuple(_draw_worker(rng, name, scenario, wraps) for name in workers),
-        "edges": tuple(topology.edges),
-        "hops": _draw_hops(rng, shape, topology),
-    }
-
-
-def _draw_client(
-    rng: Random, name: str, scenario: SpScenario, knobs: Mapping[str, Any]
-) -> SpClientSpec:
-    resends = rng.random() < 0.8 if scenario.resends is None else scenario.resends
-    # Who asks again before an answer can be there may keep workers busy with answers for ever.
-    patience_s = _PATIENCE * knobs["service_s"]
-    drawn: dict[str, Any] = {
-        "slots": rng.choice((4, 1024, 1024, 1024)),
-        "resend_s": max(rng.choice((0.3, 1.0, 3.0)), patience_s) if resends else None,
-        "tries": rng.choice((None, None, None, 2, 6)) if resends else rng.choice((None, 1)),
-        "hold": rng.random() < 0.8,
-        "soon": rng.random() < 0.5,
-        "first_id": _draw_id(rng, knobs["wraps"]),
-    }
-    return SpClientSpec(name, **drawn | _of(scenario, "clients"))
-
-
-def _draw_devices(rng: Random, topology: Topology, wraps: bool) -> Iterator[DeviceSpec]:
-    """Let one of each layer have ids that wrap: with the same ids, two that stand side by side
-    would give a request that is sent again over the other one the same backtrace."""
-    for first, *others in topology.layers:
-        yield DeviceSpec(first, _draw_id(rng, wraps))
-        yield from map(DeviceSpec, others)
-
-
-def _draw_worker(rng: Random, name: str, scenario: SpScenario, wraps: bool) -> SpWorkerSpec:
-    drawn = {"capacity": rng.choice((1, 2, 16)), "queue_max": rng.choice((1, 8, 1024))}
-    return SpWorkerSpec(name, first_id=_draw_id(rng, wraps), **drawn | _of(scenario, "workers"))
-
-
-def _draw_id(rng: Random, wraps: bool) -> int | None:
-    """Draw where ids begin, if that is not to be left to each life."""
-    far_below = rng.randint(1, _FAR_BELOW)
-    return IDS - far_below if wraps else None
-
-
-def _draw_hops(rng: Random, shape: Shape, topology: Topology) -> int:
-    """Draw how many tags a message may have: eight, or no more than the longest way needs."""
-    if shape is Shape.LOOP:
-        return rng.choice((8, 8, 5))
-    return rng.choice((8, 8, len(topology.layers) + 1))

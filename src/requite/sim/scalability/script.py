@@ -26,6 +26,7 @@ from requite.sim.knobs import Behaviour
 from requite.sim.process import Pace, Process
 from requite.sim.scalability.cast import SpCast
 from requite.sim.scalability.checkers import SP_CHECKERS
+from requite.sim.scalability.drawing import draw
 from requite.sim.scalability.knobs import (
     DeviceSpec,
     Loss,
@@ -34,7 +35,7 @@ from requite.sim.scalability.knobs import (
     SpWorkerSpec,
 )
 from requite.sim.scalability.party import SpStage
-from requite.sim.scalability.scenarios import SP_SCENARIOS, draw
+from requite.sim.scalability.scenarios import SP_SCENARIOS
 from requite.sim.scalability.simulation import instruct
 from requite.sim.scalability.topology import FRONT, Edge
 from requite.sim.scalability.words import describe, show
