@@ -29,8 +29,8 @@ layers: setup ## imports run downhill; engines do no I/O
 docs: setup ## build docs/_build/html, warnings are errors
 	$(bin)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
-unit: setup ## the tests alone
-	@scripts/test
+unit: setup ## pytest alone
+	$(bin)/python -m pytest
 
 bench: ## compare with other brokers on this machine
 	@scripts/setup bench
