@@ -54,7 +54,7 @@ def watching(
 ) -> Iterator[tuple[Watching, Queue[Any]]]:
     """Watch a journal, with little patience; yield the alerts as they come."""
     found: Queue[Any] = Queue()
-    monkeypatch.setattr("requite.spark.watching.alerts", lambda events: alerts(events, QUICK))
+    monkeypatch.setattr("requite.spark.watch.watching.alerts", lambda events: alerts(events, QUICK))
 
     def put(rows: Any) -> None:
         for row in rows:
