@@ -29,8 +29,9 @@ layers: setup ## imports run downhill; engines do no I/O
 docs: setup ## build docs/_build/html, warnings are errors
 	$(bin)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
-unit: setup ## pytest alone
-	$(bin)/python -m pytest
+unit: setup ## the tests alone; those with peers of nng in processes of their own
+	$(bin)/python -m pytest -m "not nng"
+	@scripts/test-nng
 
 bench: ## compare with other brokers on this machine
 	@scripts/setup bench

@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 from hypothesis import settings
 
 # A busy machine makes single examples slow without anything being wrong, so there is no deadline
@@ -10,3 +11,11 @@ from hypothesis import settings
 settings.register_profile("local", deadline=None)
 settings.register_profile("thorough", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "local"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what has nng in its process (`scripts/test-nng` runs it)."""
+    for item in items:
+        names = vars(getattr(item, "module", None) or object)
+        if {"sp_nng", "Nng", "nng"} & names.keys():
+            item.add_marker("nng")
