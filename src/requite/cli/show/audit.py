@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import signal
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -109,7 +111,7 @@ class Auditor:
         trace: TracebackType | None,
     ) -> None:
         if self._child.state is not State.KILLED:
-            self._child.kill()
+            self._kill()
 
     def audit(self) -> Outcome:
         """Run the pipeline over what has been written, and show how far it is.
@@ -125,8 +127,16 @@ class Auditor:
         try:
             told = await self._follow()
         finally:
-            self._child.kill()  # whoever waits for a line from it is set free
+            self._kill()  # whoever waits for a line from it is set free
         return Outcome(told["audit"], told["events"], told["seconds"], Path(told["report"]))
+
+    def _kill(self) -> None:
+        """Kill the process, and its Java: that stays if its folder goes while it starts."""
+        pid = self._child.pid
+        with suppress(OSError):  # where there is no /proc, Java ends when its input does
+            for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+                os.kill(int(child), signal.SIGKILL)
+        self._child.kill()
 
     async def _follow(self) -> dict[str, Any]:
         """Show each step; return what the last line tells."""
