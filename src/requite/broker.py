@@ -14,8 +14,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from requite.chronicle import Role
 from requite.engine import Note
@@ -26,11 +25,11 @@ from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.management import Snapshot
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.shell import clock
-from requite.shell.aio import AioShell, run
+from requite.shell.aio import AioShell
+from requite.shell.daemon import Daemon
 from requite.shell.host import Link, LinkLimits
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.shell.keeping import Endpoint
-from requite.shell.signals import StopSignals
 from requite.shell.wires import Wires
 from requite.transport.address import parse_address
 
@@ -41,7 +40,7 @@ _SCHEMES: Final = ("tcp", "ipc", "inproc")
 _IDENTITIES: Final = 1 << 32
 
 
-class Broker:
+class Broker(Daemon):
     """Takes requests from clients and hands them to workers (MDP 0.1, 0.2 and 0.3).
 
     - `binds`: addresses to listen at, `tcp://host:port` (port 0: a free one) or `ipc:///path`.
@@ -138,42 +137,6 @@ class Broker:
         if self._journal is not None:
             self._engine.tell_beginnings(clock.now())
             await asyncio.to_thread(self._journal.close)
-
-    async def serve(self, on_listening: Callable[[list[str]], object] | None = None) -> None:
-        """Listen and serve until SIGTERM or SIGINT: the first drains, a second one stops at once.
-
-        `on_listening` gets the endpoints once all of them stand. For the main thread.
-        """
-        try:
-            with StopSignals() as signals:
-                await self.start()
-                if on_listening is not None:
-                    on_listening(self.endpoints)
-                await signals.first()
-                await signals.unless_second(self.drain())
-        finally:
-            await self.close()
-
-    def run(
-        self,
-        on_listening: Callable[[list[str]], object] | None = None,
-        *,
-        use_uvloop: bool | None = None,
-    ) -> None:
-        """Do what `serve` does, on an event loop of its own (uvloop's where it is installed)."""
-        run(self.serve(on_listening), use_uvloop)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
 
 def _limits(message_size_max: int) -> Limits:

@@ -224,7 +224,10 @@ def _wait_until_read(loop: Loop) -> None:
 def test_a_flood_from_one_client_does_not_hold_up_the_others_behind_a_device(
     loop: Loop, hands: Hands, places: Places
 ) -> None:
-    """The way back is full when the second client comes; from then on both go by turns."""
+    """The way back is full when the second client comes; from then on both get their share.
+
+    Not strictly by turns: who has nothing in the device's socket for a moment is passed over.
+    """
     listener = hands.listen(places.new())
     front = places.new()
     device = loop.device(front=[front.listening()], connect_back=[listener.place.dialling()])
@@ -238,7 +241,7 @@ def test_a_flood_from_one_client_does_not_hold_up_the_others_behind_a_device(
     assert n_both >= 8
     for n in range(2, n_both):
         counts = Counter(turns[:n])
-        assert abs(2 * counts[second] - n) <= 4, turns
+        assert abs(2 * counts[second] - n) <= max(4, n // 3), turns
 
 
 def _fill(client: HandPeer, payload: bytes) -> int:

@@ -24,7 +24,7 @@ def main() -> None:
     links = LinkLimits(handshake_timeout_s=float(handshake_timeout_s))
     broker = Broker("tcp://127.0.0.1:0", links=links)
     broker.run(
-        lambda endpoints: print(f"listening on {endpoints[0]}", flush=True),
+        lambda: print(f"listening on {broker.endpoints[0]}", flush=True),
         use_uvloop="asyncio" not in more,
     )
 
