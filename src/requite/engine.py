@@ -6,7 +6,8 @@ order; then it asks `deadline()` and promises a `Wake` no earlier than that inst
 engine runs under asyncio, under a blocking shell and in the simulator.
 
 Inputs and effects that every protocol needs are here. A protocol may add inputs of its own in its
-package; effects are closed, because every shell must know them.
+package; effects are closed, because every shell must know them. An engine that is a worker and a
+client in one answers with inputs of theirs: `Finished`, `Submit`, `Cancel`.
 
 All are tuples with names: two per message are affordable (0.28 us each where plain tuples cost
 0.01 and slotted objects 0.21, CPython 3.11), and they compare and print well in tests.
@@ -17,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from requite.errors import CallError
+from requite.errors import CallError, StorageError
 from requite.request import Partial, Reply, Status
 
 Message = list[bytes]
@@ -124,6 +125,35 @@ class Progressed(NamedTuple):
     extend_s: float = 0.0
 
 
+class Stored(NamedTuple):
+    """What `Store` asked for under `ticket` is on the disk. `positions`: where each record is, for
+    `Load`; opaque."""
+
+    ticket: Any
+    positions: Sequence[Any]
+
+
+class StoreFailed(NamedTuple):
+    """What `Store` asked for under `ticket` may be on the disk or not."""
+
+    ticket: Any
+    error: StorageError
+
+
+class Loaded(NamedTuple):
+    """The record that `Load` asked for under `ticket`."""
+
+    ticket: Any
+    payload: bytes
+
+
+class LoadFailed(NamedTuple):
+    """The record that `Load` asked for under `ticket` cannot be had."""
+
+    ticket: Any
+    error: StorageError
+
+
 class Drain(NamedTuple):
     """Take nothing new, finish what is there, then say goodbye; `Stopped` follows."""
 
@@ -198,6 +228,21 @@ class ResumeReading(NamedTuple):
     peer: Peer
 
 
+class Store(NamedTuple):
+    """Write records and make them durable, in the order of these effects; `Stored` follows. Nobody
+    may be told of what they say before that."""
+
+    ticket: Any
+    records: Sequence[bytes]
+
+
+class Load(NamedTuple):
+    """Read the record at a position that `Stored` told; `Loaded` follows."""
+
+    ticket: Any
+    position: Any
+
+
 class Abandon(NamedTuple):
     """Give up the work delivered under `token` (a worker's handler): nobody waits for it."""
 
@@ -234,6 +279,11 @@ Effect = (
     | Disconnect
     | StopReading
     | ResumeReading
+    | Store
+    | Load
+    | Submit
+    | Cancel
+    | Finished
     | Abandon
     | Note
     | Warn
