@@ -8,6 +8,8 @@
     │   ├── RemoteFailure        a negative reply: the handler failed or refused
     │   ├── WorkerLost           the worker died with the request, which may not be run again
     │   ├── Poisoned             every worker that was given the request died with it
+    │   ├── UnknownTicket        no request is kept under the ticket
+    │   ├── StoreUnavailable     whoever keeps requests cannot write or read them now
     │   ├── Cancelled            the caller, or the closing of its client, gave the call up
     │   └── TransportError       no connection, or it broke and the request may not be sent again
     ├── ProtocolViolation
@@ -74,7 +76,21 @@ class WorkerLost(CallError):
 
 
 class Poisoned(CallError):
-    """The request was given to as many workers as allowed, and was lost with each of them."""
+    """The request was given to as many workers as allowed, and was lost with each of them.
+
+    Of a kept request: its attempts are used up, and it is put aside with the reason.
+    """
+
+
+class UnknownTicket(CallError):
+    """No request is kept under this ticket: there never was one, or it has been forgotten."""
+
+
+class StoreUnavailable(CallError):
+    """Whoever keeps requests could not write or read them now (9/TSP, 500): try again later.
+
+    The message is the keeper's. A submission that ended so may have been written all the same.
+    """
 
 
 class Cancelled(CallError):
