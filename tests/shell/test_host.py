@@ -268,6 +268,25 @@ def test_ten_thousand_silent_connections_need_one_timer(bench: HostBench) -> Non
     assert len(bench.wakes) == 1
 
 
+def test_a_place_to_which_there_is_an_alternative_has_less_time(bench: HostBench) -> None:
+    bench.open("first", joined=False)
+    hasty = bench.host.opened(FakeStream("hasty"), patience_s=1.0)
+    quick = bench.host.opened(FakeStream("quick"), patience_s=0.5)
+    bench.host.received(quick, b"quick\n")
+    assert bench.armed_at == 100.5
+    bench.tick(0.5)
+    assert bench.armed_at == 101.0
+    assert not quick.ended
+    bench.tick(0.5)
+    assert hasty.ended
+    assert bench.told == [("ended", False, "takes connections and does not answer")]
+    assert bench.connects == 1
+    bench.tick(28.9)
+    assert len(bench.told) == 1
+    bench.tick(0.1)
+    assert len(bench.told) == 2  # the first one, which had all the time of others
+
+
 def test_a_dialled_connection_that_ends_in_its_handshake_is_dialled_again(bench: HostBench) -> None:
     link, _ = bench.open(accepted=False, joined=False)
     bench.host.closed(link, "")

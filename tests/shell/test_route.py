@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 from tests.shell.fakes import FakeStream, LineFraming
 
 from requite.errors import TransportError
 from requite.shell.link import Link
-from requite.shell.route import Route
+from requite.shell.route import Route, backoff_for
 from requite.transport.address import TcpAddress
 from requite.transport.backoff import Backoff
 
@@ -100,11 +102,44 @@ def test_trouble_is_told_in_words(clock: Clock) -> None:
     assert both.trouble == "cannot connect to tcp://a:1: refused"
     half = link(joined=False)
     both.opened(B, half)
-    assert both.trouble == "tcp://a:1 or tcp://b:2 has not completed the handshake yet"
+    assert both.trouble == (
+        "cannot connect to tcp://a:1: refused; tcp://b:2 has not completed the handshake yet"
+    )
     half.joined = True
     assert both.trouble == ""
     both.ended(half, "reset")
     assert both.trouble == "the connection to tcp://b:2 ended: reset"
+    fail(both)
+    assert both.trouble == (
+        "cannot connect to tcp://a:1: refused; the connection to tcp://b:2 ended: reset"
+    )
+
+
+def test_one_of_several_addresses_has_little_time_to_answer(clock: Clock) -> None:
+    both = route(clock, A, B)
+    times = []
+    for _ in range(10):
+        times.append(both.patience_s())
+        fail(both)
+    assert times == [1.0, 1.0, 2.0, 2.0, 4.0, 4.0, 8.0, 8.0, 8.0, 8.0]
+    joined = link()
+    both.opened(A, joined)
+    both.ended(joined, "reset")
+    assert both.patience_s() == 1.0
+
+
+def test_a_lone_address_has_all_the_time_that_shells_allow(clock: Clock) -> None:
+    lone = route(clock, A)
+    fail(lone)
+    assert lone.patience_s() == inf
+
+
+def test_pauses_are_shorter_where_another_address_may_come_up() -> None:
+    longest = {}
+    for addresses in ([A], [A, B]):
+        backoff = backoff_for(addresses)
+        longest[len(addresses)] = max(backoff.next_s() for _ in range(50))
+    assert longest[1] > 0.5 >= longest[2]
 
 
 def test_links_that_were_not_dialled_are_no_concern(clock: Clock) -> None:

@@ -12,6 +12,7 @@ from requite.errors import TransportError
 from requite.shell import sync_dialler
 from requite.shell.keeping import Endpoint, Kept
 from requite.shell.link import Link
+from requite.shell.route import Route
 from requite.shell.sync_dialler import Dialler
 from requite.transport.address import TcpAddress
 from requite.transport.backoff import Backoff
@@ -124,3 +125,17 @@ def test_once_closed_it_dials_no_more(bench: Bench) -> None:
     assert bench.attempt.given_up == "the client was closed"
     bench.dialler.want()
     assert bench.dialler.at == inf
+
+
+def test_one_of_several_addresses_is_given_up_sooner(bench: Bench) -> None:
+    both = Route([A, TcpAddress("b", 1)], Backoff(lambda: 0.0), bench.clock)
+    dialler = Dialler(None, lambda: None, both, bench._opened, None)  # type: ignore[arg-type]
+    dialler.want()
+    dialler.act()
+    assert dialler.at == 101.0
+    bench.now = 101.0
+    dialler.act()
+    assert bench.attempt.given_up == "no answer within 1 s"
+    assert dialler.at == 101.0  # no pause: the other one has its turn
+    dialler.act()
+    assert bench.attempt.address == TcpAddress("b", 1)

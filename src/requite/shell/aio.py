@@ -7,7 +7,6 @@ that keeps its connections itself has one more such task for each that is not th
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final, TypeVar, Unpack
@@ -18,7 +17,7 @@ from requite.shell import clock
 from requite.shell.aio_dialler import Dialler
 from requite.shell.host import Host, Link, Uses
 from requite.shell.keeping import Endpoint
-from requite.shell.route import Route
+from requite.shell.route import Route, backoff_for
 from requite.shell.ways import Opened, Ways, opener
 from requite.shell.wires import Wires
 from requite.transport.address import Address
@@ -47,7 +46,7 @@ class AioShell:
     def __init__(
         self, engine: Engine, wires: Wires, *, backoff: Backoff | None = None, **uses: Unpack[Uses]
     ) -> None:
-        self.route = Route(wires.dial_to, backoff or Backoff(random.random), clock.now)
+        self.route = Route(wires.dial_to, backoff or backoff_for(wires.dial_to), clock.now)
         self._wires = wires
         self.host = Host(
             engine,

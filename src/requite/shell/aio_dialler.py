@@ -9,7 +9,7 @@ from typing import Any
 from requite.errors import TransportError
 from requite.shell.ways import Opened, Way
 from requite.transport.address import Address
-from requite.transport.aio import dial
+from requite.transport.aio import DIAL_TIMEOUT_S, dial
 from requite.transport.tls import TlsSettings
 
 
@@ -48,7 +48,8 @@ class Dialler:
             await asyncio.sleep(self._way.pause_s())
             address = self._way.current
             try:
-                await dial(address, partial(self._dialled, address), tls=self._tls)
+                timeout_s = min(DIAL_TIMEOUT_S, self._way.patience_s())
+                await dial(address, partial(self._dialled, address), timeout_s, self._tls)
             except TransportError as error:
                 self._way.failed(address, error)
         self._task = None

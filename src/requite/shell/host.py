@@ -56,6 +56,7 @@ from requite.framing.router import IdentityTable
 from requite.shell.link import Link, LinkLimits, Pause, discard
 from requite.shell.waiting import Waiting
 from requite.shell.warnings import Warnings
+from requite.timers import Timers
 from requite.transport.base import Stream
 
 __all__ = ["Host", "Link", "LinkLimits", "Uses"]
@@ -161,6 +162,7 @@ class Host:
         self._backlog: deque[Input] = deque()
         self._armed_at = inf
         self._greeting = Waiting(self.limits.handshake_timeout_s)
+        self._hurried: Timers[Link] = Timers()  # those that have less time for that
         self._closing = Waiting(self.limits.linger_s)
         self._pushing_back = 0  # how many links do
         deliver_all = uses.get("deliver_all", self._one_by_one)
@@ -215,8 +217,12 @@ class Host:
 
     def next_at(self) -> float:
         """Return when `wake` is needed next (`inf`: at no time known yet)."""
+        ours = min(self._greeting.next_at(), self._closing.next_at())
+        hurried = self._hurried.next()
+        if hurried is not None and hurried < ours:
+            ours = hurried
         at = self.engine.deadline()
-        return min(inf if at is None else at, self._greeting.next_at(), self._closing.next_at())
+        return ours if at is None else min(at, ours)
 
     # --- from streams -----------------------------------------------------------------------------
     def opened(
@@ -227,16 +233,18 @@ class Host:
         kept: bool = False,
         framing: Framing | None = None,
         place: Any = None,
+        patience_s: float = inf,
     ) -> Link:
         """Take a new connection over and send what its framing says first.
 
         `accepted` marks a connection that the peer dialled, `kept` one that the shell dials again
         by itself when it ends. `framing`: another than `make_framing` makes (a host may listen at
-        addresses that differ in it). `place` is for the engine.
+        addresses that differ in it). `place` is for the engine. `patience_s`: how long the
+        handshake may take, where that is less than the limit of all links.
         """
         link = Link(stream, framing or self._make_framing(), accepted, kept, place)
         self.links[link] = None
-        self._arm(self._greeting.add(link, self._clock()))
+        self._await_handshake(link, patience_s)
         stream.start(self, link)
         opening = link.framing.opening()
         if opening:
@@ -447,6 +455,14 @@ class Host:
             link.dirty = True
             self._dirty.append(link)
 
+    def _await_handshake(self, link: Link, patience_s: float) -> None:
+        now = self._clock()
+        at = self._greeting.add(link, now)
+        if now + patience_s < at:
+            at = now + patience_s
+            self._hurried.set(link, at)
+        self._arm(at)
+
     def _join(self, link: Link) -> None:
         """Introduce a peer to the engine, its handshake being done."""
         link.identity = link.framing.peer_identity
@@ -454,6 +470,7 @@ class Host:
             return
         link.joined = True
         self._greeting.discard(link)
+        self._hurried.clear(link)
         self._feed(PeerJoined(link, link.identity, link.place))
 
     def _admit(self, link: Link, identities: IdentityTable[Link]) -> bool:
@@ -485,6 +502,8 @@ class Host:
             self._settle()
 
     def _drop_overdue(self, now: float) -> None:
+        for link in self._hurried.due(now):
+            self._drop(link, "handshake timeout", "takes connections and does not answer")
         limit_s = self._greeting.limit_s
         for link in self._greeting.take_due(now):
             self._drop(link, "handshake timeout", f"said too little within {limit_s:g} s")
@@ -530,6 +549,7 @@ class Host:
         link.encode = discard
         link.take_output()
         self._greeting.discard(link)
+        self._hurried.clear(link)
         if link.pushed_back:
             self._release(link)
 

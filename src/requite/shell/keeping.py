@@ -8,6 +8,7 @@ here dials.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Any, NamedTuple, NoReturn
 
 from requite.errors import LocalViolation, TransportError
@@ -68,6 +69,11 @@ class Kept:
     def pause_s(self) -> float:
         """Return how long to wait before dialling."""
         return self._backoff.next_s() if self._in_vain else 0.0
+
+    def patience_s(self) -> float:
+        """Return how long to wait for an answer: as long as the dialler likes, for there is no
+        other address to go on to."""
+        return inf
 
     def failed(self, _address: Address, error: TransportError) -> None:
         """Note that nobody could be reached."""

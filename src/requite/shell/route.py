@@ -2,16 +2,35 @@
 
 Shared by the shells; it dials nobody itself. All connections go to the `current` address. When one
 fails, or ends, the next address has its turn; when each has failed in a row, there is a pause.
+
+Several addresses are those of a pair of which one serves at a time (Guide, "High-availability
+Pair"). Then an address that does not answer is left soon: a process that was stopped still has its
+port, and its system goes on taking connections for it.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
+from math import inf
+from typing import Final
 
 from requite.errors import TransportError
 from requite.shell.link import Link
 from requite.transport.address import Address
-from requite.transport.backoff import Backoff
+from requite.transport.backoff import MAX_S, Backoff
+
+# The other one of a pair takes over within seconds, and is to be found soon after that.
+_PAUSE_AMONG_SEVERAL_S_MAX: Final = 0.5
+# How long one of several may take to answer. Doubled whenever all have failed, so that a network
+# on which it takes longer keeps nobody away.
+_PATIENCE_S: Final = 1.0
+_PATIENCE_S_MAX: Final = 8.0
+
+
+def backoff_for(addresses: Sequence[Address]) -> Backoff:
+    """Return the pauses between two rounds through these addresses."""
+    return Backoff(random.random, max_s=_PAUSE_AMONG_SEVERAL_S_MAX if len(addresses) > 1 else MAX_S)
 
 
 class Route:
@@ -26,7 +45,7 @@ class Route:
         self._at = 0
         self._failures = 0  # in a row
         self._links: dict[Link, tuple[Address, float]] = {}  # dialled where, and when
-        self._trouble = ""
+        self._troubles: dict[Address, str] = {}  # since the last connection that worked
 
     @property
     def current(self) -> Address:
@@ -38,15 +57,27 @@ class Route:
         """What keeps us from being connected, for the message of an error; "" if nothing does."""
         if any(link.joined for link in self._links):
             return ""
-        if self._links:
-            return f"{self._names()} has not completed the handshake yet"
-        return self._trouble or f"{self._names()} has not answered yet"
+        troubles = self._troubles | {
+            address: f"{address} has not completed the handshake yet"
+            for address, _ in self._links.values()
+        }
+        told = [troubles[address] for address in self.addresses if address in troubles]
+        return "; ".join(told) or f"{self._names()} has not answered yet"
 
     def pause_s(self) -> float:
         """Return how long to wait before dialling; 0 unless all addresses have just failed."""
         if not self._failures or self._failures % len(self.addresses):
             return 0.0
         return self._backoff.next_s()
+
+    def patience_s(self) -> float:
+        """Return how long the current address may take to answer, to the dialling and then to the
+        handshake, before another one has its turn; `inf` where there is no other.
+        """
+        if len(self.addresses) < 2:
+            return inf
+        rounds = self._failures // len(self.addresses)
+        return min(_PATIENCE_S * 2.0 ** min(rounds, 30), _PATIENCE_S_MAX)
 
     def failed(self, address: Address, error: TransportError) -> None:
         """Note that nobody could be reached at an address."""
@@ -62,15 +93,16 @@ class Route:
         if link not in self._links:
             return
         address, opened_at = self._links.pop(link)
-        self._go_on_from(address, f"the connection to {address} ended: {reason}")
         if link.joined:
             self._backoff.note_life(self._clock() - opened_at)
             self._failures = 0
+            self._troubles.clear()
         else:
             self._failures += 1
+        self._go_on_from(address, f"the connection to {address} ended: {reason}")
 
     def _go_on_from(self, address: Address, trouble: str) -> None:
-        self._trouble = trouble
+        self._troubles[address] = trouble
         if address == self.current:  # several connections may end at once
             self._at = (self._at + 1) % len(self.addresses)
 

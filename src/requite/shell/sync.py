@@ -11,7 +11,6 @@ Between calls nobody reads, and nothing is due: an idle client sleeps.
 from __future__ import annotations
 
 import os
-import random
 import select
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +25,7 @@ from requite.errors import TransportError
 from requite.shell import clock
 from requite.shell.host import Host, Link, Uses
 from requite.shell.keeping import Endpoint
-from requite.shell.route import Route
+from requite.shell.route import Route, backoff_for
 from requite.shell.sync_dialler import Dialler
 from requite.shell.ways import Ways, opener
 from requite.shell.wires import Wires
@@ -90,7 +89,7 @@ class SyncShell:
         backoff: Backoff | None = None,
         **uses: Unpack[Uses],
     ) -> None:
-        self.route = Route(wires.dial_to, backoff or Backoff(random.random), clock.now)
+        self.route = Route(wires.dial_to, backoff or backoff_for(wires.dial_to), clock.now)
         self.host = Host(
             engine,
             clock.now,

@@ -44,6 +44,7 @@ class Dialler:
         self._wanted = 0
         self._stopped = False
         self._attempt: Attempt | None = None
+        self._timeout_s = _DIAL_TIMEOUT_S  # of that attempt
 
     def want(self) -> None:
         """Dial once more, unless dialling has stopped for good."""
@@ -61,9 +62,10 @@ class Dialler:
     def act(self) -> None:
         """Do what is due."""
         if self._attempt is not None:
-            self._attempt.give_up(f"no answer within {_DIAL_TIMEOUT_S:g} s")
+            self._attempt.give_up(f"no answer within {self._timeout_s:g} s")
             return
-        self.at = clock.now() + _DIAL_TIMEOUT_S
+        self._timeout_s = min(_DIAL_TIMEOUT_S, self._way.patience_s())
+        self.at = clock.now() + self._timeout_s
         self._attempt = Attempt(
             self._way.current, self._poll, self._dialled, self._failed, self._tls
         )

@@ -34,6 +34,9 @@ class Way(Protocol):
     def pause_s(self) -> float:
         """Return how long to wait before dialling."""
 
+    def patience_s(self) -> float:
+        """Return how long to wait for an answer, at most (`inf`: as long as others allow)."""
+
     def failed(self, address: Address, error: TransportError) -> None:
         """Note that nobody could be reached."""
 
@@ -68,7 +71,7 @@ class Ways(Generic[D]):
         self.route = route
         self._opened = opened
         self._make_dialler = make_dialler
-        self._on_route = make_dialler(route, opened, None)
+        self._on_route = make_dialler(route, self._open_on_route, None)
         self._kept: dict[Kept, D] = {}
 
     def __iter__(self) -> Iterator[D]:
@@ -107,6 +110,9 @@ class Ways(Generic[D]):
             troubles.append(self.route.trouble)
         troubles += [f"nobody is connected to {address}" for address in listening]
         return "; ".join(troubles)
+
+    def _open_on_route(self, stream: Any) -> Link:
+        return self._opened(stream, patience_s=self.route.patience_s())
 
 
 def opener(opened: Callable[..., Link], endpoint: Endpoint, **how: bool) -> Opened:
