@@ -1,0 +1,204 @@
+"""How requests leave: a lane per service, windows, and the question whether anybody is there.
+
+A lane is *usable* for `check_every_s` after its service was seen: the broker said so, or a reply
+came. When that time is over and something waits, the broker is asked once, for all that waits.
+Nothing is held against a request that could not leave.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from math import inf
+from typing import Final
+
+from requite.engine import Effect, Load, Rng, Submit
+from requite.errors import CallError
+from requite.protocols.titanic.policy import TitanicPolicy
+from requite.protocols.titanic.requests import SENT, WAITING, Kept
+from requite.protocols.titanic.tickets import ForDispatch
+from requite.protocols.titanic.wire import MMI_SERVICE, check_service, encode_ticket
+from requite.request import Reply
+from requite.timers import Timers
+
+_NOT_FOUND: Final = b"404"
+_SHRINK_FLOOR: Final = 64
+_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class, on the hot path
+
+
+class Lane:
+    """The requests for one service: those in `queue` wait, `sent` are with workers.
+
+    `open` counts all that have no reply yet. Requests that are closed while they wait stay in the
+    queue until their turn comes, or until they are the majority.
+    """
+
+    __slots__ = ("asking", "name", "open", "queue", "sent", "text", "usable_until")
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.text = name.decode("utf-8", "replace")
+        self.queue: deque[Kept] = deque()
+        self.sent = 0
+        self.open = 0
+        self.usable_until = -inf
+        self.asking = False
+
+    def __repr__(self) -> str:
+        return f"<Lane {self.text}>"
+
+
+class Dispatcher:
+    """Sends what waits, as far as windows and services allow."""
+
+    def __init__(
+        self,
+        policy: TitanicPolicy,
+        rng: Rng,
+        timers: Timers[object],
+        emit: Callable[[Effect], None],
+    ) -> None:
+        self.halted = False
+        self.sent = 0
+        self.lanes: dict[bytes, Lane] = {}
+        self._policy = policy
+        self._rng = rng
+        self._timers = timers
+        self._emit = emit
+        self._ready: dict[Lane, None] = {}  # those that may have something to send, by turns
+
+    def lane(self, name: bytes) -> Lane:
+        """Return the lane of a service. Raises `RemoteViolation` for what is no service name."""
+        lane = self.lanes.get(name)
+        if lane is None:
+            check_service(name)
+            lane = self.lanes[name] = Lane(name)
+        return lane
+
+    def stored_lane(self, name: bytes) -> Lane:
+        """Return the lane of a service whose name was checked when it was stored."""
+        return self.lanes.get(name) or self.lanes.setdefault(name, Lane(name))
+
+    def maybe_drop(self, lane: Lane) -> None:
+        """Forget a lane in which nothing is left."""
+        if not lane.open and not lane.asking:
+            self._timers.clear(lane)
+            self._ready.pop(lane, None)
+            self.lanes.pop(lane.name, None)
+
+    # --- what waits -------------------------------------------------------------------------------
+    def enqueue(self, kept: Kept, lane: Lane) -> None:
+        """Let a request wait for its turn."""
+        kept.state = WAITING
+        lane.queue.append(kept)
+        self._ready[lane] = None
+
+    def rest(self, kept: Kept, until: float) -> None:
+        """Let a request wait until an instant, and then for its turn."""
+        kept.state = WAITING
+        self._timers.set(kept, until)
+
+    def withdraw(self, kept: Kept, lane: Lane) -> None:
+        """Take back a request that waits; it has been closed."""
+        self._timers.clear(kept)
+        queue = lane.queue
+        if len(queue) > _SHRINK_FLOOR and len(queue) > 2 * lane.open:
+            lane.queue = deque(one for one in queue if one.state is WAITING)
+
+    def pump(self, now: float) -> None:
+        """Send what can be sent, by turns."""
+        ready, window = self._ready, self._policy.window
+        while ready and self.sent < window and not self.halted:
+            lane = next(iter(ready))
+            del ready[lane]
+            if self._maybe_send(lane, now):
+                ready[lane] = None
+
+    def _maybe_send(self, lane: Lane, now: float) -> bool:
+        """Send the next request of a lane; tell whether there may be more to send."""
+        queue = lane.queue
+        while queue and queue[0].state is not WAITING:
+            queue.popleft()
+        if not queue or lane.sent >= self._policy.service_window:
+            return False
+        if now >= lane.usable_until:
+            self._maybe_ask(lane, now)
+            return False
+        self._send(queue.popleft(), lane, now)
+        return True
+
+    def _send(self, kept: Kept, lane: Lane, now: float) -> None:
+        kept.state = SENT
+        lane.sent += 1
+        self.sent += 1
+        if kept.frames is None:
+            self._emit(Load(ForDispatch(kept), kept.place))
+        else:
+            self.submit(kept, lane, now)
+
+    def submit(self, kept: Kept, lane: Lane, now: float) -> None:
+        """Hand a request to the broker. Its ticket is its idempotency key: whoever serves it can
+        tell that it has had it before."""
+        due_at = now + self._policy.attempt_timeout_s
+        frames = kept.frames or (b"",)
+        key = encode_ticket(kept.uuid)
+        kept.asked = _new(Submit, (kept, lane.text, frames, due_at, True, key, False))
+        self._emit(kept.asked)
+
+    def free(self, kept: Kept, lane: Lane) -> None:
+        """Take note that a request is with a worker no longer."""
+        kept.asked = None
+        lane.sent -= 1
+        self.sent -= 1
+        self._ready[lane] = None
+
+    # --- whether anybody is there -----------------------------------------------------------------
+    def seen(self, lane: Lane, now: float) -> None:
+        """Take note that a service is there."""
+        lane.usable_until = now + self._policy.check_every_s
+
+    def turned_away(self, kept: Kept, lane: Lane, now: float) -> None:
+        """Put a request back that could not be handed to a worker; leave its service alone."""
+        kept.state = WAITING
+        lane.queue.appendleft(kept)
+        self.leave_alone(lane, now)
+
+    def leave_alone(self, lane: Lane, now: float) -> None:
+        """Send nothing to a service until it was asked for again, some time later."""
+        lane.usable_until = -inf
+        if not lane.asking and lane not in self._timers:
+            self._timers.set(lane, now + self._pause_s())
+
+    def due(self, lane: Lane, now: float) -> None:
+        """Ask again, or try again, as the time has come."""
+        if not self._policy.check_service:
+            self.seen(lane, now)
+        self._ready[lane] = None
+
+    def _maybe_ask(self, lane: Lane, now: float) -> None:
+        if lane.asking or lane in self._timers:
+            return
+        if not self._policy.check_service:
+            lane.usable_until = inf
+            self._ready[lane] = None
+            return
+        lane.asking = True
+        due_at = now + max(self._policy.check_every_s, 1.0)
+        self._emit(Submit(lane, MMI_SERVICE, [lane.name], due_at))
+
+    def told(self, lane: Lane, outcome: Reply | CallError, now: float) -> None:
+        """Take note of what the broker says of a service.
+
+        8/MMI has 200, 404 and 501. A broker that does not know, or says something else, is
+        believed to have it: what is sent in vain is kept all the same.
+        """
+        lane.asking = False
+        if isinstance(outcome, CallError) or outcome.body.startswith(_NOT_FOUND):
+            self.leave_alone(lane, now)
+        else:
+            self.seen(lane, now)
+            self._ready[lane] = None
+        self.maybe_drop(lane)
+
+    def _pause_s(self) -> float:
+        return self._policy.check_every_s * (1 - 0.5 * self._policy.jitter * self._rng())

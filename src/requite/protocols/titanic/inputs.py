@@ -1,0 +1,28 @@
+"""What is fed to Titanic, beside the inputs of `requite.engine`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from requite.errors import CallError
+from requite.request import Reply
+
+
+class Asked(NamedTuple):
+    """A request for one of Titanic's services. `Finished(token, frames)` will answer it.
+
+    `key`: the idempotency key that came with it, of MDP 0.3; b"": none.
+    """
+
+    token: Any
+    service: str
+    frames: Sequence[bytes]
+    key: bytes = b""
+
+
+class Answered(NamedTuple):
+    """What came of the `Submit` with that token."""
+
+    token: Any
+    outcome: Reply | CallError

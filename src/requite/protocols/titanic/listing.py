@@ -1,0 +1,87 @@
+"""What Titanic says about its requests: `titanic.list`, `titanic.show`, `titanic.stats`.
+
+A question for the list has up to three frames: a cursor ("": from the beginning), how many at most
+("": 1000), and a state ("": all). The answer has one line of JSON per request, oldest first, and
+the cursor for the next page, "" at the end. Times are microseconds of wall time since 1970.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from requite.errors import RemoteViolation
+from requite.protocols.titanic.requests import Kept, Register, State
+
+if TYPE_CHECKING:
+    from requite.protocols.titanic.engine import TitanicSnapshot
+
+LIMIT_DEFAULT: Final = 1000
+LIMIT_MAX: Final = 10_000
+_LOOKED_AT_MAX: Final = 50_000  # per page: a state that is rare must not hold everybody up
+
+
+class Question(NamedTuple):
+    """Which page of the list is wanted."""
+
+    cursor: int
+    limit: int
+    state: str
+
+
+def decode_question(frames: Sequence[bytes]) -> Question:
+    """Read a question for the list, or raise `RemoteViolation`."""
+    cursor, limit, state = (*frames[:3], b"", b"", b"")[:3]
+    wanted = state.decode("ascii", "replace")
+    if wanted and wanted not in {one.value for one in State}:
+        known = ", ".join(one.value for one in State)
+        raise RemoteViolation(f"there is no state {wanted!r}; the states are {known}")
+    count = _number(limit, LIMIT_DEFAULT, "limit")
+    return Question(_number(cursor, 0, "cursor"), min(max(count, 1), LIMIT_MAX), wanted)
+
+
+def page(register: Register, question: Question) -> tuple[bytes, bytes]:
+    """Return the lines of a page and the cursor of the next one."""
+    lines: list[bytes] = []
+    for looked_at, kept in enumerate(register.after(question.cursor)):
+        if len(lines) == question.limit or looked_at == _LOOKED_AT_MAX:
+            return b"\n".join(lines), b"%d" % (kept.serial - 1)
+        if not question.state or kept.state.value == question.state:
+            lines.append(details(kept))
+    return b"\n".join(lines), b""
+
+
+def details(kept: Kept) -> bytes:
+    """Return what is known of a request, as a line of JSON."""
+    return _json(
+        {
+            "ticket": kept.ticket,
+            "service": "" if kept.lane is None else kept.lane.text,
+            "state": kept.state.value,
+            "attempts": kept.attempts,
+            "submitted_us": kept.submitted_us,
+            "answered_us": kept.answered_us,
+            "size": kept.size,
+            "reply_size": kept.reply_size,
+            "reason": kept.reason,
+            "key": kept.key.decode("utf-8", "replace"),
+        }
+    )
+
+
+def stats(snapshot: TitanicSnapshot) -> bytes:
+    """Return the counts as a JSON object."""
+    return _json(snapshot._asdict())
+
+
+def _number(frame: bytes, default: int, what: str) -> int:
+    if not frame:
+        return default
+    if not (len(frame) <= 18 and frame.isdigit()):
+        raise RemoteViolation(f"the {what} of a list is a number, not {frame[:20]!r}")
+    return int(frame)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

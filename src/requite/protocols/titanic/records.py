@@ -1,0 +1,207 @@
+"""The records of Titanic's log, byte by byte in docs/protocols/titanic-log.md.
+
+Every record begins with the same 28 bytes: kind, version, flags, the request's UUID, wall time.
+What follows depends on the kind:
+
+| kind | what it says | then |
+|---|---|---|
+| SUBMITTED | a request was accepted | key, service, frames |
+| ANSWERED | its reply came | attempts, frames |
+| TRIED | attempts failed; with the flag POISONED, no more follow | attempts, reason |
+| CLOSED | its client is done with it; it may be removed | key |
+| ROLE | this store is a replica (flag), or is none any more | log id, next number |
+
+All integers are little-endian. `decode` raises `RemoteViolation` for what is none of these.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from requite.errors import RemoteViolation
+
+VERSION: Final = 1
+
+SUBMITTED: Final = 1
+ANSWERED: Final = 2
+TRIED: Final = 3
+CLOSED: Final = 4
+ROLE: Final = 5
+KINDS: Final = {
+    SUBMITTED: "SUBMITTED",
+    ANSWERED: "ANSWERED",
+    TRIED: "TRIED",
+    CLOSED: "CLOSED",
+    ROLE: "ROLE",
+}
+
+POISONED: Final = 1  # a flag of TRIED: given up
+EXPIRED: Final = 1  # a flag of CLOSED: by time, not by a client
+REPLICA: Final = 1  # a flag of ROLE: stores what another Titanic sends, and dispatches nothing
+
+HEAD: Final = struct.Struct("<BBH16sQ")  # kind, version, flags, UUID, microseconds since 1970
+_SUBMITTED: Final = struct.Struct("<BBH16sQBBI")  # ..., sizes of key and service, number of frames
+_ANSWERED: Final = struct.Struct("<BBH16sQII")  # ..., attempts, number of frames
+_TRIED: Final = struct.Struct("<BBH16sQI")  # ..., attempts
+_ROLE: Final = struct.Struct("<BBH16sQ16sQ")  # ..., log id, next number
+_SIZE: Final = struct.Struct("<I")
+_NO_UUID: Final = bytes(16)
+
+
+class Submitted(NamedTuple):
+    """A request was accepted, at `at_us` (microseconds of wall time)."""
+
+    uuid: bytes
+    at_us: int
+    service: bytes
+    key: bytes
+    frames: Sequence[bytes]
+
+
+class Answered(NamedTuple):
+    """The reply to a request came, at the `attempts`-th attempt."""
+
+    uuid: bytes
+    at_us: int
+    attempts: int
+    frames: Sequence[bytes]
+
+
+class Tried(NamedTuple):
+    """So many attempts have failed, the last one because of `reason`.
+
+    Zero attempts and no reason: an operator has it tried again.
+    """
+
+    uuid: bytes
+    at_us: int
+    attempts: int
+    poisoned: bool
+    reason: str
+
+
+class Closed(NamedTuple):
+    """A request may be removed. The idempotency key goes on naming it for a while."""
+
+    uuid: bytes
+    at_us: int
+    key: bytes
+    expired: bool = False
+
+
+class Role(NamedTuple):
+    """This store is a replica, and has everything before `next_number` of the log `log_id`; or it
+    is one no longer."""
+
+    at_us: int
+    replica: bool
+    log_id: bytes
+    next_number: int
+
+
+Entry = Submitted | Answered | Tried | Closed | Role
+
+
+def encode_submitted(
+    uuid: bytes, at_us: int, service: bytes, key: bytes, frames: Sequence[bytes]
+) -> bytes:
+    """Encode a SUBMITTED. The hot path: one frame, which most requests have, is joined at once."""
+    count = len(frames)
+    head = _SUBMITTED.pack(SUBMITTED, VERSION, 0, uuid, at_us, len(key), len(service), count)
+    if count == 1:
+        body = frames[0]
+        return b"".join((head, key, service, _SIZE.pack(len(body)), body))
+    return b"".join((head, key, service, *_framed(frames)))
+
+
+def encode_answered(uuid: bytes, at_us: int, attempts: int, frames: Sequence[bytes]) -> bytes:
+    """Encode an ANSWERED."""
+    head = _ANSWERED.pack(ANSWERED, VERSION, 0, uuid, at_us, attempts, len(frames))
+    return b"".join((head, *_framed(frames)))
+
+
+def encode_tried(uuid: bytes, at_us: int, attempts: int, poisoned: bool, reason: str) -> bytes:
+    """Encode a TRIED."""
+    flags = POISONED if poisoned else 0
+    return _TRIED.pack(TRIED, VERSION, flags, uuid, at_us, attempts) + reason.encode()
+
+
+def encode_closed(uuid: bytes, at_us: int, key: bytes, *, expired: bool = False) -> bytes:
+    """Encode a CLOSED."""
+    return HEAD.pack(CLOSED, VERSION, EXPIRED if expired else 0, uuid, at_us) + key
+
+
+def encode_role(at_us: int, replica: bool, log_id: bytes, next_number: int) -> bytes:
+    """Encode a ROLE."""
+    flags = REPLICA if replica else 0
+    return _ROLE.pack(ROLE, VERSION, flags, _NO_UUID, at_us, log_id, next_number)
+
+
+def peek(payload: bytes | memoryview) -> tuple[int, bytes]:
+    """Return kind and UUID, or raise `RemoteViolation`."""
+    if len(payload) < HEAD.size:
+        raise RemoteViolation(f"a record of Titanic has at least {HEAD.size} bytes")
+    kind, version, _flags, uuid, _at_us = HEAD.unpack_from(payload)
+    if version != VERSION or kind not in KINDS:
+        raise RemoteViolation(f"a record of kind {kind}, version {version} is not known here")
+    return kind, uuid
+
+
+def decode(payload: bytes | memoryview) -> Entry:
+    """Decode any record, or raise `RemoteViolation`."""
+    kind, uuid = peek(payload)
+    flags, at_us = HEAD.unpack_from(payload)[2], HEAD.unpack_from(payload)[4]
+    try:
+        if kind == SUBMITTED:
+            return _decode_submitted(payload, uuid, at_us)
+        if kind == ANSWERED:
+            return _decode_answered(payload, uuid, at_us)
+        if kind == TRIED:
+            attempts = _TRIED.unpack_from(payload)[5]
+            reason = bytes(payload[_TRIED.size :]).decode("utf-8", "replace")
+            return Tried(uuid, at_us, attempts, bool(flags & POISONED), reason)
+        if kind == CLOSED:
+            return Closed(uuid, at_us, bytes(payload[HEAD.size :]), bool(flags & EXPIRED))
+        log_id, next_number = _ROLE.unpack(payload)[5:]
+        return Role(at_us, bool(flags & REPLICA), log_id, next_number)
+    except struct.error as error:
+        raise RemoteViolation(f"a record of kind {KINDS[kind]} is too short: {error}") from error
+
+
+def _decode_submitted(payload: bytes | memoryview, uuid: bytes, at_us: int) -> Submitted:
+    *_, key_size, service_size, count = _SUBMITTED.unpack_from(payload)
+    at = _SUBMITTED.size
+    key = bytes(payload[at : at + key_size])
+    at += key_size
+    service = bytes(payload[at : at + service_size])
+    return Submitted(uuid, at_us, service, key, _unframed(payload, at + service_size, count))
+
+
+def _decode_answered(payload: bytes | memoryview, uuid: bytes, at_us: int) -> Answered:
+    attempts, count = _ANSWERED.unpack_from(payload)[5:]
+    return Answered(uuid, at_us, attempts, _unframed(payload, _ANSWERED.size, count))
+
+
+def _framed(frames: Sequence[bytes]) -> list[bytes]:
+    """Put its size in front of each frame."""
+    pieces: list[bytes] = []
+    for frame in frames:
+        pieces += (_SIZE.pack(len(frame)), frame)
+    return pieces
+
+
+def _unframed(payload: bytes | memoryview, at: int, count: int) -> list[bytes]:
+    frames: list[bytes] = []
+    for _ in range(count):
+        (size,) = _SIZE.unpack_from(payload, at)
+        at += _SIZE.size
+        frame = bytes(payload[at : at + size])
+        if len(frame) != size:
+            raise RemoteViolation("a frame of a record is cut off")
+        frames.append(frame)
+        at += size
+    if at != len(payload):
+        raise RemoteViolation("a record is longer than its frames")
+    return frames

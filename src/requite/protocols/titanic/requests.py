@@ -1,0 +1,227 @@
+"""The requests that Titanic keeps, and the tables in which it finds them.
+
+    STORING ──► WAITING ◄──► SENT ──► KEEPING ──► ANSWERED
+                   ▲           └────► POISONED
+                   └── titanic.retry ────┘
+
+Any of them ends as CLOSED. What is told to a client by then is on the disk: a request is STORING
+until it is, and nobody knows its ticket; a reply is KEEPING until it is, and nobody gets it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from requite.engine import Submit
+from requite.protocols.titanic.wire import encode_ticket
+
+if TYPE_CHECKING:
+    from requite.protocols.titanic.dispatch import Lane
+
+_COMPACT_FLOOR: Final = 256
+
+
+class State(StrEnum):
+    """Where a request is between its submission and its end."""
+
+    STORING = "storing"
+    WAITING = "waiting"
+    SENT = "sent"
+    KEEPING = "keeping"
+    ANSWERED = "answered"
+    POISONED = "poisoned"
+    CLOSED = "closed"
+
+
+# By these names a look-up costs half as much as through the class.
+STORING: Final = State.STORING
+WAITING: Final = State.WAITING
+SENT: Final = State.SENT
+KEEPING: Final = State.KEEPING
+ANSWERED: Final = State.ANSWERED
+POISONED: Final = State.POISONED
+CLOSED: Final = State.CLOSED
+
+
+class Kept:
+    """One request. Bodies are here (`frames`, `reply`) while the cache has room for them; their
+    records are at `place` and `reply_place`, where only a store can read.
+
+    `serial` counts requests in the order of their arrival. `waiting` are the tokens of those who
+    wait for SUBMITTED to be stored, `closing` of those who wait for CLOSED (None: nobody does).
+    `asked` is the attempt that is under way, `attempts` counts those that have ended.
+    """
+
+    __slots__ = (
+        "answered_us",
+        "asked",
+        "attempts",
+        "closing",
+        "frames",
+        "key",
+        "lane",
+        "place",
+        "reason",
+        "reply",
+        "reply_place",
+        "reply_size",
+        "serial",
+        "size",
+        "state",
+        "submitted_us",
+        "uuid",
+        "waiting",
+    )
+
+    def __init__(self, uuid: bytes, lane: Lane | None, key: bytes, submitted_us: int) -> None:
+        self.uuid = uuid
+        self.lane = lane
+        self.key = key
+        self.submitted_us = submitted_us
+        self.serial = 0
+        self.size = 0
+        self.place: Any = None
+        self.frames: Sequence[bytes] | None = None
+        self.state = STORING
+        self.asked: Submit | None = None
+        self.attempts = 0
+        self.reason = ""
+        self.answered_us = 0
+        self.reply_size = 0
+        self.reply_place: Any = None
+        self.reply: Sequence[bytes] | None = None
+        self.waiting: list[Any] | None = None
+        self.closing: list[Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Kept {self.ticket} {self.state.value}>"
+
+    @property
+    def ticket(self) -> str:
+        """The ticket as text."""
+        return encode_ticket(self.uuid).decode()
+
+
+@dataclass(slots=True)
+class RecoveredRequest:
+    """A request as a store finds it when it is opened: what its records say, and where they are.
+
+    `place` is None where the SUBMITTED is damaged or missing, `reply_place` without a reply.
+    """
+
+    uuid: bytes
+    service: bytes = b""
+    key: bytes = b""
+    submitted_us: int = 0
+    size: int = 0
+    place: Any = None
+    attempts: int = 0
+    reason: str = ""
+    poisoned: bool = False
+    answered_us: int = 0
+    reply_size: int = 0
+    reply_place: Any = None
+
+
+class ClosedKey(NamedTuple):
+    """An idempotency key whose request was closed at `at_us`."""
+
+    key: bytes
+    uuid: bytes
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """All that an engine has to know of a store that is opened: requests in the order of their
+    arrival, the keys of those that were closed, and whose replica it is, if it is one."""
+
+    requests: Sequence[RecoveredRequest] = ()
+    closed_keys: Sequence[ClosedKey] = ()
+    replica: bool = False
+    log_id: bytes = b""
+    next_number: int = 0
+
+
+class Register:
+    """All requests that are kept, by UUID, by idempotency key, and in the order of arrival."""
+
+    def __init__(self) -> None:
+        self._by_uuid: dict[bytes, Kept] = {}
+        self._by_key: dict[bytes, bytes] = {}
+        self._in_order: list[Kept] = []
+        self._serial = 0
+        self._closed_keys: deque[tuple[float, bytes]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._by_uuid)
+
+    def __iter__(self) -> Iterator[Kept]:
+        return iter(self._by_uuid.values())
+
+    def add(self, kept: Kept) -> None:
+        """Take a new request."""
+        self._serial = kept.serial = self._serial + 1
+        self._by_uuid[kept.uuid] = kept
+        if kept.key:
+            self._by_key[kept.key] = kept.uuid
+        self._in_order.append(kept)
+
+    def find(self, uuid: bytes) -> Kept | None:
+        """Return the request of that ticket, or None."""
+        return self._by_uuid.get(uuid)
+
+    def uuid_of(self, key: bytes) -> bytes | None:
+        """Return the UUID of the request that was submitted with that key, also a closed one."""
+        return self._by_key.get(key)
+
+    def remove(self, kept: Kept, key_until: float | None = None) -> None:
+        """Forget a request; its key goes on naming it until `key_until`."""
+        del self._by_uuid[kept.uuid]
+        if kept.key:
+            if key_until is None:
+                self._by_key.pop(kept.key, None)
+            else:
+                self._closed_keys.append((key_until, kept.key))
+        in_order = self._in_order
+        if len(in_order) > _COMPACT_FLOOR and len(in_order) > 2 * len(self._by_uuid):
+            by_uuid = self._by_uuid
+            in_order[:] = [one for one in in_order if by_uuid.get(one.uuid) is one]
+
+    def keep_key(self, key: bytes, uuid: bytes, until: float) -> None:
+        """Let a key name a request that is closed."""
+        self._by_key[key] = uuid
+        self._closed_keys.append((until, key))
+
+    def expire_keys(self, now: float) -> float | None:
+        """Forget the keys whose time is over; return when that is to be done next.
+
+        Keys are closed in the order of time, so the first one is due first.
+        """
+        closed = self._closed_keys
+        while closed and closed[0][0] <= now:
+            key = closed.popleft()[1]
+            if self._by_key.get(key) not in self._by_uuid:
+                self._by_key.pop(key, None)
+        return closed[0][0] if closed else None
+
+    def after(self, serial: int) -> Iterator[Kept]:
+        """Yield the requests that came after the one with that serial number."""
+        begin = bisect_right(self._in_order, serial, key=_serial_of)
+        in_order, by_uuid = self._in_order, self._by_uuid
+        later = (in_order[at] for at in range(begin, len(in_order)))
+        return (kept for kept in later if by_uuid.get(kept.uuid) is kept)
+
+    @property
+    def keys(self) -> int:
+        """How many keys are known."""
+        return len(self._by_key)
+
+
+def _serial_of(kept: Kept) -> int:
+    return kept.serial

@@ -1,0 +1,69 @@
+"""The names under which Titanic asks its store for something; they come back with the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from requite.errors import StorageError
+    from requite.protocols.titanic.requests import Kept
+
+
+class Since(NamedTuple):
+    """A place in the log for `Load`: all records from `number` on, as many as fit into a message of
+    `size_max` bytes, as one batch of `requite.protocols.titanic.replication`."""
+
+    number: int
+    size_max: int
+
+
+class Submissions(NamedTuple):
+    """SUBMITTED records, one for each of `requests`."""
+
+    requests: list[Kept]
+
+
+class Entry(NamedTuple):
+    """A record of another kind, and what is to be done when it is stored, or cannot be.
+
+    `stored(what, place, now)`, `failed(what, error, now)`.
+    """
+
+    what: Any
+    stored: Callable[[Any, Any, float], None]
+    failed: Callable[[Any, StorageError, float], None]
+
+
+class Entries(NamedTuple):
+    """Records of other kinds, one for each of `entries`."""
+
+    entries: list[Entry]
+
+
+class ForDispatch(NamedTuple):
+    """A SUBMITTED is read, to be sent to a worker."""
+
+    kept: Kept
+
+
+class ForReply(NamedTuple):
+    """An ANSWERED is read, for whoever asked under `token`."""
+
+    token: Any
+    kept: Kept
+
+
+class ForShow(NamedTuple):
+    """A SUBMITTED or an ANSWERED is read, to be shown under `token`; `frames`: of the request, if
+    the reply is what is read."""
+
+    token: Any
+    kept: Kept
+    frames: list[bytes] | None = None
+
+
+class ForReplica(NamedTuple):
+    """Records are read, to be sent to the replica."""
+
+    since: int
