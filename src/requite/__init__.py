@@ -27,7 +27,9 @@ from requite.errors import (
     RemoteFailure,
     RemoteViolation,
     RequiteError,
+    StoreUnavailable,
     TransportError,
+    UnknownTicket,
     WorkerLost,
 )
 from requite.heartbeat import HeartbeatPolicy
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from requite.broker import Broker
     from requite.client import AsyncClient, Client
     from requite.client.asking import deadline
+    from requite.dedup import Dedup
     from requite.protocols.majordomo.policy import BrokerPolicy
     from requite.worker import Worker, service
 
@@ -53,6 +56,7 @@ __all__ = [
     "Client",
     "ConfigurationError",
     "Deadline",
+    "Dedup",
     "HeartbeatPolicy",
     "LocalViolation",
     "NoService",
@@ -67,7 +71,9 @@ __all__ = [
     "RequiteError",
     "RetryPolicy",
     "Status",
+    "StoreUnavailable",
     "TransportError",
+    "UnknownTicket",
     "Worker",
     "WorkerLost",
     "deadline",
@@ -80,6 +86,7 @@ _HOME = {
     "Broker": "requite.broker",
     "BrokerPolicy": "requite.protocols.majordomo.policy",
     "Client": "requite.client",
+    "Dedup": "requite.dedup",
     "Worker": "requite.worker",
     "deadline": "requite.client.asking",
     "service": "requite.worker",

@@ -19,7 +19,9 @@ from requite.errors import (
     RemoteViolation,
     RequiteError,
     StorageError,
+    StoreUnavailable,
     TransportError,
+    UnknownTicket,
     WorkerLost,
 )
 
@@ -61,6 +63,8 @@ _BY_ERROR: Final[tuple[tuple[type[RequiteError], ExitCode], ...]] = (
     (RemoteFailure, ExitCode.FAILED),
     (WorkerLost, ExitCode.LOST),
     (Poisoned, ExitCode.LOST),
+    (UnknownTicket, ExitCode.FAILED),
+    (StoreUnavailable, ExitCode.UNAVAILABLE),
     (Cancelled, ExitCode.LOST),
     (TransportError, ExitCode.NO_CONNECTION),
     (RemoteViolation, ExitCode.NO_CONNECTION),

@@ -15,7 +15,9 @@ from requite.errors import (
     Poisoned,
     RemoteFailure,
     RequiteError,
+    StoreUnavailable,
     TransportError,
+    UnknownTicket,
     WorkerLost,
 )
 from requite.url import redact
@@ -44,6 +46,8 @@ _KINDS: Final[dict[type[CallError], Kind]] = {
     RemoteFailure: Kind("FAILED", ""),
     WorkerLost: Kind("WORKER_LOST", "read its worker's log before you try again"),
     Poisoned: Kind("POISONED", "read its workers' logs before you try again"),
+    UnknownTicket: Kind("UNKNOWN_TICKET", "`requite titanic ls {place}` shows what is kept"),
+    StoreUnavailable: Kind("STORE_UNAVAILABLE", "try again later"),
     Cancelled: Kind("CANCELLED", ""),
     TransportError: _NO_CONNECTION,
 }

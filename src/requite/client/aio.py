@@ -10,10 +10,11 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from threading import get_ident
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from requite.chronicle import Role
 from requite.client.asking import TIMEOUT_S, Asking, CallBody, Timeout, explain
+from requite.client.durable import Durable, Pause, Script
 from requite.client.feed import Feed
 from requite.client.gate import Gate
 from requite.client.incoming import Incoming
@@ -24,10 +25,12 @@ from requite.errors import CallError, Cancelled, LocalViolation
 from requite.framing import Limits
 from requite.heartbeat import HeartbeatPolicy
 from requite.reach import Urls, bound_at, read_reach
-from requite.request import Partial, Reply, RetryPolicy
+from requite.request import Deadline, Partial, Reply, RetryPolicy
 from requite.shell import clock
 from requite.shell.aio import AioShell
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
+
+T = TypeVar("T")
 
 
 class AsyncClient:
@@ -86,6 +89,7 @@ class AsyncClient:
         self._slots = slots
         name = reach.service if service is None else service
         self._asking = Asking(name, timeout, stack.abilities, message_size_max)
+        self._durable = Durable(name, self._asking, stack.abilities)
         self._gate = Gate()
         origin = new_name()
         self._journal = journal_in(journal, Role.CLIENT, origin)
@@ -310,6 +314,72 @@ class AsyncClient:
             feed.stop()
             for item in window.running():
                 self._submit(Cancel(item))
+
+    # --- requests that are kept (Titanic) ---------------------------------------------------------
+    async def submit(
+        self,
+        body: CallBody,
+        *,
+        timeout: Timeout = ...,  # noqa: ASYNC109 - the calls themselves keep it
+        service: str | None = None,
+        idempotency_key: bytes = b"",
+    ) -> str:
+        """Have a request kept, beyond this process, until it has been answered; return its ticket.
+
+        The ticket, 32 hex digits, is all it takes to get the reply: here with `result`, later, in
+        any process. It is returned once the request is on the disk of the Titanic behind the broker
+        (`requite broker --titanic DIR`). With an `idempotency_key` the same request may be
+        submitted again, also by another process: the ticket is the same, and it is kept once.
+
+        Raises `NoService` where the broker has no Titanic, `StoreUnavailable` where that cannot
+        write, and otherwise as `call`.
+        """
+        return await self._play(self._durable.submit(body, service, idempotency_key, timeout))
+
+    async def result(
+        self,
+        ticket: str,
+        *,
+        timeout: Timeout = ...,  # noqa: ASYNC109
+    ) -> Reply:
+        """Wait for the reply to a kept request; it stays there until `forget`.
+
+        Raises `CallTimeout` where there is none in time (the request is still kept), `Poisoned`
+        for a request that was put aside since its attempts are used up, `UnknownTicket` where
+        nothing is kept under the ticket, `StoreUnavailable` where it cannot be read, and otherwise
+        as `call`.
+        """
+        return await self._play(self._durable.result(ticket, timeout))
+
+    async def forget(
+        self,
+        ticket: str,
+        *,
+        timeout: Timeout = ...,  # noqa: ASYNC109
+    ) -> None:
+        """Drop a kept request and its reply. To do so again, or of any ticket, does nothing."""
+        await self._play(self._durable.forget(ticket, timeout))
+
+    async def _play(self, script: Script[T]) -> T:
+        try:
+            step = next(script)
+            while True:
+                if isinstance(step, Pause):
+                    await asyncio.sleep(step.until - clock.now())
+                    step = script.send(None)
+                    continue
+                service, frames, until, key = step
+                try:
+                    reply = await self.call(
+                        frames, timeout=Deadline(until), service=service, idempotency_key=key
+                    )
+                except CallError as error:
+                    step = script.throw(error)
+                else:
+                    step = script.send(reply)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
     # --- what the shell tells ---------------------------------------------------------------------
     def _fail(self, token: Any, error: CallError) -> None:

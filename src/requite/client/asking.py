@@ -86,6 +86,14 @@ class Asking:
             self._abilities.check(key=key, partials=partials, idempotent=idempotent)
         return _new(Submit, (token, name, frames, deadline, idempotent, key, partials))
 
+    def until(self, now: float, timeout: Timeout) -> float:
+        """Return the instant at which what is asked for at `now` must have ended."""
+        if timeout is ...:
+            return now + self._timeout_s
+        if isinstance(timeout, Deadline):
+            return timeout.at
+        return inf if timeout is None else now + check_timeout(timeout)
+
     def _learn(self, service: str) -> None:
         """Check the name of a service, once."""
         self._abilities.check_service(service)

@@ -8,8 +8,9 @@ from contextlib import suppress
 from itertools import islice
 from math import inf
 from threading import Lock
+from time import sleep
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 from weakref import WeakSet
 
 from requite.chronicle import Role
@@ -22,6 +23,7 @@ from requite.client.asking import (
     check_timeout,
     explain,
 )
+from requite.client.durable import Durable, Pause, Script
 from requite.client.incoming import Incoming
 from requite.client.stacks import ClientSettings, stack_for
 from requite.client.window import Item, Window
@@ -30,10 +32,12 @@ from requite.errors import CallError, Cancelled, ConfigurationError, TransportEr
 from requite.framing import Limits
 from requite.heartbeat import HeartbeatPolicy
 from requite.reach import Urls, bound_at, read_reach
-from requite.request import Partial, Reply, RetryPolicy
+from requite.request import Deadline, Partial, Reply, RetryPolicy
 from requite.shell import clock
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.shell.sync import Signal, SyncShell
+
+T = TypeVar("T")
 
 # Requests of a `map` leave together if they can be made within so short a time.
 _BATCH_S: Final = 0.002
@@ -132,6 +136,7 @@ class Client:
         self._slots = slots
         name = reach.service if service is None else service
         self._asking = Asking(name, timeout, self._stack.abilities, message_size_max)
+        self._durable = Durable(name, self._asking, self._stack.abilities)
         self._wires = self._stack.wires
         self._closed = False
         self._is_foreign = False  # the parent of this fork listens
@@ -327,6 +332,47 @@ class Client:
             return asked._replace(token=again or window.add(body))
 
         return _map(self._ready, iter(bodies), ask, window, signal, return_errors)
+
+    # --- requests that are kept (Titanic) ---------------------------------------------------------
+    def submit(
+        self,
+        body: CallBody,
+        *,
+        timeout: Timeout = ...,
+        service: str | None = None,
+        idempotency_key: bytes = b"",
+    ) -> str:
+        """Have a request kept, and return its ticket; see `AsyncClient.submit`."""
+        return self._play(self._durable.submit(body, service, idempotency_key, timeout))
+
+    def result(self, ticket: str, *, timeout: Timeout = ...) -> Reply:
+        """Wait for the reply to a kept request; see `AsyncClient.result`."""
+        return self._play(self._durable.result(ticket, timeout))
+
+    def forget(self, ticket: str, *, timeout: Timeout = ...) -> None:
+        """Drop a kept request and its reply; see `AsyncClient.forget`."""
+        self._play(self._durable.forget(ticket, timeout))
+
+    def _play(self, script: Script[T]) -> T:
+        try:
+            step = next(script)
+            while True:
+                if isinstance(step, Pause):
+                    sleep(max(0.0, step.until - clock.now()))
+                    step = script.send(None)
+                    continue
+                service, frames, until, key = step
+                try:
+                    reply = self.call(
+                        frames, timeout=Deadline(until), service=service, idempotency_key=key
+                    )
+                except CallError as error:
+                    step = script.throw(error)
+                else:
+                    step = script.send(reply)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
     def _fail(self, token: Any, error: CallError) -> None:
         token.set_exception(explain(error, self._shell))

@@ -1,0 +1,234 @@
+"""What `submit`, `result` and `forget` do, step by step: 9/TSP as clients speak it, without I/O.
+
+Each of them is a *script*, a generator that says what to do next, `Ask` or `Pause`; whoever plays
+it, a client with threads or one on an event loop, sends it the reply or throws the call's error
+into it, and gets what the script returns.
+
+A submission carries an idempotency key of its own, so that it can be made again when the answer to
+it was lost, and is still kept once. MDP 0.1 and 0.2 have no room for a key: there a submission is
+left to the client's retries alone, and one whose answer was lost may be kept twice.
+
+Source: 9/TSP ("TSP/Request", "TSP/Reply", "TSP/Close"), docs/protocols/tsp-conformance.md.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Generator, Sequence
+from math import inf
+from typing import Final, NamedTuple, TypeVar
+
+from requite.client.asking import Asking, CallBody, Timeout, frames_of
+from requite.client.stacks import Abilities
+from requite.errors import (
+    CallError,
+    CallTimeout,
+    ConfigurationError,
+    NoService,
+    Overloaded,
+    Poisoned,
+    RemoteViolation,
+    StoreUnavailable,
+    TransportError,
+    UnknownTicket,
+    WorkerLost,
+)
+from requite.protocols.titanic.wire import (
+    CLOSE,
+    REPLY,
+    REQUEST,
+    STATUSES,
+    TitanicStatus,
+    decode_status,
+    decode_ticket,
+)
+from requite.request import Reply, Status
+from requite.shell import clock
+
+T = TypeVar("T")
+
+_OK, _PENDING, _UNKNOWN, _ERROR = STATUSES
+
+# A question that got no answer for so long is asked again, where that does no harm: brokers of
+# older dialects say nothing when they lose one.
+_ATTEMPT_S: Final = 5.0
+_PAUSE_S: Final = 0.005
+_PAUSE_MAX_S: Final = 1.0
+_PAUSE_GROWTH: Final = 1.5
+_KEY_SIZE: Final = 16
+# What says nothing about the next try.
+_PASSING: Final = (CallTimeout, TransportError, Overloaded, WorkerLost, Poisoned)
+
+
+class Ask(NamedTuple):
+    """Call a service with these frames; the call ends at the instant `until` at the latest."""
+
+    service: str
+    frames: Sequence[bytes]
+    until: float
+    key: bytes = b""
+
+
+class Pause(NamedTuple):
+    """Wait until an instant."""
+
+    until: float
+
+
+Step = Ask | Pause
+Script = Generator[Step, Reply | None, T]
+
+
+class Durable:
+    """The scripts of one client, with its defaults and what its protocol can do."""
+
+    def __init__(self, service: str, asking: Asking, abilities: Abilities) -> None:
+        self._service = service
+        self._asking = asking
+        self._abilities = abilities
+        self._has_keys = _carries_keys(abilities)
+
+    def submit(
+        self, body: CallBody, service: str | None, key: bytes, timeout: Timeout
+    ) -> Script[str]:
+        """Have a request kept; return its ticket."""
+        name = self._service if service is None else service
+        self._abilities.check_service(name)
+        if not key and self._has_keys:
+            key = os.urandom(_KEY_SIZE)
+        until = self._asking.until(clock.now(), timeout)
+        frames = (name.encode(), *frames_of(body))
+        return _submit(Ask(REQUEST, frames, until, key))
+
+    def result(self, ticket: str, timeout: Timeout) -> Script[Reply]:
+        """Wait for the reply to a kept request; return it."""
+        ask = Ask(REPLY, _frames_of(ticket), self._asking.until(clock.now(), timeout))
+        return _result(ask, ticket)
+
+    def forget(self, ticket: str, timeout: Timeout) -> Script[None]:
+        """Have a request and its reply dropped."""
+        return _forget(Ask(CLOSE, _frames_of(ticket), self._asking.until(clock.now(), timeout)))
+
+
+def check_ticket(ticket: str) -> str:
+    """Return a ticket; raise `ConfigurationError` for what is none: it has 32 hex digits."""
+    try:
+        decode_ticket(ticket.encode())
+    except (RemoteViolation, AttributeError, UnicodeEncodeError):
+        raise ConfigurationError(f"a ticket is 32 hex digits, not {ticket!r:.60}") from None
+    return ticket
+
+
+# --- the scripts ----------------------------------------------------------------------------------
+def _submit(ask: Ask) -> Script[str]:
+    pauses = Pauses(ask.until)
+    while True:
+        reply = yield from _answer(ask, pauses, again=bool(ask.key))
+        status = decode_status(reply.frames[0])
+        if status.code == _OK:
+            return _ticket_of(reply)
+        error = StoreUnavailable(f"the request is not kept: {status.text or 'no reason given'}")
+        if status.code != _ERROR:
+            raise error
+        yield from pauses.after(error)
+
+
+def _result(ask: Ask, ticket: str) -> Script[Reply]:
+    began = clock.now()
+    pauses = Pauses(ask.until)
+    while True:
+        reply = yield from _answer(ask, pauses, again=True)
+        status = decode_status(reply.frames[0])
+        if status.code == _OK:
+            frames = reply.frames[1:] or (b"",)
+            return Reply(frames, Status.OK, reply.attempts, clock.now() - began)
+        if status.code == _UNKNOWN:
+            raise _no_reply_ever(ticket, status)
+        yield from pauses.after(_no_reply_yet(ticket, status, clock.now() - began))
+
+
+def _forget(ask: Ask) -> Script[None]:
+    pauses = Pauses(ask.until)
+    while True:
+        reply = yield from _answer(ask, pauses, again=True)
+        status = decode_status(reply.frames[0])
+        if status.code == _OK:
+            return
+        yield from pauses.after(StoreUnavailable(f"the request is still kept: {status.text}"))
+
+
+def _answer(ask: Ask, pauses: Pauses, *, again: bool) -> Script[Reply]:
+    """Ask until there is an answer; only once if not `again`."""
+    while True:
+        limit = clock.now() + _ATTEMPT_S if again else inf
+        try:
+            reply = yield ask._replace(until=min(ask.until, limit))
+        except _PASSING as error:
+            if not again:
+                raise
+            problem: CallError = error
+        except NoService as error:
+            if ask.service == REQUEST:  # the broker has waited for a Titanic, and none came
+                raise
+            problem = error
+        else:
+            assert reply is not None
+            return reply
+        yield from pauses.after(problem)
+
+
+class Pauses:
+    """Pauses that grow, up to the end of the time for it all."""
+
+    def __init__(self, until: float, rng: Callable[[], float] = random.random) -> None:
+        self._until = until
+        self._rng = rng
+        self._pause_s = _PAUSE_S
+
+    def after(self, error: CallError) -> Script[None]:
+        """Wait, or raise what stood in the way once the time is over."""
+        pause_s = self._pause_s * (1 - self._rng() / 2)
+        self._pause_s = min(_PAUSE_MAX_S, self._pause_s * _PAUSE_GROWTH)
+        yield Pause(min(self._until, clock.now() + pause_s))
+        if clock.now() >= self._until:
+            raise error
+
+
+# --- what answers say -----------------------------------------------------------------------------
+def _ticket_of(reply: Reply) -> str:
+    if len(reply.frames) < 2:
+        raise RemoteViolation("a submission was answered with 200 and no ticket")
+    decode_ticket(reply.frames[1])
+    return reply.frames[1].decode()
+
+
+def _no_reply_ever(ticket: str, status: TitanicStatus) -> CallError:
+    if status.is_poisoned:
+        return Poisoned(f"the request {ticket} was put aside: {status.text}")
+    return UnknownTicket(f"no request is kept under {ticket}{_because(status)}")
+
+
+def _no_reply_yet(ticket: str, status: TitanicStatus, waited_s: float) -> CallError:
+    if status.code == _PENDING:
+        return CallTimeout(
+            f"no reply to the request {ticket} yet, after {waited_s:.3f} s; it is kept, and may"
+            " have run: ask again later"
+        )
+    return StoreUnavailable(f"the reply to {ticket} cannot be read now{_because(status)}")
+
+
+def _because(status: TitanicStatus) -> str:
+    return f": {status.text}" if status.text else ""
+
+
+def _frames_of(ticket: str) -> tuple[bytes]:
+    return (check_ticket(ticket).encode(),)
+
+
+def _carries_keys(abilities: Abilities) -> bool:
+    try:
+        abilities.check(key=bytes(_KEY_SIZE), partials=False, idempotent=True)
+    except ConfigurationError:
+        return False
+    return True
