@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from requite.errors import ConfigurationError
-from requite.transport.address import Address, InprocAddress, IpcAddress
+from requite.transport.address import Address, InprocAddress, IpcAddress, TcpAddress
 from requite.url import ServiceUrl, parse_url
 
 Urls: TypeAlias = str | Sequence[str]
@@ -47,12 +47,19 @@ class Reach:
         """For each address to listen at, whether it has the endpoint types of the draft."""
         return [url.draft_ids for url in self.binds for _ in url.addresses]
 
+    @property
+    def bound_query(self) -> str:
+        """What the URLs that are listened at say of how to speak there; "" for the usual way."""
+        model = next((url.options["model"] for url in self.binds if "model" in url.options), "")
+        return f"?model={model}" if model else ""
+
     def only_dialled(self) -> ServiceUrl:
         """Return the one URL of a protocol that has a broker; refuse more, and `bind`."""
         name = self.protocol.upper()
         if self.binds:
             raise ConfigurationError(
-                f"only SP endpoints can listen (bind): {name} dials its broker"
+                f"only ends of protocols without a broker can listen (bind): {name} dials its"
+                " broker"
             )
         if len(self.dials) > 1:
             raise ConfigurationError(
@@ -81,17 +88,26 @@ def read_reach(url: Urls, bind: Urls = ()) -> Reach:
     return reach
 
 
-def bound_at(addresses: Iterable[Address], drafts: Iterable[bool] = repeat(False)) -> list[str]:
-    """Return the URLs by which SP peers dial what listens at these addresses. `drafts` tells of
-    each whether it has the endpoint types of the draft, as its peers have to, too."""
+def bound_at(
+    addresses: Iterable[Address],
+    drafts: Iterable[bool] = repeat(False),
+    protocol: str = "sp",
+    query: str = "",
+) -> list[str]:
+    """Return the URLs by which peers dial what listens at these addresses. Of SP, `drafts` tells
+    for each whether it has the endpoint types of the draft, as its peers have to, too."""
     return [
-        f"sp+{_as_in_url(address)}{'?ids=draft' if is_draft else ''}"
+        f"{_as_in_url(address, protocol)}{'?ids=draft' if is_draft else query}"
         for address, is_draft in zip(addresses, drafts, strict=False)
     ]
 
 
-def _as_in_url(address: Address) -> str:
-    return quote(str(address), safe=":/") if isinstance(address, IpcAddress) else str(address)
+def _as_in_url(address: Address, protocol: str) -> str:
+    if isinstance(address, IpcAddress):
+        return f"{protocol}+{quote(str(address), safe=':/')}"
+    if isinstance(address, TcpAddress) and protocol != "sp":  # which alone names TCP
+        return f"{protocol}://{address.authority}"
+    return f"{protocol}+{address}"
 
 
 def _several(urls: Urls) -> Sequence[str]:

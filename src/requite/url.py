@@ -12,12 +12,21 @@
     sp+ws://host/path, sp+wss://host/path       over a WebSocket; port 80 and 443 by default
     inproc://name                               within one event loop; or sp+inproc
 
+    flp://a:5555,b:5555                         Freelance: several servers, of which one answers
+    flp+ipc:///run/server.sock                  over a Unix socket; flp+inproc within one event loop
+
+    pirate://host:5555                          a Lazy Pirate's server, or a queue's front
+    pirate://queue:5556?protocol=simple         a queue's back, for workers; else paranoid
+    pirate+ipc:///run/service.sock              over a Unix socket; or pirate+inproc://name
+
 In URLs of MDP the path (or the option `service`) names the service; `%xx` stands for a byte of
 UTF-8 there, in user and password, and in the values of options. A new protocol adds a row to
 `_SCHEMES`.
 
 The options of SP say how its channels are used: `priority` (1, the first, to 16) and `weight` (1 to
 1000) among several, `resend` (seconds, or off), `ids=draft` for the endpoint types of the draft.
+Those of Freelance: `model` (agent, failover or shotgun) and, to listen, `public`: the endpoint that
+clients dial (tcp://host:port).
 
 A password appears in no message, `str` or `repr`.
 """
@@ -32,10 +41,12 @@ from typing import Final, Literal, NamedTuple, NoReturn
 from urllib.parse import unquote
 
 from requite.errors import ConfigurationError
+from requite.protocols.freelance.wire import Model
 from requite.transport.address import (
     Address,
     HostAddress,
     InprocAddress,
+    parse_address,
     parse_inproc,
     parse_ipc,
     parse_tcp,
@@ -116,6 +127,10 @@ def parse_url(text: str, *, listening: bool = False) -> ServiceUrl:
     url = ServiceUrl(scheme.protocol, places.addresses, service, user, password, options)
     if url.protocol == "sp":
         return _scalability(url, listening, shown)
+    if url.protocol == "flp":
+        return _freelance(url, listening, shown)
+    if url.protocol == "pirate":
+        return _pirate(url, listening, shown)
     if listening:
         _refuse(shown, "nobody listens at it but a broker: requite broker --bind tcp://host:port")
     _check_can_be_dialled(url, shown)
@@ -177,6 +192,9 @@ _MDP_OPTIONS: Final = ("dialect", "service")
 _SP_OPTIONS: Final = ("priority", "weight", "resend", "ids")
 _TLS_OPTIONS: Final = ("ca", "certificate", "key", "server_name")
 _SP_TLS_OPTIONS: Final = _SP_OPTIONS + _TLS_OPTIONS
+_PIRATE_OPTIONS: Final = ("protocol",)
+_PIRATE_QUEUES: Final = ("simple", "paranoid")
+_FLP_OPTIONS: Final = ("model", "public")
 _SCHEMES: Final[dict[str, _Scheme]] = {
     "mdp": _Scheme("mdp", _read_tcp, _MDP_OPTIONS),
     "mdp+ipc": _Scheme("mdp", _read_ipc, _MDP_OPTIONS),
@@ -188,6 +206,12 @@ _SCHEMES: Final[dict[str, _Scheme]] = {
     "sp+wss": _Scheme("sp", _read_sp_wss, _SP_TLS_OPTIONS),
     "sp+inproc": _Scheme("sp", _read_inproc, _SP_OPTIONS),
     "inproc": _Scheme("sp", _read_inproc, _SP_OPTIONS),
+    "pirate": _Scheme("pirate", _read_sp_tcp, _PIRATE_OPTIONS),
+    "pirate+ipc": _Scheme("pirate", _read_ipc, _PIRATE_OPTIONS),
+    "pirate+inproc": _Scheme("pirate", _read_inproc, _PIRATE_OPTIONS),
+    "flp": _Scheme("flp", _read_sp_tcp, _FLP_OPTIONS),
+    "flp+ipc": _Scheme("flp", _read_ipc, _FLP_OPTIONS),
+    "flp+inproc": _Scheme("flp", _read_inproc, _FLP_OPTIONS),
 }
 
 
@@ -260,6 +284,59 @@ def _read_tls(url: ServiceUrl, listening: bool, shown: str) -> TlsSettings | Non
         return TlsSettings(**settings, verify_client=listening and "ca" in settings)
     except ConfigurationError as error:
         _refuse(shown, str(error))
+
+
+# --- Freelance ------------------------------------------------------------------------------------
+def _freelance(url: ServiceUrl, listening: bool, shown: str) -> ServiceUrl:
+    """Check what Freelance cannot do, and its options."""
+    if url.user is not None:
+        _refuse(shown, "Freelance has no user and password")
+    if url.service:
+        _refuse(shown, "Freelance names no services, so nothing follows the place")
+    if url.options.get("model", Model.AGENT) not in tuple(Model):
+        _refuse(shown, f"the option 'model' is one of {', '.join(Model)}")
+    if listening:
+        _check_public(url, shown)
+    else:
+        if "public" in url.options:
+            _refuse(shown, "the option 'public' is for servers: it is what clients dial")
+        _check_can_be_dialled(url, shown)
+    return url
+
+
+def _check_public(url: ServiceUrl, shown: str) -> None:
+    """A server is known by the endpoint that clients dial, and must be able to tell it."""
+    public = url.options.get("public")
+    if public is not None:
+        if len(url.addresses) > 1:
+            _refuse(shown, "the option 'public' names one endpoint, and there are several places")
+        try:
+            address = parse_address(public, ("tcp",))
+        except ConfigurationError as error:
+            _refuse(shown, f"the option 'public': {error}")
+        if isinstance(address, HostAddress) and address.is_wildcard:
+            _refuse(shown, "the option 'public' is one host's: the one that clients dial")
+    elif any(isinstance(each, HostAddress) and each.is_wildcard for each in url.addresses):
+        _refuse(
+            shown, "a server is known by what clients dial: with host * add public=tcp://HOST:PORT"
+        )
+
+
+# --- the Pirates ----------------------------------------------------------------------------------
+def _pirate(url: ServiceUrl, listening: bool, shown: str) -> ServiceUrl:
+    """Check what the Pirates cannot do; what a queue speaks is for its workers alone."""
+    if url.user is not None:
+        _refuse(shown, "the Pirates have no user and password (MDP has)")
+    if url.service:
+        _refuse(shown, "the Pirates name no services, so nothing follows the place (MDP has them)")
+    queue = url.options.get("protocol")
+    if listening and queue is not None:
+        _refuse(shown, "the option 'protocol' is for workers that dial a queue")
+    if queue not in (None, *_PIRATE_QUEUES):
+        _refuse(shown, f"the option 'protocol' takes {' or '.join(_PIRATE_QUEUES)}")
+    if not listening:
+        _check_can_be_dialled(url, shown)
+    return url
 
 
 # --- the other parts ------------------------------------------------------------------------------

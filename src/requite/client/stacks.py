@@ -65,7 +65,11 @@ class Stack(NamedTuple):
     holds: bool = False
 
 
-_HOME: Final = {"mdp": "requite.client.majordomo", "sp": "requite.client.scalability"}
+_HOME: Final = {
+    "mdp": "requite.client.majordomo",
+    "sp": "requite.client.scalability",
+    "flp": "requite.client.freelance",
+}
 
 
 def stack_for(reach: Reach, settings: ClientSettings) -> Stack:

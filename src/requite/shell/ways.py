@@ -109,7 +109,7 @@ class Ways(Generic[D]):
         if self.route.addresses:
             troubles.append(self.route.trouble)
         troubles += [f"nobody is connected to {address}" for address in listening]
-        return "; ".join(troubles)
+        return "; ".join(dict.fromkeys(troubles))  # there may be several ways to one address
 
     def _open_on_route(self, stream: Any) -> Link:
         return self._opened(stream, patience_s=self.route.patience_s())

@@ -16,6 +16,7 @@ from requite.errors import ConfigurationError
 from requite.heartbeat import HeartbeatPolicy
 from requite.reach import Reach
 from requite.shell.wires import Wires
+from requite.transport.address import Address
 from requite.worker.handler import Service
 
 # Enough for the next request to be here when one is answered, on any network where that matters.
@@ -47,12 +48,17 @@ class WorkEngine(Engine, Protocol):
         """Let the journal, if one is kept, have the beginnings of what is under way."""
 
 
+def _take_note(_addresses: Sequence[Address]) -> None:
+    """Do nothing: most do not care by which address they are known."""
+
+
 class Part(NamedTuple):
     """One service of a worker, ready to be served: the engine and the wires it has for itself.
 
     At most `capacity` of its requests are in hand at a time, and `threads` calls of a handler that
     is a plain function run. A reply has at most `frames_max` frames. `holds`: the engine keeps
-    partial replies itself, and need not be spared them while a peer pushes back.
+    partial replies itself, and need not be spared them while a peer pushes back. `bound` is told
+    where it listens, with the ports it really got.
     """
 
     service: Service
@@ -62,9 +68,14 @@ class Part(NamedTuple):
     threads: int
     frames_max: int
     holds: bool = False
+    bound: Callable[[Sequence[Address]], object] = _take_note
 
 
-_HOME: Final = {"mdp": "requite.worker.majordomo", "sp": "requite.worker.scalability"}
+_HOME: Final = {
+    "mdp": "requite.worker.majordomo",
+    "sp": "requite.worker.scalability",
+    "flp": "requite.worker.freelance",
+}
 
 
 def parts_for(reach: Reach, services: Sequence[Service], settings: WorkerSettings) -> list[Part]:

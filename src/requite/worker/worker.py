@@ -99,9 +99,11 @@ class Worker(Daemon):
     @property
     def addresses(self) -> list[str]:
         """Where it listens, as URLs, with the ports it really got; empty before `start`."""
-        drafts = self._reach.drafts  # only SP listens, and has one post
-        shells = (post.shell for post in self._posts)
-        return [url for shell in shells for url in bound_at(shell.addresses, drafts)]
+        reach = self._reach
+        shells = (post.shell for post in self._posts)  # who listens has one post
+        query, protocol, drafts = reach.bound_query, reach.protocol, reach.drafts
+        lists = (bound_at(shell.addresses, drafts, protocol, query) for shell in shells)
+        return [url for urls in lists for url in urls]
 
     # --- life -------------------------------------------------------------------------------------
     async def start(self) -> None:
@@ -123,6 +125,7 @@ class Worker(Daemon):
         try:
             for post in self._posts:
                 await post.shell.listen_all()
+                post.bound(post.shell.addresses)
                 post.shell.start()
         except BaseException:
             await self.close()
@@ -171,6 +174,7 @@ class _Post:
             flow=_go_on if part.holds else runner.flow,
             logger="requite.worker",
         )
+        self.bound = part.bound
         runner.submit = self.shell.submit
         runner.submit_soon = self.shell.host.submit_soon
 

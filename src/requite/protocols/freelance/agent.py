@@ -1,0 +1,206 @@
+"""Model three: one live server is asked, and all are asked now and then whether they live.
+
+Each server that is connected gets a PING at once and whenever it was silent for an interval; a
+server that is silent for several counts as gone, and the calls that it had move on. Whatever comes
+from a server revives it. Calls go to the server that has been live for longest, so that clients
+change servers only when they must, and do not fail back by themselves.
+
+There is no ticking clock: `deadline` is the next instant at which something is really due. It may
+be late, because this process stood still; then so are the PONGs, which nobody has read yet, and
+servers are given the time that was lost.
+
+Sources: 10/FLP, "Overall Operation", "Server Reliability"; Guide, `flcliapi`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+from typing import Any, Final
+
+from requite.engine import (
+    Message,
+    Note,
+    Peer,
+    PeerBlocked,
+    PeerJoined,
+    PeerLost,
+    PeerWritable,
+    Received,
+    Send,
+    Warn,
+)
+from requite.errors import RemoteViolation
+from requite.protocols.freelance import failures, wire
+from requite.protocols.freelance.calls import PendingCall
+from requite.protocols.freelance.client_base import FreelanceClient
+from requite.protocols.freelance.policy import LIVES_WHILE_PRESSED
+
+_PING: Final = (wire.PING,)
+
+
+class Server:
+    """A server that we are connected to.
+
+    `identity` is what it announced: its public endpoint. `pinged_at` is when it was asked last
+    whether it lives. `is_open`: its connection does not push back.
+    """
+
+    __slots__ = ("heard_at", "identity", "is_open", "peer", "pinged_at")
+
+    def __init__(self, peer: Peer, identity: bytes, now: float) -> None:
+        self.peer = peer
+        self.identity = identity
+        self.heard_at = self.pinged_at = now
+        self.is_open = True
+
+    def __str__(self) -> str:
+        return self.identity.decode("utf-8", "replace") or "a server without a name"
+
+
+class AgentClient(FreelanceClient):
+    """A client of model three, which speaks 10/FLP."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self._servers: dict[Peer, Server] = {}
+        self._live: dict[Peer, Server] = {}  # the first one is asked
+        self._attend_at = inf
+
+    # --- calls ------------------------------------------------------------------------------------
+    def _maybe_send(self, call: PendingCall, now: float) -> bool:
+        server = self._choose(call)
+        if server is None:
+            return False
+        self._name(call)
+        call.peers.clear()
+        self._transmit(call, server.peer, (call.control, *call.frames), now)
+        self._await_reply(call, now)
+        return True
+
+    def _choose(self, call: PendingCall) -> Server | None:
+        """Return the first live server that takes requests, another one than had the call if there
+        is one."""
+        open_ones = [server for server in self._live.values() if server.is_open]
+        others = (server for server in open_ones if server.peer not in call.peers)
+        return next(others, open_ones[0] if open_ones else None)
+
+    def _time_out(self, call: PendingCall, now: float) -> None:
+        """Try another server; the one that has it may live, and be busy."""
+        if self._is_last(call):
+            each = f"with {self._policy.attempt_s:g} s each"
+            self._fail(call, failures.unanswered(call, each), now)
+        elif self._may_spend(call, now):
+            self._take_back(call, f"no reply within {self._policy.attempt_s:g} s", now)
+            self._send_or_hold(call, now)
+
+    # --- from servers -----------------------------------------------------------------------------
+    def _received(self, event: Received, now: float) -> None:
+        server = self._servers.get(event.peer)
+        if server is None:
+            return
+        server.heard_at = now
+        for message in event.messages:
+            self._take(message, now)
+        if event.peer not in self._live:
+            self._revive(server, now)
+
+    def _take(self, message: Message, now: float) -> None:
+        try:
+            command = wire.decode_flp_reply(message)
+        except RemoteViolation as violation:
+            self._ignore(now, malformed=True)
+            self._out.append(Warn("malformed", f"a message is dropped: {violation}"))
+            return
+        if isinstance(command, wire.Pong):
+            return
+        call = self._pending.get(command.control)
+        if call is None:
+            self._ignore(now)
+        else:
+            self._take_reply(call, command.body, now)
+
+    # --- who lives --------------------------------------------------------------------------------
+    def _joined(self, event: PeerJoined, now: float) -> None:
+        """Take a server in: it is thought to live until it has been silent for too long."""
+        server = Server(event.peer, event.identity, now)
+        self._servers[event.peer] = server
+        self._out.append(Send(event.peer, _PING))
+        self._plan()
+        self._revive(server, now)
+
+    def _revive(self, server: Server, now: float) -> None:
+        self._live[server.peer] = server
+        self._tell("server-live", server)
+        self._release(now)
+
+    def _lost(self, event: PeerLost, now: float) -> None:
+        server = self._servers.pop(event.peer, None)
+        if server is None:
+            return
+        self._retire(server, event.reason or "it hung up", now)
+        self._plan()
+
+    def _retire(self, server: Server, reason: str, now: float) -> None:
+        """Let the calls of a server that is gone move on."""
+        if self._live.pop(server.peer, None) is not None:
+            self._tell("server-gone", server, reason=reason)
+        for call in [call for call in self._calls.values() if server.peer in call.peers]:
+            del call.peers[server.peer]
+            if call not in self._held:
+                self._interrupt(call, f"{server}: {reason}", now)
+
+    def _blocked(self, event: PeerBlocked, _now: float) -> None:
+        if server := self._servers.get(event.peer):
+            server.is_open = False
+
+    def _writable(self, event: PeerWritable, now: float) -> None:
+        if server := self._servers.get(event.peer):
+            server.is_open = True
+            server.heard_at = now  # our ping was behind a large body
+            self._release(now)
+
+    def _connections(self) -> tuple[int, int, int]:
+        blocked = sum(not server.is_open for server in self._servers.values())
+        return len(self._servers), len(self._live), blocked
+
+    # --- time -------------------------------------------------------------------------------------
+    def _next_at(self) -> float:
+        return self._attend_at
+
+    def _attend_servers(self, now: float) -> None:
+        """Ping who was silent for an interval, and give up who was for several."""
+        late_s = now - self._attend_at
+        if late_s > self._policy.ping.interval_s:  # we were away ourselves
+            for server in self._servers.values():
+                server.heard_at = min(now, server.heard_at + late_s)
+        for server in list(self._servers.values()):
+            if server.peer in self._live and now >= self._gone_at(server):
+                self._retire(server, f"it was silent for {now - server.heard_at:.2f} s", now)
+            if now >= self._ping_at(server):
+                server.pinged_at = now
+                if server.is_open:
+                    self._out.append(Send(server.peer, _PING))
+        self._plan()
+
+    def _plan(self) -> None:
+        """Find out when servers need attention next."""
+        self._attend_at = min(self._instants(), default=inf)
+
+    def _instants(self) -> Iterator[float]:
+        for server in self._servers.values():
+            yield self._ping_at(server)
+            if server.peer in self._live:
+                yield self._gone_at(server)
+
+    def _ping_at(self, server: Server) -> float:
+        return max(server.heard_at, server.pinged_at) + self._policy.ping.interval_s
+
+    def _gone_at(self, server: Server) -> float:
+        ping = self._policy.ping
+        ttl_s = ping.interval_s * ping.liveness
+        return server.heard_at + ttl_s * (1 if server.is_open else LIVES_WHILE_PRESSED)
+
+    def _tell(self, kind: str, server: Server, **facts: Any) -> None:
+        if self._policy.notes:
+            self._out.append(Note(kind, {"server": str(server)} | facts))

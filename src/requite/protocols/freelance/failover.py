@@ -1,0 +1,158 @@
+"""Model one: one server is asked; when it does not answer in time, the next one.
+
+This is the Lazy Pirate with several addresses. Servers are plain REP sockets, whose replies carry
+nothing that says which request they are for. So each connection, a *lane*, has one request out at a
+time, and is closed when that is given up: a late reply must not be taken for the reply to the
+lane's next request (I2). There may be several lanes to a server; shells keep them up.
+
+Of several servers each is tried once. Where there is one, it is tried `attempts_max` times. A
+server that did not answer goes to the end of the line, so that not every call has to find out anew.
+
+Source: Guide, "Model One - Simple Retry and Failover".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from requite.engine import (
+    Disconnect,
+    Peer,
+    PeerBlocked,
+    PeerJoined,
+    PeerLost,
+    PeerWritable,
+    Received,
+)
+from requite.protocols.freelance import failures
+from requite.protocols.freelance.calls import PendingCall
+from requite.protocols.freelance.client_base import FreelanceClient
+
+
+class Lane:
+    """A connection to the server at `place`, with at most one call out."""
+
+    __slots__ = ("call", "place")
+
+    def __init__(self, place: Any) -> None:
+        self.place = place
+        self.call: PendingCall | None = None
+
+
+class FailoverClient(FreelanceClient):
+    """A client of model one. `PeerJoined.place` tells servers apart, whatever it is."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self._lanes: dict[Peer, Lane] = {}
+        self._line: dict[Any, None] = {}  # places, in the order in which they are tried
+        self._idle: dict[Any, dict[Peer, None]] = {}  # by place
+
+    # --- calls ------------------------------------------------------------------------------------
+    def _maybe_send(self, call: PendingCall, now: float) -> bool:
+        for place in self._line:
+            idle = self._idle[place]
+            if idle and not self._has_had(call, place):
+                self._occupy(next(reversed(idle)), call, now)
+                return True
+        return False
+
+    def _has_had(self, call: PendingCall, place: Any) -> bool:
+        """Whether it is another server's turn; where there is but one, it never is."""
+        return self._policy.servers > 1 and place in call.tried
+
+    def _occupy(self, peer: Peer, call: PendingCall, now: float) -> None:
+        lane = self._lanes[peer]
+        lane.call = call
+        del self._idle[lane.place][peer]
+        call.tried[lane.place] = None
+        call.peers.clear()
+        self._transmit(call, peer, call.frames, now)
+        self._await_reply(call, now)
+
+    def _time_out(self, call: PendingCall, now: float) -> None:
+        """Go on to the next server, or end a call that none has answered."""
+        if call in self._held or self._is_last(call):
+            self._fail(call, failures.unanswered(call, self._each()), now)
+        elif call.tries == 1 or self._may_spend(call, now):
+            self._recall(call)
+            self._take_back(call, f"no reply within {self._policy.attempt_s:g} s", now)
+            self._go_on(call, now)
+
+    def _each(self) -> str:
+        return f"with {self._policy.attempt_s:g} s for each server"
+
+    def _go_on(self, call: PendingCall, now: float) -> None:
+        """Try the next server. One that is not there yet has as much time as one that is."""
+        if not self._maybe_send(call, now):
+            self._hold(call, now + (self._policy.attempt_s or 0.0))
+
+    def _is_last(self, call: PendingCall) -> bool:
+        is_through = self._policy.servers > 1 and len(call.tried) >= self._policy.servers
+        return is_through or super()._is_last(call)
+
+    def _recall(self, call: PendingCall) -> None:
+        """Close the lane of a try that is given up; its server goes to the end of the line."""
+        for peer in call.peers:
+            self._send_to_the_end(self._drop_lane(peer).place)
+            self._out.append(Disconnect(peer, "its request was given up: no reply must come"))
+        call.peers.clear()
+
+    def _send_to_the_end(self, place: Any) -> None:
+        del self._line[place]
+        self._line[place] = None
+
+    # --- from servers -----------------------------------------------------------------------------
+    def _received(self, event: Received, now: float) -> None:
+        lane = self._lanes.get(event.peer)
+        if lane is None or not event.messages:
+            return
+        call, *strays = event.messages
+        pending, lane.call = lane.call, None
+        if pending is None:
+            strays = [call, *strays]
+        else:
+            pending.peers.clear()
+            self._take_reply(pending, call, now)
+        for _ in strays:
+            self._ignore(now)
+        # Not before the whole batch is read: none of it can be a reply to what is sent only now.
+        self._idle[lane.place][event.peer] = None
+        self._release(now)
+
+    # --- lanes ------------------------------------------------------------------------------------
+    def _joined(self, event: PeerJoined, now: float) -> None:
+        self._lanes[event.peer] = Lane(event.place)
+        self._line.setdefault(event.place)
+        self._idle.setdefault(event.place, {})[event.peer] = None
+        self._release(now)
+
+    def _drop_lane(self, peer: Peer) -> Lane:
+        lane = self._lanes.pop(peer)
+        self._idle[lane.place].pop(peer, None)
+        return lane
+
+    def _lost(self, event: PeerLost, now: float) -> None:
+        if event.peer not in self._lanes:
+            return
+        lane = self._drop_lane(event.peer)
+        if lane.call is None:
+            return
+        lane.call.peers.clear()
+        self._interrupt(lane.call, event.reason or "it hung up", now)
+
+    def _send_or_hold(self, call: PendingCall, now: float) -> None:
+        """Hold a call that was sent before no longer than a server has to answer."""
+        if call.tries:
+            self._go_on(call, now)
+        else:
+            super()._send_or_hold(call, now)
+
+    def _blocked(self, _event: PeerBlocked, _now: float) -> None:
+        """Go on: a lane has but one request out."""
+
+    def _writable(self, _event: PeerWritable, _now: float) -> None:
+        """Go on."""
+
+    def _connections(self) -> tuple[int, int, int]:
+        return len(self._lanes), len(self._lanes), 0

@@ -1,0 +1,122 @@
+"""Model two: every server is asked at once, and the first answer wins.
+
+Requests are numbered, since each brings as many replies as there are servers that live; those that
+come after the first are thrown away. A server that comes while a call waits is asked, too. Nobody
+has to find out who is dead: as long as one server answers, its answer is the fastest there is. The
+price is that all servers do all the work, so this is for requests that are cheap and idempotent.
+
+Servers that push back are left out until they take something again.
+
+Source: Guide, "Model Two - Brutal Shotgun Massacre".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from requite.engine import (
+    Message,
+    Peer,
+    PeerBlocked,
+    PeerJoined,
+    PeerLost,
+    PeerWritable,
+    Received,
+    Warn,
+)
+from requite.errors import LocalViolation, RemoteViolation
+from requite.protocols.freelance import wire
+from requite.protocols.freelance.calls import PendingCall
+from requite.protocols.freelance.client_base import FreelanceClient
+
+
+class ShotgunClient(FreelanceClient):
+    """A client of model two."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self._open: dict[Peer, bool] = {}  # by connection: whether it takes requests
+
+    # --- calls ------------------------------------------------------------------------------------
+    def _maybe_send(self, call: PendingCall, now: float) -> bool:
+        """Ask everybody who has not been asked."""
+        if not call.asked.idempotent:
+            raise LocalViolation("the shotgun asks all servers: only idempotent calls can be made")
+        for peer, is_open in self._open.items():
+            if is_open and peer not in call.peers and not self._has_had_enough(call):
+                self._name(call)
+                self._transmit(call, peer, wire.sequenced(call.control, call.frames), now)
+        if call.peers:
+            self._wait_until(call, call.asked.deadline)
+        return bool(call.peers)
+
+    def _has_had_enough(self, call: PendingCall) -> bool:
+        """Whether it was sent as often as it may: a request must not kill all servers for ever."""
+        return call.tries >= self._policy.attempts_max * self._policy.servers
+
+    def _time_out(self, call: PendingCall, now: float) -> None:
+        raise AssertionError("there is no time but the deadline: everybody has been asked")
+
+    # --- from servers -----------------------------------------------------------------------------
+    def _received(self, event: Received, now: float) -> None:
+        if event.peer in self._open:
+            for message in event.messages:
+                self._take(message, now)
+
+    def _take(self, message: Message, now: float) -> None:
+        try:
+            reply = wire.decode_sequenced_reply(message)
+        except RemoteViolation as violation:
+            self._ignore(now, malformed=True)
+            self._out.append(Warn("malformed", f"a message is dropped: {violation}"))
+            return
+        call = self._pending.get(reply.control)
+        if call is None:
+            self._ignore(now)  # in most cases the answer of a server that was not the fastest
+        else:
+            self._take_reply(call, reply.body, now)
+
+    # --- connections ------------------------------------------------------------------------------
+    def _joined(self, event: PeerJoined, now: float) -> None:
+        self._open[event.peer] = True
+        self._release(now)
+        for call in list(self._calls.values()):
+            self._maybe_send(call, now)
+
+    def _lost(self, event: PeerLost, now: float) -> None:
+        if self._open.pop(event.peer, None) is None:
+            return
+        reason = event.reason or "it hung up"
+        for call in [call for call in self._calls.values() if event.peer in call.peers]:
+            del call.peers[event.peer]
+            call.loss = reason
+            if not call.peers:
+                self._go_on(call, reason, now)
+
+    def _go_on(self, call: PendingCall, reason: str, now: float) -> None:
+        """Let a call that nobody has any more wait for a server, or give it up."""
+        if self._has_had_enough(call):
+            self._interrupt(call, reason, now)
+        else:
+            self._take_back(call, f"its last server was lost: {reason}", now)
+            self._send_or_hold(call, now)
+
+    def _attempts(self, call: PendingCall) -> int:
+        """Count the volleys: of the first one, all servers were asked once."""
+        return -(-call.tries // self._policy.servers)
+
+    def _is_last(self, call: PendingCall) -> bool:
+        return self._has_had_enough(call)
+
+    def _blocked(self, event: PeerBlocked, _now: float) -> None:
+        if event.peer in self._open:
+            self._open[event.peer] = False
+
+    def _writable(self, event: PeerWritable, now: float) -> None:
+        if event.peer in self._open:
+            self._open[event.peer] = True
+            self._release(now)
+
+    def _connections(self) -> tuple[int, int, int]:
+        blocked = sum(not is_open for is_open in self._open.values())
+        return len(self._open), len(self._open), blocked
