@@ -1,0 +1,352 @@
+"""The queue of the Pirates: between clients that ask again and workers that come and go.
+
+    clients ──requests──► front │ back ──requests──► the worker that has been idle for longest
+            ◄──replies───       │      ◄──replies───
+
+One engine is both the Simple Pirate's queue and the Paranoid Pirate's; the latter has heartbeats in
+both directions, and forgets a worker that is silent. Requests wait until a worker is idle; one that
+was handed to a worker is never handed to another, since nothing on this wire tells whether it may
+run twice. Its client knows, and asks again.
+
+Where a worker is lost with a request, the client that waits for it alone is hung up on, so that it
+asks again now and not when its time is over. Clients are known by addresses of the queue's own, one
+per connection: a late reply never reaches a connection that asked for something else (I2).
+
+Sources: Guide, "Basic Reliable Queuing (Simple Pirate Pattern)" and "Robust Reliable Queuing
+(Paranoid Pirate Pattern)"; 6/PPP.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
+from typing import Any, Final, NamedTuple
+
+from requite.engine import (
+    Disconnect,
+    Drain,
+    Effect,
+    Input,
+    Message,
+    Note,
+    PeerBlocked,
+    PeerJoined,
+    PeerLost,
+    PeerWritable,
+    Received,
+    ResumeReading,
+    Send,
+    Stopped,
+    StopReading,
+    Wake,
+    Warn,
+)
+from requite.errors import LocalViolation, RemoteViolation
+from requite.protocols.pirate import wire
+from requite.protocols.pirate.crew import BUSY, IDLE, UNREADY, Crew, Hand
+from requite.protocols.pirate.policy import BACK, FRONT, QueuePolicy
+from requite.protocols.pirate.turns import Asker, Turns
+from requite.protocols.pirate.wire import Envelope, Pattern, Ready
+from requite.sweep import Sweep
+
+
+class Why:
+    """Why messages are dropped: the words of counters and notes."""
+
+    MALFORMED: Final = "malformed"
+    STRAY: Final = "stray"  # replies that answer nothing their worker has in hand
+    LEFT: Final = "left"  # replies whose client is gone
+    UNREADY: Final = "unready"  # said before READY
+    LOST: Final = "lost"  # requests whose client, or worker, was lost
+    DRAINED: Final = "drained"  # requests that waited when the queue shut down
+
+
+class QueueSnapshot(NamedTuple):
+    """A queue's tables, as counts; `requests`, `replies` and `dropped` since the beginning."""
+
+    clients: int
+    waiting: int
+    unready: int
+    idle: int
+    busy: int
+    requests: int
+    replies: int
+    dropped: Mapping[str, int]
+    draining: bool
+    stopped: bool
+
+
+class PirateQueue:
+    """Hands requests of its front to workers at its back; on which side a peer is, its place tells.
+
+    `first_address` should be random per start: a worker may still answer a former queue's client.
+    """
+
+    def __init__(
+        self, pattern: Pattern, policy: QueuePolicy | None = None, *, first_address: int
+    ) -> None:
+        self._pattern = pattern
+        self._policy = policy = policy or QueuePolicy()
+        self._next_address = first_address
+        self._turns: Turns[Hand] = Turns(policy.queue_max, policy.queue_size_max)
+        self._crew = Crew()
+        self._sweep = Sweep()
+        self._requests = self._replies = 0
+        self._dropped: Counter[str] = Counter()
+        self._draining = self._stopped = False
+        self._stop_at = inf
+        self._out: list[Effect] = []
+        self._inputs: dict[type, Callable[[Any, float], None]] = {
+            Received: self._received,
+            Wake: self._woken,
+            PeerJoined: self._joined,
+            PeerLost: self._lost,
+            PeerBlocked: self._blocked,
+            PeerWritable: self._writable,
+            Drain: self._drained,
+        }
+
+    # --- the engine's contract --------------------------------------------------------------------
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        """See `requite.engine.Engine.handle`.
+
+        A peer whose place is neither FRONT nor BACK is a `LocalViolation`. After `Drain` requests
+        are left unread; `Stopped` follows when no worker has one any more.
+        """
+        handler = self._inputs.get(event.__class__)
+        if handler is None:
+            raise LocalViolation(f"a queue has no use for {event!r}")
+        handler(event, now)
+        self._dispatch(now)
+        if self._draining:
+            self._maybe_stop(now)
+        out = self._out
+        if out:
+            self._out = []
+        return out
+
+    def deadline(self) -> float | None:
+        """See `requite.engine.Engine.deadline`."""
+        at = min(self._sweep.at, self._stop_at)
+        return None if at == inf else at
+
+    def snapshot(self) -> QueueSnapshot:
+        """Return the sizes of all tables."""
+        crew = self._crew
+        return QueueSnapshot(
+            len(self._turns),
+            self._turns.waiting,
+            crew.count(UNREADY),
+            crew.count(IDLE),
+            crew.count(BUSY),
+            self._requests,
+            self._replies,
+            dict(self._dropped),
+            self._draining,
+            self._stopped,
+        )
+
+    # --- messages ---------------------------------------------------------------------------------
+    def _received(self, event: Received, now: float) -> None:
+        peer, messages = event
+        if hand := self._crew.by_peer.get(peer):
+            self._from_worker(hand, messages, now)
+        elif asker := self._turns.by_peer.get(peer):
+            self._from_client(asker, messages)
+
+    def _from_client(self, asker: Asker[Hand], messages: Iterable[Message]) -> None:
+        if self._draining:
+            return
+        try:
+            for message in messages:
+                wire.split(message)
+                if self._turns.push(asker, message):
+                    self._out.append(StopReading(asker.peer))
+        except RemoteViolation as violation:
+            self._expel(asker.peer, f"a client broke the protocol: {violation}")
+            self._forget_client(asker)
+
+    def _from_worker(self, hand: Hand, messages: Iterable[Message], now: float) -> None:
+        hand.heart.heard_at = now
+        try:
+            for message in messages:
+                self._heard(hand, wire.decode_from_worker(self._pattern, message), now)
+        except RemoteViolation as violation:
+            self._expel(hand.peer, f"a worker broke the protocol: {violation}")
+            self._forget_worker(hand, "it broke the protocol", now)
+
+    def _heard(self, hand: Hand, said: wire.FromWorker, now: float) -> None:
+        if isinstance(said, Ready):
+            hand.words = said.words
+            if hand.state is BUSY:  # it has begun anew
+                self._lose_request(hand, "its worker began a new conversation")
+            self._make_ready(hand, now)
+            self._note("ready", hand)
+        elif isinstance(said, Envelope):
+            self._take_reply(hand, said, now)
+        elif hand.state is UNREADY:  # 6/PPP: the first message is READY
+            self._drop(Why.UNREADY)
+
+    def _take_reply(self, hand: Hand, reply: Envelope, now: float) -> None:
+        if hand.state is not BUSY or reply.envelope != hand.envelope:
+            self._drop(Why.UNREADY if hand.state is UNREADY else Why.STRAY)
+            if hand.state is UNREADY and not self._pattern.beats:
+                # Guide, "Simple Pirate": a REQ worker that outlived the former queue says READY to
+                # none again; that it speaks is all it has.
+                self._make_ready(hand, now)
+            return
+        asker = hand.asker
+        assert asker is not None
+        asker.in_hand.pop(hand, None)
+        self._make_ready(hand, now)
+        if asker.peer in self._turns.by_peer:
+            self._replies += 1
+            self._out.append(Send(asker.peer, [*reply.envelope[1:], *reply.body]))
+            self._note("replied", hand)
+        else:
+            self._drop(Why.LEFT)
+
+    def _make_ready(self, hand: Hand, now: float) -> None:
+        self._crew.ready(hand)
+        if self._pattern.beats:
+            self._watch(hand, hand.heart.next_at())
+
+    # --- requests ---------------------------------------------------------------------------------
+    def _dispatch(self, now: float) -> None:
+        """Hand on what waits, in turn, while there is an idle worker."""
+        while self._crew.is_any_idle and not self._draining and (due := self._turns.pop()):
+            asker, message = due
+            hand = self._crew.take()
+            hand.asker = asker
+            hand.envelope = [asker.address, *wire.split(message).envelope]
+            hand.heart.spoke_at = now
+            asker.in_hand[hand] = None
+            self._turns.offer(asker)
+            self._requests += 1
+            self._out.append(Send(hand.peer, wire.request(self._pattern, asker.address, message)))
+            self._note("dispatched", hand)
+            if self._turns.resumes(asker):
+                self._out.append(ResumeReading(asker.peer))
+
+    def _lose_request(self, hand: Hand, why: str) -> None:
+        """Give up a request whose worker is gone, and let its client know, if it waits for nothing
+        else: to be hung up on is all that this wire can tell it."""
+        asker = hand.asker
+        if asker is None or self._turns.by_peer.get(asker.peer) is not asker:
+            return
+        self._drop(Why.LOST)
+        asker.in_hand.pop(hand, None)
+        if not (asker.in_hand or asker.waiting):
+            self._turns.leave(asker.peer)
+            self._out.append(Disconnect(asker.peer, f"its request was lost: {why}"))
+
+    def _drop(self, why: str, count: int = 1) -> None:
+        """Count messages that nothing becomes of."""
+        if count:
+            self._dropped[why] += count
+            if self._policy.notes:
+                self._out.append(Note("dropped", {"why": why, "count": count}))
+
+    # --- connections ------------------------------------------------------------------------------
+    def _joined(self, event: PeerJoined, now: float) -> None:
+        if self._draining:
+            self._out.append(Disconnect(event.peer, "the queue is shutting down"))
+        elif event.place == FRONT:
+            address = wire.new_address(self._next_address)
+            self._next_address += 1
+            self._turns.join(event.peer, address)
+        elif event.place == BACK:
+            hand = Hand(event.peer, self._policy.heartbeat, now)
+            self._crew.by_peer[event.peer] = hand
+            if self._pattern.beats:
+                self._watch(hand, hand.heart.gone_at())
+        else:
+            raise LocalViolation(f"a queue has a front and a back; {event.place!r} is neither")
+
+    def _lost(self, event: PeerLost, now: float) -> None:
+        if hand := self._crew.by_peer.get(event.peer):
+            self._forget_worker(hand, event.reason or "its connection was closed", now)
+        elif asker := self._turns.by_peer.get(event.peer):
+            self._forget_client(asker)
+
+    def _forget_worker(self, hand: Hand, why: str, _now: float) -> None:
+        self._note("lost", hand, why=why)
+        self._crew.leave(hand.peer)
+        self._lose_request(hand, f"its worker is gone: {why}")
+
+    def _forget_client(self, asker: Asker[Hand]) -> None:
+        self._turns.leave(asker.peer)
+        self._drop(Why.LOST, len(asker.waiting))
+
+    def _expel(self, peer: Any, reason: str) -> None:
+        self._drop(Why.MALFORMED)
+        self._out += (Warn("malformed", reason), Disconnect(peer, reason))
+
+    def _blocked(self, event: PeerBlocked, _now: float) -> None:
+        if hand := self._crew.by_peer.get(event.peer):
+            self._crew.block(hand)
+        elif asker := self._turns.by_peer.get(event.peer):
+            asker.is_open = False
+
+    def _writable(self, event: PeerWritable, _now: float) -> None:
+        if hand := self._crew.by_peer.get(event.peer):
+            self._crew.unblock(hand)
+        elif asker := self._turns.by_peer.get(event.peer):
+            asker.is_open = True
+            self._turns.offer(asker)
+
+    # --- heartbeats -------------------------------------------------------------------------------
+    def _watch(self, hand: Hand, at: float) -> None:
+        hand.due_at = at
+        self._sweep.arm(at)
+
+    def _woken(self, _event: Wake, now: float) -> None:
+        late_s = now - self._sweep.at
+        if late_s < 0:
+            return
+        if late_s > self._policy.heartbeat.interval_s:
+            # We were away ourselves: what came meanwhile is unread.
+            for hand in self._crew:
+                hand.heart.heard_at = min(now, hand.heart.heard_at + late_s)
+        for hand in self._sweep.due(self._crew.by_peer.values(), now):
+            self._look_at(hand, now)
+
+    def _look_at(self, hand: Hand, now: float) -> None:
+        """Forget a worker that is silent, or be heard by it."""
+        heart = hand.heart
+        if hand.state is not BUSY and now >= heart.gone_at():
+            reason = f"nothing came from it for {now - heart.heard_at:.2f} s"
+            self._out.append(Disconnect(hand.peer, reason))
+            self._forget_worker(hand, reason, now)
+            return
+        if hand.state is UNREADY:  # 6/PPP: there is no conversation yet
+            self._watch(hand, heart.gone_at())
+            return
+        if now >= heart.speak_at():
+            heart.spoke_at = now
+            self._out.append(Send(hand.peer, [hand.words.heartbeat]))
+        self._watch(hand, heart.speak_at() if hand.state is BUSY else heart.next_at())
+
+    # --- the end ----------------------------------------------------------------------------------
+    def _drained(self, _event: Drain, now: float) -> None:
+        if self._draining:
+            return
+        self._draining = True
+        self._drop(Why.DRAINED, self._turns.clear())
+        for asker in self._turns:
+            if asker.is_read:
+                asker.is_read = False
+                self._out.append(StopReading(asker.peer))
+        self._stop_at = now + self._policy.drain_timeout_s
+
+    def _maybe_stop(self, now: float) -> None:
+        if self._stopped or (self._crew.count(BUSY) and now < self._stop_at):
+            return
+        self._stopped = True
+        self._stop_at = self._sweep.at = inf
+        self._out.append(Stopped())
+
+    def _note(self, kind: str, hand: Hand, **facts: Any) -> None:
+        if self._policy.notes:
+            self._out.append(Note(kind, {"worker": hand.peer, "state": hand.state.value} | facts))

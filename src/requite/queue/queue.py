@@ -1,0 +1,141 @@
+"""`Queue`: hands the requests of Lazy Pirates to workers that come and go."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Final
+
+from requite.errors import ConfigurationError, LocalViolation
+from requite.framing import Limits, SocketType, Zmtp
+from requite.heartbeat import HeartbeatPolicy
+from requite.protocols.pirate.policy import BACK, FRONT, LINK_HANDSHAKE_S, QueuePolicy
+from requite.protocols.pirate.queue import PirateQueue, QueueSnapshot
+from requite.protocols.pirate.wire import Pattern
+from requite.reach import bound_at
+from requite.shell.aio import AioShell
+from requite.shell.daemon import Daemon
+from requite.shell.keeping import Endpoint
+from requite.shell.link import LinkLimits
+from requite.shell.wires import Wires
+from requite.transport.address import parse_address
+
+# Loopback: who wants to be reached from elsewhere has to say so. The ports are the Guide's.
+DEFAULT_FRONT: Final = "tcp://127.0.0.1:5555"
+DEFAULT_BACK: Final = "tcp://127.0.0.1:5556"
+_SCHEMES: Final = ("tcp", "ipc", "inproc")
+_ADDRESSES: Final = 1 << 32
+
+
+class Queue(Daemon):
+    """A queue between clients in front and workers at its back.
+
+        Queue("tcp://127.0.0.1:5555", "tcp://127.0.0.1:5556", protocol="paranoid").run()
+
+    Clients are Lazy Pirates (`Client("pirate://127.0.0.1:5555")`), or any REQ socket of ZeroMQ.
+    Workers are of the queue's own protocol: `Worker("pirate://127.0.0.1:5556?protocol=simple",
+    echo)`, or REQ sockets, for "simple"; for "paranoid" the same without the option, or DEALERs
+    that speak 6/PPP.
+
+    It keeps nothing, and gives no request to a second worker: clients ask again.
+
+    - `front`, `back`: where to listen, for clients and for workers: `tcp://host:port` (port 0: a
+      free one) or `ipc:///path`; one or several.
+    - `protocol`: "paranoid" or "simple".
+    - `policy`: times and limits.
+    - `message_size_max`: bytes of one body; a larger message costs its connection.
+
+    Raises `ConfigurationError` for addresses and settings that cannot work.
+    """
+
+    def __init__(
+        self,
+        front: str | Sequence[str] = DEFAULT_FRONT,
+        back: str | Sequence[str] = DEFAULT_BACK,
+        *,
+        protocol: str = Pattern.PARANOID.value,
+        policy: QueuePolicy | None = None,
+        message_size_max: int = Limits().message_size_bytes_max,
+    ) -> None:
+        if protocol not in tuple(Pattern):
+            known = " or ".join(Pattern)
+            raise ConfigurationError(f"the protocol of a queue is {known}, not {protocol!r}")
+        if message_size_max < 1:
+            raise ConfigurationError(f"message_size_max must be at least 1, not {message_size_max}")
+        self._pattern = Pattern(protocol)
+        self._engine = PirateQueue(
+            self._pattern, policy, first_address=random.SystemRandom().randrange(_ADDRESSES)
+        )
+        limits = Limits.for_bodies(message_size_max)
+        fronts = _endpoints(front, limits, FRONT)
+        self._fronts = len(fronts)
+        self._started = False
+        wires = Wires(
+            listen=fronts + _endpoints(back, limits, BACK),
+            limits=LinkLimits(handshake_timeout_s=LINK_HANDSHAKE_S),
+        )
+        self._shell = AioShell(self._engine, wires, logger="requite.queue")
+
+    def __repr__(self) -> str:
+        return f"<Queue {self._pattern.value}>"
+
+    @property
+    def front_addresses(self) -> list[str]:
+        """Where it listens for clients, as URLs, with the ports it really got."""
+        return bound_at(self._shell.addresses[: self._fronts], protocol="pirate")
+
+    @property
+    def back_addresses(self) -> list[str]:
+        """Where it listens for workers, as URLs that they can dial."""
+        urls = bound_at(self._shell.addresses[self._fronts :], protocol="pirate")
+        return [f"{url}?protocol={self._pattern.value}" for url in urls]
+
+    def snapshot(self) -> QueueSnapshot:
+        """Return its tables and counters."""
+        return self._engine.snapshot()
+
+    async def start(self) -> None:
+        """Begin, on the running event loop. Raises `TransportError` where an address cannot be had,
+        and `LocalViolation` the second time: a queue that has been closed stays closed.
+        """
+        if self._started:
+            raise LocalViolation("a queue starts once; make another one to serve again")
+        self._started = True
+        try:
+            await self._shell.listen_all()
+            self._shell.start()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def drain(self) -> None:
+        """Take no new requests, let replies pass (`drain_timeout_s` at most), then close."""
+        await self._shell.drain()
+
+    async def close(self) -> None:
+        """Stop at once; clients ask again."""
+        await self._shell.close()
+
+
+def queue_policy(
+    heartbeat_s: float | None = None, liveness: int | None = None, drain_timeout_s: float = 10.0
+) -> QueuePolicy:
+    """Make a policy of what is given; None: the default."""
+    usual = HeartbeatPolicy()
+    heartbeat = HeartbeatPolicy(
+        usual.interval_s if heartbeat_s is None else heartbeat_s,
+        usual.liveness if liveness is None else liveness,
+    )
+    return QueuePolicy(heartbeat=heartbeat, drain_timeout_s=drain_timeout_s)
+
+
+def _endpoints(places: str | Sequence[str], limits: Limits, side: str) -> list[Endpoint]:
+    several = (places,) if isinstance(places, str) else tuple(places)
+    if not several:
+        raise ConfigurationError(f"a queue needs an address for its {side}")
+    return [
+        Endpoint(
+            parse_address(each, _SCHEMES), lambda: Zmtp(SocketType.ROUTER, limits=limits), side
+        )
+        for each in several
+    ]
