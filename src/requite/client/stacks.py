@@ -69,6 +69,7 @@ _HOME: Final = {
     "mdp": "requite.client.majordomo",
     "sp": "requite.client.scalability",
     "flp": "requite.client.freelance",
+    "pirate": "requite.client.pirate",
 }
 
 

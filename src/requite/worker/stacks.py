@@ -75,6 +75,7 @@ _HOME: Final = {
     "mdp": "requite.worker.majordomo",
     "sp": "requite.worker.scalability",
     "flp": "requite.worker.freelance",
+    "pirate": "requite.worker.pirate",
 }
 
 
