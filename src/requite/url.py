@@ -19,10 +19,6 @@
     pirate://queue:5556?protocol=simple         a queue's back, for workers; else paranoid
     pirate+ipc:///run/service.sock              over a Unix socket; or pirate+inproc://name
 
-    pirate://host:5555                          a Lazy Pirate's server, or a queue's front
-    pirate://queue:5556?protocol=simple         a queue's back, for workers; else paranoid
-    pirate+ipc:///run/service.sock              over a Unix socket; or pirate+inproc://name
-
 In URLs of MDP the path (or the option `service`) names the service; `%xx` stands for a byte of
 UTF-8 there, in user and password, and in the values of options. A new protocol adds a row to
 `_SCHEMES`.
@@ -135,8 +131,6 @@ def parse_url(text: str, *, listening: bool = False) -> ServiceUrl:
         return _freelance(url, listening, shown)
     if url.protocol == "pirate":
         return _pirate(url, listening, shown)
-    if url.protocol == "pirate":
-        return _pirate(url, listening, shown)
     if listening:
         _refuse(shown, "nobody listens at it but a broker: requite broker --bind tcp://host:port")
     _check_can_be_dialled(url, shown)
@@ -200,8 +194,6 @@ _TLS_OPTIONS: Final = ("ca", "certificate", "key", "server_name")
 _SP_TLS_OPTIONS: Final = _SP_OPTIONS + _TLS_OPTIONS
 _PIRATE_OPTIONS: Final = ("protocol",)
 _PIRATE_QUEUES: Final = ("simple", "paranoid")
-_PIRATE_OPTIONS: Final = ("protocol",)
-_PIRATE_QUEUES: Final = ("simple", "paranoid")
 _FLP_OPTIONS: Final = ("model", "public")
 _SCHEMES: Final[dict[str, _Scheme]] = {
     "mdp": _Scheme("mdp", _read_tcp, _MDP_OPTIONS),
@@ -214,9 +206,6 @@ _SCHEMES: Final[dict[str, _Scheme]] = {
     "sp+wss": _Scheme("sp", _read_sp_wss, _SP_TLS_OPTIONS),
     "sp+inproc": _Scheme("sp", _read_inproc, _SP_OPTIONS),
     "inproc": _Scheme("sp", _read_inproc, _SP_OPTIONS),
-    "pirate": _Scheme("pirate", _read_sp_tcp, _PIRATE_OPTIONS),
-    "pirate+ipc": _Scheme("pirate", _read_ipc, _PIRATE_OPTIONS),
-    "pirate+inproc": _Scheme("pirate", _read_inproc, _PIRATE_OPTIONS),
     "pirate": _Scheme("pirate", _read_sp_tcp, _PIRATE_OPTIONS),
     "pirate+ipc": _Scheme("pirate", _read_ipc, _PIRATE_OPTIONS),
     "pirate+inproc": _Scheme("pirate", _read_inproc, _PIRATE_OPTIONS),
@@ -331,23 +320,6 @@ def _check_public(url: ServiceUrl, shown: str) -> None:
         _refuse(
             shown, "a server is known by what clients dial: with host * add public=tcp://HOST:PORT"
         )
-
-
-# --- the Pirates ----------------------------------------------------------------------------------
-def _pirate(url: ServiceUrl, listening: bool, shown: str) -> ServiceUrl:
-    """Check what the Pirates cannot do; what a queue speaks is for its workers alone."""
-    if url.user is not None:
-        _refuse(shown, "the Pirates have no user and password (MDP has)")
-    if url.service:
-        _refuse(shown, "the Pirates name no services, so nothing follows the place (MDP has them)")
-    queue = url.options.get("protocol")
-    if listening and queue is not None:
-        _refuse(shown, "the option 'protocol' is for workers that dial a queue")
-    if queue not in (None, *_PIRATE_QUEUES):
-        _refuse(shown, f"the option 'protocol' takes {' or '.join(_PIRATE_QUEUES)}")
-    if not listening:
-        _check_can_be_dialled(url, shown)
-    return url
 
 
 # --- the Pirates ----------------------------------------------------------------------------------
