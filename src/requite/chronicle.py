@@ -33,6 +33,8 @@ CALL_ID_SIZE: Final = 16
 NO_CALL: Final = bytes(CALL_ID_SIZE)
 ORIGIN_SIZE: Final = 8  # the first half of a call id, and the name of a broker, client or worker
 NO_INSTANCE: Final = bytes(ORIGIN_SIZE)
+# This bit of the first byte is set in the call ids that brokers make up, and in no other.
+MADE_UP: Final = 0x80
 
 
 class Role(IntEnum):

@@ -172,7 +172,8 @@ def test_requests_without_a_call_id_get_one(version, broker, chronicle):
         broker.final("w")
     ids = [Flight(*row).call_id for row in chronicle.flights]
     assert len(set(ids)) == 2
-    assert all(len(each) == 16 and each.startswith(BROKER[:4]) for each in ids)
+    assert all(len(each) == 16 and each[1:4] == BROKER[1:4] for each in ids)
+    assert all(each[0] == BROKER[0] | 0x80 for each in ids)
     assert [sent.call_id for sent in broker.requests("w")] == ids
 
 

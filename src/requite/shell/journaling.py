@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from requite.chronicle import ORIGIN_SIZE, Chronicle, Role
+from requite.chronicle import MADE_UP, ORIGIN_SIZE, Chronicle, Role
 
 if TYPE_CHECKING:
     from requite.journal import Journal, JournalSettings
@@ -19,7 +19,8 @@ JournalOption: TypeAlias = "Folder | tuple[Folder, JournalSettings]"
 
 def new_name() -> bytes:
     """Return a name that nobody else has, for a process's part in journals and call ids."""
-    return os.urandom(ORIGIN_SIZE)
+    drawn = os.urandom(ORIGIN_SIZE)
+    return bytes((drawn[0] & ~MADE_UP,)) + drawn[1:]
 
 
 def journal_in(wanted: JournalOption | None, role: Role, name: bytes) -> Journal | None:

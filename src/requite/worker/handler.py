@@ -26,10 +26,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from requite.errors import ConfigurationError
 from requite.request import Request
+
+if TYPE_CHECKING:
+    from requite.dedup import Dedup
 
 Result = bytes | bytearray | memoryview | Sequence[bytes] | None
 Handler = Callable[[Request], Result | Awaitable[Result] | Iterator[Result] | AsyncIterator[Result]]
@@ -46,11 +49,15 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A handler and the name under which it serves; calling it calls the handler."""
+    """A handler and the name under which it serves; calling it calls the handler.
+
+    `idempotent`: what remembers replies, so that repetitions of a request do not run.
+    """
 
     name: str
     handler: Callable[[Request], Any]
     kind: Kind
+    idempotent: Dedup | None = None
 
     @property
     def in_thread(self) -> bool:
@@ -61,8 +68,11 @@ class Service:
         return self.handler(request)
 
 
-def service(name: str) -> Callable[[Handler], Service]:
+def service(name: str, *, idempotent: Dedup | None = None) -> Callable[[Handler], Service]:
     """Make a handler a service of this name, to be given to a `Worker`.
+
+    With `idempotent=requite.Dedup(...)` each request runs once: repetitions get the reply of the
+    first, and a handler that has started runs to its end, also when nobody waits any more.
 
     Raises `ConfigurationError` for an empty name, or for something that cannot be called with a
     request.
@@ -71,7 +81,7 @@ def service(name: str) -> Callable[[Handler], Service]:
         raise ConfigurationError("a service needs a name: @service('echo')")
 
     def decorate(handler: Handler) -> Service:
-        return Service(name, handler, _kind_of(handler))
+        return Service(name, handler, _kind_of(handler), idempotent)
 
     return decorate
 

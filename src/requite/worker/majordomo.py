@@ -19,7 +19,7 @@ from requite.framing import (
 )
 from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.dialects import by_version
-from requite.protocols.majordomo.jobs import WorkerPolicy
+from requite.protocols.majordomo.jobs import WorkerPolicy, clients_call_id
 from requite.protocols.majordomo.wire import Dialect
 from requite.protocols.majordomo.worker import MajordomoWorker
 from requite.reach import Reach
@@ -70,7 +70,9 @@ def _part(each: Service, dialect: Dialect, wires: Wires, settings: WorkerSetting
         instance=settings.name,
         chronicle=settings.chronicle,
     )
-    return Part(each, engine, wires, policy.capacity, threads, BODY_FRAMES_MAX)
+    return Part(
+        each, engine, wires, policy.capacity, threads, BODY_FRAMES_MAX, call_id=clients_call_id
+    )
 
 
 def _heartbeat(given: HeartbeatPolicy | float | None) -> HeartbeatPolicy:

@@ -35,7 +35,10 @@ _log = logging.getLogger("requite.worker")
 
 class Runner:
     """Between an engine and a handler. `submit` feeds the engine, on the event loop, `submit_soon`
-    with others of the turn; its shell sets them, since each of the two needs the other."""
+    with others of the turn; its shell sets them, since each of the two needs the other.
+
+    `to_the_end`: no handler that has started is interrupted, but by `close`.
+    """
 
     submit: Callable[[Input], None]
     submit_soon: Callable[[Input], None]
@@ -49,8 +52,10 @@ class Runner:
         frames_max: int,
         *,
         tell_starts: bool = False,
+        to_the_end: bool = False,
     ) -> None:
         self._tell_starts = tell_starts
+        self._to_the_end = to_the_end
         self._on_progress = self._progressed  # made once, not per request
         self._service = service
         self._reply_size_max = reply_size_max
@@ -69,7 +74,7 @@ class Runner:
         }[service.kind]
         self._in_thread = service.in_thread
         self._lanes: Lanes[Any, Request] = Lanes(
-            capacity, run, self._dropped, interruptible=not self._in_thread
+            capacity, run, self._dropped, interruptible=not (self._in_thread or to_the_end)
         )
         self.deliver = self._lanes.put  # (token, request): have the handler run
         self.deliver_all = self._lanes.put_all
@@ -196,11 +201,15 @@ class Runner:
         return _run(work, request)
 
     async def _produce(self, produced: Produced) -> None:
-        self._check_heard(produced.token)
+        self._check_wanted(produced.token)
         self.submit(produced)
         while self._free is not None:
             await self._free.wait()
-            self._check_heard(produced.token)
+            self._check_wanted(produced.token)
+
+    def _check_wanted(self, token: Any) -> None:
+        if self._closed or not self._to_the_end:
+            self._check_heard(token)
 
     def _check_heard(self, token: Any) -> None:
         if self._closed or token in self._unheard:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from requite.chronicle import Chronicle
 from requite.engine import Engine
@@ -52,13 +52,19 @@ def _take_note(_addresses: Sequence[Address]) -> None:
     """Do nothing: most do not care by which address they are known."""
 
 
+def _no_call_id(_token: Any) -> bytes:
+    """Know of no call ids."""
+    return b""
+
+
 class Part(NamedTuple):
     """One service of a worker, ready to be served: the engine and the wires it has for itself.
 
     At most `capacity` of its requests are in hand at a time, and `threads` calls of a handler that
     is a plain function run. A reply has at most `frames_max` frames. `holds`: the engine keeps
     partial replies itself, and need not be spared them while a peer pushes back. `bound` is told
-    where it listens, with the ports it really got.
+    where it listens, with the ports it really got. `call_id` tells by the token of a request which
+    call of its client it is, the same for all its tries (empty: nobody knows).
     """
 
     service: Service
@@ -69,6 +75,7 @@ class Part(NamedTuple):
     frames_max: int
     holds: bool = False
     bound: Callable[[Sequence[Address]], object] = _take_note
+    call_id: Callable[[Any], bytes] = _no_call_id
 
 
 _HOME: Final = {

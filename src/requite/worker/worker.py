@@ -124,6 +124,7 @@ class Worker(Daemon):
         ]
         try:
             for post in self._posts:
+                await post.open()
                 await post.shell.listen_all()
                 post.bound(post.shell.addresses)
                 post.shell.start()
@@ -135,7 +136,7 @@ class Worker(Daemon):
         """Take nothing new, finish what is in hand (`drain_timeout` at most), then close."""
         try:
             async with asyncio.timeout(self._drain_timeout_s):
-                await asyncio.gather(*(post.shell.drain() for post in self._posts))
+                await asyncio.gather(*(post.drain() for post in self._posts))
         except TimeoutError:
             pass  # the broker gives what is left to others; `close` interrupts it here
         await self.close()
@@ -144,8 +145,7 @@ class Worker(Daemon):
         """Stop at once: handlers are interrupted. A broker gives their requests to others; clients
         of SP ask again."""
         for post in self._posts:
-            await post.shell.close()
-            await post.runner.close()
+            await post.close()
         self._posts.clear()
         if self._journal is not None:
             for part in self._parts:
@@ -154,29 +154,61 @@ class Worker(Daemon):
 
 
 class _Post:
-    """A part of a worker at work: engine, connections and handlers."""
+    """A part of a worker at work: engine, connections and handlers; and what remembers replies, if
+    its service is to run each request once."""
 
     def __init__(self, part: Part, reply_size_max: int, *, tell_starts: bool) -> None:
+        service = part.service
+        self._dedup = dedup = service.idempotent
+        self._gate = None if dedup is None else dedup.gate(service.name, part.call_id)
+        self._is_open = False
+        self.bound = part.bound
         self.runner = runner = Runner(
-            part.service,
+            service,
             part.capacity,
             part.threads,
             reply_size_max,
             part.frames_max,
-            tell_starts=tell_starts,
+            tell_starts=tell_starts or dedup is not None,
+            to_the_end=dedup is not None,
         )
+        gate = self._gate
         self.shell = AioShell(
             part.engine,
             part.wires,
-            deliver=runner.deliver,
-            deliver_all=runner.deliver_all,
-            abandon=runner.abandon,
+            deliver=runner.deliver if gate is None else gate.ask,
+            deliver_all=runner.deliver_all if gate is None else gate.ask_all,
+            abandon=runner.abandon if gate is None else gate.give_up,
             flow=_go_on if part.holds else runner.flow,
             logger="requite.worker",
         )
-        self.bound = part.bound
-        runner.submit = self.shell.submit
-        runner.submit_soon = self.shell.host.submit_soon
+        if gate is None:
+            runner.submit = self.shell.submit
+            runner.submit_soon = self.shell.host.submit_soon
+        else:
+            gate.handlers, gate.tell = runner, self.shell.submit
+            runner.submit = runner.submit_soon = gate.hear
+
+    async def open(self) -> None:
+        """Have the log of replies at hand, before the first request comes."""
+        if self._dedup is not None:
+            await self._dedup.open()
+            self._is_open = True
+
+    async def drain(self) -> None:
+        """Finish what is in hand; also what nobody waits for, if it cannot be run again."""
+        await self.shell.drain()
+        if self._gate is not None:
+            await self._gate.idle.wait()
+
+    async def close(self) -> None:
+        """Stop; handlers are interrupted."""
+        await self.shell.close()
+        await self.runner.close()
+        if self._dedup is not None and self._gate is not None and self._is_open:
+            self._is_open = False
+            self._gate.close()
+            await self._dedup.close()
 
 
 def _go_on(_is_free: bool) -> None:

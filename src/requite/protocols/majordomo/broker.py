@@ -15,7 +15,7 @@ from math import inf
 from typing import Any, Final
 
 from requite import engine
-from requite.chronicle import NO_CALL, NO_INSTANCE, SWEEP_EVERY_S, Chronicle
+from requite.chronicle import MADE_UP, NO_CALL, NO_INSTANCE, SWEEP_EVERY_S, Chronicle
 from requite.engine import (
     Effect,
     Message,
@@ -70,7 +70,7 @@ class MajordomoBroker:
         chronicle: Chronicle | None = None,
     ) -> None:
         self.policy = policy or BrokerPolicy()
-        self._origin = origin
+        self._origin = bytes((origin[0] | MADE_UP,)) + origin[1:4]  # [call-id]
         self.parties: dict[Peer, Party] = {}
         self.draining = False
         self.stopped = False
@@ -175,7 +175,7 @@ class MajordomoBroker:
             return
         role, dialect = found
         if role is Role.CLIENT:
-            origin = self._origin[:4] + next(self._clients).to_bytes(4, "big")
+            origin = self._origin + next(self._clients).to_bytes(4, "big")
             client = Client(peer, newcomer.address, dialect, origin)
             self.parties[peer] = client
             self._from_client(client, messages, now)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final, NamedTuple
 
+from requite.chronicle import MADE_UP, NO_CALL
 from requite.errors import ConfigurationError
 from requite.heartbeat import HeartbeatPolicy
 
@@ -89,6 +90,13 @@ class Job:
 
     def __repr__(self) -> str:
         return f"<Job {self.dispatch_id}>"
+
+
+def clients_call_id(job: Job) -> bytes:
+    """Return the call id that a client gave a request; empty where a broker had to make one up,
+    which it does for each try of a call anew ([call-id])."""
+    call_id = job.call_id
+    return b"" if call_id == NO_CALL or call_id[0] & MADE_UP else call_id
 
 
 class WorkerSnapshot(NamedTuple):

@@ -1,0 +1,167 @@
+"""`Dedup`: what a service is given so that it runs each request once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from os import PathLike, fspath
+from typing import Any, Final
+
+from requite.dedup.engine import DedupEngine, Discard
+from requite.dedup.gate import CallId, Gate
+from requite.dedup.policy import DedupPolicy, DedupStats, InDoubt, Unkeyed
+from requite.dedup.store import LogStore
+from requite.engine import Input, Load, Store, Wake, Warn
+from requite.errors import LocalViolation
+from requite.shell import clock
+from requite.shell.warnings import Warnings
+
+_DEFAULTS: Final = DedupPolicy()
+
+
+class Dedup:
+    """Has a service run each request once, and answer repetitions with the reply it has.
+
+        @requite.service("pay", idempotent=Dedup("replies"))
+        async def pay(request): ...
+
+    A request is known by its `idempotency_key`; without one by its client and call (MDP 0.3), which
+    tells the tries of one call from other calls. Repetitions that come while the handler runs wait
+    for its reply. A handler that has started is never interrupted, and runs to its end unheard.
+
+    - `store`: a folder for a log of replies, for one worker process at a time: nothing is answered
+      before it is on the disk. None keeps them in memory: they end with the process.
+    - `window`: seconds for which a reply is kept.
+    - `max_entries`, `max_bytes`: how much is kept; beyond that the oldest replies go, which
+      `stats.evicted` counts. On disk `max_bytes` is the size of the log, within a segment of it.
+    - `unkeyed`: a request that nothing distinguishes from others (MDP 0.1 and 0.2, SP) is answered
+      negatively; "run" runs it each time.
+    - `in_doubt`: the repetition of a request whose handler had started when the process died is
+      answered negatively, since it may have run; "run" runs it again. In memory nothing is known
+      of an earlier process.
+    - `store_failures`: keep negative replies as well; otherwise a repetition of a request whose
+      handler failed runs.
+
+    One object may be given to several services of a worker, and of several workers on one event
+    loop; they share its bounds. Raises `ConfigurationError`.
+    """
+
+    def __init__(
+        self,
+        store: str | PathLike[str] | None = None,
+        *,
+        window: float = _DEFAULTS.window_s,
+        max_entries: int = _DEFAULTS.entries_max,
+        max_bytes: int = _DEFAULTS.bytes_max,
+        unkeyed: Unkeyed = _DEFAULTS.unkeyed,
+        in_doubt: InDoubt = _DEFAULTS.in_doubt,
+        store_failures: bool = _DEFAULTS.store_failures,
+    ) -> None:
+        self._directory = None if store is None else fspath(store)
+        self._policy = DedupPolicy(
+            window,
+            max_entries,
+            max_bytes,
+            unkeyed,
+            in_doubt,
+            store_failures,
+            durable=store is not None,
+        )
+        self._engine = DedupEngine(self._policy)
+        self._store: LogStore | None = None
+        self._users = 0
+        self._opening = asyncio.Lock()
+        self._backlog: deque[Input] = deque()
+        self._performing = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._warnings = Warnings(logging.getLogger("requite.worker"), clock.now)
+
+    def __repr__(self) -> str:
+        return f"<Dedup {self._directory or 'in memory'}>"
+
+    @property
+    def stats(self) -> DedupStats:
+        """What has been done with requests, and what is kept."""
+        return self._engine.snapshot()
+
+    # --- for workers ------------------------------------------------------------------------------
+    def gate(self, service: str, call_id: CallId) -> Gate:
+        """Return the way in for one service."""
+        return Gate(service, call_id, self._feed)
+
+    async def open(self) -> None:
+        """Be ready for one more worker. Raises `StorageError` where the log cannot be had."""
+        async with self._opening:
+            loop = asyncio.get_running_loop()
+            if self._users and self._loop is not loop:
+                raise LocalViolation(f"{self} is in use on another event loop")
+            if not self._users:
+                self._loop = loop
+                await self._open_log()
+            self._users += 1
+
+    async def _open_log(self) -> None:
+        if self._directory is None:
+            return
+        store = await asyncio.to_thread(LogStore, self._directory, self._policy)
+        now = clock.now()
+        self._engine = DedupEngine(
+            self._policy, epoch_s=time.time() - now, found=store.found, now=now
+        )
+        store.found = []
+        store.start(self._feed_all)
+        self._store = store
+
+    async def close(self) -> None:
+        """Be left by a worker, whose gates are closed; the last one closes the log."""
+        async with self._opening:
+            self._users -= 1
+            if self._users:
+                return
+            if self._store is not None:
+                await self._store.close()
+                self._store = None
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    # --- inside -----------------------------------------------------------------------------------
+    def _feed_all(self, events: list[Input]) -> None:
+        for event in events:
+            self._feed(event)
+
+    def _feed(self, event: Input) -> None:
+        """Let the engine handle an input, and those that come up while its effects are done."""
+        self._backlog.append(event)
+        if self._performing:
+            return
+        self._performing = True
+        try:
+            while self._backlog:
+                for effect in self._engine.handle(self._backlog.popleft(), clock.now()):
+                    self._perform(effect)
+        finally:
+            self._performing = False
+        if self._timer is None:
+            self._arm()
+
+    def _perform(self, effect: Any) -> None:
+        if isinstance(effect, Store | Load | Discard):
+            if self._store is not None:  # else the log is closed, and nobody waits any more
+                self._store.perform(effect)
+        elif isinstance(effect, Warn):
+            self._warnings.warn(effect.kind, effect.text)
+        else:
+            effect.token[0].perform(effect)
+
+    def _arm(self) -> None:
+        at = self._engine.deadline()
+        if at is not None and self._users and self._loop is not None:
+            self._timer = self._loop.call_later(max(0.0, at - clock.now()), self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._feed(Wake())

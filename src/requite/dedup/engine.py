@@ -1,0 +1,512 @@
+"""Runs each request once: stands between the engine of a worker and its handlers.
+
+What the worker's engine delivers comes in as `Asked`, what it abandons as `GivenUp`, and what
+handlers say as they say it. What goes out is the same: `Deliver` and `Abandon` for handlers;
+`Finished`, `Produced`, `Progressed` and `Started` for the worker's engine. With a log there are
+`Store` and `Load` in between, and no reply leaves before it is stored.
+
+A handler that has started runs to its end, also when nobody waits for it any more: nobody could say
+what one that was interrupted has done. Its reply is there for the next who asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+from typing import Any, Final, NamedTuple
+
+from requite.dedup.entries import Entries, Entry, Segments, State
+from requite.dedup.policy import REPLY_SIZE_MAX, DedupPolicy, DedupStats
+from requite.dedup.records import NO_DIGEST, DedupRecord, Kind, Outcome, decode, encode
+from requite.engine import (
+    Abandon,
+    Deliver,
+    Finished,
+    Input,
+    Load,
+    Loaded,
+    LoadFailed,
+    Produced,
+    Progressed,
+    Started,
+    Store,
+    Stored,
+    StoreFailed,
+    Wake,
+    Warn,
+)
+from requite.errors import LocalViolation, StorageError
+from requite.request import Status
+
+_NO_KEY: Final = (
+    b"this service runs each request once, and this one has nothing to be known by: call it over"
+    b" MDP 0.3, or with an idempotency key"
+)
+_OTHER_BODY: Final = b"its idempotency key was used for another request, with another body"
+_TOO_LARGE: Final = b"it has run, and its reply was too large to be kept for a repetition"
+_IN_DOUBT: Final = (
+    b"it may have run: its handler had started when the process ended, and nobody knows how far"
+    b" it came"
+)
+_GIVEN_UP: Final = (b"it was given up",)
+
+
+class Asked(NamedTuple):
+    """A request has come. `key` tells it from all others (empty: nothing does), `digest` is that of
+    its body (zeros: bodies need not be compared)."""
+
+    token: Any
+    request: Any
+    key: bytes
+    digest: bytes = NO_DIGEST
+
+
+class GivenUp(NamedTuple):
+    """Nobody waits any more for the reply to what was asked under `token`."""
+
+    token: Any
+    reason: str
+
+
+class Interrupted(NamedTuple):
+    """These requests have nobody any more who runs them, or waits for them: a worker has closed,
+    and stopped its handlers wherever they were."""
+
+    tokens: Sequence[Any]
+
+
+class Discard(NamedTuple):
+    """Remove a segment of the log: no record in it is needed. An effect."""
+
+    segment: int
+
+
+class Found(NamedTuple):
+    """A record that was on the log when it was opened: its place, and its size there."""
+
+    record: DedupRecord
+    position: Any
+    size: int
+
+
+class DedupEngine:
+    """The table of one store: of one service, or of several whose keys differ.
+
+    `epoch_s` is the wall time, in seconds since 1970, at the instant 0 of the engine's clock.
+    `found` are the records of the log, in order, and `now` is when they were read.
+    """
+
+    def __init__(
+        self,
+        policy: DedupPolicy | None = None,
+        *,
+        epoch_s: float = 0.0,
+        found: Iterable[Found] = (),
+        now: float = 0.0,
+    ) -> None:
+        self._policy = policy or DedupPolicy()
+        self._epoch_s = epoch_s
+        self._entries = Entries()
+        self._segments = Segments()
+        self._tokens: dict[Any, Entry] = {}  # of owners and of those who wait
+        self._loads: set[Any] = set()  # tokens that wait for a reply to be read
+        self._running = 0
+        self._counts = dict.fromkeys(
+            ("ran", "replayed", "joined", "refused", "expired", "evicted"), 0
+        )
+        self._out: list[Any] = []
+        self._inputs: dict[type, Callable[[Any, float], None]] = {
+            Asked: self._asked,
+            GivenUp: self._given_up,
+            Started: self._began,
+            Produced: self._produced,
+            Progressed: self._progressed,
+            Finished: self._finished,
+            Stored: self._stored,
+            StoreFailed: self._store_failed,
+            Loaded: self._loaded,
+            LoadFailed: self._load_failed,
+            Interrupted: self._interrupted,
+            Wake: _go_on,
+        }
+        self._recover(found, now)
+
+    # --- the engine's contract --------------------------------------------------------------------
+    def handle(self, event: Input, now: float) -> Sequence[Any]:
+        """See `requite.engine.Engine.handle`."""
+        handler = self._inputs.get(event.__class__)
+        if handler is None:
+            raise LocalViolation(f"a service that runs requests once has no use for {event!r}")
+        self._expire(now)
+        handler(event, now)
+        self._bound(now)
+        out = self._out
+        if out:
+            self._out = []
+        return out
+
+    def deadline(self) -> float | None:
+        """See `requite.engine.Engine.deadline`."""
+        at = self._entries.oldest_at() + self._policy.window_s
+        return None if at == inf else at
+
+    def snapshot(self) -> DedupStats:
+        """Return what it has done, and what it holds."""
+        states = [entry.state for entry in self._entries]
+        durable = self._policy.durable
+        return DedupStats(
+            **self._counts,
+            running=self._running,
+            kept=states.count(State.KEPT),
+            in_doubt=states.count(State.IN_DOUBT),
+            size_bytes=self._segments.size_bytes if durable else self._entries.size_bytes,
+        )
+
+    # --- from the worker's engine -----------------------------------------------------------------
+    def _asked(self, event: Asked, now: float) -> None:
+        token, request, key, digest = event
+        if not key:
+            if self._policy.unkeyed == "refuse":
+                self._refuse(token, _NO_KEY)
+            else:
+                self._out.append(Deliver(token, request))
+            return
+        entry = self._entries.get(key)
+        if entry is None:
+            self._begin(event, now)
+        elif entry.is_other_body(digest):
+            self._refuse(token, _OTHER_BODY)
+        elif entry.state in (State.KEPT, State.IN_DOUBT):
+            self._repeat(entry, token)
+        else:
+            self._counts["joined"] += 1
+            entry.waiters[token] = request
+            self._tokens[token] = entry
+
+    def _begin(self, event: Asked, now: float) -> None:
+        entry = Entry(event.key, event.digest, now)
+        entry.owner, entry.request = event.token, event.request
+        self._entries.add(entry)
+        self._tokens[event.token] = entry
+        if self._policy.tells_starts:
+            self._store(Kind.BEGUN, entry, now)
+        else:
+            self._run(entry)
+
+    def _run(self, entry: Entry) -> None:
+        entry.state = State.RUNNING
+        self._running += 1
+        self._out.append(Deliver(entry.owner, entry.request))
+
+    def _repeat(self, entry: Entry, token: Any) -> None:
+        """Answer a repetition of what has ended."""
+        if entry.outcome is not None:
+            self._replay(token, entry.outcome)
+        elif entry.position is not None:
+            self._loads.add(token)
+            self._out.append(Load(token, entry.position))
+        else:
+            self._refuse(token, entry.reason.encode())
+
+    def _given_up(self, event: GivenUp, _now: float) -> None:
+        token, reason = event
+        entry = self._tokens.get(token)
+        if token in self._loads:
+            self._loads.discard(token)
+            self._out.append(Finished(token, _GIVEN_UP, Status.CANCELLED))
+        elif entry is None:  # it runs without a key, or its end has just crossed this
+            self._out.append(Abandon(token, reason))
+        elif token != entry.owner:
+            del entry.waiters[token]
+            self._leave(token)
+        elif entry.state is State.BEGINNING:
+            entry.owner = None
+            self._leave(token)
+        elif entry.state is State.RUNNING and not entry.started and not entry.waiters:
+            self._out.append(Abandon(token, reason))
+
+    def _leave(self, token: Any) -> None:
+        del self._tokens[token]
+        self._out.append(Finished(token, _GIVEN_UP, Status.CANCELLED))
+
+    # --- from handlers ----------------------------------------------------------------------------
+    def _began(self, event: Started, _now: float) -> None:
+        entry = self._tokens.get(event.token)
+        if entry is not None:
+            entry.started = True
+        self._counts["ran"] += 1
+        self._out.append(event)
+
+    def _produced(self, event: Produced, _now: float) -> None:
+        entry = self._tokens.get(event.token)
+        if entry is not None and not entry.overflowed:
+            entry.parts.append(event.frames)
+            entry.parts_size += sum(map(len, event.frames))
+            if entry.parts_size > self._reply_size_max:
+                entry.overflowed = True
+                entry.parts = []
+        self._out.append(event)
+
+    def _progressed(self, event: Progressed, _now: float) -> None:
+        """Let the handler vouch for all who wait for it."""
+        self._out.append(event)
+        entry = self._tokens.get(event.token)
+        if entry is not None:
+            self._out += [Progressed(token, event.extend_s) for token in entry.waiters]
+
+    def _finished(self, event: Finished, now: float) -> None:
+        token, frames, status = event
+        entry = self._tokens.get(token)
+        if entry is None:  # it ran without a key
+            self._out.append(event)
+            return
+        self._running -= 1
+        if status is Status.CANCELLED and not entry.started:
+            self._never_began(entry, event, now)
+        elif status is Status.OK or (status is Status.FAILED and self._policy.store_failures):
+            self._end(entry, Outcome(status, tuple(entry.parts), frames), now)
+        else:
+            self._forget(entry, now)
+            self._answer(entry, Outcome(status, tuple(entry.parts), frames))
+
+    def _never_began(self, entry: Entry, event: Finished, now: float) -> None:
+        """Let somebody else's request run, where one was given up before its handler started."""
+        del self._tokens[event.token]
+        self._out.append(event)
+        entry.owner = None
+        self._promote(entry, now)
+
+    def _promote(self, entry: Entry, now: float) -> None:
+        """Run a request for the next who waits for it, if anybody does."""
+        if entry.owner is None and entry.waiters:
+            entry.owner = next(iter(entry.waiters))
+            entry.request = entry.waiters.pop(entry.owner)
+        if entry.owner is None:
+            self._forget(entry, now)
+        else:
+            self._run(entry)
+
+    # --- ends -------------------------------------------------------------------------------------
+    @property
+    def _reply_size_max(self) -> int:
+        return min(REPLY_SIZE_MAX, self._policy.bytes_max)
+
+    def _end(self, entry: Entry, outcome: Outcome, now: float) -> None:
+        entry.outcome = outcome
+        if self._policy.durable:
+            entry.state = State.ENDING
+            self._store(Kind.UNKEPT if self._is_too_large(entry) else Kind.ENDED, entry, now)
+            return
+        self._answer(entry, outcome)
+        self._settle(entry, now)
+
+    def _is_too_large(self, entry: Entry) -> bool:
+        outcome = entry.outcome
+        return entry.overflowed or (outcome is not None and outcome.size > self._reply_size_max)
+
+    def _settle(self, entry: Entry, now: float) -> None:
+        """Keep a reply, or that there was one."""
+        if self._is_too_large(entry):
+            entry.outcome, entry.reason = None, _TOO_LARGE.decode()
+        elif entry.position is not None:
+            entry.outcome = None  # the log has it
+        entry.parts = []
+        self._entries.settle(entry, State.KEPT, now)
+
+    def _answer(self, entry: Entry, outcome: Outcome) -> None:
+        """Give a reply to all who wait for it; the owner has had the partial ones."""
+        owner, waiters = entry.owner, entry.waiters
+        entry.owner = entry.request = None
+        entry.waiters = {}
+        self._tokens.pop(owner, None)
+        self._out.append(Finished(owner, outcome.frames, outcome.status))
+        for token in waiters:
+            del self._tokens[token]
+            if entry.overflowed:
+                self._refuse(token, _TOO_LARGE)
+            else:
+                self._replay(token, outcome)
+
+    def _replay(self, token: Any, outcome: Outcome) -> None:
+        self._counts["replayed"] += 1
+        self._out += [Produced(token, frames) for frames in outcome.parts]
+        self._out.append(Finished(token, outcome.frames, outcome.status))
+
+    def _refuse(self, token: Any, reason: bytes) -> None:
+        self._counts["refused"] += 1
+        self._out.append(Finished(token, (reason,), Status.FAILED))
+
+    def _refuse_all(self, entry: Entry, reason: str) -> None:
+        tokens = [*entry.waiters] if entry.owner is None else [entry.owner, *entry.waiters]
+        entry.owner = entry.request = None
+        entry.waiters = {}
+        for token in tokens:
+            del self._tokens[token]
+            self._refuse(token, reason.encode())
+
+    def _forget(self, entry: Entry, now: float) -> None:
+        """Know nothing of a key any more: a repetition runs."""
+        self._entries.remove(entry)
+        self._segments.leave(entry)
+        if self._policy.tells_starts:
+            self._store(Kind.DROPPED, entry, now)
+
+    # --- the log ----------------------------------------------------------------------------------
+    def _store(self, kind: Kind, entry: Entry, now: float) -> None:
+        outcome = entry.outcome if kind is Kind.ENDED else None
+        at_us = round((now + self._epoch_s) * 1e6)
+        payload = encode(DedupRecord(kind, at_us, entry.key, entry.digest, outcome))
+        self._out.append(Store((kind, entry, len(payload)), (payload,)))
+
+    def _stored(self, event: Stored, now: float) -> None:
+        kind, entry, size = event.ticket
+        [position] = event.positions
+        self._segments.grow(position.segment, size)
+        if kind is Kind.BEGUN:
+            if entry.state is State.BEGINNING:
+                self._segments.move(entry, position.segment)
+                self._promote(entry, now)
+            elif entry.state is State.RUNNING:  # told anew, its segment being about to go
+                self._segments.move(entry, position.segment)
+        elif kind is not Kind.DROPPED and entry.state is State.ENDING:
+            self._segments.move(entry, position.segment)
+            if kind is Kind.ENDED:
+                entry.position = position
+            assert entry.outcome is not None  # else there would have been nothing to store
+            self._answer(entry, entry.outcome)
+            self._settle(entry, now)
+
+    def _store_failed(self, event: StoreFailed, now: float) -> None:
+        kind, entry, _size = event.ticket
+        self._out.append(Warn("not stored", f"{entry}: {event.error}"))
+        if kind is Kind.BEGUN and entry.state is State.BEGINNING:
+            self._entries.remove(entry)
+            self._refuse_all(entry, f"it has not run, since that could not be noted: {event.error}")
+        elif kind in (Kind.ENDED, Kind.UNKEPT) and entry.state is State.ENDING:
+            entry.outcome = None
+            entry.reason = f"it has run, but its reply could not be stored: {event.error}"
+            self._refuse_all(entry, entry.reason)
+            self._entries.settle(entry, State.IN_DOUBT, now)
+
+    def _loaded(self, event: Loaded, _now: float) -> None:
+        token = event.ticket
+        if token not in self._loads:
+            return
+        self._loads.discard(token)
+        try:
+            outcome = decode(event.payload).outcome
+        except StorageError as error:
+            self._unreadable(token, error)
+            return
+        assert outcome is not None  # only records with a reply are read
+        self._replay(token, outcome)
+
+    def _load_failed(self, event: LoadFailed, _now: float) -> None:
+        if event.ticket in self._loads:
+            self._loads.discard(event.ticket)
+            self._unreadable(event.ticket, event.error)
+
+    def _unreadable(self, token: Any, error: StorageError) -> None:
+        self._out.append(Warn("not read", str(error)))
+        self._refuse(token, f"it has run, but its reply cannot be read: {error}".encode())
+
+    # --- bounds -----------------------------------------------------------------------------------
+    def _expire(self, now: float) -> None:
+        """Let go of replies whose window has passed."""
+        entries, gone = self._entries, now - self._policy.window_s
+        while entries.oldest_at() <= gone:
+            self._let_go("expired")
+
+    def _let_go(self, count: str) -> None:
+        entry = self._entries.oldest()
+        if entry is not None:
+            self._remove(entry, count)
+
+    def _remove(self, entry: Entry, count: str) -> None:
+        self._entries.remove(entry)
+        self._segments.leave(entry)
+        self._counts[count] += 1
+
+    def _bound(self, now: float) -> None:
+        """Keep no more than allowed: the oldest replies go first."""
+        policy, entries = self._policy, self._entries
+        while entries.settled > policy.entries_max:
+            self._let_go("evicted")
+        if not policy.durable:
+            while entries.size_bytes > policy.bytes_max and entries.settled:
+                self._let_go("evicted")
+            return
+        self._discard()
+        while self._segments.size_bytes > policy.bytes_max and len(self._segments) > 1:
+            self._clear_oldest(now)
+            self._discard()
+
+    def _clear_oldest(self, now: float) -> None:
+        """Let nobody need the oldest segment: replies go, and what runs is told anew."""
+        for entry in self._segments.oldest():
+            if entry.state in (State.KEPT, State.IN_DOUBT):
+                self._remove(entry, "evicted")
+                continue
+            self._segments.leave(entry)
+            if entry.state is State.RUNNING:
+                self._store(Kind.BEGUN, entry, now)
+
+    def _discard(self) -> None:
+        self._out += [Discard(number) for number in self._segments.take_idle()]
+
+    # --- the beginning and the end ----------------------------------------------------------------
+    def _recover(self, found: Iterable[Found], now: float) -> None:
+        """Know again what the log says; its last word on a key counts."""
+        last: dict[bytes, tuple[DedupRecord, Any]] = {}
+        for record, position, size in found:
+            self._segments.grow(position.segment, size)
+            last.pop(record.key, None)
+            if record.kind is not Kind.DROPPED:
+                last[record.key] = record, position
+        for record, position in sorted(last.values(), key=lambda each: each[0].at_us):
+            at = min(now, record.at_us / 1e6 - self._epoch_s)
+            if at > now - self._policy.window_s:
+                self._know_again(record, position, at)
+
+    def _know_again(self, record: DedupRecord, position: Any, at: float) -> None:
+        entry = Entry(record.key, record.digest, at)
+        state = State.KEPT
+        if record.kind is Kind.ENDED:
+            entry.position = position
+        elif record.kind is Kind.UNKEPT:
+            entry.reason = _TOO_LARGE.decode()
+        elif self._policy.in_doubt == "run":
+            return
+        else:
+            state, entry.reason = State.IN_DOUBT, _IN_DOUBT.decode()
+        self._entries.settle(entry, state, at)
+        self._segments.move(entry, position.segment)
+
+    def _interrupted(self, event: Interrupted, now: float) -> None:
+        for token in event.tokens:
+            self._loads.discard(token)
+            entry = self._tokens.get(token)
+            if entry is None or entry.state is State.ENDING:  # which is answered, heard or not
+                continue
+            del self._tokens[token]
+            if token == entry.owner:
+                self._stop(entry, now)
+            else:
+                del entry.waiters[token]
+
+    def _stop(self, entry: Entry, now: float) -> None:
+        """Take note that a handler will not end, nor start."""
+        entry.owner = None
+        if entry.state is State.BEGINNING:
+            return  # until that is stored
+        self._running -= 1
+        if entry.started and self._policy.in_doubt == "refuse":
+            entry.reason = _IN_DOUBT.decode()
+            self._refuse_all(entry, entry.reason)
+            self._entries.settle(entry, State.IN_DOUBT, now)
+        else:
+            self._promote(entry, now)
+
+
+def _go_on(_event: Wake, _now: float) -> None:
+    """Look at the time alone."""

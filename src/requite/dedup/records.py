@@ -1,0 +1,142 @@
+"""The records of a log of replies (docs/protocols/dedup-log.md), byte by byte.
+
+A record is a head, the key of a request and, where its handler has ended, the reply:
+
+    version u8 | kind u8 | at i64 | digest 16 bytes | key size u16 | key
+    ENDED also: status u8 | parts u32 | for each: frames u32 | for each: size u32, bytes
+
+All integers are little-endian. `at` is wall time in microseconds since 1970. The last of the parts
+is the final reply, those before it are partial ones.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from requite.errors import LogCorrupt, LogMismatch
+from requite.request import Status
+
+VERSION: Final = 1
+DIGEST_SIZE: Final = 16
+NO_DIGEST: Final = bytes(DIGEST_SIZE)
+KEY_SIZE_MAX: Final = (1 << 16) - 1
+_HEAD: Final = struct.Struct("<BBq16sH")
+_U32: Final = struct.Struct("<I")
+
+Frames = Sequence[bytes]
+
+
+class Kind(IntEnum):
+    """What a record says of a key. Numbers are on disks: never reuse one."""
+
+    BEGUN = 1  # its handler is about to start
+    ENDED = 2  # with this reply
+    DROPPED = 3  # it has ended in a way that is not kept: a repetition runs
+    UNKEPT = 4  # it has ended, and its reply is too large to be kept
+
+
+class Outcome(NamedTuple):
+    """A reply as it is kept: how it ended, its partial replies and its final one."""
+
+    status: Status
+    parts: Sequence[Frames]
+    frames: Frames
+
+    @property
+    def size(self) -> int:
+        """The bytes of all frames."""
+        return sum(len(frame) for part in (*self.parts, self.frames) for frame in part)
+
+
+class DedupRecord(NamedTuple):
+    """A record. `outcome` belongs to ENDED alone; `digest` is that of the request's body."""
+
+    kind: Kind
+    at_us: int
+    key: bytes
+    digest: bytes = NO_DIGEST
+    outcome: Outcome | None = None
+
+
+def encode(record: DedupRecord) -> bytes:
+    """Return the bytes of a record."""
+    kind, at_us, key, digest, outcome = record
+    head = _HEAD.pack(VERSION, kind, at_us, digest, len(key)) + key
+    if outcome is None:
+        return head
+    pieces = [head, bytes((outcome.status,)), _U32.pack(len(outcome.parts) + 1)]
+    for part in (*outcome.parts, outcome.frames):
+        pieces.append(_U32.pack(len(part)))
+        for frame in part:
+            pieces += (_U32.pack(len(frame)), frame)
+    return b"".join(pieces)
+
+
+def decode(payload: bytes) -> DedupRecord:
+    """Read a record. Raises `LogMismatch` for a newer version, `LogCorrupt` for anything else."""
+    return _read(payload, with_outcome=True)
+
+
+def decode_head(payload: bytes) -> DedupRecord:
+    """Read a record, but for the reply; errors as of `decode`."""
+    return _read(payload, with_outcome=False)
+
+
+def _read(payload: bytes, *, with_outcome: bool) -> DedupRecord:
+    if payload[:1] and payload[0] > VERSION:
+        raise LogMismatch(
+            f"a record of version {payload[0]}; this is requite for version {VERSION}. "
+            "Use the newer requite, or another folder."
+        )
+    try:
+        record, end = _decode_head(payload)
+        if record.kind is not Kind.ENDED:
+            if end != len(payload):
+                raise ValueError(f"{len(payload) - end} bytes follow its key")
+        elif with_outcome:
+            return record._replace(outcome=_decode_outcome(payload, end))
+    except (struct.error, ValueError, IndexError) as error:
+        raise LogCorrupt(f"a record of {len(payload)} bytes cannot be read: {error}") from error
+    return record
+
+
+def _decode_head(payload: bytes) -> tuple[DedupRecord, int]:
+    """Read what all kinds have; also return where it ends."""
+    version, code, at_us, digest, key_size = _HEAD.unpack_from(payload)
+    start = _HEAD.size
+    end = start + key_size
+    if not version or end > len(payload):
+        raise ValueError("it ends within its key, or has no version")
+    return DedupRecord(Kind(code), at_us, payload[start:end], digest), end
+
+
+def _decode_outcome(payload: bytes, at: int) -> Outcome:
+    status = Status(payload[at])
+    count, at = _u32(payload, at + 1)
+    parts = []
+    for _ in range(count):
+        part, at = _decode_part(payload, at)
+        parts.append(part)
+    if at != len(payload) or not parts:
+        raise ValueError(f"{len(payload) - at} bytes follow {count} parts")
+    return Outcome(status, tuple(parts[:-1]), parts[-1])
+
+
+def _decode_part(payload: bytes, at: int) -> tuple[Frames, int]:
+    count, at = _u32(payload, at)
+    frames = []
+    for _ in range(count):
+        size, at = _u32(payload, at)
+        if at + size > len(payload):
+            raise ValueError("it ends within a frame")
+        frames.append(payload[at : at + size])
+        at += size
+    return tuple(frames), at
+
+
+def _u32(payload: bytes, at: int) -> tuple[int, int]:
+    number: int = _U32.unpack_from(payload, at)[0]
+    return number, at + _U32.size
