@@ -26,9 +26,10 @@ from requite.cli.options import (
     Logging,
     Timeout,
 )
-from requite.cli.output import complain, say_json
+from requite.cli.output import complain, say, say_json
 from requite.cli.presence import name_service, wait_for_worker
-from requite.errors import CallError, NoService, TransportError
+from requite.errors import CallError, ConfigurationError, NoService, TransportError
+from requite.protocols.titanic.wire import REQUEST
 from requite.request import Partial, Reply, RetryPolicy, Status
 from requite.shell import clock
 from requite.shell.journaling import new_name
@@ -95,6 +96,25 @@ def call(
             help="Print partial replies as they come, each on a line.",
         ),
     ] = False,
+    submit: Annotated[
+        bool,
+        Parameter(
+            group=CALLS,
+            show_default=False,
+            help="Have the request kept until it has been answered, and print its ticket, for "
+            "`requite result`. Takes a broker with a Titanic.",
+        ),
+    ] = False,
+    key: Annotated[
+        str,
+        Parameter(
+            metavar="KEY",
+            group=CALLS,
+            show_default=False,
+            help="With --submit: a request with this key is kept once, however often it is "
+            "submitted; the ticket is the same.",
+        ),
+    ] = "",
     as_json: JsonFlag = False,
     connection: Connection = PLAIN,
     journal: JournalFolder = None,
@@ -110,21 +130,27 @@ def call(
     may_have_executed, attempts, elapsed_ms. With --stream an object per partial
     reply comes before it.
 
+    With --submit nothing waits for the reply: stdout gets the ticket, by which
+    `requite result` fetches it, in any process, at any time.
+
       $ requite call mdp://127.0.0.1:5555/echo "hello, world"
       $ requite call sp+tcp://127.0.0.1:7000 "hello, world"
+      $ requite call mdp://127.0.0.1:5555/echo "hello, later" --submit
       $ gzip -c big.csv | requite call mdp://127.0.0.1:5555/store --once > receipt
     """
     from requite.shell.aio import run
 
     logging.start()
+    _check_submit(submit, key, stream or once or bind)
     name = name_service(url, service)
     place = Place(connection.complete(url), bind, name, connection.dialect)
     asked = Asked(place, _read_body(body), timeout, _retry(place, retries), once, journal)
+    kept = Kept(os.fsencode(key), as_json) if submit else None
     printer = JsonPrinter() if as_json else BytesPrinter(line_by_line=stream)
     began = time.monotonic()
     try:
         with advised(url):
-            run(_ask(asked, stream, printer))
+            run(_ask(asked, stream, printer) if kept is None else _submit(asked, kept))
     except CannotListenError as error:
         complain(str(error))
         return ExitCode.CANNOT_LISTEN
@@ -154,6 +180,14 @@ class Asked:
     retry: RetryPolicy | None
     once: bool
     journal: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A request that is to be kept: under which key, and how its ticket is printed."""
+
+    key: bytes
+    as_json: bool
 
 
 class CannotListenError(Exception):
@@ -191,6 +225,23 @@ async def _ask(asked: Asked, stream: bool, printer: Printer) -> None:
         await _print_replies(client, replace(asked, timeout=left_s), stream, printer)
     finally:
         await client.close()
+
+
+def _check_submit(submit: bool, key: str, other: bool) -> None:
+    if submit and other:
+        raise ConfigurationError("--submit goes without --stream, --once and --bind")
+    if key and not submit:
+        raise ConfigurationError("--key is for --submit: it names a request that is kept")
+
+
+async def _submit(asked: Asked, kept: Kept) -> None:
+    async with _client(asked) as client:
+        left_s = await wait_for_worker(client, REQUEST, asked.timeout)
+        ticket = await client.submit(asked.body, timeout=left_s, idempotency_key=kept.key)
+    if kept.as_json:
+        say_json({"status": Status.OK.name, "ticket": ticket})
+    else:
+        say(ticket)
 
 
 async def _wait_unrecorded(asked: Asked) -> float:
@@ -295,12 +346,12 @@ class JsonPrinter:
 
     def partial(self, partial: Partial) -> None:
         """See `Printer`."""
-        say_json({"status": "PARTIAL", "index": partial.index, **_encode(partial.body)})
+        say_json({"status": "PARTIAL", "index": partial.index, **encode_body(partial.body)})
 
     def final(self, reply: Reply) -> None:
         """See `Printer`."""
         effort = _effort(reply.attempts, reply.elapsed)
-        say_json({"status": reply.status.name, **_encode(reply.body), **effort})
+        say_json({"status": reply.status.name, **encode_body(reply.body), **effort})
 
     def failed(self, error: CallError, elapsed_s: float) -> None:
         """See `Printer`."""
@@ -316,7 +367,8 @@ def _effort(attempts: int, elapsed_s: float) -> dict[str, Any]:
     return {"attempts": attempts, "elapsed_ms": round(elapsed_s * 1000, 3)}
 
 
-def _encode(body: bytes) -> dict[str, str]:
+def encode_body(body: bytes) -> dict[str, str]:
+    """Return a body as JSON has it: text, or else base64."""
     try:
         return {"body": body.decode(), "encoding": "utf-8"}
     except UnicodeDecodeError:
