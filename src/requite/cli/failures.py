@@ -34,6 +34,7 @@ class Kind(NamedTuple):
     brokerless: str = ""
 
 
+_BROKERLESS: Final = ("sp", "flp", "pirate")
 _NO_CONNECTION: Final = Kind(
     "NO_CONNECTION",
     "see that a broker listens at {place}",
@@ -88,9 +89,9 @@ def sentence(error: RequiteError) -> str:
 
 
 def is_brokerless(url: str) -> bool:
-    """Whether this is a URL of SP, which has no broker and no names of services."""
+    """Whether this is a URL of a protocol that has no broker and no names of services."""
     scheme = url.partition("://")[0]
-    return scheme == "inproc" or scheme.startswith("sp+")
+    return scheme == "inproc" or scheme.partition("+")[0] in _BROKERLESS
 
 
 def place_of(url: str) -> str:
