@@ -1,0 +1,127 @@
+"""`requite queue`: run the queue of a Simple or Paranoid Pirate."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from cyclopts import Group, Parameter, validators
+
+from requite.cli.options import QUIET, Logging
+from requite.cli.output import say
+from requite.framing import Limits as FramingLimits
+from requite.heartbeat import HeartbeatPolicy
+
+_PLACES: Final = Group("Places", sort_key=5)
+_LIVENESS: Final = Group("Liveness", sort_key=10)
+_LIMITS: Final = Group("Limits", sort_key=30)
+_POSITIVE: Final = validators.Number(gt=0)
+_BEATS: Final = HeartbeatPolicy()
+
+
+def queue(
+    *,
+    protocol: Annotated[
+        Literal["simple", "paranoid"],
+        Parameter(
+            help="What workers speak: READY alone (`simple`, REQ sockets), or READY and heartbeats "
+            "in both directions (`paranoid`, 6/PPP).",
+        ),
+    ] = "paranoid",
+    front: Annotated[
+        tuple[str, ...],
+        Parameter(
+            metavar="ADDRESS",
+            group=_PLACES,
+            show_default=" ".join,
+            help="Where to listen for clients: `tcp://HOST:PORT` or `ipc:///PATH`; repeat it for "
+            "several. Port 0 takes a free one.",
+        ),
+    ] = ("tcp://127.0.0.1:5555",),
+    back: Annotated[
+        tuple[str, ...],
+        Parameter(
+            metavar="ADDRESS",
+            group=_PLACES,
+            show_default=" ".join,
+            help="Where to listen for workers, likewise.",
+        ),
+    ] = ("tcp://127.0.0.1:5556",),
+    heartbeat_interval: Annotated[
+        float | None,
+        Parameter(
+            metavar="SECONDS",
+            group=_LIVENESS,
+            help="Paranoid: speak to each worker at least this often, and expect as much. Workers "
+            f"need the same. [default: {_BEATS.interval_s}]",
+        ),
+    ] = None,
+    liveness: Annotated[
+        int | None,
+        Parameter(
+            metavar="N",
+            group=_LIVENESS,
+            help="Paranoid: an idle worker that was silent for N intervals is lost. "
+            f"[default: {_BEATS.liveness}]",
+        ),
+    ] = None,
+    drain_timeout: Annotated[
+        float,
+        Parameter(
+            metavar="SECONDS",
+            group=_LIMITS,
+            validator=_POSITIVE,
+            help="After SIGTERM: how long workers may go on.",
+        ),
+    ] = 10.0,
+    message_size_max: Annotated[
+        int,
+        Parameter(
+            metavar="BYTES",
+            group=_LIMITS,
+            validator=_POSITIVE,
+            show_default=lambda size: f"{size >> 20} MiB",
+            help="A larger message costs its connection.",
+        ),
+    ] = FramingLimits().message_size_bytes_max,
+    logging: Logging = QUIET,
+) -> int:
+    """Hand requests of Lazy Pirates to workers that come and go.
+
+    Each request goes to the worker that has been idle for longest, and waits
+    while none is. Clients are `requite call pirate://HOST:PORT`, or any REQ
+    socket of ZeroMQ; workers dial the back. It prints one line per place:
+    `listening on URL for clients`, `listening on URL for workers`.
+
+    It keeps nothing and gives no request to a second worker: clients ask again
+    when no reply comes. SIGTERM or Ctrl-C lets what workers have in hand pass,
+    and ends it with exit code 0. A second one stops at once.
+
+      $ requite queue --protocol paranoid
+      $ requite worker requite.examples:echo --connect pirate://127.0.0.1:5556
+      $ requite call pirate://127.0.0.1:5555 hello
+    """
+    from requite.cli.serving import run_until_stopped
+    from requite.errors import ConfigurationError
+    from requite.queue import Queue
+    from requite.queue.queue import queue_policy
+
+    if protocol == "simple" and not (heartbeat_interval is None and liveness is None):
+        raise ConfigurationError(
+            "a simple queue has no heartbeats: go without --heartbeat-interval and --liveness"
+        )
+    logging.start()
+    server = Queue(
+        front,
+        back,
+        protocol=protocol,
+        policy=queue_policy(heartbeat_interval, liveness, drain_timeout),
+        message_size_max=message_size_max,
+    )
+
+    def announce() -> None:
+        for url in server.front_addresses:
+            say(f"listening on {url} for clients")
+        for url in server.back_addresses:
+            say(f"listening on {url} for workers")
+
+    return run_until_stopped(server, announce)
