@@ -23,6 +23,7 @@ DESCRIBED = {
     "broker": ("--bind", "--heartbeat-interval", "--drain-timeout", "SIGTERM"),
     "worker": ("MODULE:ATTR", "--connect", "--capacity", "--handler-timeout", "SIGTERM"),
     "device": ("--front", "--back", "--front-connect", "--back-bind", "--hops", "SIGTERM"),
+    "queue": ("--protocol", "--front", "--back", "--heartbeat-interval", "SIGTERM"),
     "call": ("URL", "BODY", "--stream", "--timeout", "--json", "may_have_executed"),
     "services": ("URL", "--workers", "--watch", "--json"),
     "bench": ("URL", "--concurrency", "--duration", "--requests", "--size", "p99_ms"),

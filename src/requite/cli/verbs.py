@@ -34,6 +34,7 @@ SERVE: Final = (
     Verb("broker", "", "Run a broker that clients and workers connect to"),
     Verb("worker", "MODULE:ATTR... --connect|--bind URL", "Serve functions of a Python module"),
     Verb("device", "--front URL --back URL", "Forward between clients and services, brokerless"),
+    Verb("queue", "", "Hand requests to workers, for the Pirate patterns"),
 )
 ASK: Final = (
     Verb("call", "URL [BODY]", "Make one call; its reply goes to stdout"),
