@@ -9,7 +9,7 @@ Sources: 18/MDP, 7/MDP, 8/MMI and docs/protocols/mdp-0.3.md (rule ids in bracket
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from math import inf
 from typing import Any, Final
@@ -72,6 +72,8 @@ class MajordomoBroker:
         self.policy = policy or BrokerPolicy()
         self._origin = bytes((origin[0] | MADE_UP,)) + origin[1:4]  # [call-id]
         self.parties: dict[Peer, Party] = {}
+        # Of one of a pair, what it knows of both (`requite.pair`): shown by `mmi.pair`.
+        self.standing: Callable[[], Mapping[str, Any]] | None = None
         self.draining = False
         self.stopped = False
         self._out: list[Effect] = []
@@ -296,6 +298,28 @@ class MajordomoBroker:
             self._workforce.excuse(now - planned, now)
 
     # --- the end --------------------------------------------------------------------------------
+    def step_down(self, reason: str, now: float) -> list[Effect]:
+        """Send everybody away and forget what was pending: another broker serves from now on.
+
+        Clients that can be told get their requests back ([client-drain]); others find out by the
+        end of their connection. What the broker counts, it goes on counting when it serves again.
+        """
+        clients = [party for party in self.parties.values() if isinstance(party, Client)]
+        for client in clients:
+            if client.dialect.has_ids:
+                for pending in list(client.pending.values()):
+                    self._dispatcher.fail(pending, Status.SHUTTING_DOWN, reason, now)
+            self._forget_client(client, now)
+        self._workforce.stop()
+        for party in self.parties.values():
+            if isinstance(party, Worker):
+                self._workforce.lost(party, reason, now)
+        self._out.extend(engine.Disconnect(peer, reason) for peer in self.parties)
+        self.parties.clear()
+        effects = self._out.copy()
+        self._out.clear()
+        return effects
+
     def _drain(self, _event: engine.Drain, now: float) -> None:
         if not self.draining:
             self.draining = True

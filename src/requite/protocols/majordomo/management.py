@@ -7,6 +7,7 @@
 | `mmi.stats` | a service name, or empty: all | `{"services": [...], "clients", "pending", ...}` |
 | `mmi.workers` | a service name, or empty: all | `[{"service", "worker", "dialect", ...}]` |
 | `mmi.ping` | anything | `{"pong": true, "draining"}` |
+| `mmi.pair` | anything | of one of a pair: `{"role", "state", "epoch", ...}`; else `501` |
 | any other `mmi.` name | | `501` (8/MMI) |
 
 A name that is not valid UTF-8 is shown with replacement characters. Nothing here changes anything.
@@ -71,6 +72,7 @@ class BrokerView(Protocol):
     """What is shown of a broker."""
 
     draining: bool
+    standing: Callable[[], Mapping[str, Any]] | None
 
     @property
     def services(self) -> Mapping[bytes, Service]: ...
@@ -115,6 +117,8 @@ def _list(_subject: bytes, broker: BrokerView) -> bytes:
 def _stats(subject: bytes, broker: BrokerView) -> bytes:
     whole = asdict(broker.snapshot())
     del whole["workers"]
+    if broker.standing is not None:
+        whole["pair"] = broker.standing()
     return _json(whole | {"services": _about(subject, whole["services"])})
 
 
@@ -126,12 +130,17 @@ def _ping(_subject: bytes, broker: BrokerView) -> bytes:
     return _json({"pong": True, "draining": broker.draining})
 
 
+def _pair(_subject: bytes, broker: BrokerView) -> bytes:
+    return b"501" if broker.standing is None else _json(broker.standing())
+
+
 _HANDLERS: dict[bytes, Callable[[bytes, BrokerView], bytes]] = {
     b"mmi.service": _is_registered,
     b"mmi.list": _list,
     b"mmi.stats": _stats,
     b"mmi.workers": _workers,
     b"mmi.ping": _ping,
+    b"mmi.pair": _pair,
 }
 
 
