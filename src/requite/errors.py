@@ -22,6 +22,7 @@
     │   ├── LogCorrupt           what was read is not what was written
     │   ├── LogMismatch          the folder holds something else, or a newer format
     │   └── LogGone              the segment has been removed
+    ├── PairFailed               the two servers of a pair cannot settle who serves; a person has to
     └── ConfigurationError       a setting, URL or combination that cannot work, refused at once
 
 A `CallError` always answers the one question a caller has to ask before it tries again:
@@ -143,6 +144,10 @@ class LogMismatch(StorageError):
 
 class LogGone(StorageError):
     """The segment or the folder is not there: removed, by retention perhaps, or never made."""
+
+
+class PairFailed(RequiteError):
+    """The two servers of a fail-over pair contradict each other; the message says what to do."""
 
 
 class ConfigurationError(RequiteError, ValueError):

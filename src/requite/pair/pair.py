@@ -1,0 +1,181 @@
+"""`Pair`: one server's half of a fail-over pair (Binary Star), on an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+from requite.errors import ConfigurationError, LocalViolation, PairFailed
+from requite.pair.ends import SCHEMES, listen_at, stay_connected_to
+from requite.protocols.binarystar.peer import BinaryStarPeer
+from requite.protocols.binarystar.policy import HEARTBEAT_S_DEFAULT, BinaryStarPolicy
+from requite.protocols.binarystar.table import Role, State
+from requite.protocols.binarystar.view import PairView, SwitchOver, Vote
+from requite.shell import clock
+from requite.shell.aio import AioShell
+from requite.shell.daemon import Daemon
+from requite.shell.link import LinkLimits
+from requite.shell.wires import Wires
+from requite.transport.address import parse_address
+
+_INSTANCES: Final = 1 << 64
+# A connection to a process that stands still is accepted by its system, and says nothing.
+_HANDSHAKE_S_MIN: Final = 1.0
+
+_log = logging.getLogger("requite.pair")
+
+
+class Pair(Daemon):
+    """One of two servers of which one serves, and the other takes over when that one is gone.
+
+        pair = Pair("primary", bind="tcp://10.0.0.1:5560", peer="tcp://10.0.0.2:5560")
+        async with pair:
+            ...
+            if pair.vote():  # for every request of a client
+                answer(request)
+            else:
+                hang_up(client)  # it goes on to the other server
+
+    Give both servers the same `heartbeat`, and a network of their own for `bind` and `peer`. Look
+    at `serves` once more before an answer leaves that has taken long: this process may have stood
+    still meanwhile, and the other server have taken over.
+
+    - `role`: "primary" or "backup"; each server has one of them, and keeps it for life.
+    - `bind`: where to listen for the other server and for `requite pair`: `tcp://host:port` (port
+      0: a free one) or `ipc:///path`.
+    - `peer`: where the other server listens.
+    - `heartbeat`: seconds. The other server takes over two of these after the last word, when a
+      client asks it for something.
+    - `on_change`: gets a `PairView` whenever there is news, on the event loop; it must be quick.
+
+    Raises `ConfigurationError` for addresses and settings that cannot work.
+    """
+
+    def __init__(
+        self,
+        role: Role | Literal["primary", "backup"],
+        *,
+        bind: str,
+        peer: str,
+        heartbeat: float = HEARTBEAT_S_DEFAULT,
+        on_change: Callable[[PairView], object] | None = None,
+    ) -> None:
+        policy = BinaryStarPolicy(read_role(role), heartbeat)
+        if bind == peer:
+            raise ConfigurationError(f"a server cannot be its own peer: both are {bind}")
+        self._engine = BinaryStarPeer(
+            policy, instance=random.SystemRandom().randrange(1, _INSTANCES)
+        )
+        self._on_change = on_change
+        self._started = False
+        self._failed = asyncio.Event()
+        self._shell = AioShell(
+            self._engine,
+            Wires(
+                listen=[listen_at(parse_address(bind, SCHEMES))],
+                keep=[stay_connected_to(parse_address(peer, SCHEMES))],
+                limits=LinkLimits(handshake_timeout_s=max(_HANDSHAKE_S_MIN, policy.failover_s)),
+            ),
+            deliver=self._deliver,
+            logger="requite.pair",
+        )
+
+    def __repr__(self) -> str:
+        return f"<Pair {self._engine.policy.role.name.lower()}: {self._engine.state.name.lower()}>"
+
+    # --- whether to serve -------------------------------------------------------------------------
+    @property
+    def serves(self) -> bool:
+        """Whether this server may answer clients at this moment. Costs a look at the clock."""
+        return clock.now() < self._engine.serves_until
+
+    def vote(self) -> bool:
+        """Tell that a client asks for something, and return whether to serve it.
+
+        It makes a passive server active if the other has been silent for two heartbeats. Raises
+        `PairFailed` if the two cannot settle it themselves.
+        """
+        if clock.now() >= self._engine.serves_until:
+            self._check()
+            self._shell.submit(Vote())
+        return clock.now() < self._engine.serves_until
+
+    # --- for operators ----------------------------------------------------------------------------
+    @property
+    def view(self) -> PairView:
+        """What this server knows of itself and of the other one."""
+        return self._engine.view(clock.now())
+
+    @property
+    def role(self) -> Role:
+        """Which of the two it is."""
+        return self._engine.policy.role
+
+    @property
+    def endpoint(self) -> str:
+        """Where it listens for the other server, with the port it really got; "" before `start`."""
+        return next(map(str, self._shell.addresses), "")
+
+    def switch(self) -> None:
+        """Let the other server be active, or this one if the other is active now.
+
+        It takes a round trip; `on_change` and `view` tell when it is done. Where the other is
+        silent, a server that does not serve begins to. Raises `LocalViolation`, which says why,
+        where there would be nobody to serve or nothing is settled yet, and `PairFailed`.
+        """
+        self._check()
+        self._shell.submit(SwitchOver())
+
+    async def until_failed(self) -> PairFailed:
+        """Wait until the pair has failed, and return the error: nothing but a person can help."""
+        await self._failed.wait()
+        return PairFailed(self._engine.trouble)
+
+    # --- life -------------------------------------------------------------------------------------
+    async def start(self) -> str:
+        """Listen, dial, and begin to talk; return `endpoint`. Raises `TransportError` where the
+        address cannot be had, and `LocalViolation` the second time."""
+        if self._started:
+            raise LocalViolation("a pair starts once; make another one to serve again")
+        self._started = True
+        await self._shell.listen_all()
+        self._shell.start()
+        return self.endpoint
+
+    async def drain(self) -> None:
+        """Let the other server take over, if this one is active and the other is there (for two
+        heartbeats at most), then close."""
+        await self._shell.drain()
+
+    async def close(self) -> None:
+        """Stop at once. The other server takes over after two heartbeats, when clients ask it."""
+        self._engine.serves_until = float("-inf")
+        await self._shell.close()
+
+    # --- inside -----------------------------------------------------------------------------------
+    def _check(self) -> None:
+        if self._engine.state is State.FAILED:
+            raise PairFailed(self._engine.trouble)
+
+    def _deliver(self, _token: Any, view: PairView) -> None:
+        _log.info("%s is %s", view.role.name.lower(), view.state.name.lower(), extra=_facts(view))
+        if view.state is State.FAILED:
+            self._failed.set()
+        if self._on_change is not None:
+            self._on_change(view)
+
+
+def read_role(role: Role | str) -> Role:
+    """Return the role of that name. Raises `ConfigurationError`."""
+    try:
+        return role if isinstance(role, Role) else Role[role.upper()]
+    except KeyError:
+        raise ConfigurationError(f"a role is 'primary' or 'backup', not {role!r}") from None
+
+
+def _facts(view: PairView) -> dict[str, object]:
+    peer = "unknown" if view.peer_state is None else view.peer_state.name.lower()
+    return {"epoch": view.epoch, "peer": peer, "peer_is_silent": view.peer_is_silent}

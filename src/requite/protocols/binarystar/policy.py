@@ -1,0 +1,45 @@
+"""What may be set on one server of a pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from requite.errors import ConfigurationError
+from requite.protocols.binarystar.table import Role
+
+HEARTBEAT_S_DEFAULT: Final = 1.0
+HEARTBEAT_S_MIN: Final = 0.010
+HEARTBEAT_S_MAX: Final = 30.0
+# The Guide's: "If peer doesn't respond in two heartbeats, it is 'dead'".
+LIVENESS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryStarPolicy:
+    """Which of the two servers this is, and how often it is heard.
+
+    - `heartbeat_s`: how often it tells the other its state, in seconds. After two of these without
+      a word the other counts as gone. Where the two differ the longer one holds for both.
+    - `notes`: make `Note` effects: `became`.
+    """
+
+    role: Role
+    heartbeat_s: float = HEARTBEAT_S_DEFAULT
+    notes: bool = False
+
+    def __post_init__(self) -> None:
+        if not HEARTBEAT_S_MIN <= self.heartbeat_s <= HEARTBEAT_S_MAX:
+            raise ConfigurationError(
+                f"the heartbeat of a pair is between 10 ms and 30 s, not {self.heartbeat_s} s"
+            )
+
+    @property
+    def heartbeat_ms(self) -> int:
+        """The heartbeat as it is announced on the wire."""
+        return round(self.heartbeat_s * 1000)
+
+    @property
+    def failover_s(self) -> float:
+        """How long an active may be silent before the other may take over, at least."""
+        return LIVENESS * self.heartbeat_s

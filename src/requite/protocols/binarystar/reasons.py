@@ -1,0 +1,44 @@
+"""What people are told: why a pair has failed, why there was no switch, and what to do."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from requite.protocols.binarystar.table import Event, Role, State
+
+_STOP_ONE: Final = (
+    "stop both servers, see that each is configured with the other's address and that nobody else "
+    "has it, and start the one that has the newer data first"
+)
+_FAILURES: Final = {
+    Event.EQUAL_ACTIVE: f"both servers are active, in the same epoch: {_STOP_ONE}",
+    Event.EQUAL_SUSPENDED: f"both servers were active in the same epoch: {_STOP_ONE}",
+    Event.EQUAL_PASSIVE: f"both servers are passive, so nobody serves: {_STOP_ONE}",
+}
+_NO_SWITCH: Final = {
+    State.PRIMARY: "it has not been settled yet who is active; try again in a moment",
+    State.BACKUP: "it has not been settled yet who is active; try again in a moment",
+    State.ACTIVE: "the other server is silent, so nobody would serve",
+    State.SUSPENDED: "it is being settled whether this server is still active; try again",
+    State.RESIGNED: "a switch is under way",
+    State.FAILED: "the pair has failed",
+}
+
+
+def failure(event: Event) -> str:
+    """Return why a pair fails upon an event, and what to do."""
+    return _FAILURES[event]
+
+
+def same_role(role: Role) -> str:
+    """Return what is wrong when the peer has our own role."""
+    name = role.name.lower()
+    return (
+        f"both servers of the pair say that they are the {name}: start one as primary and the other"
+        " as backup, and give neither its own address as its peer's"
+    )
+
+
+def no_switch(state: State, is_draining: bool) -> str:
+    """Return why an operator's switch is not possible."""
+    return "this server is being stopped" if is_draining else _NO_SWITCH[state]
