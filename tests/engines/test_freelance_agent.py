@@ -1,0 +1,329 @@
+"""Model three: who is asked, who counts as gone, and what becomes of calls."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.freelance_engines import ClientBench
+
+from requite.chronicle import Chronicle, Kind
+from requite.engine import PeerBlocked, PeerLost, PeerWritable
+from requite.errors import CallTimeout, Cancelled, LocalViolation, Overloaded, TransportError
+from requite.heartbeat import HeartbeatPolicy
+from requite.protocols.freelance.agent import AgentClient
+
+
+def bench(**policy: object) -> ClientBench:
+    return ClientBench(AgentClient, servers=2, **policy)
+
+
+def test_a_call_waits_for_the_first_server() -> None:
+    b = bench()
+    b.submit(1, b"hi", b"there")
+    assert b.sent == []
+    b.join("a")
+    assert b.to("a") == [[b"PING"], [b"1", b"hi", b"there"]]
+    b.answer("a", b"ho", b"again")
+    assert b.replies[1].frames == [b"ho", b"again"]
+    assert b.replies[1].attempts == 1
+    b.assert_empty()
+
+
+def test_the_first_live_server_is_asked_as_long_as_it_lives() -> None:
+    b = bench()
+    b.join("a")
+    b.join("b")
+    for token in range(5):
+        b.submit(token)
+        b.answer("a")
+    assert len(b.requests_to("a")) == 5
+    assert b.requests_to("b") == []
+
+
+def test_calls_of_a_lost_server_go_to_the_next_one_under_the_same_control_frame() -> None:
+    b = bench()
+    b.join("a")
+    b.join("b")
+    b.submit(1, b"hi")
+    b.lose("a")
+    assert b.requests_to("b") == b.requests_to("a") == [[b"1", b"hi"]]
+    b.answer("b")
+    assert b.replies[1].attempts == 2
+    b.assert_empty()
+
+
+def test_a_server_that_comes_back_goes_to_the_end_of_the_line() -> None:
+    b = bench()
+    b.join("a")
+    b.join("b")
+    b.lose("a")
+    b.join("a")
+    b.submit(1)
+    assert len(b.requests_to("b")) == 1
+    assert b.requests_to("a") == []
+
+
+def test_a_silent_server_is_gone_after_three_intervals_and_its_calls_move_on() -> None:
+    b = bench()
+    b.join("a")
+    b.submit(1)
+    b.advance(1.0)
+    b.join("b")
+    b.advance(4.9)
+    b.say("b", [b"PONG"])
+    assert b.requests_to("b") == []
+    b.advance(0.2)
+    assert len(b.requests_to("b")) == 1
+    assert b.client.snapshot().live == 1
+
+
+def test_pings_leave_when_a_server_was_silent_for_an_interval_and_only_then() -> None:
+    b = bench()
+    b.join("a")
+    assert b.to("a") == [[b"PING"]]
+    for _ in range(10):  # whoever talks needs no ping
+        b.advance(1.5)
+        b.say("a", [b"PONG"])
+    assert b.to("a") == [[b"PING"]]
+    b.advance(2.0)
+    assert b.to("a") == [[b"PING"]] * 2
+
+
+def test_without_servers_and_calls_nothing_ticks() -> None:
+    b = bench()
+    assert b.client.deadline() is None
+    b.join("a")
+    assert b.client.deadline() == b.now + 2.0
+    b.lose("a")
+    assert b.client.deadline() is None
+
+
+def test_a_gone_server_is_pinged_and_anything_it_says_revives_it() -> None:
+    b = bench()
+    b.join("a")
+    b.advance(10.0)
+    assert b.client.snapshot().live == 0
+    pings = len(b.to("a"))
+    b.advance(10.0)
+    assert len(b.to("a")) > pings
+    b.submit(1)
+    assert b.requests_to("a") == []
+    b.say("a", [b"PONG"])
+    assert len(b.requests_to("a")) == 1
+
+
+def test_part_of_a_message_is_a_sign_of_life() -> None:
+    b = bench()
+    b.join("a")
+    b.advance(5.0)
+    b.say("a")
+    b.advance(5.0)
+    assert b.client.snapshot().live == 1
+
+
+def test_a_process_that_stood_still_blames_no_server() -> None:
+    b = bench()
+    b.join("a")
+    b.submit(1)
+    b.freeze(60.0)
+    assert b.client.snapshot().live == 1
+    b.answer("a")
+    assert b.replies[1].attempts == 1
+    b.advance(10.0)
+    assert b.client.snapshot().live == 0
+
+
+def test_a_late_reply_to_an_earlier_try_serves_as_well() -> None:
+    b = bench()
+    b.join("a")
+    b.submit(1)
+    b.advance(3.0)
+    b.join("b")
+    b.advance(3.5)
+    assert len(b.requests_to("b")) == 1
+    b.answer("a", b"late")
+    assert b.replies[1].body == b"late"
+    b.answer("b")
+    assert b.client.snapshot().stray == 1
+
+
+def test_a_request_that_is_not_idempotent_is_sent_once() -> None:
+    b = bench()
+    b.join("a")
+    b.join("b")
+    b.submit(1, idempotent=False)
+    b.lose("a")
+    assert isinstance(b.errors[1], TransportError)
+    assert b.errors[1].may_have_executed
+    assert b.requests_to("b") == []
+
+
+def test_a_request_that_was_never_sent_may_wait_whatever_it_is() -> None:
+    b = bench()
+    b.submit(1, idempotent=False)
+    b.join("a")
+    b.answer("a")
+    assert 1 in b.replies
+
+
+def test_after_so_many_lost_servers_a_call_ends() -> None:
+    b = bench(attempts_max=3)
+    b.submit(1)
+    for _ in range(3):
+        b.join("a")
+        b.lose("a", "it died")
+    error = b.errors[1]
+    assert isinstance(error, TransportError)
+    assert error.attempts == 3
+    assert "it died" in str(error)
+
+
+def test_a_try_that_takes_too_long_goes_to_another_server() -> None:
+    b = bench(attempt_s=0.5, attempts_max=2)
+    b.join("a")
+    b.join("b")
+    b.submit(1)
+    b.advance(0.6)
+    assert len(b.requests_to("b")) == 1
+    b.advance(0.5)
+    assert isinstance(b.errors[1], CallTimeout)
+    assert b.errors[1].attempts == 2
+    assert b.client.snapshot().live == 2
+
+
+def test_retries_by_time_share_a_budget() -> None:
+    b = bench(attempt_s=0.5, attempts_max=100, budget=0.0, budget_burst=3)
+    b.join("a")
+    b.join("b")
+    b.submit(1, timeout=4.0)
+    b.advance(3.9)
+    assert b.client.snapshot().resent == 3
+    b.advance(0.2)
+    assert isinstance(b.errors[1], CallTimeout)
+
+
+def test_a_server_that_pushes_back_is_spared() -> None:
+    b = bench()
+    b.join("a")
+    b.join("b")
+    b.block("a")
+    b.submit(1)
+    assert len(b.requests_to("b")) == 1
+    b.block("b")
+    b.submit(2)
+    assert b.client.snapshot().held == 1
+    b.unblock("a")
+    assert len(b.requests_to("a")) == 1
+
+
+def test_a_server_that_pushes_back_has_more_time_but_not_for_ever() -> None:
+    b = bench()
+    b.join("a")
+    b.submit(1, b"large")
+    b.block("a")
+    b.advance(20.0)
+    assert b.client.snapshot().live == 1
+    b.advance(20.0)
+    assert b.client.snapshot().live == 0
+
+
+def test_deadlines_cancels_and_slots() -> None:
+    b = bench(slots=2)
+    b.submit(1, timeout=1.0)
+    b.submit(2)
+    b.submit(3)
+    assert isinstance(b.errors[3], Overloaded)
+    assert not b.errors[3].may_have_executed
+    b.advance(1.1)
+    assert isinstance(b.errors[1], CallTimeout)
+    assert not b.errors[1].may_have_executed
+    b.cancel(2)
+    assert isinstance(b.errors[2], Cancelled)
+    b.submit(4, timeout=-1.0)
+    assert isinstance(b.errors[4], CallTimeout)
+    b.assert_empty()
+
+
+def test_the_drained_client_fails_everything_and_says_nothing_more() -> None:
+    b = bench()
+    b.join("a")
+    b.submit(1)
+    b.drain()
+    assert b.stopped
+    assert isinstance(b.errors[1], Cancelled)
+    said = len(b.sent)
+    b.submit(2)
+    assert isinstance(b.errors[2], Cancelled)
+    b.advance(100.0)
+    assert len(b.sent) == said
+    b.join("b")
+    assert "closed" in b.disconnected["b"]
+
+
+@pytest.mark.parametrize("message", [[b""], [b"PANG"], [b"PING"], [b"pong"]])
+def test_what_is_no_reply_is_counted_and_no_more(message: list[bytes]) -> None:
+    b = bench()
+    b.join("a")
+    b.submit(1)
+    b.say("a", message, [b"17", b"for nobody"])
+    assert b.client.snapshot().malformed == 1
+    assert b.client.snapshot().stray == 1
+    assert b.warnings
+    b.answer("a")
+    assert 1 in b.replies
+
+
+def test_what_comes_from_a_connection_that_has_ended_is_ignored() -> None:
+    b = bench()
+    b.join("a")
+    b.submit(1)
+    b.lose("a")
+    b.say("a", [b"1", b"y"])
+    assert b.replies == {}
+    for event in (PeerLost("a"), PeerBlocked("a"), PeerWritable("a")):
+        b.feed(event)
+    assert b.client.snapshot().connections == 0
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    b = bench()
+    b.submit(1)
+    with pytest.raises(LocalViolation):
+        b.submit(1)
+    with pytest.raises(LocalViolation):
+        b.feed(object())
+
+
+def test_a_faster_pace_of_pings() -> None:
+    b = bench(ping=HeartbeatPolicy(0.1, 2))
+    b.join("a")
+    b.advance(0.19)
+    assert b.client.snapshot().live == 1
+    b.advance(0.02)
+    assert b.client.snapshot().live == 0
+
+
+def test_the_journal_has_flights_and_what_is_out_of_the_ordinary() -> None:
+    chronicle = Chronicle()
+    b = ClientBench(AgentClient, servers=2, chronicle=chronicle)
+    b.join("a")
+    b.submit(1, b"12345")
+    b.answer("a", b"123")
+    [flight] = chronicle.flights
+    assert flight[-2:] == (5, 3)
+    b.submit(2)
+    b.join("b")
+    b.lose("a")
+    b.answer("b")
+    b.submit(3, timeout=1.0)
+    b.advance(2.0)
+    kinds = [happening.kind for happening in chronicle.happenings]
+    assert kinds == [
+        Kind.ACCEPTED,
+        Kind.SENT,
+        Kind.REDELIVERED,
+        Kind.SENT,
+        Kind.ANSWERED,
+        Kind.ACCEPTED,
+        Kind.SENT,
+        Kind.EXPIRED,
+    ]
