@@ -111,6 +111,22 @@ class Log:
         """The number of the active segment: that of its first record."""
         return self.next_number if self._writer is None else self._writer.number
 
+    @property
+    def log_id(self) -> bytes:
+        """16 random bytes, the same in all segments."""
+        return self._log_id
+
+    @property
+    def sealed(self) -> tuple[Sealed, ...]:
+        """The segments in which nothing is written any more, oldest first."""
+        return tuple(self._shelf)
+
+    @property
+    def disk_bytes(self) -> int:
+        """What all segments take on the disk, space that is set aside included."""
+        active = 0 if self._writer is None else self._writer.size
+        return active + sum(sealed.size for sealed in self._shelf)
+
     def room(self, count: int = 1) -> int:
         """How many bytes `count` payloads may have together, to be sure that they still fit into
         the active segment."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -27,6 +27,9 @@ class Shelf:
 
     def __contains__(self, number: int) -> bool:
         return number in self._sealed
+
+    def __iter__(self) -> Iterator[Sealed]:
+        return iter(self._sealed.values())
 
     def add(self, sealed: Sealed) -> None:
         self._sealed[sealed.number] = sealed

@@ -366,7 +366,10 @@ class TitanicEngine:
         kept.answered_us = self._now_us
         kept.reply = outcome.frames
         kept.reply_size = sum(map(len, outcome.frames))
-        self._keep_reply(kept, now)
+        if kept.closing is None:
+            self._keep_reply(kept, now)
+        else:
+            kept.state = KEEPING  # nothing is stored behind its CLOSED, unless that fails
 
     def _keep_reply(self, kept: Kept, now: float) -> None:
         """Store a reply before anybody hears of it."""
@@ -405,7 +408,8 @@ class TitanicEngine:
 
     def _store_again(self, now: float) -> None:
         for kept in list(self._unstored):
-            self._keep_reply(kept, now)
+            if kept.closing is None:
+                self._keep_reply(kept, now)
 
     def _let_go(self, kept: Kept) -> None:
         """A reply is stored, or needs no storing any more."""
@@ -446,6 +450,8 @@ class TitanicEngine:
             self._note("poisoned", kept, reason=reason)
 
     def _enter_tried(self, kept: Kept, *, poisoned: bool) -> None:
+        if kept.closing is not None:
+            return
         record = records.encode_tried(
             kept.uuid, self._now_us, kept.attempts, poisoned, kept.reason[:1000]
         )
@@ -502,7 +508,8 @@ class TitanicEngine:
 
     def _begin_closing(self, kept: Kept, tokens: list[Any], *, expired: bool) -> None:
         kept.closing = tokens
-        record = records.encode_closed(kept.uuid, self._now_us, kept.key, expired=expired)
+        until_us = self._now_us + int(self.policy.key_window_s * 1e6)
+        record = records.encode_closed(kept.uuid, self._now_us, kept.key, until_us, expired=expired)
         self._enter(record, kept, self._closed, self._not_closed)
 
     def _closed(self, kept: Kept, _place: Any, now: float) -> None:
@@ -538,10 +545,16 @@ class TitanicEngine:
         self._leave_lane(kept)
         self._dispatcher.withdraw(kept, lane)
 
-    def _not_closed(self, kept: Kept, error: StorageError, _now: float) -> None:
+    def _not_closed(self, kept: Kept, error: StorageError, now: float) -> None:
         for token in kept.closing or ():
             self._refuse(token, ERROR, f"not stored: {error}")
         kept.closing = None
+        if kept.state is not KEEPING:
+            return
+        if kept not in self._unstored:
+            self._keep_reply(kept, now)
+        elif _STORE_AGAIN not in self._timers:
+            self._timers.set(_STORE_AGAIN, now + self.policy.store_retry_s)
 
     # --- extensions -------------------------------------------------------------------------------
     def _other_service(self, token: Any, service: str, frames: Sequence[bytes], now: float) -> None:
@@ -584,7 +597,7 @@ class TitanicEngine:
         kept = self._find(token, frames)
         if kept is None:
             return
-        if kept.state is not POISONED or kept.place is None:
+        if kept.state is not POISONED or kept.place is None or kept.closing is not None:
             self._refuse(token, UNKNOWN, f"the request is not poisoned, but {kept.state.value}")
             return
         record = records.encode_tried(kept.uuid, self._now_us, 0, False, "")
@@ -717,9 +730,8 @@ class TitanicEngine:
         now = 0.0
         for found in recovered.requests:
             self._take_over(found)
-        for key, uuid, at_us in sorted(recovered.closed_keys, key=lambda one: one.at_us):
-            until = at_us / 1e6 - self._epoch_s + self.policy.key_window_s
-            self._register.keep_key(key, uuid, until)
+        for key, uuid, until_us in sorted(recovered.closed_keys, key=lambda one: one.until_us):
+            self._register.keep_key(key, uuid, until_us / 1e6 - self._epoch_s)
         if recovered.closed_keys:
             self._timers.set(_KEYS, now)
         if self._expiring:

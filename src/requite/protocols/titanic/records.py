@@ -8,7 +8,7 @@ What follows depends on the kind:
 | SUBMITTED | a request was accepted | key, service, frames |
 | ANSWERED | its reply came | attempts, frames |
 | TRIED | attempts failed; with the flag POISONED, no more follow | attempts, reason |
-| CLOSED | its client is done with it; it may be removed | key |
+| CLOSED | its client is done with it; it may be removed | until when the key holds, key |
 | ROLE | this store is a replica (flag), or is none any more | log id, next number |
 
 All integers are little-endian. `decode` raises `RemoteViolation` for what is none of these.
@@ -45,6 +45,7 @@ HEAD: Final = struct.Struct("<BBH16sQ")  # kind, version, flags, UUID, microseco
 _SUBMITTED: Final = struct.Struct("<BBH16sQBBI")  # ..., sizes of key and service, number of frames
 _ANSWERED: Final = struct.Struct("<BBH16sQII")  # ..., attempts, number of frames
 _TRIED: Final = struct.Struct("<BBH16sQI")  # ..., attempts
+_CLOSED: Final = struct.Struct("<BBH16sQQ")  # ..., microseconds since 1970
 _ROLE: Final = struct.Struct("<BBH16sQ16sQ")  # ..., log id, next number
 _SIZE: Final = struct.Struct("<I")
 _NO_UUID: Final = bytes(16)
@@ -83,11 +84,12 @@ class Tried(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """A request may be removed. The idempotency key goes on naming it for a while."""
+    """A request may be removed. Its idempotency key goes on naming it until `key_until_us`."""
 
     uuid: bytes
     at_us: int
     key: bytes
+    key_until_us: int
     expired: bool = False
 
 
@@ -128,9 +130,12 @@ def encode_tried(uuid: bytes, at_us: int, attempts: int, poisoned: bool, reason:
     return _TRIED.pack(TRIED, VERSION, flags, uuid, at_us, attempts) + reason.encode()
 
 
-def encode_closed(uuid: bytes, at_us: int, key: bytes, *, expired: bool = False) -> bytes:
+def encode_closed(
+    uuid: bytes, at_us: int, key: bytes, key_until_us: int, *, expired: bool = False
+) -> bytes:
     """Encode a CLOSED."""
-    return HEAD.pack(CLOSED, VERSION, EXPIRED if expired else 0, uuid, at_us) + key
+    flags = EXPIRED if expired else 0
+    return _CLOSED.pack(CLOSED, VERSION, flags, uuid, at_us, key_until_us) + key
 
 
 def encode_role(at_us: int, replica: bool, log_id: bytes, next_number: int) -> bytes:
@@ -149,39 +154,57 @@ def peek(payload: bytes | memoryview) -> tuple[int, bytes]:
     return kind, uuid
 
 
-def decode(payload: bytes | memoryview) -> Entry:
-    """Decode any record, or raise `RemoteViolation`."""
+def body_size(payload: bytes | memoryview) -> int:
+    """Return how many bytes all frames of a SUBMITTED or an ANSWERED have together."""
+    if payload[0] == SUBMITTED:
+        key_size, service_size, count = _SUBMITTED.unpack_from(payload)[5:]
+        around = _SUBMITTED.size + int(key_size) + int(service_size)
+    else:
+        around, count = _ANSWERED.size, _ANSWERED.unpack_from(payload)[6]
+    return len(payload) - around - int(count) * _SIZE.size
+
+
+def decode(payload: bytes | memoryview, *, bodies: bool = True) -> Entry:
+    """Decode any record, or raise `RemoteViolation`; without `bodies`, leave frames out."""
     kind, uuid = peek(payload)
     flags, at_us = HEAD.unpack_from(payload)[2], HEAD.unpack_from(payload)[4]
     try:
         if kind == SUBMITTED:
-            return _decode_submitted(payload, uuid, at_us)
+            return _decode_submitted(payload, uuid, at_us, bodies)
         if kind == ANSWERED:
-            return _decode_answered(payload, uuid, at_us)
+            return _decode_answered(payload, uuid, at_us, bodies)
         if kind == TRIED:
             attempts = _TRIED.unpack_from(payload)[5]
             reason = bytes(payload[_TRIED.size :]).decode("utf-8", "replace")
             return Tried(uuid, at_us, attempts, bool(flags & POISONED), reason)
         if kind == CLOSED:
-            return Closed(uuid, at_us, bytes(payload[HEAD.size :]), bool(flags & EXPIRED))
+            until_us = _CLOSED.unpack_from(payload)[5]
+            key = bytes(payload[_CLOSED.size :])
+            return Closed(uuid, at_us, key, until_us, bool(flags & EXPIRED))
         log_id, next_number = _ROLE.unpack(payload)[5:]
         return Role(at_us, bool(flags & REPLICA), log_id, next_number)
     except struct.error as error:
         raise RemoteViolation(f"a record of kind {KINDS[kind]} is too short: {error}") from error
 
 
-def _decode_submitted(payload: bytes | memoryview, uuid: bytes, at_us: int) -> Submitted:
+def _decode_submitted(
+    payload: bytes | memoryview, uuid: bytes, at_us: int, bodies: bool
+) -> Submitted:
     *_, key_size, service_size, count = _SUBMITTED.unpack_from(payload)
     at = _SUBMITTED.size
     key = bytes(payload[at : at + key_size])
     at += key_size
     service = bytes(payload[at : at + service_size])
-    return Submitted(uuid, at_us, service, key, _unframed(payload, at + service_size, count))
+    frames = _unframed(payload, at + service_size, count) if bodies else []
+    return Submitted(uuid, at_us, service, key, frames)
 
 
-def _decode_answered(payload: bytes | memoryview, uuid: bytes, at_us: int) -> Answered:
+def _decode_answered(
+    payload: bytes | memoryview, uuid: bytes, at_us: int, bodies: bool
+) -> Answered:
     attempts, count = _ANSWERED.unpack_from(payload)[5:]
-    return Answered(uuid, at_us, attempts, _unframed(payload, _ANSWERED.size, count))
+    frames = _unframed(payload, _ANSWERED.size, count) if bodies else []
+    return Answered(uuid, at_us, attempts, frames)
 
 
 def _framed(frames: Sequence[bytes]) -> list[bytes]:

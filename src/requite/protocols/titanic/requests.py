@@ -129,11 +129,11 @@ class RecoveredRequest:
 
 
 class ClosedKey(NamedTuple):
-    """An idempotency key whose request was closed at `at_us`."""
+    """An idempotency key that goes on naming a closed request until `until_us` (wall time)."""
 
     key: bytes
     uuid: bytes
-    at_us: int
+    until_us: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,125 @@
+"""Reclaiming the disk: what is still needed of a sealed segment is copied forward, a bite at a
+time; then the segment is removed.
+
+Bites are small, and come between the writes that somebody waits for: service goes on. A copy is
+synced before the original is removed, so a record is on the disk at every moment, and twice at
+worst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from requite.errors import LogFull
+from requite.protocols.titanic.records import peek
+from requite.storage import Damage, Log, Position, Record
+from requite.titanic.index import Index, Place
+
+BITE_BYTES: Final = 256 * 1024
+BITE_RECORDS: Final = 2000
+
+
+class Compaction:
+    """Compacts one segment after the other. `bite` does a little, and tells whether it was any use.
+
+    `pinned_from`: a replica still needs everything from this number on. `moved_bytes` and
+    `removed` (segments) count. `damaged`: what was found broken on the way; such a segment stays.
+    """
+
+    def __init__(self, log: Log, index: Index, below: float) -> None:
+        self.pinned_from: int | None = None
+        self.moved_bytes = 0
+        self.removed = 0
+        self.damaged: list[Damage] = []
+        self._log = log
+        self._index = index
+        self._below = below
+        self._to_skip = 0  # looks, since the last one found nothing: there may be many segments
+        self._segment: int | None = None
+        self._rest: Iterator[Record | Damage] = iter(())
+        self._spared: set[int] = set()  # damaged: what is in them cannot be copied
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a segment is being compacted."""
+        return self._segment is not None
+
+    def bite(self, below: float | None = None) -> bool:
+        """Go on with a segment, or begin one of which less than the part `below` is needed.
+
+        Raises `LogFull` where the disk has no room for copies; the segment is left for later.
+        """
+        if self._segment is None and not self._begin(self._below if below is None else below):
+            return False
+        try:
+            self._copy_some()
+        except LogFull:
+            self._segment, self._rest = None, iter(())
+            raise
+        return True
+
+    def _begin(self, below: float) -> bool:
+        """Choose the segment of which the smallest part is needed."""
+        if self._to_skip:
+            self._to_skip -= 1
+            return False
+        live = self._index.live
+        found = [
+            (live.get(sealed.number, 0) / sealed.size, sealed.number)
+            for sealed in self._log.sealed
+            if sealed.number not in self._spared and not self._is_pinned(sealed.number)
+        ]
+        share, number = min(found, default=(1.0, 0))
+        if share >= below:
+            self._to_skip = len(found) // 4
+            return False
+        self._segment = number
+        self._rest = self._log.reader().read(number) if live.get(number, 0) else iter(())
+        return True
+
+    def _is_pinned(self, number: int) -> bool:
+        """Whether a replica has yet to read something in a segment."""
+        if self.pinned_from is None:
+            return False
+        later = [one.number for one in self._log.sealed if one.number > number]
+        end = min(later, default=self._log.segment)
+        return end > self.pinned_from
+
+    def _copy_some(self) -> None:
+        copies: list[tuple[bytes, Place, bytes]] = []
+        size = 0
+        for looked_at, item in enumerate(self._rest, 1):
+            if isinstance(item, Damage):
+                self.damaged.append(item)
+                continue
+            kind, uuid = peek(item.payload)
+            place = self._index.is_needed(kind, uuid, item.segment, item.offset)
+            if place is not None:
+                copies.append((uuid, place, bytes(item.payload)))
+                size += place.size
+            if size >= BITE_BYTES or looked_at >= BITE_RECORDS:
+                self._copy(copies)
+                return
+        self._copy(copies)
+        self._remove()
+
+    def _copy(self, copies: list[tuple[bytes, Place, bytes]]) -> None:
+        if not copies:
+            return
+        positions: list[Position] = self._log.append([payload for _, _, payload in copies])
+        for (uuid, place, payload), position in zip(copies, positions, strict=True):
+            self._index.moved(uuid, place, position)
+            self.moved_bytes += len(payload)
+
+    def _remove(self) -> None:
+        """Remove the segment, once what was copied is on the disk."""
+        segment, self._segment = self._segment, None
+        assert segment is not None
+        if self._index.live.get(segment, 0):  # something in it has become unreadable
+            self._spared.add(segment)
+            return
+        self._log.sync()
+        self._log.remove(segment)
+        self._index.removed(segment)
+        self.removed += 1

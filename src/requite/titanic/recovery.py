@@ -1,0 +1,106 @@
+"""What is in a store when it is opened: every record is read once, and the index rebuilt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from requite.errors import LogMismatch, RemoteViolation
+from requite.protocols.titanic import records
+from requite.protocols.titanic.requests import ClosedKey, Recovered, RecoveredRequest
+from requite.storage import Damage, Log, Record
+from requite.titanic.index import Index, Item
+
+
+@dataclass(slots=True)
+class StoreReport:
+    """What opening a store found broken.
+
+    `damaged`: places where no record can be read, though one was there: whatever it said is lost,
+    everything else is served. `cut_bytes`: what the last process was writing when it died; nobody
+    was told that it is stored. `records`: how many were read.
+    """
+
+    records: int = 0
+    cut_bytes: int = 0
+    damaged: list[Damage] = field(default_factory=list)
+
+
+class Survey:
+    """Reads a log from its beginning; afterwards `index`, `report` and `recovered` tell."""
+
+    def __init__(self, log: Log) -> None:
+        self.index = Index()
+        self.report = StoreReport(cut_bytes=log.recovered.cut_bytes)
+        self._log = log
+        self._requests: dict[bytes, RecoveredRequest] = {}
+        self._keys: dict[bytes, ClosedKey] = {}
+        self._role: records.Role | None = None
+        reader = log.reader()
+        for segment in reader.segments():
+            for item in reader.read(segment.number):
+                if isinstance(item, Damage):
+                    self.report.damaged.append(item)
+                else:
+                    self._read(item)
+
+    def recovered(self, now_us: int) -> Recovered:
+        """Return what the engine has to know."""
+        self.index.expire_keys(now_us)
+        keys = [key for key in self._keys.values() if key.until_us > now_us]
+        requests = sorted(map(self._placed, self._requests.values()), key=_submitted_us)
+        role = self._role or records.Role(0, False, b"", 0)
+        return Recovered(requests, keys, role.replica, role.log_id, role.next_number)
+
+    def _read(self, record: Record) -> None:
+        payload = record.payload
+        try:
+            entry = records.decode(payload, bodies=False)
+        except RemoteViolation as violation:
+            raise LogMismatch(
+                f"record {record.number} of the store in segment {record.segment} cannot be "
+                f"read: {violation}. Was it written by a newer requite?"
+            ) from violation
+        self.report.records += 1
+        self.index.add(payload, record.position)
+        if isinstance(entry, records.Role):
+            self._role = entry
+        elif isinstance(entry, records.Closed):
+            self._closed(entry)
+        elif not self._is_closed(entry.uuid):
+            found = self._requests.setdefault(entry.uuid, RecoveredRequest(entry.uuid))
+            _take(found, entry, payload)
+
+    def _closed(self, closed: records.Closed) -> None:
+        self._requests.pop(closed.uuid, None)
+        if closed.key:
+            self._keys[closed.uuid] = ClosedKey(closed.key, closed.uuid, closed.key_until_us)
+
+    def _is_closed(self, uuid: bytes) -> bool:
+        item = self.index.items.get(uuid)
+        return item is None or item.is_closed
+
+    def _placed(self, found: RecoveredRequest) -> RecoveredRequest:
+        """Say where the records are, those that were copied forward as well."""
+        item: Item = self.index.items[found.uuid]
+        found.place, found.reply_place = item.submitted, item.answered
+        return found
+
+
+def _take(found: RecoveredRequest, entry: records.Entry, payload: bytes | memoryview) -> None:
+    """Take over what a record says of a request."""
+    if isinstance(entry, records.Submitted):
+        found.service, found.key = entry.service, entry.key
+        found.submitted_us = entry.at_us
+        found.size = records.body_size(payload)
+    elif isinstance(entry, records.Answered):
+        found.answered_us = entry.at_us
+        found.attempts = entry.attempts
+        found.reply_size = records.body_size(payload)
+    elif isinstance(entry, records.Tried):
+        found.attempts = entry.attempts
+        found.poisoned = entry.poisoned
+        found.reason = entry.reason
+
+
+def _submitted_us(found: RecoveredRequest) -> int:
+    return found.submitted_us

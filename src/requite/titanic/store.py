@@ -1,0 +1,344 @@
+"""Titanic's store: performs `Store` and `Load` on a log, and keeps the log small.
+
+    store = open_store("requests")              # or open_memory()
+    engine = TitanicEngine(..., recovered=store.recovered, new_uuid=new_uuid)
+    store.start(lambda inputs: loop.call_soon_threadsafe(feed, inputs))
+    store.submit(effect)                        # a Store or a Load; from any thread
+    store.close()
+
+A thread does the work: all that has come together since the last time shares one write and one
+sync. `done` is called in that thread, with a list of `Stored`, `StoreFailed`, `Loaded` and
+`LoadFailed`. Without `start`, `work()` does the same in the caller's thread (the simulator).
+
+The folder is a log (docs/protocols/log-format.md) whose records are those of
+docs/protocols/titanic-log.md.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from threading import Condition, Thread
+from typing import Any, Final, NamedTuple
+
+from requite.engine import Input, Load, Loaded, LoadFailed, Stored, StoreFailed
+from requite.engine import Store as StoreEffect
+from requite.errors import ConfigurationError, LogFull, StorageError
+from requite.protocols.titanic.records import CLOSED, SUBMITTED
+from requite.protocols.titanic.requests import Recovered
+from requite.storage import Log, LogSettings, MemoryLog
+from requite.storage.files import Folder
+from requite.storage.layout import record_size
+from requite.titanic.compaction import Compaction
+from requite.titanic.recovery import StoreReport, Survey
+
+PURPOSE: Final = b"TITN"
+_MIB: Final = 1024 * 1024
+_SEGMENT_SIZE: Final = 64 * _MIB
+# What is left free when a bound is reached, in segments: one for replies to what was accepted, one
+# for compaction, which makes room again.
+_RESERVE: Final = 2
+_LOOK_EVERY_S: Final = 1.0  # for segments that are worth compacting, where nothing else happens
+_UUID_VERSION: Final = 0x40  # 4: random (RFC 9562, section 5.4)
+_UUID_VARIANT: Final = 0x80
+
+
+def new_uuid() -> bytes:
+    """Return 16 bytes: a UUID of version 4."""
+    random = bytearray(os.urandom(16))
+    random[6] = random[6] & 0x0F | _UUID_VERSION
+    random[8] = random[8] & 0x3F | _UUID_VARIANT
+    return bytes(random)
+
+
+def wall_clock_us() -> int:
+    """Return microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """How a store is kept.
+
+    - `disk_bytes_max`: how much it may take on the disk. When that is reached, new requests are
+      refused; two segments are left free for replies and for compaction. None: what the disk has.
+    - `segment_size_bytes`: of each file of the log; so much is set aside at once.
+    - `compact_below`: a segment of which less than this part is needed is compacted.
+    - `sync`: False never waits for the disk: what is acknowledged survives the process, but not a
+      power cut.
+    """
+
+    disk_bytes_max: int | None = None
+    segment_size_bytes: int = _SEGMENT_SIZE
+    compact_below: float = 0.5
+    sync: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.compact_below <= 1:
+            raise ConfigurationError(f"compact_below is between 0 and 1, not {self.compact_below}")
+        least = (_RESERVE + 2) * self.segment_size_bytes
+        if self.disk_bytes_max is not None and self.disk_bytes_max < least:
+            raise ConfigurationError(
+                f"disk_bytes_max must be at least four segments ({least} bytes), not "
+                f"{self.disk_bytes_max}; segment_size_bytes makes segments smaller"
+            )
+
+    @property
+    def log_settings(self) -> LogSettings:
+        """The settings of the log."""
+        return LogSettings(segment_size_bytes=self.segment_size_bytes, sync=self.sync)
+
+
+class StoreView(NamedTuple):
+    """What a store takes, and what it did: bytes on the disk and in records that are needed,
+    segments, commits, records, and what compaction moved and removed."""
+
+    disk_bytes: int
+    live_bytes: int
+    segments: int
+    commits: int
+    records: int
+    moved_bytes: int
+    removed_segments: int
+    damaged: int
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What is done in one go."""
+
+    stores: list[StoreEffect] = field(default_factory=list)
+    loads: list[Load] = field(default_factory=list)
+
+
+def open_store(
+    directory: str | PathLike[str],
+    settings: StoreSettings | None = None,
+    *,
+    now_us: Callable[[], int] = wall_clock_us,
+) -> Store:
+    """Open the store in a folder, or make one.
+
+    Raises `LogLocked` where another Titanic uses the folder, `LogMismatch` for a folder with other
+    things in it or written by a newer requite, `LogFailed` where it cannot be written.
+    """
+    settings = settings or StoreSettings()
+    log = Log.open(directory, purpose=PURPOSE, settings=settings.log_settings)
+    return _opened(log, settings, now_us)
+
+
+def open_memory(
+    settings: StoreSettings | None = None,
+    *,
+    folder: Folder | None = None,
+    now_us: Callable[[], int] = wall_clock_us,
+) -> Store:
+    """Make a store in memory, which does not survive the process; `folder`: where to keep files."""
+    settings = settings or StoreSettings()
+    if folder is not None:
+        return _opened(Log(folder, PURPOSE, settings.log_settings), settings, now_us)
+    return _opened(MemoryLog(PURPOSE, settings.log_settings), settings, now_us)
+
+
+def _opened(log: Log, settings: StoreSettings, now_us: Callable[[], int]) -> Store:
+    try:
+        return Store(log, settings, now_us)
+    except BaseException:
+        log.close()
+        raise
+
+
+class Store:
+    """See the module. `recovered` is for the engine, `report` tells what was found broken."""
+
+    recovered: Recovered
+    report: StoreReport
+
+    def __init__(self, log: Log, settings: StoreSettings, now_us: Callable[[], int]) -> None:
+        """Use `open_store` or `open_memory`."""
+        survey = Survey(log)
+        self.settings = settings
+        self.recovered = survey.recovered(now_us())
+        self.report = survey.report
+        self._log = log
+        self._index = survey.index
+        self._now_us = now_us
+        self._compaction = Compaction(log, survey.index, settings.compact_below)
+        self._waiting: list[StoreEffect | Load] = []
+        self._changed = Condition()
+        self._closing = False
+        self._thread: Thread | None = None
+        self._commits = self._records = 0
+        self._no_room = False  # for copies; until something is stored again
+
+    # --- from any thread --------------------------------------------------------------------------
+    def start(self, done: Callable[[list[Input]], object]) -> None:
+        """Begin to work, in a thread; `done` is called there with what came of it."""
+        self._thread = Thread(target=self._run, args=(done,), name="titanic-store", daemon=True)
+        self._thread.start()
+
+    def submit(self, effect: StoreEffect | Load) -> None:
+        """Have an effect performed."""
+        with self._changed:
+            self._waiting.append(effect)
+            if len(self._waiting) == 1:
+                self._changed.notify()
+
+    def close(self) -> None:
+        """Finish what has been submitted, and close the log. To do so again does nothing."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        self._log.close()
+
+    @property
+    def log_id(self) -> bytes:
+        """16 random bytes that name this store."""
+        return self._log.log_id
+
+    @property
+    def next_number(self) -> int:
+        """The number of the record that is written next."""
+        return self._log.next_number
+
+    def view(self) -> StoreView:
+        """Return figures; those of another thread's work may be a little old."""
+        return StoreView(
+            self._log.disk_bytes,
+            sum(list(self._index.live.values())),
+            len(self._log.sealed) + 1,
+            self._commits,
+            self._records,
+            self._compaction.moved_bytes,
+            self._compaction.removed,
+            len(self.report.damaged) + len(self._compaction.damaged),
+        )
+
+    # --- the work ---------------------------------------------------------------------------------
+    def work(self) -> list[Input]:
+        """Do what has been submitted, and a little compaction; return what came of it."""
+        with self._changed:
+            waiting, self._waiting = self._waiting, []
+        taken = _Taken()
+        for effect in waiting:
+            if isinstance(effect, StoreEffect):
+                taken.stores.append(effect)
+            else:
+                taken.loads.append(effect)
+        done = self._store(taken.stores) if taken.stores else []
+        done += [self._load(load) for load in taken.loads]
+        self._maybe_compact()
+        return done
+
+    def _run(self, done: Callable[[list[Input]], object]) -> None:
+        while True:
+            with self._changed:
+                if not (self._waiting or self._closing or self._is_compacting):
+                    self._changed.wait(_LOOK_EVERY_S)
+                if self._closing and not self._waiting:
+                    return
+            inputs = self.work()
+            if inputs:
+                done(inputs)
+
+    # --- storing ----------------------------------------------------------------------------------
+    def _store(self, stores: Sequence[StoreEffect]) -> list[Input]:
+        """Commit everything that may be, with one sync; in order."""
+        done: list[Input] = []
+        group: list[StoreEffect] = []
+        payloads: list[bytes] = []
+        size = 0
+        for effect in stores:
+            size += sum(record_size(len(record)) for record in effect.records)
+            refused = self._refusal(effect, size, len(payloads))
+            if refused is None:
+                group.append(effect)
+                payloads += effect.records
+            else:
+                done.append(StoreFailed(effect.ticket, refused))
+        if not group:
+            return done
+        try:
+            done += self._commit(group, payloads)
+        except LogFull as error:
+            done += self._one_by_one(group, error)
+        except StorageError as error:
+            done += [StoreFailed(effect.ticket, error) for effect in group]
+        return done
+
+    def _commit(self, group: Sequence[StoreEffect], payloads: Sequence[bytes]) -> list[Input]:
+        positions = self._log.commit(payloads)
+        self._commits += 1
+        self._records += len(payloads)
+        self._no_room = False
+        add = self._index.add
+        places = [add(*record) for record in zip(payloads, positions, strict=True)]
+        if len(group) == 1:
+            return [Stored(group[0].ticket, places)]
+        rest = iter(places)
+        return [Stored(one.ticket, [next(rest) for _ in one.records]) for one in group]
+
+    def _one_by_one(self, group: Sequence[StoreEffect], error: LogFull) -> list[Input]:
+        """Find out what there is still room for."""
+        if len(group) == 1:
+            return [StoreFailed(group[0].ticket, error)]
+        done: list[Input] = []
+        for effect in group:
+            try:
+                done += self._commit([effect], effect.records)
+            except StorageError as failed:
+                done.append(StoreFailed(effect.ticket, failed))
+        return done
+
+    def _refusal(self, effect: StoreEffect, size: int, before: int) -> LogFull | None:
+        """Why records must not be written: they need another segment, beyond the bound.
+
+        Requests leave room for replies, replies for compaction; to close makes room itself.
+        """
+        limit = self.settings.disk_bytes_max
+        if limit is None or not effect.records:
+            return None
+        kind = effect.records[0][0]
+        count = before + len(effect.records)
+        if kind == CLOSED or size <= self._log.room(count):
+            return None
+        reserve = (_RESERVE if kind == SUBMITTED else 1) * self.settings.segment_size_bytes
+        if self._log.disk_bytes + self.settings.segment_size_bytes <= limit - reserve:
+            return None
+        return LogFull(
+            f"the store has {self._log.disk_bytes} bytes, and may have {limit} (disk_bytes_max). "
+            "Close requests that are done with, or allow more."
+        )
+
+    # --- loading ----------------------------------------------------------------------------------
+    def _load(self, load: Load) -> Input:
+        place: Any = load.position
+        try:
+            return Loaded(load.ticket, self._log.read_at(place.position))
+        except StorageError as error:
+            return LoadFailed(load.ticket, error)
+
+    # --- compaction -------------------------------------------------------------------------------
+    @property
+    def _is_compacting(self) -> bool:
+        return self._compaction.is_under_way and not self._no_room
+
+    def _maybe_compact(self) -> None:
+        """Take a bite, where that is worth it; when the bound is near, less has to be gained."""
+        if self._no_room:
+            return
+        self._index.expire_keys(self._now_us())
+        limit, below = self.settings.disk_bytes_max, None
+        if limit is not None:
+            near = limit - (_RESERVE + 1) * self.settings.segment_size_bytes
+            below = 0.95 if self._log.disk_bytes >= near else None
+        try:
+            self._compaction.bite(below)
+        except StorageError:  # the next one who stores something is told
+            self._no_room = True
