@@ -483,6 +483,7 @@ class DedupEngine:
         self._segments.move(entry, position.segment)
 
     def _interrupted(self, event: Interrupted, now: float) -> None:
+        stopped = []
         for token in event.tokens:
             self._loads.discard(token)
             entry = self._tokens.get(token)
@@ -490,9 +491,11 @@ class DedupEngine:
                 continue
             del self._tokens[token]
             if token == entry.owner:
-                self._stop(entry, now)
+                stopped.append(entry)
             else:
                 del entry.waiters[token]
+        for entry in stopped:
+            self._stop(entry, now)
 
     def _stop(self, entry: Entry, now: float) -> None:
         """Take note that a handler will not end, nor start."""

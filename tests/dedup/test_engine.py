@@ -1,0 +1,528 @@
+"""What becomes of a request and its repetitions, in memory and on a log that obeys by hand."""
+
+from __future__ import annotations
+
+import pytest
+from tests.dedup.bench import Bench
+
+from requite.dedup.engine import Interrupted
+from requite.dedup.records import Kind
+from requite.engine import Abandon, Drain, Progressed, Wake
+from requite.errors import ConfigurationError, LocalViolation
+from requite.request import Status
+
+OK, FAILED, CANCELLED = Status.OK, Status.FAILED, Status.CANCELLED
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+@pytest.fixture
+def disk() -> Bench:
+    return Bench(durable=True)
+
+
+# --- in memory ------------------------------------------------------------------------------------
+def test_a_repetition_gets_the_stored_reply_without_running(bench):
+    bench.ask("a")
+    bench.run("a", b"once")
+    bench.ask("b")
+    assert bench.ran == ["a"]
+    assert bench.reply("a") == bench.reply("b") == (OK, [b"once"])
+
+
+def test_other_keys_run(bench):
+    for token in ("a", "b"):
+        bench.ask(token, token.encode())
+        bench.run(token)
+    assert bench.ran == ["a", "b"]
+
+
+def test_concurrent_repetitions_wait_for_the_first(bench):
+    for token in ("a", "b", "c"):
+        bench.ask(token)
+    bench.start("a")
+    assert bench.ran == ["a"]
+    assert bench.reply("b") is None
+    bench.finish("a")
+    assert [bench.reply(token) for token in ("a", "b", "c")] == [(OK, [b"reply"])] * 3
+    stats = bench.engine.snapshot()
+    assert (stats.ran, stats.joined, stats.replayed, stats.kept) == (1, 2, 2, 1)
+
+
+def test_partial_replies_are_kept_and_come_in_order(bench):
+    bench.ask("a")
+    bench.start("a")
+    bench.part("a", b"1")
+    bench.ask("b")
+    assert bench.reply("b") is None
+    bench.part("a", b"2")
+    bench.finish("a", b"end")
+    bench.ask("c")
+    for token in ("a", "b", "c"):
+        assert bench.reply(token) == (OK, [b"1", b"2", b"end"])
+
+
+def test_a_failure_goes_to_all_who_wait_and_is_not_kept(bench):
+    bench.ask("a")
+    bench.ask("b")
+    bench.run("a", b"no", FAILED)
+    assert bench.reply("a") == bench.reply("b") == (FAILED, [b"no"])
+    bench.ask("c")
+    assert bench.ran == ["a", "c"]
+
+
+def test_a_failure_is_kept_where_that_is_wanted():
+    bench = Bench(store_failures=True)
+    bench.ask("a")
+    bench.run("a", b"no", FAILED)
+    bench.ask("b")
+    assert bench.ran == ["a"]
+    assert bench.reply("b") == (FAILED, [b"no"])
+
+
+def test_a_key_with_another_body_is_refused(bench):
+    bench.ask("a", digest=b"1" * 16)
+    bench.ask("b", digest=b"2" * 16)
+    bench.run("a")
+    bench.ask("c", digest=b"2" * 16)
+    bench.ask("d", digest=b"1" * 16)
+    for token in ("b", "c"):
+        status, [reason] = bench.reply(token)
+        assert status is FAILED
+        assert b"another body" in reason
+    assert bench.reply("d") == (OK, [b"reply"])
+    assert bench.ran == ["a"]
+
+
+def test_without_a_key_a_request_is_refused(bench):
+    bench.ask("a", b"")
+    status, [reason] = bench.reply("a")
+    assert (status, bench.ran) == (FAILED, [])
+    assert b"idempotency key" in reason
+
+
+def test_without_a_key_a_request_runs_where_that_is_wanted():
+    bench = Bench(unkeyed="run")
+    for token in ("a", "b"):
+        bench.ask(token, b"")
+        bench.start(token)
+        bench.part(token, b"1")
+        bench.finish(token)
+        assert bench.reply(token) == (OK, [b"1", b"reply"])
+    assert bench.ran == ["a", "b"]
+    assert bench.engine.snapshot().kept == 0
+
+
+def test_a_handler_vouches_for_all_who_wait(bench):
+    bench.ask("a")
+    bench.ask("b")
+    assert bench.feed(Progressed("a", 2.0)) == [Progressed("a", 2.0), Progressed("b", 2.0)]
+
+
+# --- given up -------------------------------------------------------------------------------------
+def test_a_handler_that_has_started_goes_on_when_nobody_waits(bench):
+    bench.ask("a")
+    bench.start("a")
+    assert bench.give_up("a") == []
+    bench.ask("b")
+    bench.finish("a", b"done")
+    assert bench.ran == ["a"]
+    assert bench.reply("b") == (OK, [b"done"])
+
+
+def test_a_handler_that_has_not_started_is_given_up(bench):
+    bench.ask("a")
+    assert bench.give_up("a") == [Abandon("a", "nobody waits")]
+    bench.finish("a", b"given up", CANCELLED)
+    bench.ask("b")
+    assert bench.ran == ["a", "b"]
+    bench.run("b")
+    assert bench.reply("b") == (OK, [b"reply"])
+
+
+def test_a_handler_that_has_not_started_is_kept_for_who_waits(bench):
+    bench.ask("a")
+    bench.ask("b")
+    assert bench.give_up("a") == []
+
+
+def test_whoever_joins_too_late_to_keep_it_runs_it(bench):
+    bench.ask("a")
+    bench.give_up("a")
+    bench.ask("b")
+    bench.finish("a", b"given up", CANCELLED)
+    assert bench.ran == ["a", "b"]
+    bench.run("b")
+    assert bench.reply("b") == (OK, [b"reply"])
+
+
+def test_who_waits_may_give_up(bench):
+    bench.ask("a")
+    bench.ask("b")
+    bench.give_up("b")
+    assert bench.reply("b")[0] is CANCELLED
+    bench.run("a")
+    assert bench.reply("a") == (OK, [b"reply"])
+
+
+def test_a_handler_that_was_stopped_leaves_its_key_in_doubt(bench):
+    bench.ask("a")
+    bench.start("a")
+    bench.feed(Interrupted(["a"]))
+    bench.ask("b")
+    status, [reason] = bench.reply("b")
+    assert (status, bench.ran) == (FAILED, ["a"])
+    assert b"may have run" in reason
+    assert bench.engine.snapshot().in_doubt == 1
+
+
+def test_a_handler_that_was_stopped_runs_again_where_that_is_wanted():
+    bench = Bench(in_doubt="run")
+    bench.ask("a")
+    bench.start("a")
+    bench.feed(Interrupted(["a"]))
+    bench.ask("b")
+    assert bench.ran == ["a", "b"]
+
+
+def test_a_handler_that_was_not_started_when_all_stopped_runs_later(bench):
+    bench.ask("a")
+    bench.ask("b")
+    bench.feed(Interrupted(["a", "b"]))
+    bench.ask("c")
+    assert bench.ran == ["a", "c"]
+    assert bench.engine.snapshot().running == 1
+
+
+# --- bounds ---------------------------------------------------------------------------------------
+def test_a_reply_is_kept_for_its_window():
+    bench = Bench(window_s=10.0)
+    bench.ask("a")
+    bench.run("a")
+    bench.now += 9.9
+    bench.ask("b")
+    assert bench.engine.deadline() == 1010.0
+    bench.now += 0.1
+    bench.feed(Wake())
+    assert bench.engine.snapshot().expired == 1
+    assert bench.engine.deadline() is None
+    bench.ask("c")
+    assert bench.ran == ["a", "c"]
+
+
+def test_the_oldest_replies_go_first():
+    bench = Bench(entries_max=2)
+    for token in ("a", "b", "c"):
+        bench.ask(token, token.encode())
+        bench.run(token)
+    assert bench.engine.snapshot().evicted == 1
+    for token, key in (("d", b"c"), ("e", b"b"), ("f", b"a")):
+        bench.ask(token, key)
+    assert bench.ran == ["a", "b", "c", "f"]
+
+
+def test_the_bytes_in_memory_are_bounded():
+    bench = Bench(bytes_max=10_000)
+    for number in range(100):
+        bench.ask(number, b"%d" % number)
+        bench.run(number, b"x" * 1000)
+    stats = bench.engine.snapshot()
+    assert 5000 < stats.size_bytes <= 10_000
+    assert stats.evicted + stats.kept == 100
+
+
+def test_a_reply_too_large_to_be_kept_is_remembered_as_such():
+    bench = Bench(bytes_max=10_000)
+    bench.ask("a")
+    bench.ask("b")
+    bench.run("a", b"x" * 20_000)
+    bench.ask("c")
+    assert bench.reply("a") == bench.reply("b") == (OK, [b"x" * 20_000])
+    assert bench.reply("c")[0] is FAILED
+    assert b"too large" in bench.reply("c")[1][0]
+    assert bench.ran == ["a"]
+
+
+def test_partial_replies_without_end_are_not_kept():
+    bench = Bench(bytes_max=10_000)
+    bench.ask("a")
+    bench.ask("b")
+    bench.start("a")
+    for _ in range(20):
+        bench.part("a", b"x" * 1000)
+    bench.finish("a")
+    bench.ask("c")
+    assert len(bench.answers["a"]) == 21
+    assert bench.reply("b")[0] is bench.reply("c")[0] is FAILED
+
+
+def test_nothing_is_left_of_what_is_over():
+    bench = Bench(window_s=1.0)
+    for number in range(50):
+        bench.ask(number, b"%d" % (number % 7))
+        if number % 3 == 0:
+            bench.give_up(number)
+    for token in list(bench.ran):
+        bench.run(token)
+    bench.now += 2.0
+    bench.feed(Wake())
+    assert not len(bench.engine._entries)
+    assert not bench.engine._tokens
+    assert bench.engine.snapshot().running == 0
+
+
+def test_settings_that_cannot_work_are_refused():
+    for settings in (
+        {"window_s": 0.0},
+        {"entries_max": 0},
+        {"bytes_max": 0},
+        {"unkeyed": "maybe"},
+        {"in_doubt": "maybe"},
+    ):
+        with pytest.raises(ConfigurationError):
+            Bench(**settings)
+
+
+def test_what_makes_no_sense_is_a_bug(bench):
+    with pytest.raises(LocalViolation):
+        bench.feed(Drain())
+
+
+# --- on a log -------------------------------------------------------------------------------------
+def test_nothing_starts_before_that_is_on_the_disk(disk):
+    disk.ask("a")
+    assert disk.ran == []
+    disk.sync()
+    assert disk.ran == ["a"]
+    assert disk.kinds() == [Kind.BEGUN]
+
+
+def test_nothing_is_answered_before_it_is_on_the_disk(disk):
+    disk.ask("a")
+    disk.sync()
+    disk.run("a")
+    disk.ask("b")
+    assert disk.reply("a") is None
+    disk.sync()
+    assert disk.reply("a") == disk.reply("b") == (OK, [b"reply"])
+    assert disk.kinds() == [Kind.BEGUN, Kind.ENDED]
+
+
+def test_a_stored_reply_is_read_from_the_log(disk):
+    disk.ask("a")
+    disk.sync()
+    disk.start("a")
+    disk.part("a", b"1")
+    disk.finish("a")
+    disk.sync()
+    disk.ask("b")
+    assert disk.reply("b") is None
+    disk.load()
+    assert disk.reply("b") == (OK, [b"1", b"reply"])
+
+
+def test_a_reply_that_cannot_be_read_runs_nothing(disk):
+    disk.ask("a")
+    disk.sync()
+    disk.run("a")
+    disk.sync()
+    disk.ask("b")
+    disk.load(fail=True)
+    assert disk.reply("b")[0] is FAILED
+    assert disk.ran == ["a"]
+
+
+def test_who_waits_for_a_reply_to_be_read_may_give_up(disk):
+    disk.ask("a")
+    disk.sync()
+    disk.run("a")
+    disk.sync()
+    disk.ask("b")
+    disk.give_up("b")
+    disk.load()
+    assert disk.reply("b")[0] is CANCELLED
+
+
+def test_what_cannot_be_noted_does_not_run(disk):
+    disk.ask("a")
+    disk.ask("b")
+    disk.fail()
+    assert disk.ran == []
+    for token in ("a", "b"):
+        status, [reason] = disk.reply(token)
+        assert status is FAILED
+        assert b"has not run" in reason
+    disk.ask("c")
+    disk.sync()
+    assert disk.ran == ["c"]
+
+
+def test_a_reply_that_cannot_be_stored_is_not_given_and_not_run_again(disk):
+    disk.ask("a")
+    disk.sync()
+    disk.run("a")
+    disk.fail()
+    disk.ask("b")
+    for token in ("a", "b"):
+        status, [reason] = disk.reply(token)
+        assert status is FAILED
+        assert b"could not be stored" in reason
+    assert disk.ran == ["a"]
+
+
+def test_given_up_before_it_is_noted_nothing_runs(disk):
+    disk.ask("a")
+    disk.give_up("a")
+    assert disk.reply("a")[0] is CANCELLED
+    disk.sync()
+    assert disk.ran == []
+    assert disk.kinds() == [Kind.BEGUN, Kind.DROPPED]
+
+
+def test_given_up_before_it_is_noted_the_next_runs(disk):
+    disk.ask("a")
+    disk.ask("b")
+    disk.give_up("a")
+    disk.sync()
+    assert disk.ran == ["b"]
+
+
+def test_replies_outlive_the_process(disk):
+    disk.ask("a")
+    disk.sync()
+    disk.start("a")
+    disk.part("a", b"1")
+    disk.finish("a")
+    disk.sync()
+    later = disk.reopened(later_s=60.0)
+    later.ask("b")
+    later.load()
+    assert later.reply("b") == (OK, [b"1", b"reply"])
+    assert later.ran == []
+
+
+def test_replies_end_with_their_window_whatever_the_process(disk):
+    disk.ask("a")
+    disk.sync()
+    disk.run("a")
+    disk.sync()
+    later = disk.reopened(later_s=3600.0)
+    later.ask("b")
+    later.sync()
+    assert later.ran == ["b"]
+    almost = disk.reopened(later_s=3599.0)
+    assert almost.engine.deadline() == pytest.approx(almost.now + 1.0)
+
+
+def test_what_had_begun_when_the_process_died_is_in_doubt(disk):
+    disk.ask("a")
+    disk.sync()
+    later = disk.reopened()
+    later.ask("b")
+    status, [reason] = later.reply("b")
+    assert (status, later.ran) == (FAILED, [])
+    assert b"may have run" in reason
+    again = disk.reopened(in_doubt="run")
+    again.ask("b")
+    assert again.ran == ["b"]
+
+
+def test_failures_leave_no_doubt(disk):
+    disk.ask("a")
+    disk.sync()
+    disk.run("a", b"no", FAILED)
+    assert disk.reply("a") == (FAILED, [b"no"])  # nobody relies on it
+    disk.sync()
+    later = disk.reopened()
+    later.ask("b")
+    later.sync()
+    assert later.ran == ["b"]
+
+
+def test_without_doubt_starts_are_not_noted():
+    disk = Bench(durable=True, in_doubt="run")
+    disk.ask("a")
+    assert disk.ran == ["a"]
+    disk.run("a")
+    disk.sync()
+    assert disk.kinds() == [Kind.ENDED]
+
+
+def test_a_reply_too_large_for_the_log_is_remembered_as_such():
+    disk = Bench(durable=True, bytes_max=10_000)
+    disk.ask("a")
+    disk.sync()
+    disk.run("a", b"x" * 20_000)
+    disk.sync()
+    assert disk.reply("a") == (OK, [b"x" * 20_000])
+    assert disk.kinds() == [Kind.BEGUN, Kind.UNKEPT]
+    for bench in (disk, disk.reopened()):
+        bench.ask("b")
+        assert bench.reply("b")[0] is FAILED
+        assert bench.ran in (["a"], [])
+
+
+def test_segments_go_when_all_their_replies_are_gone():
+    disk = Bench(per_segment=4, durable=True, window_s=10.0)
+    for number in range(6):
+        disk.ask(number, b"%d" % number)
+        disk.sync()
+        disk.run(number)
+        disk.sync()
+        disk.now += 3.0
+    assert disk.discarded == [1]
+    assert disk.engine.snapshot().expired == 2
+    disk.now += 10.0
+    disk.feed(Wake())
+    assert disk.discarded == [1, 2]  # the last one is being written
+    assert disk.engine.snapshot().kept == 0
+
+
+def test_the_log_is_bounded_and_the_oldest_replies_go_first():
+    disk = Bench(per_segment=10, durable=True, bytes_max=5_000)
+    for number in range(200):
+        disk.ask(number, b"%d" % number)
+        disk.sync()
+        disk.run(number, b"x" * 100)
+        disk.sync()
+    stats = disk.engine.snapshot()
+    assert stats.size_bytes <= 5_000 + 10 * 200
+    assert stats.evicted + stats.kept == 200
+    assert len({place.segment for place in disk.log}) <= 4
+    disk.ask("again", b"199")
+    disk.load()
+    assert disk.reply("again") == (OK, [b"x" * 100])
+
+
+def test_what_runs_for_long_is_noted_anew_when_its_segment_goes():
+    disk = Bench(per_segment=10, durable=True, bytes_max=5_000)
+    disk.ask("long", b"long")
+    disk.sync()
+    disk.start("long")
+    for number in range(100):
+        disk.ask(number, b"%d" % number)
+        disk.sync()
+        disk.run(number, b"x" * 100)
+        disk.sync()
+    later = disk.reopened()
+    later.ask("again", b"long")
+    assert later.reply("again")[0] is FAILED
+    disk.finish("long", b"done")
+    disk.sync()
+    later = disk.reopened()
+    later.ask("again", b"long")
+    later.load()
+    assert later.reply("again") == (OK, [b"done"])
+
+
+def test_failures_alone_do_not_fill_the_log():
+    disk = Bench(per_segment=10, durable=True, bytes_max=1 << 20)
+    for number in range(100):
+        disk.ask(number, b"%d" % number)
+        disk.sync()
+        disk.run(number, b"no", FAILED)
+        disk.sync()
+    assert len({place.segment for place in disk.log}) <= 2
