@@ -17,10 +17,12 @@ from dataclasses import replace
 from typing import Final
 
 from requite.chronicle import Role
-from requite.engine import Note
+from requite.engine import Note, Wake
 from requite.errors import ConfigurationError, LocalViolation
 from requite.framing import IdentityTable, Limits, Mechanism, Null, PlainServer, SocketType, Zmtp
 from requite.framing import known_users as check_users
+from requite.pair import Pair
+from requite.pair.door import Door, as_facts
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.management import Snapshot
 from requite.protocols.majordomo.policy import BrokerPolicy
@@ -52,6 +54,8 @@ class Broker(Daemon):
     - `links`: what one connection may cost in time and memory.
     - `journal`: a folder in which to keep a journal of requests (`requite.journal`), or that
       and its `JournalSettings`, as a pair; None: none.
+    - `pair`: makes it one of two brokers of which one serves (`requite.pair.Pair`). The broker
+      starts and ends it. Clients and workers know both: `mdp://a:5555,b:5555`.
     - `on_note`: gets every `Note` of the engine; it is called on the event loop and must be quick.
 
     Raises `ConfigurationError` for addresses and settings that cannot work.
@@ -66,6 +70,7 @@ class Broker(Daemon):
         message_size_max: int = Limits().message_size_bytes_max,
         links: LinkLimits | None = None,
         journal: JournalOption | None = None,
+        pair: Pair | None = None,
         on_note: Callable[[Note], None] | None = None,
     ) -> None:
         policy = policy or BrokerPolicy()
@@ -74,6 +79,8 @@ class Broker(Daemon):
         name = new_name()
         self._journal = journal_in(journal, Role.BROKER, name)
         self._engine = MajordomoBroker(policy, origin=name, chronicle=chronicle_of(self._journal))
+        self._pair = pair
+        door = None if pair is None else self._put_behind_door(pair)
         self._started = False
         limits = _limits(message_size_max)
         mechanism: Mechanism = Null() if users is None else PlainServer(check_users(users))
@@ -89,8 +96,9 @@ class Broker(Daemon):
             for bind in binds or (DEFAULT_BIND,)
         ]
         self._shell = AioShell(
-            self._engine,
+            door or self._engine,
             Wires(listen=listen, limits=links or LinkLimits()),
+            lets_in=_everybody if door is None else door.lets_in,
             identities=identities,
             note=on_note or _unheard,
             logger="requite.broker",
@@ -116,21 +124,33 @@ class Broker(Daemon):
         if self._journal is not None:
             self._journal.start()
         try:
+            if self._pair is not None:
+                await self._pair.start()
             await self._shell.listen_all()
         except BaseException:
-            await self._end_journal()
+            await self.close()
             raise
         return self.endpoints
 
     async def drain(self) -> None:
-        """Refuse new requests, finish the pending ones (`drain_timeout_s` at most), then close."""
+        """Refuse new requests, finish the pending ones (`drain_timeout_s` at most), then close. One
+        of a pair lets the other take over then, at once."""
         await self._shell.drain()
+        if self._pair is not None:
+            await self._pair.drain()
         await self._end_journal()
 
     async def close(self) -> None:
         """Stop at once: pending requests are forgotten; clients of MDP 0.3 will send them again."""
+        if self._pair is not None:
+            await self._pair.close()
         await self._shell.close()
         await self._end_journal()
+
+    def _put_behind_door(self, pair: Pair) -> Door:
+        self._engine.standing = lambda: as_facts(pair.view)
+        pair.tell(lambda _view: self._shell.submit(Wake()))
+        return Door(self._engine, pair)
 
     async def _end_journal(self) -> None:
         """Write the rest, off the event loop: a disk may take its time."""
@@ -143,6 +163,11 @@ def _limits(message_size_max: int) -> Limits:
     if message_size_max < 1:
         raise ConfigurationError(f"message_size_max must be at least 1, not {message_size_max}")
     return Limits.for_bodies(message_size_max)
+
+
+def _everybody() -> bool:
+    """Let everybody in."""
+    return True
 
 
 def _unheard(_note: Note) -> None:

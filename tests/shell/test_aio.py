@@ -12,7 +12,17 @@ import pytest
 import uvloop
 from tests.shell.fakes import LineFraming, ScriptedEngine
 
-from requite.engine import Connect, Disconnect, Drain, PeerJoined, Received, Send, Stopped, Wake
+from requite.engine import (
+    Connect,
+    Disconnect,
+    Drain,
+    PeerJoined,
+    PeerLost,
+    Received,
+    Send,
+    Stopped,
+    Wake,
+)
 from requite.errors import ConfigurationError, LocalViolation
 from requite.shell import clock
 from requite.shell.aio import AioShell, new_event_loop, run
@@ -124,6 +134,27 @@ def test_a_place_where_nobody_listens_yet_is_dialled_until_somebody_does(on_loop
         assert dialler.route.trouble == ""
         await dialler.close()
         await listener.close()
+
+    on_loop(scenario())
+
+
+def test_who_is_not_let_in_is_hung_up_on_and_the_engine_hears_nothing(on_loop: Run) -> None:
+    async def scenario() -> None:
+        answers = iter([False, False, True])
+        served, engine = Engine(), Engine()
+        listener = AioShell(served, LINES, lets_in=lambda: next(answers))
+        bound = await listener.listen(Endpoint(ANY, LineFraming))
+        engine.at = 0.0
+        engine.script = lambda event: [Connect()] if type(event) in (Wake, PeerLost) else []
+        shell = AioShell(engine, Wires(LineFraming, dial_to=[bound]))
+        start(shell, engine)
+        await served.until("PeerJoined")
+        await engine.until("PeerJoined", 3)
+        assert engine.kinds().count("PeerLost") == 2
+        assert served.kinds().count("PeerJoined") == 1
+        await shell.close()
+        await listener.close()
+        assert not listener.host.links
 
     on_loop(scenario())
 

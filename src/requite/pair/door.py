@@ -32,7 +32,7 @@ from requite.engine import (
     Send,
     Wake,
 )
-from requite.errors import RemoteViolation
+from requite.errors import PairFailed, RemoteViolation
 from requite.protocols.binarystar.table import TABLE, Event, State
 from requite.protocols.binarystar.view import PairView
 from requite.protocols.majordomo.broker import MajordomoBroker
@@ -63,7 +63,8 @@ class Partner(Protocol):
         """What is known of both servers."""
 
     def vote(self) -> bool:
-        """Note that a client asks; return whether this server may answer it."""
+        """Note that a client asks; return whether this server may answer it. May raise
+        `PairFailed`."""
 
 
 class _Mode(Enum):
@@ -147,7 +148,13 @@ class Door:
         if event.__class__ is not Wake:
             self._kept.append(event)
         is_asked = event.__class__ is Received and self._is_client(event[0])
-        return self._open(now) if is_asked and self._partner.vote() else ()
+        return self._open(now) if is_asked and self._vote() else ()
+
+    def _vote(self) -> bool:
+        try:
+            return self._partner.vote()
+        except PairFailed:  # whoever runs the broker is told by the pair itself
+            return False
 
     def _is_client(self, peer: Peer) -> bool:
         return isinstance(self._broker.parties.get(peer), Client)
@@ -203,7 +210,7 @@ class Door:
             return ()
         # Who asks the broker about itself, asks for no service.
         is_vote = any(not each.service.startswith(MMI_PREFIX) for each in requests)
-        if is_vote and self._partner.vote():
+        if is_vote and self._vote():
             return self._open(now)
         return [*_refusals(peer, dialect, requests), *self._send_away(peer, NOT_ACTIVE)]
 

@@ -69,7 +69,7 @@ class Pair(Daemon):
         self._engine = BinaryStarPeer(
             policy, instance=random.SystemRandom().randrange(1, _INSTANCES)
         )
-        self._on_change = on_change
+        self._hearers = [] if on_change is None else [on_change]
         self._started = False
         self._failed = asyncio.Event()
         self._shell = AioShell(
@@ -127,7 +127,13 @@ class Pair(Daemon):
         where there would be nobody to serve or nothing is settled yet, and `PairFailed`.
         """
         self._check()
+        if reason := self._engine.objection(clock.now()):
+            raise LocalViolation(f"cannot switch: {reason}")
         self._shell.submit(SwitchOver())
+
+    def tell(self, on_change: Callable[[PairView], object]) -> None:
+        """Have somebody else told what `on_change` is told."""
+        self._hearers.append(on_change)
 
     async def until_failed(self) -> PairFailed:
         """Wait until the pair has failed, and return the error: nothing but a person can help."""
@@ -164,8 +170,8 @@ class Pair(Daemon):
         _log.info("%s is %s", view.role.name.lower(), view.state.name.lower(), extra=_facts(view))
         if view.state is State.FAILED:
             self._failed.set()
-        if self._on_change is not None:
-            self._on_change(view)
+        for hear in self._hearers:
+            hear(view)
 
 
 def read_role(role: Role | str) -> Role:

@@ -7,7 +7,7 @@ that keeps its connections itself has one more such task for each that is not th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, TypeVar, Unpack
 
@@ -40,14 +40,22 @@ class AioShell:
     """Runs one engine: listens, dials, keeps its timer.
 
     Bound to the running loop by `start`. One of the addresses that its wires dial to is used at a
-    time, whenever the engine asks for a connection; `backoff` spaces the attempts.
+    time, whenever the engine asks for a connection; `backoff` spaces the attempts. Who dials us is
+    hung up on, before anything is said, while `lets_in` says no.
     """
 
     def __init__(
-        self, engine: Engine, wires: Wires, *, backoff: Backoff | None = None, **uses: Unpack[Uses]
+        self,
+        engine: Engine,
+        wires: Wires,
+        *,
+        backoff: Backoff | None = None,
+        lets_in: Callable[[], bool] = lambda: True,
+        **uses: Unpack[Uses],
     ) -> None:
         self.route = Route(wires.dial_to, backoff or backoff_for(wires.dial_to), clock.now)
         self._wires = wires
+        self._lets_in = lets_in
         self.host = Host(
             engine,
             clock.now,
@@ -205,9 +213,11 @@ class AioShell:
             dialler.stop()
 
     def _accepted(self, opened: Opened, stream: Stream) -> None:
-        opened(stream)
+        link = opened(stream)
         if self._closing:  # it stood in the listener's queue
             self.host.shut()
+        elif not self._lets_in():
+            self.host.turn_away(link)
 
 
 def new_event_loop(use_uvloop: bool | None = None) -> asyncio.AbstractEventLoop:

@@ -340,6 +340,12 @@ class Host:
                 write = link.write_now if now else link.stream.write
                 write(link.take_output())
 
+    def turn_away(self, link: Link) -> None:
+        """Close a link that is not wanted; the engine is not told."""
+        if not link.ended:
+            self._hang_up(link)
+        self._settle()
+
     def shut(self) -> None:
         """Close every link after what waits has left; the engine is not told, and done with."""
         for link in list(self.links):
