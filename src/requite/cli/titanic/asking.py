@@ -1,0 +1,67 @@
+"""One question to a Titanic, over its broker, for the verbs that ask one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Final
+
+from cyclopts import Parameter
+
+from requite.cli.failures import advised
+from requite.cli.options import Connection
+from requite.client.durable import check_ticket
+from requite.errors import CallError, RemoteViolation, StoreUnavailable, UnknownTicket
+from requite.protocols.titanic.wire import STATUSES, UNKNOWN, TitanicStatus, decode_status
+from requite.request import Reply
+
+_OK: Final = STATUSES[0]
+
+Ticket = Annotated[str, Parameter(help="What `requite call --submit` printed: 32 hex digits.")]
+Question = Callable[[str, Sequence[bytes]], Sequence[bytes]]
+"""Asks a service of Titanic's; returns the frames behind the status."""
+
+
+class Titanic:
+    """A Titanic behind a broker; each question takes `timeout_s` at most."""
+
+    def __init__(self, url: str, connection: Connection, timeout_s: float) -> None:
+        self._url = url
+        self._connection = connection
+        self._timeout_s = timeout_s
+
+    def ask(self, service: str, *frames: bytes) -> list[bytes]:
+        """Return the frames behind a 200. Raises `CallError`: `UnknownTicket` for a 400,
+        `StoreUnavailable` for a 500."""
+        from requite.client import Client
+
+        url = self._connection.complete(self._url)
+        dialect = self._connection.dialect
+        with (
+            advised(self._url),
+            Client(url, timeout=self._timeout_s, dialect=dialect) as client,
+        ):
+            return behind_status(client.call(frames or (b"",), service=service))
+
+    def ask_about(self, service: str, ticket: str, *frames: bytes) -> list[bytes]:
+        """Ask about a request."""
+        return self.ask(service, check_ticket(ticket).encode(), *frames)
+
+
+def behind_status(reply: Reply) -> list[bytes]:
+    """Return the frames behind a 200; raise what another status stands for."""
+    status = decode_status(reply.frames[0])
+    if status.code != _OK:
+        raise _error_of(status)
+    return list(reply.frames[1:])
+
+
+def _error_of(status: TitanicStatus) -> CallError:
+    kind = UnknownTicket if status.code == UNKNOWN else StoreUnavailable
+    return kind(status.text or f"status {status.code}", may_have_executed=False)
+
+
+def the_frame(frames: Sequence[bytes], service: str) -> bytes:
+    """Return the frame that an answer has to have; raise `RemoteViolation` where it is missing."""
+    if not frames:
+        raise RemoteViolation(f"{service} was answered with a status alone")
+    return frames[0]

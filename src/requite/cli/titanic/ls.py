@@ -1,0 +1,84 @@
+"""`requite titanic ls`: what is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Literal
+
+from cyclopts import Parameter, validators
+
+from requite.cli.options import OUTPUT, PLAIN, QUIET, BrokerUrl, Connection, Logging, Timeout
+from requite.cli.output import say, say_json
+from requite.cli.titanic.asking import Titanic, the_frame
+from requite.protocols.titanic.wire import LIST
+
+_PAGE: Final = 1000
+_US: Final = 1_000_000
+
+
+def ls(
+    url: BrokerUrl,
+    /,
+    *,
+    state: Annotated[
+        Literal["waiting", "sent", "answered", "poisoned"] | None,
+        Parameter(
+            help="Only requests that wait, are with a worker, have their reply, or were put aside."
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        Parameter(
+            metavar="N", validator=validators.Number(gt=0), help="Only so many, the oldest first."
+        ),
+    ] = None,
+    timeout: Timeout = 10.0,
+    as_json: Annotated[
+        bool,
+        Parameter(
+            name="--json", show_default=False, group=OUTPUT, help="One object per line and request."
+        ),
+    ] = False,
+    connection: Connection = PLAIN,
+    logging: Logging = QUIET,
+) -> None:
+    """List the requests that a Titanic keeps, oldest first.
+
+    One line per request: ticket, state, service, when it was submitted (UTC), how
+    often it was tried, bytes of the request and of the reply, and the reason why
+    the last attempt failed.
+
+      $ requite titanic ls mdp://127.0.0.1:5555 --state poisoned
+    """
+    logging.start()
+    for row in rows(Titanic(url, connection, timeout), state or "", limit):
+        if as_json:
+            say_json(row)
+        else:
+            say(_line(row))
+
+
+def rows(titanic: Titanic, state: str, limit: int | None) -> Iterator[dict[str, Any]]:
+    """Ask for page after page; yield what is known of each request."""
+    cursor, left = b"", limit
+    while left is None or left > 0:
+        size = _PAGE if left is None else min(_PAGE, left)
+        frames = titanic.ask(LIST, cursor, b"%d" % size, state.encode())
+        lines = the_frame(frames, LIST).splitlines()
+        yield from map(json.loads, lines)
+        left = None if left is None else left - len(lines)
+        cursor = frames[1] if len(frames) > 1 else b""
+        if not cursor:
+            return
+
+
+def _line(row: dict[str, Any]) -> str:
+    at = datetime.fromtimestamp(row["submitted_us"] / _US, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    tries = f"{row['attempts']} tried"
+    sizes = f"{row['size']:,} B"
+    if row["state"] == "answered":
+        sizes += f" -> {row['reply_size']:,} B"
+    reason = f"  {row['reason']}" if row["reason"] else ""
+    return f"{row['ticket']}  {row['state']:<8}  {row['service']}  {at}  {tries}  {sizes}{reason}"

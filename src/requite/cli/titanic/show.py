@@ -1,0 +1,43 @@
+"""`requite titanic show`: one kept request, and its reply."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from requite.cli.call import encode_body
+from requite.cli.options import PLAIN, QUIET, BrokerUrl, Connection, JsonFlag, Logging, Timeout
+from requite.cli.output import say, say_json
+from requite.cli.titanic.asking import Ticket, Titanic, the_frame
+from requite.protocols.titanic.wire import SHOW
+
+
+def show(
+    url: BrokerUrl,
+    ticket: Ticket,
+    /,
+    *,
+    timeout: Timeout = 10.0,
+    as_json: JsonFlag = False,
+    connection: Connection = PLAIN,
+    logging: Logging = QUIET,
+) -> None:
+    """Show one kept request: where it stands, what was asked, what was answered.
+
+    $ requite titanic show mdp://127.0.0.1:5555 3F2504E04F8941D39A0C0305E82C3301
+    """
+    logging.start()
+    frames = Titanic(url, connection, timeout).ask_about(SHOW, ticket)
+    record: dict[str, Any] = json.loads(the_frame(frames, SHOW))
+    asked = record.get("frames", 1)
+    bodies = {"request": frames[1 : 1 + asked], "reply": frames[1 + asked :]}
+    if as_json:
+        say_json(
+            record | {name: [encode_body(each) for each in body] for name, body in bodies.items()}
+        )
+        return
+    for name, value in record.items():
+        say(f"{name:<14}{value}")
+    for name, body in bodies.items():
+        for each in body:
+            say(f"{name:<14}{each.decode(errors='backslashreplace')}")

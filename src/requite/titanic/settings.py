@@ -1,0 +1,46 @@
+"""How a Titanic keeps requests: where, for how long, and who has a copy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import TypeAlias
+
+from requite.errors import ConfigurationError
+from requite.protocols.titanic.policy import TitanicPolicy
+from requite.titanic.store import Store, StoreSettings, open_memory, open_store
+
+
+@dataclass(frozen=True, slots=True)
+class TitanicSettings:
+    """How a Titanic keeps requests.
+
+    - `directory`: the folder, which nobody else may use meanwhile. None: in memory, which is
+      faster, and does not survive the process.
+    - `policy`: times and limits.
+    - `store`: how much disk, in which files.
+    """
+
+    directory: str | PathLike[str] | None = None
+    policy: TitanicPolicy = field(default_factory=TitanicPolicy)
+    store: StoreSettings = field(default_factory=StoreSettings)
+
+    def open(self) -> Store:
+        """Read what is kept, and be the one who keeps it. Raises `StorageError`."""
+        if self.directory is None:
+            return open_memory(self.store)
+        return open_store(self.directory, self.store)
+
+
+KeepIn: TypeAlias = "TitanicSettings | str | PathLike[str]"
+
+
+def settings_of(keep_in: KeepIn) -> TitanicSettings:
+    """Return what was given as settings: a folder stands for the usual ones."""
+    if isinstance(keep_in, TitanicSettings):
+        return keep_in
+    if not isinstance(keep_in, str | PathLike):
+        raise ConfigurationError(
+            f"requests are kept in a folder, or as TitanicSettings say, not in {keep_in!r}"
+        )
+    return TitanicSettings(keep_in)

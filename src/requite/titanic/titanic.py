@@ -1,0 +1,129 @@
+"""`Titanic`: keeps requests until they are answered, behind any MDP broker.
+
+    requite.Titanic("mdp://localhost:5555", "requests").run()
+
+Inside a broker's process it is `requite.Broker(titanic="requests")`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Final
+
+from requite.engine import Drain, Note
+from requite.errors import LocalViolation
+from requite.framing import Limits
+from requite.heartbeat import HeartbeatPolicy
+from requite.protocols.titanic.engine import TitanicEngine, TitanicSnapshot
+from requite.reach import read_reach
+from requite.shell import clock
+from requite.shell.daemon import Daemon
+from requite.titanic.desk import Desk
+from requite.titanic.posts import Place, dispatching, posts_at
+from requite.titanic.settings import KeepIn, settings_of
+from requite.titanic.store import Store, new_uuid
+
+DIALECT_DEFAULT: Final = "0.3"
+
+_log = logging.getLogger("requite.titanic")
+
+
+class Titanic(Daemon):
+    """Keeps requests and their replies (9/TSP): a worker and a client of the broker at `url`.
+
+    - `keep_in`: the folder for them, or `TitanicSettings`, which say more.
+    - `dialect`: the version of MDP that is spoken with the broker, "0.3" unless the URL says
+      otherwise. With 0.1 and 0.2 idempotency keys are lost on the way.
+    - `heartbeat`: how often to be heard and when a silent broker is gone; seconds or a policy.
+    - `message_size_max`: bytes of one body, in either direction.
+    - `on_note`: gets every `Note` of the engine; it is called on the event loop and must be quick.
+
+    Raises `ConfigurationError` for what cannot work.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        keep_in: KeepIn,
+        *,
+        dialect: str | None = None,
+        heartbeat: HeartbeatPolicy | float | None = None,
+        message_size_max: int = Limits().message_size_bytes_max,
+        on_note: Callable[[Note], None] | None = None,
+    ) -> None:
+        self._settings = settings = settings_of(keep_in)
+        reach = read_reach(url)
+        dialect = dialect or reach.only_dialled().options.get("dialect", DIALECT_DEFAULT)
+        self._place = Place(reach, dialect, message_size_max, _policy(heartbeat))
+        self._desk = Desk(on_note or _unheard)
+        self._posts = posts_at(self._place, self._desk.take)
+        self._dispatching = dispatching(self._place, settings.policy.window, self._desk.take)
+        self._store: Store | None = None
+        self._started = False
+
+    def __repr__(self) -> str:
+        return f"<Titanic at {self._place.reach}>"
+
+    def snapshot(self) -> TitanicSnapshot:
+        """Return how many requests it keeps, by state. Once it has started."""
+        return self._desk.engine.snapshot()
+
+    async def start(self) -> None:
+        """Read what is kept, then serve; connecting goes on in the background.
+
+        Raises `StorageError` where the folder cannot be had, and `LocalViolation` the second time.
+        """
+        if self._started:
+            raise LocalViolation("a Titanic starts once; make another one to serve again")
+        self._started = True
+        loop = asyncio.get_running_loop()
+        self._store = store = await asyncio.to_thread(self._settings.open)
+        for damage in store.report.damaged:
+            _log.warning("a record of the store is damaged: %s", damage)
+        engine = TitanicEngine(
+            self._settings.policy,
+            rng=random.random,
+            new_uuid=new_uuid,
+            recovered=store.recovered,
+            epoch_s=time.time() - clock.now(),
+        )
+        self._desk.start(engine, store.submit, self._dispatching.submit_soon)
+        store.start(lambda done: loop.call_soon_threadsafe(self._desk.take_all, done))
+        self._dispatching.start()
+        for post in self._posts:
+            post.shell.start()
+
+    async def drain(self) -> None:
+        """Take nothing new, let what is with workers come back, then close.
+
+        What has no reply by then is kept, and sent again by the next one on this folder.
+        """
+        for post in self._posts:
+            post.shell.submit(Drain())
+        self._desk.take(Drain())
+        await self._desk.stopped.wait()
+        await asyncio.gather(*(post.shell.drain() for post in self._posts))
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop at once; what is kept stays."""
+        self._desk.close()
+        await asyncio.gather(*(post.shell.close() for post in self._posts))
+        await self._dispatching.close()
+        store, self._store = self._store, None
+        if store is not None:
+            await asyncio.to_thread(store.close)
+
+
+def _policy(given: HeartbeatPolicy | float | None) -> HeartbeatPolicy:
+    if isinstance(given, HeartbeatPolicy):
+        return given
+    return HeartbeatPolicy() if given is None else HeartbeatPolicy(interval_s=given)
+
+
+def _unheard(_note: Note) -> None:
+    """Keep no journal."""
