@@ -14,7 +14,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from requite.chronicle import Role
 from requite.engine import Note, Wake
@@ -33,13 +33,18 @@ from requite.shell.host import Link, LinkLimits
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.shell.keeping import Endpoint
 from requite.shell.wires import Wires
-from requite.transport.address import parse_address
+from requite.transport.address import InprocAddress, parse_address
+
+if TYPE_CHECKING:
+    from requite.titanic.settings import KeepIn
+    from requite.titanic.titanic import Titanic
 
 # Loopback: who wants to be reached from elsewhere has to say so.
 DEFAULT_BIND: Final = "tcp://127.0.0.1:5555"
 # ZMTP runs over these. TLS and WebSockets are of other protocols.
 _SCHEMES: Final = ("tcp", "ipc", "inproc")
 _IDENTITIES: Final = 1 << 32
+_SETTLE_S: Final = 5.0  # how long a disk may take for the last replies
 
 
 class Broker(Daemon):
@@ -54,6 +59,8 @@ class Broker(Daemon):
     - `links`: what one connection may cost in time and memory.
     - `journal`: a folder in which to keep a journal of requests (`requite.journal`), or that
       and its `JournalSettings`, as a pair; None: none.
+    - `titanic`: a folder in which requests are kept until they are answered (9/TSP), or
+      `TitanicSettings`, which say more; None: who submits any is told NO_SERVICE.
     - `pair`: makes it one of two brokers of which one serves (`requite.pair.Pair`). The broker
       starts and ends it. Clients and workers know both: `mdp://a:5555,b:5555`.
     - `on_note`: gets every `Note` of the engine; it is called on the event loop and must be quick.
@@ -70,6 +77,7 @@ class Broker(Daemon):
         message_size_max: int = Limits().message_size_bytes_max,
         links: LinkLimits | None = None,
         journal: JournalOption | None = None,
+        titanic: KeepIn | None = None,
         pair: Pair | None = None,
         on_note: Callable[[Note], None] | None = None,
     ) -> None:
@@ -95,6 +103,11 @@ class Broker(Daemon):
             Endpoint(parse_address(bind, _SCHEMES), make_framing)
             for bind in binds or (DEFAULT_BIND,)
         ]
+        self._titanic: Titanic | None = None
+        if titanic is not None:
+            place = InprocAddress(f"titanic-{name.hex()}")
+            listen.append(Endpoint(place, lambda: Zmtp(SocketType.ROUTER, limits=limits)))
+            self._titanic = _keeper(place, titanic, message_size_max)
         self._shell = AioShell(
             door or self._engine,
             Wires(listen=listen, limits=links or LinkLimits()),
@@ -107,7 +120,8 @@ class Broker(Daemon):
     @property
     def endpoints(self) -> list[str]:
         """The addresses it listens at, with the ports it really got; empty before `start`."""
-        return [str(address) for address in self._shell.addresses]
+        addresses = self._shell.addresses
+        return [str(address) for address in (addresses[:-1] if self._titanic else addresses)]
 
     def snapshot(self) -> Snapshot:
         """Return its tables: services, workers, how many requests are pending."""
@@ -115,7 +129,7 @@ class Broker(Daemon):
 
     async def start(self) -> list[str]:
         """Listen; return `endpoints`. Raises `TransportError` where an address cannot be had,
-        `StorageError` where the journal cannot, and `LocalViolation` the second time: a broker that
+        `StorageError` where a folder cannot, and `LocalViolation` the second time: a broker that
         has been closed stays closed.
         """
         if self._started:
@@ -127,6 +141,8 @@ class Broker(Daemon):
             if self._pair is not None:
                 await self._pair.start()
             await self._shell.listen_all()
+            if self._titanic is not None:
+                await self._titanic.start()
         except BaseException:
             await self.close()
             raise
@@ -135,15 +151,32 @@ class Broker(Daemon):
     async def drain(self) -> None:
         """Refuse new requests, finish the pending ones (`drain_timeout_s` at most), then close. One
         of a pair lets the other take over then, at once."""
-        await self._shell.drain()
+        if self._titanic is None:
+            await self._shell.drain()
+        else:
+            await self._drain_with(self._titanic)
         if self._pair is not None:
             await self._pair.drain()
         await self._end_journal()
+
+    async def _drain_with(self, titanic: Titanic) -> None:
+        """Drain both at once: each has requests of the other's. When the broker has answered all of
+        them, what is left to do is to write the last replies."""
+        draining = asyncio.ensure_future(titanic.drain())
+        try:
+            await self._shell.drain()
+            await asyncio.wait([draining], timeout=_SETTLE_S)
+        finally:
+            draining.cancel()
+            await asyncio.wait([draining])
+            await titanic.close()
 
     async def close(self) -> None:
         """Stop at once: pending requests are forgotten; clients of MDP 0.3 will send them again."""
         if self._pair is not None:
             await self._pair.close()
+        if self._titanic is not None:
+            await self._titanic.close()
         await self._shell.close()
         await self._end_journal()
 
@@ -168,6 +201,13 @@ def _limits(message_size_max: int) -> Limits:
 def _everybody() -> bool:
     """Let everybody in."""
     return True
+
+
+def _keeper(place: InprocAddress, keep_in: KeepIn, size_max: int) -> Titanic:
+    """Make the Titanic that serves at this broker, over a connection within the process."""
+    from requite.titanic.titanic import Titanic  # most brokers keep nothing
+
+    return Titanic(f"mdp+{place}", keep_in, message_size_max=size_max)
 
 
 def _unheard(_note: Note) -> None:
