@@ -36,7 +36,7 @@ def test_a_protocol_with_a_broker_dials_once() -> None:
     assert read_reach("mdp://a,b/echo").only_dialled().service == "echo"
     with pytest.raises(ConfigurationError, match="with commas"):
         read_reach(["mdp://a/echo", "mdp://b/echo"]).only_dialled()
-    with pytest.raises(ConfigurationError, match="only SP endpoints can listen"):
+    with pytest.raises(ConfigurationError, match="without a broker can listen"):
         read_reach((), "sp+tcp://*:0").only_dialled()
 
 
