@@ -1,0 +1,174 @@
+"""The Lazy Pirate beyond what the Guide says of it: slots, deadlines, ends, budget, journal."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.pirate_engines import ClientBench
+
+from requite.chronicle import Kind
+from requite.engine import Started, Submit
+from requite.errors import (
+    CallTimeout,
+    Cancelled,
+    ConfigurationError,
+    LocalViolation,
+    Overloaded,
+    TransportError,
+)
+from requite.protocols.pirate.policy import ClientPolicy
+from requite.request import RetryPolicy
+
+
+def test_a_call_waits_for_a_connection_until_its_deadline() -> None:
+    bench = ClientBench()
+    bench.submit(1, b"x", timeout=9.0)
+    bench.advance(8.9)
+    assert not bench.errors
+    bench.advance(0.2)
+    error = bench.errors[1]
+    assert isinstance(error, CallTimeout)
+    assert (error.attempts, error.may_have_executed) == (0, False)
+    assert "never sent" in str(error)
+
+
+def test_a_deadline_before_the_reply_closes_the_connection() -> None:
+    bench = ClientBench()
+    bench.submit(1, b"x", timeout=1.0)
+    bench.join("a")
+    bench.advance(1.1)
+    assert isinstance(bench.errors[1], CallTimeout)
+    assert bench.errors[1].may_have_executed
+    assert "a" in bench.disconnected
+    assert bench.client.snapshot() == (0, 0, 0, 0, 0, 0, False)
+
+
+def test_a_cancelled_call_closes_its_connection_and_lets_others_have_one() -> None:
+    bench = ClientBench(ClientPolicy(connections_max=1))
+    bench.submit(1, b"1")
+    bench.submit(2, b"2")
+    bench.join("a")
+    bench.cancel(1)
+    assert isinstance(bench.errors[1], Cancelled)
+    assert "a" in bench.disconnected
+    assert len(bench.dials) == 2
+    bench.join("b")
+    assert bench.to("b") == [[b"2"]]
+    bench.cancel("nobody's")
+
+
+def test_there_are_so_many_slots() -> None:
+    bench = ClientBench(ClientPolicy(slots=2))
+    bench.submit(1, b"x", timeout=1.0)
+    bench.submit(2, b"x")
+    bench.submit(3, b"x")
+    assert isinstance(bench.errors[3], Overloaded)
+    assert not bench.errors[3].may_have_executed
+    bench.now += 1.1  # the timer is late
+    bench.submit(4, b"x")
+    assert isinstance(bench.errors[1], CallTimeout)
+    assert 4 not in bench.errors
+
+
+def test_a_deadline_in_the_past_is_refused() -> None:
+    bench = ClientBench()
+    bench.submit(1, b"x", timeout=0.0)
+    assert isinstance(bench.errors[1], CallTimeout)
+    assert bench.dials == []
+
+
+def test_retries_of_all_calls_share_a_budget() -> None:
+    retry = RetryPolicy(attempts=3, attempt_timeout=1.0, budget=0.0, budget_burst=1)
+    bench = ClientBench(ClientPolicy(retry=retry))
+    for token in (1, 2):
+        bench.submit(token, b"x")
+        bench.join(f"{token}")
+    bench.advance(1.1)
+    assert list(bench.errors) == [2]
+    assert "too many calls of this client were repeated" in str(bench.errors[2])
+
+
+def test_calls_that_are_sent_again_keep_their_turn() -> None:
+    bench = ClientBench(ClientPolicy(connections_max=1))
+    for token in (1, 2, 3):
+        bench.submit(token, b"%d" % token)
+    bench.join("a")
+    bench.lose("a")
+    bench.join("b")
+    assert bench.to("b") == [[b"1"]]
+
+
+def test_what_connects_too_late_is_idle_and_used_next() -> None:
+    bench = ClientBench()
+    bench.submit(1, b"1", timeout=1.0)
+    bench.advance(1.1)
+    bench.join("a")
+    bench.submit(2, b"2")
+    assert bench.to("a") == [[b"2"]]
+    assert len(bench.dials) == 1
+    bench.say("a", [b"two"])
+    bench.lose("a")
+    assert len(bench.dials) == 1  # nobody asks
+
+
+def test_the_end() -> None:
+    bench = ClientBench()
+    bench.submit(1, b"1")
+    bench.submit(2, b"2")
+    bench.join("a")
+    bench.drain()
+    assert [type(bench.errors[n]) for n in (1, 2)] == [Cancelled, Cancelled]
+    assert [bench.errors[n].may_have_executed for n in (1, 2)] == [True, False]
+    assert bench.stopped
+    assert bench.peers == set()
+    bench.submit(3, b"3")
+    assert isinstance(bench.errors[3], Cancelled)
+    bench.join("late")
+    assert "late" in bench.disconnected
+    bench.drain()
+    assert bench.engine.deadline() is None
+
+
+def test_an_empty_body_is_one_empty_frame() -> None:
+    bench = ClientBench()
+    bench.submit(1)
+    bench.join("a")
+    assert bench.to("a") == [[b""]]
+
+
+def test_misuse_is_told() -> None:
+    bench = ClientBench()
+    bench.submit(1, b"x")
+    with pytest.raises(LocalViolation, match="still outstanding"):
+        bench.submit(1, b"x")
+    with pytest.raises(LocalViolation, match="idempotency key"):
+        bench.feed(Submit(2, "", (b"",), 200.0, idempotency_key=b"k"))
+    with pytest.raises(LocalViolation, match="no use"):
+        bench.feed(Started(1))
+
+
+@pytest.mark.parametrize("settings", [{"slots": 0}, {"connections_max": 0}])
+def test_impossible_settings_are_refused(settings: dict[str, int]) -> None:
+    with pytest.raises(ConfigurationError, match="at least 1"):
+        ClientPolicy(**settings)
+
+
+def test_the_journal_has_flights_and_what_is_out_of_the_ordinary() -> None:
+    bench = ClientBench(journal=True)
+    assert bench.chronicle is not None
+    bench.submit(1, b"plain")
+    bench.join("a")
+    bench.say("a", [b"reply"])
+    [flight] = bench.chronicle.flights
+    assert flight[-2:] == (5, 5)
+    bench.submit(2, b"retried")
+    bench.lose("a")
+    bench.join("b")
+    bench.say("b", [b"reply"])
+    kinds = [each.kind for each in bench.chronicle.happenings]
+    assert kinds == [Kind.ACCEPTED, Kind.SENT, Kind.REDELIVERED, Kind.SENT, Kind.ANSWERED]
+    bench.submit(3, b"held", timeout=5.0)
+    bench.advance(0.2)
+    bench.client.forsake(TransportError("given up"), bench.now)
+    told = bench.chronicle.happenings[len(kinds) :]
+    assert [each.kind for each in told] == [Kind.ACCEPTED, Kind.SENT, Kind.ANSWERED]
+    assert told[-1].error == "TransportError"

@@ -1,0 +1,258 @@
+"""The queue of the Pirates beyond what the Guide says of it; and any sequence of events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.support.pirate_engines import HEARTBEAT, QueueBench
+
+from requite.engine import PeerJoined, Submit
+from requite.errors import ConfigurationError, LocalViolation
+from requite.heartbeat import HeartbeatPolicy
+from requite.protocols.pirate.policy import QueuePolicy
+from requite.protocols.pirate.wire import Pattern
+
+PATTERNS = pytest.mark.parametrize("pattern", Pattern)
+
+
+@PATTERNS
+def test_who_talks_nonsense_is_hung_up_on_and_nobody_else_is_disturbed(pattern: Pattern) -> None:
+    bench = QueueBench(pattern)
+    bench.client("c")
+    bench.client("bad client")
+    bench.worker("w")
+    bench.newcomer("bad worker")
+    bench.say("bad client", [b"no delimiter"])
+    bench.say("bad worker", [b"", b"what?"])
+    assert set(bench.disconnected) == {"bad client", "bad worker"}
+    assert bench.queue.snapshot().dropped == {"malformed": 2}
+    bench.ask("c", b"x")
+    bench.answer("w", b"y")
+    assert bench.to("c") == [[b"", b"y"]]
+
+
+@PATTERNS
+def test_a_worker_that_answers_nonsense_loses_its_request(pattern: Pattern) -> None:
+    bench = QueueBench(pattern)
+    bench.client("c")
+    bench.worker("w")
+    bench.ask("c", b"x")
+    bench.say("w", [b"", b"no", b"delimiter behind"])
+    assert set(bench.disconnected) == {"w", "c"}
+    assert bench.queue.snapshot()[:5] == (0, 0, 0, 0, 0)
+
+
+@PATTERNS
+def test_a_reply_for_somebody_else_is_dropped(pattern: Pattern) -> None:
+    bench = QueueBench(pattern)
+    bench.client("c")
+    bench.client("other")
+    bench.worker("w")
+    bench.ask("c", b"x")
+    outer = [b""] if pattern is Pattern.SIMPLE else []
+    bench.say("w", [*outer, b"\0\0\0\0\x08", b"", b"not asked for"])
+    assert bench.to("other") == []
+    bench.answer("w", b"y")
+    assert bench.to("c") == [[b"", b"y"]]
+
+
+@PATTERNS
+def test_a_reply_to_a_client_that_is_gone_makes_its_worker_ready(pattern: Pattern) -> None:
+    bench = QueueBench(pattern)
+    bench.client("c")
+    bench.worker("w")
+    bench.ask("c", b"x")
+    bench.lose("c")
+    bench.client("d")
+    bench.ask("d", b"y")
+    bench.answer("w", b"late")
+    assert bench.requests("w") == [b"x", b"y"]
+    assert bench.to("d") == []
+    assert bench.queue.snapshot().dropped == {"left": 1}
+
+
+@PATTERNS
+def test_a_worker_that_does_not_read_is_given_nothing(pattern: Pattern) -> None:
+    bench = QueueBench(pattern)
+    bench.client("c")
+    bench.worker("w")
+    bench.block("w")
+    bench.ask("c", b"x")
+    assert bench.requests("w") == []
+    bench.unblock("w")
+    assert bench.requests("w") == [b"x"]
+
+
+def test_a_client_that_does_not_read_has_no_further_turn() -> None:
+    bench = QueueBench(Pattern.SIMPLE)
+    bench.client("c")
+    bench.worker("w")
+    bench.block("c")
+    bench.ask("c", b"x")
+    assert bench.requests("w") == []
+    bench.unblock("c")
+    assert bench.requests("w") == [b"x"]
+
+
+def test_a_client_that_asks_too_much_is_not_read_from_for_a_while() -> None:
+    bench = QueueBench(Pattern.SIMPLE, QueuePolicy(queue_max=4))
+    bench.client("c")
+    bench.say("c", *([b"", b"%d" % n] for n in range(4)))
+    assert bench.unread == {"c"}
+    bench.worker("a")
+    assert bench.unread == {"c"}
+    bench.worker("b")
+    assert bench.unread == set()
+
+
+@PATTERNS
+def test_it_drains(pattern: Pattern) -> None:
+    bench = QueueBench(pattern)
+    bench.client("c")
+    bench.client("d")
+    bench.worker("w")
+    bench.ask("c", b"x")
+    bench.ask("d", b"y")
+    bench.drain()
+    bench.ask("d", b"z")
+    bench.client("late")
+    assert "late" in bench.disconnected
+    assert bench.unread == {"c", "d"}
+    assert not bench.stopped
+    bench.answer("w", b"done")
+    assert bench.to("c") == [[b"", b"done"]]
+    assert bench.stopped
+    assert bench.requests("w") == [b"x"]
+
+
+def test_it_does_not_drain_for_ever() -> None:
+    bench = QueueBench(Pattern.PARANOID, QueuePolicy(drain_timeout_s=5.0))
+    bench.client("c")
+    bench.worker("w")
+    bench.ask("c", b"x")
+    bench.drain()
+    bench.advance(4.9)
+    assert not bench.stopped
+    assert bench.beats("w") == 4
+    bench.advance(0.2)
+    assert bench.stopped
+    assert bench.engine.deadline() is None
+
+
+def test_misuse_is_told() -> None:
+    bench = QueueBench(Pattern.SIMPLE)
+    with pytest.raises(LocalViolation, match="neither"):
+        bench.feed(PeerJoined("x", b"", "roof"))
+    with pytest.raises(LocalViolation, match="no use"):
+        bench.feed(Submit(1, "", (b"",), 1.0))
+    with pytest.raises(ConfigurationError, match="queue_max"):
+        QueuePolicy(queue_max=0)
+    with pytest.raises(ConfigurationError, match="negative"):
+        QueuePolicy(drain_timeout_s=-1)
+
+
+class AnyEvents(RuleBasedStateMachine):
+    """A queue, clients and workers that do anything. Nothing leaks, nobody gets another's reply."""
+
+    bench: QueueBench
+
+    @initialize(pattern=st.sampled_from(Pattern))
+    def begin(self, pattern: Pattern) -> None:
+        policy = QueuePolicy(heartbeat=HeartbeatPolicy(1.0, 3), queue_max=3, notes=True)
+        self.bench = QueueBench(pattern, policy)
+        self.number = 0
+        self.asked: dict[bytes, str] = {}
+        self.checked = 0
+
+    def new(self, kind: str) -> str:
+        self.number += 1
+        return f"{kind}{self.number}"
+
+    def some(self, kind: str, data: Any) -> str:
+        return str(data.draw(st.sampled_from(sorted(p for p in self.bench.peers if p[0] == kind))))
+
+    def has(self, kind: str) -> bool:
+        return any(peer[0] == kind for peer in self.bench.peers)
+
+    @rule()
+    def client_comes(self) -> None:
+        self.bench.client(self.new("c"))
+
+    @rule(says_ready=st.booleans())
+    def worker_comes(self, says_ready: bool) -> None:
+        name = self.new("w")
+        self.bench.newcomer(name)
+        if says_ready:
+            self.bench.ready(name)
+
+    @precondition(lambda self: self.has("c"))
+    @rule(data=st.data())
+    def client_asks(self, data: Any) -> None:
+        name = self.some("c", data)
+        body = self.new("body").encode()
+        self.asked[body] = name
+        self.bench.ask(name, body)
+
+    @precondition(lambda self: self.has("w"))
+    @rule(data=st.data())
+    def worker_answers(self, data: Any) -> None:
+        name = self.some("w", data)
+        requests = [each for each in self.bench.to(name) if len(each) > 1]
+        if requests:
+            request = data.draw(st.sampled_from(requests))
+            self.bench.say(name, [*request[:-1], b"re " + request[-1]])
+
+    @precondition(lambda self: self.has("w"))
+    @rule(data=st.data(), ready=st.booleans())
+    def worker_speaks(self, data: Any, ready: bool) -> None:
+        name = self.some("w", data)
+        if ready:
+            self.bench.ready(name)
+        elif self.bench.pattern is Pattern.PARANOID:
+            self.bench.say(name, [HEARTBEAT])
+
+    @precondition(lambda self: bool(self.bench.peers))
+    @rule(data=st.data(), frames=st.lists(st.binary(max_size=3), min_size=1, max_size=4))
+    def somebody_talks_nonsense(self, data: Any, frames: list[bytes]) -> None:
+        self.bench.say(data.draw(st.sampled_from(sorted(self.bench.peers))), frames)
+
+    @precondition(lambda self: bool(self.bench.peers))
+    @rule(data=st.data())
+    def somebody_goes(self, data: Any) -> None:
+        self.bench.lose(data.draw(st.sampled_from(sorted(self.bench.peers))))
+
+    @rule(seconds=st.sampled_from([0.1, 1.0, 3.5]), stalled=st.booleans())
+    def time_passes(self, seconds: float, stalled: bool) -> None:
+        if stalled:
+            self.bench.stall(seconds)
+        else:
+            self.bench.advance(seconds)
+
+    @invariant()
+    def replies_reach_who_asked(self) -> None:
+        for peer, message in self.bench.sent[self.checked :]:
+            if peer.startswith("c") and message[-1].startswith(b"re body"):
+                assert self.asked[message[-1].removeprefix(b"re ")] == peer
+        self.checked = len(self.bench.sent)
+
+    @invariant()
+    def no_request_goes_to_two_workers(self) -> None:
+        bodies = [m[-1] for p, m in self.bench.sent if p.startswith("w") and len(m) > 1]
+        ours = [body for body in bodies if body in self.asked]
+        assert len(ours) == len(set(ours))
+
+    @invariant()
+    def the_tables_are_those_who_are_there(self) -> None:
+        seen = self.bench.queue.snapshot()
+        kinds = [peer[0] for peer in self.bench.peers]
+        assert seen.clients == kinds.count("c")
+        assert seen.unready + seen.idle + seen.busy == kinds.count("w")
+        assert not (seen.waiting and seen.idle)  # nobody pushes back here
+
+
+TestAnyEvents = AnyEvents.TestCase
+TestAnyEvents.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

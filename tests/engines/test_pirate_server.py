@@ -1,0 +1,118 @@
+"""The REP server of Lazy Pirates, beyond what the Guide says of it."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.pirate_engines import ServerBench
+
+from requite.chronicle import Kind
+from requite.engine import Produced, Progressed, Started, Submit
+from requite.errors import ConfigurationError, LocalViolation
+from requite.protocols.pirate.policy import ServerPolicy
+from requite.request import Status
+
+
+def test_handlers_run_at_the_same_time_one_per_connection() -> None:
+    bench = ServerBench(ServerPolicy(capacity=2))
+    for name in "abc":
+        bench.join(name)
+    bench.say("a", [b"a1"], [b"a2"])
+    bench.say("b", [b"b1"])
+    bench.say("c", [b"c1"])
+    assert bench.bodies() == [b"a1", b"b1"]
+    assert bench.server.snapshot() == (3, 2, 2, 0, False, False)
+    bench.finish(bench.jobs[1])
+    assert bench.bodies() == [b"a1", b"b1", b"c1"]  # a has one in hand
+
+
+def test_partial_replies_are_joined_to_one() -> None:
+    bench = ServerBench()
+    bench.join("a")
+    bench.say("a", [b"x"])
+    [job] = bench.jobs
+    bench.feed(Started(job))
+    bench.feed(Produced(job, (b"1",)))
+    bench.feed(Progressed(job))
+    bench.feed(Produced(job, (b"2", b"3")))
+    bench.finish(job, b"4")
+    assert bench.to("a") == [[b"1", b"2", b"3", b"4"]]
+    bench.feed(Produced(job, (b"late",)))
+
+
+def test_partial_replies_may_not_grow_for_ever() -> None:
+    bench = ServerBench(ServerPolicy(reply_size_max=10))
+    bench.join("a")
+    bench.say("a", [b"x"])
+    [job] = bench.jobs
+    bench.feed(Produced(job, (b"12345678901",)))
+    assert "more than 10 bytes" in bench.abandoned[job]
+    assert "a" in bench.disconnected
+    bench.finish(job)
+    assert bench.sent == []
+    assert bench.server.snapshot() == (0, 0, 0, 0, False, False)
+
+
+def test_a_client_that_asks_too_much_is_not_read_from_for_a_while() -> None:
+    bench = ServerBench(ServerPolicy(capacity=1, queue_max=4))
+    bench.join("a")
+    bench.say("a", *([b"%d" % n] for n in range(6)))
+    assert bench.unread == {"a"}
+    for n in range(6):
+        assert ("a" in bench.unread) == (5 - n > 2)  # until half of what is allowed waits
+        bench.finish(bench.jobs[n])
+    assert bench.bodies() == [b"%d" % n for n in range(6)]
+
+
+def test_a_client_that_does_not_read_has_no_further_turn() -> None:
+    bench = ServerBench(ServerPolicy(capacity=1))
+    bench.join("a")
+    bench.say("a", [b"1"])
+    bench.block("a")
+    bench.say("a", [b"2"])
+    bench.finish(bench.jobs[0], b"one")
+    assert bench.bodies() == [b"1"]
+    bench.unblock("a")
+    assert bench.bodies() == [b"1", b"2"]
+
+
+def test_it_drains() -> None:
+    bench = ServerBench(ServerPolicy(capacity=1))
+    bench.join("a")
+    bench.join("b")
+    bench.say("a", [b"1"])
+    bench.say("b", [b"2"])
+    bench.drain()
+    assert bench.unread == {"a", "b"}
+    bench.say("a", [b"3"])
+    bench.join("late")
+    assert "late" in bench.disconnected
+    assert not bench.stopped
+    bench.finish(bench.jobs[0], b"one")
+    assert bench.to("a") == [[b"one"]]
+    assert bench.stopped
+    assert bench.bodies() == [b"1"]
+
+
+def test_misuse_is_told() -> None:
+    with pytest.raises(LocalViolation, match="no use"):
+        ServerBench().feed(Submit(1, "", (b"",), 1.0))
+    with pytest.raises(ConfigurationError, match="capacity must be at least 1"):
+        ServerPolicy(capacity=0)
+
+
+def test_the_journal_has_flights_failures_and_what_was_given_up() -> None:
+    bench = ServerBench(journal=True)
+    assert bench.chronicle is not None
+    for name in "abc":
+        bench.join(name)
+        bench.say(name, [b"x"])
+        bench.feed(Started(bench.jobs[-1]))
+    bench.finish(bench.jobs[0], b"fine")
+    assert len(bench.chronicle.flights) == 1
+    bench.finish(bench.jobs[1], b"why", status=Status.FAILED)
+    bench.lose("c")
+    bench.finish(bench.jobs[2], status=Status.CANCELLED)
+    kinds = [each.kind for each in bench.chronicle.happenings]
+    begun = [Kind.DELIVERED, Kind.STARTED]
+    assert kinds == [*begun, Kind.FINISHED, *begun, Kind.ABANDONED, Kind.FINISHED]
+    assert bench.chronicle.happenings[2].reason == "why"

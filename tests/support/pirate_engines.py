@@ -1,0 +1,290 @@
+"""The engines of the Pirates with virtual time; the test is network, user and peers.
+
+    bench = QueueBench(Pattern.PARANOID)
+    bench.client("c")
+    bench.worker("w")
+    bench.say("c", [b"", b"hello"])
+    assert bench.to("w")[-1][1:] == [b"", b"hello"]
+
+The benches check what must always hold: a call ends once, nothing is sent to a connection that does
+not stand, and a handler is given up once at most.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from requite.chronicle import Chronicle
+from requite.engine import (
+    Abandon,
+    Cancel,
+    Connect,
+    Deliver,
+    Disconnect,
+    Drain,
+    Effect,
+    Engine,
+    Fail,
+    Finished,
+    Note,
+    PeerBlocked,
+    PeerJoined,
+    PeerLost,
+    PeerWritable,
+    Received,
+    ResumeReading,
+    Send,
+    Stopped,
+    StopReading,
+    Submit,
+    Wake,
+    Warn,
+)
+from requite.errors import CallError
+from requite.protocols.pirate.client import LazyPirate
+from requite.protocols.pirate.jobs import Job
+from requite.protocols.pirate.policy import (
+    BACK,
+    FRONT,
+    ClientPolicy,
+    QueuePolicy,
+    ServerPolicy,
+    WorkerPolicy,
+)
+from requite.protocols.pirate.queue import PirateQueue
+from requite.protocols.pirate.server import PirateServer
+from requite.protocols.pirate.wire import Pattern
+from requite.protocols.pirate.worker import PirateWorker
+from requite.request import Reply, Request, Status
+
+INSTANCE = b"a-worker"
+ORIGIN = b"a-client"
+READY = b"\x01"
+HEARTBEAT = b"\x02"
+
+
+class Bench:
+    """What all have: connections with names, a clock, and what came of it."""
+
+    engine: Engine
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.peers: set[str] = set()
+        self.unread: set[str] = set()
+        self.sent: list[tuple[str, list[bytes]]] = []
+        self.notes: list[Note] = []
+        self.warnings: list[Warn] = []
+        self.disconnected: dict[str, str] = {}
+        self.dials: list[float] = []
+        self.stopped = False
+
+    def join(self, peer: str, place: Any = None) -> str:
+        """Let a connection stand."""
+        assert peer not in self.peers
+        self.peers.add(peer)
+        self.feed(PeerJoined(peer, b"", place))
+        return peer
+
+    def lose(self, peer: str, reason: str = "reset") -> None:
+        """Cut a connection."""
+        self.peers.discard(peer)
+        self.unread.discard(peer)
+        self.feed(PeerLost(peer, reason))
+
+    def block(self, peer: str) -> None:
+        """Let a connection push back."""
+        self.feed(PeerBlocked(peer))
+
+    def unblock(self, peer: str) -> None:
+        """Let it take more again."""
+        self.feed(PeerWritable(peer))
+
+    def say(self, peer: str, *messages: list[bytes]) -> None:
+        """Let messages come, in one read."""
+        self.feed(Received(peer, [list(message) for message in messages]))
+
+    def to(self, peer: str) -> list[list[bytes]]:
+        """Return what was sent to a peer."""
+        return [message for name, message in self.sent if name == peer]
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, with a wake-up at each instant the engine asks for."""
+        end = self.now + seconds
+        while (at := self.engine.deadline()) is not None and at <= end:
+            self.now = max(self.now, at)
+            self.feed(Wake())
+        self.now = end
+
+    def stall(self, seconds: float) -> None:
+        """Let time pass without a wake-up, as where the process is stopped; then wake it."""
+        self.now += seconds
+        self.feed(Wake())
+
+    def drain(self) -> None:
+        """Ask for the end."""
+        self.feed(Drain())
+
+    def feed(self, event: Any) -> None:
+        """Feed one input, and perform what comes of it."""
+        for effect in list(self.engine.handle(event, self.now)):
+            self._perform(effect)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Send(peer, message):
+                assert peer in self.peers, f"sent to {peer}, which does not stand: {message}"
+                self.sent.append((peer, list(message)))
+            case Disconnect(peer, reason):
+                self.peers.remove(peer)
+                self.unread.discard(peer)
+                self.disconnected[peer] = reason
+            case Connect():
+                self.dials.append(self.now)
+            case StopReading(peer):
+                self.unread.add(peer)
+            case ResumeReading(peer):
+                self.unread.remove(peer)
+            case Note():
+                self.notes.append(effect)
+            case Warn():
+                self.warnings.append(effect)
+            case Stopped():
+                assert not self.stopped
+                self.stopped = True
+            case _:
+                self.perform_other(effect)
+
+    def perform_other(self, effect: Effect) -> None:
+        """Perform what only this kind of engine asks for."""
+        raise AssertionError(f"nobody asked for {effect}")
+
+
+class ClientBench(Bench):
+    """A Lazy Pirate. Connections that it asks for are opened by `join`."""
+
+    def __init__(self, policy: ClientPolicy | None = None, *, journal: bool = False) -> None:
+        super().__init__()
+        self.chronicle = Chronicle() if journal else None
+        self.client = self.engine = LazyPirate(policy, origin=ORIGIN, chronicle=self.chronicle)
+        self.replies: dict[Any, Reply] = {}
+        self.errors: dict[Any, CallError] = {}
+
+    def submit(
+        self, token: Any, *frames: bytes, timeout: float = inf, idempotent: bool = True
+    ) -> None:
+        """Make a call."""
+        self.feed(Submit(token, "", frames, self.now + timeout, idempotent))
+
+    def cancel(self, token: Any) -> None:
+        """Give a call up."""
+        self.feed(Cancel(token))
+
+    def perform_other(self, effect: Effect) -> None:
+        match effect:
+            case Deliver(token, reply):
+                assert token not in self.replies | self.errors, f"{token} ended twice"
+                self.replies[token] = reply
+            case Fail(token, error):
+                assert token not in self.replies | self.errors, f"{token} ended twice"
+                self.errors[token] = error
+            case _:
+                super().perform_other(effect)
+
+
+class _HandlerBench(Bench):
+    """What runs handlers: the test answers in their place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.jobs: list[Job] = []
+        self.requests: dict[Job, Request] = {}
+        self.abandoned: dict[Job, str] = {}
+
+    def finish(self, job: Job, *frames: bytes, status: Status = Status.OK) -> None:
+        """End a handler."""
+        self.feed(Finished(job, frames or (b"",), status))
+
+    def bodies(self) -> list[bytes]:
+        """Return what handlers were given."""
+        return [self.requests[job].body for job in self.jobs]
+
+    def perform_other(self, effect: Effect) -> None:
+        match effect:
+            case Deliver(job, request):
+                self.jobs.append(job)
+                self.requests[job] = request
+            case Abandon(job, reason):
+                assert job not in self.abandoned
+                self.abandoned[job] = reason
+            case _:
+                super().perform_other(effect)
+
+
+class ServerBench(_HandlerBench):
+    """A Lazy Pirate's server."""
+
+    def __init__(self, policy: ServerPolicy | None = None, *, journal: bool = False) -> None:
+        super().__init__()
+        self.chronicle = Chronicle() if journal else None
+        self.server = self.engine = PirateServer(
+            policy, service="echo", instance=INSTANCE, chronicle=self.chronicle
+        )
+
+
+class WorkerBench(_HandlerBench):
+    """A worker at a queue."""
+
+    def __init__(
+        self, pattern: Pattern, policy: WorkerPolicy | None = None, *, journal: bool = False
+    ) -> None:
+        super().__init__()
+        self.chronicle = Chronicle() if journal else None
+        self.worker = self.engine = PirateWorker(
+            pattern, policy, service="echo", instance=INSTANCE, chronicle=self.chronicle
+        )
+
+
+class QueueBench(Bench):
+    """A queue. Simple workers say what their REQ sockets do: the delimiter is written by hand."""
+
+    def __init__(self, pattern: Pattern, policy: QueuePolicy | None = None) -> None:
+        super().__init__()
+        self.pattern = pattern
+        self.queue = self.engine = PirateQueue(pattern, policy, first_address=7)
+
+    def client(self, peer: str) -> str:
+        """Let a client come."""
+        return self.join(peer, FRONT)
+
+    def newcomer(self, peer: str) -> str:
+        """Let a worker come that says nothing yet."""
+        return self.join(peer, BACK)
+
+    def worker(self, peer: str) -> str:
+        """Let a worker come and say READY."""
+        self.newcomer(peer)
+        self.ready(peer)
+        return peer
+
+    def ready(self, peer: str) -> None:
+        """Let a worker say that it is ready."""
+        self.say(peer, [READY] if self.pattern is Pattern.PARANOID else [b"", b"READY"])
+
+    def ask(self, peer: str, body: bytes) -> None:
+        """Let a client ask."""
+        self.say(peer, [b"", body])
+
+    def answer(self, worker: str, body: bytes) -> None:
+        """Let a worker answer the request that it was given last."""
+        request = [each for each in self.to(worker) if len(each) > 1][-1]
+        self.say(worker, [*request[:-1], body])
+
+    def requests(self, worker: str) -> list[bytes]:
+        """Return the bodies that a worker was given."""
+        return [message[-1] for message in self.to(worker) if len(message) > 1]
+
+    def beats(self, worker: str) -> int:
+        """Return how many heartbeats a worker was sent."""
+        return sum(len(message) == 1 for message in self.to(worker))
