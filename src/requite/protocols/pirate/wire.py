@@ -128,15 +128,14 @@ def _decode_control(pattern: Pattern, word: bytes) -> FromWorker:
 
 
 def decode_to_worker(pattern: Pattern, frames: Message) -> ToWorker:
-    """Read what a queue said to a worker. Raises `RemoteViolation` for anything else."""
-    if len(frames) == 1:
-        if pattern.beats and frames[0] in _BEATS:
-            return _BEAT
-        raise RemoteViolation(f"a queue says {frames[0][:32]!r}, which means nothing")
-    request = split(frames)
-    if len(request.envelope) < 2:
-        raise RemoteViolation("a request without the address of a client")
-    return request
+    """Read what a queue said to a worker. Raises `RemoteViolation` for a request without a body.
+
+    6/PPP has an "optional address stack": whoever asks a worker directly may leave it out, and then
+    everything is body. The reply has what the request had.
+    """
+    if len(frames) == 1 and pattern.beats and frames[0] in _BEATS:
+        return _BEAT
+    return split(frames) if b"" in frames else Envelope([], frames)
 
 
 def request(pattern: Pattern, address: bytes, frames: Sequence[bytes]) -> Message:
