@@ -10,11 +10,24 @@ from cyclopts import Group, Parameter
 
 from requite.cli.credentials import CREDENTIALS_FILE_VARIABLE, read_users
 from requite.cli.options import QUIET, JournalFolder, Logging
-from requite.cli.output import say
+from requite.cli.output import complain, say
+from requite.cli.pairing import ALONE, Pairing
 from requite.cli.retention import JournalRetain, journal_option
+from requite.cli.titanic.options import (
+    DEFAULTS,
+    IN_MEMORY,
+    Attempts,
+    AttemptTimeout,
+    DiskMax,
+    Expire,
+    Folder,
+    Memory,
+    settings,
+)
 from requite.framing import Limits as FramingLimits
 from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.policy import BrokerPolicy, PartialsFor01
+from requite.titanic.settings import TitanicSettings
 
 _LIVENESS: Final = Group("Liveness", sort_key=10)
 _REQUESTS: Final = Group("Requests", sort_key=20)
@@ -134,6 +147,30 @@ class Peers:
     ] = _DEFAULTS.tell_old_clients
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Titanic:
+    """Which requests are kept until they are answered, and where."""
+
+    titanic: Folder = None
+    titanic_memory: Memory = False
+    titanic_attempts: Attempts = None
+    titanic_attempt_timeout: AttemptTimeout = DEFAULTS.attempt_timeout_s
+    titanic_expire: Expire = None
+    titanic_disk_max: DiskMax = None
+
+    def settings(self) -> TitanicSettings | None:
+        """Return what the options come to; None where nothing is to be kept."""
+        return settings(
+            self.titanic,
+            self.titanic_memory,
+            self.titanic_attempts,
+            self.titanic_attempt_timeout,
+            self.titanic_expire,
+            self.titanic_disk_max,
+        )
+
+
 def broker(
     *,
     bind: Annotated[
@@ -150,6 +187,8 @@ def broker(
     requests: Requests = Requests(),
     limits: Limits = Limits(),
     peers: Peers = Peers(),
+    keeper: Titanic = Titanic(),
+    pairing: Pairing = ALONE,
     journal: JournalFolder = None,
     journal_retain: JournalRetain = None,
     logging: Logging = QUIET,
@@ -159,6 +198,11 @@ def broker(
     It prints `listening on ADDRESS` per endpoint, then nothing. Clients and
     workers of MDP 0.1, 0.2 and 0.3 may connect to the same address. Requests
     wait in memory: clients send them again when the broker was restarted.
+    With --titanic it keeps those that are submitted (`requite call --submit`) on
+    the disk until they are answered.
+
+    With --primary or --backup it is one of two brokers of which one serves:
+    clients and workers connect to `mdp://A:5555,B:5555`, and go where it is.
 
     SIGTERM or Ctrl-C drains: no new requests, pending ones are finished, exit
     code 0. A second one stops at once.
@@ -169,14 +213,20 @@ def broker(
     from requite.cli.serving import run_until_stopped
 
     logging.start()
+    if keeper.titanic_memory:
+        complain(IN_MEMORY)
+    pair = pairing.make()
     server = Broker(
         *bind,
         policy=_policy(liveness, requests, limits, peers),
         users=read_users(peers.credentials_file),
         message_size_max=limits.message_size_max,
         journal=journal_option(journal, journal_retain),
+        titanic=keeper.settings(),
+        pair=pair,
     )
-    return run_until_stopped(server, lambda: _announce(server.endpoints))
+    until_failed = None if pair is None else pair.until_failed
+    return run_until_stopped(server, lambda: _announce(server.endpoints), until_failed)
 
 
 def _policy(liveness: Liveness, requests: Requests, limits: Limits, peers: Peers) -> BrokerPolicy:

@@ -14,6 +14,7 @@ from requite.errors import (
     LocalViolation,
     NoService,
     Overloaded,
+    PairFailed,
     Poisoned,
     RemoteFailure,
     RemoteViolation,
@@ -44,7 +45,7 @@ class ExitCode(IntEnum):
 
 MEANING: Final[dict[ExitCode, str]] = {
     ExitCode.OK: "done: the reply came, the broker or worker has drained",
-    ExitCode.FAILED: "the handler failed or refused the request; a check or some calls failed",
+    ExitCode.FAILED: "the handler failed or refused the request; a check, calls or a pair failed",
     ExitCode.USAGE: "the arguments cannot work; nothing was done",
     ExitCode.TIMEOUT: "no reply in time; the message says whether the request may have run",
     ExitCode.UNAVAILABLE: "no worker serves it, or a queue is full; it has not run, try later",
@@ -71,6 +72,7 @@ _BY_ERROR: Final[tuple[tuple[type[RequiteError], ExitCode], ...]] = (
     (ConfigurationError, ExitCode.USAGE),
     (LocalViolation, ExitCode.USAGE),
     (StorageError, ExitCode.USAGE),
+    (PairFailed, ExitCode.FAILED),
     (CallError, ExitCode.FAILED),
 )
 

@@ -74,7 +74,7 @@ def services(
     left out.
 
     With --json one object: services, workers, clients, newcomers, pending,
-    timers, draining.
+    timers, draining; and pair, of one of a pair.
 
       $ requite services mdp://127.0.0.1:5555 --workers
     """
@@ -131,6 +131,8 @@ def render(report: Report, with_workers: bool) -> RenderableType:
         f"{_count(report['pending'], 'request')} pending"
     )
     parts: list[RenderableType] = [whole + ("; draining" if report["draining"] else "")]
+    if "pair" in report:
+        parts.append(_standing(report["pair"]))
     rows = report["services"]
     if rows:
         rare = {key: title for key, title in _RARE_COLUMNS.items() if any(row[key] for row in rows)}
@@ -140,6 +142,20 @@ def render(report: Report, with_workers: bool) -> RenderableType:
     if with_workers and report["workers"]:
         parts.append(_table(report["workers"], _WORKER_COLUMNS))
     return Group(*parts)
+
+
+def _standing(pair: Report) -> str:
+    """Say which of two brokers this is, and what it knows of the other one."""
+    other = "backup" if pair["role"] == "primary" else "primary"
+    if pair["peer"] is None:
+        heard = "has not been heard yet"
+    elif pair["peer_is_silent"]:
+        heard = f"has been silent for {pair['heard_s_ago']:.0f} s"
+    else:
+        heard = f"is {pair['peer']}"
+    return (
+        f"{pair['role']} of a pair, {pair['state']} in epoch {pair['epoch']}; the {other} {heard}"
+    )
 
 
 def _table(rows: list[dict[str, Any]], columns: dict[str, str]) -> Table:

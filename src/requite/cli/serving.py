@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from requite.cli.exit_codes import ExitCode
 from requite.cli.output import complain
-from requite.errors import TransportError
+from requite.errors import RequiteError, TransportError
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _STOPPED_BY: Final = {
@@ -35,28 +35,53 @@ class Server(Protocol):
         """Stop at once."""
 
 
-def run_until_stopped(server: Server, on_started: Callable[[], None]) -> ExitCode:
+UntilFailed: TypeAlias = Callable[[], Coroutine[Any, Any, RequiteError]]
+"""Waits until there is nothing left to serve for, and returns the error that says why."""
+
+
+def run_until_stopped(
+    server: Server, on_started: Callable[[], None], until_failed: UntilFailed | None = None
+) -> ExitCode:
     """Do what `serve` does on an event loop of its own; tell of an address that cannot be had."""
     from requite.shell.aio import run
 
     try:
-        return run(serve(server, on_started))
+        return run(serve(server, on_started, until_failed))
     except TransportError as error:
         complain(str(error))
         return ExitCode.CANNOT_LISTEN
 
 
-async def serve(server: Server, on_started: Callable[[], None]) -> ExitCode:
-    """Serve until a signal ends it; return OK if it has drained, else what stopped it."""
+async def serve(
+    server: Server, on_started: Callable[[], None], until_failed: UntilFailed | None = None
+) -> ExitCode:
+    """Serve until a signal ends it; return OK if it has drained, else what stopped it. Raises what
+    `until_failed` returns."""
     with _caught_signals() as arrived:
         try:
             await server.start()
             on_started()
-            first = await arrived.get()
+            first = await _first(arrived, until_failed)
             _log.info("draining; a second signal stops at once", extra={"signal": first.name})
             return await _drain(server, arrived)
         finally:
             await server.close()
+
+
+async def _first(
+    arrived: asyncio.Queue[signal.Signals], until_failed: UntilFailed | None
+) -> signal.Signals:
+    """Wait for a signal, and raise what fails before one comes."""
+    if until_failed is None:
+        return await arrived.get()
+    told = asyncio.ensure_future(arrived.get())
+    failed = asyncio.ensure_future(until_failed())
+    await asyncio.wait((told, failed), return_when=asyncio.FIRST_COMPLETED)
+    told.cancel()
+    failed.cancel()
+    if told.done() and not told.cancelled():
+        return told.result()
+    raise failed.result()
 
 
 async def _drain(server: Server, arrived: asyncio.Queue[signal.Signals]) -> ExitCode:
