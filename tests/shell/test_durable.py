@@ -105,7 +105,7 @@ def test_a_submission_has_a_key_of_its_own(clock):
     keys = [
         Play(clock, durable_at().submit(b"x", None, b"", ...), OK).asked[0].key for _ in range(2)
     ]
-    assert len(keys[0]) == 16
+    assert len(keys[0]) == 24
     assert keys[0] != keys[1]
 
 

@@ -58,8 +58,12 @@ def run(arguments: Sequence[str]) -> int:
     if rest in _HELP:
         say(group_page(verb))
         return ExitCode.OK
+    if verb.unnamed and rest[0].startswith("-"):
+        rest.insert(0, verb.unnamed)
     inner = _find(verb.verbs, rest[0])
-    return _run(inner, arguments) if inner else _unknown_verb(rest[0], verb.verbs, verb.words)
+    if inner is None:
+        return _unknown_verb(rest[0], verb.verbs, verb.words)
+    return _run(inner, [arguments[0], *rest])
 
 
 def _find(verbs: Sequence[Verb], word: str) -> Verb | None:

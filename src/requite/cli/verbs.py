@@ -12,12 +12,14 @@ class Verb(NamedTuple):
 
     A verb with `verbs` of its own only chooses among them. Any other is the function of its last
     word's name, in the module of all its words: `journal tail` is `requite.cli.journal.tail:tail`.
+    Where an option follows at once, the verb named by `unnamed` is meant.
     """
 
     words: str
     arguments: str
     summary: str
     verbs: tuple[Verb, ...] = ()
+    unnamed: str = ""
 
     @property
     def name(self) -> str:
@@ -35,9 +37,25 @@ SERVE: Final = (
     Verb("worker", "MODULE:ATTR... --connect|--bind URL", "Serve functions of a Python module"),
     Verb("device", "--front URL --back URL", "Forward between clients and services, brokerless"),
     Verb("queue", "", "Hand requests to workers, for the Pirate patterns"),
+    Verb(
+        "titanic",
+        "--broker URL --dir DIR",
+        "Keep requests until they are answered; show what is kept",
+        (
+            Verb("titanic serve", "--broker URL --dir DIR", "Keep requests, behind any MDP broker"),
+            Verb("titanic ls", "URL", "List what is kept"),
+            Verb("titanic show", "URL TICKET", "Show one request, and its reply"),
+            Verb("titanic retry", "URL TICKET", "Have one tried again that was put aside"),
+            Verb("titanic forget", "URL TICKET", "Drop a request and its reply"),
+            Verb("titanic stats", "URL", "Show how it goes"),
+            Verb("titanic promote", "URL", "Let a replica take over"),
+        ),
+        unnamed="serve",
+    ),
 )
 ASK: Final = (
     Verb("call", "URL [BODY]", "Make one call; its reply goes to stdout"),
+    Verb("result", "URL TICKET", "Wait for the reply to a request that is kept"),
     Verb("services", "URL", "Show what a broker serves, and how it goes"),
     Verb("bench", "URL", "Measure a deployment: throughput and latency"),
 )

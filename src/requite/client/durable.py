@@ -56,7 +56,7 @@ _ATTEMPT_S: Final = 5.0
 _PAUSE_S: Final = 0.005
 _PAUSE_MAX_S: Final = 1.0
 _PAUSE_GROWTH: Final = 1.5
-_KEY_SIZE: Final = 16
+_KEY_SIZE: Final = 12  # before it is written in hex
 # What says nothing about the next try.
 _PASSING: Final = (CallTimeout, TransportError, Overloaded, WorkerLost, Poisoned)
 
@@ -96,7 +96,7 @@ class Durable:
         name = self._service if service is None else service
         self._abilities.check_service(name)
         if not key and self._has_keys:
-            key = os.urandom(_KEY_SIZE)
+            key = os.urandom(_KEY_SIZE).hex().encode()
         until = self._asking.until(clock.now(), timeout)
         frames = (name.encode(), *frames_of(body))
         return _submit(Ask(REQUEST, frames, until, key))
@@ -145,7 +145,7 @@ def _result(ask: Ask, ticket: str) -> Script[Reply]:
             return Reply(frames, Status.OK, reply.attempts, clock.now() - began)
         if status.code == _UNKNOWN:
             raise _no_reply_ever(ticket, status)
-        yield from pauses.after(_no_reply_yet(ticket, status, clock.now() - began))
+        yield from pauses.after(_no_reply_yet(ticket, status))
 
 
 def _forget(ask: Ask) -> Script[None]:
@@ -209,11 +209,10 @@ def _no_reply_ever(ticket: str, status: TitanicStatus) -> CallError:
     return UnknownTicket(f"no request is kept under {ticket}{_because(status)}")
 
 
-def _no_reply_yet(ticket: str, status: TitanicStatus, waited_s: float) -> CallError:
+def _no_reply_yet(ticket: str, status: TitanicStatus) -> CallError:
     if status.code == _PENDING:
         return CallTimeout(
-            f"no reply to the request {ticket} yet, after {waited_s:.3f} s; it is kept, and may"
-            " have run: ask again later"
+            f"no reply to the request {ticket} yet; it is kept, and may have run: ask again later"
         )
     return StoreUnavailable(f"the reply to {ticket} cannot be read now{_because(status)}")
 

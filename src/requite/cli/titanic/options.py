@@ -1,0 +1,104 @@
+"""What may be set on a Titanic from the command line, beside a broker and inside of one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Final
+
+from cyclopts import Group, Parameter, validators
+
+from requite.errors import ConfigurationError
+from requite.protocols.titanic.policy import TitanicPolicy
+from requite.titanic.settings import TitanicSettings
+from requite.titanic.store import StoreSettings
+
+IN_MEMORY: Final = "kept in memory alone: requests do not survive this process"
+KEPT: Final = Group("Kept requests", sort_key=15)
+DEFAULTS: Final = TitanicPolicy()
+_POSITIVE: Final = validators.Number(gt=0)
+_SIZE: Final = re.compile(r"(\d+)([kmgt]?)", re.IGNORECASE)
+_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_SEGMENTS: Final = 8  # of a store whose size is bounded, at the least
+_SEGMENT_MIN: Final = 1 << 20
+
+Folder = Annotated[
+    Path | None,
+    Parameter(metavar="DIR", group=KEPT, help="Keep requests in DIR until they are answered."),
+]
+Memory = Annotated[
+    bool,
+    Parameter(
+        group=KEPT,
+        show_default=False,
+        help="Keep requests in memory instead: faster, and they do not survive the process.",
+    ),
+]
+Attempts = Annotated[
+    int | None,
+    Parameter(
+        metavar="N",
+        group=KEPT,
+        validator=_POSITIVE,
+        help="Put a request aside after N attempts that failed. [default: try for ever]",
+    ),
+]
+AttemptTimeout = Annotated[
+    float,
+    Parameter(
+        metavar="SECONDS",
+        group=KEPT,
+        validator=_POSITIVE,
+        help="How long one attempt at a kept request may take.",
+    ),
+]
+Expire = Annotated[
+    float | None,
+    Parameter(
+        metavar="SECONDS",
+        group=KEPT,
+        validator=_POSITIVE,
+        help="Drop a reply that nobody has collected for so long. [default: never]",
+    ),
+]
+DiskMax = Annotated[
+    str | None,
+    Parameter(
+        metavar="SIZE",
+        group=KEPT,
+        help="How much kept requests may take on the disk, such as `10g`; more are refused. "
+        "[default: what the disk has]",
+    ),
+]
+
+
+def settings(
+    folder: Path | None,
+    memory: bool,
+    attempts: int | None,
+    attempt_timeout: float,
+    expire: float | None,
+    disk_max: str | None,
+) -> TitanicSettings | None:
+    """Return what the options come to; None where nothing is to be kept. `ConfigurationError` for
+    what cannot be meant."""
+    if memory and folder is not None:
+        raise ConfigurationError("requests are kept in a folder or in memory: give one of them")
+    if not memory and folder is None:
+        return None
+    policy = TitanicPolicy(
+        attempts_max=attempts, attempt_timeout_s=attempt_timeout, expire_s=expire
+    )
+    return TitanicSettings(folder, policy, _store_settings(disk_max))
+
+
+def _store_settings(disk_max: str | None) -> StoreSettings:
+    """Make segments small enough for the bound."""
+    if disk_max is None:
+        return StoreSettings()
+    match = _SIZE.fullmatch(disk_max.strip())
+    if match is None:
+        raise ConfigurationError(f"a size is such as 512m or 10g, not `{disk_max}`")
+    size = int(match[1]) * _UNITS[match[2].lower()]
+    segment = min(StoreSettings().segment_size_bytes, max(_SEGMENT_MIN, size // _SEGMENTS))
+    return StoreSettings(disk_bytes_max=size, segment_size_bytes=segment)
