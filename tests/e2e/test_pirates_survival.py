@@ -1,0 +1,189 @@
+"""The Pirates as processes that are killed, frozen and restarted, with answers that are checked.
+
+Clients call in a loop, and each answer must be that to their own question. In every round something
+is killed (SIGKILL) or frozen (SIGSTOP) and comes back; the round ends when every client has got on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Final
+
+import pytest
+from tests.cli.command import Running, running
+from tests.support.live import eventually
+
+from requite import Client, RetryPolicy
+
+pytestmark = pytest.mark.e2e
+
+ROUNDS: Final = int(os.environ.get("REQUITE_SIM_SEEDS", "1"))
+CLIENTS: Final = 3
+STEP: Final = 20  # calls that each client makes after a blow
+BEATS: Final = ("--heartbeat-interval", "0.2", "--liveness", "4")
+RETRY: Final = RetryPolicy(attempts=100, attempt_timeout=0.4, budget=10.0, budget_burst=10_000)
+WITHIN_S: Final = 25.0
+
+
+class Fleet:
+    """Processes by name, each of which can be started again with the same arguments."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._arguments: dict[str, tuple[str, ...]] = {}
+        self._running: dict[str, Running] = {}
+
+    def start(self, name: str, *arguments: str) -> list[str]:
+        """Start the command; return the URLs of the places where it listens, or serves."""
+        self.begin(name, *arguments)
+        return self.told(name)
+
+    def begin(self, name: str, *arguments: str) -> None:
+        """Start the command, and wait for nothing."""
+        self._arguments[name] = arguments
+        self._running[name] = self._stack.enter_context(running(*arguments))
+
+    def told(self, name: str) -> list[str]:
+        """Wait until a process stands; return the URLs that it tells."""
+        process = self._running[name]
+        lines = 2 if self._arguments[name][0] == "queue" else 1
+        told = [process.line() for _ in range(lines)]
+        assert all("pirate://" in line for line in told), process.end()
+        return [next(word for word in line.split() if "pirate://" in word) for line in told]
+
+    def again(self, name: str) -> None:
+        """Start what was killed."""
+        self.begin(name, *self._arguments[name])
+
+    def strike(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal; wait for the end of what is killed."""
+        self._running[name].send(number)
+        if number == signal.SIGKILL:
+            self._running[name].process.wait()
+
+
+class Crowd:
+    """Clients that call for as long as they are wanted, and check what they get."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._end = threading.Event()
+        self.done = [0] * CLIENTS
+        self.wrong: list[str] = []
+        self._threads = [threading.Thread(target=self._call, args=(n,)) for n in range(CLIENTS)]
+
+    def _call(self, n: int) -> None:
+        with Client(self._url, retry=RETRY) as client:
+            while not self._end.is_set():
+                body = b"%d of client %d" % (self.done[n], n)
+                try:
+                    reply = client.call(body, timeout=WITHIN_S)
+                except Exception as error:
+                    self.wrong.append(f"{body!r}: {error!r}")
+                    return
+                if reply.body != body:
+                    self.wrong.append(f"{body!r} was answered with {reply.body!r}")
+                self.done[n] += 1
+
+    def go_on(self) -> None:
+        """Wait until each client has made some more calls; all with the right answers so far."""
+        wanted = [done + STEP for done in self.done]
+
+        def have() -> bool:
+            assert not self.wrong
+            return all(done >= want for done, want in zip(self.done, wanted, strict=True))
+
+        eventually(have, f"{STEP} more calls of each client", WITHIN_S)
+
+    def __enter__(self) -> Crowd:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        for thread in self._threads:
+            thread.join(WITHIN_S)
+        assert not self.wrong
+
+
+@pytest.fixture
+def fleet() -> Iterator[Fleet]:
+    """No processes yet."""
+    with ExitStack() as stack:
+        yield Fleet(stack)
+
+
+def test_lazy_pirates_outlive_their_server(fleet: Fleet) -> None:
+    [url] = fleet.start(
+        "server", "worker", "requite.examples:echo", "--bind", "pirate://127.0.0.1:0"
+    )
+    arguments = ("worker", "requite.examples:echo", "--bind", url)
+    with Crowd(url) as crowd:
+        crowd.go_on()
+        for _ in range(ROUNDS):
+            fleet.strike("server")
+            fleet.start("server", *arguments)
+            crowd.go_on()
+            fleet.strike("server", signal.SIGSTOP)
+            fleet.strike("server", signal.SIGCONT)
+            crowd.go_on()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("protocol", ["simple", "paranoid"])
+def test_pirates_outlive_workers_clients_and_the_queue(protocol: str, fleet: Fleet) -> None:
+    beats = BEATS if protocol == "paranoid" else ()
+    places = ("--front", "tcp://127.0.0.1:0", "--back", "tcp://127.0.0.1:0")
+    front, back = fleet.start("queue", "queue", "--protocol", protocol, *places, *beats)
+    same = ("--front", as_address(front), "--back", as_address(back))
+    for name in "abc":
+        fleet.begin(name, "worker", "requite.examples:echo", "--connect", back, *beats)
+    with Crowd(front) as crowd, Crowd(front) as other:
+        crowd.go_on()
+        for n in range(ROUNDS):
+            fleet.strike("abc"[n % 3])
+            crowd.go_on()
+            fleet.again("abc"[n % 3])
+            fleet.strike("queue")
+            fleet.start("queue", "queue", "--protocol", protocol, *same, *beats)
+            crowd.go_on()
+            other.go_on()
+
+
+@pytest.mark.timeout(120)
+def test_paranoid_pirates_go_on_while_a_worker_or_the_queue_is_frozen(fleet: Fleet) -> None:
+    places = ("--front", "tcp://127.0.0.1:0", "--back", "tcp://127.0.0.1:0")
+    front, back = fleet.start("queue", "queue", *places, *BEATS)
+    for name in "ab":
+        fleet.begin(name, "worker", "requite.examples:echo", "--connect", back, *BEATS)
+    with Crowd(front) as crowd:
+        for _ in range(ROUNDS):
+            fleet.strike("a", signal.SIGSTOP)
+            crowd.go_on()  # with b alone
+            fleet.strike("b", signal.SIGSTOP)
+            fleet.strike("a", signal.SIGCONT)
+            crowd.go_on()  # a has come back
+            fleet.strike("b", signal.SIGCONT)
+            fleet.strike("queue", signal.SIGSTOP)
+            fleet.strike("queue", signal.SIGCONT)
+            crowd.go_on()
+
+
+def test_a_client_that_is_killed_disturbs_nobody(fleet: Fleet) -> None:
+    places = ("--front", "tcp://127.0.0.1:0", "--back", "tcp://127.0.0.1:0")
+    front, back = fleet.start("queue", "queue", *places)
+    fleet.begin("a", "worker", "requite.examples:slow", "--connect", back)
+    with running("call", front, "0.5", "--timeout", "30") as call, Client(front) as client:
+        assert client.call(b"0.01", timeout=WITHIN_S).body == b"0.01"
+        call.send(signal.SIGKILL)
+        assert client.call(b"0.02", timeout=WITHIN_S).body == b"0.02"
+
+
+def as_address(url: str) -> str:
+    """Return the address to listen at for a URL."""
+    return url.partition("?")[0].replace("pirate://", "tcp://")
