@@ -93,9 +93,10 @@ class BinaryStarPeer:
         self._lease_s = policy.failover_s - _MARGIN * policy.heartbeat_s
         self._number = 0  # of our last word
         self._spoke_at = -inf
-        self._asked = 0  # the first of our words that a suspended one wants an answer to ...
-        self._asked_at = -inf  # ... and when it was said
         self._turn_at = -inf
+        self._unsure = False  # after a pause: what is read may be from before it
+        self._asked = 0  # then: the first of our words that is to be answered ...
+        self._asked_at = -inf  # ... and when it was said
         self._links = PeerLinks(2 * policy.failover_s)
         self._other = Other(policy)
         self._told: tuple[State, int, State | None, bool] | None = None
@@ -166,8 +167,10 @@ class BinaryStarPeer:
 
     def objection(self, now: float) -> str:
         """Return why an operator's switch is not possible now; "" if it is."""
-        if self._draining or (self.state, self._switch_event(now)) not in TABLE:
-            return no_switch(self.state, self._draining)
+        is_stalled = self.state is State.ACTIVE and now >= self.serves_until
+        state = State.SUSPENDED if is_stalled else self.state  # as the next turn will find
+        if self._draining or (state, self._switch_event(now)) not in TABLE:
+            return no_switch(state, self._draining)
         return ""
 
     def _switch_event(self, now: float) -> Event:
@@ -179,8 +182,12 @@ class BinaryStarPeer:
         if pause_s > _PAUSE * self.policy.heartbeat_s:  # also in the first turn
             self._other.excuse(now)
             self._links.excuse(now)
-        if self.state is State.ACTIVE and now >= self.serves_until:
-            self._apply(Event.STALL, now)
+            self._unsure = pause_s != inf
+            self._asked_at = -inf
+            if self.state is State.ACTIVE and now >= self.serves_until:
+                self._apply(Event.STALL, now)
+            else:
+                self._speak(now)
 
     def _end_turn(self, now: float) -> None:
         if now >= self._spoke_at + self.policy.heartbeat_s:
@@ -258,7 +265,7 @@ class BinaryStarPeer:
             for peer in self._links.take_outdated(word):
                 self._out.append(Disconnect(peer, "the other server has been started anew"))
         self._learn(word, now)
-        if is_new or word.state is State.SUSPENDED:
+        if is_new or word.wants_answer:
             self._speak(now)
 
     def _conflict(self, link: PeerLink, now: float) -> None:
@@ -283,12 +290,16 @@ class BinaryStarPeer:
             self._speak(now)  # it shall hear of us soon: each of us has clients
 
     def _is_news(self, event: Event, word: Word, now: float) -> bool:
-        """Whether a word can be taken at its face. To one that was suspended only an answer can, to
-        a word that it said since; but for one thing, that somebody has taken over."""
-        if self.state is not State.SUSPENDED or event is Event.NEWER_ACTIVE:
+        """Whether a word can be taken at its face. After a pause of ours only an answer can, to
+        something that we have said since. Any other makes us follow at most, and never serve."""
+        if not self._unsure:
             return True
         is_answer = word.heard_instance == self._instance and word.heard >= self._asked
-        return is_answer and now < self._asked_at + self._lease_s
+        if is_answer and now < self._asked_at + self._lease_s:
+            self._unsure = False
+            return True
+        step = TABLE.get((self.state, event))
+        return step is not None and step[1] is Action.FOLLOW
 
     # --- what clients and operators want ----------------------------------------------------------
     def _voted(self, _event: Vote, now: float) -> None:
@@ -298,8 +309,9 @@ class BinaryStarPeer:
 
     def _switched_over(self, _event: SwitchOver, now: float) -> None:
         if reason := self.objection(now):
-            raise LocalViolation(f"cannot switch: {reason}")
-        self._apply(self._switch_event(now), now)
+            self._out.append(Warn("cannot switch", reason))
+        else:
+            self._apply(self._switch_event(now), now)
 
     def _told_to_switch(self, link: PeerLink, switch: Switch, now: float) -> None:
         reason = self.objection(now)
@@ -334,8 +346,6 @@ class BinaryStarPeer:
                 return
             case Action.FOLLOW:
                 self.epoch = max(self.epoch, self._other.epoch)
-            case Action.SUSPEND:
-                self._asked_at = -inf
         self.state = state
         if action is Action.TAKE_OVER:
             self._reign(now)
@@ -362,7 +372,7 @@ class BinaryStarPeer:
         self._number += 1
         self._spoke_at = now
         self.serves_until = now + self._lease_s if self.state is State.ACTIVE else -inf
-        if self.state is State.SUSPENDED and now >= self._asked_at + self._lease_s:
+        if self._unsure and now >= self._asked_at + self._lease_s:
             self._asked, self._asked_at = self._number, now
         self._say(encode(self._own_word()))
 
@@ -371,6 +381,7 @@ class BinaryStarPeer:
         return Word(
             role=self.policy.role,
             state=self.state,
+            wants_answer=self._unsure,
             interval_ms=self.policy.heartbeat_ms,
             epoch=self.epoch,
             instance=self._instance,

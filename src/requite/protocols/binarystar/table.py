@@ -105,7 +105,7 @@ TABLE: Final[dict[tuple[State, Event], tuple[State, Action]]] = {
     (State.PASSIVE, Event.CLIENT_VOTE): (State.ACTIVE, Action.TAKE_OVER),
     (State.PASSIVE, Event.SWITCH): (State.PASSIVE, Action.ASK),
     (State.PASSIVE, Event.SEIZE): (State.ACTIVE, Action.TAKE_OVER),
-    # A suspended one hears only an answer: what the peer says after it was asked.
+    # A suspended one serves again when the peer has answered what it said since it woke.
     (State.SUSPENDED, Event.PEER_PRIMARY): (State.ACTIVE, Action.RESUME),
     (State.SUSPENDED, Event.PEER_BACKUP): (State.ACTIVE, Action.RESUME),
     (State.SUSPENDED, Event.NEWER_ACTIVE): (State.PASSIVE, Action.FOLLOW),

@@ -34,11 +34,13 @@ class Word(NamedTuple):
 
     `instance` names the process, drawn anew at each start; `number` counts what it says, and
     `heard_instance` and `heard` are the newest of these two that it has heard of the other (0:
-    nothing yet): so the other knows what this word is an answer to.
+    nothing yet): so the other knows what this word is an answer to. `wants_answer`: the other shall
+    speak at once.
     """
 
     role: Role
     state: State
+    wants_answer: bool
     interval_ms: int
     epoch: int
     instance: int
@@ -80,7 +82,7 @@ class Refused(NamedTuple):
 
 Command = Word | Switch | Ask | View | Refused
 
-_word: Final = struct.Struct("!BBIQQQQQ")
+_word: Final = struct.Struct("!BBBIQQQQQ")
 _switch: Final = struct.Struct("!Q")
 _nothing: Final = struct.Struct("!")
 _view: Final = struct.Struct("!BBBBIIQ")
@@ -116,8 +118,8 @@ def _text(text: str) -> bytes:
 
 # --- decoding -------------------------------------------------------------------------------------
 def _decode_word(fields: tuple[Any, ...], _tail: bytes) -> Word:
-    role, state, interval_ms, epoch, *rest = fields
-    return Word(_role(role), _state(state), interval_ms, _epoch(epoch), *rest)
+    role, state, flags, interval_ms, epoch, *rest = fields
+    return Word(_role(role), _state(state), bool(flags & 1), interval_ms, _epoch(epoch), *rest)
 
 
 def _decode_switch(fields: tuple[Any, ...], _tail: bytes) -> Switch:

@@ -1,0 +1,380 @@
+"""Two servers of a pair, a client and an operator, taken apart into single steps.
+
+A `Model` is one instant of the whole: both engines, what is on its way between them, the clock.
+`steps` says what may happen next, `after` makes the model in which it has happened. A search may
+thus visit every order of events, as far as its depth and the number of faults allow.
+
+Time goes in heartbeats of a second; within one, each running server has its four turns.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, NamedTuple
+
+from requite.engine import Deliver, Disconnect, PeerJoined, PeerLost, Received, Send, Wake
+from requite.protocols.binarystar.links import PeerLinks
+from requite.protocols.binarystar.peer import DIALLED, BinaryStarPeer
+from requite.protocols.binarystar.policy import BinaryStarPolicy
+from requite.protocols.binarystar.table import Role, State
+from requite.protocols.binarystar.view import SwitchOver, Vote
+from requite.protocols.binarystar.wire import Word, decode
+
+SIDES = ("primary", "backup")
+OTHER = {"primary": "backup", "backup": "primary"}
+_QUARTERS = 4
+_HEAL_BEATS = 6
+_INBOX_MAX = 6
+
+MakeEngine = Callable[..., BinaryStarPeer]
+
+
+class Step(NamedTuple):
+    """One thing that happens, at one side or to both. `is_fault`: a search allows only so many."""
+
+    verb: str
+    side: str = ""
+    is_fault: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.side}".strip()
+
+
+class Joined(NamedTuple):
+    """In an inbox: a connection stands."""
+
+    link: int
+
+
+class Lost(NamedTuple):
+    """In an inbox: a connection has ended."""
+
+    link: int
+
+
+class Said(NamedTuple):
+    """In an inbox: a message."""
+
+    link: int
+    frame: bytes
+
+
+@dataclass(slots=True)
+class Model:
+    """`timely`: the network is faster than anything else, and loses nothing while both ends live."""
+
+    timely: bool
+    make: MakeEngine = BinaryStarPeer
+    now: float = 0.0
+    faults: int = 0
+    engines: dict[str, BinaryStarPeer | None] = field(default_factory=dict)
+    inboxes: dict[str, list[Any]] = field(default_factory=lambda: {side: [] for side in SIDES})
+    stalled: frozenset[str] = frozenset()
+    link: int = 0
+    lives: int = 0
+    history: tuple[Step, ...] = ()
+
+    @classmethod
+    def begin(cls, *, timely: bool, make: MakeEngine = BinaryStarPeer) -> Model:
+        """Return a model in which both servers have just been started."""
+        model = cls(timely, make, engines=dict.fromkeys(SIDES))
+        for side in SIDES:
+            model._start(side)
+        return model
+
+    def settled(self) -> Model:
+        """Return it after everything that is under way has arrived."""
+        model = self._clone()
+        model._deliver_all()
+        return model
+
+    # --- what may happen --------------------------------------------------------------------------
+    def steps(self, faults_max: int) -> Iterator[Step]:
+        """Yield everything that may happen next."""
+        faulty = self.faults < faults_max
+        for side in SIDES:
+            yield from self._steps_of(side, faulty)
+        if faulty and not self.timely and all(self.engines.values()):
+            yield Step("reset", is_fault=True)
+        if not self.timely or not any(self._is_awake(s) and self.inboxes[s] for s in SIDES):
+            yield Step("beat")
+
+    def _steps_of(self, side: str, faulty: bool) -> Iterator[Step]:
+        engine = self.engines[side]
+        if engine is None:
+            yield Step("start", side)
+            return
+        if side in self.stalled:
+            yield Step("wake", side)
+        else:
+            if self.inboxes[side]:
+                yield Step("deliver", side)
+                if faulty and not self.timely and isinstance(self.inboxes[side][0], Said):
+                    yield Step("drop", side, is_fault=True)
+            if self.now >= engine.serves_until:
+                yield Step("ask", side)
+            if faulty and not engine.objection(self.now):
+                yield Step("switch", side, is_fault=True)
+            if faulty:
+                yield Step("stall", side, is_fault=True)
+        if faulty:
+            yield Step("crash", side, is_fault=True)
+
+    def after(self, step: Step) -> Model:
+        """Return the model in which a step has happened."""
+        model = self._clone()
+        model.history = (*self.history, step)
+        model.faults += step.is_fault
+        getattr(model, f"_{step.verb}")(*([step.side] if step.side else []))
+        return model
+
+    # --- what must hold ---------------------------------------------------------------------------
+    @property
+    def serving(self) -> list[BinaryStarPeer]:
+        """The servers that would answer a client at this instant."""
+        return [
+            engine
+            for side, engine in self.engines.items()
+            if engine is not None and side not in self.stalled and self.now < engine.serves_until
+        ]
+
+    def check(self) -> None:
+        """Raise `AssertionError` if what must always hold does not."""
+        serving = self.serving
+        story = self.story
+        assert len({engine.epoch for engine in serving}) == len(serving), f"one epoch, {story}"
+        assert not (self.timely and len(serving) > 1), f"two serve at once: {story}"
+        for engine in filter(None, self.engines.values()):
+            assert engine.state is not State.FAILED, f"{engine.trouble}: {story}"
+
+    def check_heals(self) -> None:
+        """Raise `AssertionError` unless the two agree soon after all faults have ended, and a
+        server that is alone serves who asks it."""
+        for side in SIDES:
+            if self.engines[side] is not None:
+                self._clone()._heal([side])
+        self._clone()._heal([*SIDES])
+
+    @property
+    def story(self) -> str:
+        """What has happened, as text."""
+        return ", ".join(map(str, self.history))
+
+    def key(self) -> Hashable:
+        """Return what makes this model equal to another one: nothing absolute."""
+        return (
+            tuple(self._side_key(side) for side in SIDES),
+            tuple(self._inbox_key(side) for side in SIDES),
+            self.stalled,
+            self.faults,
+        )
+
+    # --- the steps --------------------------------------------------------------------------------
+    def _start(self, side: str) -> None:
+        self.lives += 1
+        policy = BinaryStarPolicy(Role[side.upper()])
+        self.engines[side] = self.make(policy, instance=self.lives)
+        self._feed(side, Wake())
+        if all(self.engines.values()):
+            self._connect()
+
+    def _crash(self, side: str) -> None:
+        self.engines[side] = None
+        self.stalled -= {side}
+        self.inboxes[side] = []
+        if self.engines[OTHER[side]] is not None:
+            self.inboxes[OTHER[side]].append(Lost(self.link))
+
+    def _stall(self, side: str) -> None:
+        self.stalled |= {side}
+
+    def _wake(self, side: str) -> None:
+        """It may answer clients before it takes its first turn."""
+        self.stalled -= {side}
+        self.check()
+
+    def _deliver(self, side: str) -> None:
+        item = self.inboxes[side].pop(0)
+        match item:
+            case Joined(link):
+                self._feed(side, PeerJoined(link, b"", DIALLED if side == "primary" else None))
+            case Lost(link):
+                self._feed(side, PeerLost(link))
+            case Said(link, frame):
+                self._feed(side, Received(link, [[frame]]))
+
+    def _drop(self, side: str) -> None:
+        self.inboxes[side].pop(0)
+
+    def _reset(self) -> None:
+        for side in SIDES:
+            self.inboxes[side] = [i for i in self.inboxes[side] if not isinstance(i, Said)]
+            self.inboxes[side].append(Lost(self.link))
+        self._connect()
+
+    def _ask(self, side: str) -> None:
+        self._feed(side, Vote())
+
+    def _switch(self, side: str) -> None:
+        self._feed(side, SwitchOver())
+
+    def _beat(self) -> None:
+        for _ in range(_QUARTERS):
+            self.now += 1 / _QUARTERS
+            self.check()
+            for side in SIDES:
+                if self._is_awake(side):
+                    self._feed(side, Wake())
+            self.check()
+
+    def _heal(self, alive: list[str]) -> None:
+        for side in SIDES:
+            if side in self.stalled:
+                self._wake(side)
+            if (self.engines[side] is None) == (side in alive):
+                (self._start if side in alive else self._crash)(side)
+        self.timely = False  # what was on its way may still be late
+        for _ in range(_HEAL_BEATS):
+            self._deliver_all()
+            for side in alive:
+                self._ask(side)
+            self._deliver_all()
+            self._beat()
+        self._check_healed(alive)
+
+    def _deliver_all(self) -> None:
+        while busy := [side for side in SIDES if self.engines[side] and self.inboxes[side]]:
+            self._deliver(busy[0])
+
+    def _check_healed(self, alive: list[str]) -> None:
+        states = sorted(engine.state for side in alive if (engine := self.engines[side]))
+        is_lonely_backup = states == [State.BACKUP]
+        assert len(self.serving) == 1 or is_lonely_backup, f"{states} after {self.story}"
+        assert len(alive) == 1 or states == [State.ACTIVE, State.PASSIVE], f"{states}: {self.story}"
+
+    # --- inside -----------------------------------------------------------------------------------
+    def _is_awake(self, side: str) -> bool:
+        return self.engines[side] is not None and side not in self.stalled
+
+    def _connect(self) -> None:
+        self.link += 1
+        for side in SIDES:
+            self.inboxes[side].append(Joined(self.link))
+
+    def _feed(self, side: str, event: Any) -> None:
+        engine = self.engines[side]
+        assert engine is not None
+        for effect in engine.handle(event, self.now):
+            match effect:
+                case Send(link, [frame]):
+                    self._send(OTHER[side], Said(link, frame))
+                case Disconnect(link):
+                    self._hang_up(side, link)
+                case Deliver(_, view):
+                    assert view.serves == (self.now < engine.serves_until)
+        self.check()
+
+    def _send(self, side: str, said: Said) -> None:
+        if self.engines[side] is not None and said.link == self.link:
+            self.inboxes[side].append(said)
+            del self.inboxes[side][:-_INBOX_MAX]
+
+    def _hang_up(self, side: str, link: int) -> None:
+        if link == self.link and self.engines[OTHER[side]] is not None:
+            self.inboxes[OTHER[side]].append(Lost(link))
+            self._connect()
+
+    def _clone(self) -> Model:
+        model = copy.copy(self)
+        model.engines = {side: e and _clone_engine(e, self.make) for side, e in self.engines.items()}
+        model.inboxes = {side: list(inbox) for side, inbox in self.inboxes.items()}
+        return model
+
+    def _side_key(self, side: str) -> Hashable:
+        engine = self.engines[side]
+        if engine is None:
+            return None
+        word = engine._other.word
+        other = self.engines[OTHER[side]]
+        times = (
+            engine.serves_until,
+            engine._spoke_at,
+            engine._turn_at,
+            engine._other.silent_at,
+            engine._asked_at,
+        )
+        return (
+            engine.state,
+            engine.epoch,
+            engine._number - engine._asked,
+            word and (word.state, word.epoch, other and other._instance == word.instance),
+            tuple(max(-9.0, at - self.now) for at in times),
+            tuple((link.peer == self.link, link.is_peer) for link in engine._links._links.values()),
+        )
+
+    def _inbox_key(self, side: str) -> Hashable:
+        return tuple(self._item_key(side, item) for item in self.inboxes[side])
+
+    def _item_key(self, side: str, item: Any) -> Hashable:
+        is_current = item.link == self.link
+        if not isinstance(item, Said):
+            return type(item).__name__, is_current
+        word = decode([item.frame])
+        if not isinstance(word, Word):
+            return word, is_current
+        engine, sender = self.engines[side], self.engines[OTHER[side]]
+        answered = engine and word.heard_instance == engine._instance and word.heard - engine._number
+        age = sender and sender._instance == word.instance and word.number - sender._number
+        return word.state, word.epoch, answered, age, is_current
+
+
+def _clone_engine(engine: BinaryStarPeer, make: MakeEngine) -> BinaryStarPeer:
+    clone = make(engine.policy, instance=engine._instance)
+    for name, value in vars(engine).items():
+        if name not in ("_inputs", "_commands"):
+            setattr(clone, name, value)
+    clone._out = []
+    clone._other = copy.copy(engine._other)
+    links = PeerLinks(engine._links._patience_s)
+    links._links = {peer: copy.copy(link) for peer, link in engine._links._links.items()}
+    clone._links = links
+    return clone
+
+
+def explore(model: Model, depth: int, faults_max: int, *, heal_every: int = 0) -> int:
+    """Visit everything that can happen within so many steps and faults; return how much that is.
+
+    One in `heal_every` of what is visited has to heal, too (0: none). Raises `AssertionError`,
+    which tells the story, for the first model in which something does not hold: breadth first, so
+    no story is longer than it must be.
+    """
+    seen = {model.key()}
+    layer = [model]
+    for _ in range(depth):
+        following = []
+        for before in layer:
+            for step in before.steps(faults_max):
+                after = before.after(step)
+                key = after.key()
+                if key not in seen:
+                    seen.add(key)
+                    following.append(after)
+                    if heal_every and not len(seen) % heal_every:
+                        after.check_heals()
+        layer = following
+    return len(seen)
+
+
+def wander(model: Model, random: Random, length: int) -> Model:
+    """Let anything happen, step by step, without a limit to the faults; then all has to heal."""
+    for _ in range(length):
+        steps = list(model.steps(length))
+        # As many faults as anything else would leave no time in which somebody serves.
+        weights = [0.2 if step.is_fault else 1.0 for step in steps]
+        (step,) = random.choices(steps, weights)
+        model = model.after(step)
+    model.check_heals()
+    return model
