@@ -102,6 +102,18 @@ def test_the_first_request_is_the_vote_and_is_served(bench: Bench, version: str)
     assert [final.body for final in bench.finals("c")] == [[b"y"]]
 
 
+def test_all_that_comes_with_the_vote_is_served(bench: Bench) -> None:
+    """A client that lost the other server sends all its requests again, in one piece."""
+    bench.partner.become(State.PASSIVE, silent=True)
+    bench.worker("w", capacity=100)
+    dialect = bench.client("c")
+    bench.feed(Received("c", [dialect.client_heartbeat(1000)]))
+    asked = [dialect.client_request(b"echo", [b"x"], n, 0, 0, b"") for n in range(100)]
+    bench.feed(Received("c", asked))
+    assert bench.partner.votes == 1
+    assert len(bench.requests("w")) == 100
+
+
 def test_workers_that_wait_inside_are_answered_once_and_registered_later(bench: Bench) -> None:
     bench.partner.become(State.PASSIVE, silent=True)
     bench.worker("w")

@@ -182,14 +182,15 @@ class Door:
         if guest is None or not messages:
             return ()
         is_first = not guest.heard
-        guest.heard += messages[: _HEARD_MAX - len(guest.heard)]
-        found = detect(guest.heard[0])
+        said = [*guest.heard, *messages]
+        guest.heard = said[:_HEARD_MAX]
+        found = detect(said[0])
         if found is None:
             return self._send_away(peer, "its first message is of no dialect of MDP")
         role, dialect = found
         if role is Role.WORKER:
             return self._reassure(peer, dialect) if is_first else ()
-        return self._heard_client(peer, dialect, messages, now)
+        return self._heard_client(guest, dialect, said, now)
 
     def _reassure(self, peer: Peer, dialect: Dialect) -> list[Effect]:
         """Tell a worker, once, that it was heard. It stays as long as its own patience lasts, and
@@ -199,10 +200,12 @@ class Door:
         return [Send(peer, dialect.worker_heartbeat(interval_ms))]
 
     def _heard_client(
-        self, peer: Peer, dialect: Dialect, messages: Sequence[Message], now: float
+        self, guest: _Guest, dialect: Dialect, said: Sequence[Message], now: float
     ) -> Iterable[Effect]:
+        """Count its first requests as a vote: all of them are served then, or given back."""
+        peer = guest.joined.peer
         try:
-            commands = [dialect.decode_from_client(message) for message in messages]
+            commands = [dialect.decode_from_client(message) for message in said]
         except RemoteViolation as violation:
             return self._send_away(peer, str(violation))
         requests = [each for each in commands if isinstance(each, ClientRequest)]
@@ -211,6 +214,7 @@ class Door:
         # Who asks the broker about itself, asks for no service.
         is_vote = any(not each.service.startswith(MMI_PREFIX) for each in requests)
         if is_vote and self._vote():
+            guest.heard = [*said]
             return self._open(now)
         return [*_refusals(peer, dialect, requests), *self._send_away(peer, NOT_ACTIVE)]
 
