@@ -21,6 +21,7 @@ from requite.engine import Note, Wake
 from requite.errors import ConfigurationError, LocalViolation
 from requite.framing import IdentityTable, Limits, Mechanism, Null, PlainServer, SocketType, Zmtp
 from requite.framing import known_users as check_users
+from requite.framing.handover import Handover
 from requite.pair import Pair
 from requite.pair.door import Door, as_facts
 from requite.protocols.majordomo.broker import MajordomoBroker
@@ -106,8 +107,8 @@ class Broker(Daemon):
         self._titanic: Titanic | None = None
         if titanic is not None:
             place = InprocAddress(f"titanic-{name.hex()}")
-            listen.append(Endpoint(place, lambda: Zmtp(SocketType.ROUTER, limits=limits)))
-            self._titanic = _keeper(place, titanic, message_size_max)
+            listen.append(Endpoint(place, Handover))
+            self._titanic = _keeper(place, titanic)
         self._shell = AioShell(
             door or self._engine,
             Wires(listen=listen, limits=links or LinkLimits()),
@@ -203,11 +204,12 @@ def _everybody() -> bool:
     return True
 
 
-def _keeper(place: InprocAddress, keep_in: KeepIn, size_max: int) -> Titanic:
+def _keeper(place: InprocAddress, keep_in: KeepIn) -> Titanic:
     """Make the Titanic that serves at this broker, over a connection within the process."""
+    from requite.titanic.place import place_inside
     from requite.titanic.titanic import Titanic  # most brokers keep nothing
 
-    return Titanic(f"mdp+{place}", keep_in, message_size_max=size_max)
+    return Titanic(place_inside(place), keep_in)
 
 
 def _unheard(_note: Note) -> None:

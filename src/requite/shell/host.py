@@ -525,7 +525,8 @@ class Host:
 
     def _hang_up(self, link: Link) -> None:
         """Close a link, after what waits for it has left; the engine is not told."""
-        link.out.append(link.framing.closing())
+        if farewell := link.framing.closing():
+            link.out.append(farewell)
         data = link.take_output()
         self._forget(link)
         if data:
@@ -536,7 +537,8 @@ class Host:
     def _expel(self, link: Link, kind: str, reason: str) -> None:
         """Close the link of a peer that broke a rule; it may read why."""
         self._warnings.warn(kind, f"{link.stream.peer_name}: {reason}")
-        link.out.append(link.framing.output())
+        if reason_told := link.framing.output():
+            link.out.append(reason_told)
         self._hang_up(link)
         self._tell_end(link, reason)
 

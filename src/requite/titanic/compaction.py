@@ -14,6 +14,7 @@ from typing import Final
 from requite.errors import LogFull
 from requite.protocols.titanic.records import peek
 from requite.storage import Damage, Log, Position, Record
+from requite.storage.segment import OVERHEAD
 from requite.titanic.index import Index, Place
 
 BITE_BYTES: Final = 256 * 1024
@@ -27,14 +28,13 @@ class Compaction:
     `removed` (segments) count. `damaged`: what was found broken on the way; such a segment stays.
     """
 
-    def __init__(self, log: Log, index: Index, below: float) -> None:
+    def __init__(self, log: Log, index: Index) -> None:
         self.pinned_from: int | None = None
         self.moved_bytes = 0
         self.removed = 0
         self.damaged: list[Damage] = []
         self._log = log
         self._index = index
-        self._below = below
         self._to_skip = 0  # looks, since the last one found nothing: there may be many segments
         self._segment: int | None = None
         self._rest: Iterator[Record | Damage] = iter(())
@@ -45,12 +45,12 @@ class Compaction:
         """Whether a segment is being compacted."""
         return self._segment is not None
 
-    def bite(self, below: float | None = None) -> bool:
+    def bite(self, below: float) -> bool:
         """Go on with a segment, or begin one of which less than the part `below` is needed.
 
         Raises `LogFull` where the disk has no room for copies; the segment is left for later.
         """
-        if self._segment is None and not self._begin(self._below if below is None else below):
+        if self._segment is None and not self._begin(below):
             return False
         try:
             self._copy_some()
@@ -66,9 +66,11 @@ class Compaction:
             return False
         live = self._index.live
         found = [
-            (live.get(sealed.number, 0) / sealed.size, sealed.number)
+            (live.get(sealed.number, 0) / (sealed.size - OVERHEAD), sealed.number)
             for sealed in self._log.sealed
-            if sealed.number not in self._spared and not self._is_pinned(sealed.number)
+            if sealed.size > OVERHEAD
+            and sealed.number not in self._spared
+            and not self._is_pinned(sealed.number)
         ]
         share, number = min(found, default=(1.0, 0))
         if share >= below:

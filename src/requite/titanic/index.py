@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heappop, heappush
 from itertools import count
+from typing import Final
 
 from requite.protocols.titanic.records import (
     ANSWERED,
@@ -23,6 +24,8 @@ from requite.protocols.titanic.records import (
 )
 from requite.storage import Position
 from requite.storage.layout import record_size
+
+_WEIGHT: Final = 0.05  # of the newest reply in the average
 
 
 class Place:
@@ -62,6 +65,11 @@ class Item:
         self.is_closed = False
         self.until_us = 0
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a request, and no reply."""
+        return self.submitted is not None and self.answered is None
+
     def place(self, kind: int) -> Place | None:
         """Return where the record of that kind is, if it is needed."""
         if kind == SUBMITTED:
@@ -78,6 +86,8 @@ class Index:
         self.items: dict[bytes, Item] = {}
         self.role: Place | None = None
         self.live: dict[int, int] = {}
+        self.unanswered = 0  # requests whose reply is yet to be stored
+        self._reply_size = 0.0  # of late, on average
         self._waiting: dict[int, list[bytes]] = {}  # closed requests, by segments they wait for
         self._keys: list[tuple[int, int, bytes]] = []  # until when, of which closed request
         self._order = count()
@@ -91,6 +101,8 @@ class Index:
             item = self.items[uuid] = Item()
             item.submitted = place
             self._grow(place)
+            self.unanswered += 1
+            self._reply_size = self._reply_size or place.size
         elif kind == ROLE:
             self._shrink(self.role)
             self.role = place
@@ -120,6 +132,11 @@ class Index:
             self._discard(uuid, item, place)
         place.move(position)
         self._grow(place)
+
+    def bytes_to_come(self, records: int) -> int:
+        """How much the replies to all that is unanswered, and to so many requests more, will take:
+        as much as replies took of late, or, before there is any, as the first request."""
+        return int((self.unanswered + records) * self._reply_size)
 
     def removed(self, segment: int) -> None:
         """Take note that a segment is gone."""
@@ -155,10 +172,12 @@ class Index:
             self._wait_for(uuid, item, place.segment)
             return
         self._discard(uuid, item, item.place(kind))
+        was_open = item.is_open
         if kind == SUBMITTED:
             item.submitted = place
         elif kind == ANSWERED:
             item.answered = place
+            self._reply_size += (place.size - self._reply_size) * _WEIGHT
         elif kind == TRIED:
             item.tried = place
         else:
@@ -166,6 +185,7 @@ class Index:
         self._grow(place)
         if kind == CLOSED:
             self._close(uuid, item, payload)
+        self.unanswered += item.is_open - was_open
 
     def _close(self, uuid: bytes, item: Item, payload: bytes | memoryview) -> None:
         """Only the CLOSED is needed from now on, if that is."""

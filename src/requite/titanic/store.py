@@ -39,8 +39,11 @@ PURPOSE: Final = b"TITN"
 _MIB: Final = 1024 * 1024
 _SEGMENT_SIZE: Final = 64 * _MIB
 # What is left free when a bound is reached, in segments: one for replies to what was accepted, one
-# for compaction, which makes room again.
-_RESERVE: Final = 2
+# for what closes requests, and one for compaction, which makes room again.
+_RESERVES: Final = {SUBMITTED: 3, CLOSED: 1}
+_RESERVE_OTHERS: Final = 2
+_SEGMENTS_MIN: Final = 5
+_NEAR: Final = 0.9  # when the bound is near, segments with less than this part in use are compacted
 _LOOK_EVERY_S: Final = 1.0  # for segments that are worth compacting, where nothing else happens
 _UUID_VERSION: Final = 0x40  # 4: random (RFC 9562, section 5.4)
 _UUID_VARIANT: Final = 0x80
@@ -63,8 +66,9 @@ def wall_clock_us() -> int:
 class StoreSettings:
     """How a store is kept.
 
-    - `disk_bytes_max`: how much it may take on the disk. When that is reached, new requests are
-      refused; two segments are left free for replies and for compaction. None: what the disk has.
+    - `disk_bytes_max`: how much it may take on the disk. Before that is reached, new requests are
+      refused: three segments are left free for replies, for what closes requests, and for
+      compaction. None: what the disk has.
     - `segment_size_bytes`: of each file of the log; so much is set aside at once.
     - `compact_below`: a segment of which less than this part is needed is compacted.
     - `sync`: False never waits for the disk: what is acknowledged survives the process, but not a
@@ -79,10 +83,10 @@ class StoreSettings:
     def __post_init__(self) -> None:
         if not 0 <= self.compact_below <= 1:
             raise ConfigurationError(f"compact_below is between 0 and 1, not {self.compact_below}")
-        least = (_RESERVE + 2) * self.segment_size_bytes
+        least = _SEGMENTS_MIN * self.segment_size_bytes
         if self.disk_bytes_max is not None and self.disk_bytes_max < least:
             raise ConfigurationError(
-                f"disk_bytes_max must be at least four segments ({least} bytes), not "
+                f"disk_bytes_max must be at least five segments ({least} bytes), not "
                 f"{self.disk_bytes_max}; segment_size_bytes makes segments smaller"
             )
 
@@ -166,13 +170,14 @@ class Store:
         self._log = log
         self._index = survey.index
         self._now_us = now_us
-        self._compaction = Compaction(log, survey.index, settings.compact_below)
+        self._compaction = Compaction(log, survey.index)
         self._waiting: list[StoreEffect | Load] = []
         self._changed = Condition()
         self._closing = False
         self._thread: Thread | None = None
         self._commits = self._records = 0
         self._no_room = False  # for copies; until something is stored again
+        self._is_pressed = False
 
     # --- from any thread --------------------------------------------------------------------------
     def start(self, done: Callable[[list[Input]], object]) -> None:
@@ -299,21 +304,28 @@ class Store:
     def _refusal(self, effect: StoreEffect, size: int, before: int) -> LogFull | None:
         """Why records must not be written: they need another segment, beyond the bound.
 
-        Requests leave room for replies, replies for compaction; to close makes room itself.
+        Requests leave room for their replies, replies for what closes requests, and that for
+        compaction: so there is always a way on.
         """
         limit = self.settings.disk_bytes_max
         if limit is None or not effect.records:
             return None
         kind = effect.records[0][0]
         count = before + len(effect.records)
-        if kind == CLOSED or size <= self._log.room(count):
+        segment = self.settings.segment_size_bytes
+        takes = 0 if size <= self._log.room(count) else segment
+        if not takes and kind != SUBMITTED:
             return None
-        reserve = (_RESERVE if kind == SUBMITTED else 1) * self.settings.segment_size_bytes
-        if self._log.disk_bytes + self.settings.segment_size_bytes <= limit - reserve:
+        reserve = _RESERVES.get(kind, _RESERVE_OTHERS) * segment
+        if kind == SUBMITTED:
+            reserve += self._index.bytes_to_come(count)
+        if self._log.disk_bytes + takes <= limit - reserve:
             return None
+        self._is_pressed = True
         return LogFull(
-            f"the store has {self._log.disk_bytes} bytes, and may have {limit} (disk_bytes_max). "
-            "Close requests that are done with, or allow more."
+            f"the store has {self._log.disk_bytes} bytes, and {self._index.unanswered} requests "
+            f"wait for replies; it may have {limit} bytes (disk_bytes_max). Close requests that "
+            "are done with, or allow more."
         )
 
     # --- loading ----------------------------------------------------------------------------------
@@ -325,6 +337,16 @@ class Store:
             return LoadFailed(load.ticket, error)
 
     # --- compaction -------------------------------------------------------------------------------
+    def _compact_below(self) -> float:
+        """Which part of a segment may be needed, for its compaction to be worth while."""
+        limit, below = self.settings.disk_bytes_max, self.settings.compact_below
+        if limit is None:
+            return below
+        if self._is_pressed:  # somebody was refused: whatever can be gained is worth it
+            return 1.0
+        near = limit - (_SEGMENTS_MIN - 1) * self.settings.segment_size_bytes
+        return max(below, _NEAR) if self._log.disk_bytes >= near else below
+
     @property
     def _is_compacting(self) -> bool:
         return self._compaction.is_under_way and not self._no_room
@@ -334,11 +356,9 @@ class Store:
         if self._no_room:
             return
         self._index.expire_keys(self._now_us())
-        limit, below = self.settings.disk_bytes_max, None
-        if limit is not None:
-            near = limit - (_RESERVE + 1) * self.settings.segment_size_bytes
-            below = 0.95 if self._log.disk_bytes >= near else None
+        below = self._compact_below()
         try:
-            self._compaction.bite(below)
+            if not self._compaction.bite(below):
+                self._is_pressed = False
         except StorageError:  # the next one who stores something is told
             self._no_room = True

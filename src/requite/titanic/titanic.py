@@ -19,15 +19,15 @@ from requite.errors import LocalViolation
 from requite.framing import Limits
 from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.titanic.engine import TitanicEngine, TitanicSnapshot
-from requite.reach import read_reach
 from requite.shell import clock
 from requite.shell.daemon import Daemon
 from requite.titanic.desk import Desk
-from requite.titanic.posts import Place, dispatching, posts_at
+from requite.titanic.place import Place, place_at
+from requite.titanic.posts import dispatching, posts_at
 from requite.titanic.settings import KeepIn, settings_of
 from requite.titanic.store import Store, new_uuid
 
-DIALECT_DEFAULT: Final = "0.3"
+_QUESTIONS_MAX: Final = 1024  # to the broker, about services, while the window is full
 
 _log = logging.getLogger("requite.titanic")
 
@@ -47,7 +47,7 @@ class Titanic(Daemon):
 
     def __init__(
         self,
-        url: str,
+        url: str | Place,
         keep_in: KeepIn,
         *,
         dialect: str | None = None,
@@ -56,17 +56,18 @@ class Titanic(Daemon):
         on_note: Callable[[Note], None] | None = None,
     ) -> None:
         self._settings = settings = settings_of(keep_in)
-        reach = read_reach(url)
-        dialect = dialect or reach.only_dialled().options.get("dialect", DIALECT_DEFAULT)
-        self._place = Place(reach, dialect, message_size_max, _policy(heartbeat))
+        if isinstance(url, str):
+            url = place_at(url, dialect, message_size_max, _policy(heartbeat))
+        self._place = url
         self._desk = Desk(on_note or _unheard)
         self._posts = posts_at(self._place, self._desk.take)
-        self._dispatching = dispatching(self._place, settings.policy.window, self._desk.take)
+        slots = settings.policy.window + _QUESTIONS_MAX
+        self._dispatching = dispatching(self._place, slots, self._desk.take)
         self._store: Store | None = None
         self._started = False
 
     def __repr__(self) -> str:
-        return f"<Titanic at {self._place.reach}>"
+        return f"<Titanic at {self._place.name}>"
 
     def snapshot(self) -> TitanicSnapshot:
         """Return how many requests it keeps, by state. Once it has started."""

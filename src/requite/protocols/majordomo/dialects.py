@@ -15,8 +15,16 @@ from typing import Final
 
 from requite.engine import Message
 from requite.errors import ConfigurationError, RemoteViolation
-from requite.protocols.majordomo.wire import SERVICE_NAME_SIZE_MAX, Dialect
+from requite.protocols.majordomo.wire import (
+    SERVICE_NAME_SIZE_MAX,
+    ClientHeartbeat,
+    ClientRequest,
+    Dialect,
+    Disconnect,
+    Ready,
+)
 from requite.protocols.majordomo.wire_03 import MDP_03
+from requite.protocols.majordomo.wire_direct import DIRECT
 from requite.protocols.majordomo.wire_rfc import MDP_01, MDP_02
 
 
@@ -42,6 +50,14 @@ _BY_SECOND_FRAME: Final = {
     b"MDPW01": (Role.WORKER, MDP_01),
 }
 
+# What peers in the same process say first. No framing makes these of bytes.
+_BY_COMMAND: Final[dict[type, tuple[Role, Dialect]]] = {
+    ClientRequest: (Role.CLIENT, DIRECT),
+    ClientHeartbeat: (Role.CLIENT, DIRECT),
+    Ready: (Role.WORKER, DIRECT),
+    Disconnect: (Role.WORKER, DIRECT),
+}
+
 # Unicode's category Cc: what is left of ASCII's control characters, and their upper twins.
 _CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -51,6 +67,9 @@ def detect(message: Message) -> tuple[Role, Dialect] | None:
 
     Only the magic is looked at: whether the message is well-formed, its dialect's decoder tells.
     """
+    found = _BY_COMMAND.get(message.__class__)
+    if found is not None:
+        return found
     if not message:
         return None
     if message[0]:

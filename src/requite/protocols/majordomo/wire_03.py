@@ -28,6 +28,7 @@ from requite.protocols.majordomo.headers_03 import (
     CLIENT_MAGIC,
     FROM_CLIENT,
     FROM_WORKER,
+    KEY_SIZE_MAX,
     STATUS_MAX,
     TO_CLIENT,
     TO_WORKER,
@@ -95,20 +96,24 @@ class Mdp03:
     has_partials: bool = True
 
     def decode_from_client(self, message: Message) -> FromClient:
-        """Decode at the broker. The short cut: a REQUEST without a key."""
+        """Decode at the broker. The short cut: a REQUEST."""
         try:
             header = message[0]
             prefix, request_id, timeout, flags, service_size, call_id = _unpack_c_request(header)
+            tail = header[_C_REQUEST_SIZE:]
+            key = b""
+            if len(tail) > service_size:
+                key, tail = tail[service_size:], tail[:service_size]
             if (
                 prefix == _C_REQUEST_PREFIX
-                and len(header) - _C_REQUEST_SIZE == service_size
+                and len(tail) == service_size
+                and len(key) <= KEY_SIZE_MAX
                 and len(message) > 1
             ):
-                service = header[_C_REQUEST_SIZE:]
                 flags &= NOT_IDEMPOTENT
                 return _new(
                     ClientRequest,
-                    (service, message[1:], request_id, timeout, flags, b"", call_id),
+                    (tail, message[1:], request_id, timeout, flags, key, call_id),
                 )
         except (struct.error, IndexError):
             pass  # not a REQUEST that is complete: `decode` tells what it is
