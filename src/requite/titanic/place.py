@@ -1,0 +1,58 @@
+"""Where a Titanic is: at which broker, and how the two speak with each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from requite.errors import ConfigurationError
+from requite.framing import Limits, Mechanism, Null, PlainClient, SocketType, Zmtp
+from requite.framing.handover import Handover
+from requite.heartbeat import HeartbeatPolicy
+from requite.protocols.majordomo.dialects import by_version
+from requite.protocols.majordomo.wire import Dialect
+from requite.protocols.majordomo.wire_direct import DIRECT
+from requite.reach import read_reach
+from requite.shell.wires import Wires
+from requite.transport.address import InprocAddress
+from requite.url import ServiceUrl
+
+DIALECT_DEFAULT: Final = "0.3"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A broker: `name` is for people, `wires` lead there, and `dialect` is spoken."""
+
+    name: str
+    wires: Wires
+    dialect: Dialect
+    heartbeat: HeartbeatPolicy = field(default_factory=HeartbeatPolicy)
+
+
+def place_at(url: str, dialect: str | None, size_max: int, heartbeat: HeartbeatPolicy) -> Place:
+    """Make the place behind a URL. Raises `ConfigurationError`."""
+    reach = read_reach(url)
+    if reach.protocol != "mdp":
+        raise ConfigurationError(f"Titanic serves behind a broker of MDP, not at {reach}")
+    broker = reach.only_dialled()
+    if broker.service:
+        raise ConfigurationError(f"Titanic's services have their own names, not {broker.service!r}")
+    spoken = by_version(dialect or broker.options.get("dialect", DIALECT_DEFAULT))
+    return Place(str(reach), _wires(broker, size_max), spoken, heartbeat)
+
+
+def place_inside(address: InprocAddress) -> Place:
+    """Make the place at a broker on the same event loop, which listens there with `Handover`."""
+    return Place(str(address), Wires(Handover, dial_to=(address,)), DIRECT)
+
+
+def _wires(url: ServiceUrl, size_max: int) -> Wires:
+    mechanism: Mechanism = Null()
+    if url.user is not None and url.password is not None:
+        mechanism = PlainClient(url.user, url.password)
+    limits = Limits.for_bodies(size_max)
+    return Wires(
+        lambda: Zmtp(SocketType.DEALER, mechanism=mechanism, limits=limits),
+        dial_to=url.addresses,
+    )
