@@ -79,10 +79,15 @@ class Dispatcher:
         """Return the lane of a service whose name was checked when it was stored."""
         return self.lanes.get(name) or self.lanes.setdefault(name, Lane(name))
 
-    def maybe_drop(self, lane: Lane) -> None:
-        """Forget a lane in which nothing is left."""
-        if not lane.open and not lane.asking:
-            self._timers.clear(lane)
+    def maybe_drop(self, lane: Lane, now: float) -> None:
+        """Forget a lane in which nothing is left; not before it would be asked for again, or every
+        lone request would cost a question."""
+        if lane.open or lane.asking:
+            return
+        if now < lane.usable_until < inf:
+            if lane not in self._timers:
+                self._timers.set(lane, lane.usable_until)
+        elif lane not in self._timers:
             self._ready.pop(lane, None)
             self.lanes.pop(lane.name, None)
 
@@ -166,11 +171,14 @@ class Dispatcher:
     def leave_alone(self, lane: Lane, now: float) -> None:
         """Send nothing to a service until it was asked for again, some time later."""
         lane.usable_until = -inf
-        if not lane.asking and lane not in self._timers:
+        if not lane.asking:
             self._timers.set(lane, now + self._pause_s())
 
     def due(self, lane: Lane, now: float) -> None:
-        """Ask again, or try again, as the time has come."""
+        """Ask again, or try again, as the time has come; or forget it."""
+        if not lane.open:
+            self.maybe_drop(lane, now)
+            return
         if not self._policy.check_service:
             self.seen(lane, now)
         self._ready[lane] = None
@@ -198,7 +206,7 @@ class Dispatcher:
         else:
             self.seen(lane, now)
             self._ready[lane] = None
-        self.maybe_drop(lane)
+        self.maybe_drop(lane, now)
 
     def _pause_s(self) -> float:
         return self._policy.check_every_s * (1 - 0.5 * self._policy.jitter * self._rng())

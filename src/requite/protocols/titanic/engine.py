@@ -45,7 +45,9 @@ from requite.engine import (
 from requite.errors import (
     CallError,
     LocalViolation,
+    LogCorrupt,
     LogFailed,
+    LogGone,
     NoService,
     RemoteViolation,
     StorageError,
@@ -132,6 +134,9 @@ class TitanicEngine:
     `rng` gives randomness for pauses, `new_uuid` 16 random bytes. `recovered` is what the store
     found when it was opened. `epoch_s` is the wall time (seconds since 1970) at which the monotonic
     clock, whose instants are fed with inputs, was 0.
+
+    `failure`: why the store takes nothing any more, after which all that is asked for is refused
+    (500), but for replies: the log has to be opened again, by a new process.
     """
 
     def __init__(
@@ -161,7 +166,7 @@ class TitanicEngine:
         self._unstored: dict[Kept, None] = {}  # whose reply the disk did not take
         self._expiring: deque[tuple[float, Kept]] = deque()
         self._answered = self._poisoned = 0
-        self._refused: StorageError | None = None  # why the store takes nothing any more
+        self.failure: StorageError | None = None  # why the store takes nothing any more
         self._draining = self._stopped = False
         self._services: dict[str, Callable[[Any, Sequence[bytes], float], None]] = {
             REPLY: self._reply,
@@ -195,7 +200,7 @@ class TitanicEngine:
             if event.__class__ is Asked:
                 token, service, frames, key = event
                 if service == REQUEST:
-                    self._request(token, frames, key)
+                    self._request(token, frames, key, now)
                 else:
                     self._other_service(token, service, frames, now)
             else:
@@ -267,7 +272,7 @@ class TitanicEngine:
         self._out.append(Finished(token, (refusal(code, text),)))
 
     # --- titanic.request --------------------------------------------------------------------------
-    def _request(self, token: Any, frames: Sequence[bytes], key: bytes) -> None:
+    def _request(self, token: Any, frames: Sequence[bytes], key: bytes, now: float) -> None:
         """Accept a request, unless its key says that it was accepted before."""
         if key and self._is_known(token, key):
             return
@@ -284,7 +289,7 @@ class TitanicEngine:
         uuid = self._new_uuid()
         record = records.encode_submitted(uuid, self._now_us, service, key, body)
         if len(record) > RECORD_SIZE_MAX:
-            self._dispatcher.maybe_drop(lane)
+            self._dispatcher.maybe_drop(lane, now)
             self._refuse(token, UNKNOWN, f"a request has at most {RECORD_SIZE_MAX} bytes")
             return
         kept = Kept(uuid, lane, key, self._now_us)
@@ -310,8 +315,8 @@ class TitanicEngine:
 
     def _refusal(self) -> str:
         """Why no request can be accepted now; "" if one can."""
-        if self._refused is not None:
-            return f"the store takes nothing any more: {self._refused}"
+        if self.failure is not None:
+            return f"the store takes nothing any more: {self.failure}"
         if self._draining:
             return "shutting down"
         if len(self._register) >= self.policy.requests_max:
@@ -332,7 +337,7 @@ class TitanicEngine:
             for kept in requests:
                 self._note("submitted", kept)
 
-    def _submissions_failed(self, requests: list[Kept], error: StorageError) -> None:
+    def _submissions_failed(self, requests: list[Kept], error: StorageError, now: float) -> None:
         """Refuse them. After `LogFailed` they may be on the disk all the same, and be found there
         by the next process; a client that asks again should use a key."""
         for kept in requests:
@@ -340,7 +345,7 @@ class TitanicEngine:
                 self._refuse(token, ERROR, f"not stored: {error}")
             kept.state = CLOSED
             self._register.remove(kept)
-            self._leave_lane(kept)
+            self._leave_lane(kept, now)
 
     # --- attempts ---------------------------------------------------------------------------------
     def _outcome(self, event: Answered, now: float) -> None:
@@ -391,7 +396,7 @@ class TitanicEngine:
         self._answered += 1
         self._cache.drop_request(kept)
         self._cache.keep_reply(kept)
-        self._leave_lane(kept)
+        self._leave_lane(kept, now)
         self._expire_later(kept, now)
         if self.policy.notes:
             self._note("answered", kept)
@@ -442,7 +447,7 @@ class TitanicEngine:
         kept.reason = reason
         self._poisoned += 1
         self._cache.drop_request(kept)
-        self._leave_lane(kept)
+        self._leave_lane(kept, now)
         self._expire_later(kept, now)
         self._enter_tried(kept, poisoned=True)
         self._out.append(Warn("poisoned", f"{kept.ticket}: {reason}"))
@@ -527,7 +532,7 @@ class TitanicEngine:
         elif state is POISONED:
             self._poisoned -= 1
         else:
-            self._recall(kept, state)
+            self._recall(kept, state, now)
         self._let_go(kept)
         self._cache.drop_request(kept)
         self._cache.drop_reply(kept)
@@ -535,14 +540,14 @@ class TitanicEngine:
         if kept.key and _KEYS not in self._timers:
             self._timers.set(_KEYS, now + self.policy.key_window_s)
 
-    def _recall(self, kept: Kept, state: Any) -> None:
+    def _recall(self, kept: Kept, state: Any, now: float) -> None:
         """Nobody waits for the reply any more."""
         lane = self._lane_of(kept)
         if state is SENT:
             if kept.asked is not None:
                 self._out.append(Cancel(kept))
             self._dispatcher.free(kept, lane)
-        self._leave_lane(kept)
+        self._leave_lane(kept, now)
         self._dispatcher.withdraw(kept, lane)
 
     def _not_closed(self, kept: Kept, error: StorageError, now: float) -> None:
@@ -636,9 +641,9 @@ class TitanicEngine:
         ticket, error = event
         self._out.append(Warn("store failed", str(error)))
         if isinstance(error, LogFailed):
-            self._refused = error
+            self.failure = error
         if ticket.__class__ is Submissions:
-            self._submissions_failed(ticket.requests, error)
+            self._submissions_failed(ticket.requests, error, now)
             return
         for entry in ticket.entries:
             entry.failed(entry.what, error, now)
@@ -669,7 +674,8 @@ class TitanicEngine:
     def _load_failed(self, event: LoadFailed, now: float) -> None:
         if event.ticket.__class__ is not ForDispatch:
             self._storing -= 1
-        self._unreadable(event.ticket, str(event.error), now)
+        is_damaged = isinstance(event.error, LogCorrupt | LogGone)
+        self._unreadable(event.ticket, str(event.error), now, is_damaged=is_damaged)
 
     def _dispatch_loaded(self, kept: Kept, frames: list[bytes], now: float) -> None:
         if kept.state is SENT:
@@ -678,7 +684,7 @@ class TitanicEngine:
             kept.frames = None
             self._cache.maybe_keep(kept, frames)
 
-    def _unreadable(self, ticket: Any, reason: str, now: float) -> None:
+    def _unreadable(self, ticket: Any, reason: str, now: float, *, is_damaged: bool = True) -> None:
         """Tell whoever wants it that a record cannot be read; everything else goes on."""
         kept = ticket.kept
         self._out.append(Warn("record damaged", f"{kept.ticket}: {reason}"))
@@ -686,8 +692,22 @@ class TitanicEngine:
             if kept.state is SENT:
                 self._dispatcher.free(kept, self._lane_of(kept))
                 self._poison(kept, f"the request cannot be read: {reason}", now)
+            return
+        if ticket.__class__ is ForReply and is_damaged and kept.state is ANSWERED:
+            self._run_again(kept, now)
+        self._refuse(ticket.token, ERROR, f"cannot be read: {reason}")
+
+    def _run_again(self, kept: Kept, now: float) -> None:
+        """The reply is lost, but the request is not; a restart would have it run again as well."""
+        self._answered -= 1
+        kept.reply_place = None
+        kept.reply_size = kept.answered_us = 0
+        kept.lane = lane = self._dispatcher.stored_lane(self._lane_of(kept).name)
+        lane.open += 1
+        if kept.place is None:
+            self._poison(kept, "its reply cannot be read, nor the request itself", now)
         else:
-            self._refuse(ticket.token, ERROR, f"cannot be read: {reason}")
+            self._dispatcher.enqueue(kept, lane)
 
     # --- time -------------------------------------------------------------------------------------
     def _woken(self, _event: Wake, now: float) -> None:
@@ -729,7 +749,7 @@ class TitanicEngine:
         """Take over what an earlier process left."""
         now = 0.0
         for found in recovered.requests:
-            self._take_over(found)
+            self._take_over(found, now)
         for key, uuid, until_us in sorted(recovered.closed_keys, key=lambda one: one.until_us):
             self._register.keep_key(key, uuid, until_us / 1e6 - self._epoch_s)
         if recovered.closed_keys:
@@ -739,7 +759,7 @@ class TitanicEngine:
             self._timers.set(_EXPIRE, self._expiring[0][0])
         self._timers.set(_BEGIN, now)
 
-    def _take_over(self, found: RecoveredRequest) -> None:
+    def _take_over(self, found: RecoveredRequest, now: float) -> None:
         lane = self._dispatcher.stored_lane(found.service)
         kept = Kept(found.uuid, lane, found.key, found.submitted_us)
         kept.size, kept.place = found.size, found.place
@@ -758,7 +778,7 @@ class TitanicEngine:
         else:
             self._dispatcher.enqueue(kept, lane)
             return
-        self._leave_lane(kept)
+        self._leave_lane(kept, now)
         ended_s = (found.answered_us or found.submitted_us) / 1e6 - self._epoch_s
         self._expire_later(kept, ended_s)
 
@@ -795,10 +815,10 @@ class TitanicEngine:
         assert kept.lane is not None
         return kept.lane
 
-    def _leave_lane(self, kept: Kept) -> None:
+    def _leave_lane(self, kept: Kept, now: float) -> None:
         lane = self._lane_of(kept)
         lane.open -= 1
-        self._dispatcher.maybe_drop(lane)
+        self._dispatcher.maybe_drop(lane, now)
 
     def _note(self, kind: str, kept: Kept, **facts: Any) -> None:
         self._out.append(Note(kind, {"uuid": kept.uuid, **facts}))

@@ -1,0 +1,139 @@
+"""A disk that forgets what was not synced, stops at any operation, fills up, and loses bits."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from requite.errors import LogFailed, LogFull
+from requite.storage.memory import MemoryFile, MemoryFolder
+
+PAGE_SIZE: Final = 512  # what a disk writes as a whole, or not at all
+
+
+class Killed(BaseException):
+    """The process dies here. Nobody can handle that."""
+
+
+class SimDisk(MemoryFolder):
+    """A folder. `stop_at`: before which operation the process dies (-1: none)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations = 0
+        self.stop_at = -1
+        self.is_full = False
+        self.fails_next_sync = False
+        self._safe: dict[str, SimFile] = {}
+
+    def operation(self) -> None:
+        """Count an operation; die before it, if that is what is wanted."""
+        if self.operations == self.stop_at:
+            raise Killed
+        self.operations += 1
+
+    def check_space(self) -> None:
+        """Raise `LogFull` while nothing more can be set aside."""
+        if self.is_full:
+            raise LogFull("no space is left on the simulated disk")
+
+    def create(self, name: str, size: int) -> MemoryFile:
+        self.operation()
+        self.check_space()
+        file = self._files[name] = SimFile(self, size)
+        return file
+
+    def rename(self, old: str, new: str) -> None:
+        self.operation()
+        super().rename(old, new)
+
+    def remove(self, name: str) -> None:
+        self.operation()
+        super().remove(name)
+
+    def sync(self) -> None:
+        self.operation()
+        self._safe = dict(self.files)
+
+    @property
+    def files(self) -> dict[str, SimFile]:
+        """All files by name, as they are now."""
+        return {name: file for name, file in self._files.items() if isinstance(file, SimFile)}
+
+    def after_death(self) -> SimDisk:
+        """Return the disk as the next process finds it: all is there, but no safer than before."""
+        found = SimDisk()
+        for name, file in self.files.items():
+            found._files[name] = SimFile(found, file.size(), file.data(), file.safe)
+        found._safe = {name: file for name, file in found.files.items() if name in self._safe}
+        return found
+
+    def after_power_cut(self, random: Random) -> SimDisk:
+        """Return the disk as it may be found: of what was not synced, anything is there or not."""
+        found = SimDisk()
+        entries = random.choice([self._safe, self.files])
+        for name, file in entries.items():
+            data = file.after_power_cut(random)
+            found._files[name] = SimFile(found, len(data), data, data)
+        found._safe = found.files
+        return found
+
+    def flip(self, random: Random) -> bool:
+        """Turn one bit of a file round, where something has been written; tell whether any was."""
+        written = [file for file in self.files.values() if file.data().strip(b"\0")]
+        if not written:
+            return False
+        random.choice(written).flip(random)
+        return True
+
+
+class SimFile(MemoryFile):
+    """A file whose pages are safe once it was synced."""
+
+    def __init__(self, disk: SimDisk, size: int, data: bytes = b"", safe: bytes = b"") -> None:
+        super().__init__(size)
+        self._data += data
+        self._disk = disk
+        self.safe = safe
+
+    def data(self) -> bytes:
+        """Everything in it."""
+        return self.read(self.size(), 0)
+
+    def write(self, data: bytes, offset: int) -> None:
+        self._disk.operation()
+        super().write(data, offset)
+
+    def set_aside(self, size: int) -> None:
+        self._disk.check_space()
+        super().set_aside(size)
+
+    def truncate(self, size: int) -> None:
+        self._disk.operation()
+        super().truncate(size)
+
+    def sync(self) -> None:
+        self._disk.operation()
+        if self._disk.fails_next_sync:
+            self._disk.fails_next_sync = False
+            raise LogFailed("the simulated disk failed to sync")
+        self.safe = self.data()
+
+    def after_power_cut(self, random: Random) -> bytes:
+        """Page by page, what is there now, or what was synced; more of the one or of the other."""
+        now = self.data()
+        size = random.choice([len(now), len(self.safe)])
+        odds = random.choice([0.0, random.random(), 1.0])
+        pages = []
+        for at in range(0, size, PAGE_SIZE):
+            source = now if random.random() < odds else self.safe
+            pages.append(source[at : at + PAGE_SIZE].ljust(min(PAGE_SIZE, size - at), b"\0"))
+        return b"".join(pages)[:size]
+
+    def flip(self, random: Random) -> None:
+        """Turn one bit round, for good."""
+        at = random.randrange(len(self.data().rstrip(b"\0")))
+        bit = 1 << random.randrange(8)
+        self._data[at] ^= bit
+        if at < len(self.safe):
+            self.safe = self.safe[:at] + bytes([self.safe[at] ^ bit]) + self.safe[at + 1 :]

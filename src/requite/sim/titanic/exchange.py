@@ -1,0 +1,117 @@
+"""The broker and its services, as Titanic sees them: what it submits comes to some end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from requite.engine import Submit
+from requite.errors import (
+    CallError,
+    CallTimeout,
+    NoService,
+    RemoteFailure,
+    TransportError,
+    WorkerLost,
+)
+from requite.protocols.titanic.inputs import Answered
+from requite.protocols.titanic.wire import MMI_SERVICE
+from requite.request import Reply
+from requite.sim.titanic.knobs import Fate
+
+if TYPE_CHECKING:
+    from requite.sim.titanic.knobs import TitanicKnobs
+    from requite.sim.titanic.ledger import Ledger
+    from requite.sim.titanic.node import Node
+    from requite.sim.world import World
+
+UNLUCKY = b"unlucky"
+"""A request with this in it fails each time, as long as things go wrong."""
+
+
+class Exchange:
+    """Takes what Titanic submits. What it was given by a process that died is forgotten."""
+
+    def __init__(self, world: World, knobs: TitanicKnobs, ledger: Ledger, node: Node) -> None:
+        self.down: set[str] = set()
+        self.broker_is_down = False
+        self.is_well = False
+        self._world = world
+        self._knobs = knobs
+        self._ledger = ledger
+        self._node = node
+        self._rng = world.rng("exchange")
+        self._out: dict[Any, Submit] = {}
+
+    def submit(self, effect: Submit) -> None:
+        """Take a request of Titanic's."""
+        self._out[effect.token] = effect
+        self._world.at(effect.deadline, self._time_out, effect)
+        if effect.service == MMI_SERVICE:
+            self._asked_for(effect)
+            return
+        of_service = Counter(one.service for one in self._out.values())
+        requests = sum(n for service, n in of_service.items() if service != MMI_SERVICE)
+        self._ledger.out(requests, of_service[effect.service])
+        self._ledger.sent(effect.idempotency_key, tuple(effect.frames))
+        if not self.broker_is_down:
+            self._world.after(self._latency_s(), self._arrive, effect)
+
+    def cancel(self, token: Any) -> None:
+        """Titanic waits for it no longer."""
+        self._out.pop(token, None)
+
+    def forget(self) -> None:
+        """The process is dead."""
+        self._out.clear()
+
+    def _asked_for(self, effect: Submit) -> None:
+        service = effect.frames[0].decode()
+        self._ledger.asked_for(service)
+        if not self.broker_is_down:
+            found = b"404" if service in self.down else b"200"
+            self._world.after(self._latency_s(), self._end, effect, Reply([found]))
+
+    def _arrive(self, effect: Submit) -> None:
+        """Decide what becomes of a request that has reached the broker."""
+        if effect.service in self.down:
+            text = f"nobody serves {effect.service}"
+            self._end(effect, NoService(text, may_have_executed=False))
+            return
+        delay_s = self._knobs.service_s * self._rng.random() + self._latency_s()
+        outcome = self._outcome(effect)
+        if outcome is not None:
+            self._world.after(delay_s, self._end, effect, outcome)
+
+    def _outcome(self, effect: Submit) -> Reply | CallError | None:
+        body = b"".join(effect.frames)
+        fate = self._rng.choices(self._knobs.fates, self._knobs.weights)[0]
+        if self.is_well or (fate is Fate.ANSWER and UNLUCKY not in body):
+            return Reply([b"re:" + body])
+        if fate is Fate.LOSE_REPLY:
+            return None
+        if fate is Fate.LOSE_REQUEST:
+            return TransportError("the connection broke", may_have_executed=False)
+        if fate is Fate.DIE:
+            return WorkerLost("the worker died")
+        return RemoteFailure("the handler failed")
+
+    def _time_out(self, effect: Submit) -> None:
+        self._end(effect, CallTimeout("no reply came"))
+
+    def _end(self, effect: Submit, outcome: Reply | CallError) -> None:
+        if self._out.get(effect.token) is not effect:
+            return  # over already, or asked by a process that is dead
+        del self._out[effect.token]
+        if effect.service != MMI_SERVICE:
+            self._note(effect.idempotency_key, outcome)
+        self._node.answered(Answered(effect.token, outcome))
+
+    def _note(self, ticket: bytes, outcome: Reply | CallError) -> None:
+        if isinstance(outcome, Reply):
+            self._ledger.answered(ticket)
+        elif outcome.may_have_executed:
+            self._ledger.counted(ticket)
+
+    def _latency_s(self) -> float:
+        return self._knobs.latency_s * self._rng.random()

@@ -1,0 +1,116 @@
+"""Everything that a run of Titanic is made of, drawn from its seed; printed before it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from enum import StrEnum
+
+from requite.protocols.titanic.policy import TitanicPolicy
+from requite.sim.knobs import knob_lines
+from requite.titanic.store import StoreSettings
+
+
+class TitanicFault(StrEnum):
+    """What can go wrong."""
+
+    KILL = "kill"  # the process dies, at the next operation of the disk or at once
+    POWER_LOSS = "power-loss"  # and what was not synced is lost
+    SERVICE_DOWN = "service-down"
+    BROKER_DOWN = "broker-down"
+    DISK_FULL = "disk-full"
+    DISK_FAILS = "disk-fails"
+    FLIP = "flip"
+    GARBAGE = "garbage"
+
+
+class Fate(StrEnum):
+    """What a service does with one request."""
+
+    ANSWER = "answer"
+    LOSE_REPLY = "lose-reply"  # runs it, but no reply arrives
+    LOSE_REQUEST = "lose-request"  # the connection breaks before it is sent
+    FAIL = "fail"  # a negative reply
+    DIE = "die"  # the worker dies with it
+
+
+@dataclass(frozen=True, slots=True)
+class TitanicKnobs:
+    """A run: `calls` requests are submitted in the first phase, of `faulty_s` seconds.
+
+    `keyed_p`, `close_p`: how many submissions have an idempotency key, how many users close what
+    they have got. `loss_p`, `late_p`: what becomes of messages between users and Titanic.
+    `poison_p`: requests that fail each time. `fates` and `weights`: what services do.
+    """
+
+    calls: int
+    faulty_s: float
+    # users
+    keyed_p: float
+    close_p: float
+    close_early_p: float
+    again_p: float
+    poison_p: float
+    body_size_max: int
+    loss_p: float
+    late_p: float
+    latency_s: float
+    # services
+    services: tuple[str, ...]
+    fates: tuple[Fate, ...]
+    weights: tuple[int, ...]
+    service_s: float
+    # the policy
+    attempts_max: int | None
+    attempt_timeout_s: float
+    backoff_s: float
+    check_service: bool
+    check_every_s: float
+    window: int
+    service_window: int
+    key_window_s: float
+    expire_s: float | None
+    cache_bytes_max: int
+    # the disk
+    disk_s: float
+    segment_size_bytes: int
+    disk_segments_max: int | None
+    compact_below: float
+    # what goes wrong
+    faults: tuple[TitanicFault, ...]
+    faults_per_s: float
+    outage_max_s: float
+
+    @property
+    def policy(self) -> TitanicPolicy:
+        """The policy of the engine, which makes the notes that are checked."""
+        return TitanicPolicy(
+            attempts_max=self.attempts_max,
+            attempt_timeout_s=self.attempt_timeout_s,
+            backoff_s=self.backoff_s,
+            backoff_s_max=8 * self.backoff_s,
+            check_service=self.check_service,
+            check_every_s=self.check_every_s,
+            window=self.window,
+            service_window=self.service_window,
+            key_window_s=self.key_window_s,
+            expire_s=self.expire_s,
+            cache_bytes_max=self.cache_bytes_max,
+            drain_timeout_s=5.0,
+            notes=True,
+        )
+
+    @property
+    def store(self) -> StoreSettings:
+        """How the store is kept."""
+        size, segments = self.segment_size_bytes, self.disk_segments_max
+        return StoreSettings(
+            segment_size_bytes=size,
+            disk_bytes_max=None if segments is None else segments * size,
+            compact_below=self.compact_below,
+        )
+
+    def lines(self) -> Iterator[str]:
+        """Yield each knob as a line of text."""
+        for field in fields(self):
+            yield from knob_lines(field.name, getattr(self, field.name), False)

@@ -1,0 +1,249 @@
+"""The process: engine and store, killed between any two operations of the disk, and restarted."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from requite.engine import (
+    Cancel,
+    Drain,
+    Effect,
+    Finished,
+    Input,
+    Load,
+    Note,
+    Stopped,
+    Store,
+    Submit,
+    Wake,
+    Warn,
+)
+from requite.errors import StorageError
+from requite.protocols.titanic.engine import TitanicEngine
+from requite.protocols.titanic.inputs import Asked
+from requite.sim.titanic.disk import Killed, SimDisk
+from requite.titanic.store import Store as TitanicStore
+from requite.titanic.store import open_memory
+
+if TYPE_CHECKING:
+    from requite.sim.titanic.exchange import Exchange
+    from requite.sim.titanic.knobs import TitanicKnobs
+    from requite.sim.titanic.ledger import Ledger
+    from requite.sim.world import World
+
+EPOCH_S: Final = 1_700_000_000.0
+_RESTART_S: Final = 0.5
+_LOOK_EVERY_S: Final = 0.25
+_NEXT_OPERATIONS: Final = 8  # a process that is to be killed dies at one of the next few
+_GRACE_S: Final = 0.3  # or so much later, where none comes
+
+Answer = Callable[[Sequence[bytes]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TitanicParts:
+    """What a run is made of; mutants replace a part."""
+
+    engine: type[TitanicEngine] = TitanicEngine
+    open_store: Callable[..., TitanicStore] = open_memory
+
+
+class Node:
+    """A Titanic that is started again whenever it dies."""
+
+    def __init__(
+        self,
+        world: World,
+        knobs: TitanicKnobs,
+        ledger: Ledger,
+        parts: TitanicParts,
+        say: Callable[[str], None],
+    ) -> None:
+        self.disk = SimDisk()
+        self.alive = False
+        self.stopped = False
+        self.retired = False
+        self.engine: TitanicEngine | None = None
+        self.store: TitanicStore | None = None
+        self.exchange: Exchange | None = None
+        self._world = world
+        self._knobs = knobs
+        self._ledger = ledger
+        self._parts = parts
+        self._say = say
+        self._rng = world.rng("node")
+        self._life = 0
+        self._power_fails = False
+        self._inbox: list[Input] = []
+        self._working = False
+        self._armed_at: float | None = None
+
+    # --- life -------------------------------------------------------------------------------------
+    def start(self) -> None:
+        """Open the store, as a new process."""
+        if self.alive or self.retired:
+            return
+        self._life += 1
+        self.stopped = False
+        try:
+            self.store = self._parts.open_store(
+                self._knobs.store, folder=self.disk, now_us=self._wall_us
+            )
+        except Killed:
+            self._die()
+            return
+        except StorageError as error:
+            self._say(f"cannot start: {error}")
+            self.disk = self.disk.after_death()
+            self._world.after(_RESTART_S, self.start)
+            return
+        self._ledger.reported += len(self.store.report.damaged) + self.store.report.cut_bytes
+        self._ledger.restarted()
+        self.engine = self._parts.engine(
+            self._knobs.policy,
+            rng=self._rng.random,
+            new_uuid=lambda: self._rng.randbytes(16),
+            recovered=self.store.recovered,
+            epoch_s=EPOCH_S,
+        )
+        self.alive = True
+        self._say(f"started, with {len(self.store.recovered.requests)} requests")
+        self.feed(Wake())
+        self._world.after(_LOOK_EVERY_S, self._look, self._life)
+
+    def kill(self, *, power: bool = False) -> None:
+        """Let the process die at one of the next operations of its disk, or soon."""
+        self._power_fails = power
+        self.disk.stop_at = self.disk.operations + self._rng.randrange(_NEXT_OPERATIONS)
+        self._world.after(_GRACE_S * self._rng.random(), self._kill_now, self._life)
+
+    def _kill_now(self, life: int) -> None:
+        if self.alive and life == self._life and self.disk.stop_at >= 0:
+            self._die()
+
+    def _die(self) -> None:
+        self._say("the power fails" if self._power_fails else "killed")
+        self.alive = False
+        self._life += 1
+        self._ledger.deaths += 1
+        self._inbox.clear()
+        self._working = False
+        self._armed_at = None
+        if self.store is not None:
+            self._ledger.reported += self.store.view().damaged
+        disk = self.disk
+        self.disk = disk.after_power_cut(self._rng) if self._power_fails else disk.after_death()
+        self.disk.is_full = disk.is_full
+        assert self.exchange is not None
+        self.exchange.forget()
+        self._world.after(_RESTART_S * self._rng.random(), self.start)
+
+    # --- the engine -------------------------------------------------------------------------------
+    def ask(self, service: str, frames: Sequence[bytes], key: bytes, answer: Answer) -> None:
+        """A request for one of Titanic's services arrives; a dead process does not hear it."""
+        self.feed(Asked(answer, service, frames, key))
+
+    def drain(self) -> None:
+        """Tell it to end in good order."""
+        self.retired = True
+        self.feed(Drain())
+
+    def feed(self, event: Input) -> None:
+        """Feed the engine in a moment, with whatever else comes until then."""
+        if not self.alive:
+            return
+        self._inbox.append(event)
+        if len(self._inbox) == 1:
+            self._world.after(0.0005 * self._rng.random(), self._turn, self._life)
+
+    def _turn(self, life: int) -> None:
+        if life != self._life or not self.alive or self.engine is None:
+            return
+        events, self._inbox = self._inbox, []
+        try:
+            effects = list(self.engine.handle_all(events, self._world.now))
+        except Exception:
+            self._ledger.history.violate("I13", traceback.format_exc(limit=-3))
+            self._die()
+            return
+        for effect in effects:
+            self._perform(effect)
+        self._arm()
+        if self.engine.failure is not None:  # its supervisor restarts it
+            self._power_fails = False
+            self._die()
+
+    def _perform(self, effect: Effect) -> None:
+        assert self.store is not None
+        assert self.exchange is not None
+        match effect:
+            case Finished(answer, frames):
+                answer(frames)
+            case Store() | Load():
+                self.store.submit(effect)
+                self._want_work()
+            case Submit():
+                self.exchange.submit(effect)
+            case Cancel(token):
+                self.exchange.cancel(token)
+            case Warn(kind):
+                self._ledger.reported += kind == "record damaged"
+            case Stopped():
+                self.stopped = True
+            case Note():
+                pass
+            case _:
+                raise AssertionError(f"Titanic is not to ask for {effect!r}")
+
+    def _arm(self) -> None:
+        assert self.engine is not None
+        at = self.engine.deadline()
+        if at is not None and (self._armed_at is None or at < self._armed_at):
+            self._armed_at = at
+            self._world.at(at, self._wake, self._life)
+
+    def _wake(self, life: int) -> None:
+        if life == self._life:
+            self._armed_at = None
+            self.feed(Wake())
+
+    # --- the store --------------------------------------------------------------------------------
+    def _want_work(self) -> None:
+        if not self._working:
+            self._working = True
+            self._world.after(self._knobs.disk_s * self._rng.random(), self._work, self._life)
+
+    def _work(self, life: int) -> None:
+        """Let the store work; what came of it is known a little later, or never."""
+        if life != self._life or not self.alive or self.store is None:
+            return
+        self._working = False
+        try:
+            done = self.store.work()
+        except Killed:
+            self._die()
+            return
+        self._ledger.uses(self.store.view().disk_bytes)
+        if done:
+            self._world.after(self._knobs.disk_s * self._rng.random(), self._done, life, done)
+
+    def _done(self, life: int, inputs: list[Input]) -> None:
+        if life == self._life:
+            for event in inputs:
+                self.feed(event)
+
+    def _look(self, life: int) -> None:
+        """The store's thread looks for something to compact, now and then."""
+        if life == self._life and self.alive:
+            self._want_work()
+            self._world.after(_LOOK_EVERY_S, self._look, life)
+
+    def answered(self, event: Any) -> None:
+        """Something that was submitted has come to its end."""
+        self.feed(event)
+
+    def _wall_us(self) -> int:
+        return int((EPOCH_S + self._world.now) * 1e6)

@@ -1,0 +1,189 @@
+"""One run of Titanic: faults, then peace; a last death; everything is closed; the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from hashlib import sha256
+from random import Random
+from typing import Any, Final
+
+from requite.sim.result import Options, Result
+from requite.sim.simulation import Phase, Simulation
+from requite.sim.titanic import users
+from requite.sim.titanic.exchange import UNLUCKY, Exchange
+from requite.sim.titanic.knobs import TitanicFault, TitanicKnobs
+from requite.sim.titanic.ledger import Ledger, Wish
+from requite.sim.titanic.node import Node
+from requite.sim.titanic.users import Network, User
+
+_SETTLE_S: Final = 240.0
+_LEAVE_S: Final = 30.0
+
+
+class TitanicSimulation(Simulation):
+    """See the module."""
+
+    def __init__(self, seed: int, knobs: TitanicKnobs, options: Options) -> None:
+        super().__init__(seed, knobs, options, (), lambda _sender, _message: "")
+        self.knobs = knobs
+        self.ledger = Ledger(self.history, knobs)
+        self.node = Node(self.world, knobs, self.ledger, options.titanic_parts, self._node_says)
+        self.exchange = Exchange(self.world, knobs, self.ledger, self.node)
+        self.node.exchange = self.exchange
+        self.network = Network(self.world, knobs, self.ledger, self.node)
+        self.users: list[User] = []
+        self._rng = self.world.rng("workload")
+
+    # --- what happens -----------------------------------------------------------------------------
+    def plan(self) -> None:
+        """Start the node, and put users and faults into the queue."""
+        self.node.start()
+        for number in range(1, self.knobs.calls + 1):
+            wish = self.ledger.wishes[number] = _wish(number, self.knobs, self._rng)
+            errand = users.whole_life(self.ledger, self.knobs, wish, self._rng)
+            self._send(errand, f"user {number}", self._rng.uniform(0, self.knobs.faulty_s))
+        rng = self.world.rng("faults")
+        for fault in self.knobs.faults:
+            at_s = rng.expovariate(self.knobs.faults_per_s)
+            while at_s < self.knobs.faulty_s:
+                self.world.at(at_s, self._strike, fault, rng.random(), rng.random())
+                at_s += rng.expovariate(self.knobs.faults_per_s)
+
+    def heal(self) -> None:
+        """All is well from now on."""
+        self.exchange.is_well = self.network.is_well = True
+        self.exchange.down.clear()
+        self.exchange.broker_is_down = self.node.disk.is_full = False
+
+    def phases(self) -> Iterable[Phase]:
+        """Yield what is done once all is well."""
+        yield self._settle
+        yield self._die_once_more
+        yield self._ask_once_more
+        yield self._close_everything
+        yield self._find_nothing
+        yield self._drain
+
+    # --- the phases -------------------------------------------------------------------------------
+    def _settle(self) -> bool:
+        """Everybody gets what they came for."""
+        if self.wait(lambda: all(user.is_done for user in self.users), _SETTLE_S):
+            return True
+        late = [user.name for user in self.users if not user.is_done]
+        self.history.violate("I10", f"{len(late)} do not get on, such as {late[0]}")
+        return False
+
+    def _die_once_more(self) -> bool:
+        self.remark("once more")
+        self.node.kill(power=bool(self.seed % 2))
+        self.wait(lambda: not self.node.alive, 1.0)
+        return self.wait(lambda: self.node.alive, _LEAVE_S)
+
+    def _ask_once_more(self) -> bool:
+        """What has not been closed is still there."""
+        for promise in self.ledger.promises.values():
+            if not promise.close_sent:
+                self._send(users.collect(self.ledger, promise), promise.wish.body[:8].decode())
+        return self._settle()
+
+    def _close_everything(self) -> bool:
+        self.remark("everything is closed")
+        self._send(users.close_all(self.ledger), "the one who closes")
+        if not self._settle():
+            return False
+        self.world.run(self.world.now + self.knobs.key_window_s + 20)
+        return True
+
+    def _find_nothing(self) -> bool:
+        """Tables and disk are as good as new (I9)."""
+        assert self.node.engine is not None
+        assert self.node.store is not None
+        for name, value in self.node.engine.snapshot()._asdict().items():
+            if value:
+                self.history.violate("I9", f"{name} is {value} when everything is closed")
+        view = self.node.store.view()
+        if view.live_bytes:
+            self.history.violate("I9", f"{view.live_bytes} bytes are needed, for nothing")
+        if view.segments > 2 and not self.ledger.flips:
+            self.history.violate("I9", f"{view.segments} segments are left, of nothing")
+        return True
+
+    def _drain(self) -> bool:
+        self.node.drain()
+        if not self.wait(lambda: self.node.stopped, _LEAVE_S):
+            self.history.violate("I9", "Titanic does not end when it is told to")
+        self.ledger.finish()
+        return True
+
+    # --- faults -----------------------------------------------------------------------------------
+    def _strike(self, fault: TitanicFault, lot: float, length: float) -> None:
+        duration_s = self.knobs.outage_max_s * length
+        self.remark(f"{fault}, {duration_s:.3f} s")
+        match fault:
+            case TitanicFault.KILL:
+                self.node.kill()
+            case TitanicFault.POWER_LOSS:
+                self.node.kill(power=True)
+            case TitanicFault.SERVICE_DOWN:
+                services = self.knobs.services
+                service = services[int(lot * len(services))]
+                self.exchange.down.add(service)
+                self.world.after(duration_s, self.exchange.down.discard, service)
+            case TitanicFault.BROKER_DOWN:
+                self.exchange.broker_is_down = True
+                self.world.after(duration_s, self._broker_is_back)
+            case TitanicFault.DISK_FULL:
+                self.node.disk.is_full = True
+                self.world.after(duration_s, self._disk_has_room)
+            case TitanicFault.DISK_FAILS:
+                self.node.disk.fails_next_sync = True
+            case TitanicFault.FLIP:
+                self.ledger.flips += self.node.disk.flip(Random(lot))
+            case TitanicFault.GARBAGE:
+                self._send(users.garbage(self.ledger, Random(lot)), "a stranger")
+
+    def _broker_is_back(self) -> None:
+        self.exchange.broker_is_down = False
+
+    def _disk_has_room(self) -> None:
+        self.node.disk.is_full = False
+
+    # --- helpers ----------------------------------------------------------------------------------
+    def _send(self, errand: Any, name: str, at_s: float = 0.0) -> None:
+        user = User(self.network, errand, name)
+        self.users.append(user)
+        self.world.at(at_s, user.begin)
+
+    def _node_says(self, what: str) -> None:
+        if self.transcript is not None:
+            self.transcript.event("titanic", what)
+
+    def result(self, scenario: str) -> Result:
+        """Return what came of it; calls are wishes here."""
+        wishes = self.ledger.wishes.values()
+        outcomes = Counter(wish.ended or "not ended" for wish in wishes)
+        return Result(
+            self.seed,
+            scenario,
+            tuple(self.knobs.lines()),
+            tuple(self.history.violations),
+            len(wishes),
+            dict(sorted(outcomes.items())),
+            self.world.now,
+            self.world.events,
+            self._digest(),
+            () if self.transcript is None else tuple(self.transcript.lines),
+        )
+
+    def _digest(self) -> str:
+        text = f"{self.world.events} {self.world.now!r} {self.ledger.lines}"
+        return sha256(text.encode()).hexdigest()[:16]
+
+
+def _wish(number: int, knobs: TitanicKnobs, rng: Random) -> Wish:
+    unlucky = rng.random() < knobs.poison_p
+    filling = b"x" * rng.randrange(knobs.body_size_max)
+    body = b"%d %s%s" % (number, UNLUCKY if unlucky else b"", filling)
+    key = b"key-%d" % number if rng.random() < knobs.keyed_p else b""
+    return Wish(number, rng.choice(knobs.services), body, key, unlucky)

@@ -1,0 +1,222 @@
+"""Those who submit, wait and close, over a network that loses what is said, or delays it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from requite.errors import RemoteViolation
+from requite.protocols.titanic.wire import (
+    CLOSE,
+    LIST,
+    REPLY,
+    REQUEST,
+    SERVICES,
+    TitanicStatus,
+    decode_status,
+)
+from requite.sim.titanic.ledger import Promise, Wish
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from requite.sim.titanic.knobs import TitanicKnobs
+    from requite.sim.titanic.ledger import Ledger
+    from requite.sim.titanic.node import Node
+    from requite.sim.world import World
+
+_PATIENCE_S: Final = 1.0
+_POLL_S: Final = 0.2
+_LATE_S: Final = 2.0
+
+
+class Network:
+    """Between users and Titanic. `is_well`: nothing is lost or late any more."""
+
+    def __init__(self, world: World, knobs: TitanicKnobs, ledger: Ledger, node: Node) -> None:
+        self.world = world
+        self.knobs = knobs
+        self.ledger = ledger
+        self.is_well = False
+        self.rng = world.rng("users")
+        self._node = node
+
+    def ask(
+        self, service: str, frames: Sequence[bytes], key: bytes, answer: Callable[..., None]
+    ) -> None:
+        """Carry a question there and the answer back; once, not at all, or twice."""
+        if self._is_lost():
+            return
+        self._carry(self._latency_s(), service, frames, key, answer)
+        if not self.is_well and self.rng.random() < self.knobs.late_p:
+            self._carry(_LATE_S * self.rng.random(), service, frames, key, answer)
+
+    def _carry(
+        self,
+        delay_s: float,
+        service: str,
+        frames: Sequence[bytes],
+        key: bytes,
+        answer: Callable[..., None],
+    ) -> None:
+        def back(answered: Sequence[bytes]) -> None:
+            if not self._is_lost():
+                self.world.after(self._latency_s(), answer, answered)
+
+        self.world.after(delay_s, self._node.ask, service, frames, key, back)
+
+    def _is_lost(self) -> bool:
+        return not self.is_well and self.rng.random() < self.knobs.loss_p
+
+    def _latency_s(self) -> float:
+        return self.knobs.latency_s * self.rng.random()
+
+
+class User:
+    """Somebody who runs an errand: asks, waits, and asks again where no answer comes.
+
+    An errand is a generator. It yields what to ask next (service, frames, key, and who else hears
+    every answer) and is sent the answer's frames; or it yields a pause, in seconds.
+    """
+
+    def __init__(self, network: Network, errand: Any, name: str) -> None:
+        self.is_done = False
+        self.name = name
+        self._network = network
+        self._errand = errand
+        self._asked = 0
+        self._question: Any = None
+
+    def begin(self) -> None:
+        """Start the errand."""
+        self._go_on(None)
+
+    def _go_on(self, answer: Sequence[bytes] | None) -> None:
+        try:
+            self._question = self._errand.send(answer)
+        except StopIteration:
+            self.is_done = True
+            return
+        if isinstance(self._question, float):  # a pause
+            self._network.world.after(self._question, self._go_on, None)
+        else:
+            self._ask()
+
+    def _ask(self) -> None:
+        self._asked += 1
+        asked = self._asked
+
+        def answer(frames: Sequence[bytes]) -> None:
+            if asked == self._asked and not self.is_done:
+                self._asked += 1
+                self._go_on(frames)
+
+        def give_up() -> None:
+            if asked == self._asked and not self.is_done:
+                self._ask()
+
+        service, frames, key, hear = self._question
+
+        def heard(answered: Sequence[bytes]) -> None:
+            hear(answered)
+            answer(answered)
+
+        self._network.ask(service, frames, key, heard)
+        self._network.world.after(_PATIENCE_S, give_up)
+
+
+def whole_life(ledger: Ledger, knobs: TitanicKnobs, wish: Wish, rng: Random) -> Any:
+    """Submit, collect until there is a reply, perhaps again, and close, perhaps."""
+    promise = yield from submit(ledger, wish)
+    if rng.random() < knobs.close_early_p:
+        yield from close(ledger, promise)
+        wish.ended = "closed early"
+        return
+    status = yield from collect(ledger, promise)
+    if rng.random() < knobs.again_p:
+        yield 2.0 * rng.random()
+        yield from collect(ledger, promise)
+    wish.ended = "poisoned" if status.is_poisoned else "collected"
+    if rng.random() < knobs.close_p:
+        yield from close(ledger, promise)
+        yield from collect(ledger, promise)
+        wish.ended += " and closed"
+
+
+def submit(ledger: Ledger, wish: Wish) -> Any:
+    """Submit until it is accepted; return the promise."""
+
+    def hear(frames: Sequence[bytes]) -> None:
+        if frames[0] == b"200":
+            ledger.acknowledged(wish, frames[1])
+
+    while True:
+        question = [wish.service.encode(), wish.body]
+        frames = yield REQUEST, question, wish.key, hear
+        status = decode_status(frames[0])
+        if status.code == 200:
+            return ledger.promised(wish, frames[1])
+        if status.code != 500:
+            ledger.history.violate("I3", f"wish {wish.number} is refused: {status.text}")
+        yield _POLL_S
+
+
+def collect(ledger: Ledger, promise: Promise) -> Any:
+    """Ask for the reply until there is an answer that lasts; return its status."""
+    while True:
+        ticket = promise.ticket if promise.wish.number % 2 else promise.ticket.lower()
+        frames = yield REPLY, [ticket], b"", _nothing
+        status: TitanicStatus = decode_status(frames[0])
+        ledger.collected(promise, status, b"".join(frames[1:]))
+        if status.code in (200, 400):
+            return status
+        yield _POLL_S
+
+
+def close(ledger: Ledger, promise: Promise) -> Any:
+    """Close until it is confirmed."""
+    promise.close_sent = True
+    while True:
+        frames = yield CLOSE, [promise.ticket], b"", _nothing
+        if frames[0] == b"200":
+            promise.closed = True
+            return
+        yield _POLL_S
+
+
+def close_all(ledger: Ledger) -> Any:
+    """Close everything that there is, page by page, until nothing is listed."""
+    while True:
+        cursor, seen = b"", 0
+        while True:
+            frames = yield LIST, [cursor, b"7"], b"", _nothing
+            lines = frames[1].splitlines()
+            seen += len(lines)
+            for line in lines:
+                ticket = line.partition(b'"ticket":"')[2][:32]
+                promise = ledger.promises.get(ticket) or Promise(
+                    ticket, Wish(0, "", b"", b"", False)
+                )
+                yield from close(ledger, promise)
+            cursor = frames[2]
+            if not cursor:
+                break
+        if not seen:
+            return
+        yield _POLL_S
+
+
+def garbage(ledger: Ledger, rng: Random) -> Any:
+    """Ask for nonsense; every answer has to be a status."""
+    junk = (b"", b"../../etc/passwd", b"A" * 31, b"G" * 32, b"0" * 32, b"\xff" * 32, b"f" * 5000)
+    frames = [rng.choice(junk) for _ in range(rng.randrange(4))]
+    services = [service for service in SERVICES if service != REQUEST]
+    answered = yield rng.choice(services), frames, b"", _nothing
+    try:
+        decode_status(answered[0])
+    except RemoteViolation as violation:
+        ledger.history.violate("I13", f"nonsense was answered with {violation}")
+
+
+def _nothing(_frames: Sequence[bytes]) -> None:
+    """Nobody else wants to hear of it."""
