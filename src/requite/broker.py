@@ -63,7 +63,8 @@ class Broker(Daemon):
     - `titanic`: a folder in which requests are kept until they are answered (9/TSP), or
       `TitanicSettings`, which say more; None: who submits any is told NO_SERVICE.
     - `pair`: makes it one of two brokers of which one serves (`requite.pair.Pair`). The broker
-      starts and ends it. Clients and workers know both: `mdp://a:5555,b:5555`.
+      starts and ends it. Clients and workers know both: `mdp://a:5555,b:5555`. A Titanic for them
+      is run beside the two, not inside one of them.
     - `on_note`: gets every `Note` of the engine; it is called on the event loop and must be quick.
 
     Raises `ConfigurationError` for addresses and settings that cannot work.
@@ -88,6 +89,11 @@ class Broker(Daemon):
         name = new_name()
         self._journal = journal_in(journal, Role.BROKER, name)
         self._engine = MajordomoBroker(policy, origin=name, chronicle=chronicle_of(self._journal))
+        if pair is not None and titanic is not None:
+            raise ConfigurationError(
+                "a pair keeps no requests itself: the other broker would not have them; run"
+                " `requite titanic --broker mdp://A,B --dir DIR` beside the two"
+            )
         self._pair = pair
         door = None if pair is None else self._put_behind_door(pair)
         self._started = False

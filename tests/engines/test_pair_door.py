@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from tests.support.broker import BrokerBench
 
 from requite.engine import Received
-from requite.pair.door import NOT_ACTIVE, Door
+from requite.pair.door import NOT_ACTIVE, Door, as_facts
 from requite.protocols.binarystar.table import Role, State
 from requite.protocols.binarystar.view import PairView
 from requite.protocols.majordomo.wire import Disconnect, WorkerHeartbeat, WorkerRequest
@@ -126,7 +127,14 @@ def test_workers_that_wait_inside_are_answered_once_and_registered_later(bench: 
     assert bench.partner.votes == 0
 
 
-@pytest.mark.parametrize("service", [b"mmi.service", b"mmi.pair"])
+def test_who_asks_whether_somebody_serves_votes(bench: Bench) -> None:
+    bench.partner.become(State.PASSIVE, silent=True)
+    bench.request("c", 1, b"echo", service=b"mmi.service")
+    assert bench.partner.votes == 1
+    assert [final.body for final in bench.finals("c")] == [[b"404"]]
+
+
+@pytest.mark.parametrize("service", [b"mmi.stats", b"mmi.pair", b"mmi.other"])
 def test_who_asks_the_broker_about_itself_does_not_vote(bench: Bench, service: bytes) -> None:
     bench.partner.become(State.PASSIVE, silent=True)
     bench.request("c", 1, service=service)
@@ -271,3 +279,32 @@ def test_it_drains_in_any_state(bench: Bench, state: State) -> None:
     assert bench.stopped
     if state is not State.SUSPENDED:
         assert "w" in bench.disconnected
+
+
+def test_it_tells_what_the_pair_knows() -> None:
+    bench = BrokerBench()
+    bench.broker.standing = lambda: as_facts(NOBODY_YET)
+    for number, name in enumerate((b"mmi.pair", b"mmi.stats")):
+        bench.request("c", number, service=name)
+    pair, stats = (json.loads(final.body[0]) for final in bench.finals("c"))
+    assert pair == stats["pair"]
+    assert pair == {
+        "role": "backup",
+        "state": "backup",
+        "epoch": 0,
+        "serves": False,
+        "peer": None,
+        "peer_is_silent": False,
+        "heard_s_ago": None,
+    }
+    heard = replace(NOBODY_YET, peer_state=State.ACTIVE, heard_s_ago=0.12345)
+    assert as_facts(heard) | {"peer": "active", "heard_s_ago": 0.123} == as_facts(heard)
+
+
+def test_a_broker_alone_knows_no_pair() -> None:
+    bench = BrokerBench()
+    bench.request("c", 1, service=b"mmi.pair")
+    bench.request("c", 2, service=b"mmi.stats")
+    alone, stats = (final.body[0] for final in bench.finals("c"))
+    assert alone == b"501"
+    assert "pair" not in json.loads(stats)

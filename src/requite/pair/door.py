@@ -211,9 +211,7 @@ class Door:
         requests = [each for each in commands if isinstance(each, ClientRequest)]
         if not requests:
             return ()
-        # Who asks the broker about itself, asks for no service.
-        is_vote = any(not each.service.startswith(MMI_PREFIX) for each in requests)
-        if is_vote and self._vote():
+        if any(map(_is_vote, requests)) and self._vote():
             guest.heard = [*said]
             return self._open(now)
         return [*_refusals(peer, dialect, requests), *self._send_away(peer, NOT_ACTIVE)]
@@ -221,6 +219,12 @@ class Door:
     def _send_away(self, peer: Peer, reason: str) -> list[Effect]:
         self._guests.pop(peer, None)
         return [Disconnect(peer, reason)]
+
+
+def _is_vote(request: ClientRequest) -> bool:
+    """Whether an application wants something. An operator who looks at a broker does not; who asks
+    for the workers of a service is about to send it a request."""
+    return not request.service.startswith(MMI_PREFIX) or request.service == b"mmi.service"
 
 
 def _refusals(peer: Peer, dialect: Dialect, requests: Iterable[ClientRequest]) -> Iterable[Effect]:
