@@ -42,7 +42,7 @@ class LogStore:
         """
         self._log = Log.open(directory, purpose=PURPOSE, settings=_settings(policy))
         try:
-            self.found = self._read()
+            self.found = read_log(self._log)
         except BaseException:
             self._log.close()
             raise
@@ -125,20 +125,24 @@ class LogStore:
         except StorageError as error:
             _log.warning("a segment of the log of replies stays: %s", error)
 
-    def _read(self) -> list[Found]:
-        """Read all records; say which cannot be read, and go on."""
-        found = []
-        for item in self._log.reader().tail():
-            if isinstance(item, Damage):
-                _report(f"segment {item.segment} at {item.offset}: {item.reason}")
-                continue
-            try:
-                record = decode_head(bytes(item.payload))
-            except LogCorrupt as error:
-                _report(f"record {item.number}: {error}")
-            else:
-                found.append(Found(record, item.position, len(item.payload)))
-        return found
+
+def read_log(log: Log) -> list[Found]:
+    """Read all records; say which cannot be read, and go on.
+
+    Raises `StorageError` where there are records of a newer version, or the disk fails.
+    """
+    found = []
+    for item in log.reader().tail():
+        if isinstance(item, Damage):
+            _report(f"segment {item.segment} at {item.offset}: {item.reason}")
+            continue
+        try:
+            record = decode_head(bytes(item.payload))
+        except LogCorrupt as error:
+            _report(f"record {item.number}: {error}")
+        else:
+            found.append(Found(record, item.position, len(item.payload)))
+    return found
 
 
 def _settings(policy: DedupPolicy) -> LogSettings:

@@ -18,12 +18,15 @@ _INTRUDERS = 3
 class Cast:
     """All processes of a run; none is started yet."""
 
+    make_client: type[ClientProcess] = ClientProcess
+    make_worker: type[WorkerProcess] = WorkerProcess
+
     def __init__(self, stage: Stage) -> None:
         self.world = stage.world
         self.network = stage.network
         self.broker = Broker(stage)
-        self.clients = [ClientProcess(spec, stage) for spec in stage.knobs.clients]
-        self.workers = [WorkerProcess(spec, stage) for spec in stage.knobs.workers]
+        self.clients = [self.make_client(spec, stage) for spec in stage.knobs.clients]
+        self.workers = [self.make_worker(spec, stage) for spec in stage.knobs.workers]
         self.intruders = [Intruder(f"intruder-{i + 1}", stage) for i in range(_INTRUDERS)]
         self.peers: list[Process] = [*self.clients, *self.workers]
         self.honest: list[Process] = [self.broker, *self.peers]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, Final
 
-from requite.engine import Finished, Produced
+from requite.engine import Finished, Input, Produced
 from requite.request import Status
 from requite.sim.history import Execution
 from requite.sim.knobs import Behaviour
@@ -81,7 +81,11 @@ class Handling(Process):
         execution = self._running.pop(token, None)
         if execution is not None and not execution.ended:
             execution.ended = status.name
-        self.host.submit(Finished(token, frames, status))
+        self.say(Finished(token, frames, status))
+
+    def say(self, event: Input) -> None:
+        """Tell the engine what a handler says."""
+        self.host.submit(event)
 
     def _part(self, token: Any, task: Task, payload: bytes, index: int) -> None:
         if not self.lives(token):
@@ -90,7 +94,7 @@ class Handling(Process):
             self.finish(token, task, payload)
             return
         serial = self._running[token].serial
-        self.host.submit(Produced(token, self.partial_reply(task.number, serial, index)))
+        self.say(Produced(token, self.partial_reply(task.number, serial, index)))
         self.later(task.service_s, self._part, token, task, payload, index + 1)
 
     def _poisoned(self, token: Any) -> None:

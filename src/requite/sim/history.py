@@ -178,6 +178,9 @@ EVENTS: Final = (
     "gave_up",
     "turns_unknown",
     "rested",
+    # those of services that run each request once: see `requite.sim.dedup.workers`
+    "effect_began",
+    "effect_ended",
 )
 
 

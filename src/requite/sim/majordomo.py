@@ -22,7 +22,7 @@ from requite.sim.checkers.tables import (
     sizes,
 )
 from requite.sim.faults import plan_faults
-from requite.sim.history import History
+from requite.sim.history import Checker, History
 from requite.sim.knobs import Behaviour, FaultKind, Knobs
 from requite.sim.network import Network
 from requite.sim.result import Options
@@ -40,12 +40,22 @@ _LEAVE_S: Final = 10.0
 class MajordomoSimulation(Simulation):
     """One broker, and those who dial it."""
 
+    checkers: tuple[type[Checker], ...] = CHECKERS
+
     def __init__(self, seed: int, knobs: Knobs, options: Options) -> None:
-        super().__init__(seed, knobs, options, CHECKERS, describe)
+        super().__init__(seed, knobs, options, self.checkers, describe)
         self.knobs = knobs
-        self.cast = Cast(self._stage())
+        self.cast = self.make_cast(self._stage())
         self.trouble = MajordomoTrouble(self.cast)
         instruct(self.history, knobs)
+
+    def make_cast(self, stage: Stage) -> Cast:
+        """Make everybody who takes part."""
+        return Cast(stage)
+
+    def plan_calls(self) -> Iterable[CallPlan]:
+        """Draw the calls of the first phase."""
+        return plan_calls(self.knobs, self.world.rng("calls"))
 
     def _stage(self) -> Stage:
         return Stage(
@@ -65,7 +75,7 @@ class MajordomoSimulation(Simulation):
         world.at(0.0, cast.broker.start)
         for peer in cast.peers:
             world.at(rng.random() * 0.1, peer.start)
-        for plan in plan_calls(self.knobs, world.rng("calls")):
+        for plan in self.plan_calls():
             self.plan_call(plan, cast.client(plan.client).user)
         for fault in plan_faults(self.knobs, world.rng("faults")):
             world.at(fault.at_s, self.trouble.strike, fault)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from requite.dedup.engine import DedupEngine
 from requite.engine import Engine
 from requite.errors import CallError, TransportError
 from requite.framing import Framing, IdentityTable, SocketType, Zmtp
@@ -41,6 +42,7 @@ class Parts:
     broker: Callable[..., Engine] = MajordomoBroker
     client: Callable[..., Engine] = client_engine
     worker: Callable[..., Engine] = MajordomoWorker
+    dedup: Callable[..., DedupEngine] = DedupEngine
 
 
 @dataclass(frozen=True, slots=True)

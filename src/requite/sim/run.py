@@ -6,6 +6,10 @@ import logging
 from dataclasses import replace
 
 from requite.sim import scenarios
+from requite.sim.dedup.knobs import DedupKnobs
+from requite.sim.dedup.simulation import DedupSimulation
+from requite.sim.freelance.knobs import FreelanceKnobs
+from requite.sim.freelance.simulation import FreelanceSimulation
 from requite.sim.majordomo import MajordomoSimulation
 from requite.sim.result import Options, Result, replay_command
 from requite.sim.scalability.knobs import ScalabilityKnobs
@@ -36,4 +40,8 @@ def run(seed: int, scenario: str = "swarm", options: Options | None = None) -> R
 def _simulation(seed: int, knobs: AnyKnobs, options: Options) -> Simulation:
     if isinstance(knobs, ScalabilityKnobs):
         return ScalabilitySimulation(seed, knobs, options)
+    if isinstance(knobs, FreelanceKnobs):
+        return FreelanceSimulation(seed, knobs, options)
+    if isinstance(knobs, DedupKnobs):
+        return DedupSimulation(seed, knobs, options)
     return MajordomoSimulation(seed, knobs, options)

@@ -6,17 +6,34 @@ from typing import Final
 
 from requite.errors import ConfigurationError
 from requite.sim import majordomo_scenarios
+from requite.sim.dedup import scenarios as dedup_scenarios
+from requite.sim.dedup.knobs import DedupKnobs
+from requite.sim.dedup.scenarios import DEDUP_SCENARIOS, DedupScenario
+from requite.sim.freelance import scenarios as freelance_scenarios
+from requite.sim.freelance.knobs import FreelanceKnobs
+from requite.sim.freelance.scenarios import FLP_SCENARIOS, FlpScenario
 from requite.sim.knobs import Knobs
 from requite.sim.majordomo_scenarios import MDP_SCENARIOS, Scenario
 from requite.sim.scalability import drawing
 from requite.sim.scalability.knobs import ScalabilityKnobs
 from requite.sim.scalability.scenarios import SP_SCENARIOS, SpScenario
 
-AnyScenario = Scenario | SpScenario
-AnyKnobs = Knobs | ScalabilityKnobs
+AnyScenario = Scenario | SpScenario | FlpScenario
+AnyKnobs = Knobs | DedupKnobs | ScalabilityKnobs | FreelanceKnobs
 
-SCENARIOS: Final[dict[str, AnyScenario]] = {**MDP_SCENARIOS, **SP_SCENARIOS}
-GROUPS: Final = {"all": [*SCENARIOS], "mdp": [*MDP_SCENARIOS], "sp": [*SP_SCENARIOS]}
+SCENARIOS: Final[dict[str, AnyScenario]] = {
+    **MDP_SCENARIOS,
+    **DEDUP_SCENARIOS,
+    **SP_SCENARIOS,
+    **FLP_SCENARIOS,
+}
+GROUPS: Final = {
+    "all": [*SCENARIOS],
+    "mdp": [*MDP_SCENARIOS],
+    "dedup": [*DEDUP_SCENARIOS],
+    "sp": [*SP_SCENARIOS],
+    "flp": [*FLP_SCENARIOS],
+}
 """Scenarios that take turns, under one name."""
 
 
@@ -33,4 +50,8 @@ def draw(seed: int, scenario: AnyScenario) -> AnyKnobs:
     """Draw the knobs of a run. The same seed and scenario always give the same."""
     if isinstance(scenario, SpScenario):
         return drawing.draw(seed, scenario)
+    if isinstance(scenario, FlpScenario):
+        return freelance_scenarios.draw(seed, scenario)
+    if isinstance(scenario, DedupScenario):
+        return dedup_scenarios.draw(seed, scenario)
     return majordomo_scenarios.draw(seed, scenario)

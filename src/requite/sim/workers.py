@@ -92,5 +92,5 @@ class WorkerProcess(Handling, Dialler):
             self.finish(token, task, payload)
             return
         extend_s = self.spec.lease_s if times == 1 else 0.0
-        self.host.submit(Progressed(token, extend_s))
+        self.say(Progressed(token, extend_s))
         self.later(self.spec.lease_s / 2, self._vouch, token, task, payload, times - 1)

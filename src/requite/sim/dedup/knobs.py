@@ -1,0 +1,34 @@
+"""What a run is made of, beside what every run around a broker is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from requite.dedup.policy import DedupPolicy, InDoubt
+from requite.sim.knobs import Knobs
+
+
+@dataclass(frozen=True, slots=True)
+class DedupKnobs(Knobs):
+    """A run. `repeat_p` is how often a call is repeated by somebody, with the same key.
+
+    The disk takes up to `disk_s` for a write, and for a sync. The rest is as in `DedupPolicy`.
+    """
+
+    repeat_p: float
+    durable: bool
+    in_doubt: InDoubt
+    store_failures: bool
+    window_s: float
+    disk_s: float
+    segment_size: int
+
+    @property
+    def dedup_policy(self) -> DedupPolicy:
+        """The policy of every service."""
+        return DedupPolicy(
+            window_s=self.window_s,
+            in_doubt=self.in_doubt,
+            store_failures=self.store_failures,
+            durable=self.durable,
+        )

@@ -1,0 +1,92 @@
+"""A run around services that run each request once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from requite.sim.cast import Cast
+from requite.sim.dedup.checkers import DEDUP_CHECKERS, OnceOnly
+from requite.sim.dedup.clients import DedupClient
+from requite.sim.dedup.knobs import DedupKnobs
+from requite.sim.dedup.workers import DedupWorker
+from requite.sim.majordomo import MajordomoSimulation
+from requite.sim.result import Options
+from requite.sim.roles import Stage
+from requite.sim.simulation import Phase
+from requite.sim.workload import CallPlan
+
+_HANDLERS_S: Final = 30.0
+_SOON_P: Final = 0.5
+_SOON_S: Final = 0.3
+
+
+class DedupCast(Cast):
+    """Everybody who takes part."""
+
+    make_client = DedupClient
+    make_worker = DedupWorker
+
+
+class DedupSimulation(MajordomoSimulation):
+    """One broker, workers with a memory, and clients that repeat calls."""
+
+    checkers = DEDUP_CHECKERS
+    knobs: DedupKnobs
+
+    def __init__(self, seed: int, knobs: DedupKnobs, options: Options) -> None:
+        super().__init__(seed, knobs, options)
+        for checker in self.history.checkers:
+            if isinstance(checker, OnceOnly):
+                checker.window_s = knobs.window_s
+                checker.runs_doubtful = knobs.in_doubt == "run"
+                checker.keeps_failures = knobs.store_failures
+
+    def make_cast(self, stage: Stage) -> Cast:
+        """Make everybody who takes part."""
+        return DedupCast(stage)
+
+    def plan_calls(self) -> Iterable[CallPlan]:
+        """Draw calls, and repetitions of some by anybody, at the same time or later."""
+        plans = list(super().plan_calls())
+        keys: dict[int, bytes] = {}
+        plans += self._repetitions(plans, keys)
+        for client in self.cast.clients:
+            assert isinstance(client, DedupClient)
+            client.user.keys = keys
+        return plans
+
+    def _repetitions(self, plans: list[CallPlan], keys: dict[int, bytes]) -> Iterator[CallPlan]:
+        rng, knobs = self.world.rng("repetitions"), self.knobs
+        for plan in list(plans):
+            while rng.random() < knobs.repeat_p:
+                after_s = rng.random() * (_SOON_S if rng.random() < _SOON_P else knobs.faulty_s)
+                number = next(self.numbers)
+                keys[plan.number] = keys[number] = b"key-%d" % plan.number
+                yield plan._replace(
+                    number=number,
+                    at_s=min(knobs.faulty_s, plan.at_s + after_s),
+                    client=rng.choice(knobs.clients).name,
+                    follows=None,
+                )
+
+    def phases(self) -> Iterable[Phase]:
+        """Let handlers come to their ends before everybody leaves."""
+        settle, probe, send_clients_home, send_workers_home = super().phases()
+        return (settle, probe, send_clients_home, self._forget, send_workers_home)
+
+    def _forget(self) -> bool:
+        """I9: with all handlers ended and all windows over, nothing is remembered."""
+        workers = [each for each in self.cast.workers if isinstance(each, DedupWorker)]
+        self.wait(lambda: not any(w.dedup.snapshot().running for w in workers), _HANDLERS_S)
+        self.world.run(self.world.now + self.knobs.window_s + 1.0)
+        left = []
+        for worker in workers:
+            worker.look()
+            stats, engine = worker.dedup.snapshot(), worker.dedup
+            counts = (stats.running, stats.kept, stats.in_doubt, len(engine._entries))
+            if any(counts) or engine._tokens or engine._loads:
+                left.append(f"{worker.name} still knows of keys: {stats}")
+        for what in left:
+            self.history.violate("I9", what)
+        return not left
