@@ -1,0 +1,164 @@
+"""A pair of brokers within one event loop: switches, and every dialect that follows them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+import requite
+from requite.broker import Broker
+from requite.errors import ConfigurationError
+from requite.heartbeat import HeartbeatPolicy
+from requite.pair import Pair, State
+from requite.protocols.majordomo.policy import BrokerPolicy
+
+pytestmark = pytest.mark.e2e
+
+TIMEOUT_S = 20.0
+BEAT_S = 0.2
+HEARTBEAT = HeartbeatPolicy(BEAT_S, 4)
+
+
+class Town:
+    """The pair, and what calls and serves there."""
+
+    def __init__(self, stack: AsyncExitStack, folder: Path) -> None:
+        self._stack = stack
+        self._folder = folder
+        self.pairs: dict[str, Pair] = {}
+        self.brokers: dict[str, Broker] = {}
+        self.url = ""
+        self.gate = asyncio.Event()
+        self.runs: list[bytes] = []
+
+    async def start(self) -> None:
+        for role in ("primary", "backup"):
+            await self.start_broker(role)
+        places = [broker.endpoints[0] for broker in self.brokers.values()]
+        self.url = f"mdp://{','.join(place.removeprefix('tcp://') for place in places)}"
+        await self.until(lambda: self.pairs["primary"].serves)
+
+    async def start_broker(self, role: str, bind: str = "tcp://127.0.0.1:0") -> None:
+        places = {name: f"ipc://{self._folder}/{name}" for name in ("primary", "backup")}
+        bound = places.pop(role)
+        self.pairs[role] = pair = Pair(
+            role,  # type: ignore[arg-type]  # a loop has strings
+            bind=bound,
+            peer=places.popitem()[1],
+            heartbeat=BEAT_S,
+        )
+        self.brokers[role] = broker = Broker(
+            bind, pair=pair, policy=BrokerPolicy(heartbeat=HEARTBEAT)
+        )
+        await self._stack.enter_async_context(broker)
+
+    async def add_worker(self, **settings: Any) -> None:
+        @requite.service("gated")
+        async def gated(request: requite.Request) -> bytes:
+            self.runs.append(request.body)
+            await self.gate.wait()
+            return request.body
+
+        worker = requite.Worker(self.url, gated, heartbeat=HEARTBEAT, **settings)
+        await self._stack.enter_async_context(worker)
+
+    async def client(self, **settings: Any) -> requite.AsyncClient:
+        client = requite.AsyncClient(self.url, service="gated", timeout=TIMEOUT_S, **settings)
+        return await self._stack.enter_async_context(client)
+
+    async def until(self, look: Any) -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            while not look():  # noqa: ASYNC110 - nobody is told of it
+                await asyncio.sleep(0.005)
+
+
+@pytest_asyncio.fixture
+async def town(tmp_path: Path) -> AsyncIterator[Town]:
+    async with AsyncExitStack() as stack:
+        made = Town(stack, tmp_path)
+        await made.start()
+        yield made
+        made.gate.set()
+
+
+async def test_a_switch_moves_all_that_has_not_run(town: Town) -> None:
+    """Requests wait for a service without workers: even those that must not run twice go along."""
+    client = await town.client()
+    calls = [
+        asyncio.ensure_future(client.call(b"%d" % number, idempotent=number % 2 == 0))
+        for number in range(10)
+    ]
+    await town.until(lambda: town.brokers["primary"].snapshot().pending == 10)
+    town.pairs["primary"].switch()
+    await town.until(lambda: town.brokers["backup"].snapshot().pending == 10)
+    assert town.brokers["primary"].snapshot().pending == 0
+    town.gate.set()
+    await town.add_worker()
+    replies = await asyncio.gather(*calls)
+    assert [reply.body for reply in replies] == [b"%d" % number for number in range(10)]
+    assert sorted(town.runs) == sorted(reply.body for reply in replies)
+    assert {reply.attempts for reply in replies} == {1}
+
+
+async def test_a_switch_while_they_run_moves_what_may_run_twice(town: Town) -> None:
+    await town.add_worker()
+    client = await town.client()
+    again = asyncio.ensure_future(client.call(b"again"))
+    once = asyncio.ensure_future(client.call(b"once", idempotent=False))
+    await town.until(lambda: len(town.runs) == 2)
+    town.pairs["backup"].switch()  # either of them may be told
+    with pytest.raises(requite.TransportError, match="not idempotent") as caught:
+        await once
+    assert caught.value.may_have_executed
+    town.gate.set()
+    assert (await again).body == b"again"
+    assert town.runs.count(b"again") == 2
+    assert town.runs.count(b"once") == 1
+    assert town.pairs["backup"].view.state is State.ACTIVE
+
+
+@pytest.mark.parametrize("dialect", ["0.1", "0.2", "0.3"])
+async def test_clients_and_workers_of_every_dialect_follow(town: Town, dialect: str) -> None:
+    """The primary ends without a word; the first request that reaches the backup is the vote."""
+    town.gate.set()
+    await town.add_worker(dialect=dialect)
+    client = await town.client(dialect=dialect)
+    assert (await client.call(b"one")).body == b"one"
+    bind = town.brokers["primary"].endpoints[0]
+    await town.brokers["primary"].close()
+    assert (await client.call(b"two")).body == b"two"
+    assert town.pairs["backup"].view.epoch == 2
+    await town.start_broker("primary", bind)
+    await town.until(lambda: town.pairs["primary"].view.state is State.PASSIVE)
+    assert (await client.call(b"three")).body == b"three"  # there is no automatic fail-back
+    assert town.runs == [b"one", b"two", b"three"]
+    standing = json.loads((await client.call(b"", service="mmi.pair")).body)
+    assert (standing["role"], standing["peer"]) == ("backup", "passive")
+
+
+async def test_without_clients_nobody_takes_over(town: Town) -> None:
+    """Workers alone do not vote; but they are there at once when a client does."""
+    await town.add_worker()
+    await town.until(lambda: town.brokers["primary"].snapshot().workers)
+    await town.brokers["primary"].close()
+    await town.until(lambda: town.pairs["backup"].view.peer_is_silent)
+    await asyncio.sleep(BEAT_S * 6)  # longer than a worker waits inside for a word
+    assert town.pairs["backup"].view.state is State.PASSIVE
+    town.gate.set()
+    began = asyncio.get_running_loop().time()
+    client = await town.client()
+    assert (await client.call(b"x")).attempts == 1
+    assert asyncio.get_running_loop().time() - began < 3.0
+
+
+def test_a_pair_keeps_no_requests_inside_one_broker(tmp_path: Path) -> None:
+    pair = Pair("primary", bind=f"ipc://{tmp_path}/a", peer=f"ipc://{tmp_path}/b")
+    with pytest.raises(ConfigurationError, match="beside the two"):
+        Broker(pair=pair, titanic=tmp_path)
