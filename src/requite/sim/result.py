@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from requite.sim.freelance.party import FlpParts
 from requite.sim.history import Violation
+from requite.sim.pirate.parties import PirateParts
 from requite.sim.roles import Parts
 from requite.sim.scalability.party import SpParts
+from requite.sim.titanic.node import TitanicParts
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +19,9 @@ class Options:
 
     parts: Parts = field(default_factory=Parts)
     sp_parts: SpParts = field(default_factory=SpParts)
+    flp_parts: FlpParts = field(default_factory=FlpParts)
+    titanic_parts: TitanicParts = field(default_factory=TitanicParts)
+    pirate_parts: PirateParts = field(default_factory=PirateParts)
     knobs: dict[str, Any] = field(default_factory=dict)
     transcript: bool = False
     heartbeats: bool = True  # whether the transcript has them

@@ -11,6 +11,8 @@ from requite.sim.dedup.simulation import DedupSimulation
 from requite.sim.freelance.knobs import FreelanceKnobs
 from requite.sim.freelance.simulation import FreelanceSimulation
 from requite.sim.majordomo import MajordomoSimulation
+from requite.sim.pirate.knobs import PirateKnobs
+from requite.sim.pirate.simulation import PirateSimulation
 from requite.sim.result import Options, Result, replay_command
 from requite.sim.scalability.knobs import ScalabilityKnobs
 from requite.sim.scalability.simulation import ScalabilitySimulation
@@ -42,6 +44,8 @@ def _simulation(seed: int, knobs: AnyKnobs, options: Options) -> Simulation:
         return ScalabilitySimulation(seed, knobs, options)
     if isinstance(knobs, FreelanceKnobs):
         return FreelanceSimulation(seed, knobs, options)
+    if isinstance(knobs, PirateKnobs):
+        return PirateSimulation(seed, knobs, options)
     if isinstance(knobs, DedupKnobs):
         return DedupSimulation(seed, knobs, options)
     return MajordomoSimulation(seed, knobs, options)

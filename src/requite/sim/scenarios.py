@@ -14,18 +14,22 @@ from requite.sim.freelance.knobs import FreelanceKnobs
 from requite.sim.freelance.scenarios import FLP_SCENARIOS, FlpScenario
 from requite.sim.knobs import Knobs
 from requite.sim.majordomo_scenarios import MDP_SCENARIOS, Scenario
+from requite.sim.pirate import scenarios as pirate_scenarios
+from requite.sim.pirate.knobs import PirateKnobs
+from requite.sim.pirate.scenarios import PIRATE_SCENARIOS, PirateScenario
 from requite.sim.scalability import drawing
 from requite.sim.scalability.knobs import ScalabilityKnobs
 from requite.sim.scalability.scenarios import SP_SCENARIOS, SpScenario
 
-AnyScenario = Scenario | SpScenario | FlpScenario
-AnyKnobs = Knobs | DedupKnobs | ScalabilityKnobs | FreelanceKnobs
+AnyScenario = Scenario | SpScenario | FlpScenario | PirateScenario
+AnyKnobs = Knobs | DedupKnobs | ScalabilityKnobs | FreelanceKnobs | PirateKnobs
 
 SCENARIOS: Final[dict[str, AnyScenario]] = {
     **MDP_SCENARIOS,
     **DEDUP_SCENARIOS,
     **SP_SCENARIOS,
     **FLP_SCENARIOS,
+    **PIRATE_SCENARIOS,
 }
 GROUPS: Final = {
     "all": [*SCENARIOS],
@@ -33,6 +37,7 @@ GROUPS: Final = {
     "dedup": [*DEDUP_SCENARIOS],
     "sp": [*SP_SCENARIOS],
     "flp": [*FLP_SCENARIOS],
+    "pirate": [*PIRATE_SCENARIOS],
 }
 """Scenarios that take turns, under one name."""
 
@@ -52,6 +57,8 @@ def draw(seed: int, scenario: AnyScenario) -> AnyKnobs:
         return drawing.draw(seed, scenario)
     if isinstance(scenario, FlpScenario):
         return freelance_scenarios.draw(seed, scenario)
+    if isinstance(scenario, PirateScenario):
+        return pirate_scenarios.draw(seed, scenario)
     if isinstance(scenario, DedupScenario):
         return dedup_scenarios.draw(seed, scenario)
     return majordomo_scenarios.draw(seed, scenario)

@@ -1,0 +1,131 @@
+"""What must hold in every run of the Pirates: one class per rule, with its evidence.
+
+The numbers are those of ARCHITECTURE.md; rules that have none there have a word. What is said over
+connections is read here without any help of the engines under test.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+from requite.errors import CallError
+from requite.request import Reply
+from requite.sim.checkers.calls import EndsOnce, HonestErrors, OwnReply, PartialsInOrder
+from requite.sim.history import Call, Checker, Execution, History
+from requite.sim.pirate.presence import HeardInTime
+from requite.sim.pirate.queueing import TheQueue
+from requite.sim.pirate.watch import Hub
+from requite.sim.process import Process
+from requite.sim.workload import parse_task
+
+
+class NeverRepeated(Checker):
+    """A request is sent again only when it may be, and as often as it may be."""
+
+    invariant = "I11"
+    sentence = "a non-idempotent request is never re-sent once it may have run"
+
+    def request_sent(self, hub: Hub, _peer: Any, message: Sequence[bytes]) -> None:
+        """Check each try of a client."""
+        task = parse_task(message) if hub.kind == "client" else None
+        call = None if task is None else self.history.calls.get(task.number)
+        if call is None:
+            return
+        call.sent += 1
+        if call.sent > 1 and not call.idempotent:
+            self.violate(f"{call} is not idempotent, may have run, and is sent again")
+        if call.sent > call.tries_max:
+            self.violate(f"{call} is sent {call.sent} times; {call.tries_max} are allowed")
+
+    def execution_started(self, execution: Execution) -> None:
+        """Check each start of a handler: nobody but the client repeats anything."""
+        call = execution.call
+        if len(call.executions) > (call.sent if call.idempotent else 1):
+            self.violate(f"{call} was sent {call.sent} times, and starts again as {execution}")
+
+
+class LockStep(Checker):
+    """Over one connection of a client goes one request after the other."""
+
+    invariant = "lock-step"
+    sentence = "a REQ socket has one request outstanding (Guide, Client-side Reliability)"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._out: Counter[Any] = Counter()
+
+    def request_sent(self, hub: Hub, peer: Any, _message: Sequence[bytes]) -> None:
+        """Check that the connection is free."""
+        if hub.kind != "client":
+            return
+        self._out[peer] += 1
+        if self._out[peer] > 1:
+            self.violate(f"{hub} sends over a connection on which a reply is outstanding")
+
+    def reply_came(self, hub: Hub, peer: Any, _message: Sequence[bytes]) -> None:
+        """Note that it is free."""
+        if hub.kind == "client":
+            self._out[peer] -= 1
+
+    def channel_lost(self, _hub: Hub, peer: Any) -> None:
+        """Forget a connection."""
+        self._out.pop(peer, None)
+
+
+class NobodyNotices(Checker):
+    """No exception leaves an engine, a framing or a host; nobody honest is sent away for it."""
+
+    invariant = "I13"
+    sentence = "garbage bytes never end a loop or a process"
+
+    def process_failed(self, process: Process, trace: str) -> None:
+        """Check what ends a process: never an exception."""
+        self.violate(f"{process.name} ends with an exception:\n{trace}")
+
+    def expelled(self, process: Process, reason: str) -> None:
+        """Check whose bytes a framing refuses."""
+        if process.is_honest:
+            self.violate(f"{process.name}, which is honest, is sent away: {reason}")
+
+    def sent_away(self, hub: Hub, peer: Any, reason: str) -> None:
+        """Check whom an engine disconnects."""
+        if peer.stream.other.process.is_honest and "broke the protocol" in reason:
+            self.violate(f"{hub} sends {hub.names[peer]} away, which is honest: {reason}")
+
+    def sent_in_vain(self, hub: Hub, _peer: Any, message: Sequence[bytes]) -> None:
+        """Check that nothing is sent where nobody is."""
+        self.violate(f"{hub} sends over a connection that does not stand: {message!r}")
+
+
+class LosesNothing(Checker):
+    """Where nothing goes wrong, every call gets its reply at the first try."""
+
+    invariant = "lossless"
+    sentence = "the whole chain works, or the client abandons (Guide, Paranoid Pirate)"
+    is_on = False  # set by the run
+
+    def ended(self, call: Call, outcome: Reply | CallError) -> None:
+        """Check how a call ends."""
+        if not self.is_on or call.cancelled:
+            return
+        if not isinstance(outcome, Reply):
+            self.violate(f"{call} ends with {outcome!r}, and nothing has gone wrong")
+        elif (outcome.attempts, len(call.executions)) != (1, 1):
+            ran = f"ran {len(call.executions)} times"
+            self.violate(f"{call} took {outcome.attempts} tries and {ran}")
+
+
+PIRATE_CHECKERS: Final[tuple[type[Checker], ...]] = (
+    EndsOnce,
+    OwnReply,
+    PartialsInOrder,
+    NeverRepeated,
+    HonestErrors,
+    LockStep,
+    TheQueue,
+    HeardInTime,
+    NobodyNotices,
+    LosesNothing,
+)

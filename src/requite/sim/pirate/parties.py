@@ -1,0 +1,355 @@
+"""Who takes part in a run of the Pirates: clients, servers, a queue, and its workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from requite.engine import Engine
+from requite.errors import CallError, RemoteViolation, TransportError
+from requite.framing import Limits, SocketType, Zmtp
+from requite.framing.base import Message
+from requite.protocols.pirate.client import LazyPirate
+from requite.protocols.pirate.policy import (
+    BACK,
+    FRONT,
+    ClientPolicy,
+    QueuePolicy,
+    ServerPolicy,
+    WorkerPolicy,
+)
+from requite.protocols.pirate.queue import PirateQueue
+from requite.protocols.pirate.server import PirateServer
+from requite.protocols.pirate.wire import Pattern
+from requite.protocols.pirate.worker import PirateWorker
+from requite.request import Request, RetryPolicy, Status
+from requite.shell.host import Host
+from requite.shell.route import Route
+from requite.sim.handlers import Handling
+from requite.sim.history import History
+from requite.sim.pirate.knobs import Crew, PirateClientSpec, PirateKnobs
+from requite.sim.pirate.watch import Hub
+from requite.sim.pirate.workload import SERVICE
+from requite.sim.process import Process, Supervisor
+from requite.sim.user import User
+from requite.sim.workload import final_frames, parse_task, partial_frames
+from requite.transport.address import InprocAddress
+from requite.transport.backoff import Backoff
+
+if TYPE_CHECKING:
+    from requite.sim.network import Network
+    from requite.sim.stream import SimStream
+    from requite.sim.transcript import Transcript
+    from requite.sim.world import World
+
+QUEUE: Final = "queue"
+_LIMITS: Final = Limits(message_size_bytes_max=1 << 20)
+_ADDRESSES: Final = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class PirateParts:
+    """The engines under test. Mutation tests put broken ones here."""
+
+    client: Callable[..., Engine] = LazyPirate
+    server: Callable[..., Engine] = PirateServer
+    queue: Callable[..., Engine] = PirateQueue
+    worker: Callable[..., Engine] = PirateWorker
+
+
+@dataclass(frozen=True, slots=True)
+class PirateStage:
+    """What all processes of a run share."""
+
+    world: World
+    network: Network
+    history: History
+    supervisor: Supervisor
+    knobs: PirateKnobs
+    parts: PirateParts = field(default_factory=PirateParts)
+    transcript: Transcript | None = None
+
+    @property
+    def pattern(self) -> Pattern:
+        """What queue and workers speak."""
+        return Pattern.SIMPLE if self.knobs.crew is Crew.SIMPLE else Pattern.PARANOID
+
+
+class WatchedZmtp(Zmtp):
+    """The framing of one connection; whoever is honest never breaks a rule of it."""
+
+    def __init__(self, kind: SocketType, stream: SimStream, history: History) -> None:
+        super().__init__(kind, limits=_LIMITS)
+        self._stream = stream
+        self._history = history
+
+    def receive(self, chunk: bytes) -> list[Message]:
+        """Take bytes, and note if they are refused."""
+        try:
+            return super().receive(chunk)
+        except RemoteViolation as violation:
+            self._history.tell("expelled", self._stream.other.process, str(violation))
+            raise
+
+
+class Party(Process):
+    """A client, a server, a queue or a worker. `dials` are the places that it may be connected to,
+    of which one is in use; `listens` are its ports, with the place that its engine knows."""
+
+    kind: str
+    hub: Hub  # its engine, looked at from outside; one for each life
+    dials: Sequence[str] = ()
+    listens: Sequence[tuple[str, Any]] = ()
+
+    def __init__(self, name: str, stage: PirateStage) -> None:
+        super().__init__(name, stage.world, stage.network, stage.knobs.pace, stage.supervisor)
+        self.stage = stage
+
+    # --- for subclasses ---------------------------------------------------------------------------
+    def socket(self) -> SocketType:
+        """Return the kind of socket that it has."""
+        raise NotImplementedError
+
+    def make_engine(self) -> Engine:
+        """Make the engine of a new life."""
+        raise NotImplementedError
+
+    def deliver(self, token: Any, what: Any) -> None:
+        """Take what the engine delivers."""
+        raise AssertionError(f"{self.name} was delivered {what!r}")
+
+    def fail(self, token: Any, error: CallError) -> None:
+        """Take a failure."""
+        raise AssertionError(f"{self.name} was told {error!r}")
+
+    def abandon(self, token: Any, reason: str) -> None:
+        """Give work up."""
+        raise AssertionError(f"{self.name} was told to give up: {reason}")
+
+    # --- life -------------------------------------------------------------------------------------
+    def make_host(self) -> Host:
+        """Make an engine that remembers nothing, and its host."""
+        stage = self.stage
+        addresses = [InprocAddress(place) for place in self.dials]
+        self._route = Route(addresses, Backoff(self.rng.random), self.clock)
+        self._wanted = 0  # connections to dial, one after the other
+        self._dialling = False
+        self.hub = Hub(self.make_engine(), self, self.kind, stage.history, stage.transcript)
+        return Host(
+            self.hub,
+            self.clock,
+            _no_framing,
+            wake_at=self.wake_at,
+            want_flush=self.want_flush,
+            connect=self._connect,
+            deliver=self.deliver,
+            fail=self.fail,
+            abandon=self.abandon,
+            stopped=self.has_stopped,
+            ended=self._route.ended,
+            limits=stage.knobs.limits,
+            logger="requite.sim",
+        )
+
+    def started(self) -> None:
+        """Listen."""
+        for port, place in self.listens:
+            self.network.listen(self, port, self._accepting(place))
+        self.stage.history.tell("hub_started", self.hub)
+
+    def _end(self, what: str) -> None:
+        super()._end(what)
+        self.network.listen_no_more(self)
+        self.stage.history.tell("hub_ended", self.hub)
+
+    def has_stopped(self) -> None:
+        """Take no more connections, and leave."""
+        self.network.listen_no_more(self)
+        super().has_stopped()
+
+    # --- connections ------------------------------------------------------------------------------
+    def _accepting(self, place: Any) -> Callable[[SimStream], None]:
+        def accept(stream: SimStream) -> None:
+            framing = self._framing(stream)
+            how: dict[str, Any] = {"accepted": True, "framing": framing, "place": place}
+            self.adopt(stream, lambda: self.host.opened(stream, **how))
+
+        return accept
+
+    def _framing(self, stream: SimStream) -> WatchedZmtp:
+        return WatchedZmtp(self.socket(), stream, self.stage.history)
+
+    def _connect(self) -> None:
+        self._wanted += 1
+        if not self._dialling:
+            self._dialling = True
+            self._dial_on()
+
+    def _dial_on(self) -> None:
+        self._dialling = self._wanted > 0 and not self.drained
+        if self._dialling:
+            self.later(self._route.pause_s(), self._dial)
+
+    def _dial(self) -> None:
+        address = self._route.current
+        assert isinstance(address, InprocAddress)
+
+        def failed(why: str) -> None:
+            self.later(0.0, self._try_again, address, why)
+
+        def connected(stream: SimStream) -> None:
+            self.adopt(stream, lambda: self._open(stream, address))
+
+        self.network.dial(self, address.name, connected, failed)
+
+    def _try_again(self, address: InprocAddress, why: str) -> None:
+        self._route.failed(address, TransportError(why))
+        self._dial_on()
+
+    def _open(self, stream: SimStream, address: InprocAddress) -> None:
+        if self.drained:
+            del self.streams[stream]
+            stream.die(politely=False)
+            return
+        self._wanted -= 1
+        self._route.opened(address, self.host.opened(stream, framing=self._framing(stream)))
+        self._dial_on()
+
+
+class Client(Party):
+    """A Lazy Pirate, and its user."""
+
+    kind = "client"
+
+    def __init__(self, spec: PirateClientSpec, stage: PirateStage) -> None:
+        super().__init__(spec.name, stage)
+        self.spec = spec
+        middle = stage.knobs.middle
+        self.dials = middle if stage.knobs.crew is Crew.LAZY else [f"{QUEUE}:{FRONT}"]
+        self.user = User(
+            self,
+            stage.history,
+            stage.transcript,
+            attrgetter("frames"),
+            tries_max=spec.tries,
+            is_told=True,
+            has_keys=False,
+        )
+
+    def socket(self) -> SocketType:
+        """See `Party.socket`."""
+        return SocketType.REQ
+
+    def make_engine(self) -> Engine:
+        """Make a client."""
+        spec = self.spec
+        retry = RetryPolicy(attempts=spec.tries, attempt_timeout=spec.attempt_timeout_s)
+        policy = ClientPolicy(spec.slots, retry, spec.connections)
+        return self.stage.parts.client(policy)
+
+    def _end(self, what: str) -> None:
+        super()._end(what)
+        self.stage.history.client_died(self.name)
+
+    def deliver(self, token: Any, what: Any) -> None:
+        """Give a reply to the user."""
+        self.user.deliver(token, what)
+
+    def fail(self, token: Any, error: CallError) -> None:
+        """Give an error to the user."""
+        self.user.fail(token, error)
+
+
+class Queue(Party):
+    """The queue."""
+
+    kind = "queue"
+    listens = ((FRONT, FRONT), (BACK, BACK))
+
+    def socket(self) -> SocketType:
+        """See `Party.socket`."""
+        return SocketType.ROUTER
+
+    def make_engine(self) -> Engine:
+        """Make a queue."""
+        knobs = self.stage.knobs
+        policy = QueuePolicy(
+            heartbeat=knobs.heartbeat,
+            queue_max=knobs.queue_max,
+            drain_timeout_s=knobs.drain_timeout_s,
+        )
+        first = self.rng.randrange(_ADDRESSES)
+        return self.stage.parts.queue(self.stage.pattern, policy, first_address=first)
+
+
+class _Handler(Handling, Party):
+    """Whoever runs handlers."""
+
+    # Nothing else ever ends a handler that hangs, unless its connection is lost.
+    hang_s = 2.0
+
+    def deliver(self, token: Any, what: Any) -> None:
+        """Start a handler."""
+        request: Request = what
+        history = self.stage.history
+        task = parse_task(request.frames)
+        call = None if task is None else history.calls.get(task.number)
+        if task is None or call is None:  # a stranger's request
+            self.later(0.0, self.answer, token, Status.OK, list(request.frames))
+            return
+        execution = history.started(call, self.name, request.frames[1], b"")
+        self.begin(token, execution, task, request.frames[1])
+
+    def partial_reply(self, number: int, serial: int, index: int) -> list[bytes]:
+        """Return a partial reply."""
+        return partial_frames(number, serial, index)
+
+    def final_reply(self, number: int, serial: int, payload: bytes) -> list[bytes]:
+        """Return a final reply."""
+        return final_frames(number, serial, payload)
+
+
+class Server(_Handler):
+    """A Lazy Pirate's server."""
+
+    kind = "server"
+    listens = (("", None),)
+
+    def socket(self) -> SocketType:
+        """See `Party.socket`."""
+        return SocketType.REP
+
+    def make_engine(self) -> Engine:
+        """Make a server; handlers of an earlier life are gone."""
+        self.forget_handlers()
+        knobs = self.stage.knobs
+        policy = ServerPolicy(capacity=knobs.capacity, queue_max=knobs.queue_max)
+        return self.stage.parts.server(policy, service=SERVICE)
+
+
+class Worker(_Handler):
+    """A worker at the queue."""
+
+    kind = "worker"
+    dials = (f"{QUEUE}:{BACK}",)
+
+    def socket(self) -> SocketType:
+        """See `Party.socket`."""
+        return SocketType.REQ if self.stage.pattern is Pattern.SIMPLE else SocketType.DEALER
+
+    def make_engine(self) -> Engine:
+        """Make a worker; handlers of an earlier life are gone."""
+        self.forget_handlers()
+        knobs = self.stage.knobs
+        policy = WorkerPolicy(
+            heartbeat=knobs.heartbeat,
+            pause_first_s=knobs.pause_first_s,
+            pause_max_s=knobs.pause_max_s,
+        )
+        return self.stage.parts.worker(self.stage.pattern, policy, service=SERVICE)
+
+
+def _no_framing() -> Zmtp:
+    raise AssertionError("every connection is given its framing")

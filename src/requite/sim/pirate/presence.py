@@ -1,0 +1,137 @@
+"""Heartbeats between a paranoid queue and its workers, seen from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from requite.protocols.pirate.policy import BACK
+from requite.sim.history import Checker, History
+from requite.sim.pirate.queueing import READY
+from requite.sim.pirate.watch import Hub
+
+
+class _Talk:
+    """One connection between a queue and a worker, from one end: when it was heard and spoken to.
+
+    `heard_at` is by the clock of the world, and `heard_own` by that of the process, which stands
+    still with it. `is_ready`: a conversation has begun. `busy`: the worker has a request.
+    """
+
+    def __init__(self, hub: Hub) -> None:
+        self.heard_at = hub.process.world.now
+        self.heard_own = self.spoke_own = hub.now
+        self.is_ready = False
+        self.is_busy = False
+        self.is_told = False
+
+
+class HeardInTime(Checker):
+    """Both ends are heard once per interval, and none is counted as gone that was heard."""
+
+    invariant = "presence"
+    sentence = "peers send heartbeats at regular intervals; one that is silent is gone (6/PPP)"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self.is_on = False  # set by the run, as is the rest
+        self.interval_s = 1.0
+        self.silence_s = 3.0
+        self.late_s = 0.0
+        self._talks: dict[Any, _Talk] = {}
+
+    # --- connections ------------------------------------------------------------------------------
+    def channel_up(self, hub: Hub, peer: Any) -> None:
+        """Note a connection between queue and worker."""
+        is_ours = hub.kind == "worker" or (hub.kind == "queue" and hub.places[peer] == BACK)
+        if self.is_on and is_ours and peer not in self._talks:
+            self._talks[peer] = _Talk(hub)
+
+    def channel_lost(self, _hub: Hub, peer: Any) -> None:
+        """Forget it."""
+        self._talks.pop(peer, None)
+
+    def hub_ended(self, hub: Hub) -> None:
+        """Forget those of a life."""
+        for peer in hub.places:
+            self._talks.pop(peer, None)
+
+    # --- what is said -----------------------------------------------------------------------------
+    def batch_came(self, hub: Hub, peer: Any) -> None:
+        """Note that the other end was heard."""
+        if talk := self._talks.get(peer):
+            talk.heard_at = hub.process.world.now
+            talk.heard_own = hub.now
+
+    def reply_came(self, hub: Hub, peer: Any, message: Sequence[bytes]) -> None:
+        """Note, at the queue, READY and the end of a request."""
+        talk = self._talks.get(peer)
+        if talk is None:
+            return
+        if message[0] in READY and len(message) == 1 and not talk.is_ready:
+            talk.is_ready = True
+            talk.spoke_own = hub.now
+        if len(message) > 1 or message[0] in READY:
+            talk.is_busy = False
+
+    def request_came(self, _hub: Hub, peer: Any, message: Sequence[bytes]) -> None:
+        """Note, at the worker, a request."""
+        talk = self._talks.get(peer)
+        if talk is not None and len(message) > 1:
+            talk.is_busy = True
+
+    def request_sent(self, hub: Hub, peer: Any, message: Sequence[bytes]) -> None:
+        """Note what the queue says."""
+        self._spoke(hub, peer)
+        if len(message) > 1 and (talk := self._talks.get(peer)):
+            talk.is_busy = True
+
+    def reply_sent(self, hub: Hub, peer: Any, message: Sequence[bytes]) -> None:
+        """Note what the worker says."""
+        self._spoke(hub, peer)
+        talk = self._talks.get(peer)
+        if talk is None:
+            return
+        talk.is_ready = True
+        if len(message) > 1:
+            talk.is_busy = False
+            talk.heard_own = hub.now
+
+    def _spoke(self, hub: Hub, peer: Any) -> None:
+        if talk := self._talks.get(peer):
+            self._check_spoken(hub, peer, talk)
+            talk.spoke_own = hub.now
+
+    # --- checks -----------------------------------------------------------------------------------
+    def rested(self, hub: Hub) -> None:
+        """Check, after each input, that nothing is overdue."""
+        for peer in hub.places:
+            talk = self._talks.get(peer)
+            if talk is not None and not talk.is_told:
+                self._check_spoken(hub, peer, talk)
+                self._check_heard(hub, peer, talk)
+
+    def _check_spoken(self, hub: Hub, peer: Any, talk: _Talk) -> None:
+        silent_s = hub.now - talk.spoke_own
+        if talk.is_ready and silent_s > self.interval_s + self.late_s and not talk.is_told:
+            talk.is_told = True
+            self.violate(f"{hub} has said nothing to {hub.names[peer]} for {silent_s:.3f} s")
+
+    def _check_heard(self, hub: Hub, peer: Any, talk: _Talk) -> None:
+        silent_s = hub.now - talk.heard_own
+        # One interval more, as a pause of its own may have been forgiven the other.
+        limit_s = self.silence_s + self.interval_s + self.late_s
+        if talk.is_ready and not talk.is_busy and silent_s > limit_s:
+            talk.is_told = True
+            self.violate(f"{hub} has not heard {hub.names[peer]} for {silent_s:.3f} s, and waits")
+
+    def sent_away(self, hub: Hub, peer: Any, reason: str) -> None:
+        """Check who is counted as gone."""
+        talk = self._talks.get(peer)
+        if talk is None or "nothing came" not in reason:
+            return
+        silent_s = hub.process.world.now - talk.heard_at
+        if silent_s < self.silence_s - self.late_s:
+            self.violate(f"{hub} gives {hub.names[peer]} up, heard {silent_s:.3f} s ago")
+        if talk.is_busy:
+            self.violate(f"{hub} gives {hub.names[peer]} up in the middle of a request")

@@ -1,0 +1,151 @@
+"""What a queue does with requests and workers, kept account of beside its engine."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+from requite.protocols.pirate.policy import BACK, FRONT
+from requite.sim.history import Checker, History
+from requite.sim.pirate.watch import Hub
+
+READY: Final = (b"READY", b"\x01")
+BEATS: Final = (b"HEARTBEAT", b"\x02")
+
+
+class TheQueue(Checker):
+    """Every request of a client that is there goes to one worker, the one that has been idle for
+    longest, and its reply to that client. What nobody waits for any more is not handed out (I15),
+    nothing goes to two workers or on top of another (I6), and nothing waits while a worker is idle
+    ("idle"). Replies reach who asked (I2)."""
+
+    invariant = "I8"
+    sentence = "requests go to the worker that was used least recently"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self.is_simple = False  # set by the run
+        self._begin()
+
+    def _begin(self) -> None:
+        self._came: dict[Any, deque[list[bytes]]] = {}  # by client, in order
+        self._lost: list[list[bytes]] = []
+        self._idle: dict[Any, None] = {}  # workers, least recently used first
+        self._shut: dict[Any, None] = {}  # connections that push back
+        self._in_hand: dict[Any, tuple[Any, list[bytes], list[bytes]]] = {}
+        self._said: list[tuple[Any, list[bytes]]] = []  # replies to be passed on
+
+    def hub_started(self, hub: Hub) -> None:
+        """Begin a life."""
+        if hub.kind == "queue":
+            self._begin()
+
+    # --- connections ------------------------------------------------------------------------------
+    def channel_up(self, hub: Hub, peer: Any) -> None:
+        """Note who comes, or takes something again."""
+        if hub.kind != "queue":
+            return
+        was_shut = peer in self._shut
+        self._shut.pop(peer, None)
+        if hub.places[peer] == FRONT:
+            self._came.setdefault(peer, deque())
+        elif was_shut and peer in self._idle:
+            del self._idle[peer]
+            self._idle[peer] = None
+
+    def channel_down(self, hub: Hub, peer: Any) -> None:
+        """Note who takes nothing."""
+        if hub.kind == "queue":
+            self._shut[peer] = None
+
+    def channel_lost(self, hub: Hub, peer: Any) -> None:
+        """Note who is gone, and with it what it wanted."""
+        if hub.kind != "queue":
+            return
+        self._lost += self._came.pop(peer, ())
+        self._idle.pop(peer, None)
+        self._shut.pop(peer, None)
+        self._in_hand.pop(peer, None)
+
+    # --- requests ---------------------------------------------------------------------------------
+    def request_came(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
+        """Note a request."""
+        if hub.kind == "queue" and not hub.draining and peer in self._came:
+            self._came[peer].append(message)
+
+    def request_sent(self, hub: Hub, peer: Any, message: Sequence[bytes]) -> None:
+        """Check who gets a request, and which."""
+        if hub.kind != "queue" or len(message) == 1:
+            return
+        outer = 1 if self.is_simple else 0
+        address, request = message[outer], list(message[outer + 1 :])
+        self._check_worker(hub, peer)
+        for client, waiting in self._came.items():
+            if waiting and waiting[0] == request:
+                waiting.popleft()
+                envelope = [address, *request[: request.index(b"") + 1]]
+                self._in_hand[peer] = client, envelope, request
+                return
+        kind, why = ("I15", "nobody waits for") if request in self._lost else ("I6", "is repeated")
+        self.history.violate(kind, f"{hub} hands out what {why}: {request!r}")
+
+    def _check_worker(self, hub: Hub, peer: Any) -> None:
+        name = hub.names[peer]
+        if peer in self._in_hand:
+            self.history.violate("I6", f"{hub} hands {name} a request on top of another")
+            return
+        willing = [worker for worker in self._idle if worker not in self._shut]
+        if peer not in self._idle:
+            self.history.violate("I6", f"{hub} hands a request to {name}, which is not ready")
+        elif willing and willing[0] is not peer:
+            first = hub.names[willing[0]]
+            self.violate(f"{hub} hands a request to {name}, but {first} has been idle for longer")
+        self._idle.pop(peer, None)
+
+    # --- replies ----------------------------------------------------------------------------------
+    def reply_came(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
+        """Note what a worker says."""
+        if hub.kind != "queue":
+            return
+        said = message[1:] if self.is_simple else message
+        if len(said) == 1:
+            if said[0] in READY:
+                self._in_hand.pop(peer, None)
+                self._make_idle(peer)
+            return
+        client, envelope, _ = self._in_hand.get(peer, (None, None, None))
+        if envelope is not None and said[: len(envelope)] == envelope and len(said) > len(envelope):
+            del self._in_hand[peer]
+            self._make_idle(peer)
+            self._said.append((client, said[1:]))
+        elif envelope is None and self.is_simple and peer not in self._idle:
+            self._make_idle(peer)
+
+    def _make_idle(self, peer: Any) -> None:
+        self._idle.pop(peer, None)
+        self._idle[peer] = None
+
+    def reply_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
+        """Check that a client gets what a worker has said to it."""
+        if hub.kind != "queue":
+            return
+        if (peer, message) in self._said:
+            self._said.remove((peer, message))
+        else:
+            name = hub.names[peer]
+            self.history.violate("I2", f"{hub} sends {name} what no worker has said: {message!r}")
+
+    def rested(self, hub: Hub) -> None:
+        """Check, after each input, that nothing waits in vain."""
+        if hub.kind != "queue":
+            return
+        self._said.clear()
+        if hub.draining:
+            return
+        idle = [p for p in self._idle if p not in self._shut and hub.places.get(p) == BACK]
+        waiting = [p for p, came in self._came.items() if came and p not in self._shut]
+        if idle and waiting:
+            who = f"{hub.names[waiting[0]]} waits, and {hub.names[idle[0]]} is idle"
+            self.history.violate("idle", f"at {hub} {who}")
+            self._came[waiting[0]].clear()  # it has been told

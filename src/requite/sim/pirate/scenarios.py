@@ -1,0 +1,224 @@
+"""The scenarios of the Pirates, and how the knobs of a run are drawn from its seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+from requite.sim.knobs import Behaviour
+from requite.sim.network import Chunking, Shape
+from requite.sim.pirate.knobs import (
+    Crew,
+    PirateClientSpec,
+    PirateFault,
+    PirateKnobs,
+    PirateWorkerSpec,
+)
+from requite.sim.process import Pace
+
+_BEHAVIOURS: Final = (
+    Behaviour.ECHO,
+    Behaviour.STREAM,
+    Behaviour.FAIL,
+    Behaviour.HANG,
+    Behaviour.POISON,
+)
+_ANSWERING: Final = (Behaviour.ECHO, Behaviour.STREAM)
+
+
+@dataclass(frozen=True, slots=True)
+class PirateScenario:
+    """What distinguishes a run. `faults`: all of these; with `swarm` a random part of them.
+
+    `fixed`: knobs that are not drawn, by name; those of the network as `network.NAME`, those of
+    each client as `clients.NAME`.
+    """
+
+    name: str
+    about: str
+    crews: tuple[Crew, ...] = tuple(Crew)
+    faults: tuple[PirateFault, ...] = ()
+    swarm: bool = False
+    behaviours: tuple[Behaviour, ...] = _BEHAVIOURS
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+
+_ALL: Final = tuple(PirateFault)
+_LIST: Final = (
+    PirateScenario(
+        "pirate-calm",
+        "requests and replies, nothing goes wrong: each call takes one try",
+        behaviours=_ANSWERING,
+        fixed={
+            "lossless": True,
+            "network.jitter_s": 0.0,
+            "network.spike_p": 0.0,
+            "big_p": 0.0,
+            "cancel_p": 0.0,
+            "timeout_s": 60.0,
+            "service_s": 0.005,
+            "output_size_max": 64 << 20,
+            "clients.slots": 1024,
+            "clients.attempt_timeout_s": 30.0,
+        },
+    ),
+    PirateScenario(
+        "pirate-lazy",
+        "clients that ask again, and servers that die, freeze and come back",
+        (Crew.LAZY,),
+        (PirateFault.CRASH_MIDDLE, PirateFault.FREEZE_MIDDLE, PirateFault.POWER_LOSS),
+    ),
+    PirateScenario(
+        "pirate-simple",
+        "a queue and REQ workers, which all die and come back",
+        (Crew.SIMPLE,),
+        (PirateFault.CRASH_MIDDLE, PirateFault.CRASH_WORKER, PirateFault.POWER_LOSS),
+    ),
+    PirateScenario(
+        "pirate-paranoid",
+        "a queue and workers with heartbeats: they die, freeze, and are cut off",
+        (Crew.PARANOID,),
+        (
+            PirateFault.CRASH_MIDDLE,
+            PirateFault.CRASH_WORKER,
+            PirateFault.POWER_LOSS,
+            PirateFault.FREEZE_MIDDLE,
+            PirateFault.FREEZE_WORKER,
+            PirateFault.PARTITION,
+            PirateFault.BLACK_HOLE,
+        ),
+    ),
+    PirateScenario(
+        "pirate-partitions",
+        "the network is cut, clogged, reset; connections are forgotten",
+        faults=(
+            PirateFault.PARTITION,
+            PirateFault.PARTITION_ONE_WAY,
+            PirateFault.CLOG,
+            PirateFault.RESET,
+            PirateFault.BLACK_HOLE,
+        ),
+    ),
+    PirateScenario(
+        "pirate-overload",
+        "far more is asked than can be done in time: what is given up is never started",
+        faults=(PirateFault.RESET, PirateFault.CRASH_CLIENT, PirateFault.CLOG),
+        behaviours=(Behaviour.ECHO,),
+        fixed={
+            "calls": 250,
+            "service_s": 0.2,
+            "timeout_s": 3.0,
+            "bursts_p": 0.9,
+            "capacity": 1,
+            "network.buffer_size": 2 << 10,
+        },
+    ),
+    PirateScenario(
+        "pirate-garbage",
+        "strangers send what they should not, as clients, workers and servers' clients",
+        faults=(PirateFault.INTRUDER,),
+        fixed={"faults_per_s": 1.0},
+    ),
+    PirateScenario(
+        "pirate-drain",
+        "clients, workers, servers and queues leave and return in good order",
+        faults=(PirateFault.DRAIN_CLIENT, PirateFault.DRAIN_MIDDLE, PirateFault.DRAIN_WORKER),
+    ),
+    PirateScenario("pirate-swarm", "a random part of everything", faults=_ALL, swarm=True),
+)
+PIRATE_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
+
+
+def draw(seed: int, scenario: PirateScenario) -> PirateKnobs:
+    """Draw the knobs of a run. The same seed and scenario always give the same."""
+    rng = Random(f"{seed}/pirate-knobs")
+    drawn = _draw_all(rng, scenario)
+    drawn |= {name: value for name, value in scenario.fixed.items() if "." not in name}
+    drawn["network"] = _draw_network(rng, _of(scenario, "network"))
+    clients = _of(scenario, "clients")
+    drawn["clients"] = tuple(_draw_client(rng, i, clients) for i in range(rng.randint(1, 4)))
+    workers = 0 if drawn["crew"] is Crew.LAZY else rng.randint(1, 4)
+    drawn["workers"] = tuple(PirateWorkerSpec(f"worker-{i + 1}") for i in range(workers))
+    return PirateKnobs(**drawn)
+
+
+def _of(scenario: PirateScenario, thing: str) -> dict[str, Any]:
+    """Return the knobs that are fixed for one kind of thing."""
+    prefix = f"{thing}."
+    fixed = scenario.fixed.items()
+    return {name.removeprefix(prefix): v for name, v in fixed if name.startswith(prefix)}
+
+
+def _draw_all(rng: Random, scenario: PirateScenario) -> dict[str, Any]:
+    return {
+        "calls": rng.randint(40, 120),
+        "faulty_s": rng.uniform(4, 15),
+        "crew": rng.choice(scenario.crews),
+        "servers": rng.randint(1, 2),
+        "capacity": rng.choice((1, 2, 16)),
+        "queue_max": rng.choice((1, 4, 64)),
+        "behaviours": scenario.behaviours,
+        "weights": tuple(_weight(rng, behaviour) for behaviour in scenario.behaviours),
+        "service_s": rng.choice((0.0, 0.005, 0.05, 0.2)),
+        "timeout_s": rng.choice((0.5, 2.0, 5.0, 10.0)),
+        "idempotent_p": rng.choice((0.5, 0.9, 1.0)),
+        "cancel_p": rng.choice((0.0, 0.05, 0.2)),
+        "big_p": rng.choice((0.0, 0.02, 0.1)),
+        "bursts_p": rng.choice((0.0, 0.3, 0.6)),
+        "follow_p": rng.choice((0.0, 0.2)),
+        "interval_s": rng.choice((0.2, 0.5, 1.0)),
+        "liveness": rng.choice((3, 4, 5)),
+        "pause_first_s": rng.choice((0.1, 0.5, 1.0)),
+        "pause_max_s": rng.choice((1.0, 4.0)),
+        "drain_timeout_s": rng.choice((0.5, 3.0)),
+        "pace": Pace(rng.choice((0.0, 0.001, 0.02)), rng.choice((0.0, 0.0005, 0.005))),
+        "output_size_max": rng.choice((1 << 20, 64 << 20)),
+        "lossless": False,
+        "faults": _draw_faults(rng, scenario),
+        "faults_per_s": rng.uniform(0.05, 0.4),
+        "outage_max": rng.choice((2.0, 5.0, 10.0)),
+    }
+
+
+def _weight(rng: Random, behaviour: Behaviour) -> int:
+    match behaviour:
+        case Behaviour.ECHO:
+            return rng.choice((10, 30))
+        case Behaviour.STREAM:
+            return rng.choice((1, 8))
+    return rng.choice((0, 0, 1, 2))
+
+
+def _draw_faults(rng: Random, scenario: PirateScenario) -> tuple[PirateFault, ...]:
+    if not scenario.swarm:
+        return scenario.faults
+    share = rng.choice((0.15, 0.4, 0.7))
+    return tuple(kind for kind in scenario.faults if rng.random() < share)
+
+
+def _draw_network(rng: Random, fixed: dict[str, Any]) -> Shape:
+    latency_s = rng.choice((0.0001, 0.001, 0.01))
+    drawn: dict[str, Any] = {
+        "latency_s": latency_s,
+        "jitter_s": rng.choice((0.0, 1.0, 5.0)) * latency_s,
+        "spike_p": rng.choice((0.0, 0.01)),
+        "spike_s": rng.choice((0.1, 1.0)),
+        "chunking": rng.choice(tuple(Chunking)),
+        "retransmit_s": rng.choice((2.0, 6.0)),
+        "keepalive_s": rng.choice((3.0, 6.0)),
+        "connect_timeout_s": rng.choice((0.5, 2.0)),
+        "buffer_size": rng.choice((2 << 10, 16 << 10, 256 << 10)),
+    }
+    return Shape(**drawn | fixed)
+
+
+def _draw_client(rng: Random, number: int, fixed: dict[str, Any]) -> PirateClientSpec:
+    drawn: dict[str, Any] = {
+        "tries": rng.choice((1, 2, 3, 3, 5)),
+        "attempt_timeout_s": rng.choice((0.3, 1.0, 2.5)),
+        "connections": rng.choice((1, 3, 8)),
+        "slots": rng.choice((4, 64, 64)),
+    }
+    return PirateClientSpec(f"client-{number + 1}", **drawn | fixed)
