@@ -11,23 +11,38 @@ from cyclopts import Group, Parameter, validators
 from requite.cli.exit_codes import ExitCode
 from requite.cli.options import QUIET, JsonFlag, Logging
 from requite.cli.output import complain, say_json, stdout_console
+from requite.cli.show.names import PATTERNS
 from requite.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from requite.cli.show.audit import Archive, Outcome
-    from requite.cli.show.play import Plot
+    from requite.cli.show.pattern import Plot
     from requite.cli.show.tally import Verdict
 
 _FAULTS: Final = Group("Faults", sort_key=10)
 _AT_LEAST_ONE: Final = validators.Number(gte=1)
 _AUDIT: Final = Group("Audit", sort_key=20)
 _NOT_NEGATIVE: Final = validators.Number(gte=0)
+_AUDITED: Final = "majordomo"
+
+
+def _known_pattern(_kind: object, name: str) -> None:
+    if name not in PATTERNS:
+        raise ValueError(f"there is no pattern {name!r}; there are {', '.join(PATTERNS)}")
 
 
 def demo(
     *,
+    pattern: Annotated[
+        str,
+        Parameter(
+            metavar="NAME",
+            validator=_known_pattern,
+            help=f"What to show: {', '.join(PATTERNS)}.",
+        ),
+    ] = _AUDITED,
     requests: Annotated[
         int | None,
         Parameter(
@@ -37,7 +52,12 @@ def demo(
         ),
     ] = None,
     workers: Annotated[
-        int, Parameter(metavar="N", validator=validators.Number(gte=2), help="Worker processes.")
+        int,
+        Parameter(
+            metavar="N",
+            validator=validators.Number(gte=2),
+            help="Processes that do the work; a Lazy Pirate has one.",
+        ),
     ] = 4,
     clients: Annotated[
         int,
@@ -49,12 +69,15 @@ def demo(
     ] = 64,
     worker_kills: Annotated[
         int,
-        Parameter(metavar="N", validator=_NOT_NEGATIVE, group=_FAULTS, help="SIGKILLs of workers."),
+        Parameter(metavar="N", validator=_NOT_NEGATIVE, group=_FAULTS, help="SIGKILLs of those."),
     ] = 6,
     broker_kills: Annotated[
         int,
         Parameter(
-            metavar="N", validator=_NOT_NEGATIVE, group=_FAULTS, help="SIGKILLs of the broker."
+            metavar="N",
+            validator=_NOT_NEGATIVE,
+            group=_FAULTS,
+            help="SIGKILLs of what stands in between, where something does.",
         ),
     ] = 2,
     stops: Annotated[
@@ -92,6 +115,10 @@ def demo(
     that everybody kept, proves from them alone that each request ended exactly
     once, and writes a report.
 
+    With --pattern it shows another pattern of reliable request-reply in the same
+    way, without the audit: who serves, who stands in between, and what is killed
+    is that pattern's.
+
     Exit code 0 means that every request was answered exactly once and correctly,
     and that the audit found the same. With --json the last line is an object:
     requests, answered, correct, lost, duplicated, retries, worker_kills,
@@ -102,13 +129,16 @@ def demo(
     import asyncio
 
     from requite.cli.show.audit import Archive, require_spark
-    from requite.cli.show.play import Plot
+    from requite.cli.show.pattern import Plot
     from requite.cli.show.processes import ShowFailed
 
     logging.start()
-    if no_audit and keep:
+    if keep and no_audit:
         raise ConfigurationError("--keep: with --no-audit there is nothing to keep")
-    plot = Plot(requests, workers, clients, concurrency, worker_kills, broker_kills, stops)
+    if keep and pattern != _AUDITED:
+        raise ConfigurationError(f"--keep: only the pattern {_AUDITED} keeps journals")
+    plot = Plot(pattern, requests, workers, clients, concurrency, worker_kills, broker_kills, stops)
+    no_audit = no_audit or pattern != _AUDITED
     if not no_audit:
         require_spark()
     archive = None if no_audit else Archive(keep)

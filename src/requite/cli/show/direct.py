@@ -14,7 +14,7 @@ import os
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from itertools import compress, repeat
+from itertools import compress, islice, repeat
 from typing import Final, NamedTuple
 
 _EARTH_RADIUS_M: Final = 6_371_008.8
@@ -104,9 +104,15 @@ def _metres(here: Place, there: Place) -> int:
 
 
 def main() -> None:
-    """Print the answers for every airport: code to [[metres, code], ...]."""
+    """Print the answers for the first airports: code to [[metres, code], ...].
+
+    python -m requite.cli.show.direct NEIGHBOURS AIRPORTS
+    """
     os.nice(_NICENESS)
-    json.dump(direct_answers(int(sys.argv[1])), sys.stdout)
+    import airportsdata
+
+    neighbours, airports = map(int, sys.argv[1:])
+    json.dump(direct_answers(neighbours, islice(airportsdata.load(), airports)), sys.stdout)
 
 
 if __name__ == "__main__":

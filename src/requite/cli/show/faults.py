@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from itertools import cycle, pairwise
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from requite.cli.show.cast import Cast
+from requite.cli.show.pattern import Fault
 from requite.cli.show.processes import ShowFailed
 from requite.cli.show.screen import Screen
 from requite.cli.show.traffic import RequestSource
 
 if TYPE_CHECKING:
+    from requite.cli.show.majordomo import Majordomo
     from requite.client import AsyncClient
 
 _SERVICE: Final = b"nearest"
@@ -27,8 +28,6 @@ _SETTLED_WITHIN_S: Final = 30.0
 _FIRST_AT: Final = 0.05  # shares of the requests between which the faults are spread
 _LAST_AT: Final = 0.9
 _FLOWING: Final = 300  # requests handed out after a pause until all workers are busy again
-
-Fault = Callable[[], Awaitable[None]]
 
 
 class Observer:
@@ -71,11 +70,19 @@ class Observer:
             await asyncio.sleep(_ASK_EVERY_S)
 
 
+class Mishaps(Protocol):
+    """What can go wrong, one at a time."""
+
+    async def kill_worker(self) -> None: ...
+    async def kill_broker(self) -> None: ...
+    async def stop_worker(self) -> None: ...
+
+
 class Faults:
     """Kills, stops and restarts members of the cast while the requests go on."""
 
     def __init__(
-        self, cast: Cast, observer: Observer, screen: Screen, outstanding: Callable[[], int]
+        self, cast: Majordomo, observer: Observer, screen: Screen, outstanding: Callable[[], int]
     ) -> None:
         self._cast = cast
         self._observer = observer
@@ -90,11 +97,11 @@ class Faults:
         self._cast.kill_worker(number)
         await self._observer.wait_for_workers(self._is_short)
         moved = await self._observer.settled_redelivered() - before
-        self._screen.note(f"worker {number} killed (SIGKILL): {_count(moved)} went to others")
+        self._screen.note(f"worker {number} killed (SIGKILL): {count(moved)} went to others")
         began = time.monotonic()
         await self._cast.restart_worker(number)
         await self._observer.wait_for_workers(self._is_complete)
-        self._screen.note(f"worker {number} started anew {_since(began)} later")
+        self._screen.note(f"worker {number} started anew {since(began)} later")
 
     async def stop_worker(self) -> None:
         """SIGSTOP a worker past its liveness: its connection stays up, yet it is given up."""
@@ -105,8 +112,8 @@ class Faults:
         await self._observer.wait_for_workers(self._is_short)
         moved = await self._observer.settled_redelivered() - before
         self._screen.note(
-            f"worker {number} stopped (SIGSTOP): silent for {_since(began)}, given up; "
-            f"{_count(moved)} went to others"
+            f"worker {number} stopped (SIGSTOP): silent for {since(began)}, given up; "
+            f"{count(moved)} went to others"
         )
         self._cast.resume_worker(number)
         await self._observer.wait_for_workers(self._is_complete)
@@ -116,13 +123,13 @@ class Faults:
         """SIGKILL the broker and start it again: the clients send again what it had forgotten."""
         await self._observer.note_end_of_broker()
         self._cast.kill_broker()
-        lost = _count(self._outstanding())
+        lost = count(self._outstanding())
         self._screen.note(f"broker killed (SIGKILL): {lost} will have to be sent again")
         began = time.monotonic()
         await self._cast.restart_broker()
-        self._screen.note(f"broker started anew at {self._cast.url}, {_since(began)} later")
+        self._screen.note(f"broker started anew at {self._cast.url}, {since(began)} later")
         await self._observer.wait_for_workers(self._is_complete)
-        self._screen.note(f"all workers registered again after {_since(began)}")
+        self._screen.note(f"all workers registered again after {since(began)}")
 
     def _is_short(self, workers: int) -> bool:
         return workers < self._cast.workers
@@ -142,7 +149,7 @@ class Amounts(Protocol):
     def stops(self) -> int: ...
 
 
-def plan(faults: Faults, amounts: Amounts) -> list[Fault]:
+def plan(faults: Mishaps, amounts: Amounts) -> list[Fault]:
     """Return the faults in the order in which they strike: each kind spread over the whole."""
     kinds = (
         (faults.kill_worker, amounts.worker_kills),
@@ -171,9 +178,11 @@ def milestones(faults: int, requests: int) -> list[int]:
     return [round(requests * (_FIRST_AT + step * turn)) for turn in range(faults)]
 
 
-def _since(began: float) -> str:
+def since(began: float) -> str:
+    """Say how long ago that was."""
     return f"{time.monotonic() - began:.1f} s"
 
 
-def _count(requests: int) -> str:
+def count(requests: int) -> str:
+    """Say how many."""
     return "1 request" if requests == 1 else f"{requests} requests"

@@ -1,74 +1,80 @@
-"""Who is on stage: the broker and the workers, started as a user would start them."""
+"""The Majordomo: a broker, and workers that register with it."""
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
-from requite.cli.show.processes import Child, State
+from requite.cli.show.faults import Faults, Observer, plan
+from requite.cli.show.pattern import COMMAND, SERVICE, Fault, Flow, Pattern, Plot
+from requite.cli.show.processes import Child
+from requite.cli.show.screen import Screen
+from requite.cli.show.traffic import RETRY
+from requite.client import AsyncClient
 from requite.heartbeat import HeartbeatPolicy
 
-_COMMAND: Final = "requite.cli"
-_SERVICE: Final = "requite.examples:nearest"
-_DIRECT: Final = "requite.cli.show.direct"
+_SERVICE_NAME: Final = "nearest"
+_CAPACITY: Final = 8  # requests per worker, so that a kill hits several at once
+# Short, so that a silence is noticed while one watches.
+HEARTBEAT: Final = HeartbeatPolicy(interval_s=0.2, liveness=4)
+HEARTBEAT_OPTIONS: Final = (
+    f"--heartbeat-interval={HEARTBEAT.interval_s}",
+    f"--liveness={HEARTBEAT.liveness}",
+)
 _LISTENING: Final = "listening on "
 
 
-class Cast:
-    """The processes of the demo; leaving the `with` block ends them all.
+class Majordomo(Pattern):
+    """The broker is the first of the children, then come the workers."""
 
-    A successor takes its predecessor's place in `children`: the broker is first, then the workers.
-    Each keeps a journal in the folder `journal`, where there is one.
-    """
+    _observer: Observer
 
-    def __init__(
-        self, workers: int, *, heartbeat: HeartbeatPolicy, capacity: int, journal: Path | None
-    ) -> None:
-        self._habits = (
-            f"--heartbeat-interval={heartbeat.interval_s}",
-            f"--liveness={heartbeat.liveness}",
-            *([f"--journal={journal}"] if journal else []),
-        )
-        self._capacity = f"--capacity={capacity}"
-        self.workers = workers
+    def __init__(self, plot: Plot) -> None:
+        super().__init__(plot)
+        journal = [f"--journal={plot.journal}"] if plot.journal else []
+        self._habits = (*HEARTBEAT_OPTIONS, *journal)
         self._address = "tcp://127.0.0.1:0"
-        self.children: list[Child] = []
-        self._others: list[Child] = []
-        self.worker_kills = 0
-        self.broker_kills = 0
 
-    def __enter__(self) -> Cast:
-        return self
+    @property
+    def workers(self) -> int:
+        """How many workers there are when all is well."""
+        return self.plot.workers
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for child in (*self.children, *self._others):
-            if child.state is not State.KILLED:
-                child.kill()
+    @property
+    def redelivered(self) -> int:
+        """As the broker counts them."""
+        return self._observer.known_redelivered
 
     @property
     def url(self) -> str:
         """Where the broker is."""
         return self._address.replace("tcp://", "mdp://")
 
-    async def enter(self) -> None:
-        """Start everybody. The broker takes a free port, and keeps it when it is started again."""
+    async def enter(self, stack: AsyncExitStack) -> None:
+        """Start everybody, until the broker knows all workers. It takes a free port, and keeps it
+        when it is started again."""
         self.children.append(self._new_broker())
         await self._await_broker()
         for number in range(1, self.workers + 1):
             self.children.append(self._new_worker(number))
         for child in self.children[1:]:
             await child.read_line()
+        client = await stack.enter_async_context(self._new_client("mmi.stats", None))
+        self._observer = Observer(client)
+        await self._observer.wait_for_workers(lambda registered: registered == self.workers)
 
-    def start_reckoner(self, neighbours: int) -> Child:
-        """Start the process that computes what the answers must be, and prints it."""
-        self._others.append(Child("the direct computation", _DIRECT, str(neighbours)))
-        return self._others[-1]
+    def new_client(self) -> AsyncClient:
+        """Make a client that keeps a journal, if any is kept."""
+        return self._new_client(_SERVICE_NAME, self.plot.journal)
+
+    def faults(self, screen: Screen, flow: Flow) -> list[Fault]:
+        """Kill workers and the broker, and freeze a worker."""
+        return plan(Faults(self, self._observer, screen, lambda: flow.outstanding), self.plot)
+
+    async def conclude(self) -> None:
+        """Ask the broker for the last time."""
+        await self._observer.redelivered()
 
     def kill_broker(self) -> None:
         """SIGKILL the broker: its queues and tables are gone with it."""
@@ -98,20 +104,25 @@ class Cast:
         """SIGCONT worker `number`."""
         self.children[number].resume()
 
-    def check(self) -> None:
-        """Raise `ShowFailed` if somebody left unasked."""
-        for child in self.children:
-            child.check()
+    def _new_client(self, service: str, journal: Path | None) -> AsyncClient:
+        return AsyncClient(
+            self.url,
+            service=service,
+            retry=RETRY,
+            heartbeat=HEARTBEAT,
+            slots=self.plot.concurrency,
+            journal=journal,
+        )
 
     def _new_broker(self) -> Child:
         # A request may be so unlucky as to lose several workers; here none of them is poison.
         arguments = ("broker", f"--bind={self._address}", "--attempts=50", *self._habits)
-        return Child("broker", _COMMAND, *arguments)
+        return Child("broker", COMMAND, *arguments)
 
     async def _await_broker(self) -> None:
         line = await self.children[0].read_line()
         self._address = line.removeprefix(_LISTENING)
 
     def _new_worker(self, number: int) -> Child:
-        arguments = ("worker", _SERVICE, f"--connect={self.url}", self._capacity, *self._habits)
-        return Child(f"worker {number}", _COMMAND, *arguments)
+        where = (f"--connect={self.url}", f"--capacity={_CAPACITY}")
+        return Child(f"worker {number}", COMMAND, "worker", SERVICE, *where, *self._habits)
