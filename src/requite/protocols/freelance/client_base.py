@@ -230,7 +230,9 @@ class FreelanceClient(ABC):
 
     # --- the life of a try ------------------------------------------------------------------------
     def _send_or_hold(self, call: PendingCall, now: float) -> None:
-        if not self._maybe_send(call, now):
+        if now >= call.asked.deadline:  # its timer is late (I15)
+            self._fail(call, failures.expired(call, now), now)
+        elif not self._maybe_send(call, now):
             self._hold(call, call.asked.deadline)
 
     def _hold(self, call: PendingCall, until: float) -> None:

@@ -143,7 +143,7 @@ class FailoverClient(FreelanceClient):
 
     def _send_or_hold(self, call: PendingCall, now: float) -> None:
         """Hold a call that was sent before no longer than a server has to answer."""
-        if call.tries:
+        if call.tries and now < call.asked.deadline:
             self._go_on(call, now)
         else:
             super()._send_or_hold(call, now)

@@ -80,8 +80,9 @@ class ShotgunClient(FreelanceClient):
     def _joined(self, event: PeerJoined, now: float) -> None:
         self._open[event.peer] = True
         self._release(now)
-        for call in list(self._calls.values()):
-            self._maybe_send(call, now)
+        for call in self._calls.values():
+            if now < call.asked.deadline:  # I15: else its timer is late
+                self._maybe_send(call, now)
 
     def _lost(self, event: PeerLost, now: float) -> None:
         if self._open.pop(event.peer, None) is None:

@@ -1,0 +1,197 @@
+"""What must hold for calls, in every model: I11, I13, and that nothing is lost without a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from typing import Any, Final
+
+from requite.errors import CallError
+from requite.protocols.freelance.wire import Model
+from requite.request import Reply
+from requite.sim.freelance.knobs import FreelanceKnobs
+from requite.sim.freelance.watch import Hub
+from requite.sim.freelance.words import PING, PONG, call_in, sent_body
+from requite.sim.history import Call, Checker, Execution, History
+from requite.sim.process import Process
+
+_SLACK_S: Final = 0.001
+# Why a process may send an honest peer away.
+_FAIR_REASONS: Final = ("closed", "shut", "given up")
+
+
+class FlpChecker(Checker):
+    """A checker that knows the knobs, which are set by the run."""
+
+    knobs: FreelanceKnobs
+
+    def call_sent(self, hub: Hub, message: list[bytes]) -> Call | None:
+        """Return the call that a client's message is for; None for a ping."""
+        if tuple(message) == PING:
+            return None
+        return call_in(self.history, sent_body(hub.model, message))
+
+    @property
+    def now(self) -> float:
+        """The world's time."""
+        return self.history.world.now
+
+
+class SentOnce(FlpChecker):
+    """A request is sent again only when it may be, as often as it may be, and not without reason.
+
+    A reason is that the connection which had it is gone, that its server was silent for too long,
+    or that the try has had its time. The shotgun needs none: but no server gets a request twice
+    over the same connection.
+    """
+
+    invariant = "I11"
+    sentence = "a non-idempotent request is never re-sent once it may have run"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self.attempt_s: Mapping[str, float | None] = {}  # by client; set by the run
+        self._last: dict[int, tuple[float, Any]] = {}  # when, and over which connection
+        self._had: dict[int, set[Any]] = {}
+        self._revived: dict[Any, float] = {}  # when one was heard again after silence
+
+    def batch_came(self, hub: Hub, peer: Any) -> None:
+        """Note when a server comes back from being silent."""
+        if self.now - hub.heard_at[peer] >= self._may_be_silent_s(hub) - _SLACK_S:
+            self._revived[peer] = self.now
+
+    def _may_be_silent_s(self, hub: Hub) -> float:
+        return self.knobs.ttl_s if hub.model is Model.AGENT else inf
+
+    def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
+        """Check each try of a client."""
+        call = self.call_sent(hub, message)
+        if call is None:
+            return
+        call.sent += 1
+        if call.sent > call.tries_max:
+            self.violate(f"{call} is sent {call.sent} times; {call.tries_max} are allowed")
+        if call.sent > 1 and not call.idempotent:
+            self.violate(f"{call} is not idempotent, may have run, and is sent again")
+        if hub.model is Model.SHOTGUN:
+            had = self._had.setdefault(call.number, set())
+            if peer in had:
+                self.violate(f"{call} is sent to {hub.names[peer]} twice")
+            had.add(peer)
+        elif call.sent > 1:
+            self._check_reason(call, hub)
+        self._last[call.number] = self.now, peer
+
+    def _check_reason(self, call: Call, hub: Hub) -> None:
+        sent_at, peer = self._last[call.number]
+        waited_s = self.now - sent_at
+        silent_s = self.now - hub.heard_at.get(peer, -inf)
+        was_silent = silent_s >= self._may_be_silent_s(hub) - _SLACK_S
+        was_gone = was_silent or self._revived.get(peer, -inf) >= sent_at
+        if not was_gone and waited_s < (self.attempt_s[hub.name] or inf) - _SLACK_S:
+            self.violate(f"{call} is sent again after {waited_s:.4f} s, with its server alive")
+
+    def execution_started(self, execution: Execution) -> None:
+        """Check each start of a handler."""
+        call = execution.call
+        if not call.idempotent and len(call.executions) > 1:
+            self.violate(f"{call} is not idempotent, and starts again as {execution}")
+
+
+class NeverInVain(FlpChecker):
+    """What a client sends is neither over nor given up, and leaves over a connection that stands;
+    what a server starts has come over one that still does."""
+
+    invariant = "I15"
+    sentence = "expired or cancelled work never starts"
+
+    def request_sent(self, hub: Hub, _peer: Any, message: list[bytes]) -> None:
+        """Check what a client sends."""
+        call = self.call_sent(hub, message)
+        if call is None:
+            return
+        late_s = self.now - call.due_at
+        if late_s > 0.0:
+            self.violate(f"{call} is sent {late_s:.4f} s after its deadline")
+        if call.cancelled or call.ended_at is not None:
+            self.violate(f"{call} is sent, though nobody waits for it any more")
+
+    def request_taken(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
+        """Check what a server starts."""
+        if peer not in hub.names:
+            self.violate(f"{hub} takes {message[:2]!r} of a client that has gone")
+
+    def sent_in_vain(self, hub: Hub, _peer: Any, message: list[bytes]) -> None:
+        """Report what goes nowhere."""
+        self.violate(f"{hub} sends {message[:2]!r} to somebody who has gone")
+
+
+class LosesNothing(FlpChecker):
+    """Where nothing goes wrong, every call gets its reply, at the first try."""
+
+    invariant = "lossless"
+    sentence = "with a server that lives and is reached, a call gets its reply"
+
+    def ended(self, call: Call, outcome: Reply | CallError) -> None:
+        """Check how a call ends."""
+        if not self.knobs.lossless or call.cancelled:
+            return
+        if not isinstance(outcome, Reply):
+            self.violate(f"{call} ends with {outcome!r}, and nothing has gone wrong")
+        elif outcome.attempts != 1 or len(call.executions) > self._runs_max:
+            ran = f"ran {len(call.executions)} times"
+            self.violate(f"{call} took {outcome.attempts} tries and {ran}")
+
+    @property
+    def _runs_max(self) -> int:
+        return len(self.knobs.servers) if self.knobs.model is Model.SHOTGUN else 1
+
+
+class PongAtOnce(FlpChecker):
+    """A ping is answered before anything else is done, and nothing else is."""
+
+    invariant = "pong"
+    sentence = "a server MUST answer PING with PONG (10/FLP)"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._owed: dict[tuple[Hub, Any], int] = {}
+
+    def request_came(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
+        """Note a ping."""
+        if hub.model is Model.AGENT and tuple(message) == PING:
+            self._owed[hub, peer] = self._owed.get((hub, peer), 0) + 1
+
+    def reply_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
+        """Note a pong."""
+        if tuple(message) == PONG:
+            self._owed[hub, peer] = self._owed.get((hub, peer), 0) - 1
+
+    def rested(self, hub: Hub) -> None:
+        """Check, after each input, that nothing is owed."""
+        for (whose, peer), owed in self._owed.items():
+            if whose is hub and owed and not hub.snapshot().stopped:
+                self.violate(f"{hub} owes {owed} answers to pings of {hub.names.get(peer)}")
+        self._owed.clear()
+
+
+class NobodyNotices(FlpChecker):
+    """No exception leaves an engine, a framing or a host; nobody honest is sent away."""
+
+    invariant = "I13"
+    sentence = "garbage bytes never end a loop or a process"
+
+    def process_failed(self, process: Process, trace: str) -> None:
+        """Check what ends a process: never an exception."""
+        self.violate(f"{process.name} ends with an exception:\n{trace}")
+
+    def expelled(self, process: Process, reason: str) -> None:
+        """Check whose bytes a framing refuses."""
+        if process.is_honest:
+            self.violate(f"{process.name}, which is honest, is sent away: {reason}")
+
+    def sent_away(self, hub: Hub, peer: Any, reason: str) -> None:
+        """Check whom an engine disconnects."""
+        is_honest = peer.stream.other.process.is_honest
+        if is_honest and not any(word in reason for word in _FAIR_REASONS):
+            self.violate(f"{hub} sends {hub.names[peer]} away, which is honest: {reason}")

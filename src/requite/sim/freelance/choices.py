@@ -1,0 +1,186 @@
+"""Which servers a client asks: one at a time and only those that live, or all at once.
+
+What a client may know of a server is judged by what has come from it, and by nothing that the
+client's engine says of itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from requite.errors import CallError
+from requite.protocols.freelance.policy import LIVES_WHILE_PRESSED
+from requite.protocols.freelance.wire import Model
+from requite.request import Reply
+from requite.sim.freelance.checkers import FlpChecker
+from requite.sim.freelance.watch import Hub
+from requite.sim.history import Call, History
+
+_SLACK_S: Final = 0.001
+
+
+class OnlyTheLiving(FlpChecker):
+    """Model three asks servers only that have been heard of lately; all models only those that do
+    not push back."""
+
+    invariant = "live"
+    sentence = "a server that is silent for several intervals is asked nothing (10/FLP)"
+
+    def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
+        """Check where a request goes."""
+        call = self.call_sent(hub, message)
+        if call is None or peer not in hub.names:
+            return
+        if peer not in hub.open and hub.model is not Model.FAILOVER:
+            self.violate(f"{hub} asks {hub.names[peer]}, which pushes back")
+        silent_s = self.now - hub.heard_at[peer]
+        # What a process does not find out while it stands still cannot be held against it; nor
+        # what it cannot yet know of a connection that has just been free again.
+        most_s = (self.knobs.ttl_s + self.knobs.pace.timer_late_s) * LIVES_WHILE_PRESSED
+        if hub.model is Model.AGENT and silent_s - hub.process.frozen_s > most_s + _SLACK_S:
+            self.violate(f"{hub} asks {hub.names[peer]}, silent for {silent_s:.2f} s")
+
+
+class Faithful(FlpChecker):
+    """Model three asks the same server as before, unless something was wrong with that."""
+
+    invariant = "faithful"
+    sentence = "the server that has been live for longest is asked (Guide, flcliapi)"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._asked: dict[Hub, Any] = {}
+        self._tried: dict[int, Any] = {}
+        self._was_down: set[Any] = set()
+
+    def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
+        """Check who gets a new call."""
+        call = self.call_sent(hub, message)
+        if call is None or hub.model is not Model.AGENT:
+            return
+        before = self._asked.get(hub)
+        if call.number not in self._tried:
+            if before in hub.open and before is not peer and not self._is_silent(hub, before):
+                was, now = hub.names[before], hub.names[peer]
+                self.violate(f"{hub} asks {now} and not {was}, which nothing is wrong with")
+            self._asked[hub] = peer
+        self._tried[call.number] = peer
+
+    def batch_came(self, hub: Hub, peer: Any) -> None:
+        """Begin anew with a server that is back from being silent."""
+        if self._asked.get(hub) is peer and self._is_silent(hub, peer):
+            del self._asked[hub]
+
+    def channel_down(self, hub: Hub, peer: Any) -> None:
+        """Begin anew when a server is not there for a while."""
+        self._was_down.add(peer)
+        if self._asked.get(hub) is peer:
+            del self._asked[hub]
+
+    def channel_up(self, hub: Hub, peer: Any) -> None:
+        """Begin anew when one that pushed back may be the first again."""
+        if peer in self._was_down:
+            self._asked.pop(hub, None)
+
+    def _is_silent(self, hub: Hub, peer: Any) -> bool:
+        return self.now - hub.heard_at[peer] >= self.knobs.ttl_s - _SLACK_S
+
+
+class MovesOn(FlpChecker):
+    """A call of model three whose server is lost goes at once to another that lives, or ends."""
+
+    invariant = "moves-on"
+    sentence = "what was lost with its server goes to the next one at once"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._tried: dict[Call, Any] = {}
+        self._lost: dict[Hub, dict[Call, None]] = {}
+
+    def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
+        """Note a try."""
+        call = self.call_sent(hub, message)
+        if call is not None and hub.model is Model.AGENT:
+            self._tried[call] = peer
+            self._lost.get(hub, {}).pop(call, None)
+
+    def channel_lost(self, hub: Hub, peer: Any) -> None:
+        """Note whose try is lost."""
+        lost = [call for call, tried in self._tried.items() if tried is peer]
+        self._lost.setdefault(hub, {}).update(dict.fromkeys(lost))
+
+    def hub_ended(self, hub: Hub) -> None:
+        """Forget a life."""
+        self._lost.pop(hub, None)
+
+    def ended(self, call: Call, _outcome: Reply | CallError) -> None:
+        """Forget a call."""
+        self._tried.pop(call, None)
+        for lost in self._lost.values():
+            lost.pop(call, None)
+
+    def rested(self, hub: Hub) -> None:
+        """Check, after each input, that nothing waits which somebody would take."""
+        lost = self._lost.get(hub)
+        if not lost or hub.snapshot().live == 0:
+            return
+        takers = [peer for peer in hub.open if self.now - hub.heard_at[peer] < self.knobs.ping_s]
+        for call in [call for call in lost if takers]:
+            del lost[call]
+            if call in hub.failing:
+                continue
+            taker = hub.names[takers[0]]
+            self.violate(f"{call} has lost its server and waits, though {taker} lives")
+
+
+class OneAtATime(FlpChecker):
+    """Model one has one request out over a connection, and uses it no more if that is given up."""
+
+    invariant = "lanes"
+    sentence = (
+        "replies of REP sockets cannot be told apart: one request at a time (Guide, flclient1)"
+    )
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._out: dict[Any, Call] = {}
+
+    def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
+        """Check whether the connection is free."""
+        call = self.call_sent(hub, message)
+        if call is None or hub.model is not Model.FAILOVER:
+            return
+        if peer in self._out:
+            self.violate(f"{call} is sent where {self._out[peer]} has no reply yet")
+        self._out[peer] = call
+
+    def reply_came(self, _hub: Hub, peer: Any, _message: list[bytes]) -> None:
+        """Note that it is free."""
+        self._out.pop(peer, None)
+
+
+class AllAtOnce(FlpChecker):
+    """Model two asks all servers that are there when a call is made."""
+
+    invariant = "volley"
+    sentence = "a request goes to all servers at once (Guide, flclient2)"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._volleys: dict[Call, dict[Any, None]] = {}
+
+    def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
+        """Note who is asked."""
+        call = self.call_sent(hub, message)
+        if call is not None and hub.model is Model.SHOTGUN and call.sent <= len(self.knobs.servers):
+            self._volleys.setdefault(call, {})[peer] = None
+
+    def rested(self, hub: Hub) -> None:
+        """Check that nobody was left out of the first volley."""
+        for call, asked in self._volleys.items():
+            if call.client != hub.name:
+                continue
+            left_out = [peer for peer in hub.open if peer not in asked]
+            if left_out and call.sent == len(asked) and call.sent < call.tries_max:
+                self.violate(f"{call} is not sent to {hub.names[left_out[0]]}, which is there")
+        self._volleys.clear()

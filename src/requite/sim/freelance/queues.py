@@ -1,0 +1,117 @@
+"""What waits at a server: I8 and I9. Which requests wait is known from what comes in."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from requite.sim.checkers.fairness import SENTENCE, Turns
+from requite.sim.freelance.checkers import FlpChecker
+from requite.sim.freelance.watch import Hub
+from requite.sim.freelance.words import request_body
+from requite.sim.history import History
+
+
+class Waiting:
+    """The requests that wait at a server, by client, and whose turn it is."""
+
+    def __init__(self) -> None:
+        self.lines: dict[Any, deque[list[bytes]]] = {}
+        self._turns: Turns[Any] = Turns()
+
+    def came(self, peer: Any, message: list[bytes]) -> None:
+        """Note a request."""
+        self.lines.setdefault(peer, deque()).append(message)
+        self._turns.is_there(peer, True)
+
+    def lost(self, peer: Any) -> None:
+        """Forget a client."""
+        self.lines.pop(peer, None)
+        self._turns.is_there(peer, False)
+
+    def taken(self, peer: Any, message: list[bytes]) -> tuple[bool, Any]:
+        """Note that a request is taken: tell whether it was the first of its client, and who has
+        been passed over by it, if anybody was."""
+        line = self.lines.get(peer)
+        if not line or line.popleft() != message:
+            return False, None
+        passed_over = self._turns.serve(peer)
+        self._turns.is_there(peer, False)  # and to the end of the line
+        self._turns.is_there(peer, bool(line))
+        return True, passed_over
+
+
+class _Queues(FlpChecker):
+    """A checker that follows what waits at each server."""
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self.waiting: dict[Hub, Waiting] = {}
+
+    def hub_started(self, hub: Hub) -> None:
+        """Begin a life."""
+        if hub.kind == "server":
+            self.waiting[hub] = Waiting()
+
+    def hub_ended(self, hub: Hub) -> None:
+        """Forget a life."""
+        self.waiting.pop(hub, None)
+
+    def request_came(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
+        """Note a request."""
+        if request_body(hub.model, message) is not None:
+            self.waiting[hub].came(peer, message)
+
+    def channel_lost(self, hub: Hub, peer: Any) -> None:
+        """Note that what came from a client does not count any more."""
+        if hub in self.waiting:
+            self.waiting[hub].lost(peer)
+
+    def request_taken(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
+        """Note what a server starts."""
+        self.waiting[hub].taken(peer, message)
+
+
+class FairQueues(_Queues):
+    """Clients whose requests wait are served in turn, and each in its own order."""
+
+    invariant = "I8"
+    sentence = SENTENCE
+
+    def request_taken(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
+        """Check that a turn passes nobody over."""
+        is_first, passed_over = self.waiting[hub].taken(peer, message)
+        if not is_first:
+            self.violate(f"{hub} takes {message[:2]!r} of {hub.names.get(peer)} out of its order")
+        elif passed_over is not None:
+            names = hub.names
+            waits = f"{names[passed_over]} waits and has none"
+            self.violate(f"{names[peer]} has two turns at {hub} while {waits}")
+
+
+class Bounded(_Queues):
+    """Nobody has more in hand than it may, or reads a client of whom too much waits."""
+
+    invariant = "I9"
+    sentence = "bounded memory: every table is back at its baseline after a drain"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self.queue_max: Mapping[str, int] = {}  # by server; set by the run
+        self.in_hand_max: Mapping[str, int] = {}  # by client or server; set by the run
+
+    def rested(self, hub: Hub) -> None:
+        """Check, after each input, what waits and what is in hand."""
+        state: Any = hub.snapshot()
+        is_client = hub.kind == "client"
+        in_hand = state.held + state.sent if is_client else state.running + state.abandoned
+        if in_hand > self.in_hand_max[hub.name]:
+            self.violate(f"{hub} has {in_hand} requests in hand, more than it may")
+        if hub in self.waiting:
+            for peer, line in self.waiting[hub].lines.items():
+                if len(line) > self.queue_max[hub.name] and peer not in hub.unread:
+                    name = hub.names[peer]
+                    self.violate(
+                        f"{len(line)} requests of {name} wait at {hub}, which goes on reading"
+                    )

@@ -1,0 +1,225 @@
+"""The scenarios of the Freelance pattern, and how the knobs of a run are drawn from its seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+from requite.protocols.freelance.wire import Model
+from requite.sim.freelance.knobs import FlpClientSpec, FlpFault, FlpServerSpec, FreelanceKnobs
+from requite.sim.knobs import Behaviour
+from requite.sim.network import Chunking, Shape
+from requite.sim.process import Pace
+
+_BEHAVIOURS: Final = (
+    Behaviour.ECHO,
+    Behaviour.STREAM,
+    Behaviour.FAIL,
+    Behaviour.HANG,
+    Behaviour.POISON,
+)
+_ANSWERING: Final = (Behaviour.ECHO, Behaviour.STREAM)
+_DEATHS: Final = (FlpFault.CRASH_CLIENT, FlpFault.CRASH_SERVER, FlpFault.POWER_LOSS)
+_CUTS: Final = (
+    FlpFault.PARTITION,
+    FlpFault.PARTITION_ONE_WAY,
+    FlpFault.CLOG,
+    FlpFault.RESET,
+    FlpFault.BLACK_HOLE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FlpScenario:
+    """What distinguishes a run. `models`: one of these. `faults`: all of these; with `swarm` a
+    random part of them. `fixed`: knobs that are not drawn, by name; those of the network as
+    `network.NAME`, those of each client and server as `clients.NAME` and `servers.NAME`.
+    """
+
+    name: str
+    about: str
+    models: tuple[Model, ...] = tuple(Model)
+    faults: tuple[FlpFault, ...] = ()
+    swarm: bool = False
+    behaviours: tuple[Behaviour, ...] = _BEHAVIOURS
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+
+_QUIET: Final = {
+    "network.jitter_s": 0.0,
+    "network.spike_p": 0.0,
+    "network.buffer_size": 1 << 20,
+    "big_p": 0.0,
+    "cancel_p": 0.0,
+    "timeout_s": 60.0,
+    "service_s": 0.005,
+    "ping_s": 2.0,
+    "liveness": 3,
+    "output_size_max": 64 << 20,
+    "clients.slots": 1024,
+    "clients.attempt_s": 50.0,
+    "lossless": True,
+}
+
+_LIST: Final = (
+    FlpScenario(
+        "flp-calm",
+        "requests and replies, nothing goes wrong: each call takes one try",
+        behaviours=_ANSWERING,
+        fixed=_QUIET,
+    ),
+    FlpScenario("flp-failover", "model one while servers die", (Model.FAILOVER,), _DEATHS),
+    FlpScenario("flp-shotgun", "model two while servers die", (Model.SHOTGUN,), _DEATHS),
+    FlpScenario("flp-agent", "model three while servers die", (Model.AGENT,), _DEATHS),
+    FlpScenario(
+        "flp-standstill",
+        "processes stand still for a while, on either side, and wake up",
+        faults=(FlpFault.FREEZE_CLIENT, FlpFault.FREEZE_SERVER),
+    ),
+    FlpScenario(
+        "flp-partitions",
+        "the network is cut, clogged, reset; connections are forgotten",
+        faults=_CUTS,
+    ),
+    FlpScenario(
+        "flp-overload",
+        "far more is asked than can be done in time",
+        faults=(FlpFault.CLOG, FlpFault.RESET),
+        behaviours=(Behaviour.ECHO,),
+        fixed={
+            "calls": 250,
+            "service_s": 0.3,
+            "timeout_s": 3.0,
+            "bursts_p": 0.9,
+            "servers.capacity": 1,
+            "servers.queue_max": 4,
+            "network.buffer_size": 2 << 10,
+        },
+    ),
+    FlpScenario(
+        "flp-once",
+        "requests that are not idempotent: nothing is sent twice, and the caller is told",
+        (Model.FAILOVER, Model.AGENT),
+        (FlpFault.CRASH_SERVER, FlpFault.RESET, FlpFault.BLACK_HOLE, FlpFault.FREEZE_SERVER),
+        fixed={"idempotent_p": 0.1},
+    ),
+    FlpScenario(
+        "flp-garbage",
+        "strangers send what they should not",
+        faults=(FlpFault.INTRUDER,),
+        fixed={"faults_per_s": 1.0},
+    ),
+    FlpScenario(
+        "flp-drain",
+        "clients and servers leave and return in good order",
+        faults=(FlpFault.DRAIN_CLIENT, FlpFault.DRAIN_SERVER),
+    ),
+    FlpScenario("flp-swarm", "a random part of everything", faults=tuple(FlpFault), swarm=True),
+)
+FLP_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
+
+
+# --- drawing --------------------------------------------------------------------------------------
+def draw(seed: int, scenario: FlpScenario) -> FreelanceKnobs:
+    """Draw the knobs of a run. The same seed and scenario always give the same."""
+    rng = Random(f"{seed}/flp-knobs")
+    drawn = _draw_all(rng, scenario)
+    drawn |= {name: value for name, value in scenario.fixed.items() if "." not in name}
+    drawn["network"] = _draw_network(rng, _of(scenario, "network"))
+    model: Model = drawn["model"]
+    if model is Model.SHOTGUN:  # which takes no others
+        drawn["idempotent_p"] = 1.0
+    servers = [f"server-{i + 1}" for i in range(rng.randint(1, 4))]
+    drawn["servers"] = tuple(_draw_server(rng, name, scenario) for name in servers)
+    drawn["clients"] = tuple(
+        _draw_client(rng, f"client-{i + 1}", servers, scenario, drawn)
+        for i in range(rng.randint(1, 3))
+    )
+    return FreelanceKnobs(**drawn)
+
+
+def _of(scenario: FlpScenario, thing: str) -> dict[str, Any]:
+    """Return the knobs that are fixed for one kind of thing."""
+    prefix = f"{thing}."
+    fixed = scenario.fixed.items()
+    return {name.removeprefix(prefix): v for name, v in fixed if name.startswith(prefix)}
+
+
+def _draw_all(rng: Random, scenario: FlpScenario) -> dict[str, Any]:
+    return {
+        "calls": rng.randint(60, 160),
+        "faulty_s": rng.uniform(6, 20),
+        "model": rng.choice(scenario.models),
+        "ping_s": rng.choice((0.3, 1.0, 2.0)),
+        "liveness": rng.choice((2, 3)),
+        "behaviours": scenario.behaviours,
+        "weights": tuple(_weight(rng, behaviour) for behaviour in scenario.behaviours),
+        "service_s": rng.choice((0.0, 0.005, 0.05, 0.2)),
+        "timeout_s": rng.choice((0.5, 2.0, 5.0, 10.0)),
+        "endless_p": rng.choice((0.0, 0.2)),
+        "idempotent_p": rng.choice((0.5, 0.9, 1.0)),
+        "cancel_p": rng.choice((0.0, 0.05, 0.2)),
+        "big_p": rng.choice((0.0, 0.02, 0.1)),
+        "bursts_p": rng.choice((0.0, 0.3, 0.6)),
+        "follow_p": rng.choice((0.0, 0.2)),
+        "pace": Pace(rng.choice((0.0, 0.001, 0.02)), rng.choice((0.0, 0.0005, 0.005))),
+        "output_size_max": rng.choice((100_000, 1 << 20, 64 << 20)),
+        "lossless": False,
+        "faults": _draw_faults(rng, scenario),
+        "faults_per_s": rng.uniform(0.05, 0.4),
+        "outage_max": rng.choice((2.0, 5.0, 10.0)),
+    }
+
+
+def _weight(rng: Random, behaviour: Behaviour) -> int:
+    match behaviour:
+        case Behaviour.ECHO:
+            return rng.choice((10, 30))
+        case Behaviour.STREAM:
+            return rng.choice((1, 8))
+    return rng.choice((0, 0, 1, 2))
+
+
+def _draw_faults(rng: Random, scenario: FlpScenario) -> tuple[FlpFault, ...]:
+    if not scenario.swarm:
+        return scenario.faults
+    share = rng.choice((0.15, 0.4, 0.7))
+    return tuple(kind for kind in scenario.faults if rng.random() < share)
+
+
+def _draw_network(rng: Random, fixed: dict[str, Any]) -> Shape:
+    latency_s = rng.choice((0.0001, 0.001, 0.01))
+    drawn: dict[str, Any] = {
+        "latency_s": latency_s,
+        "jitter_s": rng.choice((0.0, 1.0, 5.0)) * latency_s,
+        "spike_p": rng.choice((0.0, 0.01)),
+        "spike_s": rng.choice((0.1, 1.0)),
+        "chunking": rng.choice(tuple(Chunking)),
+        "retransmit_s": rng.choice((2.0, 6.0)),
+        "keepalive_s": rng.choice((3.0, 6.0)),
+        "connect_timeout_s": rng.choice((0.5, 2.0)),
+        "buffer_size": rng.choice((2 << 10, 16 << 10, 256 << 10)),
+    }
+    return Shape(**drawn | fixed)
+
+
+def _draw_client(
+    rng: Random, name: str, servers: Sequence[str], scenario: FlpScenario, knobs: Mapping[str, Any]
+) -> FlpClientSpec:
+    is_failover = knobs["model"] is Model.FAILOVER
+    attempt_s = rng.choice((0.3, 1.0, 3.0))
+    drawn: dict[str, Any] = {
+        "servers": tuple(rng.sample(servers, len(servers))),
+        "lanes": rng.choice((1, 2, 4)) if is_failover else 1,
+        "slots": rng.choice((4, 1024, 1024)),
+        "attempt_s": attempt_s if is_failover or rng.random() < 0.3 else None,
+        "attempts": rng.choice((1, 3, 3, len(servers) + 2)),
+    }
+    return FlpClientSpec(name, **drawn | _of(scenario, "clients"))
+
+
+def _draw_server(rng: Random, name: str, scenario: FlpScenario) -> FlpServerSpec:
+    drawn = {"capacity": rng.choice((1, 2, 16)), "queue_max": rng.choice((1, 8, 1024))}
+    return FlpServerSpec(name, **drawn | _of(scenario, "servers"))

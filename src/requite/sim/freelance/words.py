@@ -1,0 +1,49 @@
+"""Messages of the Freelance pattern, read without any help of the engines under test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from requite.protocols.freelance.wire import Model
+from requite.sim.history import Call, History
+from requite.sim.transcript import show_body, show_frame
+from requite.sim.workload import parse_task
+
+PING = (b"PING",)
+PONG = (b"PONG",)
+
+
+def request_body(model: Model, message: Sequence[bytes]) -> list[bytes] | None:
+    """Return the body of a request as a server gets it; None for anything else."""
+    if model is Model.AGENT:
+        return list(message[1:]) or None
+    frames = list(message)
+    if b"" not in frames:
+        return None
+    envelope = frames.index(b"") + (2 if model is Model.SHOTGUN else 1)
+    return frames[envelope:] or None
+
+
+def sent_body(model: Model, message: Sequence[bytes]) -> list[bytes] | None:
+    """Return the body of a request as a client's engine makes it: a REQ socket adds the envelope of
+    model one."""
+    return list(message) if model is Model.FAILOVER else request_body(model, message)
+
+
+def call_in(history: History, body: Sequence[bytes] | None) -> Call | None:
+    """Return the call that the body of a request belongs to; None for a stranger's."""
+    task = None if body is None else parse_task(body)
+    return None if task is None else history.calls.get(task.number)
+
+
+def describe(model: Model) -> Callable[[str, Sequence[bytes]], str]:
+    """Return what says in words what a message says."""
+
+    def say(_sender: str, message: Sequence[bytes]) -> str:
+        if tuple(message) in (PING, PONG):
+            return f"{message[0].decode()} (HEARTBEAT)"
+        heads = {Model.AGENT: 1, Model.SHOTGUN: 2, Model.FAILOVER: 0}[model]
+        control = " ".join(map(show_frame, message[:heads]))
+        return f"[{control}] {show_body(message[heads:])}"
+
+    return say
