@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import pytest_asyncio
@@ -18,12 +18,15 @@ from requite.errors import ConfigurationError
 from requite.heartbeat import HeartbeatPolicy
 from requite.pair import Pair, State
 from requite.protocols.majordomo.policy import BrokerPolicy
+from requite.titanic.titanic import Titanic
 
 pytestmark = pytest.mark.e2e
 
 TIMEOUT_S = 20.0
 BEAT_S = 0.2
 HEARTBEAT = HeartbeatPolicy(BEAT_S, 4)
+
+T = TypeVar("T")
 
 
 class Town:
@@ -57,7 +60,7 @@ class Town:
         self.brokers[role] = broker = Broker(
             bind, pair=pair, policy=BrokerPolicy(heartbeat=HEARTBEAT)
         )
-        await self._stack.enter_async_context(broker)
+        await self.enter(broker)
 
     async def add_worker(self, **settings: Any) -> None:
         @requite.service("gated")
@@ -67,11 +70,15 @@ class Town:
             return request.body
 
         worker = requite.Worker(self.url, gated, heartbeat=HEARTBEAT, **settings)
-        await self._stack.enter_async_context(worker)
+        await self.enter(worker)
 
     async def client(self, **settings: Any) -> requite.AsyncClient:
         client = requite.AsyncClient(self.url, service="gated", timeout=TIMEOUT_S, **settings)
-        return await self._stack.enter_async_context(client)
+        return await self.enter(client)
+
+    async def enter(self, what: AbstractAsyncContextManager[T]) -> T:
+        """Start something that is closed after the test."""
+        return await self._stack.enter_async_context(what)
 
     async def until(self, look: Any) -> None:
         async with asyncio.timeout(TIMEOUT_S):
@@ -156,6 +163,19 @@ async def test_without_clients_nobody_takes_over(town: Town) -> None:
     client = await town.client()
     assert (await client.call(b"x")).attempts == 1
     assert asyncio.get_running_loop().time() - began < 3.0
+
+
+async def test_a_titanic_beside_the_pair_follows_it(town: Town, tmp_path: Path) -> None:
+    """What is kept is dispatched by way of whoever serves."""
+    titanic = Titanic(town.url, tmp_path / "kept", heartbeat=HEARTBEAT)
+    await town.enter(titanic)
+    client = await town.client(heartbeat=HEARTBEAT)
+    ticket = await client.submit(b"kept")
+    await town.brokers["primary"].close()
+    town.gate.set()
+    await town.add_worker()
+    assert (await client.result(ticket, timeout=TIMEOUT_S)).body == b"kept"
+    assert town.pairs["backup"].serves
 
 
 def test_a_pair_keeps_no_requests_inside_one_broker(tmp_path: Path) -> None:
