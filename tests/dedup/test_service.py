@@ -1,0 +1,236 @@
+"""A service that runs each request once, from a client's call to its handler, in one process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+import requite
+from requite import Dedup, Request
+from requite.errors import LogLocked, LogMismatch
+from requite.storage import Log
+
+WAIT_S = 10.0
+_TELLING = requite.BrokerPolicy(tell_old_clients=True)
+
+
+class Town:
+    """A broker and its URL; workers that are started here are closed with it."""
+
+    def __init__(self, broker: requite.Broker) -> None:
+        self.url = broker.endpoints[0].replace("tcp://", "mdp://")
+        self._open: list[Any] = []
+
+    async def serve(self, *services: Any, **settings: Any) -> requite.Worker:
+        worker = requite.Worker(self.url, *services, **settings)
+        await worker.start()
+        self._open.append(worker)
+        return worker
+
+    def client(self, service: str, **settings: Any) -> requite.AsyncClient:
+        client = requite.AsyncClient(self.url, service=service, timeout=WAIT_S, **settings)
+        self._open.append(client)
+        return client
+
+    async def close(self) -> None:
+        for each in self._open:
+            await each.close()
+
+
+@pytest_asyncio.fixture
+async def town() -> AsyncIterator[Town]:
+    async with requite.Broker("tcp://127.0.0.1:0", policy=_TELLING) as broker:
+        town = Town(broker)
+        yield town
+        await town.close()
+
+
+@pytest.fixture(params=["memory", "log"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+    return tmp_path / "replies" if request.param == "log" else None
+
+
+class Counting:
+    """Handlers of all four kinds that count how often they run, and wait for `gate`."""
+
+    def __init__(self, dedup: Dedup) -> None:
+        self.runs: list[bytes] = []
+        self.gate = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.services = [
+            requite.service("coroutine", idempotent=dedup)(self.coroutine),
+            requite.service("function", idempotent=dedup)(self.function),
+            requite.service("async-generator", idempotent=dedup)(self.async_generator),
+            requite.service("generator", idempotent=dedup)(self.generator),
+            requite.service("gated", idempotent=dedup)(self.gated),
+        ]
+
+    async def coroutine(self, request: Request) -> bytes:
+        self.runs.append(request.body)
+        return b"%d" % len(self.runs)
+
+    def function(self, request: Request) -> list[bytes]:
+        self.runs.append(request.body)
+        return [b"run", b"%d" % len(self.runs)]
+
+    async def async_generator(self, request: Request) -> AsyncIterator[bytes]:
+        self.runs.append(request.body)
+        for number in range(3):
+            yield b"%d of %d" % (number, len(self.runs))
+
+    def generator(self, request: Request) -> Iterator[bytes]:
+        self.runs.append(request.body)
+        yield b"1 of %d" % len(self.runs)
+        return b"end of %d" % len(self.runs)
+
+    async def gated(self, request: Request) -> bytes:
+        self.runs.append(request.body)
+        try:
+            await self.gate.wait()
+        finally:
+            self.ended.set()
+        return b"%d" % len(self.runs)
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "function", "async-generator", "generator"])
+async def test_each_kind_of_handler_runs_once(town: Town, store: Path | None, kind: str) -> None:
+    counting = Counting(Dedup(store))
+    await town.serve(*counting.services)
+    client = town.client(kind)
+    seen = [
+        [part.frames async for part in client.stream(b"x", idempotency_key=b"k")] for _ in range(3)
+    ]
+    assert seen[0] == seen[1] == seen[2]
+    assert counting.runs == [b"x"]
+
+
+async def test_calls_without_a_key_are_told_apart(town: Town, store: Path | None) -> None:
+    counting = Counting(Dedup(store))
+    await town.serve(*counting.services)
+    client, other = town.client("coroutine"), town.client("coroutine")
+    replies = [(await each.call(b"x")).body for each in (client, client, other)]
+    assert replies == [b"1", b"2", b"3"]
+
+
+async def test_a_caller_that_leaves_interrupts_nothing(town: Town, store: Path | None) -> None:
+    counting = Counting(Dedup(store))
+    await town.serve(*counting.services)
+    client = town.client("gated")
+    with pytest.raises(requite.CallTimeout):
+        await client.call(b"x", timeout=0.3, idempotency_key=b"k")
+    assert not counting.ended.is_set()
+    again = asyncio.create_task(client.call(b"x", idempotency_key=b"k"))
+    await asyncio.sleep(0)
+    counting.gate.set()
+    assert (await again).body == b"1"
+    assert counting.runs == [b"x"]
+
+
+async def test_a_worker_that_drains_lets_handlers_end(town: Town, store: Path | None) -> None:
+    counting = Counting(Dedup(store))
+    worker = await town.serve(*counting.services)
+    with pytest.raises(requite.CallTimeout):
+        await town.client("gated").call(b"x", timeout=0.3, idempotency_key=b"k")
+    draining = asyncio.create_task(worker.drain())
+    await asyncio.sleep(0.3)  # a request may be on its way for 0.25 s
+    assert not draining.done()
+    counting.gate.set()
+    await draining
+    await town.serve(*counting.services)
+    reply = await town.client("gated").call(b"x", idempotency_key=b"k")
+    assert (reply.body, counting.runs) == (b"1", [b"x"])
+
+
+async def test_a_worker_that_closes_leaves_handlers_in_doubt(
+    town: Town, store: Path | None
+) -> None:
+    counting = Counting(Dedup(store))
+    worker = await town.serve(*counting.services)
+    call = asyncio.create_task(town.client("gated").call(b"x", idempotency_key=b"k"))
+    while not counting.runs:  # noqa: ASYNC110 - has no event
+        await asyncio.sleep(0.01)
+    await worker.close()
+    assert counting.ended.is_set()
+    await town.serve(*counting.services)
+    with pytest.raises(requite.RemoteFailure, match="may have run"):
+        await call
+    assert counting.runs == [b"x"]
+
+
+async def test_an_old_client_is_refused_or_runs(town: Town) -> None:
+    strict, lax = Counting(Dedup()), Counting(Dedup(unkeyed="run"))
+    refused = requite.service("refused", idempotent=Dedup())(strict.coroutine)
+    runs = requite.service("runs", idempotent=Dedup(unkeyed="run"))(lax.coroutine)
+    await town.serve(refused, runs)
+    reply = await town.client("refused", dialect="0.2").call(b"x")
+    assert reply.frames[0].startswith(b"requite-error")
+    assert strict.runs == []
+    for expected in (b"1", b"2"):
+        assert (await town.client("runs", dialect="0.2").call(b"x")).body == expected
+
+
+async def test_one_store_serves_several_services(town: Town, store: Path | None) -> None:
+    dedup = Dedup(store)
+    counting = Counting(dedup)
+    await town.serve(*counting.services)
+    for name in ("coroutine", "function"):
+        await town.client(name).call(b"x", idempotency_key=b"the same")
+    assert counting.runs == [b"x", b"x"]
+    assert dedup.stats.kept == 2
+
+
+async def test_many_at_a_time_run_once_each(town: Town, store: Path | None) -> None:
+    dedup = Dedup(store)
+    counting = Counting(dedup)
+    await town.serve(*counting.services, capacity=64)
+    client = town.client("coroutine")
+    keys = [b"%d" % (number % 100) for number in range(500)]
+    replies = await asyncio.gather(*(client.call(key, idempotency_key=key) for key in keys))
+    by_key: dict[bytes, set[bytes]] = {}
+    for key, reply in zip(keys, replies, strict=True):
+        by_key.setdefault(key, set()).add(reply.body)
+    assert all(len(bodies) == 1 for bodies in by_key.values())
+    assert sorted(counting.runs) == sorted(set(keys))
+    assert dedup.stats.replayed == 400
+
+
+async def test_a_folder_has_one_worker(town: Town, tmp_path: Path) -> None:
+    await town.serve(*Counting(Dedup(tmp_path)).services)
+    with pytest.raises(LogLocked):
+        await town.serve(*Counting(Dedup(tmp_path)).services)
+
+
+async def test_another_log_is_refused_and_left_alone(town: Town, tmp_path: Path) -> None:
+    with Log.open(tmp_path, purpose=b"TEST") as log:
+        log.commit([b"something else"])
+    with pytest.raises(LogMismatch):
+        await town.serve(*Counting(Dedup(tmp_path)).services)
+
+
+async def test_a_damaged_record_is_told_and_the_rest_served(
+    town: Town, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    counting = Counting(Dedup(tmp_path))
+    worker = await town.serve(*counting.services)
+    client = town.client("coroutine")
+    for key in (b"first", b"second"):
+        await client.call(key, idempotency_key=key)
+    await worker.drain()
+    damage(tmp_path, b"first")
+    await town.serve(*counting.services)
+    assert "the log of replies is damaged" in caplog.text
+    assert (await client.call(b"second", idempotency_key=b"second")).body == b"2"
+    assert counting.runs == [b"first", b"second"]
+
+
+def damage(folder: Path, what: bytes) -> None:
+    """Turn one bit of what is found first in a log."""
+    [segment] = folder.glob("*.seg")
+    data = bytearray(segment.read_bytes())
+    data[data.index(what)] ^= 1
+    segment.write_bytes(data)
