@@ -17,6 +17,8 @@ from requite.sim.freelance.watch import Hub
 from requite.sim.history import Call, History
 
 _SLACK_S: Final = 0.001
+# The host moves its timer only for more than that.
+_TIMER_SLACK_S: Final = 0.005
 
 
 class OnlyTheLiving(FlpChecker):
@@ -26,6 +28,24 @@ class OnlyTheLiving(FlpChecker):
     invariant = "live"
     sentence = "a server that is silent for several intervals is asked nothing (10/FLP)"
 
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._pressed: set[Any] = set()  # connections that have pushed back since they were heard
+        self._frozen_s: dict[Any, float] = {}  # how long the client had stood still by then
+
+    def channel_up(self, hub: Hub, peer: Any) -> None:
+        """Note that a connection takes requests."""
+        self._frozen_s.setdefault(peer, hub.process.frozen_s)
+
+    def channel_down(self, _hub: Hub, peer: Any) -> None:
+        """Note that it takes none."""
+        self._pressed.add(peer)
+
+    def batch_came(self, hub: Hub, peer: Any) -> None:
+        """Note a sign of life."""
+        self._pressed.discard(peer)
+        self._frozen_s[peer] = hub.process.frozen_s
+
     def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
         """Check where a request goes."""
         call = self.call_sent(hub, message)
@@ -33,12 +53,19 @@ class OnlyTheLiving(FlpChecker):
             return
         if peer not in hub.open and hub.model is not Model.FAILOVER:
             self.violate(f"{hub} asks {hub.names[peer]}, which pushes back")
-        silent_s = self.now - hub.heard_at[peer]
-        # What a process does not find out while it stands still cannot be held against it; nor
-        # what it cannot yet know of a connection that has just been free again.
-        most_s = (self.knobs.ttl_s + self.knobs.pace.timer_late_s) * LIVES_WHILE_PRESSED
-        if hub.model is Model.AGENT and silent_s - hub.process.frozen_s > most_s + _SLACK_S:
+        silent_s = self._silent_s(hub, peer)
+        if hub.model is Model.AGENT and silent_s > self._most_s(peer):
             self.violate(f"{hub} asks {hub.names[peer]}, silent for {silent_s:.2f} s")
+
+    def _silent_s(self, hub: Hub, peer: Any) -> float:
+        """Return for how long nothing has come; what a process misses while it stands still cannot
+        be held against its servers."""
+        stood_still_s = hub.process.frozen_s - self._frozen_s[peer]
+        return self.now - hub.heard_at[peer] - stood_still_s
+
+    def _most_s(self, peer: Any) -> float:
+        factor = LIVES_WHILE_PRESSED if peer in self._pressed else 1
+        return self.knobs.ttl_s * factor + self.knobs.pace.timer_late_s + _TIMER_SLACK_S
 
 
 class Faithful(FlpChecker):

@@ -1,0 +1,291 @@
+"""Engines of the Freelance pattern that are broken on purpose, one way each.
+
+Each is a real engine with one rule taken out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from requite.engine import Deliver, Disconnect, Effect, Fail, Input, Send
+from requite.errors import CallTimeout
+from requite.protocols.freelance import wire
+from requite.protocols.freelance.agent import AgentClient
+from requite.protocols.freelance.failover import FailoverClient
+from requite.protocols.freelance.server import FreelanceServer
+from requite.protocols.freelance.shotgun import ShotgunClient
+from requite.protocols.freelance.turns import Callers
+from requite.request import Reply
+
+
+# --- clients of any model -------------------------------------------------------------------------
+class AnswersTwice(AgentClient):
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        for effect in super().handle(event, now):
+            yield effect
+            if isinstance(effect, Deliver) and isinstance(effect.what, Reply):
+                yield effect
+
+
+class ForgetsToExpire(AgentClient):
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        effects = super().handle(event, now)
+        return (e for e in effects if not (type(e) is Fail and type(e.error) is CallTimeout))
+
+
+class SaysItHasNotRun(AgentClient):
+    def _fail(self, call: Any, error: Any, now: float) -> None:
+        super()._fail(call, error, now)
+        error.may_have_executed = False
+
+
+class HasNoLimit(AgentClient):
+    def _why_not(self, asked: Any, now: float) -> Any:
+        return None
+
+
+class RemembersCalls(AgentClient):
+    def _hold(self, call: Any, until: float) -> None:
+        super()._hold(call, until)
+        self.seen = [*getattr(self, "seen", ()), call.asked.token]
+
+
+class SendsWhatMayHaveRun(AgentClient):
+    def _is_last(self, call: Any) -> bool:
+        return call.tries >= self._policy.attempts_max
+
+
+class TriesForEver(AgentClient):
+    def _is_last(self, call: Any) -> bool:
+        return not call.asked.idempotent
+
+
+# --- model three ----------------------------------------------------------------------------------
+class TakesAnyReply(AgentClient):
+    """Take a reply for which nobody waits for that to the oldest call."""
+
+    def _take(self, message: Any, now: float) -> None:
+        if len(message) > 1 and message[0] not in self._pending and self._pending:
+            message = [next(iter(self._pending)), *message[1:]]
+        super()._take(message, now)
+
+
+class NeverPings(AgentClient):
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        effects = super().handle(event, now)
+        return (e for e in effects if not (type(e) is Send and e.message == (wire.PING,)))
+
+
+class BelievesForEver(AgentClient):
+    """Never count a silent server as gone."""
+
+    def _gone_at(self, server: Any) -> float:
+        return server.heard_at + 1e9
+
+
+class IsImpatient(AgentClient):
+    """Count servers as gone after a part of the time."""
+
+    def _gone_at(self, server: Any) -> float:
+        return server.heard_at + self._policy.ping.interval_s * 1.05
+
+
+class ChangesItsMind(AgentClient):
+    """Ask the server that came last."""
+
+    def _choose(self, call: Any) -> Any:
+        return next((s for s in reversed(self._live.values()) if s.is_open), None)
+
+
+class TakesNoNotice(AgentClient):
+    """Send also to whoever pushes back."""
+
+    def _blocked(self, event: Any, now: float) -> None:
+        """Go on."""
+
+
+class WaitsForGodot(AgentClient):
+    """Leave what was lost with its server until somebody comes."""
+
+    def _interrupt(self, call: Any, reason: str, now: float) -> None:
+        self._hold(call, call.asked.deadline)
+
+
+# --- models one and two ---------------------------------------------------------------------------
+class SendsOneAfterTheOther(FailoverClient):
+    """Use connections on which a reply is still to come."""
+
+    def _occupy(self, peer: Any, call: Any, now: float) -> None:
+        place = self._lanes[peer].place
+        super()._occupy(peer, call, now)
+        self._idle[place][peer] = None
+
+
+class KeepsTheLane(FailoverClient):
+    """Leave the connection open when a try is given up: a late reply is taken for the next one."""
+
+    def _recall(self, call: Any) -> None:
+        for peer in call.peers:
+            lane = self._lanes[peer]
+            lane.call = None
+            self._idle[lane.place][peer] = None
+        call.peers.clear()
+
+
+class HitsOne(ShotgunClient):
+    """Ask one server alone."""
+
+    def _maybe_send(self, call: Any, now: float) -> bool:
+        if call.peers:
+            return True
+        everybody = self._open
+        self._open = dict(list(everybody.items())[:1])
+        try:
+            return super()._maybe_send(call, now)
+        finally:
+            self._open = everybody
+
+
+class ShootsAgain(ShotgunClient):
+    """Ask everybody again whenever somebody comes."""
+
+    def _joined(self, event: Any, now: float) -> None:
+        for call in self._calls.values():
+            call.peers.clear()
+        super()._joined(event, now)
+
+
+class TakesTheWrongAnswer(ShotgunClient):
+    def _take(self, message: Any, now: float) -> None:
+        if len(message) > 2 and message[1] not in self._pending and self._pending:
+            message = [b"", next(iter(self._pending)), *message[2:]]
+        super()._take(message, now)
+
+
+# --- servers --------------------------------------------------------------------------------------
+class SaysNothingWhenBusy(FreelanceServer):
+    """Answer pings only while a handler is free."""
+
+    def _take(self, caller: Any, message: Any, now: float) -> None:
+        if message == [wire.PING] and len(self._jobs) >= self._policy.capacity:
+            return
+        super()._take(caller, message, now)
+
+
+class DiesOfGarbage(FreelanceServer):
+    def _drop(self, why: str, now: float, count: int = 1) -> None:
+        if why == "malformed":
+            raise KeyError(why)
+        super()._drop(why, now, count)
+
+
+class PunishesTheInnocent(FreelanceServer):
+    """Send everybody away when somebody breaks the protocol."""
+
+    def _drop(self, why: str, now: float, count: int = 1) -> None:
+        super()._drop(why, now, count)
+        for caller in list(self._callers) if why == "malformed" else ():
+            self._out.append(Disconnect(caller.peer, "malformed"))
+            self._callers.leave(caller.peer)
+
+
+class TakesTooMany(FreelanceServer):
+    def __init__(self, policy: Any, **given: Any) -> None:
+        super().__init__(policy, **given)
+        object.__setattr__(self._policy, "capacity", policy.capacity + 1)
+
+
+class WorksForNobody(FreelanceServer):
+    """Forget to give the places of abandoned work back."""
+
+    def _finished(self, event: Any, now: float) -> None:
+        if not event.token.abandoned:
+            super()._finished(event, now)
+
+
+class StartsWhatWasLost(FreelanceServer):
+    """Start what a client had asked before it left."""
+
+    def _lost(self, event: Any, now: float) -> None:
+        caller = self._callers.by_peer.get(event.peer)
+        if caller is not None and caller.waiting:
+            self._deliver(caller, caller.waiting[0][1], now)
+        super()._lost(event, now)
+
+
+class JumblesPartials(FreelanceServer):
+    """Put each partial reply in front of those that came before it."""
+
+    def _produced(self, event: Any, now: float) -> None:
+        before, event.token.joined = event.token.joined or [], None
+        super()._produced(event, now)
+        event.token.joined = [*(event.token.joined or ()), *before]
+
+
+class LosesSome(FreelanceServer):
+    """Lose every tenth request."""
+
+    taken = 0
+
+    def _take(self, caller: Any, message: Any, now: float) -> None:
+        self.taken += 1
+        if self.taken % 10:
+            super()._take(caller, message, now)
+
+
+class _OneAfterTheOther(Callers):
+    """Serve a client until it has nothing more."""
+
+    __slots__ = ()
+
+    def pop(self) -> Any:
+        due = super().pop()
+        if due is not None and due[0].waiting:
+            self.turns.remove(due[0])
+            self.turns.appendleft(due[0])
+        return due
+
+
+class _ReadsOn(Callers):
+    """Never stop reading, however much waits."""
+
+    __slots__ = ()
+
+    def push(self, caller: Any, request: Any, size: int) -> bool:
+        super().push(caller, request, size)
+        caller.is_read = True
+        return False
+
+
+class _NeverReadsAgain(Callers):
+    __slots__ = ()
+
+    def resumes(self, caller: Any) -> bool:
+        return False
+
+
+def _with_callers(kind: type[Callers]) -> type[FreelanceServer]:
+    class Broken(FreelanceServer):
+        def __init__(self, *args: Any, **given: Any) -> None:
+            super().__init__(*args, **given)
+            self._callers.__class__ = kind
+
+    Broken.__name__ = kind.__name__.strip("_")
+    return Broken
+
+
+ServesOneAfterTheOther = _with_callers(_OneAfterTheOther)
+ReadsOn = _with_callers(_ReadsOn)
+NeverReadsAgain = _with_callers(_NeverReadsAgain)
+
+
+# --- bugs that the simulator has found, put back --------------------------------------------------
+class AsksTooLate(ShotgunClient):
+    """Ask a server that comes also what is too late already."""
+
+    def _joined(self, event: Any, now: float) -> None:
+        self._open[event.peer] = True
+        self._release(now)
+        for call in list(self._calls.values()):
+            self._maybe_send(call, now)
