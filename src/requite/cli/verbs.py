@@ -57,6 +57,15 @@ ASK: Final = (
     Verb("call", "URL [BODY]", "Make one call; its reply goes to stdout"),
     Verb("result", "URL TICKET", "Wait for the reply to a request that is kept"),
     Verb("services", "URL", "Show what a broker serves, and how it goes"),
+    Verb(
+        "pair",
+        "status|switch URL",
+        "Show which of two servers serves; let the other one do it",
+        (
+            Verb("pair status", "URL", "Show which one serves, and whether the other is there"),
+            Verb("pair switch", "URL", "Let the one serve that is passive now"),
+        ),
+    ),
     Verb("bench", "URL", "Measure a deployment: throughput and latency"),
 )
 WATCH: Final = (

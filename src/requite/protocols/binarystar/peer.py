@@ -218,6 +218,9 @@ class BinaryStarPeer:
         if not self._links.add(event.peer, is_dialled, now):
             self._out.append(Disconnect(event.peer, "too many connections"))
         elif is_dialled:
+            # Somebody is there. What we say now he may act upon, so we must not become something
+            # else before he could answer.
+            self._other.excuse(now)
             self._speak(now)
 
     def _lost(self, event: PeerLost, _now: float) -> None:

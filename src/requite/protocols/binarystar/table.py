@@ -6,7 +6,7 @@ epoch, so an active that hears of a newer one steps down. An active whose proces
 operator says so or because it is to be stopped, has *resigned* until the other has taken over.
 
 What is not in the table changes nothing. The diagram in docs/topics/patterns/binary-star.md is
-drawn from it (`diagram.py`).
+drawn from it.
 """
 
 from __future__ import annotations

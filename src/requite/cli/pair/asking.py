@@ -1,0 +1,64 @@
+"""What the verbs of a pair have in common: its address, and how what it says is shown."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from requite.cli.exit_codes import ExitCode
+from requite.cli.output import complain, say, say_json
+from requite.protocols.binarystar.table import State
+from requite.protocols.binarystar.view import PairView
+
+PairAddress = Annotated[
+    str,
+    Parameter(
+        help="Where either server listens for the other one (--pair-bind): `tcp://HOST:PORT` or "
+        "`ipc:///PATH`."
+    ),
+]
+
+
+def report(view: PairView, as_json: bool) -> ExitCode:
+    """Print what a server knows; a pair that has failed is an error."""
+    if as_json:
+        say_json(record(view))
+    else:
+        say("\n".join(sentences(view)))
+    if view.state is State.FAILED:
+        complain(f"the pair has failed: {view.trouble}")
+        return ExitCode.FAILED
+    return ExitCode.OK
+
+
+def record(view: PairView) -> dict[str, Any]:
+    """Return a view for machines."""
+    return {
+        "role": view.role.name.lower(),
+        "state": view.state.name.lower(),
+        "serves": view.serves,
+        "epoch": view.epoch,
+        "peer_state": None if view.peer_state is None else view.peer_state.name.lower(),
+        "peer_is_silent": view.peer_is_silent,
+        "heard_s_ago": view.heard_s_ago,
+        "trouble": view.trouble,
+    }
+
+
+def sentences(view: PairView) -> list[str]:
+    """Return a view for people: a line for each of the two servers."""
+    serves = "serves" if view.serves else "serves nobody"
+    own = f"{view.role.name.lower():<8} {_state(view.state)}, {serves}, epoch {view.epoch}"
+    other = view.role.other.name.lower()
+    if view.peer_state is None or view.heard_s_ago is None:
+        return [own, f"{other:<8} not heard of yet"]
+    silent = "SILENT: " if view.peer_is_silent else ""
+    heard = f"{silent}was {_state(view.peer_state)} {view.heard_s_ago:.1f} s ago"
+    return [own, f"{other:<8} {heard}"]
+
+
+def _state(state: State) -> str:
+    """Return a word for a state. That a server is the primary or the backup is told apart."""
+    is_new = state in (State.PRIMARY, State.BACKUP)
+    return "starting" if is_new else state.name.lower()

@@ -1,0 +1,89 @@
+"""What an operator does with a pair from outside: look at it, and switch it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final, Self
+
+from requite.errors import CallTimeout, RemoteFailure
+from requite.pair.ends import SCHEMES, make_framing
+from requite.protocols.binarystar.operator import BinaryStarOperator
+from requite.protocols.binarystar.table import State
+from requite.protocols.binarystar.view import PairView, view_from_wire
+from requite.protocols.binarystar.wire import Ask, Refused, Switch, View
+from requite.shell.aio import AioShell
+from requite.shell.keeping import Endpoint
+from requite.shell.wires import Wires
+from requite.transport.address import parse_address
+
+_LOOK_EVERY_S: Final = 0.05
+
+
+class Operator:
+    """A connection to one server of a pair, at the address where it listens for the other one.
+
+        async with Operator("tcp://10.0.0.1:5560") as operator:
+            print(await operator.look())
+
+    `timeout`: seconds for each question. Raises `ConfigurationError` for an address that cannot be
+    read.
+    """
+
+    def __init__(self, address: str, *, timeout: float = 5.0) -> None:
+        self._address = address
+        self._timeout_s = timeout
+        self._answers: asyncio.Queue[View | Refused] = asyncio.Queue()
+        endpoint = Endpoint(parse_address(address, SCHEMES), make_framing)
+        self._shell = AioShell(
+            BinaryStarOperator(),
+            Wires(keep=[endpoint]),
+            deliver=self._deliver,
+            logger="requite.pair",
+        )
+
+    async def look(self) -> PairView:
+        """Return what the server knows. Raises `CallTimeout`."""
+        return await self._ask(Ask())
+
+    async def switch(self) -> PairView:
+        """Let the other server of the two be active, and return what this one says when it is done.
+
+        Raises `RemoteFailure` where the server refuses, and `CallTimeout` where it takes too long.
+        """
+        before = await self.look()
+        view = await self._ask(Switch(before.epoch))
+        wanted = State.PASSIVE if before.state is State.ACTIVE else State.ACTIVE
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                while view.state is not wanted:
+                    await asyncio.sleep(_LOOK_EVERY_S)
+                    view = await self.look()
+        except TimeoutError:
+            raise CallTimeout(
+                f"after {self._timeout_s:g} s {self._address} is still {view.state.name.lower()}"
+            ) from None
+        return view
+
+    async def _ask(self, question: Ask | Switch) -> PairView:
+        self._shell.submit(question)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                answer = await self._answers.get()
+        except TimeoutError:
+            trouble = self._shell.trouble or f"{self._address} does not answer"
+            raise CallTimeout(
+                f"nothing heard for {self._timeout_s:g} s: {trouble}", may_have_executed=False
+            ) from None
+        if isinstance(answer, Refused):
+            raise RemoteFailure(answer.reason, may_have_executed=False, attempts=1)
+        return view_from_wire(answer)
+
+    def _deliver(self, _token: Any, answer: View | Refused) -> None:
+        self._answers.put_nowait(answer)
+
+    async def __aenter__(self) -> Self:
+        self._shell.start()
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self._shell.close()

@@ -1,0 +1,71 @@
+"""An operator's side of the link: one question at a time to one server of a pair.
+
+Source: docs/protocols/binary-star.md, "Operators".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from requite.engine import (
+    Deliver,
+    Disconnect,
+    Effect,
+    Input,
+    Peer,
+    PeerJoined,
+    PeerLost,
+    Received,
+    Send,
+)
+from requite.errors import RemoteViolation
+from requite.protocols.binarystar.wire import Ask, Refused, Switch, View, decode, encode
+
+ANSWER: Final = "answer"
+"""The token under which a `View` or a `Refused` is delivered."""
+
+
+class BinaryStarOperator:
+    """The engine. `Ask` and `Switch` are its inputs; the last one is sent again over a connection
+    that comes after it, as nobody may have read it on the one before."""
+
+    def __init__(self) -> None:
+        self._peer: Peer | None = None
+        self._question: Ask | Switch | None = None
+
+    def handle(self, event: Input, _now: float) -> Iterable[Effect]:
+        """See `requite.engine.Engine.handle`."""
+        match event:
+            case Ask() | Switch():
+                self._question = event
+                return self._put()
+            case PeerJoined(peer):
+                self._peer = peer
+                return self._put()
+            case PeerLost():
+                self._peer = None
+            case Received(peer, messages):
+                return [effect for message in messages for effect in _take(peer, message)]
+        return ()
+
+    def deadline(self) -> float | None:
+        """See `requite.engine.Engine.deadline`: whoever asks gives up, not the engine."""
+        return None
+
+    def snapshot(self) -> bool:
+        """Return whether there is a connection."""
+        return self._peer is not None
+
+    def _put(self) -> list[Effect]:
+        if self._peer is None or self._question is None:
+            return []
+        return [Send(self._peer, encode(self._question))]
+
+
+def _take(peer: Peer, message: list[bytes]) -> list[Effect]:
+    try:
+        answer = decode(message)
+    except RemoteViolation as violation:
+        return [Disconnect(peer, str(violation))]
+    return [Deliver(ANSWER, answer)] if isinstance(answer, View | Refused) else []
