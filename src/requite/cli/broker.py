@@ -210,7 +210,7 @@ def broker(
       $ requite broker --bind tcp://127.0.0.1:0 --heartbeat-interval 0.5
     """
     from requite.broker import Broker
-    from requite.cli.serving import run_until_stopped
+    from requite.cli.serving import collect_rarely, run_until_stopped
 
     logging.start()
     if keeper.titanic_memory:
@@ -226,6 +226,7 @@ def broker(
         pair=pair,
     )
     until_failed = None if pair is None else pair.until_failed
+    collect_rarely()
     return run_until_stopped(server, lambda: _announce(server.endpoints), until_failed)
 
 

@@ -54,7 +54,7 @@ def serve(
 
       $ requite titanic --broker mdp://127.0.0.1:5555 --dir requests
     """
-    from requite.cli.serving import run_until_stopped
+    from requite.cli.serving import collect_rarely, run_until_stopped
     from requite.titanic import Titanic
 
     logging.start()
@@ -68,4 +68,5 @@ def serve(
         if memory:
             complain(IN_MEMORY)
 
+    collect_rarely()
     return run_until_stopped(server, announce)
