@@ -74,6 +74,38 @@ class LockStep(Checker):
         self._out.pop(peer, None)
 
 
+class NeverStartedInVain(Checker):
+    """A server starts nothing whose client has hung up. (What a queue does is in `TheQueue`.)"""
+
+    invariant = "I15"
+    sentence = "expired or cancelled work never starts"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._waiting: dict[tuple[str, int], list[Any]] = {}  # by server and call: connections
+
+    def request_came(self, hub: Hub, peer: Any, message: Sequence[bytes]) -> None:
+        """Note a request."""
+        task = parse_task(message) if hub.kind == "server" else None
+        if task is not None:
+            self._waiting.setdefault((hub.name, task.number), []).append(peer)
+
+    def channel_lost(self, hub: Hub, peer: Any) -> None:
+        """Forget what a client has given up."""
+        if hub.kind == "server":
+            for waiting in self._waiting.values():
+                if peer in waiting:
+                    waiting.remove(peer)
+
+    def execution_started(self, execution: Execution) -> None:
+        """Check that somebody waits."""
+        waiting = self._waiting.get((execution.worker, execution.call.number))
+        if waiting == []:
+            self.violate(f"nobody waits for {execution.call} any more, and {execution} starts")
+        elif waiting:
+            waiting.pop(0)
+
+
 class NobodyNotices(Checker):
     """No exception leaves an engine, a framing or a host; nobody honest is sent away for it."""
 
@@ -124,6 +156,7 @@ PIRATE_CHECKERS: Final[tuple[type[Checker], ...]] = (
     NeverRepeated,
     HonestErrors,
     LockStep,
+    NeverStartedInVain,
     TheQueue,
     HeardInTime,
     NobodyNotices,

@@ -91,6 +91,13 @@ _LIST: Final = (
         ),
     ),
     PirateScenario(
+        "pirate-silence",
+        "hardly anything is asked, and workers freeze: silence alone tells who is there",
+        (Crew.PARANOID,),
+        (PirateFault.FREEZE_WORKER, PirateFault.FREEZE_MIDDLE, PirateFault.BLACK_HOLE),
+        fixed={"calls": 12, "faults_per_s": 0.5, "outage_max": 10.0},
+    ),
+    PirateScenario(
         "pirate-partitions",
         "the network is cut, clogged, reset; connections are forgotten",
         faults=(

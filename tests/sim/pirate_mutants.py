@@ -1,0 +1,295 @@
+"""Engines of the Pirates that are broken on purpose, one way each.
+
+Each is a real engine with one rule taken out. Where the rule lives in a part of the engine, that
+part is given a class of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
+from typing import Any
+
+from requite.engine import Deliver, Disconnect, Effect, Fail, Input, Received, Send
+from requite.errors import CallTimeout, RemoteViolation
+from requite.protocols.pirate import wire
+from requite.protocols.pirate.client import LazyPirate
+from requite.protocols.pirate.crew import BUSY, Crew
+from requite.protocols.pirate.queue import PirateQueue
+from requite.protocols.pirate.server import PirateServer
+from requite.protocols.pirate.turns import Turns
+from requite.protocols.pirate.worker import PirateWorker
+
+
+# --- clients --------------------------------------------------------------------------------------
+class AnswersTwice(LazyPirate):
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        for effect in super().handle(event, now):
+            yield effect
+            if isinstance(effect, Deliver):
+                yield effect
+
+
+class ForgetsToExpire(LazyPirate):
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        effects = super().handle(event, now)
+        return (e for e in effects if not (type(e) is Fail and type(e.error) is CallTimeout))
+
+
+class KeepsItsSocket(LazyPirate):
+    """Send again over the connection on which no reply came: a late one is taken for the next."""
+
+    def _recall(self, call: Any) -> None:
+        self._lanes[call.peer] = None
+        self._idle[call.peer] = None
+
+
+class SendsAgainWhatMayHaveRun(LazyPirate):
+    def _interrupt(self, call: Any, reason: str, now: float) -> None:
+        call.asked = call.asked._replace(idempotent=True)
+        super()._interrupt(call, reason, now)
+
+
+class TriesForEver(LazyPirate):
+    def _try_again(self, call: Any, why: str, now: float) -> None:
+        super()._try_again(call, why, now)
+        call.tries = 1
+
+
+class LosesWhatWasSent(LazyPirate):
+    """Forget a call whose connection is lost."""
+
+    def _interrupt(self, call: Any, reason: str, now: float) -> None:
+        call.asked = call.asked._replace(deadline=inf)
+        self._wait_until(call, inf)
+
+
+class NeverDialsAgain(LazyPirate):
+    def _supply(self, now: float) -> None:
+        super()._supply(now)
+        if self._resent:
+            self._out = [e for e in self._out if type(e).__name__ != "Connect"]
+
+
+class RemembersTokens(LazyPirate):
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._all: list[Any] = []
+
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        self._all.append(event)
+        return super().handle(event, now)
+
+
+class SaysItHasNotRun(LazyPirate):
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        for effect in super().handle(event, now):
+            if isinstance(effect, Fail):
+                effect.error.may_have_executed = False
+            yield effect
+
+
+# --- queues ---------------------------------------------------------------------------------------
+class MostRecentlyUsed(PirateQueue):
+    class _Crew(Crew):
+        def take(self) -> Any:
+            hand, _ = self._idle.popitem()
+            hand.state = BUSY
+            return hand
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._crew = self._Crew()
+
+
+class Redelivers(PirateQueue):
+    """Hand the request of a lost worker to the next one, whether it may run twice or not."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._bodies: dict[Any, Any] = {}
+
+    def _dispatch(self, now: float) -> None:
+        before = len(self._out)
+        super()._dispatch(now)
+        for effect in self._out[before:]:
+            if isinstance(effect, Send) and len(effect.message) > 1:
+                self._bodies[effect.peer] = list(effect.message)
+
+    def _lose_request(self, hand: Any, why: str) -> None:
+        message = self._bodies.get(hand.peer)
+        asker = hand.asker
+        if message and asker and self._turns.by_peer.get(asker.peer) is asker:
+            asker.in_hand.pop(hand, None)
+            del message[: 2 if self._pattern is wire.Pattern.SIMPLE else 1]
+            self._turns.push(asker, message)
+            return
+        super()._lose_request(hand, why)
+
+
+class KeepsWhatWasGivenUp(PirateQueue):
+    """Hand out requests whose client has left."""
+
+    def _forget_client(self, asker: Any) -> None:
+        del self._turns.by_peer[asker.peer]
+
+
+class HandsOutOnTop(PirateQueue):
+    """Take a heartbeat for "ready", as the Guide's queue does."""
+
+    def _heard(self, hand: Any, said: Any, now: float) -> None:
+        if isinstance(said, wire.Heartbeat):
+            self._crew.ready(hand)
+        super()._heard(hand, said, now)
+
+
+class TakesAnyWord(PirateQueue):
+    """Hand requests to workers that did not say that they are ready."""
+
+    def _joined(self, event: Any, now: float) -> None:
+        super()._joined(event, now)
+        if hand := self._crew.by_peer.get(event.peer):
+            self._make_ready(hand, now)
+
+
+class SendsToTheFirst(PirateQueue):
+    """Send every reply to the client that came first."""
+
+    def _take_reply(self, hand: Any, reply: Any, now: float) -> None:
+        if hand.asker is not None and self._turns.by_peer:
+            hand.asker = next(iter(self._turns.by_peer.values()))
+        super()._take_reply(hand, reply, now)
+
+
+class NeverBeats(PirateQueue):
+    def _look_at(self, hand: Any, now: float) -> None:
+        hand.heart.spoke_at = now
+        super()._look_at(hand, now)
+
+
+class TrustsForEver(PirateQueue):
+    """Never count a worker as gone."""
+
+    def _look_at(self, hand: Any, now: float) -> None:
+        hand.heart.heard_at = now
+        super()._look_at(hand, now)
+
+
+class JudgesTheBusy(PirateQueue):
+    """Count a worker as gone that works in silence for half as long as it may."""
+
+    def _look_at(self, hand: Any, now: float) -> None:
+        if now - hand.heart.heard_at > hand.heart.interval_s * hand.heart.liveness / 2:
+            self._out.append(Disconnect(hand.peer, "nothing came from it"))
+            self._forget_worker(hand, "nothing came from it", now)
+            return
+        super()._look_at(hand, now)
+
+
+class RemembersEverybody(PirateQueue):
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._all: list[Any] = []
+
+    def _joined(self, event: Any, now: float) -> None:
+        self._all.append(event)
+        super()._joined(event, now)
+
+
+class LetsWait(PirateQueue):
+    """Hand out requests when workers say something, and not when clients do."""
+
+    _by_client = False
+
+    def _from_client(self, asker: Any, messages: Any) -> None:
+        self._by_client = True
+        super()._from_client(asker, messages)
+
+    def _dispatch(self, now: float) -> None:
+        if not self._by_client:
+            super()._dispatch(now)
+        self._by_client = False
+
+
+class DiesOfGarbage(PirateQueue):
+    def _expel(self, peer: Any, reason: str) -> None:
+        raise RemoteViolation(reason)
+
+
+class LosesSome(PirateQueue):
+    """Drop every tenth reply."""
+
+    def _take_reply(self, hand: Any, reply: Any, now: float) -> None:
+        super()._take_reply(hand, reply, now)
+        if self._replies % 10 == 9:
+            self._out = [e for e in self._out if not (type(e) is Send and e.message[0] == b"")]
+
+
+# --- servers and workers --------------------------------------------------------------------------
+class StartsWhatWasGivenUp(PirateServer):
+    """Keep the requests of clients that have left."""
+
+    class _Turns(Turns[Any]):
+        def leave(self, peer: Any) -> Any:
+            return self.by_peer.pop(peer, None)
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        policy = self._policy
+        self._turns = self._Turns(policy.queue_max, policy.queue_size_max, one_at_a_time=True)
+
+
+class SwapsReplies(PirateServer):
+    """Give each reply to the client of the newest job."""
+
+    def _finished(self, event: Any, now: float) -> None:
+        if event.token in self._jobs and len(self._jobs) > 1:
+            newest = list(self._jobs)[-1]
+            ours, theirs = self._jobs[event.token], self._jobs[newest]
+            self._jobs[event.token], self._jobs[newest] = theirs, ours
+        super()._finished(event, now)
+
+
+class KeepsJobs(PirateServer):
+    def _finished(self, event: Any, now: float) -> None:
+        asker = self._jobs.get(event.token)
+        super()._finished(event, now)
+        if asker is not None and event.token.abandoned:
+            self._jobs[event.token] = asker
+
+
+class NeverSaysReadyAgain(PirateWorker):
+    def _joined(self, event: Any, now: float) -> None:
+        super()._joined(event, now)
+        if self._said_ready:
+            self._out.pop()
+        self._said_ready = True
+
+    _said_ready = False
+
+
+class NeverBreathes(PirateWorker):
+    """A worker that does not beat while it works."""
+
+    def _beat(self, now: float) -> None:
+        if self._job is not None:
+            self._heart.spoke_at = now
+        super()._beat(now)
+
+
+class LeavesTooSoon(PirateWorker):
+    """Find the queue gone after an interval and a half."""
+
+    def _beat(self, now: float) -> None:
+        if now - self._heart.heard_at > 1.5 * self._heart.interval_s:
+            self._heart.heard_at = -inf
+        super()._beat(now)
+
+
+class ForgetsReceived(PirateWorker):
+    """Take no notice of what the queue says."""
+
+    def _received(self, event: Received, now: float) -> None:
+        heard_at = self._heart.heard_at
+        super()._received(event, now)
+        self._heart.heard_at = heard_at
