@@ -92,7 +92,7 @@ class Broker(Daemon):
         if pair is not None and titanic is not None:
             raise ConfigurationError(
                 "a pair keeps no requests itself: the other broker would not have them; run"
-                " `requite titanic --broker mdp://A,B --dir DIR` beside the two"
+                " `requite titanic serve --broker mdp://A,B --dir DIR` beside the two"
             )
         self._pair = pair
         door = None if pair is None else self._put_behind_door(pair)

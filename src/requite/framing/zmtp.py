@@ -202,8 +202,8 @@ class Zmtp:
             raise self._broken
         if not self.ready:
             raise RemoteViolation(
-                "the peer hung up during the handshake, as libzmq does without a word when "
-                "mechanism or socket type do not fit"
+                "the peer hung up during the handshake, as the passive broker of a pair does; "
+                "and libzmq, where mechanism or socket type do not fit"
             )
         if not self._reader.between_messages:
             raise RemoteViolation("the peer hung up in the middle of a message")

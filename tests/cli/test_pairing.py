@@ -1,0 +1,70 @@
+"""`requite broker --primary|--backup`: what is refused, what is shown, how a failed pair ends."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.cli.command import requite, running
+
+from requite.cli.exit_codes import ExitCode
+from requite.cli.pairing import Pairing
+from requite.cli.services import _standing
+from requite.errors import ConfigurationError
+
+A, B = "tcp://127.0.0.1:5560", "tcp://127.0.0.1:5561"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"primary": True}, "both --pair-bind and --peer"),
+        ({"backup": True, "peer": A}, "both --pair-bind and --peer"),
+        ({"pair_bind": A, "peer": B}, "take --primary or --backup"),
+        ({"peer": B}, "take --primary or --backup"),
+        ({"primary": True, "backup": True, "pair_bind": A, "peer": B}, "not both"),
+        ({"primary": True, "pair_bind": A, "peer": A}, "its own peer"),
+        ({"primary": True, "pair_bind": A, "peer": "mdp://x:1"}, "scheme 'mdp'"),
+        ({"primary": True, "pair_bind": A, "peer": B, "pair_heartbeat": 0.0}, "heartbeat"),
+    ],
+)
+def test_what_cannot_work_is_refused(options, told):
+    with pytest.raises(ConfigurationError, match=told):
+        Pairing(**options).make()
+
+
+def test_one_of_a_pair_and_one_alone():
+    assert Pairing().make() is None
+    pair = Pairing(backup=True, pair_bind=A, peer=B).make()
+    assert (pair.view.role.name, pair.view.serves) == ("BACKUP", False)
+
+
+@pytest.mark.parametrize(
+    ("peer", "silent", "heard"),
+    [
+        (None, False, "the primary has not been heard yet"),
+        ("active", True, "the primary has been silent for 3 s"),
+        ("passive", False, "the primary is passive"),
+    ],
+)
+def test_what_services_says_of_a_pair(peer, silent, heard):
+    pair = {"role": "backup", "state": "active", "epoch": 2, "heard_s_ago": 3.2}
+    told = _standing(pair | {"peer": peer, "peer_is_silent": silent})
+    assert told == f"backup of a pair, active in epoch 2; {heard}"
+
+
+@pytest.mark.e2e
+def test_two_of_a_kind_end_with_what_to_do(tmp_path):
+    places = [f"ipc://{tmp_path}/{name}" for name in "ab"]
+    common = ("broker", "--bind", "tcp://127.0.0.1:0", "--primary", "--pair-heartbeat", "0.2")
+    with running(*common, "--pair-bind", places[0], "--peer", places[1]) as first:
+        address = first.line().removeprefix("listening on tcp://")
+        # A first request is a vote: this one serves from now on, and whoever comes later gives up.
+        call = requite("call", f"mdp://{address}/nobody", "x", "--timeout", "1.5")
+        assert call.code in (ExitCode.TIMEOUT, ExitCode.UNAVAILABLE)
+        second = requite(*common, "--pair-bind", places[1], "--peer", places[0])
+        assert second.code == ExitCode.FAILED
+        assert "start one as primary and the other as backup" in second.err
+        assert "Traceback" not in second.err
+        seen = requite("services", f"mdp://{address}", "--json")
+        assert json.loads(seen.out)["pair"]["state"] == "active"
