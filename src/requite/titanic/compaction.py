@@ -32,6 +32,7 @@ class Compaction:
         self.pinned_from: int | None = None
         self.moved_bytes = 0
         self.removed = 0
+        self.removed_to = 0  # the number after the last record that was removed
         self.damaged: list[Damage] = []
         self._log = log
         self._index = index
@@ -82,11 +83,12 @@ class Compaction:
 
     def _is_pinned(self, number: int) -> bool:
         """Whether a replica has yet to read something in a segment."""
-        if self.pinned_from is None:
-            return False
+        return self.pinned_from is not None and self._end_of(number) > self.pinned_from
+
+    def _end_of(self, number: int) -> int:
+        """The number after the last record of a segment, or a later one."""
         later = [one.number for one in self._log.sealed if one.number > number]
-        end = min(later, default=self._log.segment)
-        return end > self.pinned_from
+        return min(later, default=self._log.segment)
 
     def _copy_some(self) -> None:
         copies: list[tuple[bytes, Place, bytes]] = []
@@ -122,6 +124,7 @@ class Compaction:
             self._spared.add(segment)
             return
         self._log.sync()
+        self.removed_to = max(self.removed_to, self._end_of(segment))
         self._log.remove(segment)
         self._index.removed(segment)
         self.removed += 1

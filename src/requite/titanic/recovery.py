@@ -26,7 +26,10 @@ class StoreReport:
 
 
 class Survey:
-    """Reads a log from its beginning; afterwards `index`, `report` and `recovered` tell."""
+    """Reads a log from its beginning; afterwards `index`, `report` and `recovered` tell.
+
+    `complete_from`: from this number on no record has been removed.
+    """
 
     def __init__(self, log: Log) -> None:
         self.index = Index()
@@ -35,8 +38,13 @@ class Survey:
         self._requests: dict[bytes, RecoveredRequest] = {}
         self._keys: dict[bytes, ClosedKey] = {}
         self._role: records.Role | None = None
+        self.complete_from = 0
         reader = log.reader()
+        end = 0
         for segment in reader.segments():
+            if segment.number != end:
+                self.complete_from = segment.number
+            end = segment.next_number
             for item in reader.read(segment.number):
                 if isinstance(item, Damage):
                     self.report.damaged.append(item)
@@ -48,8 +56,7 @@ class Survey:
         self.index.expire_keys(now_us)
         keys = [key for key in self._keys.values() if key.until_us > now_us]
         requests = sorted(map(self._placed, self._requests.values()), key=_submitted_us)
-        role = self._role or records.Role(0, False, b"", 0)
-        return Recovered(requests, keys, role.replica, role.log_id, role.next_number)
+        return Recovered(requests, keys, self._role, self._log.log_id, self._log.next_number)
 
     def _read(self, record: Record) -> None:
         payload = record.payload

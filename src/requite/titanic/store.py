@@ -28,12 +28,15 @@ from requite.engine import Input, Load, Loaded, LoadFailed, Stored, StoreFailed
 from requite.engine import Store as StoreEffect
 from requite.errors import ConfigurationError, LogFull, StorageError
 from requite.protocols.titanic.records import CLOSED, SUBMITTED
+from requite.protocols.titanic.replication import pack
 from requite.protocols.titanic.requests import Recovered
+from requite.protocols.titanic.tickets import Since
 from requite.storage import Log, LogSettings, MemoryLog
 from requite.storage.files import Folder
 from requite.storage.layout import record_size
 from requite.titanic.compaction import Compaction
 from requite.titanic.recovery import StoreReport, Survey
+from requite.titanic.tail import Tail
 
 PURPOSE: Final = b"TITN"
 _MIB: Final = 1024 * 1024
@@ -171,6 +174,7 @@ class Store:
         self._index = survey.index
         self._now_us = now_us
         self._compaction = Compaction(log, survey.index)
+        self._tail = Tail(log, survey.complete_from)
         self._waiting: list[StoreEffect | Load] = []
         self._changed = Condition()
         self._closing = False
@@ -279,6 +283,7 @@ class Store:
 
     def _commit(self, group: Sequence[StoreEffect], payloads: Sequence[bytes]) -> list[Input]:
         positions = self._log.commit(payloads)
+        self._tail.end = self._log.next_number
         self._commits += 1
         self._records += len(payloads)
         self._no_room = False
@@ -332,9 +337,19 @@ class Store:
     def _load(self, load: Load) -> Input:
         place: Any = load.position
         try:
+            if isinstance(place, Since):
+                return Loaded(load.ticket, self._read_since(place))
             return Loaded(load.ticket, self._log.read_at(place.position))
         except StorageError as error:
             return LoadFailed(load.ticket, error)
+
+    def _read_since(self, since: Since) -> bytes:
+        """Read for a replica; what it lacks is not removed while there is room."""
+        self._tail.complete_from = max(self._tail.complete_from, self._compaction.removed_to)
+        batch = self._tail.read(since)
+        is_pressed = self._compact_below() > self.settings.compact_below
+        self._compaction.pinned_from = None if is_pressed else batch.since
+        return pack(batch)
 
     # --- compaction -------------------------------------------------------------------------------
     def _compact_below(self) -> float:
@@ -343,6 +358,7 @@ class Store:
         if limit is None:
             return below
         if self._is_pressed:  # somebody was refused: whatever can be gained is worth it
+            self._compaction.pinned_from = None
             return 1.0
         near = limit - (_SEGMENTS_MIN - 1) * self.settings.segment_size_bytes
         return max(below, _NEAR) if self._log.disk_bytes >= near else below

@@ -2,7 +2,9 @@
 
 A question for the list has up to three frames: a cursor ("": from the beginning), how many at most
 ("": 1000), and a state ("": all). The answer has one line of JSON per request, oldest first, and
-the cursor for the next page, "" at the end. Times are microseconds of wall time since 1970.
+the cursor for the next page, "" at the end. `titanic.show` answers with one such line, which also
+counts `request_frames` and `reply_frames`, and then all of these. Times are microseconds of wall
+time since 1970.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from requite.errors import RemoteViolation
 from requite.protocols.titanic.requests import Kept, Register, State
 
 if TYPE_CHECKING:
-    from requite.protocols.titanic.engine import TitanicSnapshot
+    from requite.protocols.titanic.core import TitanicSnapshot
 
 LIMIT_DEFAULT: Final = 1000
 LIMIT_MAX: Final = 10_000
@@ -52,7 +54,7 @@ def page(register: Register, question: Question) -> tuple[bytes, bytes]:
     return b"\n".join(lines), b""
 
 
-def details(kept: Kept) -> bytes:
+def details(kept: Kept, **more: int) -> bytes:
     """Return what is known of a request, as a line of JSON."""
     return _json(
         {
@@ -66,6 +68,7 @@ def details(kept: Kept) -> bytes:
             "reply_size": kept.reply_size,
             "reason": kept.reason,
             "key": kept.key.decode("utf-8", "replace"),
+            **more,
         }
     )
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from requite.engine import Rng
 from requite.errors import ConfigurationError
 
 _DOUBLINGS_MAX: Final = 30
+
+
+class Replicate(StrEnum):
+    """Whether what is stored here is stored at a replica as well, and when that is told."""
+
+    NO = "no"
+    ASYNC = "async"
+    SYNC = "sync"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +41,9 @@ class TitanicPolicy:
     - `cache_bytes_max`: bodies kept in memory as well; others are read from the log when needed.
     - `store_retry_s`: when a reply that the disk did not take is stored again.
     - `drain_timeout_s`: how long a draining Titanic waits for replies to what it has sent.
+    - `replicate`: whether there is a replica, and whether a submission is acknowledged before that
+      has it; `replica_timeout_s`: how long it may take to answer.
+    - `standby`: be a replica, unless the store says that it was promoted.
     - `notes`: make `Note` effects: `submitted`, `dispatched`, `answered`, `tried`, `poisoned`,
       `closed`.
     """
@@ -51,10 +63,19 @@ class TitanicPolicy:
     cache_bytes_max: int = 64 * 1024 * 1024
     store_retry_s: float = 1.0
     drain_timeout_s: float = 30.0
+    replicate: Replicate = Replicate.NO
+    replica_timeout_s: float = 5.0
+    standby: bool = False
     notes: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("attempt_timeout_s", "backoff_s", "check_every_s", "store_retry_s"):
+        for name in (
+            "attempt_timeout_s",
+            "backoff_s",
+            "check_every_s",
+            "store_retry_s",
+            "replica_timeout_s",
+        ):
             if not getattr(self, name) > 0:
                 raise ConfigurationError(f"{name} must be positive, not {getattr(self, name)}")
         for name in ("window", "service_window", "requests_max"):
@@ -69,6 +90,8 @@ class TitanicPolicy:
             raise ConfigurationError(f"expire_s cannot be negative, not {self.expire_s}")
         if self.backoff_s_max < self.backoff_s:
             raise ConfigurationError("backoff_s_max cannot be less than backoff_s")
+        if self.standby and self.replicate is not Replicate.NO:
+            raise ConfigurationError("a replica has no replica of its own")
         if not 0 <= self.jitter <= 1:
             raise ConfigurationError(f"jitter is a share between 0 and 1, not {self.jitter}")
 

@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from requite.engine import Submit
+from requite.protocols.titanic.records import Role
 from requite.protocols.titanic.wire import encode_ticket
 
 if TYPE_CHECKING:
@@ -139,12 +140,15 @@ class ClosedKey(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Recovered:
     """All that an engine has to know of a store that is opened: requests in the order of their
-    arrival, the keys of those that were closed, and whose replica it is, if it is one."""
+    arrival, the keys of those that were closed, and whether it is a replica, if it has ever been.
+
+    `log_id` and `next_number` are the store's own.
+    """
 
     requests: Sequence[RecoveredRequest] = ()
     closed_keys: Sequence[ClosedKey] = ()
-    replica: bool = False
-    log_id: bytes = b""
+    role: Role | None = None
+    log_id: bytes = bytes(16)
     next_number: int = 0
 
 
@@ -171,6 +175,12 @@ class Register:
         if kept.key:
             self._by_key[kept.key] = kept.uuid
         self._in_order.append(kept)
+
+    def name(self, kept: Kept, key: bytes) -> None:
+        """Give a request the key that it was submitted with."""
+        kept.key = key
+        if key:
+            self._by_key[key] = kept.uuid
 
     def find(self, uuid: bytes) -> Kept | None:
         """Return the request of that ticket, or None."""

@@ -11,11 +11,15 @@ if TYPE_CHECKING:
 
 
 class Since(NamedTuple):
-    """A place in the log for `Load`: all records from `number` on, as many as fit into a message of
-    `size_max` bytes, as one batch of `requite.protocols.titanic.replication`."""
+    """A place in the log for `Load`: all records from `number` on, as many as fit into `size_max`
+    bytes, as one batch of `requite.protocols.titanic.replication`.
+
+    Where some of them have been removed, or with `begins`, it is the first batch of everything.
+    """
 
     number: int
     size_max: int
+    begins: bool = False
 
 
 class Submissions(NamedTuple):

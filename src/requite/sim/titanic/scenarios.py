@@ -82,7 +82,7 @@ _LIST: Final = (
         fixed={
             "segment_size_bytes": 4096,
             "disk_segments_max": 7,
-            "calls": 120,
+            "calls": 80,
             "body_size_max": 400,
             "loss_p": 0.0,
             "late_p": 0.0,
@@ -112,8 +112,8 @@ def draw(seed: int, scenario: TitanicScenario) -> TitanicKnobs:
     """Draw the knobs of a run. The same seed and scenario always give the same."""
     rng = Random(f"{seed}/titanic-knobs")
     drawn: dict[str, Any] = {
-        "calls": rng.randint(30, 120),
-        "faulty_s": rng.uniform(4, 12),
+        "calls": rng.randint(20, 60),
+        "faulty_s": rng.uniform(3, 8),
         **_users(rng),
         **_services(rng, scenario),
         **_policy(rng),

@@ -1,0 +1,157 @@
+"""`titanic.reply` and `titanic.close`: handing replies over, and letting go of requests."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+from requite.engine import Cancel
+from requite.errors import StorageError
+from requite.protocols.titanic import records
+from requite.protocols.titanic.attempts import Attempts
+from requite.protocols.titanic.core import Core
+from requite.protocols.titanic.requests import ANSWERED, CLOSED, POISONED, SENT, Kept, State
+from requite.protocols.titanic.tickets import ForReply
+from requite.protocols.titanic.wire import ERROR, OK, PENDING, UNKNOWN
+from requite.protocols.titanic.wire import POISONED as POISONED_TEXT
+
+EXPIRE: Final = "expire"
+KEYS: Final = "keys"
+
+
+class Collecting:
+    """Gives replies as often as they are asked for, and removes nothing unless it is told to."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._attempts = Attempts(core, self.expire_later)
+        self._expiring: deque[tuple[float, Kept]] = deque()
+
+    @property
+    def attempts(self) -> Attempts:
+        """What becomes of requests before there is anything to collect."""
+        return self._attempts
+
+    def reply(self, token: Any, frames: Sequence[bytes], _now: float) -> None:
+        """Answer with the reply, or with 300 while there is none."""
+        core = self._core
+        kept = core.find(token, frames)
+        if kept is None:
+            return
+        if kept.state is ANSWERED:
+            if kept.reply is not None:
+                core.answer(token, OK, *kept.reply)
+            else:
+                core.load(ForReply(token, kept), kept.reply_place)
+        elif kept.state is POISONED:
+            core.refuse(token, UNKNOWN, f"{POISONED_TEXT}: {kept.reason}")
+        else:
+            core.answer(token, PENDING)
+
+    def loaded(self, token: Any, frames: Sequence[bytes]) -> None:
+        """Answer with a reply that had to be read."""
+        self._core.answer(token, OK, *frames)
+
+    # --- closing ----------------------------------------------------------------------------------
+    def close(self, token: Any, frames: Sequence[bytes], _now: float) -> None:
+        """Remove a request and its reply. What is not there is closed already, and 200 as well."""
+        core = self._core
+        uuid = core.uuid(token, frames)
+        if uuid is None:
+            return
+        kept = core.register.find(uuid)
+        if core.is_replica:
+            core.refuse(token, ERROR, "this is a replica: close it where it was accepted")
+        elif kept is None:
+            core.answer(token, OK)
+        elif kept.closing is not None:
+            kept.closing.append(token)
+        else:
+            self.begin_closing(kept, [token], expired=False)
+
+    def begin_closing(self, kept: Kept, tokens: list[Any], *, expired: bool) -> None:
+        """Store that a request is closed; then forget it, and tell `tokens`."""
+        core = self._core
+        kept.closing = tokens
+        until_us = core.now_us + int(core.policy.key_window_s * 1e6)
+        record = records.encode_closed(kept.uuid, core.now_us, kept.key, until_us, expired=expired)
+        core.enter(record, kept, self._closed, self._not_closed)
+
+    def _closed(self, kept: Kept, _place: Any, now: float) -> None:
+        for token in kept.closing or ():
+            self._core.answer(token, OK)
+        if kept.state is not CLOSED:  # else it was never stored
+            self.forget(kept, now, now + self._core.policy.key_window_s)
+
+    def forget(self, kept: Kept, now: float, key_until: float) -> None:
+        """Let go of a request that is closed, wherever it is."""
+        core = self._core
+        state, kept.state = kept.state, CLOSED
+        if state is ANSWERED:
+            core.answered -= 1
+        elif state is POISONED:
+            core.poisoned -= 1
+        else:
+            self._recall(kept, state, now)
+        self._attempts.let_go(kept)
+        core.cache.drop_request(kept)
+        core.cache.drop_reply(kept)
+        core.register.remove(kept, key_until if kept.key else None)
+        if kept.key and KEYS not in core.timers:
+            core.timers.set(KEYS, key_until)
+        core.note("closed", kept)
+
+    def _recall(self, kept: Kept, state: State, now: float) -> None:
+        """Nobody waits for the reply any more."""
+        core = self._core
+        lane = core.lane_of(kept)
+        if state is SENT:
+            if kept.asked is not None:
+                core.emit(Cancel(kept))
+            core.dispatcher.free(kept, lane)
+        core.leave_lane(kept, now)
+        core.dispatcher.withdraw(kept, lane)
+
+    def _not_closed(self, kept: Kept, error: StorageError, now: float) -> None:
+        for token in kept.closing or ():
+            self._core.not_stored(token, error)
+        kept.closing = None
+        self._attempts.stays(kept, now)
+
+    # --- time -------------------------------------------------------------------------------------
+    def expire_later(self, kept: Kept, now: float) -> None:
+        """Remove a request by and by that has come to its end now, if nobody does."""
+        core = self._core
+        if core.policy.expire_s is not None:
+            self._expiring.append((now + core.policy.expire_s, kept))
+            if EXPIRE not in core.timers:
+                core.timers.set(EXPIRE, self._expiring[0][0])
+
+    def recovered(self) -> None:
+        """Put what an earlier process has left into the order of time."""
+        if self._expiring:
+            self._expiring = deque(sorted(self._expiring, key=lambda one: one[0]))
+            self._core.timers.set(EXPIRE, self._expiring[0][0])
+
+    def expire(self, now: float) -> None:
+        """Close what nobody has collected. All wait equally long, so the first is due first.
+
+        A replica leaves that to the one whose replica it is, and looks again later.
+        """
+        core, expiring = self._core, self._expiring
+        if core.is_replica:
+            core.timers.set(EXPIRE, now + max(core.policy.expire_s or 0.0, 1.0))
+            return
+        while expiring and expiring[0][0] <= now:
+            kept = expiring.popleft()[1]
+            if kept.state in (ANSWERED, POISONED) and kept.closing is None:
+                self.begin_closing(kept, [], expired=True)
+        if expiring:
+            self._core.timers.set(EXPIRE, expiring[0][0])
+
+    def expire_keys(self, now: float) -> None:
+        """Forget idempotency keys whose time is over."""
+        until = self._core.register.expire_keys(now)
+        if until is not None:
+            self._core.timers.set(KEYS, until)

@@ -1,0 +1,158 @@
+"""What the parts of Titanic's engine share: its tables, and what it wants by the end of a turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from requite.engine import Effect, Finished, Load, Note, Rng, Warn
+from requite.errors import RemoteViolation, StorageError
+from requite.protocols.titanic.cache import Cache
+from requite.protocols.titanic.dispatch import Dispatcher, Lane
+from requite.protocols.titanic.policy import TitanicPolicy
+from requite.protocols.titanic.requests import Kept, Register
+from requite.protocols.titanic.tickets import Entry
+from requite.protocols.titanic.wire import ERROR, UNKNOWN, decode_ticket, refusal
+from requite.request import Status
+from requite.timers import Timers
+
+RECORD_SIZE_MAX: Final = 16 * 1024 * 1024
+"""What a log takes as one record."""
+
+_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class, on the hot path
+
+Told = Callable[[Any, Any, float], None]
+
+
+class TitanicSnapshot(NamedTuple):
+    """What Titanic holds. `requests` are all that are kept; `waiting`, `sent`, `answered` and
+    `poisoned` some of them; `storing` counts what the disk has not confirmed, `held` the answers
+    that wait for the replica; `timers` and `lanes` are tables (I9).
+
+    `replica` says that it is one. `replicating` tells of the replica that it has ("": none), and
+    `behind` how many records that one lacks.
+    """
+
+    requests: int
+    waiting: int
+    sent: int
+    answered: int
+    poisoned: int
+    storing: int
+    held: int
+    keys: int
+    cached_bytes: int
+    lanes: int
+    timers: int
+    replica: bool
+    replicating: str
+    behind: int
+    draining: bool
+    stopped: bool
+
+
+class Core:
+    """The tables of one Titanic.
+
+    `failure`: why the store takes nothing any more. `storing` counts what the store was asked for
+    and has not answered. `answered` and `poisoned` count requests in these states.
+    """
+
+    def __init__(
+        self, policy: TitanicPolicy, rng: Rng, new_uuid: Callable[[], bytes], epoch_s: float
+    ) -> None:
+        self.policy = policy
+        self.rng = rng
+        self.new_uuid = new_uuid
+        self.epoch_s = epoch_s
+        self.now_us = 0
+        self.out: list[Effect] = []
+        self.timers: Timers[Any] = Timers()
+        self.register = Register()
+        self.cache = Cache(policy.cache_bytes_max)
+        self.dispatcher = Dispatcher(policy, rng, self.timers, self.emit)
+        self.submissions: list[Kept] = []  # of this turn
+        self.submitted: list[bytes] = []  # their records
+        self.entries: list[Entry] = []
+        self.entered: list[bytes] = []
+        self.storing = 0
+        self.answered = self.poisoned = 0
+        self.failure: StorageError | None = None
+        self.is_replica = False
+        self._halts: set[str] = set()
+
+    # --- effects ----------------------------------------------------------------------------------
+    def emit(self, effect: Effect) -> None:
+        """Have an effect performed."""
+        self.out.append(effect)
+
+    def enter(self, record: bytes, what: Any, stored: Told, failed: Told) -> None:
+        """Have a record stored with the others of this turn; `stored(what, place, now)` or
+        `failed(what, error, now)` follows."""
+        self.entered.append(record)
+        self.entries.append(Entry(what, stored, failed))
+
+    def load(self, ticket: Any, place: Any) -> None:
+        """Have a record read."""
+        self.storing += 1
+        self.out.append(Load(ticket, place))
+
+    def answer(self, token: Any, *frames: bytes) -> None:
+        """Answer whoever asked under `token`."""
+        self.out.append(_new(Finished, (token, frames, Status.OK)))
+
+    def refuse(self, token: Any, code: int, text: str) -> None:
+        """Answer with a status and a reason."""
+        self.out.append(Finished(token, (refusal(code, text),)))
+
+    def not_stored(self, token: Any, error: StorageError) -> None:
+        """Answer that the disk did not take it."""
+        self.refuse(token, ERROR, f"not stored: {error}")
+
+    def warn(self, kind: str, text: str) -> None:
+        """Let an operator know."""
+        self.out.append(Warn(kind, text))
+
+    def note(self, kind: str, kept: Kept, **facts: Any) -> None:
+        """Make a note, where notes are wanted."""
+        if self.policy.notes:
+            self.out.append(Note(kind, {"uuid": kept.uuid, **facts}))
+
+    # --- requests ---------------------------------------------------------------------------------
+    def find(self, token: Any, frames: Sequence[bytes]) -> Kept | None:
+        """Return the request that a ticket is for, or answer 400."""
+        uuid = self.uuid(token, frames)
+        kept = None if uuid is None else self.register.find(uuid)
+        if uuid is not None and kept is None:
+            self.refuse(token, UNKNOWN, "no such request: it was closed, or never accepted")
+        return kept
+
+    def uuid(self, token: Any, frames: Sequence[bytes]) -> bytes | None:
+        """Read the ticket, or answer 400."""
+        try:
+            return decode_ticket(frames[0] if frames else b"")
+        except RemoteViolation as violation:
+            self.refuse(token, UNKNOWN, str(violation))
+            return None
+
+    def lane_of(self, kept: Kept) -> Lane:
+        """Return the lane of a request."""
+        assert kept.lane is not None
+        return kept.lane
+
+    def enter_lane(self, kept: Kept) -> Lane:
+        """Count a request as unanswered once more; its lane may have been forgotten."""
+        kept.lane = lane = self.dispatcher.stored_lane(self.lane_of(kept).name)
+        lane.open += 1
+        return lane
+
+    def leave_lane(self, kept: Kept, now: float) -> None:
+        """Count a request as unanswered no longer."""
+        lane = self.lane_of(kept)
+        lane.open -= 1
+        self.dispatcher.maybe_drop(lane, now)
+
+    def halt(self, reason: str, is_so: bool = True) -> None:
+        """Send nothing to services for that reason, or not for that reason any more."""
+        (self._halts.add if is_so else self._halts.discard)(reason)
+        self.dispatcher.halted = bool(self._halts)

@@ -1,0 +1,111 @@
+"""`titanic.request`: accepting requests. The hot path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from requite.engine import Finished
+from requite.errors import RemoteViolation, StorageError
+from requite.protocols.titanic import records
+from requite.protocols.titanic.copying import Copying
+from requite.protocols.titanic.core import RECORD_SIZE_MAX, Core
+from requite.protocols.titanic.requests import CLOSED, Kept
+from requite.protocols.titanic.wire import ERROR, OK, UNKNOWN, encode_ticket
+from requite.request import Status
+
+_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class, on the hot path
+
+
+class Intake:
+    """Takes requests in. What is accepted in one turn is stored with one `Store`."""
+
+    def __init__(self, core: Core, copying: Copying) -> None:
+        self.is_closed = False  # it is draining
+        self._core = core
+        self._copying = copying
+
+    def ask(self, token: Any, frames: Sequence[bytes], key: bytes, now: float) -> None:
+        """Accept a request, unless its key says that it was accepted before."""
+        core = self._core
+        if key and self._is_known(token, key):
+            return
+        refused = self._refusal()
+        if refused:
+            core.refuse(token, ERROR, refused)
+            return
+        service, body = frames[0] if frames else b"", list(frames[1:]) or [b""]
+        try:
+            lane = core.dispatcher.lane(service)
+        except RemoteViolation as violation:
+            core.refuse(token, UNKNOWN, str(violation))
+            return
+        uuid = core.new_uuid()
+        record = records.encode_submitted(uuid, core.now_us, service, key, body)
+        if len(record) > RECORD_SIZE_MAX:
+            core.dispatcher.maybe_drop(lane, now)
+            core.refuse(token, UNKNOWN, f"a request has at most {RECORD_SIZE_MAX} bytes")
+            return
+        kept = Kept(uuid, lane, key, core.now_us)
+        kept.frames = body
+        kept.size = sum(map(len, body))
+        kept.waiting = [token]
+        lane.open += 1
+        core.register.add(kept)
+        core.submissions.append(kept)
+        core.submitted.append(record)
+
+    def stored(self, requests: list[Kept], places: Sequence[Any]) -> None:
+        """Tell those who asked, and send their requests on."""
+        core = self._core
+        emit = self._copying.emit_at(places) or core.emit
+        enqueue, keep = core.dispatcher.enqueue, core.cache.keep_request
+        for kept, place in zip(requests, places, strict=True):
+            kept.place = place
+            answer = (OK, encode_ticket(kept.uuid))
+            for token in kept.waiting or ():
+                emit(_new(Finished, (token, answer, Status.OK)))
+            kept.waiting = None
+            keep(kept)
+            enqueue(kept, kept.lane)  # type: ignore[arg-type]
+        if core.policy.notes:
+            for kept in requests:
+                core.note("submitted", kept)
+
+    def failed(self, requests: list[Kept], error: StorageError, now: float) -> None:
+        """Refuse them. After `LogFailed` they may be on the disk all the same, and be found there
+        by the next process; a client that asks again should use a key."""
+        core = self._core
+        for kept in requests:
+            for token in kept.waiting or ():
+                core.not_stored(token, error)
+            kept.waiting = None
+            kept.state = CLOSED
+            core.register.remove(kept)
+            core.leave_lane(kept, now)
+
+    def _is_known(self, token: Any, key: bytes) -> bool:
+        """Answer, or have answered, a submission whose key came before."""
+        core = self._core
+        uuid = core.register.uuid_of(key)
+        if uuid is None:
+            return False
+        kept = core.register.find(uuid)
+        if kept is not None and kept.waiting is not None:
+            kept.waiting.append(token)  # it is being stored
+        elif kept is None or not self._copying.holds(token, kept):
+            core.answer(token, OK, encode_ticket(uuid))
+        return True
+
+    def _refusal(self) -> str:
+        """Why no request can be accepted now; "" if one can."""
+        core = self._core
+        if core.failure is not None:
+            return f"the store takes nothing any more: {core.failure}"
+        if self.is_closed:
+            return "shutting down"
+        if core.is_replica:
+            return "this is a replica, which takes requests once it is promoted"
+        if len(core.register) >= core.policy.requests_max:
+            return f"{len(core.register)} requests are kept, which is the limit"
+        return self._copying.refusal

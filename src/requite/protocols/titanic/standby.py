@@ -1,0 +1,226 @@
+"""Being a replica: storing what another Titanic sends, and sending nothing on, until promoted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from requite.engine import Store
+from requite.errors import RemoteViolation, StorageError
+from requite.protocols.titanic import records
+from requite.protocols.titanic.collecting import Collecting
+from requite.protocols.titanic.core import Core
+from requite.protocols.titanic.replication import Batch, decode_batch, encode_position
+from requite.protocols.titanic.requests import ANSWERED, POISONED, WAITING, Kept
+from requite.protocols.titanic.wire import ERROR, OK, UNKNOWN
+
+_REPLICA: Final = "this is a replica"
+_NO_LOG: Final = bytes(16)
+
+
+class Replicated(NamedTuple):
+    """The ticket of a `Store` of what was replicated: one entry for each record but the last, which
+    says how far that is."""
+
+    token: Any
+    batch: Batch
+    entries: Sequence[records.Entry]
+
+
+class Standby:
+    """A replica's side of replication; idle where this is none."""
+
+    def __init__(self, core: Core, collecting: Collecting) -> None:
+        self._core = core
+        self._collecting = collecting
+        self._position = (_NO_LOG, 0)
+        self._is_storing = False
+        self._unconfirmed: set[bytes] | None = None  # what has not come again, in a new beginning
+
+    def begin(self, role: records.Role | None) -> None:
+        """Be what the store says, or, where it says nothing, what the policy does."""
+        core = self._core
+        if role is not None:
+            self._position = (role.log_id, role.next_number)
+        core.is_replica = core.policy.standby if role is None else role.replica
+        core.halt(_REPLICA, core.is_replica)
+
+    # --- titanic.promote --------------------------------------------------------------------------
+    def promote(self, token: Any, _frames: Sequence[bytes], _now: float) -> None:
+        """Be a replica no longer: take requests, and send what waits to its services."""
+        core = self._core
+        if not core.is_replica:
+            core.answer(token, OK)
+            return
+        record = records.encode_role(core.now_us, False, *self._position)
+        core.enter(record, token, self._promoted, self._not_promoted)
+
+    def _promoted(self, token: Any, _place: Any, _now: float) -> None:
+        core = self._core
+        core.is_replica = False
+        self._unconfirmed = None
+        core.halt(_REPLICA, False)
+        core.answer(token, OK)
+
+    def _not_promoted(self, token: Any, error: StorageError, _now: float) -> None:
+        self._core.not_stored(token, error)
+
+    # --- titanic.replicate ------------------------------------------------------------------------
+    def replicate(self, token: Any, frames: Sequence[bytes], _now: float) -> None:
+        """Take a batch, if it begins where we are; answer where that is."""
+        core = self._core
+        if not core.is_replica:
+            core.refuse(token, UNKNOWN, "this is no replica, or was promoted")
+            return
+        try:
+            batch = decode_batch(frames)
+            entries = [records.decode(record, bodies=False) for record in batch.records]
+        except RemoteViolation as violation:
+            core.refuse(token, UNKNOWN, str(violation))
+            return
+        if self._is_storing:
+            core.refuse(token, ERROR, "another batch is being stored")
+        elif batch.is_begin or (batch.log_id, batch.since) == self._position:
+            self._store(token, batch, entries)
+        else:
+            self._tell(token)
+
+    def _store(self, token: Any, batch: Batch, entries: Sequence[records.Entry]) -> None:
+        core = self._core
+        if batch.is_begin:
+            self._unconfirmed = {kept.uuid for kept in core.register}
+        kept = [
+            (entry, record)
+            for entry, record in zip(entries, batch.records, strict=True)
+            if not isinstance(entry, records.Role)
+        ]
+        if not kept and not batch.is_begin and batch.following == batch.since:
+            self._tell(token)  # a mere question
+            return
+        self._is_storing = True
+        core.storing += 1
+        ticket = Replicated(token, batch, [entry for entry, _ in kept])
+        core.emit(Store(ticket, [*(record for _, record in kept), self._role(batch)]))
+
+    def _role(self, batch: Batch) -> bytes:
+        """Say how far we are; while we begin anew, that we have nothing."""
+        is_complete = self._unconfirmed is None or batch.is_head
+        position = (batch.log_id, batch.following) if is_complete else (_NO_LOG, 0)
+        return records.encode_role(self._core.now_us, True, *position)
+
+    def stored(self, ticket: Replicated, places: Sequence[Any], now: float) -> None:
+        """Take what was stored into the tables, and say so."""
+        self._is_storing = False
+        batch = ticket.batch
+        for entry, place, record in zip(ticket.entries, places, _bodies(batch), strict=False):
+            self._take(entry, place, record, now)
+        self._position = (batch.log_id, batch.following)
+        if batch.is_head and self._unconfirmed is not None:
+            self._close_unconfirmed()
+        self._tell(ticket.token)
+
+    def failed(self, ticket: Replicated, error: StorageError) -> None:
+        """Say that a batch could not be stored."""
+        self._is_storing = False
+        self._core.not_stored(ticket.token, error)
+
+    def _tell(self, token: Any) -> None:
+        self._core.answer(token, OK, encode_position(*self._position))
+
+    def _close_unconfirmed(self) -> None:
+        """What the other one does not have any more was closed there."""
+        gone, self._unconfirmed = self._unconfirmed or set(), None
+        for uuid in sorted(gone):
+            kept = self._core.register.find(uuid)
+            if kept is not None and kept.closing is None:
+                self._collecting.begin_closing(kept, [], expired=False)
+
+    # --- one record -------------------------------------------------------------------------------
+    def _take(self, entry: records.Entry, place: Any, record: bytes, now: float) -> None:
+        core = self._core
+        assert not isinstance(entry, records.Role)
+        kept = core.register.find(entry.uuid)
+        if isinstance(entry, records.Closed):
+            self._closed(entry, kept, now)
+            return
+        if kept is None:
+            kept = self._new(entry)
+        if self._unconfirmed is not None:
+            self._unconfirmed.discard(entry.uuid)
+        if isinstance(entry, records.Submitted):
+            self._submitted(entry, kept, place, records.body_size(record), now)
+        elif isinstance(entry, records.Answered):
+            self._answered(entry, kept, place, records.body_size(record), now)
+        else:
+            self._tried(entry, kept, now)
+
+    def _new(self, entry: records.Submitted | records.Answered | records.Tried) -> Kept:
+        """A request that is not known yet. Compaction may bring its records in any order."""
+        core = self._core
+        service, key = b"", b""
+        if isinstance(entry, records.Submitted):
+            service, key = entry.service, entry.key
+        lane = core.dispatcher.stored_lane(service)
+        kept = Kept(entry.uuid, lane, key, entry.at_us)
+        core.register.add(kept)
+        lane.open += 1
+        core.dispatcher.enqueue(kept, lane)
+        return kept
+
+    def _submitted(
+        self, entry: records.Submitted, kept: Kept, place: Any, size: int, now: float
+    ) -> None:
+        core = self._core
+        kept.place, kept.size, kept.submitted_us = place, size, entry.at_us
+        if core.lane_of(kept).name == entry.service:
+            return
+        lane = core.dispatcher.stored_lane(entry.service)
+        core.register.name(kept, entry.key)
+        if kept.state is WAITING:
+            core.leave_lane(kept, now)
+            lane.open += 1
+            core.dispatcher.enqueue(kept, lane)
+        kept.lane = lane
+
+    def _answered(
+        self, entry: records.Answered, kept: Kept, place: Any, size: int, now: float
+    ) -> None:
+        core = self._core
+        if kept.state is WAITING:
+            core.timers.clear(kept)
+            kept.state = ANSWERED
+            core.leave_lane(kept, now)
+        elif kept.state is POISONED:
+            core.poisoned -= 1
+        core.answered += kept.reply_place is None
+        kept.state = ANSWERED
+        core.cache.drop_reply(kept)
+        kept.reply_place, kept.reply_size = place, size
+        kept.attempts, kept.answered_us = entry.attempts, entry.at_us
+        self._collecting.expire_later(kept, now)
+
+    def _tried(self, entry: records.Tried, kept: Kept, now: float) -> None:
+        core = self._core
+        kept.attempts, kept.reason = entry.attempts, entry.reason
+        if entry.poisoned and kept.state is WAITING:
+            kept.state = POISONED
+            core.poisoned += 1
+            core.leave_lane(kept, now)
+        elif not entry.poisoned and kept.state is POISONED:
+            core.poisoned -= 1
+            core.dispatcher.enqueue(kept, core.enter_lane(kept))
+
+    def _closed(self, entry: records.Closed, kept: Kept | None, now: float) -> None:
+        core = self._core
+        until = entry.key_until_us / 1e6 - core.epoch_s
+        if self._unconfirmed is not None:
+            self._unconfirmed.discard(entry.uuid)
+        if kept is not None:
+            self._collecting.forget(kept, now, until)
+        elif entry.key:
+            core.register.keep_key(entry.key, entry.uuid, until)
+
+
+def _bodies(batch: Batch) -> list[bytes]:
+    """The records that were stored, without what says whose they are."""
+    return [record for record in batch.records if record[0] != records.ROLE]
