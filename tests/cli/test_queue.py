@@ -1,0 +1,72 @@
+"""`requite queue`: where it says it is, what it hands out, and how it ends."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from tests.cli.command import requite, running
+
+from requite.cli.exit_codes import ExitCode
+
+pytestmark = pytest.mark.e2e
+
+ANY = ("--front", "tcp://127.0.0.1:0", "--back", "tcp://127.0.0.1:0")
+
+
+def test_it_says_where_it_listens_and_hands_requests_to_workers() -> None:
+    with running("queue", *ANY, "--protocol", "simple") as queue:
+        front = queue.line().removeprefix("listening on ").removesuffix(" for clients")
+        back = queue.line().removeprefix("listening on ").removesuffix(" for workers")
+        assert front.startswith("pirate://127.0.0.1:")
+        assert back.endswith("?protocol=simple")
+        with running("worker", "requite.examples:echo", "--connect", back) as worker:
+            assert worker.line() == f"serving echo for {back}"
+            assert requite("call", front, "hello").stdout == b"hello"
+            queue.send(signal.SIGTERM)
+            assert queue.end() == (ExitCode.OK, "", "")
+
+
+def test_a_given_port_is_kept_over_restarts() -> None:
+    with running("queue", *ANY) as queue:
+        places = [queue.line().split()[2] for _ in range(2)]
+        queue.send(signal.SIGKILL)
+        queue.end()
+    front, back = (url.partition("?")[0].replace("pirate:", "tcp:") for url in places)
+    with running("queue", "--front", front, "--back", back) as queue:
+        assert [queue.line().split()[2] for _ in range(2)] == places
+
+
+def test_an_address_that_is_taken_ends_it() -> None:
+    with running("queue", *ANY) as queue:
+        address = queue.line().split()[2].replace("pirate:", "tcp:")
+        ended = requite("queue", "--front", address, "--back", "tcp://127.0.0.1:0")
+        assert ended.code == ExitCode.CANNOT_LISTEN
+        assert address in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--protocol", "simple", "--liveness", "3"), "no heartbeats"),
+        (("--front", "sp+tcp://127.0.0.1:0"), "scheme"),
+    ],
+)
+def test_what_cannot_work_is_refused(arguments: tuple[str, ...], told: str) -> None:
+    ended = requite("queue", *arguments)
+    assert (ended.code, ended.out) == (ExitCode.USAGE, "")
+    assert told in ended.err
+
+
+def test_a_lazy_pirate_is_served_and_told_the_truth_when_it_is_not() -> None:
+    bind = ("--bind", "pirate://127.0.0.1:0")
+    with running("worker", "requite.examples:slow", *bind) as server:
+        url = server.line().removeprefix("serving slow at ")
+        assert requite("call", url, "0.01").stdout == b"0.01"
+        ended = requite("call", url, "30", "--timeout", "0.5", "--json")
+        assert ended.code == ExitCode.TIMEOUT
+        assert (ended.record["status"], ended.record["may_have_executed"]) == ("TIMEOUT", True)
+        assert requite("services", url).code == ExitCode.USAGE
+        ended = requite("call", url, "x", "--stream")
+        assert ended.code == ExitCode.USAGE
+        assert "no partial ones" in ended.err

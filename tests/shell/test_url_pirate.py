@@ -1,0 +1,134 @@
+"""URLs of the Pirates, and what of them a client or worker refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from requite import AsyncClient, Client, RetryPolicy, Worker, service
+from requite.errors import ConfigurationError
+from requite.queue import Queue
+from requite.transport.address import InprocAddress, IpcAddress, TcpAddress
+from requite.url import parse_url
+from requite.worker import Service
+
+
+@service("echo")
+async def echo(request: Any) -> bytes:
+    return bytes(request.body)
+
+
+@service("other")
+async def other(request: Any) -> bytes:
+    return bytes(request.body)
+
+
+@pytest.mark.parametrize(
+    ("text", "addresses", "options"),
+    [
+        ("pirate://a:5555", (TcpAddress("a", 5555),), {}),
+        ("pirate://a:1,b:2", (TcpAddress("a", 1), TcpAddress("b", 2)), {}),
+        ("pirate://a:1?protocol=simple", (TcpAddress("a", 1),), {"protocol": "simple"}),
+        ("pirate+ipc:///run/a.sock", (IpcAddress("/run/a.sock"),), {}),
+        ("pirate+inproc://here", (InprocAddress("here"),), {}),
+    ],
+)
+def test_what_they_say(text: str, addresses: tuple[Any, ...], options: dict[str, str]) -> None:
+    url = parse_url(text)
+    assert (url.protocol, url.service) == ("pirate", "")
+    assert (url.addresses, url.options) == (addresses, options)
+
+
+@pytest.mark.parametrize(
+    ("text", "listening", "why"),
+    [
+        ("pirate://a", False, "port"),
+        ("pirate://a:0", False, "for listening"),
+        ("pirate://*:5555", False, "for listening"),
+        ("pirate://a:1/echo", False, "name no services"),
+        ("pirate://u:p@a:1", False, "no user and password"),
+        ("pirate://a:1?protocol=majordomo", False, "takes simple or paranoid"),
+        ("pirate://a:1?protocol=simple", True, "for workers that dial a queue"),
+        ("pirate://a:1?dialect=0.2", False, "there is no option"),
+    ],
+)
+def test_what_cannot_be_meant(text: str, listening: bool, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        parse_url(text, listening=listening)
+
+
+@pytest.mark.parametrize(
+    ("url", "settings", "why"),
+    [
+        ("pirate://a:1?protocol=simple", {}, "it is for workers"),
+        ("pirate://a:1", {"heartbeat": 1.0}, "no heartbeats"),
+        ("pirate://a:1", {"dialect": "0.2"}, "no dialects"),
+        (("pirate://a:1", "pirate://b:1"), {}, "takes one URL"),
+    ],
+)
+def test_what_a_client_refuses(url: Any, settings: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        Client(url, **settings)
+
+
+def test_what_a_call_refuses() -> None:
+    with Client("pirate://127.0.0.1:1") as client:
+        with pytest.raises(ConfigurationError, match="no idempotency key"):
+            client.call(b"x", idempotency_key=b"k")
+        with pytest.raises(ConfigurationError, match="no partial"):
+            next(iter(client.stream(b"x")))
+        with pytest.raises(ConfigurationError, match="1025 frames"):
+            client.call([b""] * 1025)
+    with pytest.raises(ConfigurationError, match="name no services"):
+        Client("pirate://127.0.0.1:1", service="echo")
+
+
+def test_a_client_cannot_listen() -> None:
+    with pytest.raises(ConfigurationError, match="listen"):
+        AsyncClient(bind="pirate://127.0.0.1:0")
+
+
+@pytest.mark.parametrize(
+    ("given", "services", "settings", "why"),
+    [
+        ("pirate://a:1", (echo, other), {}, "a worker has one"),
+        ("pirate://a:1", (echo,), {"bind": "pirate://127.0.0.1:0"}, "not both"),
+        ("pirate://a:1", (echo,), {"dialect": "0.1"}, "no dialects"),
+        ("pirate://a:1", (echo,), {"hops": 3}, "no limit of hops"),
+        ("pirate://a:1", (echo,), {"handler_timeout": 3.0}, "no leases"),
+        ("pirate://a:1", (echo,), {"capacity": 0}, "capacity is 1 to"),
+        ("pirate://a:1", (echo,), {"threads": 2}, "give `capacity`"),
+        ("pirate://a:1?protocol=simple", (echo,), {"heartbeat": 1.0}, "no heartbeats"),
+        ((), (echo,), {"bind": "pirate://127.0.0.1:0", "heartbeat": 1.0}, "no heartbeats"),
+        ((), (echo,), {"bind": "pirate://127.0.0.1:0", "capacity": 2000}, "capacity is 1 to"),
+    ],
+)
+def test_what_a_worker_refuses(
+    given: Any, services: tuple[Service, ...], settings: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        Worker(given, *services, **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"protocol": "majordomo"}, "simple or paranoid"),
+        ({"front": ()}, "an address for its front"),
+        ({"back": "ws://127.0.0.1:1/"}, "unknown here"),
+        ({"message_size_max": 0}, "at least 1"),
+    ],
+)
+def test_what_a_queue_refuses(settings: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        Queue(**settings)
+
+
+def test_the_guides_times_are_the_default() -> None:
+    from requite.client.pirate import _retry
+
+    assert (_retry(None).attempts, _retry(None).attempt_timeout) == (3, 2.5)
+    assert _retry(RetryPolicy(attempts=7)).attempt_timeout == 2.5
+    assert _retry(RetryPolicy(attempts=1)).attempt_timeout is None
+    assert _retry(RetryPolicy(attempt_timeout=9.0)).attempt_timeout == 9.0
