@@ -39,7 +39,8 @@ def bench(
         str,
         Parameter(
             help="Broker and service: `mdp://HOST:PORT/SERVICE`. Or, without a broker, where a "
-            "service or a device of SP is: `sp+tcp://HOST:PORT`."
+            "service or a device of SP is: `sp+tcp://HOST:PORT`; or Freelance servers: "
+            "`flp://A:PORT,B:PORT`."
         ),
     ],
     /,

@@ -47,7 +47,7 @@ def call(
         Parameter(
             help="Broker and service: `mdp://HOST:PORT/SERVICE`. Or, without a broker, where a "
             "service or a device of SP is: `sp+tcp://HOST:PORT`, `sp+ipc:///PATH`, `sp+tls://`, "
-            "`sp+ws://HOST:PORT/PATH`, `sp+wss://`."
+            "`sp+ws://HOST:PORT/PATH`, `sp+wss://`; or Freelance servers: `flp://A:PORT,B:PORT`."
         ),
     ],
     body: Annotated[

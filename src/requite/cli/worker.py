@@ -48,8 +48,8 @@ def worker(
             group=_PLACES,
             show_default=False,
             help="Listen here for clients of SP: `sp+tcp://HOST:PORT`, `sp+ipc:///PATH`, "
-            "`sp+tls://`, `sp+ws://HOST:PORT/PATH` or `sp+wss://`; repeat it for several. Port 0 "
-            "takes a free one.",
+            "`sp+tls://`, `sp+ws://HOST:PORT/PATH` or `sp+wss://`; repeat it for several. Or be a "
+            "Freelance server: `flp://HOST:PORT`. Port 0 takes a free one.",
         ),
     ] = (),
     hops: Annotated[
@@ -143,6 +143,7 @@ def worker(
       $ requite worker requite.examples:echo --connect mdp://127.0.0.1:5555
       $ requite worker shop:price shop:stock --connect mdp://broker --capacity 4
       $ requite worker requite.examples:echo --bind sp+tcp://127.0.0.1:7000
+      $ requite worker requite.examples:echo --bind flp://127.0.0.1:5555
     """
     from requite.cli.serving import run_until_stopped
     from requite.cli.targets import load_service
