@@ -18,6 +18,8 @@ from requite.sim.scalability.knobs import ScalabilityKnobs
 from requite.sim.scalability.simulation import ScalabilitySimulation
 from requite.sim.scenarios import AnyKnobs
 from requite.sim.simulation import Simulation
+from requite.sim.titanic.knobs import TitanicKnobs
+from requite.sim.titanic.simulation import TitanicSimulation
 
 __all__ = ["Options", "Result", "knobs_of", "replay_command", "run"]
 
@@ -46,6 +48,8 @@ def _simulation(seed: int, knobs: AnyKnobs, options: Options) -> Simulation:
         return FreelanceSimulation(seed, knobs, options)
     if isinstance(knobs, PirateKnobs):
         return PirateSimulation(seed, knobs, options)
+    if isinstance(knobs, TitanicKnobs):
+        return TitanicSimulation(seed, knobs, options)
     if isinstance(knobs, DedupKnobs):
         return DedupSimulation(seed, knobs, options)
     return MajordomoSimulation(seed, knobs, options)

@@ -20,9 +20,12 @@ from requite.sim.pirate.scenarios import PIRATE_SCENARIOS, PirateScenario
 from requite.sim.scalability import drawing
 from requite.sim.scalability.knobs import ScalabilityKnobs
 from requite.sim.scalability.scenarios import SP_SCENARIOS, SpScenario
+from requite.sim.titanic import scenarios as titanic_scenarios
+from requite.sim.titanic.knobs import TitanicKnobs
+from requite.sim.titanic.scenarios import TITANIC_SCENARIOS, TitanicScenario
 
-AnyScenario = Scenario | SpScenario | FlpScenario | PirateScenario
-AnyKnobs = Knobs | DedupKnobs | ScalabilityKnobs | FreelanceKnobs | PirateKnobs
+AnyScenario = Scenario | SpScenario | FlpScenario | PirateScenario | TitanicScenario
+AnyKnobs = Knobs | DedupKnobs | ScalabilityKnobs | FreelanceKnobs | PirateKnobs | TitanicKnobs
 
 SCENARIOS: Final[dict[str, AnyScenario]] = {
     **MDP_SCENARIOS,
@@ -30,6 +33,7 @@ SCENARIOS: Final[dict[str, AnyScenario]] = {
     **SP_SCENARIOS,
     **FLP_SCENARIOS,
     **PIRATE_SCENARIOS,
+    **TITANIC_SCENARIOS,
 }
 GROUPS: Final = {
     "all": [*SCENARIOS],
@@ -38,6 +42,7 @@ GROUPS: Final = {
     "sp": [*SP_SCENARIOS],
     "flp": [*FLP_SCENARIOS],
     "pirate": [*PIRATE_SCENARIOS],
+    "titanic": [*TITANIC_SCENARIOS],
 }
 """Scenarios that take turns, under one name."""
 
@@ -59,6 +64,8 @@ def draw(seed: int, scenario: AnyScenario) -> AnyKnobs:
         return freelance_scenarios.draw(seed, scenario)
     if isinstance(scenario, PirateScenario):
         return pirate_scenarios.draw(seed, scenario)
+    if isinstance(scenario, TitanicScenario):
+        return titanic_scenarios.draw(seed, scenario)
     if isinstance(scenario, DedupScenario):
         return dedup_scenarios.draw(seed, scenario)
     return majordomo_scenarios.draw(seed, scenario)
