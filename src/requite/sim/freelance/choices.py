@@ -43,7 +43,8 @@ class OnlyTheLiving(FlpChecker):
 
     def batch_came(self, hub: Hub, peer: Any) -> None:
         """Note a sign of life."""
-        self._pressed.discard(peer)
+        if peer in hub.open:
+            self._pressed.discard(peer)
         self._frozen_s[peer] = hub.process.frozen_s
 
     def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
