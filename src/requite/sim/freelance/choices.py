@@ -155,7 +155,7 @@ class MovesOn(FlpChecker):
         takers = [peer for peer in hub.open if self.now - hub.heard_at[peer] < self.knobs.ping_s]
         for call in [call for call in lost if takers]:
             del lost[call]
-            if call in hub.failing:
+            if call in hub.ending:
                 continue
             taker = hub.names[takers[0]]
             self.violate(f"{call} has lost its server and waits, though {taker} lives")

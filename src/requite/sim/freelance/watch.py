@@ -37,7 +37,7 @@ class Hub:
 
     Of its connections: `names` of who is at the other end, `heard_at` when that one was heard last,
     by the world's time, those that are `open` (do not push back), and those that are `unread`.
-    `failing` are the calls that the present input ends with an error.
+    `ending` are the calls that the present input ends.
     """
 
     def __init__(self, engine: Engine, process: Party, stage: FlpStage) -> None:
@@ -52,7 +52,7 @@ class Hub:
         self.heard_at: dict[Any, float] = {}
         self.open: dict[Any, None] = {}
         self.unread: dict[Any, None] = {}
-        self.failing: dict[Any, None] = {}
+        self.ending: dict[Any, None] = {}
         self._world = stage.world
         self._transcript = stage.transcript
         self._tell = stage.history.tell
@@ -66,7 +66,7 @@ class Hub:
         self._effects: dict[type, Callable[[Any], None]] = {
             Send: self._sent,
             Deliver: self._delivered,
-            Fail: lambda effect: self.failing.setdefault(effect.token),
+            Fail: lambda effect: self.ending.setdefault(effect.token),
             Disconnect: self._disconnected,
             StopReading: lambda effect: self.unread.setdefault(effect.peer),
             ResumeReading: lambda effect: self.unread.pop(effect.peer, None),
@@ -88,7 +88,7 @@ class Hub:
             if see is not None:
                 see(effect)
         self._tell("rested", self)
-        self.failing.clear()
+        self.ending.clear()
         return effects
 
     # --- inputs -----------------------------------------------------------------------------------
@@ -133,6 +133,7 @@ class Hub:
             self._tell("reply_sent", self, effect.peer, message)
 
     def _delivered(self, effect: Deliver) -> None:
+        self.ending[effect.token] = None
         if isinstance(effect.what, Request):  # under a `Job`, which knows where it is from
             job = effect.token
             self._tell("request_taken", self, job.peer, [*job.control, *effect.what.frames])
