@@ -61,13 +61,13 @@ class Desk:
         engine: TitanicEngine,
         perform: Callable[[Store | Load], None],
         call: Callable[[Submit | Cancel], None],
-        replicate: Callable[[Submit | Cancel], None] = _no_replica,
+        replicate: Callable[[Submit | Cancel], None] | None = None,
     ) -> None:
         """Begin, on the running loop. `perform` has the store write and read, and the store gives
         what comes of it to `take`; `call` and `replicate` get what is to be asked."""
         self.engine = engine
         self._call = call
-        self._replicate = replicate
+        self._replicate = replicate or _no_replica
         self._perform_other |= {Store: perform, Load: perform, Cancel: call}
         self._loop = asyncio.get_running_loop()
         self.take(Wake())

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from requite.engine import Drain, Note
@@ -20,6 +20,7 @@ from requite.framing import Limits
 from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.titanic.engine import TitanicEngine, TitanicSnapshot
 from requite.shell import clock
+from requite.shell.aio import AioShell
 from requite.shell.daemon import Daemon
 from requite.titanic.desk import Desk
 from requite.titanic.place import Place, place_at
@@ -61,8 +62,13 @@ class Titanic(Daemon):
         self._place = url
         self._desk = Desk(on_note or _unheard)
         self._posts = posts_at(self._place, self._desk.take)
-        slots = settings.policy.window + _QUESTIONS_MAX
-        self._dispatching = dispatching(self._place, slots, self._desk.take)
+        self._policy = policy = settings.whole_policy
+        take = self._desk.take
+        self._calling = dispatching(self._place, policy.window + _QUESTIONS_MAX, take)
+        self._copying: AioShell | None = None
+        if settings.replica is not None:
+            replica = place_at(settings.replica, "0.3", message_size_max, self._place.heartbeat)
+            self._copying = dispatching(replica, 1, take)
         self._store: Store | None = None
         self._started = False
 
@@ -86,17 +92,18 @@ class Titanic(Daemon):
         for damage in store.report.damaged:
             _log.warning("a record of the store is damaged: %s", damage)
         engine = TitanicEngine(
-            self._settings.policy,
+            self._policy,
             rng=random.random,
             new_uuid=new_uuid,
             recovered=store.recovered,
             epoch_s=time.time() - clock.now(),
+            facts=lambda: {"store": store.view()._asdict()},
         )
-        self._desk.start(engine, store.submit, self._dispatching.submit_soon)
+        copy = None if self._copying is None else self._copying.submit_soon
+        self._desk.start(engine, store.submit, self._calling.submit_soon, copy)
         store.start(lambda done: loop.call_soon_threadsafe(self._desk.take_all, done))
-        self._dispatching.start()
-        for post in self._posts:
-            post.shell.start()
+        for shell in self._shells():
+            shell.start()
 
     async def drain(self) -> None:
         """Take nothing new, let what is with workers come back, then close.
@@ -113,11 +120,16 @@ class Titanic(Daemon):
     async def close(self) -> None:
         """Stop at once; what is kept stays."""
         self._desk.close()
-        await asyncio.gather(*(post.shell.close() for post in self._posts))
-        await self._dispatching.close()
+        await asyncio.gather(*(shell.close() for shell in self._shells()))
         store, self._store = self._store, None
         if store is not None:
             await asyncio.to_thread(store.close)
+
+    def _shells(self) -> Iterator[AioShell]:
+        yield self._calling
+        if self._copying is not None:
+            yield self._copying
+        yield from (post.shell for post in self._posts)
 
 
 def _policy(given: HeartbeatPolicy | float | None) -> HeartbeatPolicy:

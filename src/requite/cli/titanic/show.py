@@ -29,7 +29,7 @@ def show(
     logging.start()
     frames = Titanic(url, connection, timeout).ask_about(SHOW, ticket)
     record: dict[str, Any] = json.loads(the_frame(frames, SHOW))
-    asked = record.get("frames", 1)
+    asked = record.get("request_frames", 1)
     bodies = {"request": frames[1 : 1 + asked], "reply": frames[1 + asked :]}
     if as_json:
         say_json(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from requite.errors import RemoteViolation, StorageError
@@ -16,9 +16,15 @@ from requite.protocols.titanic.wire import ERROR, OK, UNKNOWN
 class Administration:
     """Tells of requests, and has those that were given up tried again."""
 
-    def __init__(self, core: Core, snapshot: Callable[[], TitanicSnapshot]) -> None:
+    def __init__(
+        self,
+        core: Core,
+        snapshot: Callable[[], TitanicSnapshot],
+        facts: Callable[[], Mapping[str, Any]],
+    ) -> None:
         self._core = core
         self._snapshot = snapshot
+        self._facts = facts
 
     def list_page(self, token: Any, frames: Sequence[bytes], _now: float) -> None:
         """Answer with a page of the list."""
@@ -31,7 +37,7 @@ class Administration:
 
     def stats(self, token: Any, _frames: Sequence[bytes], _now: float) -> None:
         """Answer with counts."""
-        self._core.answer(token, OK, listing.stats(self._snapshot()))
+        self._core.answer(token, OK, listing.stats(self._snapshot(), self._facts()))
 
     def show(self, token: Any, frames: Sequence[bytes], _now: float) -> None:
         """Answer with all there is of one request."""

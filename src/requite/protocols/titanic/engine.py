@@ -20,7 +20,7 @@ Sources: 9/TSP; the Guide, "Disconnected Reliability (Titanic Pattern)".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from requite import engine
@@ -101,7 +101,8 @@ class TitanicEngine:
 
     `rng` gives randomness for pauses, `new_uuid` 16 random bytes. `recovered` is what the store
     found when it was opened. `epoch_s` is the wall time (seconds since 1970) at which the monotonic
-    clock, whose instants are fed with inputs, was 0.
+    clock, whose instants are fed with inputs, was 0. `facts` returns what `titanic.stats` tells
+    besides, of the store for example.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class TitanicEngine:
         new_uuid: Callable[[], bytes],
         recovered: Recovered | None = None,
         epoch_s: float = 0.0,
+        facts: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         self.policy = policy = policy or TitanicPolicy()
         recovered = recovered or Recovered()
@@ -121,7 +123,7 @@ class TitanicEngine:
         self._collecting = Collecting(core)
         self._attempts = self._collecting.attempts
         self._standby = Standby(core, self._collecting)
-        self._administration = administration = Administration(core, self.snapshot)
+        self._administration = administration = Administration(core, self.snapshot, facts)
         self._draining = self._stopped = False
         self._services: dict[str, Service] = {
             REPLY: self._collecting.reply,
@@ -380,7 +382,7 @@ class TitanicEngine:
             core.dispatcher.enqueue(kept, lane)
             return
         core.leave_lane(kept, 0.0)
-        ended_us = found.answered_us or found.submitted_us
+        ended_us = found.answered_us or found.tried_us or found.submitted_us
         self._collecting.expire_later(kept, ended_us / 1e6 - core.epoch_s)
 
     # --- the end ----------------------------------------------------------------------------------

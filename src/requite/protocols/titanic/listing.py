@@ -10,7 +10,7 @@ time since 1970.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from requite.errors import RemoteViolation
@@ -73,9 +73,9 @@ def details(kept: Kept, **more: int) -> bytes:
     )
 
 
-def stats(snapshot: TitanicSnapshot) -> bytes:
-    """Return the counts as a JSON object."""
-    return _json(snapshot._asdict())
+def stats(snapshot: TitanicSnapshot, facts: Mapping[str, Any]) -> bytes:
+    """Return the counts, and what else is known, as a JSON object."""
+    return _json(snapshot._asdict() | dict(facts))
 
 
 def _number(frame: bytes, default: int, what: str) -> int:
