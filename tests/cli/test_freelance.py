@@ -1,0 +1,76 @@
+"""`worker`, `call` and `bench` with Freelance servers."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+from tests.cli.command import requite, running
+
+from requite.cli.exit_codes import ExitCode
+
+pytestmark = pytest.mark.e2e
+
+ECHO = "requite.examples:echo"
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """The URL of two echo servers; the second one is told as dead by nobody, and there."""
+    with (
+        running("worker", ECHO, "--bind", "flp://127.0.0.1:0") as first,
+        running("worker", ECHO, "--bind", "flp://127.0.0.1:0") as second,
+    ):
+        places = [each.line().removeprefix("serving echo at flp://") for each in (first, second)]
+        yield f"flp://{','.join(places)}"
+
+
+def test_the_reply_is_on_stdout_as_it_came(url: str) -> None:
+    ended = requite("call", url, "-", stdin=bytes(range(256)))
+    assert (ended.code, ended.stdout, ended.err) == (0, bytes(range(256)), "")
+
+
+def test_bench_measures_it(url: str) -> None:
+    record = requite("bench", url, "--requests", "200", "--json").record
+    assert (record["requests"], record["answered"], record["sent_again"]) == (200, 200, 0)
+
+
+@pytest.mark.parametrize("model", ["failover", "shotgun"])
+def test_other_models_are_named_where_the_server_listens(model: str) -> None:
+    with running("worker", ECHO, "--bind", f"flp://127.0.0.1:0?model={model}") as server:
+        bound = server.line().removeprefix("serving echo at ")
+        assert bound.endswith(f"?model={model}")
+        assert requite("call", bound, "hello").out == "hello"
+        server.send(signal.SIGTERM)
+        assert server.end()[0] == 0
+
+
+@pytest.mark.parametrize("model", ["agent", "failover", "shotgun"])
+def test_without_any_server_the_call_says_what_to_look_at(model: str) -> None:
+    nobody = f"flp://127.0.0.1:1?model={model}"  # nothing listens at port 1 (tcpmux)
+    ended = requite("call", nobody, "hello", "--timeout", "0.3")
+    assert ended.code == ExitCode.NO_CONNECTION
+    assert "connection refused" in ended.err
+    assert "has not run" in ended.err
+    assert "see that a service or a device is there for flp://127.0.0.1:1" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("call", "flp://127.0.0.1:1/echo", "x"), "names no services"),
+        (("call", "flp://127.0.0.1:1", "x", "--service", "echo"), "names no services"),
+        (("call", "flp://127.0.0.1:1", "x", "--stream"), "no partial ones"),
+        (("call", "flp://127.0.0.1:1?model=shotgun", "x", "--once"), "runs several times"),
+        (("call", "flp://127.0.0.1:0", "x", "--bind"), "dials its servers"),
+        (("call", "flp://127.0.0.1:1?model=quick", "x"), "failover, shotgun, agent"),
+        (("worker", ECHO, "--bind", "flp://*:0"), "add public=tcp://HOST:PORT"),
+        (("worker", ECHO, "--connect", "flp://127.0.0.1:1"), "server listens"),
+        (("worker", ECHO, "--bind", "flp://127.0.0.1:0", "--liveness", "3"), "whether it lives"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], why: str) -> None:
+    ended = requite(*arguments)
+    assert ended.code == ExitCode.USAGE
+    assert why in ended.err
