@@ -6,6 +6,7 @@ from random import Random
 from typing import Final
 
 from requite.errors import LogFailed, LogFull
+from requite.storage.layout import HEADER_SIZE
 from requite.storage.memory import MemoryFile, MemoryFolder
 
 PAGE_SIZE: Final = 512  # what a disk writes as a whole, or not at all
@@ -79,8 +80,12 @@ class SimDisk(MemoryFolder):
         return found
 
     def flip(self, random: Random) -> bool:
-        """Turn one bit of a file round, where something has been written; tell whether any was."""
-        written = [file for file in self.files.values() if file.data().strip(b"\0")]
+        """Turn one bit of a file round, where records have been written; tell whether any was.
+
+        Headers are left alone: a segment with a damaged header and no intact record is refused, and
+        waits for an operator.
+        """
+        written = [file for file in self.files.values() if file.data()[HEADER_SIZE:].strip(b"\0")]
         if not written:
             return False
         random.choice(written).flip(random)
@@ -132,7 +137,7 @@ class SimFile(MemoryFile):
 
     def flip(self, random: Random) -> None:
         """Turn one bit round, for good."""
-        at = random.randrange(len(self.data().rstrip(b"\0")))
+        at = random.randrange(HEADER_SIZE, len(self.data().rstrip(b"\0")))
         bit = 1 << random.randrange(8)
         self._data[at] ^= bit
         if at < len(self.safe):
