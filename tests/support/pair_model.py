@@ -64,7 +64,7 @@ class Said(NamedTuple):
 
 @dataclass(slots=True)
 class Model:
-    """`timely`: the network is faster than anything else, and loses nothing while both ends live."""
+    """`timely`: the network is faster than anything else, and loses nothing between living ends."""
 
     timely: bool
     make: MakeEngine = BinaryStarPeer
@@ -157,6 +157,11 @@ class Model:
             if self.engines[side] is not None:
                 self._clone()._heal([side])
         self._clone()._heal([*SIDES])
+
+    @property
+    def states(self) -> tuple[State | None, ...]:
+        """What the two servers are; None: one is not there."""
+        return tuple(engine and engine.state for engine in self.engines.values())
 
     @property
     def story(self) -> str:
@@ -289,7 +294,9 @@ class Model:
 
     def _clone(self) -> Model:
         model = copy.copy(self)
-        model.engines = {side: e and _clone_engine(e, self.make) for side, e in self.engines.items()}
+        model.engines = {
+            side: e and _clone_engine(e, self.make) for side, e in self.engines.items()
+        }
         model.inboxes = {side: list(inbox) for side, inbox in self.inboxes.items()}
         return model
 
@@ -326,7 +333,9 @@ class Model:
         if not isinstance(word, Word):
             return word, is_current
         engine, sender = self.engines[side], self.engines[OTHER[side]]
-        answered = engine and word.heard_instance == engine._instance and word.heard - engine._number
+        answered = (
+            engine and word.heard_instance == engine._instance and word.heard - engine._number
+        )
         age = sender and sender._instance == word.instance and word.number - sender._number
         return word.state, word.epoch, answered, age, is_current
 

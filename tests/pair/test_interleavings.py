@@ -1,0 +1,160 @@
+"""Two servers, a client and an operator, in every order: crashes, pauses, restarts, lost messages.
+
+See `tests.support.pair_model`. In a *timely* network, as fast as anything else, no two servers ever
+serve at the same time (I12, and more). In any network they never serve in the same epoch, neither
+ever fails, and soon after all has healed exactly one of the two serves.
+"""
+
+from __future__ import annotations
+
+import os
+from random import Random
+
+import pytest
+from tests.support.pair_model import Model, Step, explore, wander
+
+from requite.protocols.binarystar.other import Other
+from requite.protocols.binarystar.peer import BinaryStarPeer
+from requite.protocols.binarystar.table import State
+from requite.protocols.binarystar.view import Vote
+
+# How much deeper: HYPOTHESIS_PROFILE=thorough, as for the other searches of the suite.
+_MORE = 2 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 0
+_WALKS = 20_000 if _MORE else 60
+
+
+@pytest.mark.timeout(600 if _MORE else 60)
+@pytest.mark.parametrize(
+    ("timely", "depth", "faults"), [(True, 7, 3), (False, 5, 3)], ids=["timely", "any network"]
+)
+def test_every_order_of_events_after_both_have_met(timely: bool, depth: int, faults: int) -> None:
+    model = Model.begin(timely=timely).settled()
+    visited = explore(model, depth + _MORE, faults, heal_every=25)
+    assert visited > 3_000
+
+
+@pytest.mark.timeout(600 if _MORE else 60)
+@pytest.mark.parametrize("timely", [True, False], ids=["timely", "any network"])
+def test_every_order_of_events_from_the_start(timely: bool) -> None:
+    visited = explore(Model.begin(timely=timely), 6 + _MORE, 2, heal_every=25)
+    assert visited > 500
+
+
+@pytest.mark.timeout(1800 if _MORE else 60)
+@pytest.mark.parametrize("timely", [True, False], ids=["timely", "any network"])
+def test_random_orders_of_many_events(timely: bool) -> None:
+    ends = {wander(Model.begin(timely=timely), Random(seed), 60).states for seed in range(_WALKS)}
+    assert len(ends) > 5
+
+
+def played(*steps: str, timely: bool = True, make: type[BinaryStarPeer] = BinaryStarPeer) -> Model:
+    """Return what comes of a story, after both servers have met."""
+    model = Model.begin(timely=timely, make=make).settled()
+    for step in steps:
+        verb, _, side = step.partition(" ")
+        model = model.after(Step(verb, side))
+    return model
+
+
+# --- the searches find what is wrong: servers that are broken in one place each -----------------
+class NeverSuspended(BinaryStarPeer):
+    """Serves on when it wakes, as the Guide's does."""
+
+    def _begin_turn(self, now: float) -> None:
+        if self.state is State.ACTIVE and now >= self.serves_until:
+            self.serves_until = now + 1
+        super()._begin_turn(now)
+
+    @property
+    def serves_until(self) -> float:
+        return float("inf") if self.state is State.ACTIVE else float("-inf")
+
+    @serves_until.setter
+    def serves_until(self, at: float) -> None:
+        pass
+
+
+class Credulous(BinaryStarPeer):
+    """Takes what it reads after a pause for news."""
+
+    def _is_news(self, *_what: object) -> bool:
+        return True
+
+
+class Hasty(BinaryStarPeer):
+    """Takes its own pause for the peer's silence."""
+
+    def _begin_turn(self, now: float) -> None:
+        excuse, Other.excuse = Other.excuse, lambda *_what: None  # type: ignore[method-assign]
+        try:
+            super()._begin_turn(now)
+        finally:
+            Other.excuse = excuse  # type: ignore[method-assign]
+
+
+class Sole(BinaryStarPeer):
+    """Counts epochs one by one, so that two servers may have the same."""
+
+    def _reign(self, now: float) -> None:
+        super()._reign(now)
+        self.epoch = max(self.epoch - 1, self._other.epoch + 1)
+        self._speak(now)
+
+
+class Stubborn(BinaryStarPeer):
+    """Never takes back what it has resigned from."""
+
+    def _voted(self, event: Vote, now: float) -> None:
+        if self.state is not State.RESIGNED:
+            super()._voted(event, now)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "timely", "depth", "found"),
+    [
+        (NeverSuspended, True, 6, "two serve at once"),
+        (Hasty, True, 6, "two serve at once"),
+        (Sole, False, 7, "one epoch"),
+        (Stubborn, True, 4, "after"),
+    ],
+)
+def test_a_broken_server_is_found_out(
+    mutant: type[BinaryStarPeer], timely: bool, depth: int, found: str
+) -> None:
+    model = Model.begin(timely=timely, make=mutant).settled()
+    with pytest.raises(AssertionError, match=found):
+        explore(model, depth, 3, heal_every=5)
+
+
+# --- stories that searches have told ------------------------------------------------------------
+STALE_RESIGNATION = (
+    "switch primary",  # the backup is told, ...
+    "stall backup",  # but does not read it
+    "beat",
+    "beat",
+    "ask primary",  # so the primary takes its place back
+    "wake backup",
+    "deliver backup",
+)
+REVOKED_AT_ONCE = (
+    "switch primary",
+    "crash backup",
+    "deliver primary",
+    "beat",
+    "beat",
+    "start backup",
+    "deliver primary",  # it tells the newcomer that it has resigned, ...
+    "ask primary",  # and must not take its place back in the same moment
+    "deliver backup",
+    "deliver backup",
+)
+
+
+@pytest.mark.parametrize("story", [STALE_RESIGNATION, REVOKED_AT_ONCE])
+def test_a_resignation_is_not_accepted_and_revoked(story: tuple[str, ...]) -> None:
+    assert len(played(*story).serving) <= 1
+
+
+def test_one_that_believes_what_it_reads_after_a_pause_is_found_out() -> None:
+    with pytest.raises(AssertionError, match="two serve at once"):
+        played(*STALE_RESIGNATION, make=Credulous)

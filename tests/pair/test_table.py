@@ -1,0 +1,140 @@
+"""The state machine as a table: it is the Guide's where the Guide has one, and whole."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from tests.pair.diagram import DRAWING, draw, words_for
+
+from requite.protocols.binarystar.reasons import failure, no_switch
+from requite.protocols.binarystar.table import (
+    TABLE,
+    Action,
+    Event,
+    Role,
+    State,
+    heard,
+    next_epoch,
+)
+
+_FAILS = (State.FAILED, Action.FAIL)
+_TAKES_OVER = (State.ACTIVE, Action.TAKE_OVER)
+_FOLLOWS = (State.PASSIVE, Action.FOLLOW)
+
+# The Guide, chapter 4, "Binary Star Implementation": what is not here changes nothing there. A vote
+# is a client's request after the peer's expiry; the Guide knows no epochs, so here they are equal.
+GUIDE = {
+    (State.PRIMARY, Event.PEER_BACKUP): _TAKES_OVER,
+    (State.PRIMARY, Event.EQUAL_ACTIVE): _FOLLOWS,
+    (State.PRIMARY, Event.CLIENT_VOTE): _TAKES_OVER,
+    (State.BACKUP, Event.EQUAL_ACTIVE): _FOLLOWS,
+    (State.ACTIVE, Event.EQUAL_ACTIVE): _FAILS,
+    (State.PASSIVE, Event.PEER_PRIMARY): _TAKES_OVER,
+    (State.PASSIVE, Event.PEER_BACKUP): _TAKES_OVER,
+    (State.PASSIVE, Event.EQUAL_PASSIVE): _FAILS,
+    (State.PASSIVE, Event.CLIENT_VOTE): _TAKES_OVER,
+}
+_GUIDES_STATES = (State.PRIMARY, State.BACKUP, State.ACTIVE, State.PASSIVE)
+_GUIDES_EVENTS = (
+    Event.PEER_PRIMARY,
+    Event.PEER_BACKUP,
+    Event.EQUAL_ACTIVE,
+    Event.EQUAL_PASSIVE,
+    Event.CLIENT_REQUEST,
+    Event.CLIENT_VOTE,
+)
+
+
+@pytest.mark.parametrize("key", list(itertools.product(_GUIDES_STATES, _GUIDES_EVENTS)), ids=str)
+def test_it_is_the_guides_machine(key: tuple[State, Event]) -> None:
+    assert TABLE.get(key) == GUIDE.get(key)
+
+
+def test_nothing_leads_out_of_failed() -> None:
+    assert not [state for state, _ in TABLE if state is State.FAILED]
+
+
+def test_a_client_alone_changes_nothing_while_the_peer_lives() -> None:
+    assert not [event for _, event in TABLE if event is Event.CLIENT_REQUEST]
+
+
+@pytest.mark.parametrize(("key", "step"), list(TABLE.items()), ids=str)
+def test_actions_fit_their_states(key: tuple[State, Event], step: tuple[State, Action]) -> None:
+    state, action = step
+    expected = {
+        Action.TAKE_OVER: State.ACTIVE,
+        Action.RESUME: State.ACTIVE,
+        Action.FOLLOW: State.PASSIVE,
+        Action.SUSPEND: State.SUSPENDED,
+        Action.RESIGN: State.RESIGNED,
+        Action.ASK: State.PASSIVE,
+        Action.FAIL: State.FAILED,
+    }
+    assert state is expected[action]
+    if action is Action.FAIL:
+        assert failure(key[1])
+
+
+def test_only_who_was_suspended_resumes() -> None:
+    assert {key[0] for key, step in TABLE.items() if step[1] is Action.RESUME} == {State.SUSPENDED}
+
+
+def test_two_servers_that_hear_each_other_never_both_take_over() -> None:
+    """Whatever two states meet in one epoch order: at most one of the two becomes active by it."""
+    for own, other in itertools.product(State, State):
+        for own_epoch, other_epoch in ((1, 2), (2, 1), (3, 3)):
+            mine = heard(other, other_epoch, own_epoch)
+            theirs = heard(own, own_epoch, other_epoch)
+            steps = [TABLE.get((own, mine)), TABLE.get((other, theirs))] if mine and theirs else []
+            actives = [step for step in steps if step and step[0] is State.ACTIVE]
+            if {own, other} == {State.PRIMARY, State.PASSIVE}:
+                assert len(actives) == 1  # the passive one, whichever role it has
+            assert len(actives) <= 1, (own, other, own_epoch, other_epoch)
+
+
+@pytest.mark.parametrize("state", [s for s in State if s is not State.FAILED])
+@pytest.mark.parametrize(("epoch", "age"), [(4, "OLDER"), (5, "EQUAL"), (6, "NEWER")])
+def test_what_is_heard_is_told_by_its_age(state: State, epoch: int, age: str) -> None:
+    event = heard(state, epoch, 5)
+    expected = {
+        State.PRIMARY: Event.PEER_PRIMARY,
+        State.BACKUP: Event.PEER_BACKUP,
+        State.PASSIVE: Event.EQUAL_PASSIVE if epoch == 5 else Event.PEER_PASSIVE,
+        State.RESIGNED: Event.NEWER_RESIGNED if epoch == 6 else Event.OLDER_RESIGNED,
+    }
+    assert event is (expected.get(state) or Event[f"{age}_{state.name}"])
+
+
+def test_a_failed_peer_says_nothing() -> None:
+    assert heard(State.FAILED, 7, 5) is None
+
+
+def test_the_two_never_reign_in_the_same_epoch() -> None:
+    primary = {next_epoch(Role.PRIMARY, known) for known in range(100)}
+    backup = {next_epoch(Role.BACKUP, known) for known in range(100)}
+    assert not primary & backup
+    assert all(known < next_epoch(role, known) <= known + 2 for role in Role for known in range(9))
+
+
+def test_every_state_that_cannot_switch_says_why() -> None:
+    for state in State:
+        can = {event for event in (Event.SWITCH, Event.SEIZE) if (state, event) in TABLE}
+        assert len(can) == 2 or no_switch(state, is_draining=False)
+    assert no_switch(State.ACTIVE, is_draining=True) == "this server is being stopped"
+
+
+def test_the_drawing_is_that_of_the_table() -> None:
+    """`python -m tests.pair.diagram` draws it anew."""
+    assert DRAWING.read_text(encoding="utf-8") == draw()
+
+
+def test_the_drawing_tells_every_change_of_state() -> None:
+    groups: dict[tuple[State, State], set[Event]] = {}
+    for (state, event), (following, _) in TABLE.items():
+        if following is not state:
+            groups.setdefault((state, following), set()).add(event)
+    drawing = draw()
+    assert drawing.count('class="arrow"') == len(groups)
+    for events in groups.values():
+        assert all(f">{word}</text>" in drawing for word in words_for(events))
