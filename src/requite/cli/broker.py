@@ -18,11 +18,14 @@ from requite.cli.titanic.options import (
     IN_MEMORY,
     Attempts,
     AttemptTimeout,
+    Chosen,
     DiskMax,
     Expire,
     Folder,
     Memory,
-    settings,
+    Replica,
+    ReplicaMode,
+    Standby,
 )
 from requite.framing import Limits as FramingLimits
 from requite.heartbeat import HeartbeatPolicy
@@ -158,17 +161,23 @@ class Titanic:
     titanic_attempt_timeout: AttemptTimeout = DEFAULTS.attempt_timeout_s
     titanic_expire: Expire = None
     titanic_disk_max: DiskMax = None
+    titanic_replica: Replica = None
+    titanic_replica_mode: ReplicaMode = "async"
+    titanic_standby: Standby = False
 
     def settings(self) -> TitanicSettings | None:
         """Return what the options come to; None where nothing is to be kept."""
-        return settings(
+        return Chosen(
             self.titanic,
             self.titanic_memory,
             self.titanic_attempts,
             self.titanic_attempt_timeout,
             self.titanic_expire,
             self.titanic_disk_max,
-        )
+            self.titanic_replica,
+            self.titanic_replica_mode,
+            self.titanic_standby,
+        ).settings()
 
 
 def broker(

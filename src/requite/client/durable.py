@@ -128,7 +128,7 @@ def _submit(ask: Ask) -> Script[str]:
         status = decode_status(reply.frames[0])
         if status.code == _OK:
             return _ticket_of(reply)
-        error = StoreUnavailable(f"the request is not kept: {status.text or 'no reason given'}")
+        error = StoreUnavailable(f"the request was not accepted: {status.text or 'no reason given'}")
         if status.code != _ERROR:
             raise error
         yield from pauses.after(error)

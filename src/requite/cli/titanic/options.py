@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from cyclopts import Group, Parameter, validators
 
@@ -70,26 +71,69 @@ DiskMax = Annotated[
         "[default: what the disk has]",
     ),
 ]
+Replica = Annotated[
+    str | None,
+    Parameter(
+        metavar="URL",
+        group=KEPT,
+        help="Copy everything to the Titanic behind another broker, which has to be a standby.",
+    ),
+]
+ReplicaMode = Annotated[
+    Literal["async", "sync"],
+    Parameter(
+        group=KEPT,
+        help="sync: acknowledge a request only when the replica has it as well, and refuse it "
+        "while the replica is away.",
+    ),
+]
+Standby = Annotated[
+    bool,
+    Parameter(
+        group=KEPT,
+        show_default=False,
+        help="Be a replica: keep what another Titanic sends, and run nothing, until "
+        "`requite titanic promote`.",
+    ),
+]
 
 
-def settings(
-    folder: Path | None,
-    memory: bool,
-    attempts: int | None,
-    attempt_timeout: float,
-    expire: float | None,
-    disk_max: str | None,
-) -> TitanicSettings | None:
-    """Return what the options come to; None where nothing is to be kept. `ConfigurationError` for
-    what cannot be meant."""
-    if memory and folder is not None:
-        raise ConfigurationError("requests are kept in a folder or in memory: give one of them")
-    if not memory and folder is None:
-        return None
-    policy = TitanicPolicy(
-        attempts_max=attempts, attempt_timeout_s=attempt_timeout, expire_s=expire
-    )
-    return TitanicSettings(folder, policy, _store_settings(disk_max))
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The options as they were given, whatever their names."""
+
+    folder: Path | None
+    memory: bool
+    attempts: int | None
+    attempt_timeout: float
+    expire: float | None
+    disk_max: str | None
+    replica: str | None
+    replica_mode: Literal["async", "sync"]
+    standby: bool
+    check_service: bool = True
+
+    def settings(self) -> TitanicSettings | None:
+        """Return what they come to; None where nothing is to be kept. Raises `ConfigurationError`
+        for what cannot be meant."""
+        if self.memory and self.folder is not None:
+            raise ConfigurationError("requests are kept in a folder or in memory: give one of them")
+        if not self.memory and self.folder is None:
+            return None
+        policy = TitanicPolicy(
+            attempts_max=self.attempts,
+            attempt_timeout_s=self.attempt_timeout,
+            expire_s=self.expire,
+            check_service=self.check_service,
+        )
+        return TitanicSettings(
+            self.folder,
+            policy,
+            _store_settings(self.disk_max),
+            replica=self.replica,
+            sync=self.replica_mode == "sync",
+            standby=self.standby,
+        )
 
 
 def _store_settings(disk_max: str | None) -> StoreSettings:

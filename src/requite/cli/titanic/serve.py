@@ -14,11 +14,14 @@ from requite.cli.titanic.options import (
     KEPT,
     Attempts,
     AttemptTimeout,
+    Chosen,
     DiskMax,
     Expire,
     Folder,
     Memory,
-    settings,
+    Replica,
+    ReplicaMode,
+    Standby,
 )
 from requite.errors import ConfigurationError
 from requite.url import redact
@@ -35,6 +38,18 @@ def serve(
     attempt_timeout: AttemptTimeout = DEFAULTS.attempt_timeout_s,
     expire: Expire = None,
     disk_max: DiskMax = None,
+    replica: Replica = None,
+    replica_mode: ReplicaMode = "async",
+    standby: Standby = False,
+    blind: Annotated[
+        bool,
+        Parameter(
+            group=KEPT,
+            show_default=False,
+            help="Do not ask the broker which services are there, for brokers that do not know "
+            "`mmi.service`: send at once, and again when no reply comes.",
+        ),
+    ] = False,
     connection: Connection = PLAIN,
     logging: Logging = QUIET,
 ) -> int:
@@ -58,7 +73,19 @@ def serve(
     from requite.titanic import Titanic
 
     logging.start()
-    keep_in = settings(dir, memory, attempts, attempt_timeout, expire, disk_max)
+    chosen = Chosen(
+        dir,
+        memory,
+        attempts,
+        attempt_timeout,
+        expire,
+        disk_max,
+        replica,
+        replica_mode,
+        standby,
+        check_service=not blind,
+    )
+    keep_in = chosen.settings()
     if keep_in is None:
         raise ConfigurationError("requests are kept in --dir DIR, or with --memory: give one")
     server = Titanic(connection.complete(broker), keep_in, dialect=connection.dialect)
