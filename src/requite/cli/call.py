@@ -47,7 +47,8 @@ def call(
         Parameter(
             help="Broker and service: `mdp://HOST:PORT/SERVICE`. Or, without a broker, where a "
             "service or a device of SP is: `sp+tcp://HOST:PORT`, `sp+ipc:///PATH`, `sp+tls://`, "
-            "`sp+ws://HOST:PORT/PATH`, `sp+wss://`; or Freelance servers: `flp://A:PORT,B:PORT`."
+            "`sp+ws://HOST:PORT/PATH`, `sp+wss://`; or Freelance servers: `flp://A:PORT,B:PORT`; "
+            "or a Lazy Pirate's server, or a queue's front: `pirate://HOST:PORT`."
         ),
     ],
     body: Annotated[

@@ -38,7 +38,8 @@ def worker(
             group=_PLACES,
             show_default=False,
             help="Where the broker is: `mdp://HOST:PORT`. Or, without a broker, where clients or "
-            "devices of SP listen: `sp+tcp://HOST:PORT`; repeat it for several.",
+            "devices of SP listen: `sp+tcp://HOST:PORT`; repeat it for several. Or a queue's back: "
+            "`pirate://HOST:PORT`.",
         ),
     ] = (),
     bind: Annotated[
@@ -49,7 +50,8 @@ def worker(
             show_default=False,
             help="Listen here for clients of SP: `sp+tcp://HOST:PORT`, `sp+ipc:///PATH`, "
             "`sp+tls://`, `sp+ws://HOST:PORT/PATH` or `sp+wss://`; repeat it for several. Or be a "
-            "Freelance server: `flp://HOST:PORT`. Port 0 takes a free one.",
+            "Freelance server: `flp://HOST:PORT`, or a Lazy Pirate's: `pirate://HOST:PORT`. Port 0 "
+            "takes a free one.",
         ),
     ] = (),
     hops: Annotated[
