@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter, validators
 
-from requite.cli.failures import advised, is_brokerless
+from requite.cli.failures import advised, is_brokerless, place_of
 from requite.cli.options import PLAIN, QUIET, BrokerUrl, Connection, JsonFlag, Logging, Timeout
 from requite.cli.output import say_json, stdout_console
 from requite.errors import ConfigurationError, RemoteViolation
@@ -82,7 +82,9 @@ def services(
 
     logging.start()
     if is_brokerless(url):
-        raise ConfigurationError("SP has no broker that could be asked; try `requite call`")
+        raise ConfigurationError(
+            f"there is no broker that could be asked behind {place_of(url)}; try `requite call`"
+        )
     with advised(url):
         run(_show(connection.complete(url), connection.dialect, timeout, workers, watch, as_json))
 
