@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from time import monotonic, sleep
 from typing import Any, Protocol, TypeVar
@@ -117,6 +118,12 @@ class Serving:
         broker, self._broker = self._broker, None
         if broker is not None:
             self._do(broker.close())
+
+    def begin_draining(self) -> Future[None]:
+        """Have the broker finish what it has, and end."""
+        broker, self._broker = self._broker, None
+        assert broker is not None
+        return asyncio.run_coroutine_threadsafe(broker.drain(), self._loop)
 
     def start_worker(self, dialect: str | None = None, credentials: str = "", **more: Any) -> None:
         """Start a worker for all services."""

@@ -1,0 +1,269 @@
+"""`submit`, `result` and `forget` of both clients, with a broker that keeps requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.serving import Serving, eventually
+
+import requite
+from requite.engine import Note
+from requite.protocols.majordomo.policy import BrokerPolicy
+from requite.protocols.titanic.policy import TitanicPolicy
+from requite.shell.aio import new_event_loop
+from requite.titanic import TitanicSettings
+
+pytestmark = pytest.mark.e2e
+
+QUICK = TitanicPolicy(backoff_s=0.02, backoff_s_max=0.1, check_every_s=0.02, attempts_max=3)
+NEVER = "0" * 32
+
+
+class BlockingKeeper:
+    """`Client` as it is."""
+
+    def __init__(self, url: str, **settings: Any) -> None:
+        client = requite.Client(url, **settings)
+        self.submit, self.result, self.forget = client.submit, client.result, client.forget
+        self.close = client.close
+
+
+class AsyncKeeper:
+    """`AsyncClient` on an event loop that runs only while a verb is at work."""
+
+    def __init__(self, url: str, **settings: Any) -> None:
+        self._client = requite.AsyncClient(url, **settings)
+        self._loop = new_event_loop()
+
+    def submit(self, body: Any, **options: Any) -> str:
+        return self._loop.run_until_complete(self._client.submit(body, **options))
+
+    def result(self, ticket: str, **options: Any) -> requite.Reply:
+        return self._loop.run_until_complete(self._client.result(ticket, **options))
+
+    def forget(self, ticket: str, **options: Any) -> None:
+        self._loop.run_until_complete(self._client.forget(ticket, **options))
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._client.close())
+        self._loop.close()
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[Serving]:
+    """A broker that keeps requests in a folder; nobody serves anything yet."""
+    serving = Serving(titanic=TitanicSettings(tmp_path / "kept", QUICK))
+    yield serving
+    serving.close()
+
+
+@pytest.fixture(params=[BlockingKeeper, AsyncKeeper], ids=["blocking", "async"])
+def make_client(request: pytest.FixtureRequest, serving: Serving) -> Iterator[Any]:
+    """Makes clients of one kind; they are closed in the end."""
+    made: list[Any] = []
+
+    def make(service: str = "echo", **settings: Any) -> Any:
+        dialect = settings.pop("dialect", "")
+        options = f"?dialect={dialect}" if dialect else ""
+        made.append(request.param(serving.url(service, options), **settings))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+
+
+@pytest.mark.parametrize("dialect", ["0.1", "0.2", "0.3"])
+def test_a_request_waits_for_its_worker_and_its_reply_for_whoever_asks(
+    serving: Serving, make_client: Any, dialect: str
+) -> None:
+    client = make_client(dialect=dialect)
+    ticket = client.submit([b"one", b"", b"two"])
+    with pytest.raises(requite.CallTimeout, match="it is kept"):
+        client.result(ticket, timeout=0.1)
+    serving.start_worker()
+    assert client.result(ticket, timeout=20).frames == [b"one", b"", b"two"]
+    assert make_client().result(ticket.lower()).body == b"onetwo"  # somebody else, and again
+    client.forget(ticket)
+    client.forget(ticket)
+    with pytest.raises(requite.UnknownTicket):
+        client.result(ticket)
+
+
+def test_many_requests_come_back_each_with_its_own_reply(
+    serving: Serving, make_client: Any
+) -> None:
+    client = make_client()
+    tickets = {client.submit(b"%d" % number): b"%d" % number for number in range(50)}
+    assert len(tickets) == 50
+    serving.start_worker()
+    assert all(client.result(ticket).body == body for ticket, body in tickets.items())
+
+
+def test_the_service_may_be_named_apart(serving: Serving, make_client: Any) -> None:
+    serving.start_worker()
+    client = make_client("echo")
+    assert client.result(client.submit(b"four", service="size")).body == b"4"
+
+
+def test_the_same_key_has_the_same_ticket_also_after_a_restart(
+    serving: Serving, make_client: Any
+) -> None:
+    client = make_client()
+    ticket = client.submit(b"order", idempotency_key=b"order 7")
+    assert make_client().submit(b"order", idempotency_key=b"order 7") == ticket
+    serving.stop_broker()
+    serving.start_broker()
+    assert make_client().submit(b"order", idempotency_key=b"order 7") == ticket
+    assert client.submit(b"order") != ticket
+    client.forget(ticket)
+    assert client.submit(b"order", idempotency_key=b"order 7") == ticket
+
+
+def test_everything_is_there_after_a_restart(serving: Serving, make_client: Any) -> None:
+    client = make_client()
+    serving.start_worker()
+    answered = client.submit(b"answered")
+    client.result(answered)
+    serving.stop_worker()
+    waiting = client.submit(b"waiting")
+    forgotten = client.submit(b"forgotten")
+    client.forget(forgotten)
+    serving.stop_broker()
+    serving.start_broker()
+    assert client.result(answered, timeout=20).body == b"answered"
+    serving.start_worker()
+    assert client.result(waiting, timeout=20).body == b"waiting"
+    with pytest.raises(requite.UnknownTicket):
+        client.result(forgotten)
+
+
+def test_a_request_that_always_fails_is_put_aside_with_the_reason(
+    serving: Serving, make_client: Any
+) -> None:
+    serving.start_worker()
+    client = make_client("fail")
+    ticket = client.submit(b"mended")
+    with pytest.raises(requite.Poisoned, match="it cannot be mended"):
+        client.result(ticket, timeout=20)
+
+
+def test_without_a_titanic_there_is_nobody_to_submit_to() -> None:
+    plain = Serving()
+    try:
+        client = requite.Client(plain.url("echo"))
+        with pytest.raises(requite.NoService, match=r"titanic\.request"):
+            client.submit(b"x", timeout=5)
+        client.close()
+    finally:
+        plain.close()
+
+
+def test_a_ticket_that_was_never_given_is_unknown(make_client: Any) -> None:
+    with pytest.raises(requite.UnknownTicket):
+        make_client().result(NEVER)
+    make_client().forget(NEVER)
+
+
+@pytest.mark.parametrize("ticket", ["", "../../etc/passwd", NEVER + "0", "x" * 10_000])
+def test_what_is_no_ticket_is_refused_here(make_client: Any, ticket: str) -> None:
+    with pytest.raises(requite.ConfigurationError, match="32 hex digits"):
+        make_client().result(ticket)
+    with pytest.raises(requite.ConfigurationError, match="32 hex digits"):
+        make_client().forget(ticket)
+
+
+def test_older_dialects_refuse_a_key(make_client: Any) -> None:
+    with pytest.raises(requite.ConfigurationError, match="idempotency"):
+        make_client(dialect="0.2").submit(b"x", idempotency_key=b"order 7")
+
+
+def test_a_protocol_without_named_services_keeps_nothing() -> None:
+    with (
+        requite.Client("sp+tcp://127.0.0.1:1") as client,
+        pytest.raises(requite.ConfigurationError, match="MDP"),
+    ):
+        client.submit(b"x")
+
+
+def test_a_bound_on_the_disk_refuses_requests_and_serves_what_is_kept(tmp_path: Path) -> None:
+    from requite.titanic.store import StoreSettings
+
+    small = StoreSettings(segment_size_bytes=1 << 16, disk_bytes_max=1 << 19)
+    serving = Serving(titanic=TitanicSettings(tmp_path / "kept", QUICK, small))
+    try:
+        with requite.Client(serving.url("echo"), timeout=20) as client:
+            tickets: list[str] = []
+            with pytest.raises(requite.StoreUnavailable, match="disk_bytes_max"):
+                tickets.extend(client.submit(bytes(10_000), timeout=0.3) for _ in range(1000))
+            assert len(tickets) >= 5
+            serving.start_worker()
+            assert client.result(tickets[0]).body == bytes(10_000)
+            for ticket in tickets:
+                client.forget(ticket)
+            eventually(lambda: _is_accepted(client), "there is room again")
+    finally:
+        serving.close()
+
+
+def _is_accepted(client: requite.Client) -> bool:
+    try:
+        client.submit(bytes(10_000), timeout=0.2)
+    except requite.StoreUnavailable:
+        return False
+    return True
+
+
+def test_in_memory_nothing_is_written(tmp_path: Path) -> None:
+    serving = Serving(titanic=TitanicSettings(policy=QUICK))
+    try:
+        serving.start_worker()
+        with requite.Client(serving.url("echo")) as client:
+            assert client.result(client.submit(b"x")).body == b"x"
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        serving.close()
+
+
+def test_a_draining_broker_lets_what_is_with_workers_come_back(
+    serving: Serving, make_client: Any
+) -> None:
+    client = make_client("hold")
+    serving.start_worker()
+    ticket = client.submit(b"x")
+    eventually(lambda: serving.handlers.seen, "the worker has it")
+    draining = serving.begin_draining()
+    serving.handlers.gate.set()
+    draining.result(20)
+    seen = len(serving.handlers.seen)
+    serving.start_broker()
+    assert client.result(ticket, timeout=20).body == b"x"
+    assert len(serving.handlers.seen) == seen  # nothing ran twice
+
+
+def test_notes_and_tables_are_there_for_who_looks(tmp_path: Path) -> None:
+    import asyncio
+
+    from requite.titanic import Titanic
+
+    notes: list[Note] = []
+
+    async def serve() -> None:
+        broker = requite.Broker("tcp://127.0.0.1:0", policy=BrokerPolicy(service_grace_s=5.0))
+        async with broker:
+            url = broker.endpoints[0].replace("tcp://", "mdp://")
+            policy = TitanicPolicy(notes=True)
+            settings = TitanicSettings(tmp_path / "kept", policy)
+            async with (
+                Titanic(url, settings, on_note=notes.append) as titanic,
+                requite.AsyncClient(f"{url}/echo") as client,
+            ):
+                await client.submit(b"x")
+                assert titanic.snapshot().requests == 1
+                assert titanic.snapshot().waiting == 1
+
+    asyncio.run(serve())
+    assert [note.kind for note in notes] == ["submitted"]
