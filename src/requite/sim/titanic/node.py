@@ -100,7 +100,7 @@ class Node:
             self.disk = self.disk.after_death()
             self._world.after(_RESTART_S, self.start)
             return
-        self._ledger.reported += len(self.store.report.damaged) + self.store.report.cut_bytes
+        self._hear(len(self.store.report.damaged) + self.store.report.cut_bytes)
         self._ledger.restarted()
         self.engine = self._parts.engine(
             self._knobs.policy,
@@ -133,7 +133,7 @@ class Node:
         self._working = False
         self._armed_at = None
         if self.store is not None:
-            self._ledger.reported += self.store.view().damaged
+            self._hear(self.store.view().damaged)
         disk = self.disk
         self.disk = disk.after_power_cut(self._rng) if self._power_fails else disk.after_death()
         self.disk.is_full = disk.is_full
@@ -190,13 +190,17 @@ class Node:
             case Cancel(token):
                 self.exchange.cancel(token)
             case Warn(kind):
-                self._ledger.reported += kind == "record damaged"
+                self._hear(kind == "record damaged")
             case Stopped():
                 self.stopped = True
             case Note():
                 pass
             case _:
                 raise AssertionError(f"Titanic is not to ask for {effect!r}")
+
+    def _hear(self, reports: int) -> None:
+        """Something is said to be damaged."""
+        self._ledger.reported += reports
 
     def _arm(self) -> None:
         assert self.engine is not None

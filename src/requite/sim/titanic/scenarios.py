@@ -102,6 +102,12 @@ _LIST: Final = (
         fixed={"expire_s": 3.0, "close_p": 0.2},
     ),
     TitanicScenario(
+        "titanic-garbage",
+        "strangers ask for nonsense",
+        (TitanicFault.GARBAGE,),
+        fixed={"faults_per_s": 5.0},
+    ),
+    TitanicScenario(
         "titanic-swarm", "a random part of everything", faults=tuple(TitanicFault), swarm=True
     ),
 )

@@ -1,0 +1,91 @@
+"""Every check of Titanic's simulation finds what it is there for, in Titanics that are broken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.sim import titanic_mutants as mutants
+
+from requite.sim import Options, run
+from requite.sim.titanic.node import TitanicParts
+
+_SEEDS = range(1, 31)
+
+_CASES: list[tuple[str, str, TitanicParts, str]] = [
+    # invariant, scenario, the broken Titanic, its name
+    ("I3", "titanic-power", TitanicParts(engine=mutants.AcknowledgesAtOnce), "acknowledges-early"),
+    (
+        "I3",
+        "titanic-power",
+        mutants.engine(attempts=mutants.ReportsWhatIsNotStored),
+        "reports-early",
+    ),
+    ("I3", "titanic-kill", mutants.engine(attempts=mutants.KeepsNoReply), "keeps-no-reply"),
+    ("I3", "titanic-calm", TitanicParts(engine=mutants.GivesOnce), "gives-once"),
+    ("I3", "titanic-power", mutants.unsynced(), "unsynced"),
+    ("I3", "titanic-kill", mutants.unrecovered(), "unrecovered"),
+    ("I3", "titanic-compaction", mutants.store(compaction=mutants.MovesNothing), "moves-nothing"),
+    ("I3", "titanic-compaction", mutants.store(compaction=mutants.SyncsTooLate), "syncs-too-late"),
+    ("I15", "titanic-compaction", mutants.store(index=mutants.ForgetsClosed), "forgets-closed"),
+    ("I15", "titanic-kill", mutants.engine(collecting=mutants.ClosesInMemory), "closes-in-memory"),
+    ("I2", "titanic-calm", TitanicParts(engine=mutants.MixesReplies), "mixes-replies"),
+    ("keys", "titanic-keys", mutants.engine(intake=mutants.ForgetsKeys), "forgets-keys"),
+    ("I7", "titanic-poison", mutants.engine(attempts=mutants.TriesForEver), "tries-for-ever"),
+    ("I7", "titanic-services", mutants.engine(attempts=mutants.GivesUpAtOnce), "gives-up-at-once"),
+    ("I9", "titanic-keys", mutants.engine(register=mutants.KeepsKeys), "keeps-keys"),
+    ("I9", "titanic-compaction", mutants.store(compaction=mutants.NeverCompacts), "never-compacts"),
+    ("I9", "titanic-calm", TitanicParts(engine=mutants.IgnoresItsEnd), "ignores-its-end"),
+    (
+        "I10",
+        "titanic-services",
+        mutants.engine(dispatcher=mutants.LosesWhatIsTurnedAway),
+        "loses-what-is-turned-away",
+    ),
+    ("I13", "titanic-garbage", TitanicParts(engine=mutants.DiesOfGarbage), "dies-of-garbage"),
+    ("window", "titanic-services", mutants.engine(dispatcher=mutants.SendsAll), "sends-all"),
+    ("polite", "titanic-calm", mutants.engine(dispatcher=mutants.AsksForEach), "asks-for-each"),
+    ("disk", "titanic-full", mutants.store(store=mutants.KnowsNoBound), "knows-no-bound"),
+]
+
+
+# These store no reply, so that none can be read.
+_KNOBS = {name: {"cache_bytes_max": 1 << 20} for name in ("reports-early", "keeps-no-reply")}
+
+
+@pytest.mark.parametrize(
+    ("invariant", "scenario", "parts", "knobs"),
+    [pytest.param(*case[:3], _KNOBS.get(case[3], {}), id=case[3]) for case in _CASES],
+)
+def test_a_broken_titanic_is_found(
+    invariant: str, scenario: str, parts: TitanicParts, knobs: dict[str, Any]
+) -> None:
+    options = Options(titanic_parts=parts, knobs=knobs)
+    for seed in _SEEDS:
+        found = {violation.invariant for violation in run(seed, scenario, options).violations}
+        if invariant in found:
+            return
+    pytest.fail(f"{invariant} found nothing in {len(_SEEDS)} seeds of {scenario}")
+
+
+def test_damage_that_is_not_reported_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever hears of damage only counts it; without that, what is lost is lost in silence."""
+    options = Options(titanic_parts=mutants.store(store=mutants.SaysNothingOfDamage))
+    monkeypatch.setattr("requite.sim.titanic.node.Node._hear", lambda *_: None)
+    for seed in _SEEDS:
+        found = {v.invariant for v in run(seed, "titanic-bitrot", options).violations}
+        if "damage" in found:
+            return
+    pytest.fail("nobody missed the reports")
+
+
+def test_the_same_seeds_find_nothing_in_a_titanic_that_is_whole() -> None:
+    for scenario in sorted({scenario for _, scenario, _, _ in _CASES}):
+        result = run(1, scenario)
+        assert not result.violations, result.replay
+
+
+def test_every_kind_of_violation_has_a_broken_titanic() -> None:
+    broken = {invariant for invariant, _, _, _ in _CASES} | {"damage"}
+    assert broken >= {"I2", "I3", "I7", "I9", "I10", "I13", "I15"}
+    assert broken >= {"keys", "window", "polite", "disk", "damage"}

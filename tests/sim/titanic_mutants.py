@@ -1,0 +1,272 @@
+"""Titanics that are broken on purpose, one way each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+from requite.engine import Effect, Finished, Input
+from requite.engine import Store as StoreEffect
+from requite.protocols.titanic.attempts import Attempts
+from requite.protocols.titanic.collecting import Collecting
+from requite.protocols.titanic.dispatch import Dispatcher, Lane
+from requite.protocols.titanic.engine import TitanicEngine
+from requite.protocols.titanic.inputs import Asked
+from requite.protocols.titanic.intake import Intake
+from requite.protocols.titanic.requests import Kept, Register
+from requite.protocols.titanic.wire import OK, REPLY, SERVICES, encode_ticket
+from requite.request import Status
+from requite.sim.titanic.node import TitanicParts
+from requite.titanic.compaction import Compaction
+from requite.titanic.index import Index
+from requite.titanic.store import Store, StoreSettings, open_memory
+
+
+# --- engines --------------------------------------------------------------------------------------
+class AcknowledgesAtOnce(TitanicEngine):
+    """Says 200 before anything is stored."""
+
+    def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        effects = list(super().handle_all(events, now))
+        for kept in [kept for kept in self._core.register if kept.waiting]:
+            tokens, kept.waiting = kept.waiting or [], []
+            answer = (OK, encode_ticket(kept.uuid))
+            effects += [Finished(token, answer, Status.OK) for token in tokens]
+        return effects
+
+
+class ReportsWhatIsNotStored(Attempts):
+    """Hands a reply over while it is being stored."""
+
+    def _keep_reply(self, kept: Kept, now: float) -> None:
+        super()._keep_reply(kept, now)
+        self._reply_stored(kept, None, now)
+
+
+class KeepsNoReply(Attempts):
+    """Does not store replies at all."""
+
+    def _keep_reply(self, kept: Kept, now: float) -> None:
+        self._reply_stored(kept, None, now)
+
+
+class GivesOnce(TitanicEngine):
+    """Removes a reply when it has been given."""
+
+    def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        effects = list(super().handle_all(events, now))
+        asked = {e.token: e.frames for e in events if isinstance(e, Asked) and e.service == REPLY}
+        given = [e for e in effects if isinstance(e, Finished) and e.token in asked]
+        for effect in given:
+            if effect.frames[0] == OK:
+                kept = self._core.register.find(bytes.fromhex(asked[effect.token][0].decode()))
+                if kept is not None and kept.closing is None:
+                    self._collecting.begin_closing(kept, [], expired=False)
+        return effects
+
+
+class MixesReplies(TitanicEngine):
+    """Answers two who ask in one turn with each other's reply."""
+
+    def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        effects = list(super().handle_all(events, now))
+        at = [i for i, e in enumerate(effects) if isinstance(e, Finished) and len(e.frames) == 2]
+        replies = [i for i in at if effects[i].frames[1].startswith(b"re:")]  # type: ignore[union-attr]
+        if len(replies) > 1:
+            one, two = replies[0], replies[1]
+            first, second = effects[one], effects[two]
+            effects[one] = first._replace(frames=second.frames)  # type: ignore[union-attr]
+            effects[two] = second._replace(frames=first.frames)  # type: ignore[union-attr]
+        return effects
+
+
+class ForgetsKeys(Intake):
+    def _is_known(self, token: Any, key: bytes) -> bool:
+        return False
+
+
+class TriesForEver(Attempts):
+    """Never gives up, whatever the limit."""
+
+    def poison(self, kept: Kept, reason: str, now: float) -> None:
+        self._core.dispatcher.rest(kept, now + 0.05)
+
+
+class GivesUpAtOnce(Attempts):
+    """Poisons what has failed once."""
+
+    def _failed(self, kept: Kept, error: Any, lane: Lane, now: float) -> None:
+        self.poison(kept, str(error), now)
+
+
+class LosesWhatIsTurnedAway(Dispatcher):
+    def turned_away(self, kept: Kept, lane: Lane, now: float) -> None:
+        self.leave_alone(lane, now)
+
+
+class SendsAll(Dispatcher):
+    """Knows no windows."""
+
+    def pump(self, now: float) -> None:
+        for lane in list(self.lanes.values()):
+            while lane.queue and now < lane.usable_until and not self.halted:
+                self._send(lane.queue.popleft(), lane, now)
+        super().pump(now)
+
+
+class AsksForEach(Dispatcher):
+    """Asks whether a service is there for each request anew."""
+
+    def seen(self, lane: Lane, now: float) -> None:
+        lane.usable_until = now + 1e-3
+
+
+class ClosesInMemory(Collecting):
+    """Confirms that a request is closed before that is stored."""
+
+    def begin_closing(self, kept: Kept, tokens: list[Any], *, expired: bool) -> None:
+        super().begin_closing(kept, tokens, expired=expired)
+        self._core.entries.pop()
+        self._core.entered.pop()
+        self._closed(kept, None, 0.0)
+
+
+class KeepsKeys(Register):
+    def expire_keys(self, now: float) -> float | None:
+        return None
+
+
+class DiesOfGarbage(TitanicEngine):
+    def _other_service(self, token: Any, service: str, frames: Sequence[bytes], now: float) -> None:
+        assert service in SERVICES
+        assert all(len(frame) < 1000 for frame in frames)
+        super()._other_service(token, service, frames, now)
+
+
+class IgnoresItsEnd(TitanicEngine):
+    def _maybe_stop(self) -> None:
+        """Never."""
+
+    def _cut_short(self, _now: float) -> None:
+        """Never."""
+
+
+# --- stores ---------------------------------------------------------------------------------------
+class ForgetsClosed(Index):
+    """Lets compaction remove every CLOSED at once."""
+
+    def _maybe_forget(self, uuid: bytes, item: Any) -> None:
+        item.others, item.until_us = None, 0
+        super()._maybe_forget(uuid, item)
+
+
+class MovesNothing(Compaction):
+    """Removes segments without copying what is needed."""
+
+    def _copy(self, copies: list[tuple[bytes, Any, bytes]]) -> None:
+        for _uuid, place, _payload in copies:
+            self._index._shrink(place)
+
+
+class NeverCompacts(Compaction):
+    def bite(self, below: float) -> bool:
+        return False
+
+
+class SyncsTooLate(Compaction):
+    """Removes the original before the copy is safe."""
+
+    def _remove(self) -> None:
+        sync, self._log.sync = self._log.sync, lambda: None  # type: ignore[method-assign]
+        super()._remove()
+        self._log.sync = sync  # type: ignore[method-assign]
+
+
+class KnowsNoBound(Store):
+    def _refusal(self, effect: StoreEffect, size: int, before: int) -> None:
+        return None
+
+
+class SaysNothingOfDamage(Store):
+    """Does not tell what it has found broken."""
+
+    def view(self) -> Any:
+        return super().view()._replace(damaged=0)
+
+
+# --- how they are put together --------------------------------------------------------------------
+def engine(**parts: type) -> TitanicParts:
+    """A Titanic with some parts of its engine replaced: `attempts`, `intake`, `dispatcher`,
+    `collecting`, `register`."""
+
+    class Broken(TitanicEngine):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            with _Replaced(parts):
+                super().__init__(*args, **kwargs)
+
+    return TitanicParts(engine=Broken)
+
+
+_HOMES = {
+    "attempts": ("requite.protocols.titanic.collecting", "Attempts"),
+    "intake": ("requite.protocols.titanic.engine", "Intake"),
+    "collecting": ("requite.protocols.titanic.engine", "Collecting"),
+    "dispatcher": ("requite.protocols.titanic.core", "Dispatcher"),
+    "register": ("requite.protocols.titanic.core", "Register"),
+    "index": ("requite.titanic.recovery", "Index"),
+    "compaction": ("requite.titanic.store", "Compaction"),
+    "store": ("requite.titanic.store", "Store"),
+}
+
+
+class _Replaced:
+    """Classes are looked up where they are used; there, others stand in for them for a while."""
+
+    def __init__(self, parts: dict[str, type]) -> None:
+        self._parts = parts
+        self._before: list[tuple[Any, str, Any]] = []
+
+    def __enter__(self) -> None:
+        for name, part in self._parts.items():
+            module, attribute = import_module(_HOMES[name][0]), _HOMES[name][1]
+            self._before.append((module, attribute, getattr(module, attribute)))
+            setattr(module, attribute, part)
+
+    def __exit__(self, *_: object) -> None:
+        for module, attribute, before in self._before:
+            setattr(module, attribute, before)
+
+
+def store(**parts: type) -> TitanicParts:
+    """A Titanic with some parts of its store replaced: `index`, `compaction`, `store`."""
+
+    def open_broken(settings: StoreSettings, **kwargs: Any) -> Store:
+        with _Replaced(parts):
+            return open_memory(settings, **kwargs)
+
+    return TitanicParts(open_store=open_broken)
+
+
+def unsynced() -> TitanicParts:
+    """A Titanic whose log never syncs."""
+
+    def open_broken(settings: StoreSettings, **kwargs: Any) -> Store:
+        opened = open_memory(settings, **kwargs)
+        opened._log.sync = lambda: None  # type: ignore[method-assign]
+        return opened
+
+    return TitanicParts(open_store=open_broken)
+
+
+def unrecovered() -> TitanicParts:
+    """A Titanic that reads its log, and believes half of it."""
+
+    def open_broken(settings: StoreSettings, **kwargs: Any) -> Store:
+        opened = open_memory(settings, **kwargs)
+        half = opened.recovered.requests[::2]
+        opened.recovered = replace(opened.recovered, requests=half)
+        return opened
+
+    return TitanicParts(open_store=open_broken)
