@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import zmq
-from tests.support.live import Live, eventually
+from tests.support.live import InBackground, Live, eventually
 from tests.support.pirate_peers import BEATS, READY, GuideQueue, GuideServer
 from tests.support.zmq_peers import Socket, Sockets
 
@@ -111,6 +111,51 @@ def test_our_client_abandons_a_server_that_is_too_slow() -> None:
         gate.set()
         # The replies to the three are late, and reach nobody.
         assert client.call(b"y", timeout=20).body == b"y"
+
+
+class GuideClient:
+    """The Guide's Lazy Pirate: a REQ socket, closed and opened again when no reply came in time."""
+
+    def __init__(self, sockets: Sockets, endpoint: str) -> None:
+        self._sockets = sockets
+        self._endpoint = endpoint
+        self._socket = Socket(sockets, zmq.REQ, endpoint)
+        self.retries = 0
+
+    def call(self, body: bytes) -> bytes:
+        for _ in range(20):
+            self._socket.send(body)
+            if self._socket.has_message(0.5):
+                [reply] = self._socket.receive()
+                return reply
+            self.retries += 1
+            self._socket.close()
+            self._socket = Socket(self._sockets, zmq.REQ, self._endpoint)
+        raise AssertionError("server seems to be offline, abandoning")
+
+
+@pytest.mark.parametrize("protocol", ["simple", "paranoid"])
+def test_the_guides_lazy_pirate_outlives_workers_of_our_queue(
+    protocol: str, sockets: Sockets, lives: list[Live]
+) -> None:
+    queue = start(lives, Queue(ANY, ANY, protocol=protocol))
+    client = GuideClient(sockets, dial(queue.front_addresses[0]))
+    kind = zmq.REQ if protocol == "simple" else zmq.DEALER
+    bad = Socket(sockets, kind, dial(queue.back_addresses[0]))
+    bad.send(READY[0])
+    eventually(lambda: queue.snapshot().idle == 1, "the first worker is ready")
+    start(lives, Worker(queue.back_addresses[0], echo))
+    eventually(lambda: queue.snapshot().idle == 2, "the second one, too")
+
+    def die_with_a_request() -> None:
+        while len(bad.receive()) == 1:
+            """Heartbeats may come first."""
+        bad.close()
+
+    with InBackground(die_with_a_request):
+        assert client.call(b"1") == b"1"
+    assert client.retries == 1
+    assert client.call(b"2") == b"2"
 
 
 # --- Simple Pirate --------------------------------------------------------------------------------

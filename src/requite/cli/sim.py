@@ -56,7 +56,8 @@ def sim(
         str,
         Parameter(
             metavar="NAME",
-            help="What may go wrong; `list` tells. `all`, `mdp` and `sp` take turns.",
+            help="What may go wrong; `list` tells. `all`, or those of one part (`mdp`, `sp`, "
+            "`flp`, `pirate`, …), take turns.",
         ),
     ] = "swarm",
     transcript: Annotated[

@@ -93,7 +93,7 @@ class Worker(Daemon):
         self._posts: list[_Post] = []
 
     def __repr__(self) -> str:
-        names = ", ".join(part.service.name for part in self._parts)
+        names = ", ".join(dict.fromkeys(part.service.name for part in self._parts))
         return f"<Worker {names} for {self._reach}>"
 
     @property

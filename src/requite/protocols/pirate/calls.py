@@ -80,14 +80,14 @@ def expired(call: PendingCall, now: float) -> CallError:
     if not call.tries:
         return CallTimeout(f"{text}never sent, for want of a connection, and has not run")
     last = f" (last: {call.loss})" if call.loss else ""
-    return CallTimeout(f"{text}sent {_count(call.tries)}{last} and may have run")
+    return CallTimeout(f"{text}sent {count(call.tries)}{last} and may have run")
 
 
 def silent(call: PendingCall, timeout_s: float | None, why: str) -> CallError:
     """The last try that is allowed has had its time: the Guide's "abandoning"."""
     each = f" of {timeout_s:g} s each" if timeout_s else ""
     return CallTimeout(
-        f"no reply to a request that was sent {_count(call.tries)}{each}; {why}. The server seems"
+        f"no reply to a request that was sent {count(call.tries)}{each}; {why}. The server seems"
         " to be offline, or slower than that"
     )
 
@@ -97,5 +97,6 @@ def lost(call: PendingCall, reason: str, why: str) -> CallError:
     return TransportError(f"the connection that had the request was lost: {reason}; {why}")
 
 
-def _count(n: int) -> str:
+def count(n: int) -> str:
+    """Say how often."""
     return "once" if n == 1 else f"{n} times"

@@ -302,7 +302,7 @@ class LazyPirate:
         if not call.asked.idempotent:
             why = "it may have run, and is not idempotent"
         elif call.tries >= self._retry.attempts:
-            why = f"it may have run, and was sent {call.tries} times, which is the limit"
+            why = f"it may have run, and was sent {failures.count(call.tries)}, which is the limit"
         else:
             self._try_again(call, f"its connection was lost: {reason}", now)
             return
