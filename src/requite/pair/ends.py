@@ -7,25 +7,31 @@ from __future__ import annotations
 
 from typing import Final
 
+from requite.errors import ConfigurationError
 from requite.framing import Limits, SocketType, Zmtp
 from requite.protocols.binarystar.peer import DIALLED
 from requite.protocols.binarystar.wire import MESSAGE_SIZE_MAX
 from requite.shell.keeping import Endpoint
-from requite.transport.address import Address
+from requite.transport.address import Address, HostAddress, parse_address
 
-SCHEMES: Final = ("tcp", "ipc", "inproc")
-
+_SCHEMES: Final = ("tcp", "ipc", "inproc")
 _LIMITS: Final = Limits(message_size_bytes_max=MESSAGE_SIZE_MAX, frames_max=2)
 
 
-def listen_at(address: Address) -> Endpoint:
-    """Return the endpoint for the other server, and for operators."""
-    return Endpoint(address, make_framing)
+def listen_at(address: str) -> Endpoint:
+    """Return the endpoint for the other server, and for operators. Raises `ConfigurationError`."""
+    return Endpoint(parse_address(address, _SCHEMES), make_framing)
 
 
-def stay_connected_to(address: Address) -> Endpoint:
-    """Return the endpoint that leads to the other server."""
-    return Endpoint(address, make_framing, DIALLED)
+def stay_connected_to(address: str) -> Endpoint:
+    """Return the endpoint that leads to a server. Raises `ConfigurationError`."""
+    place: Address = parse_address(address, _SCHEMES)
+    if isinstance(place, HostAddress) and (place.is_wildcard or not place.port):
+        raise ConfigurationError(
+            f"cannot dial {address!r}: host * and port 0 are for listening; here it takes the place"
+            " where a server of the pair listens"
+        )
+    return Endpoint(place, make_framing, DIALLED)
 
 
 def make_framing() -> Zmtp:

@@ -6,15 +6,13 @@ import asyncio
 from typing import Any, Final, Self
 
 from requite.errors import CallTimeout, RemoteFailure
-from requite.pair.ends import SCHEMES, make_framing
+from requite.pair.ends import stay_connected_to
 from requite.protocols.binarystar.operator import BinaryStarOperator
 from requite.protocols.binarystar.table import State
 from requite.protocols.binarystar.view import PairView, view_from_wire
 from requite.protocols.binarystar.wire import Ask, Refused, Switch, View
 from requite.shell.aio import AioShell
-from requite.shell.keeping import Endpoint
 from requite.shell.wires import Wires
-from requite.transport.address import parse_address
 
 _LOOK_EVERY_S: Final = 0.05
 
@@ -33,10 +31,9 @@ class Operator:
         self._address = address
         self._timeout_s = timeout
         self._answers: asyncio.Queue[View | Refused] = asyncio.Queue()
-        endpoint = Endpoint(parse_address(address, SCHEMES), make_framing)
         self._shell = AioShell(
             BinaryStarOperator(),
-            Wires(keep=[endpoint]),
+            Wires(keep=[stay_connected_to(address)]),
             deliver=self._deliver,
             logger="requite.pair",
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, Literal
 
 from requite.errors import ConfigurationError, LocalViolation, PairFailed
-from requite.pair.ends import SCHEMES, listen_at, stay_connected_to
+from requite.pair.ends import listen_at, stay_connected_to
 from requite.protocols.binarystar.peer import BinaryStarPeer
 from requite.protocols.binarystar.policy import HEARTBEAT_S_DEFAULT, BinaryStarPolicy
 from requite.protocols.binarystar.table import Role, State
@@ -19,7 +19,6 @@ from requite.shell.aio import AioShell
 from requite.shell.daemon import Daemon
 from requite.shell.link import LinkLimits
 from requite.shell.wires import Wires
-from requite.transport.address import parse_address
 
 _INSTANCES: Final = 1 << 64
 # A connection to a process that stands still is accepted by its system, and says nothing.
@@ -75,8 +74,8 @@ class Pair(Daemon):
         self._shell = AioShell(
             self._engine,
             Wires(
-                listen=[listen_at(parse_address(bind, SCHEMES))],
-                keep=[stay_connected_to(parse_address(peer, SCHEMES))],
+                listen=[listen_at(bind)],
+                keep=[stay_connected_to(peer)],
                 limits=LinkLimits(handshake_timeout_s=max(_HANDSHAKE_S_MIN, policy.failover_s)),
             ),
             deliver=self._deliver,
