@@ -137,9 +137,11 @@ class DedupEngine:
         handler = self._inputs.get(event.__class__)
         if handler is None:
             raise LocalViolation(f"a service that runs requests once has no use for {event!r}")
-        self._expire(now)
+        if now >= self._entries.oldest_at() + self._policy.window_s:
+            self._expire(now)
         handler(event, now)
-        self._bound(now)
+        if self._is_beyond():
+            self._bound(now)
         out = self._out
         if out:
             self._out = []
@@ -426,6 +428,13 @@ class DedupEngine:
         self._entries.remove(entry)
         self._segments.leave(entry)
         self._counts[count] += 1
+
+    def _is_beyond(self) -> bool:
+        """Whether anything may have to go."""
+        policy, entries = self._policy, self._entries
+        if policy.durable:
+            return len(self._segments) > 1 or entries.settled > policy.entries_max
+        return entries.size_bytes > policy.bytes_max or entries.settled > policy.entries_max
 
     def _bound(self, now: float) -> None:
         """Keep no more than allowed: the oldest replies go first."""

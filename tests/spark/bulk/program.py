@@ -2,8 +2,9 @@
 
     python -m tests.spark.bulk.program MASTER SERVICE FOLDER
 
-The first makes Spark try the task again, the second start a speculative copy. Writes rows and
-replies to FOLDER/replies, and prints the rows and their ids as JSON.
+The first makes Spark try the task again, the second start a speculative copy. Does so with SERVICE,
+and with the service `once` beside it. Writes rows and replies to FOLDER/replies and FOLDER/effects,
+and prints the rows, their ids and the effects as JSON.
 """
 
 from __future__ import annotations
@@ -49,6 +50,11 @@ def main(master: str, service: str, folder: str) -> None:
     replies = f"{folder}/replies"
     rows = requite.spark.call_to(df, replies, service, body="body", key="id", window=4).collect()
     told = {"rows": [row.id for row in rows], "keys": [row.idempotency_key for row in rows]}
+    once = service.removesuffix("/echo") + "/once"
+    effects = requite.spark.call_to(
+        df, f"{folder}/effects", once, body="body", key="id", window=4
+    ).collect()
+    told |= {"effects": {row.idempotency_key: int(row.reply) for row in effects}}
     print(json.dumps(told | {"statuses": sorted({row.status for row in rows})}))
     spark.stop()
 

@@ -14,13 +14,15 @@ from requite.worker import Service, service
 
 
 class Recorded:
-    """A broker, and a worker that serves `echo`, `fail`, `nap` and `large`.
+    """A broker, and a worker that serves `echo`, `fail`, `nap`, `large` and `once`.
 
     `keys` counts how often each key was seen; `most` is the largest number of requests that ran at
-    a time.
+    a time. `once` runs each request once: `effects` counts that, by key.
     """
 
     def __init__(self) -> None:
+        self.effects: Counter[UUID] = Counter()
+        self.dedup = requite.Dedup()
         self.keys: Counter[UUID] = Counter()
         self.bodies: Counter[bytes] = Counter()
         self.most = 0
@@ -35,6 +37,7 @@ class Recorded:
             service("fail")(self.fail),
             service("nap")(self.nap),
             service("large")(self.large),
+            service("once", idempotent=self.dedup)(self.once),
         ]
 
     def url(self, name: str = "echo") -> str:
@@ -75,3 +78,8 @@ class Recorded:
         """Answer with as many bytes as asked for."""
         self._note(request)
         return bytes(int(request.body))
+
+    async def once(self, request: requite.Request) -> bytes:
+        """Have an effect that must not happen twice; answer with its number."""
+        self.effects[UUID(bytes=request.idempotency_key)] += 1
+        return b"%d" % self.effects.total()

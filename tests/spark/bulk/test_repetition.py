@@ -32,6 +32,7 @@ class Run:
     told: dict[str, Any]
     keys: Counter[UUID]
     folder: Path
+    recorded: Recorded
 
     def times(self, partition: int) -> set[int]:
         """Return how often the requests of a partition's rows were seen."""
@@ -50,7 +51,7 @@ def run(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         told = json.loads(driver.line())
         code, errors = driver.ended(WITHIN_S)
         assert code == 0, errors
-        yield Run(told, recorded.keys, folder)
+        yield Run(told, recorded.keys, folder, recorded)
     finally:
         driver.dispose()
         recorded.close()
@@ -71,3 +72,11 @@ def test_a_crash_after_the_replies_sends_the_same_ids(run: Run) -> None:
 def test_a_speculative_copy_sends_the_same_ids(run: Run) -> None:
     assert (run.folder / "slept").exists()
     assert min(run.times(SLEEPING)) >= 2
+
+
+def test_a_service_that_runs_requests_once_has_one_effect_per_row(run: Run) -> None:
+    """I4: a crashed task and a speculative copy ask again, and get the replies that there are."""
+    told = {UUID(key): number for key, number in run.told["effects"].items()}
+    assert run.recorded.effects == dict.fromkeys(told, 1)
+    assert sorted(told.values()) == list(range(1, ROWS + 1))
+    assert run.recorded.dedup.stats.replayed >= 2 * PER_TASK
