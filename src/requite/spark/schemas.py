@@ -22,6 +22,14 @@ BRONZE_EVENTS: Final = """
 # What `format("requite")` yields: `raw` is null but for what does not decode; `reason` says why.
 SOURCE: Final = f"{BRONZE_EVENTS}, raw binary"
 
+# What it yields with `log=titanic`: the requests that a Titanic keeps. `state` is waiting,
+# answered, poisoned or, for a place in the log where nothing can be read, unreadable; `reason` says
+# why.
+TITANIC: Final = """
+    uuid string, service string, state string, attempts int, submitted_at timestamp,
+    answered_at timestamp, size bigint, reply_size bigint, reason string, body binary, reply binary
+"""
+
 BRONZE_QUARANTINE: Final = """
     log string, segment bigint, byte_offset bigint, raw binary, reason string
 """

@@ -289,7 +289,7 @@ def test_a_log_that_a_task_cannot_see_is_an_error(spark: SparkSession, tmp_path:
         ({"partitionBytes": "many"}, "partitionBytes='many': a number of bytes"),
         ({"partitionBytes": "0"}, "partitionBytes='0': a number of bytes"),
         ({"maxBytesPerTrigger": "-1"}, "maxBytesPerTrigger='-1': a number of bytes"),
-        ({"log": "titanic"}, "the only log with a table is 'journal'"),
+        ({"log": "diary"}, "the logs with a table are journal, titanic"),
         ({"pushdown": "perhaps"}, "neither true nor false"),
     ],
 )

@@ -12,7 +12,7 @@ with `raw` set and `reason` saying why: nothing is dropped, and nothing fails th
 | `partitionBytes` | how many bytes of the journal a task reads at most (default 8m) |
 | `maxBytesPerTrigger` | how many bytes a micro-batch has at most (default: all there is) |
 | `pushdown` | `true`: skip what filters exclude, for sessions that have `spark.sql.python.filterPushdown.enabled`; by default where `requite.spark.session` made the session |
-| `log` | `journal`, the only log that is a table |
+| `log` | `journal`; or `titanic`: the requests that a Titanic keeps in a folder (columns: `requite.spark.schemas.TITANIC`), as a table alone |
 
     options.py      checks all that
     selection.py    what filters exclude
@@ -53,23 +53,32 @@ class JournalSource(DataSource):
         """Return the columns that are asked for. Raises `ConfigurationError`."""
         from requite.spark.source.options import read_options, schema_of
 
-        return schema_of(read_options(self.options).columns)
+        return schema_of(read_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch. Raises `ConfigurationError`."""
-        from requite.spark.source.batch import JournalReader, PushingJournalReader
-        from requite.spark.source.options import check_schema, read_options
+        from requite.spark.source.options import KEPT, check_schema, read_options
 
         options = read_options(self.options)
-        kind = PushingJournalReader if options.pushdown else JournalReader
-        return kind(options, check_schema(schema))
+        columns = check_schema(schema, options)
+        if options.log == KEPT:
+            from requite.spark.kept.reader import KeptReader
+
+            return KeptReader(options, columns)
+        from requite.spark.source.batch import JournalReader, PushingJournalReader
+
+        return (PushingJournalReader if options.pushdown else JournalReader)(options, columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a stream. Raises `ConfigurationError`."""
-        from requite.spark.source.options import check_schema, read_options
+        from requite.errors import ConfigurationError
+        from requite.spark.source.options import KEPT, check_schema, read_options
         from requite.spark.source.stream import JournalStreamReader
 
-        return JournalStreamReader(read_options(self.options), check_schema(schema))
+        options = read_options(self.options)
+        if options.log == KEPT:
+            raise ConfigurationError("what Titanic keeps is a table and no stream: use spark.read")
+        return JournalStreamReader(options, check_schema(schema, options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return what makes requests of a DataFrame's rows (`requite.spark.sink.writer`)."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.errors import ConfigurationError
-from requite.spark.schemas import SOURCE, columns_of
+from requite.spark.schemas import SOURCE, TITANIC, columns_of
 from requite.spark.session import PUSHDOWN_VARIABLE
 
 if TYPE_CHECKING:
@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 MIB: Final = 1 << 20
 PARTITION_BYTES: Final = 8 * MIB  # some 400,000 events; a task costs what reading 20,000 does
 
-_DDL: Final[Mapping[str, str]] = columns_of(SOURCE)
-NAMES: Final = tuple(_DDL)
+JOURNAL: Final = "journal"
+KEPT: Final = "titanic"
+_TABLES: Final[Mapping[str, Mapping[str, str]]] = {
+    JOURNAL: columns_of(SOURCE),
+    KEPT: columns_of(TITANIC),
+}
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SIZE: Final = re.compile(r"(\d+) *(?:([kmg])(?:i?b)?)?", re.IGNORECASE)
 _KNOWN: Final = ("path", "log", "columns", "partitionBytes", "maxBytesPerTrigger", "pushdown")
@@ -29,11 +33,24 @@ _KNOWN: Final = ("path", "log", "columns", "partitionBytes", "maxBytesPerTrigger
 class ReadOptions:
     """Checked options. `bytes_per_trigger` is None for "all there is"."""
 
+    log: str
     path: str
     columns: tuple[str, ...]
     partition_bytes: int
     bytes_per_trigger: int | None
     pushdown: bool
+
+    @property
+    def ddl(self) -> Mapping[str, str]:
+        """The types of all columns of the table, by name."""
+        return _TABLES[self.log]
+
+    @property
+    def types(self) -> dict[str, Any]:
+        """Their Arrow types."""
+        from requite.spark.decoding.columns import arrow_types
+
+        return arrow_types(", ".join(f"{name} {kind}" for name, kind in self.ddl.items()))
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
@@ -42,53 +59,57 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     unknown = sorted(given.keys() - {name.lower() for name in _KNOWN})
     if unknown:
         raise ConfigurationError(f"no option {unknown[0]!r}; there are {', '.join(_KNOWN)}")
-    if given.get("log", "journal") != "journal":
-        raise ConfigurationError(f"log={given['log']!r}: the only log with a table is 'journal'")
+    log = given.get("log", JOURNAL)
+    if log not in _TABLES:
+        raise ConfigurationError(f"log={log!r}: the logs with a table are {', '.join(_TABLES)}")
     limit = given.get("maxbytespertrigger")
     return ReadOptions(
-        path=_path(given.get("path")),
-        columns=_columns(given.get("columns")),
+        log=log,
+        path=_path(given.get("path"), log),
+        columns=_columns(given.get("columns"), tuple(_TABLES[log])),
         partition_bytes=_size("partitionBytes", given.get("partitionbytes", str(PARTITION_BYTES))),
         bytes_per_trigger=None if limit is None else _size("maxBytesPerTrigger", limit),
         pushdown=_pushdown(given.get("pushdown")),
     )
 
 
-def schema_of(columns: tuple[str, ...]) -> str:
-    """Return the DDL of the columns."""
-    return ", ".join(f"{name} {_DDL[name]}" for name in columns)
+def schema_of(options: ReadOptions) -> str:
+    """Return the DDL of the columns that are asked for."""
+    return ", ".join(f"{name} {options.ddl[name]}" for name in options.columns)
 
 
-def check_schema(schema: StructType) -> tuple[str, ...]:
-    """Return the columns of a schema that a reader is asked for, if the journal has them so."""
+def check_schema(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
+    """Return the columns of a schema that a reader is asked for, if the table has them so."""
     for field in schema.fields:
-        declared = _DDL.get(field.name)
+        declared = options.ddl.get(field.name)
         if declared is None:
-            raise ConfigurationError(f"no column {field.name!r}; there are {', '.join(NAMES)}")
+            names = ", ".join(options.ddl)
+            raise ConfigurationError(f"no column {field.name!r}; there are {names}")
         if field.dataType.simpleString() != declared:
             asked = field.dataType.simpleString()
             raise ConfigurationError(f"the column {field.name} is of type {declared}, not {asked}")
     return tuple(field.name for field in schema.fields)
 
 
-def _path(path: str | None) -> str:
+def _path(path: str | None, log: str) -> str:
     if not path:
-        raise ConfigurationError("which journal? Name its folder: load('journal')")
+        what, example = ("journal", "journal") if log == JOURNAL else ("store", "requests")
+        raise ConfigurationError(f"which {what}? Name its folder: load('{example}')")
     scheme, separator, rest = path.partition(":")
     if separator and scheme.lower() == "file":
         return "/" + rest.lstrip("/")
     if separator and rest.startswith("//"):
-        raise ConfigurationError(f"{path}: a journal is read from a folder, not from {scheme}:")
+        raise ConfigurationError(f"{path}: a {log} is read from a folder, not from {scheme}:")
     return os.path.abspath(path)
 
 
-def _columns(text: str | None) -> tuple[str, ...]:
+def _columns(text: str | None, names: tuple[str, ...]) -> tuple[str, ...]:
     if text is None:
-        return NAMES
+        return names
     columns = tuple(name.strip() for name in text.split(","))
     for name in columns:
-        if name not in NAMES:
-            raise ConfigurationError(f"no column {name!r}; there are {', '.join(NAMES)}")
+        if name not in names:
+            raise ConfigurationError(f"no column {name!r}; there are {', '.join(names)}")
     if len(set(columns)) < len(columns):
         raise ConfigurationError(f"columns={text!r} names a column twice")
     return columns

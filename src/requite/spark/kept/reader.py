@@ -1,0 +1,141 @@
+"""The table of what Titanic keeps: a row per request, with its bodies if they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from requite.errors import LogGone, RemoteViolation, StorageError
+from requite.protocols.titanic.records import Answered, Submitted, decode
+from requite.spark.kept.survey import Kept, Place, survey
+from requite.spark.source.options import ReadOptions
+from requite.storage import LogReader
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+BATCH_ROWS: Final = 4096
+BATCH_BYTES: Final = 16 << 20
+_ROW_BYTES: Final = 200  # what a request without bodies is worth, when tasks share them
+_BODIES: Final = frozenset({"body", "reply"})
+
+
+@dataclass
+class KeptShare(InputPartition):
+    """The requests that one task reads."""
+
+    requests: tuple[Kept, ...]
+
+
+class KeptReader(DataSourceReader):
+    """Reads the log on the driver, without bodies; tasks read these. In between it is pickled."""
+
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        """Share out what is kept at this moment. Raises `ConfigurationError`."""
+        requests = survey(Path(self._options.path))
+        limit = self._options.partition_bytes
+        weight = self._weight if _BODIES & {*self._columns} else lambda _kept: _ROW_BYTES
+        return [KeptShare(tuple(part)) for part in _parts(requests, weight, limit)]
+
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        """Yield the rows of a share; Spark makes up a partition where there is none."""
+        requests = partition.requests if isinstance(partition, KeptShare) else ()
+        bodies = _Bodies(Path(self._options.path))
+        for part in _parts(requests, self._weight, BATCH_BYTES, BATCH_ROWS):
+            yield _batch(part, self._columns, self._options.types, bodies)
+
+    @staticmethod
+    def _weight(kept: Kept) -> int:
+        return _ROW_BYTES + kept.size
+
+
+class _Bodies:
+    """Reads bodies where the log has them. Titanic may have moved one since the log was read: then
+    the log is read again, once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._reader = LogReader(folder)
+        self._moved: dict[bytes, Kept] | None = None
+
+    def of(self, kept: Kept, *, is_reply: bool) -> tuple[bytes | None, str]:
+        """Return a body; or None, and why it cannot be had ("": there is none)."""
+        place = kept.reply if is_reply else kept.request
+        if place is None:
+            return None, ""
+        try:
+            return self._read(place), ""
+        except LogGone:
+            return self._read_moved(kept.uuid, is_reply=is_reply)
+        except (StorageError, RemoteViolation) as error:
+            return None, str(error)
+
+    def _read(self, place: Place) -> bytes:
+        entry = decode(self._reader.read_at(place.position))
+        return b"".join(entry.frames) if isinstance(entry, Submitted | Answered) else b""
+
+    def _read_moved(self, uuid: bytes, *, is_reply: bool) -> tuple[bytes | None, str]:
+        if self._moved is None:
+            self._moved = {kept.uuid: kept for kept in survey(self._folder)}
+        now = self._moved.get(uuid)
+        place = None if now is None else now.reply if is_reply else now.request
+        if place is None:
+            return None, "it was closed before it was read"
+        try:
+            return self._read(place), ""
+        except (StorageError, RemoteViolation) as error:
+            return None, str(error)
+
+
+def _parts(
+    requests: Sequence[Kept], weight: Any, limit: int, rows_max: int = 1 << 62
+) -> Iterator[list[Kept]]:
+    """Cut requests into parts of about `limit` bytes, and of so many rows at most."""
+    part: list[Kept] = []
+    size = 0
+    for kept in requests:
+        part.append(kept)
+        size += weight(kept)
+        if size >= limit or len(part) >= rows_max:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def _batch(
+    requests: Sequence[Kept], columns: Sequence[str], types: dict[str, Any], bodies: _Bodies
+) -> RecordBatch:
+    import pyarrow as pa
+
+    rows = [_row(kept, columns, bodies) for kept in requests]
+    arrays = [pa.array([row[name] for row in rows], types[name]) for name in columns]
+    return pa.RecordBatch.from_arrays(arrays, list(columns))
+
+
+def _row(kept: Kept, columns: Sequence[str], bodies: _Bodies) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "uuid": kept.uuid.hex() or None,
+        "service": kept.service,
+        "state": kept.state,
+        "attempts": kept.attempts if kept.uuid else None,
+        "submitted_at": kept.submitted_us,
+        "answered_at": kept.answered_us,
+        "size": None if kept.request is None else kept.request.size,
+        "reply_size": None if kept.reply is None else kept.reply.size,
+        "reason": kept.reason,
+    }
+    for name, is_reply in (("body", False), ("reply", True)):
+        if name in columns:
+            row[name], missing = bodies.of(kept, is_reply=is_reply)
+            if missing:
+                row["reason"] = f"{name}: {missing}"
+    return row

@@ -1,0 +1,124 @@
+"""What the log of a Titanic says of each request, read beside the Titanic that writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from requite.errors import ConfigurationError, LogGone, RemoteViolation
+from requite.protocols.titanic.records import (
+    Answered,
+    Closed,
+    Submitted,
+    Tried,
+    body_size,
+    decode,
+)
+from requite.storage import Damage, LogReader, Position, Record, SegmentInfo
+
+PURPOSE: Final = b"TITN"
+
+WAITING: Final = "waiting"
+ANSWERED: Final = "answered"
+POISONED: Final = "poisoned"
+UNREADABLE: Final = "unreadable"
+
+
+class Place(NamedTuple):
+    """Where a record is, and how many bytes of bodies it has."""
+
+    position: Position
+    size: int
+
+
+@dataclass(slots=True)
+class Kept:
+    """A request, as far as the log tells; times are microseconds since 1970. An UNREADABLE one
+    stands for a place in the log where nothing can be read; `reason` says why."""
+
+    uuid: bytes = b""
+    service: str | None = None
+    attempts: int = 0
+    submitted_us: int | None = None
+    answered_us: int | None = None
+    poisoned: bool = False
+    reason: str | None = None
+    request: Place | None = None
+    reply: Place | None = None
+
+    @property
+    def state(self) -> str:
+        """Where it is: WAITING also stands for those that a service has at this moment."""
+        if not self.uuid:
+            return UNREADABLE
+        if self.reply is not None:
+            return ANSWERED
+        return POISONED if self.poisoned else WAITING
+
+    @property
+    def size(self) -> int:
+        """The bytes of its bodies."""
+        places = (self.request, self.reply)
+        return sum(place.size for place in places if place is not None)
+
+
+def survey(folder: Path) -> list[Kept]:
+    """Read a store: all requests that it keeps, in the order of their submission, then what cannot
+    be read. Raises `ConfigurationError` where there is no store of Titanic."""
+    reader = LogReader(folder)
+    found, closed, unreadable = dict[bytes, Kept](), set[bytes](), list[Kept]()
+    for item in _items(reader, _segments(reader, folder)):
+        try:
+            reason = item.reason if isinstance(item, Damage) else _take(item, found, closed)
+        except RemoteViolation as violation:
+            reason = str(violation)
+        if reason:
+            place = f"segment {item.segment}, offset {item.offset}"
+            unreadable.append(Kept(reason=f"{reason} ({place})"))
+    for uuid in closed:
+        found.pop(uuid, None)
+    requests = (kept for kept in found.values() if kept.request is not None)
+    return [*sorted(requests, key=lambda kept: kept.submitted_us or 0), *unreadable]
+
+
+def _segments(reader: LogReader, folder: Path) -> list[SegmentInfo]:
+    try:
+        infos = reader.segments()
+    except LogGone:
+        raise ConfigurationError(f"{folder}: there is no such folder here") from None
+    if not any(info.purpose == PURPOSE for info in infos):
+        raise ConfigurationError(f"{folder} is no store of Titanic (requite titanic --dir)")
+    return infos
+
+
+def _items(reader: LogReader, infos: list[SegmentInfo]) -> Iterator[Record | Damage]:
+    """Read what is there; a segment that compaction removes meanwhile was copied to a later one."""
+    for info in infos:
+        try:
+            yield from reader.read(info.number)
+        except LogGone:
+            continue
+
+
+def _take(record: Record, found: dict[bytes, Kept], closed: set[bytes]) -> str:
+    """Take over what a record says. Compaction copies records forward: the same may come twice."""
+    payload = record.payload
+    entry = decode(payload, bodies=False)
+    if isinstance(entry, Closed):
+        closed.add(entry.uuid)
+    elif isinstance(entry, Submitted | Answered | Tried):
+        kept = found.setdefault(entry.uuid, Kept(entry.uuid))
+        if isinstance(entry, Submitted):
+            kept.service = entry.service.decode("utf-8", "replace")
+            kept.submitted_us = entry.at_us
+            kept.request = Place(record.position, body_size(payload))
+        elif isinstance(entry, Answered):
+            kept.answered_us, kept.attempts = entry.at_us, entry.attempts
+            kept.poisoned, kept.reason = False, None
+            kept.reply = Place(record.position, body_size(payload))
+        elif kept.reply is None:
+            kept.attempts, kept.poisoned = entry.attempts, entry.poisoned
+            kept.reason = entry.reason or None
+    return ""
