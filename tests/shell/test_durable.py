@@ -197,12 +197,16 @@ def test_a_result_that_does_not_come_in_time_is_a_timeout_at_that_time(clock):
 
 
 @pytest.mark.parametrize(
-    ("text", "kind"),
-    [(b"400 poisoned after 3 attempts: boom", Poisoned), (b"400", UnknownTicket)],
+    ("frames", "kind"),
+    [
+        ((b"400 given up", b"poisoned", b"boom"), Poisoned),
+        ((b"400 poisoned", b"other"), UnknownTicket),  # no text decides anything (9/TSP)
+        ((b"400",), UnknownTicket),
+    ],
 )
-def test_what_will_never_have_a_result_is_told_at_once(clock, text, kind):
+def test_what_will_never_have_a_result_is_told_at_once(clock, frames, kind):
     with pytest.raises(kind):
-        Play(clock, durable_at().result(TICKET, None), (text,))
+        Play(clock, durable_at().result(TICKET, None), frames)
     assert clock.at == 100.0
 
 

@@ -40,6 +40,7 @@ from requite.protocols.titanic.wire import (
     REQUEST,
     STATUSES,
     TitanicStatus,
+    decode_answer,
     decode_status,
     decode_ticket,
 )
@@ -139,7 +140,7 @@ def _result(ask: Ask, ticket: str) -> Script[Reply]:
     pauses = Pauses(ask.until)
     while True:
         reply = yield from _answer(ask, pauses, again=True)
-        status = decode_status(reply.frames[0])
+        status = decode_answer(reply.frames)
         if status.code == _OK:
             frames = reply.frames[1:] or (b"",)
             return Reply(frames, Status.OK, reply.attempts, clock.now() - began)

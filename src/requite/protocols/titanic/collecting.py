@@ -13,8 +13,8 @@ from requite.protocols.titanic.attempts import Attempts
 from requite.protocols.titanic.core import Core
 from requite.protocols.titanic.requests import ANSWERED, CLOSED, POISONED, SENT, Kept, State
 from requite.protocols.titanic.tickets import ForReply
-from requite.protocols.titanic.wire import ERROR, OK, PENDING, UNKNOWN
-from requite.protocols.titanic.wire import POISONED as POISONED_TEXT
+from requite.protocols.titanic.wire import ERROR, OK, PENDING, UNKNOWN, refusal
+from requite.protocols.titanic.wire import POISONED as POISONED_FRAME
 
 EXPIRE: Final = "expire"
 KEYS: Final = "keys"
@@ -45,7 +45,8 @@ class Collecting:
             else:
                 core.load(ForReply(token, kept), kept.reply_place)
         elif kept.state is POISONED:
-            core.refuse(token, UNKNOWN, f"{POISONED_TEXT}: {kept.reason}")
+            status = refusal(UNKNOWN, f"poisoned: {kept.reason}")
+            core.answer(token, status, POISONED_FRAME, kept.reason.encode())
         else:
             core.answer(token, PENDING)
 

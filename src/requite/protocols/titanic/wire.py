@@ -12,14 +12,16 @@
 | `titanic.promote` | anything | status |
 | `titanic.replicate` | see `requite.protocols.titanic.replication` | status, next number |
 
-A status is three digits, and for 400 and 500 a space and what is wrong. The digits decide;
-requite's own clients also look whether a 400 says `poisoned`. A ticket is a UUID as 32 hex digits.
-It is written in upper case, as the Guide does, and read in any.
+A status is three digits, and for 400 and 500 a space and what is wrong, which is for people: no
+program may go by it. Where a request was given up, `titanic.reply` answers 400 with two frames
+more: the word `poisoned`, and why. A ticket is a UUID as 32 hex digits. It is written in upper
+case, as the Guide does, and read in any.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from requite.errors import RemoteViolation
@@ -46,8 +48,8 @@ PENDING: Final = b"300"
 UNKNOWN: Final = 400
 ERROR: Final = 500
 STATUSES: Final = (200, 300, 400, 500)
-POISONED: Final = "poisoned"
-"""How the text of a 400 begins where the request is kept, and will not be tried again."""
+POISONED: Final = b"poisoned"
+"""The second frame of a 400 where the request is kept, and will not be tried again."""
 
 SERVICE_SIZE_MAX: Final = 255
 KEY_SIZE_MAX: Final = 255
@@ -61,15 +63,14 @@ _TEXT_SIZE_MAX: Final = 1000
 
 
 class TitanicStatus(NamedTuple):
-    """The first frame of an answer: one of `STATUSES`, and what it says besides."""
+    """The first frame of an answer: one of `STATUSES`, and what it says besides.
+
+    `is_poisoned`: the request is known, and was given up; more than the first frame tells that.
+    """
 
     code: int
     text: str
-
-    @property
-    def is_poisoned(self) -> bool:
-        """Whether the request is known, and was given up."""
-        return self.code == UNKNOWN and self.text.startswith(POISONED)
+    is_poisoned: bool = False
 
 
 def encode_ticket(uuid: bytes) -> bytes:
@@ -97,6 +98,14 @@ def decode_status(frame: bytes) -> TitanicStatus:
     if match is None or int(match[1]) not in STATUSES:
         raise RemoteViolation(f"{frame[:40]!r} is no status of Titanic: {STATUSES}")
     return TitanicStatus(int(match[1]), (match[2] or b"").decode("utf-8", "replace"))
+
+
+def decode_answer(frames: Sequence[bytes]) -> TitanicStatus:
+    """Read the status of an answer, with what its other frames say of it; see `decode_status`."""
+    status = decode_status(frames[0] if frames else b"")
+    if status.code == UNKNOWN and list(frames[1:2]) == [POISONED]:
+        return status._replace(is_poisoned=True)
+    return status
 
 
 def check_service(name: bytes) -> str:

@@ -12,7 +12,7 @@ from requite.protocols.titanic.wire import (
     REPLY,
     REQUEST,
     SERVICES,
-    TitanicStatus,
+    decode_answer,
     decode_status,
 )
 from requite.sim.titanic.ledger import Promise, Wish
@@ -166,7 +166,7 @@ def collect(ledger: Ledger, promise: Promise) -> Any:
     while True:
         ticket = promise.ticket if promise.wish.number % 2 else promise.ticket.lower()
         frames = yield REPLY, [ticket], b"", _nothing
-        status: TitanicStatus = decode_status(frames[0])
+        status = decode_answer(frames)
         ledger.collected(promise, status, b"".join(frames[1:]))
         if status.code in (200, 400):
             return status
