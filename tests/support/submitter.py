@@ -1,0 +1,52 @@
+"""A program that submits request after request, and writes down each ticket that it is given.
+
+`python -m tests.support.submitter URL FILE`: a line `TICKET BODY` for each request that was
+acknowledged, and for no other. It goes on until it is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from tests.support.live import Process
+
+import requite
+
+_AT_A_TIME: Final = 8
+SERVICE: Final = "plain"
+
+
+class Submitter(Process):
+    """The program as a process; `acknowledged` is what it, or one before it, has written down."""
+
+    def __init__(self, url: str, file: Path) -> None:
+        super().__init__("-m", __name__, url, str(file))
+
+
+def acknowledged(file: Path) -> dict[str, bytes]:
+    """Return the bodies by ticket. A line that was cut when its writer died does not count."""
+    lines = file.read_text().splitlines(keepends=True) if file.exists() else []
+    whole = (line.split() for line in lines if line.endswith("\n"))
+    return {ticket: body.encode() for ticket, body in whole}
+
+
+async def _submit(client: requite.AsyncClient, file: Path) -> None:
+    with file.open("a", buffering=1) as tickets:
+        while True:
+            body = uuid4().hex
+            ticket = await client.submit(body.encode(), timeout=60)
+            tickets.write(f"{ticket} {body}\n")
+
+
+async def _main(url: str, file: Path) -> None:
+    async with requite.AsyncClient(url, service=SERVICE) as client, asyncio.TaskGroup() as tasks:
+        for _ in range(_AT_A_TIME):
+            tasks.create_task(_submit(client, file))
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(sys.argv[1], Path(sys.argv[2])))
