@@ -30,13 +30,15 @@ from requite.protocols.freelance.client_base import FreelanceClient
 
 
 class Lane:
-    """A connection to the server at `place`, with at most one call out."""
+    """A connection to the server at `place`, with at most one call out; `is_open`: it does not push
+    back."""
 
-    __slots__ = ("call", "place")
+    __slots__ = ("call", "is_open", "place")
 
     def __init__(self, place: Any) -> None:
         self.place = place
         self.call: PendingCall | None = None
+        self.is_open = True
 
 
 class FailoverClient(FreelanceClient):
@@ -117,15 +119,21 @@ class FailoverClient(FreelanceClient):
         for _ in strays:
             self._ignore(now)
         # Not before the whole batch is read: none of it can be a reply to what is sent only now.
-        self._idle[lane.place][event.peer] = None
-        self._release(now)
+        self._offer(event.peer, now)
 
     # --- lanes ------------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
         self._lanes[event.peer] = Lane(event.place)
         self._line.setdefault(event.place)
-        self._idle.setdefault(event.place, {})[event.peer] = None
-        self._release(now)
+        self._idle.setdefault(event.place, {})
+        self._offer(event.peer, now)
+
+    def _offer(self, peer: Peer, now: float) -> None:
+        """Let a lane be used, if it can be."""
+        lane = self._lanes[peer]
+        if lane.call is None and lane.is_open:
+            self._idle[lane.place][peer] = None
+            self._release(now)
 
     def _drop_lane(self, peer: Peer) -> Lane:
         lane = self._lanes.pop(peer)
@@ -148,11 +156,16 @@ class FailoverClient(FreelanceClient):
         else:
             super()._send_or_hold(call, now)
 
-    def _blocked(self, _event: PeerBlocked, _now: float) -> None:
-        """Go on: a lane has but one request out."""
+    def _blocked(self, event: PeerBlocked, _now: float) -> None:
+        if lane := self._lanes.get(event.peer):
+            lane.is_open = False
+            self._idle[lane.place].pop(event.peer, None)
 
-    def _writable(self, _event: PeerWritable, _now: float) -> None:
-        """Go on."""
+    def _writable(self, event: PeerWritable, now: float) -> None:
+        if lane := self._lanes.get(event.peer):
+            lane.is_open = True
+            self._offer(event.peer, now)
 
     def _connections(self) -> tuple[int, int, int]:
-        return len(self._lanes), len(self._lanes), 0
+        blocked = sum(not lane.is_open for lane in self._lanes.values())
+        return len(self._lanes), len(self._lanes), blocked
