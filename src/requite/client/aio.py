@@ -44,7 +44,8 @@ class AsyncClient:
     each call's timeout has passed.
 
     - `url`: where to dial. Of SP several, in one URL or as a sequence: the client is connected to
-      all of them, and each request goes to the next one.
+      all of them, and each request goes to the next one. Of Freelance as well, and each request
+      goes to one that lives.
     - `bind`: where to listen for services that dial; SP only. A client that listens is opened by
       `async with`, which raises `TransportError` for an address that cannot be had.
     - `service`: the service, where it is not in the URL (SP has no names for services).
@@ -53,10 +54,11 @@ class AsyncClient:
       connection that carried it is gone, and every 60 seconds, without a limit, where nothing is
       given (`RetryPolicy.attempt_timeout`, None: never by time; or `?resend=` in the URL, one of
       both); with `attempts=1` it does neither. The default `timeout` of 30 seconds is over before
-      that: for requests to be sent again by time, raise the timeout or lower `resend`.
+      that: for requests to be sent again by time, raise the timeout or lower `resend`. Freelance
+      goes to another server at once when one is lost, and by time after `attempt_timeout`.
     - `slots`: how many calls may be outstanding at a time; more end with `Overloaded`.
     - `heartbeat`: seconds of silence after which the broker is asked for a sign of life, or a
-      `HeartbeatPolicy`; MDP 0.3 only.
+      `HeartbeatPolicy`; MDP 0.3 and Freelance (2 seconds, and 3 of them), where it is each server.
     - `dialect`: the version of MDP, "0.3" unless the URL says otherwise.
     - `connections`: with MDP 0.1 and 0.2, how many requests may be out at a time.
     - `message_size_max`: bytes of one body, in either direction. Messages that come in may have

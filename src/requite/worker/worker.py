@@ -30,7 +30,8 @@ class Worker(Daemon):
     logged, and the client asks again when its time for that has come, or gives up.
 
     - `url`: where to dial; of SP several, in one URL or as a sequence. It may be left out.
-    - `bind`: where to listen; SP only.
+    - `bind`: where to listen; protocols without a broker only (SP, Freelance, Lazy Pirate). Of
+      Freelance, the place is also the server's name (`?public=` gives it another).
     - `capacity`: how many requests it takes at a time, per service (16; always 1 in MDP 0.1 and
       0.2). Requests beyond what its handlers work on wait here rather than at another worker, so
       give handlers that take long a small one.
