@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from tests.spark import once
 from tests.support.live import ROOT, eventually
 
 START_S: Final = 50.0
@@ -33,6 +34,7 @@ class Daemon:
         environment = os.environ | {
             "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": once.JAVA_OPTIONS,
             "SPARK_WORKER_DIR": str(folder),
             "PYSPARK_PYTHON": sys.executable,
         }
@@ -106,9 +108,11 @@ class Cluster:
 
 # What a driver on the cluster sets so that its executors are small.
 SMALL: Final = {
+    **once.SQL,
     "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": once.JAVA_OPTIONS,
     "spark.driver.memory": "512m",
-    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.extraJavaOptions": once.JAVA_OPTIONS,
     "spark.ui.enabled": "false",
     "spark.driver.host": HOSTS[0],
     "spark.driver.bindAddress": HOSTS[0],

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.spark import once
 from tests.spark.cluster import cluster
 
 if TYPE_CHECKING:
@@ -31,16 +32,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def start_session(folder: Path) -> SparkSession:
     from requite.spark.session import LOCAL, local_session
 
-    # Tests run everything once or twice: compilers meant for long runs cost twice what they save.
-    java = f"{LOCAL['spark.driver.extraJavaOptions']} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    java = f"{LOCAL['spark.driver.extraJavaOptions']} {once.JAVA_OPTIONS}"
     return local_session(
         "requite-tests",
         cores=2,
         conf={
+            **once.SQL,
             "spark.driver.extraJavaOptions": java,
-            "spark.sql.shuffle.partitions": "2",
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.local.dir": str(folder / "local"),
         },

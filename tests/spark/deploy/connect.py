@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pyspark
+from tests.spark import once
 from tests.support.live import eventually
 
 from requite.spark.session import LOCAL, prepare_environment
@@ -16,9 +17,9 @@ from requite.spark.session import LOCAL, prepare_environment
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _START_S = 120.0
 _SETTINGS = {
+    **once.SQL,
     "spark.connect.grpc.binding.address": "127.0.0.1",
     "spark.connect.grpc.binding.port": "0",
-    "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "1g",
 }
 
@@ -31,7 +32,8 @@ class ConnectServer:
         folder.mkdir(parents=True, exist_ok=True)
         self._log = folder / "log"
         settings = {**LOCAL, **_SETTINGS, "spark.log.level": "INFO"}
-        del settings["spark.driver.extraJavaOptions"]  # silences the line that tells the port
+        # Not LOCAL's: those silence the line that tells the port.
+        settings["spark.driver.extraJavaOptions"] = once.JAVA_OPTIONS
         words = [f"--conf={name}={value}" for name, value in settings.items()]
         command = Path(pyspark.__file__).parent / "bin" / "spark-submit"
         with self._log.open("wb") as log:

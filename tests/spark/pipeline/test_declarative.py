@@ -11,17 +11,18 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pyspark
 import pytest
+from tests.spark import once
 from tests.spark.source.journals import Writing, flight
 
 from requite.spark.session import prepare_environment
 
 PROJECT = Path(__file__).parents[3] / "pipelines"
 FOR_TESTS = {
+    **once.SQL,
     "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": once.JAVA_OPTIONS,
 }
 
 
