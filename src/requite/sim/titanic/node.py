@@ -93,6 +93,7 @@ class Node:
                 self._knobs.store, folder=self.disk, now_us=self._wall_us
             )
         except Killed:
+            self._hear(1)  # it may have cut off a damaged tail, and died before it could say so
             self._die()
             return
         except StorageError as error:
