@@ -240,6 +240,7 @@ class WorkerBench(_HandlerBench):
         self, pattern: Pattern, policy: WorkerPolicy | None = None, *, journal: bool = False
     ) -> None:
         super().__init__()
+        self.pattern = pattern
         self.chronicle = Chronicle() if journal else None
         self.worker = self.engine = PirateWorker(
             pattern, policy, service="echo", instance=INSTANCE, chronicle=self.chronicle

@@ -1,0 +1,87 @@
+"""What the engines of the Pirates write down, in runs full of faults.
+
+The audit judges calls by what clients tell: each that was made has one beginning, and one end if
+its client lived to see it. Servers and workers tell of every request that they were given, and of
+its end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from itertools import count
+from typing import Any
+
+import pytest
+from tests.sim.chronicles import begun_and_ended, check_order
+
+from requite.chronicle import Chronicle, Flight, Kind
+from requite.engine import Engine
+from requite.protocols.pirate.client import LazyPirate
+from requite.protocols.pirate.server import PirateServer
+from requite.protocols.pirate.worker import PirateWorker
+from requite.sim.pirate.parties import PirateParts
+from requite.sim.run import Options, run
+
+SEEDS = range(3)
+NAMES = ("pirate-calm", "pirate-overload", "pirate-swarm")
+
+
+class Lives:
+    """Every engine of a run, with its chronicle."""
+
+    def __init__(self) -> None:
+        self._names = count(1)
+        self.clients: list[tuple[Any, Chronicle]] = []
+        self.handlers: list[tuple[Any, Chronicle]] = []
+
+    @property
+    def parts(self) -> PirateParts:
+        return PirateParts(
+            client=partial(self._make, LazyPirate, self.clients, "origin"),
+            server=partial(self._make, PirateServer, self.handlers, "instance"),
+            worker=partial(self._make, PirateWorker, self.handlers, "instance"),
+        )
+
+    def _make(
+        self, kind: Any, lives: list[Any], name: str, *arguments: Any, **options: Any
+    ) -> Engine:
+        chronicle = Chronicle()
+        options[name] = next(self._names).to_bytes(8, "big")
+        engine: Engine = kind(*arguments, **options, chronicle=chronicle)
+        lives.append((engine, chronicle))
+        return engine
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_whoever_lives_to_the_end_tells_of_all_beginnings_and_ends(name: str) -> None:
+    for seed in SEEDS:
+        lives = Lives()
+        found = run(seed, name, Options(pirate_parts=lives.parts))
+        # I9 finds the rows, which nobody takes here, and the timer that has them written.
+        assert {each.invariant for each in found.violations} <= {"I9"}, found.replay
+        for engine, chronicle in lives.clients:
+            begun, ended = begun_and_ended(chronicle)
+            check(engine, begun, ended, chronicle)
+        for engine, chronicle in lives.handlers:
+            check(engine, *delivered_and_finished(chronicle), chronicle)
+        assert sum(begun_and_ended(c)[0].total() for _, c in lives.clients) <= found.calls
+        assert any(chronicle.flights for _, chronicle in lives.clients)
+        assert any(chronicle.happenings for _, chronicle in lives.handlers)
+
+
+def check(engine: Any, begun: Counter[bytes], ended: Counter[bytes], chronicle: Chronicle) -> None:
+    assert set(begun.values()) <= {1}
+    assert ended <= begun
+    if engine.snapshot().stopped:
+        assert begun == ended
+    check_order(chronicle)
+
+
+def delivered_and_finished(chronicle: Chronicle) -> tuple[Counter[bytes], Counter[bytes]]:
+    flights = Counter(Flight(*row).call_id for row in chronicle.flights)
+    begun, ended = Counter(flights), Counter(flights)
+    for each in chronicle.happenings:
+        begun[each.call_id] += each.kind == Kind.DELIVERED
+        ended[each.call_id] += each.kind == Kind.FINISHED
+    return +begun, +ended
