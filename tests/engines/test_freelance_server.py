@@ -151,15 +151,19 @@ def test_a_server_that_drains_finishes_what_it_has() -> None:
     b.join("c")
     job = b.request("c", b"1", b"x")
     b.say("c", [b"2", b"y"])
+    b.join("idle")
     b.drain()
     b.drain()
-    assert b.unread == {"c"}
+    assert b.unread == {"c", "idle"}
+    assert "shutting down" in b.disconnected["idle"]
     b.join("d")
     assert "shutting down" in b.disconnected["d"]
     b.finish(job)
     assert not b.stopped
+    assert "c" not in b.disconnected
     b.finish(b.running[0])
     assert b.stopped
+    assert "shutting down" in b.disconnected["c"]
     assert [message[0] for message in b.to("c")] == [b"1", b"2"]
 
 

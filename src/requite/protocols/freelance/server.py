@@ -33,6 +33,7 @@ from requite.engine import (
     Input,
     Message,
     Note,
+    Peer,
     PeerBlocked,
     PeerJoined,
     PeerLost,
@@ -225,6 +226,8 @@ class FreelanceServer:
             self._note("finished", job, status=Status(status).name)
         self._answer(job, frames, status)
         self._deliver_waiting(now)
+        if self._draining:
+            self._maybe_see_off(job.peer)
 
     def _answer(self, job: Job, frames: Sequence[bytes], status: Status) -> None:
         """Send the reply, if there is one, behind the frames that the request began with."""
@@ -268,13 +271,24 @@ class FreelanceServer:
             self._recorder.look(self._jobs, now)
 
     def _drained(self, _event: Drain, _now: float) -> None:
+        """Read no more, and send away whoever waits for nothing: that is how clients come to ask
+        another server at once. The others go with their last reply."""
         if self._draining:
             return
         self._draining = True
-        for caller in self._callers:
+        for caller in list(self._callers):
             if caller.is_read:
                 caller.is_read = False
                 self._out.append(StopReading(caller.peer))
+            self._maybe_see_off(caller.peer)
+
+    def _maybe_see_off(self, peer: Peer) -> None:
+        """Send a client away for which there is nothing left to do."""
+        caller = self._callers.by_peer.get(peer)
+        if caller is None or caller.waiting or any(job.peer is peer for job in self._jobs):
+            return
+        self._callers.leave(peer)
+        self._out.append(Disconnect(peer, "the server is shutting down"))
 
     def _maybe_stop(self) -> None:
         """Stop once everything that had been read is answered."""
