@@ -1,0 +1,263 @@
+"""Kept requests from the command line: `call --submit`, `result`, and the verbs of `titanic`."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pytest
+from tests.cli.command import Running, running, running_broker, running_worker
+from tests.cli.conftest import Refusal
+from tests.support.live import eventually
+
+from requite.cli import main
+from requite.cli.exit_codes import ExitCode
+from requite.storage import Log
+
+pytestmark = pytest.mark.e2e
+
+TICKET = re.compile(r"[0-9A-F]{32}\n")
+NEVER = "0" * 32
+NOBODY = "mdp://127.0.0.1:1"
+
+
+Run = Callable[..., Any]
+
+
+class Here:
+    """A run of the command in this process, which takes a tenth of the time of one of its own."""
+
+    def __init__(self, code: int, out: bytes, err: bytes) -> None:
+        self.code = code
+        self.stdout = out
+        self.out = out.decode()
+        self.err = err.decode()
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The object on the last line of stdout."""
+        record: dict[str, Any] = json.loads(self.out.splitlines()[-1])
+        return record
+
+
+@pytest.fixture
+def here(
+    capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Run]:
+    """A function that runs the command in this process."""
+    root, monitored = logging.getLogger(), logging.getLogger("requite")
+    before = root.handlers[:], root.level, monitored.level
+    collected = gc.get_threshold()
+    monkeypatch.delenv("REQUITE_CREDENTIALS_FILE", raising=False)
+
+    def run(*words: str) -> Here:
+        code = main(words)
+        return Here(code, *capsysbinary.readouterr())
+
+    yield run
+    root.handlers[:] = before[0]
+    root.setLevel(before[1])
+    monitored.setLevel(before[2])
+    gc.set_threshold(*collected)
+    gc.unfreeze()
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a broker that keeps requests and puts them aside at once; echo and fail serve."""
+    folder = str(tmp_path_factory.mktemp("kept") / "requests")
+    with running_broker("--titanic", folder, "--titanic-attempts", "1") as (_broker, url):
+        targets = ("requite.examples:echo", "requite.examples:fail")
+        with running_worker(*targets, "--connect", url):
+            yield url
+
+
+def submit(here: Run, url: str, service: str, body: str, *options: str) -> str:
+    ended = here("call", f"{url}/{service}", body, "--submit", "--timeout", "20", *options)
+    assert ended.code == 0, ended.err
+    assert TICKET.fullmatch(ended.out)
+    return ended.out.strip()
+
+
+def test_a_request_is_submitted_and_its_result_fetched(here, kept):
+    ticket = submit(here, kept, "echo", "hello, later")
+    ended = here("result", kept, ticket)
+    assert (ended.code, ended.stdout, ended.err) == (0, b"hello, later", "")
+    record = here("result", f"{kept}/echo", ticket.lower(), "--json", "--forget").record
+    assert (record["status"], record["body"]) == ("OK", "hello, later")
+    ended = here("result", kept, ticket, "--json")
+    assert (ended.code, ended.record["status"]) == (ExitCode.FAILED, "UNKNOWN_TICKET")
+
+
+def test_the_ticket_as_json(here, kept):
+    record = here("call", f"{kept}/echo", "x", "--submit", "--json").record
+    assert record["status"] == "OK"
+    assert TICKET.fullmatch(record["ticket"] + "\n")
+
+
+def test_a_key_names_a_request(here, kept):
+    assert submit(here, kept, "echo", "a", "--key", "k") == submit(
+        here, kept, "echo", "a", "--key", "k"
+    )
+
+
+def test_what_has_no_reply_in_time_is_still_kept(here, kept):
+    ticket = submit(here, kept, "nobody", "x")
+    ended = here("result", kept, ticket, "--timeout", "0.2")
+    assert (ended.code, ended.out) == (ExitCode.TIMEOUT, "")
+    assert "it is kept" in ended.err
+    assert here("titanic", "show", kept, ticket, "--json").record["state"] == "waiting"
+
+
+def test_a_request_that_failed_is_listed_with_the_reason_and_tried_again(here, kept):
+    ticket = submit(here, kept, "fail", "out of stock")
+    ended = here("result", kept, ticket, "--timeout", "20")
+    assert ended.code == ExitCode.LOST
+    assert "out of stock" in ended.err
+    listed = here("titanic", "ls", kept, "--state", "poisoned").out
+    assert f"{ticket}  poisoned  fail" in listed
+    assert "out of stock" in listed
+    assert here("titanic", "retry", kept, ticket).code == 0
+    eventually(
+        lambda: here("titanic", "ls", kept, "--state", "poisoned").out.count(ticket),
+        "it is put aside again",
+    )
+    assert here("titanic", "forget", kept, ticket).code == 0
+    assert ticket not in here("titanic", "ls", kept).out
+
+
+def test_the_list_has_an_object_per_line_and_a_limit(here, kept):
+    tickets = [submit(here, kept, "echo", str(number)) for number in range(3)]
+    rows = [json.loads(line) for line in here("titanic", "ls", kept, "--json").out.splitlines()]
+    assert [row["ticket"] for row in rows if row["ticket"] in tickets] == tickets
+    assert len(here("titanic", "ls", kept, "--limit", "2").out.splitlines()) == 2
+
+
+def test_one_request_is_shown_with_its_reply(here, kept):
+    ticket = submit(here, kept, "echo", "grüße")
+    here("result", kept, ticket)
+    shown = here("titanic", "show", kept, ticket).out
+    assert re.search(r"^state +answered$", shown, re.MULTILINE)
+    assert re.search(r"^request +grüße$", shown, re.MULTILINE)
+    assert re.search(r"^reply +grüße$", shown, re.MULTILINE)
+    record = here("titanic", "show", kept, ticket, "--json").record
+    assert record["request"] == record["reply"] == [{"body": "grüße", "encoding": "utf-8"}]
+
+
+def test_figures_tell_of_requests_and_of_the_disk(here, kept):
+    record = here("titanic", "stats", kept, "--json").record
+    assert record["requests"] >= 0
+    assert record["store"]["disk_bytes"] > 0
+    assert re.search(r"^store\.disk_bytes +[\d,]+$", here("titanic", "stats", kept).out, re.M)
+
+
+@pytest.mark.parametrize("verb", ["show", "retry"])
+def test_an_unknown_ticket_is_told(here, kept, verb):
+    ended = here("titanic", verb, kept, NEVER)
+    assert (ended.code, ended.out) == (ExitCode.FAILED, "")
+
+
+def test_to_promote_what_is_no_replica_does_nothing(here, kept):
+    assert here("titanic", "promote", kept).code == 0
+    assert here("titanic", "stats", kept, "--json").record["replica"] is False
+
+
+@pytest.mark.parametrize("ticket", ["", "abc", NEVER + "0", "../../../../../../etc/passwd"])
+@pytest.mark.parametrize("verb", [("result",), ("titanic", "show"), ("titanic", "forget")])
+def test_what_is_no_ticket_is_refused(refusal: Refusal, verb, ticket):
+    assert "32 hex digits" in refusal(*verb, NOBODY, ticket)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("call", f"{NOBODY}/echo", "x", "--submit", "--stream"), "--submit goes without"),
+        (("call", f"{NOBODY}/echo", "x", "--submit", "--once"), "--submit goes without"),
+        (("call", f"{NOBODY}/echo", "x", "--key", "k"), "--key is for --submit"),
+        (("call", "sp+tcp://127.0.0.1:1", "x", "--submit"), "SP"),
+        (("titanic", "--broker", NOBODY), "--dir DIR"),
+        (("titanic", "--broker", NOBODY, "--dir", "d", "--memory"), "give one of them"),
+        (("titanic", "--broker", f"{NOBODY}/echo", "--memory"), "names"),
+        (("titanic", "--broker", "sp+tcp://127.0.0.1:1", "--memory"), "MDP"),
+        (("titanic", "--broker", NOBODY, "--memory", "--disk-max", "much"), "512m"),
+        (("titanic", "--broker", NOBODY, "--memory", "--disk-max", "1k"), "disk_bytes_max"),
+        (("titanic", "--broker", NOBODY, "--memory", "--replica-mode", "sync"), "replica"),
+        (("titanic", "--broker", NOBODY, "--memory", "--replica", "nonsense"), "nonsense"),
+        (("broker", "--titanic", "d", "--titanic-memory"), "give one of them"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_once(refusal: Refusal, words, told):
+    assert told in refusal(*words)
+
+
+# --- as a process of its own ----------------------------------------------------------------------
+def started(titanic: Running, url: str) -> None:
+    assert titanic.line() == f"serving titanic for {url}"
+
+
+def test_beside_a_broker_it_keeps_and_drains(here, tmp_path):
+    with running_broker() as (_broker, url):
+        options = ("titanic", "--broker", url, "--dir", str(tmp_path / "kept"))
+        with running(*options) as first:
+            started(first, url)
+            ticket = submit(here, url, "echo", "x")
+            first.send(signal.SIGTERM)
+            assert first.end() == (0, "", "")
+        with running(*options) as second, running_worker("requite.examples:echo", "--connect", url):
+            started(second, url)
+            assert here("result", url, ticket, "--timeout", "20").stdout == b"x"
+
+
+def test_in_memory_it_says_so():
+    with running("titanic", "--broker", NOBODY, "--memory") as titanic:
+        started(titanic, NOBODY)
+        titanic.send(signal.SIGTERM)
+        code, _, told = titanic.end()
+    assert code == 0
+    assert "do not survive this process" in told
+
+
+def test_a_folder_that_cannot_be_written_is_refused(here, tmp_path):
+    folder = tmp_path / "kept"
+    folder.mkdir(mode=0o500)
+    if os.access(folder, os.W_OK):  # root writes everywhere, but here
+        folder = Path("/proc/kept")
+    ended = here("titanic", "--broker", NOBODY, "--dir", str(folder))
+    assert ended.code == ExitCode.USAGE
+    assert str(folder) in ended.err
+
+
+def test_a_folder_with_other_things_in_it_is_refused(here, tmp_path):
+    (tmp_path / "letter").write_text("dear")
+    ended = here("titanic", "--broker", NOBODY, "--dir", str(tmp_path))
+    assert (ended.code, ended.out) == (ExitCode.USAGE, "")
+    assert "holds other files" in ended.err
+
+
+def test_a_file_in_place_of_the_folder_is_refused(here, tmp_path):
+    (tmp_path / "kept").write_text("dear")
+    ended = here("broker", "--bind", "tcp://127.0.0.1:0", "--titanic", str(tmp_path / "kept"))
+    assert ended.code == ExitCode.USAGE
+    assert str(tmp_path / "kept") in ended.err
+
+
+def test_a_log_of_a_newer_version_is_refused_and_left_alone(here, tmp_path: Path):
+    folder = tmp_path / "kept"
+    with Log.open(folder, purpose=b"TITN") as log:
+        log.commit([b"x"])
+    [segment] = folder.glob("*.seg")
+    newer = bytearray(segment.read_bytes())
+    newer[8] = 2
+    newer[60:64] = crc32(newer[:60]).to_bytes(4, "little")
+    segment.write_bytes(newer)
+    ended = here("titanic", "--broker", NOBODY, "--dir", str(folder))
+    assert ended.code == ExitCode.USAGE
+    assert segment.read_bytes() == newer
