@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from requite.sim.freelance.script import FreelanceScript
 from requite.sim.majordomo_script import MajordomoScript
 from requite.sim.scalability.script import ScalabilityScript
-from requite.sim.script import clean
+from requite.sim.script import Script, clean
+
+# By the first word of a script.
+_SCRIPTS: Final[dict[str, Callable[[Sequence[str]], Script]]] = {
+    "sp": ScalabilityScript,
+    "flp": FreelanceScript,
+}
 
 
 def play(script: str) -> list[str]:
@@ -13,5 +23,5 @@ def play(script: str) -> list[str]:
     Raises `ConfigurationError` for a line that cannot be read.
     """
     lines = clean(script)
-    is_sp = bool(lines) and lines[0].split()[0] == "sp"
-    return (ScalabilityScript if is_sp else MajordomoScript)(lines).play()
+    first = lines[0].split()[0] if lines else ""
+    return _SCRIPTS.get(first, MajordomoScript)(lines).play()

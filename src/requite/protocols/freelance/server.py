@@ -276,11 +276,12 @@ class FreelanceServer:
         if self._draining:
             return
         self._draining = True
-        for caller in list(self._callers):
+        for peer in list(self._callers.by_peer):
+            self._maybe_see_off(peer)
+        for caller in self._callers:
             if caller.is_read:
                 caller.is_read = False
                 self._out.append(StopReading(caller.peer))
-            self._maybe_see_off(caller.peer)
 
     def _maybe_see_off(self, peer: Peer) -> None:
         """Send a client away for which there is nothing left to do."""

@@ -42,7 +42,9 @@ def describe(model: Model) -> Callable[[str, Sequence[bytes]], str]:
     def say(_sender: str, message: Sequence[bytes]) -> str:
         if tuple(message) in (PING, PONG):
             return f"{message[0].decode()} (HEARTBEAT)"
-        heads = {Model.AGENT: 1, Model.SHOTGUN: 2, Model.FAILOVER: 0}[model]
+        if model is Model.FAILOVER:  # whose clients' sockets add the envelope, and servers not
+            return show_body([frame for frame in message if frame] or message)
+        heads = 1 if model is Model.AGENT else 2
         control = " ".join(map(show_frame, message[:heads]))
         return f"[{control}] {show_body(message[heads:])}"
 
