@@ -7,6 +7,7 @@ from typing import Final
 
 from requite.sim.freelance.script import FreelanceScript
 from requite.sim.majordomo_script import MajordomoScript
+from requite.sim.pirate.script import PirateScript
 from requite.sim.scalability.script import ScalabilityScript
 from requite.sim.script import Script, clean
 
@@ -14,6 +15,7 @@ from requite.sim.script import Script, clean
 _SCRIPTS: Final[dict[str, Callable[[Sequence[str]], Script]]] = {
     "sp": ScalabilityScript,
     "flp": FreelanceScript,
+    "pirate": PirateScript,
 }
 
 

@@ -13,7 +13,8 @@ a transcript. Nothing is random: each way takes a millisecond, and nothing goes 
     3.0 ends
 
 A script whose first line begins with `sp` is about the scalability protocols
-(`scalability/script.py`), any other about Majordomo (`majordomo_script.py`).
+(`scalability/script.py`), with `pirate` about the Pirates (`pirate/script.py`), any other about
+Majordomo (`majordomo_script.py`).
 """
 
 from __future__ import annotations

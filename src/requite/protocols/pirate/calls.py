@@ -85,7 +85,7 @@ def expired(call: PendingCall, now: float) -> CallError:
 
 def silent(call: PendingCall, timeout_s: float | None, why: str) -> CallError:
     """The last try that is allowed has had its time: the Guide's "abandoning"."""
-    each = f" of {timeout_s:g} s each" if timeout_s else ""
+    each = f", with {timeout_s:g} s each time" if timeout_s else ""
     return CallTimeout(
         f"no reply to a request that was sent {count(call.tries)}{each}; {why}. The server seems"
         " to be offline, or slower than that"
