@@ -26,7 +26,8 @@ from requite.titanic.desk import Desk
 from requite.titanic.place import Place, place_at
 from requite.titanic.posts import dispatching, posts_at
 from requite.titanic.settings import KeepIn, settings_of
-from requite.titanic.store import Store, new_uuid
+from requite.titanic.store import Store
+from requite.titanic.uuids import uuids
 
 _QUESTIONS_MAX: Final = 1024  # to the broker, about services, while the window is full
 
@@ -94,7 +95,7 @@ class Titanic(Daemon):
         engine = TitanicEngine(
             self._policy,
             rng=random.random,
-            new_uuid=new_uuid,
+            new_uuid=uuids().__next__,
             recovered=store.recovered,
             epoch_s=time.time() - clock.now(),
             facts=lambda: {"store": store.view()._asdict()},

@@ -1,0 +1,82 @@
+"""Messages that are handed over as they are: the framing, and two hosts that are joined by it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from requite.engine import Disconnect, Effect, Input, PeerJoined, PeerLost, Received, Send
+from requite.framing.handover import Handover
+from requite.shell.aio import AioShell
+from requite.shell.keeping import Endpoint
+from requite.shell.wires import Wires
+from requite.transport.address import InprocAddress
+
+
+def test_messages_of_a_flush_are_one_list_and_stay_the_same_objects():
+    ours, theirs = Handover(), Handover()
+    messages: list[Any] = [[b"a"], (1, 2), [b"b", b"c"]]
+    out: list[Any] = []
+    assert [ours.encode(message, out) for message in messages] == [1, 1, 1]
+    [chunk] = out
+    received = theirs.receive(chunk)
+    assert all(ours is theirs for ours, theirs in zip(messages, received, strict=True))
+
+
+def test_there_is_nothing_to_say_besides():
+    framing = Handover()
+    assert framing.ready
+    assert (framing.opening(), framing.output(), framing.closing()) == (b"", b"", b"")
+    assert (framing.peer_identity, framing.farewell, framing.mid_message) == (b"", "", False)
+    framing.at_end()
+
+
+class Recorder:
+    """An engine that takes down what it is fed, and sends what it is told to."""
+
+    def __init__(self, first: Sequence[Any] = (), *, hangs_up: bool = False) -> None:
+        self.fed: list[Input] = []
+        self._first = first
+        self._hangs_up = hangs_up
+
+    @property
+    def messages(self) -> list[Any]:
+        return [each for event in self.fed if isinstance(event, Received) for each in event[1]]
+
+    @property
+    def has_lost(self) -> bool:
+        return any(isinstance(event, PeerLost) for event in self.fed)
+
+    def handle(self, event: Input, _now: float) -> Iterable[Effect]:
+        self.fed.append(event)
+        if isinstance(event, PeerJoined):
+            yield from (Send(event.peer, message) for message in self._first)
+            if self._hangs_up:
+                yield Disconnect(event.peer, "that was all")
+
+    def deadline(self) -> float | None:
+        return None
+
+    def snapshot(self) -> None:
+        return None
+
+
+async def until(look: Any) -> None:
+    async with asyncio.timeout(5):
+        while not look():  # noqa: ASYNC110 - nobody sets an event
+            await asyncio.sleep(0)
+
+
+async def test_two_hosts_hand_messages_to_each_other_and_hear_of_the_end():
+    first: list[Any] = [(b"tuple", 1), [b"frame"]]
+    listening, dialling = Recorder(), Recorder(first, hangs_up=True)
+    address = InprocAddress("handover")
+    server = AioShell(listening, Wires(listen=[Endpoint(address, Handover)]))
+    client = AioShell(dialling, Wires(keep=[Endpoint(address, Handover)]))
+    await server.listen_all()
+    client.start()
+    await until(lambda: listening.has_lost)
+    assert listening.messages == first  # what was sent before the end has come
+    await client.close()
+    await server.close()
