@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from requite.sim.clients import ClientProcess
@@ -25,6 +26,7 @@ class Cast:
         self.world = stage.world
         self.network = stage.network
         self.broker = Broker(stage)
+        self.brokers: Sequence[Broker] = [self.broker]
         self.clients = [self.make_client(spec, stage) for spec in stage.knobs.clients]
         self.workers = [self.make_worker(spec, stage) for spec in stage.knobs.workers]
         self.intruders = [Intruder(f"intruder-{i + 1}", stage) for i in range(_INTRUDERS)]

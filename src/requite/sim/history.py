@@ -181,6 +181,9 @@ EVENTS: Final = (
     # those of services that run each request once: see `requite.sim.dedup.workers`
     "effect_began",
     "effect_ended",
+    # those of a pair of brokers: see `requite.sim.paired.brokers`
+    "served",
+    "pair_changed",
 )
 
 

@@ -29,9 +29,11 @@ from requite.sim.result import Options
 from requite.sim.roles import BROKER, Stage
 from requite.sim.simulation import Phase, Simulation
 from requite.sim.stream import SimStream
+from requite.sim.transcript import Describe
 from requite.sim.trouble import Deed, Trouble, Way, choose
 from requite.sim.words import describe
 from requite.sim.workload import CallPlan, plan_calls
+from requite.transport.address import TcpAddress
 
 _PROBE_S: Final = 15.0
 _LEAVE_S: Final = 10.0
@@ -41,17 +43,22 @@ class MajordomoSimulation(Simulation):
     """One broker, and those who dial it."""
 
     checkers: tuple[type[Checker], ...] = CHECKERS
+    describe: Describe = staticmethod(describe)
 
     def __init__(self, seed: int, knobs: Knobs, options: Options) -> None:
-        super().__init__(seed, knobs, options, self.checkers, describe)
+        super().__init__(seed, knobs, options, self.checkers, self.describe)
         self.knobs = knobs
         self.cast = self.make_cast(self._stage())
-        self.trouble = MajordomoTrouble(self.cast)
+        self.trouble = self.make_trouble()
         instruct(self.history, knobs)
 
     def make_cast(self, stage: Stage) -> Cast:
         """Make everybody who takes part."""
         return Cast(stage)
+
+    def make_trouble(self) -> MajordomoTrouble:
+        """Make what can go wrong with them."""
+        return MajordomoTrouble(self.cast)
 
     def plan_calls(self) -> Iterable[CallPlan]:
         """Draw the calls of the first phase."""
@@ -66,19 +73,28 @@ class MajordomoSimulation(Simulation):
             self.knobs,
             self.options.parts,
             self.transcript,
+            self.places(),
         )
+
+    def places(self) -> tuple[TcpAddress, ...]:
+        """Return where brokers are."""
+        return (TcpAddress(BROKER, 5555),)
 
     def plan(self) -> None:
         """Plan the start, the calls and the faults."""
         world, cast = self.world, self.cast
         rng = world.rng("start")
-        world.at(0.0, cast.broker.start)
+        self.start_brokers()
         for peer in cast.peers:
             world.at(rng.random() * 0.1, peer.start)
         for plan in self.plan_calls():
             self.plan_call(plan, cast.client(plan.client).user)
         for fault in plan_faults(self.knobs, world.rng("faults")):
             world.at(fault.at_s, self.trouble.strike, fault)
+
+    def start_brokers(self) -> None:
+        """Let the broker start."""
+        self.world.at(0.0, self.cast.broker.start)
 
     def heal(self) -> None:
         """End all faults."""
@@ -90,15 +106,20 @@ class MajordomoSimulation(Simulation):
 
     def _settle(self) -> bool:
         """I10: everything pending settles, and the tables become equal to the live peers."""
-        limit_s = settle_s(self.knobs)
+        limit_s = self.settle_s()
         self.world.run(self.world.now + self.knobs.network.spike_s)  # what is late has come by then
-        self.wait(lambda: not self._unsettled(), limit_s)
-        problems = self._unsettled()
+        self.wait(lambda: not self.unsettled(), limit_s)
+        problems = self.unsettled()
         for problem in problems:
             self.history.violate("I10", f"{limit_s:.1f} s after all faults have healed, {problem}")
         return not problems
 
-    def _unsettled(self) -> list[str]:
+    def settle_s(self) -> float:
+        """Return the time in which everything must settle once faults are healed."""
+        return settle_s(self.knobs)
+
+    def unsettled(self) -> list[str]:
+        """Say what has not settled yet."""
         pending = [f"{call} has not ended" for call in self.history.open.values()]
         return pending or not_settled(self.cast) or [*left_after_calls(self.cast)]
 
@@ -182,11 +203,11 @@ class MajordomoTrouble(Trouble):
         """Return what each `FaultKind` does."""
         cast = self._cast
         return {
-            FaultKind.CRASH_BROKER: self.crash([cast.broker]),
+            FaultKind.CRASH_BROKER: self.crash(cast.brokers),
             FaultKind.CRASH_WORKER: self.crash(cast.workers),
             FaultKind.CRASH_CLIENT: self.crash(cast.clients),
             FaultKind.POWER_LOSS: self.lose_power,
-            FaultKind.FREEZE_BROKER: self.freeze([cast.broker]),
+            FaultKind.FREEZE_BROKER: self.freeze(cast.brokers),
             FaultKind.FREEZE_WORKER: self.freeze(cast.workers),
             FaultKind.FREEZE_CLIENT: self.freeze(cast.clients),
             FaultKind.PARTITION: self.partition,
@@ -194,7 +215,7 @@ class MajordomoTrouble(Trouble):
             FaultKind.CLOG: self.clog,
             FaultKind.RESET: self.reset,
             FaultKind.BLACK_HOLE: self.black_hole,
-            FaultKind.DRAIN_BROKER: self.drain([cast.broker]),
+            FaultKind.DRAIN_BROKER: self.drain(cast.brokers),
             FaultKind.DRAIN_WORKER: self.drain(cast.workers),
             FaultKind.DRAIN_CLIENT: self.drain(cast.clients),
             FaultKind.INTRUDER: self.intrude,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.dedup.engine import DedupEngine
 from requite.engine import Engine
 from requite.errors import CallError, TransportError
 from requite.framing import Framing, IdentityTable, SocketType, Zmtp
+from requite.pair.door import Door
+from requite.protocols.binarystar.peer import BinaryStarPeer
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.client import client_engine
 from requite.protocols.majordomo.worker import MajordomoWorker
@@ -22,7 +25,7 @@ from requite.sim.process import Process, Supervisor
 from requite.sim.watch import Watched
 from requite.sim.watch_broker import WatchedBroker
 from requite.sim.workload import parse_task
-from requite.transport.address import TcpAddress
+from requite.transport.address import Address, HostAddress, TcpAddress
 from requite.transport.backoff import Backoff
 
 if TYPE_CHECKING:
@@ -43,6 +46,8 @@ class Parts:
     client: Callable[..., Engine] = client_engine
     worker: Callable[..., Engine] = MajordomoWorker
     dedup: Callable[..., DedupEngine] = DedupEngine
+    door: Callable[..., Door] = Door
+    half: Callable[..., BinaryStarPeer] = BinaryStarPeer
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,8 @@ class Stage:
     knobs: Knobs
     parts: Parts
     transcript: Transcript | None = None
+    places: tuple[TcpAddress, ...] = (_ADDRESS,)
+    """Where brokers are; the host of each is the name of its node."""
 
 
 class Broker(Process):
@@ -63,8 +70,8 @@ class Broker(Process):
 
     watched: WatchedBroker
 
-    def __init__(self, stage: Stage) -> None:
-        super().__init__(BROKER, stage.world, stage.network, stage.knobs.pace, stage.supervisor)
+    def __init__(self, stage: Stage, name: str = BROKER) -> None:
+        super().__init__(name, stage.world, stage.network, stage.knobs.pace, stage.supervisor)
         self._stage = stage
 
     def make_host(self) -> Host:
@@ -124,7 +131,7 @@ class Dialler(Process):
 
     def make_host(self) -> Host:
         """Make a host that dials."""
-        self._route = Route([_ADDRESS], Backoff(self.rng.random), self.clock)
+        self._route = Route(self._stage.places, Backoff(self.rng.random), self.clock)
         self._wanted = 0  # connections to dial, one after the other
         self._dialling = False
         self.watched = self.watch(
@@ -174,23 +181,28 @@ class Dialler(Process):
             self.later(self._route.pause_s(), self._dial)
 
     def _dial(self) -> None:
-        self.network.dial(self, BROKER, self._connected, self._not_connected)
+        at = self._route.current
+        assert isinstance(at, HostAddress)
+        self.network.dial(
+            self, at.host, partial(self._connected, at), partial(self._not_connected, at)
+        )
 
-    def _connected(self, stream: SimStream) -> None:
-        self.adopt(stream, lambda: self._open(stream))
+    def _connected(self, at: Address, stream: SimStream) -> None:
+        self.adopt(stream, lambda: self._open(at, stream))
 
-    def _open(self, stream: SimStream) -> None:
+    def _open(self, at: Address, stream: SimStream) -> None:
         if self.drained:
             del self.streams[stream]
             stream.die(politely=False)
             return
         self._wanted -= 1
-        self._route.opened(_ADDRESS, self.host.opened(stream))
+        link = self.host.opened(stream, patience_s=self._route.patience_s())
+        self._route.opened(at, link)
         self._dial_on()
 
-    def _not_connected(self, why: str) -> None:
-        self.later(0.0, self._try_again, why)
+    def _not_connected(self, at: Address, why: str) -> None:
+        self.later(0.0, self._try_again, at, why)
 
-    def _try_again(self, why: str) -> None:
-        self._route.failed(_ADDRESS, TransportError(why))
+    def _try_again(self, at: Address, why: str) -> None:
+        self._route.failed(at, TransportError(why))
         self._dial_on()

@@ -11,6 +11,8 @@ from requite.sim.dedup.simulation import DedupSimulation
 from requite.sim.freelance.knobs import FreelanceKnobs
 from requite.sim.freelance.simulation import FreelanceSimulation
 from requite.sim.majordomo import MajordomoSimulation
+from requite.sim.paired.knobs import PairedKnobs
+from requite.sim.paired.simulation import PairedSimulation
 from requite.sim.pirate.knobs import PirateKnobs
 from requite.sim.pirate.simulation import PirateSimulation
 from requite.sim.result import Options, Result, replay_command
@@ -50,6 +52,8 @@ def _simulation(seed: int, knobs: AnyKnobs, options: Options) -> Simulation:
         return PirateSimulation(seed, knobs, options)
     if isinstance(knobs, TitanicKnobs):
         return TitanicSimulation(seed, knobs, options)
+    if isinstance(knobs, PairedKnobs):
+        return PairedSimulation(seed, knobs, options)
     if isinstance(knobs, DedupKnobs):
         return DedupSimulation(seed, knobs, options)
     return MajordomoSimulation(seed, knobs, options)

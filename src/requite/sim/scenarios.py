@@ -14,6 +14,8 @@ from requite.sim.freelance.knobs import FreelanceKnobs
 from requite.sim.freelance.scenarios import FLP_SCENARIOS, FlpScenario
 from requite.sim.knobs import Knobs
 from requite.sim.majordomo_scenarios import MDP_SCENARIOS, Scenario
+from requite.sim.paired import scenarios as paired_scenarios
+from requite.sim.paired.scenarios import PAIRED_SCENARIOS, PairedScenario
 from requite.sim.pirate import scenarios as pirate_scenarios
 from requite.sim.pirate.knobs import PirateKnobs
 from requite.sim.pirate.scenarios import PIRATE_SCENARIOS, PirateScenario
@@ -34,6 +36,7 @@ SCENARIOS: Final[dict[str, AnyScenario]] = {
     **FLP_SCENARIOS,
     **PIRATE_SCENARIOS,
     **TITANIC_SCENARIOS,
+    **PAIRED_SCENARIOS,
 }
 GROUPS: Final = {
     "all": [*SCENARIOS],
@@ -43,6 +46,7 @@ GROUPS: Final = {
     "flp": [*FLP_SCENARIOS],
     "pirate": [*PIRATE_SCENARIOS],
     "titanic": [*TITANIC_SCENARIOS],
+    "pair-broker": [*PAIRED_SCENARIOS],
 }
 """Scenarios that take turns, under one name."""
 
@@ -66,6 +70,8 @@ def draw(seed: int, scenario: AnyScenario) -> AnyKnobs:
         return pirate_scenarios.draw(seed, scenario)
     if isinstance(scenario, TitanicScenario):
         return titanic_scenarios.draw(seed, scenario)
+    if isinstance(scenario, PairedScenario):
+        return paired_scenarios.draw(seed, scenario)
     if isinstance(scenario, DedupScenario):
         return dedup_scenarios.draw(seed, scenario)
     return majordomo_scenarios.draw(seed, scenario)

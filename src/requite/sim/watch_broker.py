@@ -113,6 +113,11 @@ class WatchedBroker:
             what = "worker_blocked" if kind is PeerBlocked else "worker_writable"
             self._history.tell(what, event[0].identity)
         effects = list(self.engine.handle(event, now))
+        self.watch(event, effects)
+        return effects
+
+    def watch(self, event: Input, effects: list[Effect]) -> None:
+        """Take note of what came of an input."""
         if self.transcript is not None:
             self.transcript.effects(self.process, effects)
         for effect in effects:
@@ -124,7 +129,6 @@ class WatchedBroker:
                 self._judge(effect)
         if self._to_be_told:
             self._check_cancels(event, effects)
-        return effects
 
     def _check_cancels(self, event: Input, effects: list[Effect]) -> None:
         """[client-timeout], [client-cancel]: a worker is told when nobody waits any more, unless it

@@ -74,14 +74,14 @@ def difference(found: Mapping[str, int], expected: Mapping[str, int]) -> list[st
 def not_settled(cast: Cast) -> list[str]:
     """Say in what the processes do not agree about who is there."""
     problems = [f"{process.name} is not alive" for process in cast.honest if not process.alive]
-    problems += _one_sided_connections(cast)
+    problems += one_sided_connections(cast)
     if not problems:
         problems += _workers_unlike(cast)
         problems += _parties_unlike(cast.broker)
     return problems
 
 
-def _one_sided_connections(cast: Cast) -> list[str]:
+def one_sided_connections(cast: Cast) -> list[str]:
     return [
         f"{process.name} has a connection whose other end, at {stream.other.process.name}, is gone"
         for process in cast.honest

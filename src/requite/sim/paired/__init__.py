@@ -1,0 +1,1 @@
+"""Simulations of a pair of brokers: two of them, of which one serves, and those who follow it."""

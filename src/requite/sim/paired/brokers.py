@@ -1,0 +1,234 @@
+"""One broker of a pair: two hosts in one process, as `requite.broker.Broker` has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+from requite.engine import Drain, Effect, Input, Note, Peer, Wake
+from requite.errors import TransportError
+from requite.framing import IdentityTable, SocketType, Zmtp
+from requite.pair.door import Door
+from requite.pair.ends import make_framing
+from requite.protocols.binarystar.peer import DIALLED, BinaryStarPeer
+from requite.protocols.binarystar.policy import BinaryStarPolicy
+from requite.protocols.binarystar.table import Role, State
+from requite.protocols.binarystar.view import PairView, SwitchOver, Vote
+from requite.protocols.majordomo.parties import Party
+from requite.protocols.majordomo.policy import BrokerPolicy
+from requite.shell.host import Host
+from requite.shell.keeping import Endpoint, Kept
+from requite.shell.link import Link, LinkLimits
+from requite.sim.roles import Broker, Stage
+from requite.sim.watch_broker import WatchedBroker
+from requite.transport.address import TcpAddress
+from requite.transport.backoff import Backoff
+
+if TYPE_CHECKING:
+    from requite.sim.paired.knobs import PairedKnobs
+    from requite.sim.stream import SimStream
+
+_PORT: Final = "pair"
+_HANDSHAKE_S_MIN: Final = 1.0  # that of `requite.pair.Pair`
+_ROUNDING_S: Final = 1e-6  # see `requite.sim.process`
+
+
+class WatchedHalf(WatchedBroker):
+    """The engine behind the door, looked at from outside; for the door it is the engine itself."""
+
+    process: PairedBroker
+
+    @property
+    def policy(self) -> BrokerPolicy:
+        """The policy of the broker."""
+        policy: BrokerPolicy = self.engine.policy  # type: ignore[attr-defined]
+        return policy
+
+    @property
+    def parties(self) -> Mapping[Peer, Party]:
+        """Those who are with the broker."""
+        parties: Mapping[Peer, Party] = self.engine.parties  # type: ignore[attr-defined]
+        return parties
+
+    def step_down(self, reason: str, now: float) -> list[Effect]:
+        """Do so, and be looked at meanwhile."""
+        effects: list[Effect] = self.engine.step_down(reason, now)  # type: ignore[attr-defined]
+        self.watch(Wake(), effects)
+        return effects
+
+    def watch(self, event: Input, effects: list[Effect]) -> None:
+        """Take note of when it serves: of work that it hands out, and of replies."""
+        for effect in effects:
+            if effect.__class__ is Note and _is_service(effect):
+                self._history.tell("served", self.process)
+        super().watch(event, effects)
+
+
+def _is_service(note: Any) -> bool:
+    kind, facts = note
+    return bool(kind == "dispatched" or (kind == "answered" and facts["status"] == "OK"))
+
+
+class PairedBroker(Broker):
+    """A broker, its half of the pair, and the door between them; also the door's `Partner`."""
+
+    watched: WatchedHalf
+
+    def __init__(self, role: Role, stage: Stage, knobs: PairedKnobs) -> None:
+        super().__init__(stage, role.name.lower())
+        self.role = role
+        self._policy = BinaryStarPolicy(role, knobs.pair_heartbeat_s)
+        self._peer_at = TcpAddress(role.other.name.lower(), 5560)
+        self.stood_still_s = 0.0  # of late, and nothing has told it since that it may go on
+
+    def make_host(self) -> Host:
+        """Make a broker that remembers nothing, and a half of the pair that does neither."""
+        stage, knobs = self._stage, self._stage.knobs
+        self.stood_still_s = 0.0
+        engine = stage.parts.broker(knobs.broker_policy)
+        self.watched = watched = WatchedHalf(
+            engine, self, stage.history, self._call_of, stage.transcript
+        )
+        self.door: Door = stage.parts.door(watched, self)
+        self._make_pair()
+        self.identities: IdentityTable[Link] = IdentityTable(
+            start=self.rng.getrandbits(32), handover=knobs.handover
+        )
+        return Host(
+            self.door,
+            self.clock,
+            lambda: Zmtp(SocketType.ROUTER),
+            wake_at=self.wake_at,
+            want_flush=self.want_flush,
+            stopped=self.has_stopped,
+            identities=self.identities,
+            limits=knobs.limits,
+            logger="requite.sim",
+        )
+
+    def _make_pair(self) -> None:
+        self.half: BinaryStarPeer = self._stage.parts.half(
+            self._policy, instance=self.rng.getrandbits(63) + 1
+        )
+        self._pair_armed = 0
+        self._way = Kept(
+            Endpoint(self._peer_at, make_framing), Backoff(self.rng.random), self.clock
+        )
+        self.pair_host = Host(
+            self.half,
+            self.clock,
+            make_framing,
+            wake_at=self._wake_pair_at,
+            want_flush=lambda: self.later(0.0, self.pair_host.flush),
+            deliver=self._pair_told,
+            ended=self._pair_ended,
+            stopped=self._pair_stopped,
+            limits=LinkLimits(handshake_timeout_s=max(_HANDSHAKE_S_MIN, self._policy.failover_s)),
+            logger="requite.sim",
+        )
+
+    @property
+    def failover_s(self) -> float:
+        """After which silence the other one may take over."""
+        return self._policy.failover_s
+
+    # --- what the door asks -----------------------------------------------------------------------
+    @property
+    def serves(self) -> bool:
+        """See `requite.pair.Pair`."""
+        return self.clock() < self.half.serves_until
+
+    @property
+    def view(self) -> PairView:
+        """See `requite.pair.Pair`."""
+        return self.half.view(self.clock())
+
+    def vote(self) -> bool:
+        """See `requite.pair.Pair`."""
+        if not self.serves and self.half.state is not State.FAILED:
+            self.pair_host.submit(Vote())
+        return self.serves
+
+    def switch(self) -> None:
+        """Do what an operator's switch does, if it is possible."""
+        if self.alive and not self.frozen and not self.half.objection(self.clock()):
+            self.turn(self.pair_host.submit, SwitchOver())
+
+    def _pair_told(self, _token: Any, view: PairView) -> None:
+        self.stood_still_s = 0.0
+        self._stage.history.tell("pair_changed", self, view)
+        self.host.submit(Wake())
+
+    # --- life -------------------------------------------------------------------------------------
+    def started(self) -> None:
+        """Listen for everybody, dial the other one."""
+        super().started()
+        self.network.listen(self, _PORT, self._accept_peer)
+        self._dial_peer()
+        self.pair_host.wake()
+
+    def thaw(self) -> None:
+        """Go on; the other one may have taken over."""
+        if self.frozen:
+            self.stood_still_s = self.world.now - self._froze_at
+        super().thaw()
+
+    def accept(self, stream: SimStream) -> None:
+        """Be dialled by a client or worker."""
+        self.adopt(stream, lambda: self._let_in(stream))
+
+    def _let_in(self, stream: SimStream) -> None:
+        link = self.host.opened(stream, accepted=True)
+        if not self.door.lets_in():
+            self.host.turn_away(link)
+
+    def has_stopped(self) -> None:
+        """Take no more clients, and let the other one take over."""
+        self.network.listen_no_more(self)
+        self.network.listen(self, _PORT, self._accept_peer)
+        self.later(0.0, self.pair_host.submit, Drain())
+
+    def _pair_stopped(self) -> None:
+        super().has_stopped()
+
+    def _leave(self) -> None:
+        self.pair_host.shut()
+        super()._leave()
+
+    # --- the link between the two -----------------------------------------------------------------
+    def _wake_pair_at(self, at: float) -> None:
+        self._pair_armed += 1
+        if at != inf:
+            late_s = self.pace.timer_late_s * self.rng.random()
+            delay_s = max(0.0, at - self.clock()) + late_s
+            self.later(delay_s + _ROUNDING_S, self._wake_pair, self._pair_armed)
+
+    def _wake_pair(self, armed: int) -> None:
+        if armed == self._pair_armed:
+            self.pair_host.wake()
+
+    def _accept_peer(self, stream: SimStream) -> None:
+        self.adopt(stream, lambda: self.pair_host.opened(stream, accepted=True))
+
+    def _dial_peer(self) -> None:
+        if not self.drained:
+            place = f"{self._peer_at.host}:{_PORT}"
+            self.network.dial(self, place, self._peer_connected, self._peer_failed)
+
+    def _peer_connected(self, stream: SimStream) -> None:
+        self.adopt(stream, lambda: self._open_to_peer(stream))
+
+    def _open_to_peer(self, stream: SimStream) -> None:
+        self._way.opened(self._peer_at, self.pair_host.opened(stream, kept=True, place=DIALLED))
+
+    def _peer_failed(self, why: str) -> None:
+        self.later(0.0, self._dial_peer_again, why)
+
+    def _dial_peer_again(self, why: str) -> None:
+        self._way.failed(self._peer_at, TransportError(why))
+        self.later(self._way.pause_s(), self._dial_peer)
+
+    def _pair_ended(self, link: Link, reason: str) -> None:
+        if self._way.ended(link, reason):
+            self.later(self._way.pause_s(), self._dial_peer)

@@ -1,0 +1,75 @@
+"""What must hold around a pair of brokers: I12, and what clients may rely on anyway.
+
+The checkers that follow one broker's requests (I6 to I8) are for runs with one broker.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from requite.pair.door import NOT_ACTIVE
+from requite.protocols.binarystar.table import State
+from requite.protocols.binarystar.view import PairView
+from requite.sim.checkers.calls import (
+    EndsOnce,
+    HonestErrors,
+    NeverRepeated,
+    OwnReply,
+    PartialsInOrder,
+)
+from requite.sim.checkers.intrusion import NobodyNotices
+from requite.sim.history import Checker, History
+
+if TYPE_CHECKING:
+    from requite.sim.paired.brokers import PairedBroker
+    from requite.sim.process import Process
+
+
+class OneActive(Checker):
+    """Who serves, serves in an epoch of its own, and only while it knows that it may."""
+
+    invariant = "I12"
+    sentence = "never two actives that both serve a client in one epoch"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._by_epoch: dict[int, str] = {}
+
+    def served(self, broker: PairedBroker) -> None:
+        """Check a broker that hands out work, or answers."""
+        if not broker.serves:
+            state = broker.half.state.name
+            self.violate(f"{broker.name} serves somebody, being {state}")
+        if broker.stood_still_s >= broker.failover_s:
+            self.violate(f"{broker.name} stood still for {broker.stood_still_s:.2f} s, and serves")
+        epoch = broker.half.epoch
+        other = self._by_epoch.setdefault(epoch, broker.name)
+        if other != broker.name:
+            self.violate(f"{broker.name} serves in epoch {epoch}, and so did {other}")
+
+    def pair_changed(self, broker: PairedBroker, view: PairView) -> None:
+        """Check that the two never contradict each other: both are configured well."""
+        if view.state is State.FAILED:
+            self.violate(f"{broker.name} gives up: {view.trouble}")
+
+
+class NobodyPays(NobodyNotices):
+    """The same as with one broker; but the passive one may send anybody away."""
+
+    sentence = "no process ends by what it gets, and nobody honest is sent away but by the passive"
+
+    def expelled(self, process: Process, reason: str) -> None:
+        """Check who is sent away."""
+        if reason != NOT_ACTIVE:
+            super().expelled(process, reason)
+
+
+PAIRED_CHECKERS: Final[tuple[type[Checker], ...]] = (
+    EndsOnce,
+    OwnReply,
+    PartialsInOrder,
+    NeverRepeated,
+    HonestErrors,
+    OneActive,
+    NobodyPays,
+)

@@ -1,0 +1,146 @@
+"""A run around a pair of brokers: clients and workers know both, and follow the one that serves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+from requite.protocols.binarystar.table import Role
+from requite.sim.cast import Cast
+from requite.sim.checkers.tables import left_after_calls, one_sided_connections
+from requite.sim.knobs import FaultKind
+from requite.sim.majordomo import MajordomoSimulation, MajordomoTrouble, settle_s
+from requite.sim.paired.brokers import PairedBroker
+from requite.sim.paired.checkers import PAIRED_CHECKERS
+from requite.sim.paired.knobs import PairedKnobs
+from requite.sim.roles import BROKER, Stage
+from requite.sim.simulation import Phase
+from requite.sim.stream import SimStream
+from requite.sim.trouble import Deed, Way, choose, spare
+from requite.sim.words import describe
+from requite.transport.address import TcpAddress
+
+_NAMES: Final = ("primary", "backup")  # of their nodes
+_BETWEEN_THE_TWO_P: Final = 0.4
+
+
+class PairedCast(Cast):
+    """The two brokers, and those who know both."""
+
+    brokers: Sequence[PairedBroker]
+
+    def __init__(self, stage: Stage, knobs: PairedKnobs) -> None:
+        self.world = stage.world
+        self.network = stage.network
+        self.brokers = [PairedBroker(role, stage, knobs) for role in Role]
+        self.clients = [self.make_client(spec, stage) for spec in stage.knobs.clients]
+        self.workers = [self.make_worker(spec, stage) for spec in stage.knobs.workers]
+        self.intruders = []
+        self.peers = [*self.clients, *self.workers]
+        self.honest = [*self.brokers, *self.peers]
+        self._by_name = {client.name: client for client in self.clients}
+
+    @property
+    def active(self) -> list[PairedBroker]:
+        """Those who serve now."""
+        return [broker for broker in self.brokers if broker.alive and broker.serves]
+
+
+class PairedSimulation(MajordomoSimulation):
+    """Two brokers, and those who dial them."""
+
+    checkers = PAIRED_CHECKERS
+    knobs: PairedKnobs
+    cast: PairedCast
+
+    @staticmethod
+    def describe(sender: str, message: Sequence[bytes]) -> str:
+        """Say in words what a message says."""
+        return describe(BROKER if sender in _NAMES else sender, message)
+
+    def make_cast(self, stage: Stage) -> PairedCast:
+        """Make everybody who takes part."""
+        return PairedCast(stage, self.knobs)
+
+    def make_trouble(self) -> MajordomoTrouble:
+        """Make what can go wrong with them."""
+        return PairedTrouble(self.cast)
+
+    def places(self) -> tuple[TcpAddress, ...]:
+        """Return where the brokers are, the primary first."""
+        return tuple(TcpAddress(name, 5555) for name in _NAMES)
+
+    def start_brokers(self) -> None:
+        """Let both start, one a little after the other."""
+        rng = self.world.rng("brokers")
+        for broker in self.cast.brokers:
+            self.world.at(rng.random() * 0.5, broker.start)
+        for _ in range(self.knobs.switches):
+            at_s = rng.random() * self.knobs.faulty_s
+            self.world.at(at_s, choose(self.cast.brokers, rng.random()).switch)
+
+    def phases(self) -> Iterable[Phase]:
+        """Settle, and ask everybody."""
+        settle, probe, *_ = super().phases()
+        return (settle, probe)
+
+    def settle_s(self) -> float:
+        """Return the time in which everything must settle once faults are healed."""
+        return settle_s(self.knobs) + 10 * self.knobs.pair_heartbeat_s
+
+    def unsettled(self) -> list[str]:
+        """I10: one of the two serves, and has all workers; the other has nobody."""
+        pending = [f"{call} has not ended" for call in self.history.open.values()]
+        return pending or self._pair_unsettled() or [*left_after_calls(self.cast)]
+
+    def _pair_unsettled(self) -> list[str]:
+        gone = [f"{each.name} is not alive" for each in self.cast.honest if not each.alive]
+        gone = gone or one_sided_connections(self.cast)
+        active = self.cast.active
+        if gone or len(active) != 1:
+            states = {broker.name: broker.half.state.name for broker in self.cast.brokers}
+            return gone or [f"{len(active)} of the two serve: {states}"]
+        [broker] = active
+        return _workers_unlike(broker, self.cast) + [
+            f"{other.name} does not serve, and has {len(other.watched.parties)} parties"
+            for other in self.cast.brokers
+            if other is not broker and other.watched.parties
+        ]
+
+
+def _workers_unlike(broker: PairedBroker, cast: Cast) -> list[str]:
+    names = broker.watched.names
+    known = Counter(
+        names[bytes.fromhex(worker.worker)] for worker in broker.engine.snapshot().workers
+    )
+    alive = Counter(worker.name for worker in cast.workers)
+    return [] if known == alive else [f"{broker.name} knows {dict(known)}, alive are {dict(alive)}"]
+
+
+class PairedTrouble(MajordomoTrouble):
+    """What can go wrong with a pair of brokers in the middle."""
+
+    _cast: PairedCast
+
+    def deeds(self) -> Mapping[StrEnum, Deed]:
+        """Return what each `FaultKind` does."""
+        brokers = self._cast.brokers
+        return {
+            **super().deeds(),
+            FaultKind.CRASH_BROKER: self.crash(brokers),
+            FaultKind.FREEZE_BROKER: self.freeze(brokers),
+            FaultKind.DRAIN_BROKER: self.drain(brokers),
+        }
+
+    def choose_way(self, lot: float) -> Way:
+        """The two talk with each other, and everybody with either."""
+        if spare(lot) < _BETWEEN_THE_TWO_P:
+            return _NAMES
+        return choose(_NAMES, spare(spare(lot))), choose(self._cast.peers, lot).name
+
+    def streams(self) -> Sequence[SimStream]:
+        """Return the connections of both."""
+        both = self._cast.brokers
+        return [stream for broker in both for stream in broker.streams if stream.is_open]
