@@ -73,6 +73,7 @@ def stack(reach: Reach, settings: ClientSettings) -> Stack:
             limits=LinkLimits(handshake_timeout_s=LINK_HANDSHAKE_S),
         ),
         _Abilities(),
+        holds=True,
     )
 
 

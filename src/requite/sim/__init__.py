@@ -20,7 +20,8 @@ nothing behind. The invariants I1 to I15 are those of ARCHITECTURE.md.
 Of Majordomo are `majordomo.py`, with `knobs.py` and `majordomo_scenarios.py`, the processes
 (`roles.py`: the broker; `clients.py`, `workers.py`, `intruder.py`: those who dial it), what looks
 at every input and effect of their engines (`watch.py`, `watch_broker.py`), and `checkers/`: what
-must hold, one class per invariant. `scalability/` has the same for the scalability protocols.
+must hold, one class per invariant. `scalability/` has the same for the scalability protocols,
+`pirate/` for the Pirates.
 """
 
 from requite.sim.run import Options, Result, run

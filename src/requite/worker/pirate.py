@@ -50,7 +50,15 @@ def parts(reach: Reach, services: Sequence[Service], settings: WorkerSettings) -
             " `capacity`, the number of connections"
         )
     return [
-        Part(service, _worker(pattern, service, settings, n), wires, 1, 1, BODY_FRAMES_MAX)
+        Part(
+            service,
+            _worker(pattern, service, settings, n),
+            wires,
+            1,
+            1,
+            BODY_FRAMES_MAX,
+            holds=True,
+        )
         for n in range(capacity)
     ]
 
@@ -72,7 +80,8 @@ def _server(reach: Reach, service: Service, settings: WorkerSettings) -> Part:
         for address in url.addresses
     ]
     wires = Wires(listen=listen, limits=_LINKS)
-    return Part(service, engine, wires, capacity, settings.threads or capacity, BODY_FRAMES_MAX)
+    threads = settings.threads or capacity
+    return Part(service, engine, wires, capacity, threads, BODY_FRAMES_MAX, holds=True)
 
 
 def _worker(
