@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.spec.requirement import requirement
 
 from requite.client import durable
 from requite.client.asking import Asking
@@ -144,7 +145,7 @@ def test_a_refusal_is_told_when_the_time_is_over(clock):
 
 
 def test_a_submission_that_can_never_be_kept_is_not_made_again(clock):
-    with pytest.raises(StoreUnavailable, match="no service name"):
+    with pytest.raises(ConfigurationError, match="no service name"):
         Play(clock, durable_at().submit(b"x", None, b"", ...), (b"400 no service name",))
     assert clock.at == 100.0
 
@@ -175,6 +176,7 @@ def test_a_service_without_a_name_is_refused_before_anything_is_asked():
 
 
 # --- result ---------------------------------------------------------------------------------------
+@requirement("tsp:status:300")
 def test_a_result_is_asked_for_with_growing_pauses_until_it_is_there(clock):
     answers = [PENDING] * 30 + [(b"200", b"a", b"b")]
     play = Play(clock, durable_at().result(TICKET, None), *answers)
@@ -196,6 +198,7 @@ def test_a_result_that_does_not_come_in_time_is_a_timeout_at_that_time(clock):
     assert caught.value.may_have_executed
 
 
+@requirement("tsp:status:400", "tsp:status:text")
 @pytest.mark.parametrize(
     ("frames", "kind"),
     [
@@ -210,6 +213,7 @@ def test_what_will_never_have_a_result_is_told_at_once(clock, frames, kind):
     assert clock.at == 100.0
 
 
+@requirement("tsp:status:500")
 def test_a_result_is_waited_for_while_titanic_or_the_broker_is_away(clock):
     away = [LOST, NoService("nobody"), CallTimeout("late"), (b"500 the disk failed",)] * 5
     play = Play(clock, durable_at().result(TICKET, None), *away, (b"200", b"here"))

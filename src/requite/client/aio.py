@@ -334,7 +334,7 @@ class AsyncClient:
         submitted again, also by another process: the ticket is the same, and it is kept once.
 
         Raises `NoService` where the broker has no Titanic, `StoreUnavailable` where that cannot
-        write, and otherwise as `call`.
+        write, `ConfigurationError` for what can never be kept, and otherwise as `call`.
         """
         return await self._play(self._durable.submit(body, service, idempotency_key, timeout))
 

@@ -129,10 +129,10 @@ def _submit(ask: Ask) -> Script[str]:
         status = decode_status(reply.frames[0])
         if status.code == _OK:
             return _ticket_of(reply)
-        error = StoreUnavailable(f"the request was not accepted: {status.text or 'no reason given'}")
+        reason = status.text or "no reason was given"
         if status.code != _ERROR:
-            raise error
-        yield from pauses.after(error)
+            raise ConfigurationError(f"the request can never be kept: {reason}")
+        yield from pauses.after(StoreUnavailable(f"the request was not accepted: {reason}"))
 
 
 def _result(ask: Ask, ticket: str) -> Script[Reply]:
