@@ -1,0 +1,260 @@
+"""What 9/TSP asks of Titanic and of its clients."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.spec.requirement import requirement
+from tests.support.titanic_engine import TitanicBench
+
+from requite.errors import CallTimeout, LogFull, RemoteFailure, RemoteViolation
+from requite.protocols.titanic.wire import (
+    CLOSE,
+    REPLY,
+    REQUEST,
+    SERVICES,
+    STATUSES,
+    decode_answer,
+    decode_status,
+    decode_ticket,
+    encode_ticket,
+)
+
+TICKET = b"0123456789ABCDEF0123456789ABCDEF"
+NO_TICKETS = [
+    b"",
+    b"../../../../../../../etc/passwd.",
+    b"/" * 32,
+    b"0" * 31,
+    b"0" * 33,
+    b"G" * 32,
+    b"0" * 31 + b"\n",
+    b"0" * 31 + b"\0",
+    b"\xd9\xa0" * 16,  # digits, but not of ASCII
+    b"0" * 100_000,
+    b"\xff" * 32,
+]
+
+
+# --- architecture ---------------------------------------------------------------------------------
+@requirement("tsp:services")
+@pytest.mark.parametrize("service", [REQUEST, REPLY, CLOSE])
+def test_the_three_services_are_there(service: str) -> None:
+    assert service in SERVICES
+    [status] = TitanicBench().ask(service, b"")
+    assert decode_status(status).code in (200, 400)
+    assert b"no service" not in status
+
+
+@requirement("tsp:over-mdp", "tsp:execution:asynchronous")
+def test_requests_go_to_their_service_when_it_is_there() -> None:
+    bench = TitanicBench(check_every_s=1.0)
+    bench.there = False
+    ticket = bench.submitted(b"echo", b"hi")
+    bench.wait(60.0)
+    assert bench.calls == []
+    assert bench.ask(REPLY, ticket) == [b"300"]
+    bench.there = True
+    bench.wait(2.0)
+    [call] = bench.calls
+    assert (call.service, call.frames) == ("echo", [b"hi"])
+    bench.reply(call, b"ho")
+    assert bench.ask(REPLY, ticket) == [b"200", b"ho"]
+
+
+# --- titanic.request ------------------------------------------------------------------------------
+@requirement("tsp:request:frames", "tsp:request:reply", "tsp:request:uuid")
+@pytest.mark.parametrize("body", [[b"hi"], [b""], [b"a", b"", b"c"], [b"x" * 100_000]])
+def test_a_request_is_a_service_and_a_body(body: list[bytes]) -> None:
+    bench = TitanicBench()
+    status, ticket = bench.ask(REQUEST, b"echo", *body)
+    assert status == b"200"
+    assert len(ticket) == 32
+    assert decode_ticket(ticket)
+    assert bench.bodies() == [body]
+
+
+@requirement("tsp:request:persistent")
+def test_no_ticket_is_told_before_the_request_is_stored() -> None:
+    bench = TitanicBench()
+    bench.holds = True
+    token = bench.begin(REQUEST, b"echo", b"hi")
+    bench.wait(5.0)
+    assert token not in bench.answers
+    assert bench.calls == []
+    assert b"hi" in bench.held[0].records[0]
+    bench.holds = False
+    bench.release()
+    assert bench.answers[token][0] == b"200"
+
+
+@requirement("tsp:request:status", "tsp:status:500")
+def test_a_request_that_cannot_be_stored_is_refused_with_500() -> None:
+    bench = TitanicBench()
+    bench.refuses = LogFull("the disk is full")
+    [status] = bench.ask(REQUEST, b"echo", b"hi")
+    assert decode_status(status).code == 500
+    assert b"the disk is full" in status
+    assert bench.calls == []
+    assert bench.engine.snapshot().requests == 0
+
+
+@requirement("tsp:request:status")
+@pytest.mark.parametrize(
+    "frames", [[], [b"", b"hi"], [b"\xff", b"hi"], [b"e\n", b"hi"], [b"x" * 256, b"hi"]]
+)
+def test_a_request_for_no_service_is_refused(frames: list[bytes]) -> None:
+    bench = TitanicBench()
+    [status] = bench.ask(REQUEST, *frames)
+    assert decode_status(status).code == 400
+    assert bench.stores == []
+
+
+# --- titanic.reply --------------------------------------------------------------------------------
+@requirement("tsp:reply:request", "tsp:reply:reply", "tsp:reply:status", "tsp:status:200")
+@pytest.mark.parametrize("reply", [[b"ho"], [b""], [b"a", b"", b"c"]])
+def test_a_reply_is_200_and_its_frames(reply: list[bytes]) -> None:
+    bench = TitanicBench()
+    ticket = bench.submitted(b"echo", b"hi")
+    assert bench.ask(REPLY, ticket) == [b"300"]
+    bench.reply(bench.calls[0], *reply)
+    assert bench.ask(REPLY, ticket) == [b"200", *reply]
+
+
+@requirement("tsp:reply:uuid", "tsp:close:uuid")
+def test_tickets_are_read_in_either_case() -> None:
+    bench = TitanicBench()
+    bench.engine._core.new_uuid = lambda: b"\xab\xcd\xef" * 5 + b"\x01"
+    ticket = bench.submitted(b"echo", b"hi")
+    assert ticket != ticket.lower()
+    bench.reply(bench.calls[0], b"ho")
+    for shown in (ticket, ticket.lower(), ticket.lower().title()):
+        assert bench.ask(REPLY, shown) == [b"200", b"ho"]
+    assert bench.ask(CLOSE, ticket.lower()) == [b"200"]
+    assert bench.engine.snapshot().requests == 0
+
+
+@requirement("tsp:reply:uuid", "tsp:reply:status", "tsp:close:uuid", "tsp:status:400")
+@pytest.mark.parametrize("frame", NO_TICKETS)
+@pytest.mark.parametrize("service", [REPLY, CLOSE])
+def test_what_is_no_ticket_is_answered_with_400(service: str, frame: bytes) -> None:
+    bench = TitanicBench()
+    [status] = bench.ask(service, frame)
+    assert decode_status(status).code == 400
+    assert len(status) < 200
+    assert bench.stores == []
+
+
+@requirement("tsp:reply:keeps", "tsp:reply:idempotent")
+def test_a_reply_is_given_again_and_again() -> None:
+    bench = TitanicBench(cache_bytes_max=0)
+    ticket = bench.submitted(b"echo", b"hi")
+    bench.reply(bench.calls[0], b"ho")
+    before = len(bench.stores)
+    for _ in range(5):
+        bench.wait(10_000.0)
+        assert bench.ask(REPLY, ticket) == [b"200", b"ho"]
+    assert len(bench.stores) == before
+
+
+@requirement("tsp:reply:reply")
+def test_no_reply_is_told_before_it_is_stored() -> None:
+    bench = TitanicBench()
+    ticket = bench.submitted(b"echo", b"hi")
+    bench.holds = True
+    bench.reply(bench.calls[0], b"ho")
+    assert bench.ask(REPLY, ticket) == [b"300"]
+    bench.holds = False
+    bench.release()
+    assert bench.ask(REPLY, ticket) == [b"200", b"ho"]
+
+
+# --- titanic.close --------------------------------------------------------------------------------
+@requirement("tsp:close:deletes", "tsp:close:reply", "tsp:close:status")
+def test_what_is_closed_is_gone() -> None:
+    bench = TitanicBench()
+    ticket = bench.submitted(b"echo", b"hi")
+    bench.reply(bench.calls[0], b"ho")
+    assert bench.ask(CLOSE, ticket) == [b"200"]
+    [status] = bench.ask(REPLY, ticket)
+    assert decode_status(status).code == 400
+    assert bench.engine.snapshot().requests == 0
+
+
+@requirement("tsp:close:unknown")
+def test_closing_what_is_not_known_is_200() -> None:
+    bench = TitanicBench()
+    assert bench.ask(CLOSE, TICKET) == [b"200"]
+    ticket = bench.submitted(b"echo", b"hi")
+    assert [bench.ask(CLOSE, ticket) for _ in range(3)] == [[b"200"]] * 3
+
+
+@requirement("tsp:close:status", "tsp:close:deletes")
+def test_what_cannot_be_closed_for_good_stays() -> None:
+    bench = TitanicBench()
+    ticket = bench.submitted(b"echo", b"hi")
+    bench.reply(bench.calls[0], b"ho")
+    bench.refuses = LogFull("the disk is full")
+    [status] = bench.ask(CLOSE, ticket)
+    assert decode_status(status).code == 500
+    bench.refuses = None
+    assert bench.ask(REPLY, ticket) == [b"200", b"ho"]
+    assert bench.ask(CLOSE, ticket) == [b"200"]
+
+
+# --- statuses -------------------------------------------------------------------------------------
+@requirement("tsp:status:format", "tsp:status:known")
+@given(st.sampled_from(STATUSES), st.text(max_size=50))
+def test_a_status_has_three_digits_and_maybe_a_text(code: int, text: str) -> None:
+    assert decode_status(b"%d" % code).code == code
+    assert decode_status(f"{code} {text}".encode()) == (code, text, False)
+
+
+@requirement("tsp:status:known")
+@pytest.mark.parametrize(
+    "frame", [b"", b"2", b"20", b"2000", b"200OK", b"201", b"404", b"OK", b"\xff\xff\xff", b" 200"]
+)
+def test_no_other_status_is_understood(frame: bytes) -> None:
+    with pytest.raises(RemoteViolation, match="no status"):
+        decode_status(frame)
+
+
+@requirement("tsp:status:known", "tsp:status:format")
+@given(
+    service=st.sampled_from(SERVICES),
+    frames=st.lists(st.one_of(st.binary(max_size=40), st.sampled_from(NO_TICKETS)), max_size=4),
+)
+def test_whatever_is_asked_the_answer_is_a_status(service: str, frames: list[bytes]) -> None:
+    bench = TitanicBench()
+    answer = bench.ask(service, *frames)
+    assert decode_status(answer[0]).code in STATUSES
+
+
+@requirement("tsp:status:text")
+@given(st.text(max_size=50))
+def test_no_text_makes_a_difference(text: str) -> None:
+    assert not decode_answer([f"400 poisoned {text}".encode()]).is_poisoned
+    assert decode_answer([f"400 {text}".encode(), b"poisoned", b""]).is_poisoned
+
+
+def test_who_waits_for_a_request_is_told_what_to_do() -> None:
+    """Pending while it waits, is tried, fails; unknown once it is given up."""
+    bench = TitanicBench(attempts_max=2)
+    bench.there = False
+    ticket = bench.submitted(b"echo", b"hi")
+    assert bench.ask(REPLY, ticket) == [b"300"]
+    bench.there = True
+    bench.wait(2.0)
+    assert bench.ask(REPLY, ticket) == [b"300"]
+    bench.fail(bench.calls[-1], CallTimeout("late"))
+    assert bench.ask(REPLY, ticket) == [b"300"]
+    bench.wait(60.0)
+    bench.fail(bench.calls[-1], RemoteFailure("boom"))
+    answer = bench.ask(REPLY, ticket)
+    assert decode_answer(answer) == (400, "poisoned: RemoteFailure: boom", True)
+    assert answer[1:] == [b"poisoned", b"RemoteFailure: boom"]
+
+
+def test_tickets_are_written_as_they_are_read() -> None:
+    assert decode_ticket(encode_ticket(bytes(range(16)))) == bytes(range(16))
