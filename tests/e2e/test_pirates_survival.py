@@ -118,6 +118,7 @@ def fleet() -> Iterator[Fleet]:
         yield Fleet(stack)
 
 
+@pytest.mark.timeout(60 * ROUNDS)
 def test_lazy_pirates_outlive_their_server(fleet: Fleet) -> None:
     [url] = fleet.start(
         "server", "worker", "requite.examples:echo", "--bind", "pirate://127.0.0.1:0"
@@ -134,7 +135,7 @@ def test_lazy_pirates_outlive_their_server(fleet: Fleet) -> None:
             crowd.go_on()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(120 * ROUNDS)
 @pytest.mark.parametrize("protocol", ["simple", "paranoid"])
 def test_pirates_outlive_workers_clients_and_the_queue(protocol: str, fleet: Fleet) -> None:
     beats = BEATS if protocol == "paranoid" else ()
@@ -155,7 +156,7 @@ def test_pirates_outlive_workers_clients_and_the_queue(protocol: str, fleet: Fle
             other.go_on()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(120 * ROUNDS)
 def test_paranoid_pirates_go_on_while_a_worker_or_the_queue_is_frozen(fleet: Fleet) -> None:
     places = ("--front", "tcp://127.0.0.1:0", "--back", "tcp://127.0.0.1:0")
     front, back = fleet.start("queue", "queue", *places, *BEATS)
