@@ -55,12 +55,13 @@ class AsyncClient:
       given (`RetryPolicy.attempt_timeout`, None: never by time; or `?resend=` in the URL, one of
       both); with `attempts=1` it does neither. The default `timeout` of 30 seconds is over before
       that: for requests to be sent again by time, raise the timeout or lower `resend`. Freelance
-      goes to another server at once when one is lost, and by time after `attempt_timeout`.
+      goes to another server at once when one is lost, and by time after `attempt_timeout`. A Lazy
+      Pirate asks three times in all, by time after 2.5 seconds where that is not given.
     - `slots`: how many calls may be outstanding at a time; more end with `Overloaded`.
     - `heartbeat`: seconds of silence after which the broker is asked for a sign of life, or a
       `HeartbeatPolicy`; MDP 0.3 and Freelance (2 seconds, and 3 of them), where it is each server.
     - `dialect`: the version of MDP, "0.3" unless the URL says otherwise.
-    - `connections`: with MDP 0.1 and 0.2, how many requests may be out at a time.
+    - `connections`: with MDP 0.1 and 0.2 and the Pirates, how many requests may be out at a time.
     - `message_size_max`: bytes of one body, in either direction. Messages that come in may have
       1 KiB more, for headers; larger ones cost the connection.
     - `journal`: a folder in which to keep a journal of calls (`requite.journal`), or that
