@@ -11,6 +11,7 @@ from tests.e2e.serving import Serving, eventually
 
 import requite
 from requite.engine import Note
+from requite.errors import LogFailed
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.protocols.titanic.policy import TitanicPolicy
 from requite.shell.aio import new_event_loop
@@ -267,3 +268,43 @@ def test_notes_and_tables_are_there_for_who_looks(tmp_path: Path) -> None:
 
     asyncio.run(serve())
     assert [note.kind for note in notes] == ["submitted"]
+
+
+def test_a_broker_that_asks_for_passwords_keeps_requests_as_well(tmp_path: Path) -> None:
+    serving = Serving(titanic=TitanicSettings(tmp_path / "kept", QUICK), users={"ann": "secret"})
+    try:
+        serving.start_worker(credentials="ann:secret@")
+        url = serving.url("echo", credentials="ann:secret@")
+        with requite.Client(url, timeout=20) as client:
+            assert client.result(client.submit(b"x")).body == b"x"
+    finally:
+        serving.close()
+
+
+def test_a_disk_that_fails_ends_titanic_and_nothing_is_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import asyncio
+
+    from requite.storage import Log
+    from requite.titanic import Titanic
+
+    def fail(_log: Log, _payloads: Any) -> Any:
+        raise LogFailed("the disk failed")
+
+    async def serve() -> None:
+        async with requite.Broker("tcp://127.0.0.1:0") as broker:
+            url = broker.endpoints[0].replace("tcp://", "mdp://")
+            async with (
+                Titanic(url, tmp_path / "kept") as titanic,
+                requite.AsyncClient(f"{url}/echo") as client,
+            ):
+                ticket = await client.submit(b"kept")
+                monkeypatch.setattr(Log, "commit", fail)
+                with pytest.raises(requite.StoreUnavailable, match="the disk failed"):
+                    await client.submit(b"x", timeout=0.2)
+                assert "the disk failed" in str(await titanic.until_failed())
+                with pytest.raises(requite.CallTimeout, match="kept"):
+                    await client.result(ticket, timeout=0.1)
+
+    asyncio.run(serve())

@@ -184,3 +184,34 @@ def behind(url: str) -> int:
         told = json.loads(client.call(b"", service="titanic.stats").frames[1])
     count: int = told["behind"]
     return count
+
+
+def test_a_replica_that_was_away_is_sent_what_it_missed(
+    tmp_path: Path, processes: list[Process]
+) -> None:
+    copy = ("--titanic", str(tmp_path / "copy"), "--titanic-standby")
+    standby = BrokerProcess(*INTERVAL, *copy)
+    processes.append(standby)
+    kept = ("--titanic", str(tmp_path / "kept"), "--titanic-replica", standby.url)
+    primary = BrokerProcess(*INTERVAL, *kept)
+    processes.append(primary)
+    with requite.Client(f"{primary.url}/{SERVICE}", timeout=30) as client:
+        tickets = {client.submit(b"before"): b"before"}
+        eventually(lambda: behind(primary.url) == 0, "the replica has it")
+        standby.kill()
+        tickets |= {client.submit(b"%d" % number): b"%d" % number for number in range(20)}
+        forgotten = client.submit(b"forgotten")
+        client.forget(forgotten)
+    assert behind(primary.url) > 20
+    standby = BrokerProcess(*INTERVAL, *copy, bind=standby.endpoint)
+    processes.append(standby)
+    eventually(lambda: behind(primary.url) == 0, "the replica has everything again")
+    primary.kill()
+    processes.append(Gate(tmp_path).worker(standby.url, *INTERVAL, services=SERVICE))
+    with requite.Client(standby.url, timeout=60) as client:
+        with pytest.raises(requite.CallTimeout):  # it runs nothing yet
+            client.result(next(iter(tickets)), timeout=0.5)
+        assert client.call(b"", service="titanic.promote").frames[0][:3] == b"200"
+        assert all(client.result(ticket).body == body for ticket, body in tickets.items())
+        with pytest.raises(requite.UnknownTicket):
+            client.result(forgotten)

@@ -45,6 +45,7 @@ class Desk:
 
     def __init__(self, note: Callable[[Note], None]) -> None:
         self.stopped = asyncio.Event()
+        self.failed = asyncio.Event()  # the store takes nothing any more
         self._warnings = Warnings(logging.getLogger("requite.titanic"), clock.now)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._inbox: list[Input] = []
@@ -97,6 +98,8 @@ class Desk:
         if self._loop is None or not events:  # closed, or fed already
             return
         self._perform(self.engine.handle_all(events, clock.now()))
+        if self.engine.failure is not None:
+            self.failed.set()
         at = self.engine.deadline()
         if at is not None and at < self._armed_at:
             self._arm(at)

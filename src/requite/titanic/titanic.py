@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from requite.engine import Drain, Note
-from requite.errors import LocalViolation
+from requite.errors import LocalViolation, StorageError
 from requite.framing import Limits
 from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.titanic.engine import TitanicEngine, TitanicSnapshot
@@ -105,6 +105,13 @@ class Titanic(Daemon):
         store.start(lambda done: loop.call_soon_threadsafe(self._desk.take_all, done))
         for shell in self._shells():
             shell.start()
+
+    async def until_failed(self) -> StorageError:
+        """Wait until the store takes nothing any more, and return why. Everything is refused then
+        but for what is kept already: another Titanic has to be started on the folder."""
+        await self._desk.failed.wait()
+        assert self._desk.engine.failure is not None
+        return self._desk.engine.failure
 
     async def drain(self) -> None:
         """Take nothing new, let what is with workers come back, then close.
