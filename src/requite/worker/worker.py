@@ -33,8 +33,9 @@ class Worker(Daemon):
     - `bind`: where to listen; protocols without a broker only (SP, Freelance, Lazy Pirate). Of
       Freelance, the place is also the server's name (`?public=` gives it another).
     - `capacity`: how many requests it takes at a time, per service (16; always 1 in MDP 0.1 and
-      0.2; at a queue of the Pirates 1, and each further one is a connection of its own). Requests beyond what its handlers work on wait here rather than at another worker, so
-      give handlers that take long a small one.
+      0.2; at a queue of the Pirates 1, and each further one is a connection of its own). Requests
+      beyond what its handlers work on wait here rather than at another worker, so give handlers
+      that take long a small one.
     - `heartbeat`: how often to be heard and when a silent broker is gone; seconds or a policy. MDP,
       and Paranoid Pirate, whose queue has to have the same.
     - `handler_timeout`: seconds a handler may take without `request.progress()` before the broker
