@@ -18,6 +18,7 @@ from requite.errors import ConfigurationError
 from requite.heartbeat import HeartbeatPolicy
 from requite.pair import Pair, State
 from requite.protocols.majordomo.policy import BrokerPolicy
+from requite.titanic.settings import TitanicSettings
 from requite.titanic.titanic import Titanic
 
 pytestmark = pytest.mark.e2e
@@ -172,6 +173,33 @@ async def test_a_titanic_beside_the_pair_follows_it(town: Town, tmp_path: Path) 
     client = await town.client(heartbeat=HEARTBEAT)
     ticket = await client.submit(b"kept")
     await town.brokers["primary"].close()
+    town.gate.set()
+    await town.add_worker()
+    assert (await client.result(ticket, timeout=TIMEOUT_S)).body == b"kept"
+    assert town.pairs["backup"].serves
+
+
+async def test_the_copy_of_what_is_kept_takes_over_after_the_pair(
+    town: Town, tmp_path: Path
+) -> None:
+    """One machine is lost, with a broker of the pair and Titanic; the other one has a copy."""
+    copy = tmp_path / "copy"
+    standby = await town.enter(
+        Broker("tcp://127.0.0.1:0", titanic=TitanicSettings(copy, standby=True))
+    )
+    beside = standby.endpoints[0].replace("tcp", "mdp")
+    settings = TitanicSettings(tmp_path / "kept", replica=beside, sync=True)
+    titanic = await town.enter(Titanic(town.url, settings, heartbeat=HEARTBEAT))
+    client = await town.client(heartbeat=HEARTBEAT)
+    ticket = await client.submit(b"kept")
+
+    await town.brokers["primary"].close()
+    await titanic.close()
+    operator = await town.enter(requite.AsyncClient(beside, timeout=TIMEOUT_S))
+    promoted = await operator.call(b"", service="titanic.promote")
+    assert promoted.body[:3] == b"200"
+    await standby.drain()
+    await town.enter(Titanic(town.url, copy, heartbeat=HEARTBEAT))
     town.gate.set()
     await town.add_worker()
     assert (await client.result(ticket, timeout=TIMEOUT_S)).body == b"kept"
