@@ -7,6 +7,7 @@ from typing import Any
 
 from requite.sim.freelance.party import FlpParts
 from requite.sim.history import Violation
+from requite.sim.pair.server import PairParts
 from requite.sim.pirate.parties import PirateParts
 from requite.sim.roles import Parts
 from requite.sim.scalability.party import SpParts
@@ -22,6 +23,7 @@ class Options:
     flp_parts: FlpParts = field(default_factory=FlpParts)
     titanic_parts: TitanicParts = field(default_factory=TitanicParts)
     pirate_parts: PirateParts = field(default_factory=PirateParts)
+    pair_parts: PairParts = field(default_factory=PairParts)
     knobs: dict[str, Any] = field(default_factory=dict)
     transcript: bool = False
     heartbeats: bool = True  # whether the transcript has them

@@ -11,6 +11,8 @@ from requite.sim.dedup.simulation import DedupSimulation
 from requite.sim.freelance.knobs import FreelanceKnobs
 from requite.sim.freelance.simulation import FreelanceSimulation
 from requite.sim.majordomo import MajordomoSimulation
+from requite.sim.pair.knobs import PairKnobs
+from requite.sim.pair.simulation import PairSimulation
 from requite.sim.paired.knobs import PairedKnobs
 from requite.sim.paired.simulation import PairedSimulation
 from requite.sim.pirate.knobs import PirateKnobs
@@ -52,6 +54,8 @@ def _simulation(seed: int, knobs: AnyKnobs, options: Options) -> Simulation:
         return PirateSimulation(seed, knobs, options)
     if isinstance(knobs, TitanicKnobs):
         return TitanicSimulation(seed, knobs, options)
+    if isinstance(knobs, PairKnobs):
+        return PairSimulation(seed, knobs, options)
     if isinstance(knobs, PairedKnobs):
         return PairedSimulation(seed, knobs, options)
     if isinstance(knobs, DedupKnobs):

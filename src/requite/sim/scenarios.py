@@ -14,6 +14,9 @@ from requite.sim.freelance.knobs import FreelanceKnobs
 from requite.sim.freelance.scenarios import FLP_SCENARIOS, FlpScenario
 from requite.sim.knobs import Knobs
 from requite.sim.majordomo_scenarios import MDP_SCENARIOS, Scenario
+from requite.sim.pair import scenarios as pair_scenarios
+from requite.sim.pair.knobs import PairKnobs
+from requite.sim.pair.scenarios import PAIR_SCENARIOS, PairScenario
 from requite.sim.paired import scenarios as paired_scenarios
 from requite.sim.paired.scenarios import PAIRED_SCENARIOS, PairedScenario
 from requite.sim.pirate import scenarios as pirate_scenarios
@@ -26,8 +29,10 @@ from requite.sim.titanic import scenarios as titanic_scenarios
 from requite.sim.titanic.knobs import TitanicKnobs
 from requite.sim.titanic.scenarios import TITANIC_SCENARIOS, TitanicScenario
 
-AnyScenario = Scenario | SpScenario | FlpScenario | PirateScenario | TitanicScenario
-AnyKnobs = Knobs | DedupKnobs | ScalabilityKnobs | FreelanceKnobs | PirateKnobs | TitanicKnobs
+AnyScenario = Scenario | SpScenario | FlpScenario | PirateScenario | TitanicScenario | PairScenario
+AnyKnobs = (
+    Knobs | DedupKnobs | ScalabilityKnobs | FreelanceKnobs | PirateKnobs | TitanicKnobs | PairKnobs
+)
 
 SCENARIOS: Final[dict[str, AnyScenario]] = {
     **MDP_SCENARIOS,
@@ -36,6 +41,7 @@ SCENARIOS: Final[dict[str, AnyScenario]] = {
     **FLP_SCENARIOS,
     **PIRATE_SCENARIOS,
     **TITANIC_SCENARIOS,
+    **PAIR_SCENARIOS,
     **PAIRED_SCENARIOS,
 }
 GROUPS: Final = {
@@ -46,6 +52,7 @@ GROUPS: Final = {
     "flp": [*FLP_SCENARIOS],
     "pirate": [*PIRATE_SCENARIOS],
     "titanic": [*TITANIC_SCENARIOS],
+    "pair": [*PAIR_SCENARIOS],
     "pair-broker": [*PAIRED_SCENARIOS],
 }
 """Scenarios that take turns, under one name."""
@@ -70,6 +77,8 @@ def draw(seed: int, scenario: AnyScenario) -> AnyKnobs:
         return pirate_scenarios.draw(seed, scenario)
     if isinstance(scenario, TitanicScenario):
         return titanic_scenarios.draw(seed, scenario)
+    if isinstance(scenario, PairScenario):
+        return pair_scenarios.draw(seed, scenario)
     if isinstance(scenario, PairedScenario):
         return paired_scenarios.draw(seed, scenario)
     if isinstance(scenario, DedupScenario):

@@ -1,0 +1,144 @@
+"""Strangers at the address where the servers of a pair listen for each other.
+
+They send bytes of no protocol, messages of no sense, and questions without end. They do not lie
+about who they are: the link has no password, and whoever reaches it and knows its words is taken at
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from requite.engine import Connect, Disconnect, Effect, Input, PeerJoined, PeerLost, Send, Wake
+from requite.framing import Framing, SocketType, Zmtp
+from requite.protocols.binarystar.table import Role, State
+from requite.protocols.binarystar.wire import Ask, Refused, Switch, View, Word, encode
+from requite.shell.host import Host
+from requite.sim.process import Process
+from requite.sim.raw_bytes import RawBytes, spoil
+
+if TYPE_CHECKING:
+    from requite.sim.pair.server import PairStage
+    from requite.sim.stream import SimStream
+
+Messages = list[list[bytes]]
+_WORD: Final = Word(Role.PRIMARY, State.ACTIVE, True, 1000, 1, 1, 1, 1, 1)
+_LATE_EPOCH: Final = 1 << 40  # no run gets there: a switch in it is void
+
+
+def _noise(rng: Random) -> Messages:
+    sizes = (0, 1, 5, 6, 7, 30, 60)
+    return [[rng.randbytes(rng.choice(sizes)) for _ in range(rng.randint(1, 3))] for _ in range(4)]
+
+
+def _spoilt(rng: Random) -> Messages:
+    """Return words that are not well-formed any more: cut, or longer."""
+    (frame,) = encode(_WORD)
+    return [[frame[: rng.randrange(len(frame))]], [frame + rng.randbytes(1)]]
+
+
+def _questions(rng: Random) -> Messages:
+    return [encode(Ask())] * rng.randint(1, 50)
+
+
+def _void_switches(rng: Random) -> Messages:
+    return [encode(Switch(_LATE_EPOCH + rng.randrange(1000)))] * rng.randint(1, 5)
+
+
+def _answers(_rng: Random) -> Messages:
+    view = View(Role.PRIMARY, State.ACTIVE, True, False, 0, 0, 0, 1)
+    return [encode(Refused("no")), encode(view)]
+
+
+def _version(rng: Random) -> Messages:
+    return [[b"BSTAR" + bytes((rng.randint(2, 255), rng.randint(0, 9))) + rng.randbytes(8)]]
+
+
+_KINDS: Final[tuple[Callable[[Random], Messages], ...]] = (
+    _noise,
+    _spoilt,
+    _questions,
+    _void_switches,
+    _answers,
+    _version,
+)
+
+
+class _Mischief:
+    """The engine of an intruder: on every connection, one kind of mischief."""
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+        self._dial_at = 0.0
+        self._peers: dict[Any, None] = {}
+
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        """See `requite.engine.Engine.handle`."""
+        return list(self._handle(event, now))
+
+    def _handle(self, event: Input, now: float) -> Iterator[Effect]:
+        match event:
+            case PeerJoined(peer):
+                self._peers[peer] = None
+                kind = self._rng.choice(_KINDS)
+                yield from (Send(peer, message) for message in kind(self._rng))
+            case PeerLost(peer):
+                self._peers.pop(peer, None)
+            case Wake() if now >= self._dial_at:
+                self._dial_at = now + self._rng.uniform(0.02, 0.4)
+                if self._peers and self._rng.random() < 0.5:
+                    peer, _ = self._peers.popitem()
+                    yield Disconnect(peer, "enough")
+                yield Connect()
+
+    def deadline(self) -> float | None:
+        """See `requite.engine.Engine.deadline`."""
+        return self._dial_at
+
+    def snapshot(self) -> int:
+        """Return the number of connections."""
+        return len(self._peers)
+
+
+class PairIntruder(Process):
+    """A process that means no good."""
+
+    is_honest = False
+
+    def __init__(self, name: str, stage: PairStage) -> None:
+        super().__init__(name, stage.world, stage.network, stage.knobs.pace, stage.supervisor)
+
+    def make_host(self) -> Host:
+        """Make an engine that plays tricks."""
+        return Host(
+            _Mischief(self.rng),
+            self.clock,
+            lambda: RawBytes(b""),
+            wake_at=self.wake_at,
+            want_flush=self.want_flush,
+            connect=self._connect,
+            logger="requite.sim",
+        )
+
+    def _connect(self) -> None:
+        framing = _draw_framing(self.rng)
+        self.network.dial(
+            self,
+            self.rng.choice([role.name.lower() for role in Role]),
+            lambda stream: self.adopt(stream, lambda: self._open(stream, framing)),
+            lambda _why: None,
+        )
+
+    def _open(self, stream: SimStream, framing: Framing) -> None:
+        self.host.opened(stream, kept=True, framing=framing)
+
+
+def _draw_framing(rng: Random) -> Framing:
+    """Speak ZMTP, as one socket or another, or something that only looks like it."""
+    kind = rng.choice((SocketType.DEALER, SocketType.DEALER, SocketType.ROUTER, SocketType.REQ))
+    if rng.random() < 0.7:
+        return Zmtp(kind)
+    opening = Zmtp(kind).opening()
+    return RawBytes(rng.choice((opening, spoil(rng, opening), rng.randbytes(100), opening * 2)))

@@ -1,0 +1,74 @@
+"""Everything that a run of a pair is made of, drawn from its seed; printed before it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from enum import StrEnum
+
+from requite.protocols.binarystar.policy import LIVENESS
+from requite.sim.knobs import knob_lines
+from requite.sim.network import Shape
+from requite.sim.process import Pace
+
+
+class PairFault(StrEnum):
+    """What can go wrong."""
+
+    CRASH = "crash"
+    POWER_LOSS = "power-loss"
+    FREEZE = "freeze"
+    DRAIN = "drain"
+    SWITCH = "switch"
+    PARTITION = "partition"
+    PARTITION_ONE_WAY = "partition-one-way"
+    CLOG = "clog"
+    RESET = "reset"
+    BLACK_HOLE = "black-hole"
+    INTRUDER = "intruder"
+
+
+@dataclass(frozen=True, slots=True)
+class PairKnobs:
+    """A run: `askers` clients make `calls` calls in the first phase, of `faulty_s` seconds.
+
+    `patience_s` is how long a client waits for an answer before it tries the other server. With
+    `islands` each client reaches only one server while faults strike. `timely`: nothing disturbs
+    the network between the two servers, so no two may ever serve at the same time.
+    """
+
+    calls: int
+    faulty_s: float
+    askers: int
+    patience_s: float
+    islands: bool
+    heartbeat_s: float
+    timely: bool
+    # the network, and how late processes are
+    network: Shape
+    pace: Pace
+    # what goes wrong
+    faults: tuple[PairFault, ...]
+    faults_per_s: float
+    outage_max: float
+
+    @property
+    def outage_unit_s(self) -> float:
+        """Outages are measured in heartbeats."""
+        return self.heartbeat_s
+
+    @property
+    def failover_s(self) -> float:
+        """How long the active one is silent before the other one may take over."""
+        return LIVENESS * self.heartbeat_s
+
+    @property
+    def slack_s(self) -> float:
+        """What a few steps, each as late as may be, take beside heartbeats."""
+        late_s = self.pace.timer_late_s + self.pace.flush_late_s
+        return 10 * (self.network.latency_s + self.network.jitter_s + late_s) + 0.1
+
+    def lines(self) -> Iterator[str]:
+        """Yield each knob as a line of text."""
+        for field in fields(self):
+            yield from knob_lines(field.name, getattr(self, field.name), False)

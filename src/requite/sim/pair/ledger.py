@@ -1,0 +1,101 @@
+"""What was answered by whom, and what must hold of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from requite.protocols.binarystar.table import State
+
+if TYPE_CHECKING:
+    from requite.protocols.binarystar.view import PairView
+    from requite.sim.history import History
+    from requite.sim.pair.knobs import PairKnobs
+    from requite.sim.pair.server import PairServer
+
+
+@dataclass(slots=True)
+class Question:
+    """A call of a client: when it was made and answered, and by whom, in which epoch."""
+
+    number: int
+    asked_at: float
+    tries: int = 0
+    answered_at: float | None = None
+    by: str = ""
+    epoch: int = 0
+
+    def __str__(self) -> str:
+        return f"call {self.number}"
+
+
+class Ledger:
+    """I12: whoever answers reigns alone in its epoch; in a timely run, alone altogether. I1: who
+    asks is answered once."""
+
+    def __init__(self, history: History, knobs: PairKnobs) -> None:
+        self.questions: dict[int, Question] = {}
+        self.servers: Sequence[PairServer] = ()
+        self._history = history
+        self._knobs = knobs
+        self._reigns: dict[int, str] = {}
+        self._newest: tuple[int, PairServer | None, int] = (0, None, 0)
+
+    def asked(self, number: int) -> Question:
+        """Note a new call."""
+        question = self.questions[number] = Question(number, self._history.world.now)
+        return question
+
+    def serves(self, server: PairServer, question: Question) -> None:
+        """Note that a server is about to answer."""
+        epoch = server.half.epoch
+        before = self._reigns.setdefault(epoch, server.name)
+        if before != server.name:
+            self._violate("I12", f"{server.name} answers in epoch {epoch}, as did {before}")
+        if self._knobs.timely:
+            self._check_alone(server, question)
+
+    def _check_alone(self, server: PairServer, question: Question) -> None:
+        for other in self.servers:
+            if other is not server and other.alive and not other.frozen and other.serves:
+                epochs = f"in epochs {server.half.epoch} and {other.half.epoch}"
+                self._violate("I12", f"{server.name} answers {question}; both serve, {epochs}")
+        epoch, (newest, reigning, life) = server.half.epoch, self._newest
+        # When that one has died there may be nobody left who remembers how epochs were counted.
+        if epoch < newest and reigning is not server and reigning and reigning.life == life:
+            self._violate("I12", f"{server.name} answers in epoch {epoch} after epoch {newest}")
+        self._newest = epoch, server, server.life
+
+    def answered(self, server: PairServer, epoch: int, question: Question) -> None:
+        """Note that an answer has come."""
+        question.answered_at = self._history.world.now
+        question.by, question.epoch = server.name, epoch
+
+    def changed(self, server: PairServer, view: PairView) -> None:
+        """Note what a server has become. Two that are configured well never contradict each other
+        in a way that only a person could settle."""
+        if view.state is State.FAILED:
+            self._violate("fatal", f"{server.name} gives up: {view.trouble}")
+        elif view.state is State.ACTIVE and view.epoch % 2 != server.role % 2:
+            self._violate("I12", f"{server.name} reigns in epoch {view.epoch}, which is not its")
+
+    @property
+    def open(self) -> list[Question]:
+        """The calls that have not been answered."""
+        return [each for each in self.questions.values() if each.answered_at is None]
+
+    @property
+    def outcomes(self) -> dict[str, int]:
+        """How many calls were answered by whom."""
+        return dict(sorted(Counter(q.by or "nobody" for q in self.questions.values()).items()))
+
+    @property
+    def lines(self) -> list[str]:
+        """What makes two runs alike."""
+        questions = self.questions.values()
+        return [str((q.number, q.tries, q.answered_at, q.by, q.epoch)) for q in questions]
+
+    def _violate(self, invariant: str, text: str) -> None:
+        self._history.violate(invariant, text)

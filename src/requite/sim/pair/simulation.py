@@ -1,0 +1,288 @@
+"""A run of a pair: faults, then peace; then each promise is put to the test once more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from hashlib import sha256
+from typing import Final
+
+from requite.protocols.binarystar.table import Role, State
+from requite.sim.faults import Fault, plan_faults
+from requite.sim.network import Network
+from requite.sim.pair.askers import Asker
+from requite.sim.pair.intruder import PairIntruder
+from requite.sim.pair.knobs import PairFault, PairKnobs
+from requite.sim.pair.ledger import Ledger
+from requite.sim.pair.server import PairServer, PairStage
+from requite.sim.pair.words import describe
+from requite.sim.process import Process
+from requite.sim.result import Options, Result
+from requite.sim.simulation import Phase, Simulation
+from requite.sim.stream import SimStream
+from requite.sim.trouble import Deed, Trouble, Way, choose
+
+_INTRUDERS: Final = 2
+_START_WITHIN_S: Final = 0.1
+_POLL: Final = 0.1  # of a heartbeat: how often somebody asks while a fail-over is awaited
+_LINKS_MAX: Final = 4  # two to the other server, two of its former life
+_LEAVE_S: Final = 10.0
+
+
+class PairCast:
+    """All processes of a run; none is started yet."""
+
+    def __init__(self, stage: PairStage) -> None:
+        self.world = stage.world
+        self.network = stage.network
+        self.servers = [PairServer(role, stage) for role in Role]
+        self.honest: list[Process] = [*self.servers]
+        self.intruders = [PairIntruder(f"stranger-{i + 1}", stage) for i in range(_INTRUDERS)]
+
+
+class PairTrouble(Trouble):
+    """Performs faults upon a pair."""
+
+    _cast: PairCast
+
+    def deeds(self) -> Mapping[StrEnum, Deed]:
+        """Return what each `PairFault` does."""
+        servers = self._cast.servers
+        return {
+            PairFault.CRASH: self.crash(servers),
+            PairFault.POWER_LOSS: self.lose_power,
+            PairFault.FREEZE: self.freeze(servers),
+            PairFault.DRAIN: self.drain(servers),
+            PairFault.SWITCH: lambda fault: choose(servers, fault.lot).switch(),
+            PairFault.PARTITION: self.partition,
+            PairFault.PARTITION_ONE_WAY: self.partition_one_way,
+            PairFault.CLOG: self.clog,
+            PairFault.RESET: self.reset,
+            PairFault.BLACK_HOLE: self.black_hole,
+            PairFault.INTRUDER: self.intrude,
+        }
+
+    def choose_way(self, _lot: float) -> Way:
+        """There is but one."""
+        return "primary", "backup"
+
+    def streams(self) -> Sequence[SimStream]:
+        """Return the connections of either."""
+        return [s for server in self._cast.servers for s in server.streams if s.is_open]
+
+
+class PairSimulation(Simulation):
+    """Two servers, and those who ask them."""
+
+    def __init__(self, seed: int, knobs: PairKnobs, options: Options) -> None:
+        super().__init__(seed, knobs, options, (), describe)
+        self.knobs = knobs
+        self.ledger = Ledger(self.history, knobs)
+        stage = PairStage(
+            self.world,
+            Network(self.world, knobs.network),
+            self.ledger,
+            self,
+            knobs,
+            options.pair_parts,
+            self.transcript,
+        )
+        self.cast = PairCast(stage)
+        self.trouble = PairTrouble(self.cast)
+        self.ledger.servers = servers = self.cast.servers
+        self.askers = [
+            Asker(f"client-{i + 1}", stage, servers[i % 2 :][:1] if knobs.islands else servers)
+            for i in range(knobs.askers)
+        ]
+
+    # --- what happens -----------------------------------------------------------------------------
+    def plan(self) -> None:
+        """Put the start, the calls and the faults into the queue."""
+        world, rng = self.world, self.world.rng("workload")
+        for server in self.cast.servers:
+            world.at(rng.random() * _START_WITHIN_S, server.start)
+        for number in range(1, self.knobs.calls + 1):
+            world.at(rng.random() * self.knobs.faulty_s, rng.choice(self.askers).ask, number)
+        for fault in plan_faults(self.knobs, world.rng("faults")):
+            world.at(fault.at_s, self._strike, fault)
+
+    def heal(self) -> None:
+        """End all faults; everybody reaches everybody."""
+        self.trouble.end()
+        for asker in self.askers:
+            asker.reach = [*self.cast.servers]
+
+    def process_failed(self, process: Process, trace: str) -> None:
+        """Nothing that is sent may end a process (I13)."""
+        self.history.violate("I13", f"{process.name}: {trace}")
+        super().process_failed(process, trace)
+
+    def _strike(self, fault: Fault) -> None:
+        self.remark(f"{fault.kind}, {fault.duration_s:.3f} s")
+        self.trouble.strike(fault)
+
+    def phases(self) -> Iterable[Phase]:
+        """Yield what is done once all is well."""
+        return (
+            self._settle,
+            self._switch,
+            self._fail_over,
+            self._do_not_fail_back,
+            self._freeze_shortly,
+            self._freeze,
+            self._hand_over,
+            self._send_home,
+        )
+
+    # --- what must come about (I10) ---------------------------------------------------------------
+    def _settle(self) -> bool:
+        """All calls are answered, and one of the two serves."""
+        network = self.knobs.network
+        connection_s = network.keepalive_s + network.retransmit_s + 2 * network.connect_timeout_s
+        limit_s = 2 * connection_s + 10 * self.knobs.heartbeat_s + self.knobs.patience_s + 5
+        self._ask()
+        self.world.run(self.world.now + self._reconnect_s())
+        return self._must(lambda: not self._unsettled(), limit_s, self._unsettled)
+
+    def _unsettled(self) -> str:
+        states = sorted(server.half.state for server in self.cast.servers if server.alive)
+        if self.ledger.open:
+            return f"{self.ledger.open[0]} is not answered"
+        if states != [State.ACTIVE, State.PASSIVE]:
+            return f"the two are {[state.name for state in states]}"
+        if any(server.half.view(server.clock()).peer_is_silent for server in self.cast.servers):
+            return "one has not heard the other"
+        links = [server.half.snapshot().links for server in self.cast.servers]
+        return "" if max(links) <= _LINKS_MAX else f"there are {links} connections"
+
+    def _switch(self) -> bool:
+        """An operator may ask either server."""
+        self.remark("an operator switches")
+        _, passive = self._pair()
+        chosen = choose(self.cast.servers, self.world.rng("operator").random())
+        chosen.switch()
+        done = self._must(lambda: passive.serves, self.knobs.slack_s, lambda: "no switch")
+        return done and self._settle()
+
+    def _fail_over(self) -> bool:
+        """The other one takes over, two heartbeats after the last word."""
+        active, passive = self._pair()
+        active.retired = True  # nobody starts it too soon
+        if self.seed % 2:
+            active.lose_power()
+        else:
+            active.crash()
+        limit_s = self.knobs.failover_s + 2 * _POLL * self.knobs.heartbeat_s + self.knobs.slack_s
+        done = self._must(lambda: self._served_by(passive), limit_s, lambda: "no fail-over")
+        active.retired = False
+        active.start()
+        return done
+
+    def _do_not_fail_back(self) -> bool:
+        """Who came back is passive, and stays so."""
+        before = next(server for server in self.cast.servers if server.serves)
+        self.world.run(self.world.now + 5 * self.knobs.heartbeat_s + self._reconnect_s())
+        if not before.serves:
+            self.history.violate("I10", f"{before.name} does not serve any more")
+        return self._settle()
+
+    def _freeze_shortly(self) -> bool:
+        """Who stands still for less than that, or is not missed, goes on in the same epoch."""
+        active, _ = self._pair()
+        epoch = active.half.epoch
+        self._stand_still(active, 5 * self.knobs.heartbeat_s)
+        limit_s = self.knobs.heartbeat_s + self._reconnect_s() + self.knobs.slack_s
+        return self._must(
+            lambda: active.serves and active.half.epoch == epoch,
+            limit_s,
+            lambda: "it does not go on",
+        )
+
+    def _freeze(self) -> bool:
+        """Who stands still and is missed answers nobody any more when it wakes."""
+        active, passive = self._pair()
+        active.freeze()
+        limit_s = self.knobs.failover_s + 2 * _POLL * self.knobs.heartbeat_s + self.knobs.slack_s
+        done = self._must(lambda: self._served_by(passive), limit_s, lambda: "no fail-over")
+        active.thaw()
+        if active.serves:
+            self.history.violate("I12", f"{active.name} serves when it wakes")
+        return done and self._settle()
+
+    def _hand_over(self) -> bool:
+        """Who leaves in good order lets the other one take over first, without a vote."""
+        active, passive = self._pair()
+        active.retired = True
+        active.drain()
+        limit_s = self.knobs.failover_s + _LEAVE_S
+        done = self._must(lambda: not active.alive, limit_s, lambda: "it does not leave")
+        if not passive.serves:
+            self.history.violate(
+                "I10", f"{active.name} has left, and {passive.name} does not serve"
+            )
+        return done
+
+    def _send_home(self) -> bool:
+        for server in self.cast.servers:
+            server.retired = True
+            server.drain()
+        left = [server.half.snapshot().links for server in self.cast.servers]
+        if not self.wait(lambda: not any(s.alive for s in self.cast.servers), _LEAVE_S):
+            self.history.violate("I9", f"one of the two does not end; connections: {left}")
+        return True
+
+    # --- helpers ----------------------------------------------------------------------------------
+    def _pair(self) -> tuple[PairServer, PairServer]:
+        """Return who serves, and the other one."""
+        one, two = self.cast.servers
+        return (one, two) if one.serves else (two, one)
+
+    def _ask(self) -> None:
+        self.askers[0].ask(next(self.numbers))
+
+    def _served_by(self, server: PairServer) -> bool:
+        """Let a client ask, in a turn of its own, and tell whether it is served."""
+        if server.alive and not server.frozen:
+            server.turn(server.vote)
+        return server.serves
+
+    def _stand_still(self, server: PairServer, seconds: float) -> None:
+        server.freeze()
+        self.world.run(self.world.now + seconds)
+        server.thaw()
+
+    def _reconnect_s(self) -> float:
+        """How long it may take until two servers of which one stood still are connected again: the
+        dead connections are found out, and dialled anew with pauses of 2 s."""
+        return 2 * self.knobs.failover_s + 2 * self.knobs.network.connect_timeout_s + 5
+
+    def _must(self, holds: Callable[[], bool], limit_s: float, why: Callable[[], str]) -> bool:
+        """Let time pass until something holds; it is a violation if that takes too long."""
+        step_s = _POLL * self.knobs.heartbeat_s
+        until = self.world.now + limit_s
+        while not holds():
+            if self.world.now >= until:
+                self.history.violate("I10", f"after {limit_s:.2f} s: {why()}")
+                return False
+            self.world.run(min(until, self.world.now + step_s))
+        return True
+
+    # --- the result -------------------------------------------------------------------------------
+    def result(self, scenario: str) -> Result:
+        """Return what came of it; outcomes tell who answered."""
+        return Result(
+            self.seed,
+            scenario,
+            tuple(self.knobs.lines()),
+            tuple(self.history.violations),
+            len(self.ledger.questions),
+            self.ledger.outcomes,
+            self.world.now,
+            self.world.events,
+            self._digest(),
+            () if self.transcript is None else tuple(self.transcript.lines),
+        )
+
+    def _digest(self) -> str:
+        text = f"{self.world.events} {self.world.now!r} {self.ledger.lines}"
+        return sha256(text.encode()).hexdigest()[:16]
