@@ -1,0 +1,131 @@
+"""A Titanic in one thread: engine and store, for as long as one process lives.
+
+    life = Life(folder)
+    ticket = life.submit(b"hi")
+    life.ask(REPLY, ticket)
+
+Services answer `re:` and the body, unless `serves` is False.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from requite.engine import Cancel, Effect, Finished, Load, Store, Submit, Wake, Warn
+from requite.protocols.titanic.engine import TitanicEngine
+from requite.protocols.titanic.inputs import Answered, Asked
+from requite.protocols.titanic.policy import TitanicPolicy
+from requite.protocols.titanic.wire import MMI_SERVICE, REPLICATE, REQUEST
+from requite.request import Reply
+from requite.storage import MemoryFolder
+from requite.titanic.store import Store as TitanicStore
+from requite.titanic.store import StoreSettings, open_memory, open_store
+
+EPOCH_S = 1_700_000_000.0
+SMALL = StoreSettings(segment_size_bytes=4096, sync=False)
+
+
+class Life:
+    """One process. `submits` are the calls that nobody has answered."""
+
+    def __init__(
+        self,
+        where: MemoryFolder | Path,
+        settings: StoreSettings = SMALL,
+        *,
+        now: float = 100.0,
+        seed: int = 0,
+        **policy: Any,
+    ) -> None:
+        self.now = now
+        self.serves = True
+        self.replica: Life | None = None
+        self.submits: list[Submit] = []
+        self.warnings: list[str] = []
+        self.answers: dict[int, list[bytes]] = {}
+        self._tokens = count(1)
+        self.store: TitanicStore
+        if isinstance(where, Path):
+            self.store = open_store(where, settings, now_us=self._wall_us)
+        else:
+            self.store = open_memory(settings, folder=where, now_us=self._wall_us)
+        random = Random(seed)
+        self.engine = TitanicEngine(
+            TitanicPolicy(**policy),
+            rng=lambda: 0.0,
+            new_uuid=lambda: random.randbytes(16),
+            recovered=self.store.recovered,
+            epoch_s=EPOCH_S,
+        )
+
+    def ask(self, service: str, *frames: bytes, key: bytes = b"") -> list[bytes]:
+        """Ask, and return the answer."""
+        token = self.begin(service, *frames, key=key)
+        return self.answers[token]
+
+    def begin(self, service: str, *frames: bytes, key: bytes = b"") -> int:
+        """Ask; the answer may come later, under the token that is returned."""
+        token = next(self._tokens)
+        self.feed([Asked(token, service, frames, key)])
+        return token
+
+    def submit(self, body: bytes, key: bytes = b"") -> bytes:
+        """Submit a request for `echo`; return its ticket."""
+        status, ticket = self.ask(REQUEST, b"echo", body, key=key)
+        assert status == b"200"
+        return ticket
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        until = self.now + seconds
+        while (at := self.engine.deadline()) is not None and at <= until:
+            self.now = max(self.now, at)
+            self.feed([Wake()])
+        self.now = until
+
+    def compact(self, bites: int = 200) -> None:
+        """Let the store take so many bites."""
+        for _ in range(bites):
+            assert self.store.work() == []
+
+    def close(self) -> None:
+        self.store.close()
+
+    def feed(self, events: list[Any]) -> None:
+        """Feed inputs, and all that follows from them."""
+        while events:
+            events = list(self._performed(self.engine.handle_all(events, self.now)))
+
+    def _performed(self, effects: Iterable[Effect]) -> Iterable[Any]:
+        for effect in effects:
+            match effect:
+                case Finished(token, frames):
+                    assert token not in self.answers
+                    self.answers[token] = list(frames)
+                case Store() | Load():
+                    self.store.submit(effect)
+                case Submit():
+                    yield from self._called(effect)
+                case Warn(_, text):
+                    self.warnings.append(text)
+                case Cancel():
+                    pass
+        yield from self.store.work()
+
+    def _called(self, effect: Submit) -> Iterable[Any]:
+        if effect.service == MMI_SERVICE:
+            yield Answered(effect.token, Reply([b"200"]))
+        elif effect.service == REPLICATE and self.replica is not None:
+            answer = self.replica.ask(REPLICATE, *effect.frames)
+            yield Answered(effect.token, Reply(answer))
+        elif self.serves and effect.service != REPLICATE:
+            yield Answered(effect.token, Reply([b"re:" + b"".join(effect.frames)]))
+        else:
+            self.submits.append(effect)
+
+    def _wall_us(self) -> int:
+        return int((EPOCH_S + self.now) * 1e6)

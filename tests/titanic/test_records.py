@@ -1,0 +1,133 @@
+"""The records of Titanic's log, byte by byte."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from requite.errors import RemoteViolation
+from requite.protocols.titanic import records, replication
+from requite.protocols.titanic.records import Answered, Closed, Role, Submitted, Tried
+
+PAGE = Path(__file__).parents[2] / "docs" / "protocols" / "titanic-log.md"
+UUID = bytes(range(16))
+
+uuids = st.binary(min_size=16, max_size=16)
+numbers = st.integers(0, 2**64 - 1)
+smalls = st.integers(0, 2**32 - 1)
+keys = st.binary(max_size=255)
+bodies = st.lists(st.binary(max_size=100), max_size=5)
+texts = st.text(max_size=50)
+
+
+def test_the_example_of_the_page() -> None:
+    lines = re.findall(r"^    [0-9A-F]{4}  ([0-9A-F ]+)$", PAGE.read_text(encoding="utf-8"), re.M)
+    data = bytes.fromhex("".join(lines))
+    at_us = 1_700_000_000_000_000
+    assert records.encode_submitted(UUID, at_us, b"echo", b"k", [b"hi"]) == data
+    assert records.decode(data) == Submitted(UUID, at_us, b"echo", b"k", [b"hi"])
+
+
+def test_the_other_kinds() -> None:
+    uuid, time = UUID.hex(), "0700000000000000"
+    cases = {
+        f"02010000{uuid}{time} 03000000 02000000 01000000 61 00000000": (
+            records.encode_answered(UUID, 7, 3, [b"a", b""])
+        ),
+        f"03010100{uuid}{time} 09000000 6e6f": records.encode_tried(UUID, 7, 9, True, "no"),
+        f"04010000{uuid}{time} 0800000000000000 6b": records.encode_closed(UUID, 7, b"k", 8),
+        f"05010100{'00' * 16}{time} {'ff' * 16} 0a00000000000000": (
+            records.encode_role(7, True, b"\xff" * 16, 10)
+        ),
+    }
+    for expected, encoded in cases.items():
+        assert encoded == bytes.fromhex(expected)
+
+
+@given(uuids, numbers, st.binary(min_size=1, max_size=255), keys, bodies)
+def test_submitted(uuid: bytes, at: int, service: bytes, key: bytes, frames: list[bytes]) -> None:
+    encoded = records.encode_submitted(uuid, at, service, key, frames)
+    assert records.decode(encoded) == Submitted(uuid, at, service, key, frames)
+    assert records.decode(memoryview(encoded), bodies=False)[:4] == (uuid, at, service, key)
+    assert records.body_size(encoded) == sum(map(len, frames))
+
+
+@given(uuids, numbers, smalls, bodies)
+def test_answered(uuid: bytes, at: int, attempts: int, frames: list[bytes]) -> None:
+    encoded = records.encode_answered(uuid, at, attempts, frames)
+    assert records.decode(encoded) == Answered(uuid, at, attempts, frames)
+    assert records.body_size(memoryview(encoded)) == sum(map(len, frames))
+
+
+@given(uuids, numbers, smalls, st.booleans(), texts)
+def test_tried(uuid: bytes, at: int, attempts: int, poisoned: bool, reason: str) -> None:
+    encoded = records.encode_tried(uuid, at, attempts, poisoned, reason)
+    assert records.decode(encoded) == Tried(uuid, at, attempts, poisoned, reason)
+
+
+@given(uuids, numbers, keys, numbers, st.booleans())
+def test_closed_and_role(uuid: bytes, at: int, key: bytes, number: int, flag: bool) -> None:
+    encoded = records.encode_closed(uuid, at, key, number, expired=flag)
+    assert records.decode(encoded) == Closed(uuid, at, key, number, flag)
+    role = records.encode_role(at, flag, uuid, number)
+    assert records.decode(role) == Role(at, flag, uuid, number)
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_are_a_record_or_refused(data: bytes) -> None:
+    try:
+        records.decode(data)
+    except RemoteViolation:
+        return
+    assert data[1] == records.VERSION
+
+
+@given(st.integers(0, 2), st.data())
+def test_what_is_cut_off_is_refused(kind: int, data: st.DataObject) -> None:
+    whole = [
+        records.encode_submitted(UUID, 1, b"echo", b"key", [b"body", b"more"]),
+        records.encode_answered(UUID, 1, 1, [b"body"]),
+        records.encode_role(1, True, UUID, 1),
+    ][kind]
+    size = data.draw(st.integers(0, len(whole) - 1))
+    with pytest.raises(RemoteViolation):
+        records.decode(whole[:size])
+
+
+# --- replication ----------------------------------------------------------------------------------
+@given(uuids, numbers, numbers, bodies, st.booleans(), st.booleans())
+def test_batches(
+    log_id: bytes, one: int, two: int, frames: list[bytes], begin: bool, head: bool
+) -> None:
+    batch = replication.Batch(log_id, min(one, two), max(one, two), frames, begin, head)
+    encoded = replication.encode_batch(batch)
+    assert replication.decode_batch(encoded) == batch
+    assert replication.unpack(replication.pack(batch)) == encoded
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [],
+        [b""],
+        [bytes(36)],
+        [b"\x02" + bytes(35)],
+        [b"\x01" + bytes(19) + b"\x01" + bytes(15)],
+        [b"\x01" + bytes(36)],
+    ],
+)
+def test_what_is_no_batch_is_refused(frames: list[bytes]) -> None:
+    with pytest.raises(RemoteViolation):
+        replication.decode_batch(frames)
+
+
+def test_positions() -> None:
+    frames = [b"200", replication.encode_position(UUID, 5)]
+    assert replication.decode_position(frames) == (UUID, 5)
+    for wrong in ([b"200"], [b"200", b""], [b"200", bytes(25)]):
+        with pytest.raises(RemoteViolation):
+            replication.decode_position(wrong)
