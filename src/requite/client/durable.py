@@ -36,6 +36,7 @@ from requite.errors import (
 )
 from requite.protocols.titanic.wire import (
     CLOSE,
+    OK,
     REPLY,
     REQUEST,
     STATUSES,
@@ -49,6 +50,8 @@ from requite.shell import clock
 
 T = TypeVar("T")
 
+_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
+
 _OK, _PENDING, _UNKNOWN, _ERROR = STATUSES
 
 # A question that got no answer for so long is asked again, where that does no harm: brokers of
@@ -57,6 +60,7 @@ _ATTEMPT_S: Final = 5.0
 _PAUSE_S: Final = 0.005
 _PAUSE_MAX_S: Final = 1.0
 _PAUSE_GROWTH: Final = 1.5
+_NAMES_MAX: Final = 1024
 _KEY_SIZE: Final = 12  # before it is written in hex
 # What says nothing about the next try.
 _PASSING: Final = (CallTimeout, TransportError, Overloaded, WorkerLost, Poisoned)
@@ -89,18 +93,28 @@ class Durable:
         self._asking = asking
         self._abilities = abilities
         self._has_keys = _carries_keys(abilities)
+        self._names: dict[str, bytes] = {}
 
     def submit(
         self, body: CallBody, service: str | None, key: bytes, timeout: Timeout
     ) -> Script[str]:
         """Have a request kept; return its ticket."""
-        name = self._service if service is None else service
-        self._abilities.check_service(name)
+        name = self._name_of(self._service if service is None else service)
         if not key and self._has_keys:
             key = os.urandom(_KEY_SIZE).hex().encode()
         until = self._asking.until(clock.now(), timeout)
-        frames = (name.encode(), *frames_of(body))
-        return _submit(Ask(REQUEST, frames, until, key))
+        frames = (name, body) if body.__class__ is bytes else (name, *frames_of(body))
+        return _submit(_new(Ask, (REQUEST, frames, until, key)))
+
+    def _name_of(self, service: str) -> bytes:
+        """Return the name of a service as it is sent, checked once."""
+        name = self._names.get(service)
+        if name is None:
+            self._abilities.check_service(service)
+            name = service.encode()
+            if len(self._names) < _NAMES_MAX:
+                self._names[service] = name
+        return name
 
     def result(self, ticket: str, timeout: Timeout) -> Script[Reply]:
         """Wait for the reply to a kept request; return it."""
@@ -126,6 +140,8 @@ def _submit(ask: Ask) -> Script[str]:
     pauses = Pauses(ask.until)
     while True:
         reply = yield from _answer(ask, pauses, again=bool(ask.key))
+        if reply.frames[0] == OK:  # nearly always
+            return _ticket_of(reply)
         status = decode_status(reply.frames[0])
         if status.code == _OK:
             return _ticket_of(reply)
@@ -161,16 +177,17 @@ def _forget(ask: Ask) -> Script[None]:
 
 def _answer(ask: Ask, pauses: Pauses, *, again: bool) -> Script[Reply]:
     """Ask until there is an answer; only once if not `again`."""
+    service, frames, until, key = ask
     while True:
         limit = clock.now() + _ATTEMPT_S if again else inf
         try:
-            reply = yield ask._replace(until=min(ask.until, limit))
+            reply = yield _new(Ask, (service, frames, limit if limit < until else until, key))
         except _PASSING as error:
             if not again:
                 raise
             problem: CallError = error
         except NoService as error:
-            if ask.service == REQUEST:  # the broker has waited for a Titanic, and none came
+            if service == REQUEST:  # the broker has waited for a Titanic, and none came
                 raise
             problem = error
         else:
