@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from tests.support.broker import BrokerBench
 
-from requite.engine import Received
+from requite.engine import Received, Wake
 from requite.pair.door import NOT_ACTIVE, Door, as_facts
+from requite.protocols.binarystar.peer import BinaryStarPeer
+from requite.protocols.binarystar.policy import BinaryStarPolicy
 from requite.protocols.binarystar.table import Role, State
 from requite.protocols.binarystar.view import PairView
 from requite.protocols.majordomo.wire import Disconnect, WorkerHeartbeat, WorkerRequest
@@ -175,6 +177,16 @@ def test_who_has_left_is_forgotten(bench: Bench) -> None:
     assert bench.inner.snapshot().workers == ()
 
 
+def test_who_waits_inside_is_sent_away_when_the_other_server_is_heard_again(bench: Bench) -> None:
+    bench.become(State.PASSIVE, silent=True)
+    bench.worker("w")
+    bench.join("idle")
+    bench.freeze(0.0)
+    assert bench.disconnected == {}
+    bench.become(State.PASSIVE)
+    assert bench.disconnected == {"w": NOT_ACTIVE, "idle": NOT_ACTIVE}
+
+
 # --- stepping down --------------------------------------------------------------------------------
 def test_one_that_steps_down_gives_requests_back_and_sends_everybody_away(bench: Bench) -> None:
     bench.become(State.ACTIVE)
@@ -308,3 +320,13 @@ def test_a_broker_alone_knows_no_pair() -> None:
     alone, stats = (final.body[0] for final in bench.finals("c"))
     assert alone == b"501"
     assert "pair" not in json.loads(stats)
+
+
+def test_a_server_that_stood_still_does_not_say_that_the_other_is_silent() -> None:
+    """Its words are yet unread. To let clients in now would be to lead them astray."""
+    half = BinaryStarPeer(BinaryStarPolicy(Role.PRIMARY, 1.0), instance=1)
+    half.handle(Wake(), 0.0)
+    assert not half.view(10.0).peer_is_silent
+    for quarter in range(9):
+        half.handle(Wake(), 10.0 + quarter / 4)
+    assert half.view(12.0).peer_is_silent

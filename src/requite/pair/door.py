@@ -174,8 +174,16 @@ class Door:
                 self._guests.clear()
                 return [*goodbyes, *self._broker.handle(event, now)]
             case Wake():
-                return self._broker.handle(event, now)
+                return [*self._send_home(), *self._broker.handle(event, now)]
         return ()
+
+    def _send_home(self) -> Iterable[Effect]:
+        """Send those away who were let in while the other server was silent, once it is not: they
+        might only find out with a request that it is not served here."""
+        if self.lets_in():
+            return ()
+        guests, self._guests = self._guests, {}
+        return [Disconnect(peer, NOT_ACTIVE) for peer in guests]
 
     def _heard(self, peer: Peer, messages: Sequence[Message], now: float) -> Iterable[Effect]:
         guest = self._guests.get(peer)

@@ -154,6 +154,8 @@ class BinaryStarPeer:
     def view(self, now: float) -> PairView:
         """Return what this server knows."""
         other = self._other
+        # What the other has said while this process stood still is not read yet.
+        stood_still = now - self._turn_at > _PAUSE * self.policy.heartbeat_s
         return PairView(
             role=self.policy.role,
             state=self.state,
@@ -161,7 +163,7 @@ class BinaryStarPeer:
             peer_state=other.state,
             heard_s_ago=None if other.word is None else max(0.0, now - other.heard_at),
             serves=now < self.serves_until,
-            peer_is_silent=other.is_silent(now),
+            peer_is_silent=other.is_silent(now) and not stood_still,
             trouble=self.trouble,
         )
 
