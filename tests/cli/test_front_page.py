@@ -25,6 +25,7 @@ DESCRIBED = {
     "device": ("--front", "--back", "--front-connect", "--back-bind", "--hops", "SIGTERM"),
     "queue": ("--protocol", "--front", "--back", "--heartbeat-interval", "SIGTERM"),
     "call": ("URL", "BODY", "--stream", "--timeout", "--json", "may_have_executed"),
+    "result": ("URL", "TICKET", "--timeout", "--forget", "--json"),
     "services": ("URL", "--workers", "--watch", "--json"),
     "bench": ("URL", "--concurrency", "--duration", "--requests", "--size", "p99_ms"),
     "demo": ("--worker-kills", "--broker-kills", "duplicated", "p99_ms"),
@@ -114,6 +115,7 @@ def test_a_misspelt_verb_of_a_group_is_told_with_what_was_probably_meant(group):
         (("worker", "requite.examples:echo"), "--bind"),
         (("device", "--front", "sp+tcp://127.0.0.1:0"), "--back"),
         (("bench", "mdp://127.0.0.1:1/echo", "--size", "-1"), "--size"),
+        (("result", "mdp://127.0.0.1:1"), "ticket"),
         (("demo", "--workers", "1"), "--workers"),
     ],
 )
