@@ -269,6 +269,21 @@ def test_a_client_that_asks_meanwhile_votes(bench: Bench) -> None:
     assert statuses(bench, "c") == [Status.OK]
 
 
+@pytest.mark.parametrize("is_early", [True, False])
+def test_a_client_that_has_said_nothing_before_votes_as_well(bench: Bench, is_early: bool) -> None:
+    """All others may have left while the process stood still."""
+    bench.become(State.ACTIVE)
+    bench.worker("w")
+    if is_early:
+        bench.client("c")
+    bench.partner.become(State.SUSPENDED, silent=True)
+    bench.worker("late")
+    assert bench.partner.votes == 0
+    bench.request("c", 1)
+    assert bench.partner.votes == 1
+    assert [request.body for request in bench.requests("w")] == [[b"x"]]
+
+
 def test_what_it_keeps_has_a_limit(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("requite.pair.door._KEPT_MAX", 3)
     bench.become(State.ACTIVE)

@@ -38,7 +38,7 @@ from requite.protocols.binarystar.view import PairView
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.dialects import Role, detect
 from requite.protocols.majordomo.management import Snapshot
-from requite.protocols.majordomo.parties import Client
+from requite.protocols.majordomo.parties import Client, Newcomer
 from requite.protocols.majordomo.wire import MMI_PREFIX, ClientRequest, Dialect
 from requite.request import Status
 
@@ -147,7 +147,7 @@ class Door:
             return self._broker.handle(event, now)
         if event.__class__ is not Wake:
             self._kept.append(event)
-        is_asked = event.__class__ is Received and self._is_client(event[0])
+        is_asked = event.__class__ is Received and self._is_client(*event)
         return self._open(now) if is_asked and self._vote() else ()
 
     def _vote(self) -> bool:
@@ -156,8 +156,13 @@ class Door:
         except PairFailed:  # whoever runs the broker is told by the pair itself
             return False
 
-    def _is_client(self, peer: Peer) -> bool:
-        return isinstance(self._broker.parties.get(peer), Client)
+    def _is_client(self, peer: Peer, messages: Sequence[Message]) -> bool:
+        """Whether a client has said something, be it the first thing it says."""
+        party = self._broker.parties.get(peer)
+        if party is not None and not isinstance(party, Newcomer):
+            return isinstance(party, Client)
+        found = detect(messages[0]) if messages else None
+        return found is not None and found[0] is Role.CLIENT
 
     # --- while the door is shut -------------------------------------------------------------------
     def _listen(self, event: Input, now: float) -> Iterable[Effect]:
