@@ -1,0 +1,147 @@
+"""Titanic's desk: what comes in a turn is fed at once, and effects are performed in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from requite.engine import (
+    Cancel,
+    Effect,
+    Finished,
+    Input,
+    Load,
+    Note,
+    Stopped,
+    Store,
+    Submit,
+    Wake,
+    Warn,
+)
+from requite.errors import LogFailed
+from requite.protocols.titanic.wire import REPLICATE
+from requite.shell import clock
+from requite.titanic.desk import Desk
+
+
+class Scripted:
+    """An engine that answers with what the test has put into `answers`, turn by turn."""
+
+    failure: LogFailed | None = None
+
+    def __init__(self) -> None:
+        self.turns: list[list[Input]] = []
+        self.answers: list[list[Effect]] = []
+        self.at: float | None = None
+
+    def handle_all(self, events: Sequence[Input], _now: float) -> list[Effect]:
+        self.turns.append(list(events))
+        return self.answers.pop(0) if self.answers else []
+
+    def deadline(self) -> float | None:
+        at, self.at = self.at, None
+        return at
+
+
+class Scene:
+    """A desk with a scripted engine, and everything that it had done, in order."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, Any]] = []
+        self.engine: Any = Scripted()
+        self.desk = Desk(self._noting("note"))
+
+    def start(self) -> None:
+        self.desk.start(
+            self.engine, self._noting("store"), self._noting("call"), self._noting("copy")
+        )
+
+    def finish(self, job: Any, frames: Any) -> None:
+        """What a post does."""
+        self.done.append(("finish", (job, frames)))
+
+    def _noting(self, kind: str) -> Callable[[Any], None]:
+        return lambda effect: self.done.append((kind, effect))
+
+
+async def turn() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def test_a_turn_is_fed_at_once_and_its_effects_are_performed_in_order(caplog):
+    scene = Scene()
+    scene.start()
+    await turn()
+    assert scene.engine.turns == [[Wake()]]
+    call = Submit(1, "echo", [b"x"], 1.0)
+    copy = Submit(2, REPLICATE, [b"x"], 1.0)
+    store, load, note = Store(3, [b"r"]), Load(4, 0), Note("submitted", {})
+    scene.engine.answers = [
+        [store, Finished((scene, "job"), [b"200"]), call, copy, load, Cancel(1), note]
+    ]
+    for number in range(3):
+        scene.desk.take((number,))
+    await turn()
+    assert scene.engine.turns[1] == [(0,), (1,), (2,)]
+    assert scene.done == [
+        ("store", store),
+        ("finish", ("job", [b"200"])),
+        ("call", call),
+        ("copy", copy),
+        ("store", load),
+        ("call", Cancel(1)),
+        ("note", note),
+    ]
+    scene.engine.answers = [[Warn("disk", "it is nearly full"), Stopped()]]
+    scene.desk.take((0,))
+    await scene.desk.stopped.wait()
+    assert "it is nearly full" in caplog.text
+    scene.desk.close()
+
+
+async def test_what_the_store_did_is_fed_with_what_waits_or_at_once():
+    scene = Scene()
+    scene.start()
+    scene.desk.take_all([("a",), ("b",)])
+    await turn()
+    assert scene.engine.turns == [[Wake(), ("a",), ("b",)]]
+    scene.desk.take_all([("c",)])
+    assert scene.engine.turns[1:] == [[("c",)]]
+    scene.desk.close()
+
+
+async def test_it_wakes_the_engine_when_that_wants_it():
+    scene = Scene()
+    scene.engine.at = clock.now() + 0.01
+    scene.start()
+    async with asyncio.timeout(5):
+        while len(scene.engine.turns) < 2:  # noqa: ASYNC110 - nobody sets an event
+            await asyncio.sleep(0)
+    assert scene.engine.turns == [[Wake()], [Wake()]]
+    scene.desk.close()
+
+
+async def test_a_store_that_failed_for_good_is_told():
+    scene = Scene()
+    scene.start()
+    await turn()
+    assert not scene.desk.failed.is_set()
+    scene.engine.failure = LogFailed("the disk failed")
+    scene.desk.take(("x",))
+    await turn()
+    assert scene.desk.failed.is_set()
+    scene.desk.close()
+
+
+async def test_after_the_end_nothing_is_fed():
+    scene = Scene()
+    scene.start()
+    await turn()
+    scene.desk.take(("late",))
+    scene.desk.close()
+    scene.desk.take(("later",))
+    scene.desk.take_all([("latest",)])
+    await turn()
+    assert scene.engine.turns == [[Wake()]]
