@@ -36,7 +36,8 @@ class Bench:
     def __init__(self, per_segment: int = 1000, found: Any = (), **settings: Any) -> None:
         self.policy = DedupPolicy(**settings)
         self.now = 1000.0
-        self.engine = DedupEngine(self.policy, epoch_s=500.0, found=found, now=self.now)
+        self.epoch_s = 500.0
+        self.engine = DedupEngine(self.policy, epoch_s=self.epoch_s, found=found, now=self.now)
         self.out: list[Any] = []
         self.log: dict[Place, bytes] = {}
         self.per_segment = per_segment
@@ -90,9 +91,13 @@ class Bench:
     def sync(self) -> None:
         """Let everything be stored that is to be, and what comes of that."""
         while self.stores:
-            store = self.stores.pop(0)
-            places = [self._append(payload) for payload in store.records]
-            self.feed(Stored(store.ticket, places))
+            self.sync_one()
+
+    def sync_one(self) -> None:
+        """Let the next thing be stored that is to be."""
+        store = self.stores.pop(0)
+        places = [self._append(payload) for payload in store.records]
+        self.feed(Stored(store.ticket, places))
 
     def _append(self, payload: bytes) -> Place:
         number = self.written = getattr(self, "written", 0) + 1
@@ -128,8 +133,9 @@ class Bench:
         other.__init__(self.per_segment, (), **policy | settings)  # type: ignore[misc]
         other.log = dict(self.log)
         other.written = getattr(self, "written", 0)
-        other.now = 20.0
-        epoch_s = 500.0 + self.now + later_s - other.now
+        other.now = 20.0  # another process, another clock
+        epoch_s = self.epoch_s + self.now + later_s - other.now
+        other.epoch_s = epoch_s
         other.engine = DedupEngine(other.policy, epoch_s=epoch_s, found=self.found(), now=other.now)
         return other
 

@@ -430,6 +430,23 @@ def test_what_had_begun_when_the_process_died_is_in_doubt(disk):
     assert again.ran == ["b"]
 
 
+def test_the_window_of_what_is_in_doubt_begins_when_it_is_found(disk):
+    """The handler may have run until a moment before the process died."""
+    disk.ask("a")
+    disk.sync()
+    later = disk.reopened(later_s=7200.0)
+    later.ask("b")
+    later.sync()
+    assert later.reply("b")[0] is FAILED
+    assert later.kinds() == [Kind.BEGUN, Kind.DOUBTED]
+    for after_s, runs in ((3599.0, []), (3600.0, ["c"])):
+        again = later.reopened(later_s=after_s)
+        again.ask("c")
+        again.sync()
+        assert again.ran == runs
+        assert again.kinds().count(Kind.DOUBTED) == 1
+
+
 def test_failures_leave_no_doubt(disk):
     disk.ask("a")
     disk.sync()

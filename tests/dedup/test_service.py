@@ -174,6 +174,23 @@ async def test_an_old_client_is_refused_or_runs(town: Town) -> None:
         assert (await town.client("runs", dialect="0.2").call(b"x")).body == expected
 
 
+@pytest.mark.parametrize(
+    ("where", "settings"),
+    [
+        ({"bind": "sp+tcp://127.0.0.1:0"}, {}),
+        ({"bind": "pirate://127.0.0.1:0"}, {}),
+        ({"url": "mdp://127.0.0.1:1"}, {"dialect": "0.2"}),
+    ],
+)
+def test_protocols_without_keys_are_refused(where: dict[str, str], settings: Any) -> None:
+    counting = Counting(Dedup())
+    url = where.get("url", ())
+    with pytest.raises(requite.ConfigurationError, match="nothing tells requests apart"):
+        requite.Worker(url, counting.services[0], bind=where.get("bind", ()), **settings)
+    lax = requite.service("lax", idempotent=Dedup(unkeyed="run"))(counting.coroutine)
+    requite.Worker(url, lax, bind=where.get("bind", ()), **settings)
+
+
 async def test_one_store_serves_several_services(town: Town, store: Path | None) -> None:
     dedup = Dedup(store)
     counting = Counting(dedup)

@@ -88,6 +88,11 @@ class Dedup:
         return self._engine.snapshot()
 
     # --- for workers ------------------------------------------------------------------------------
+    @property
+    def refuses_unkeyed(self) -> bool:
+        """Whether requests that nothing distinguishes from others are refused."""
+        return self._policy.unkeyed == "refuse"
+
     def gate(self, service: str, call_id: CallId) -> Gate:
         """Return the way in for one service."""
         return Gate(service, call_id, self._feed)

@@ -362,6 +362,7 @@ class DedupEngine:
 
     def _stored(self, event: Stored, now: float) -> None:
         kind, entry, size = event.ticket
+        assert isinstance(entry, Entry)
         [position] = event.positions
         self._segments.grow(position.segment, size)
         if kind is Kind.BEGUN:
@@ -369,6 +370,9 @@ class DedupEngine:
                 self._segments.move(entry, position.segment)
                 self._promote(entry, now)
             elif entry.state is State.RUNNING:  # told anew, its segment being about to go
+                self._segments.move(entry, position.segment)
+        elif kind is Kind.DOUBTED:
+            if self._entries.get(entry.key) is entry:
                 self._segments.move(entry, position.segment)
         elif kind is not Kind.DROPPED and entry.state is State.ENDING:
             self._segments.move(entry, position.segment)
@@ -472,12 +476,13 @@ class DedupEngine:
             last.pop(record.key, None)
             if record.kind is not Kind.DROPPED:
                 last[record.key] = record, position
-        for record, position in sorted(last.values(), key=lambda each: each[0].at_us):
+        # Those that have ended first: the window of the others begins now.
+        for record, position in sorted(last.values(), key=_begun_last):
             at = min(now, record.at_us / 1e6 - self._epoch_s)
-            if at > now - self._policy.window_s:
-                self._know_again(record, position, at)
+            if record.kind is Kind.BEGUN or at > now - self._policy.window_s:
+                self._know_again(record, position, at, now)
 
-    def _know_again(self, record: DedupRecord, position: Any, at: float) -> None:
+    def _know_again(self, record: DedupRecord, position: Any, at: float, now: float) -> None:
         entry = Entry(record.key, record.digest, at)
         state = State.KEPT
         if record.kind is Kind.ENDED:
@@ -488,6 +493,9 @@ class DedupEngine:
             return
         else:
             state, entry.reason = State.IN_DOUBT, _IN_DOUBT.decode()
+        if record.kind is Kind.BEGUN:  # it may have run until a moment ago: its window begins now
+            at = now
+            self._store(Kind.DOUBTED, entry, now)
         self._entries.settle(entry, state, at)
         self._segments.move(entry, position.segment)
 
@@ -518,6 +526,10 @@ class DedupEngine:
             self._entries.settle(entry, State.IN_DOUBT, now)
         else:
             self._promote(entry, now)
+
+
+def _begun_last(found: tuple[DedupRecord, Any]) -> tuple[bool, int]:
+    return found[0].kind is Kind.BEGUN, found[0].at_us
 
 
 def _go_on(_event: Wake, _now: float) -> None:

@@ -36,6 +36,7 @@ class Kind(IntEnum):
     ENDED = 2  # with this reply
     DROPPED = 3  # it has ended in a way that is not kept: a repetition runs
     UNKEPT = 4  # it has ended, and its reply is too large to be kept
+    DOUBTED = 5  # it had begun when the process died, as the next one found at this time
 
 
 class Outcome(NamedTuple):

@@ -70,9 +70,8 @@ def _part(each: Service, dialect: Dialect, wires: Wires, settings: WorkerSetting
         instance=settings.name,
         chronicle=settings.chronicle,
     )
-    return Part(
-        each, engine, wires, policy.capacity, threads, BODY_FRAMES_MAX, call_id=clients_call_id
-    )
+    part = Part(each, engine, wires, policy.capacity, threads, BODY_FRAMES_MAX)
+    return part._replace(call_id=clients_call_id) if dialect.has_ids else part
 
 
 def _heartbeat(given: HeartbeatPolicy | float | None) -> HeartbeatPolicy:

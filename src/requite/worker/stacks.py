@@ -90,7 +90,21 @@ def parts_for(reach: Reach, services: Sequence[Service], settings: WorkerSetting
     """Make the parts of a worker. Raises `ConfigurationError` for what cannot work."""
     make: Callable[[Reach, Sequence[Service], WorkerSettings], list[Part]]
     make = import_module(_HOME[reach.protocol]).parts
-    return make(reach, _check(services), settings)
+    parts = make(reach, _check(services), settings)
+    for part in parts:
+        _check_keys(part, reach.protocol)
+    return parts
+
+
+def _check_keys(part: Part, protocol: str) -> None:
+    """Refuse a service all of whose requests would be refused."""
+    dedup = part.service.idempotent
+    if dedup is not None and dedup.refuses_unkeyed and part.call_id is _no_call_id:
+        raise ConfigurationError(
+            f"{part.service.name!r} runs each request once, and nothing tells requests apart in"
+            f" {protocol.upper()} (MDP 0.3 has what it takes); or let them run each time:"
+            ' Dedup(unkeyed="run")'
+        )
 
 
 def _check(services: Sequence[Service]) -> Sequence[Service]:

@@ -1,0 +1,189 @@
+"""Any sequence of requests, ends, syncs, failures and deaths: what a store promises holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.dedup.bench import Bench
+
+from requite.dedup.engine import Interrupted
+from requite.engine import Abandon, Finished, Produced, Wake
+from requite.request import Status
+
+KEYS = st.sampled_from([b"a", b"b", b"c"])
+WINDOW_S = 100.0
+
+
+class Effect:
+    """A handler that started, in one life; `status` is None until it ended."""
+
+    def __init__(self, word: bytes, life: int, at: float) -> None:
+        self.word = word
+        self.life = life
+        self.at = at
+        self.status: Status | None = None
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """One service with three keys. `waiting` are the tokens without an answer, by their keys."""
+
+    @initialize(durable=st.booleans(), doubt=st.sampled_from(["refuse", "run"]))
+    def begin(self, durable: bool, doubt: str) -> None:
+        self.bench = Bench(4, durable=durable, in_doubt=doubt, window_s=WINDOW_S, bytes_max=2000)
+        self.life = self.count = 0
+        self.waiting: dict[str, bytes] = {}
+        self.given_up: set[str] = set()
+        self.started: dict[str, Effect] = {}
+        self.effects: dict[bytes, list[Effect]] = {}
+        self.known: dict[bytes, set[bytes]] = {}  # replies that callers have, by key
+        self.seen = 0
+
+    # --- what may happen ---
+    @rule(key=KEYS)
+    def ask(self, key: bytes) -> None:
+        self.count += 1
+        token = f"{self.count}"
+        self.waiting[token] = key
+        self.look(self.bench.ask(token, key))
+
+    @precondition(lambda self: self.unstarted())
+    @rule(data=st.data())
+    def start(self, data: Any) -> None:
+        self.begin_handler(data.draw(st.sampled_from(self.unstarted())))
+
+    @rule(key=KEYS)
+    def ask_and_start(self, key: bytes) -> None:
+        """Do at once what is rarely drawn in this order, and leads to all that matters."""
+        self.ask(key)
+        while self.bench.stores:
+            self.store(fails=False)
+        for token in self.unstarted():
+            self.begin_handler(token)
+
+    def begin_handler(self, token: str) -> None:
+        key = self.key_of(token)
+        effect = Effect(b"%b:%s" % (key, token.encode()), self.life, self.wall)
+        self.check_may_run(key)
+        self.effects.setdefault(key, []).append(effect)
+        self.started[token] = effect
+        self.bench.start(token)
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data(), fails=st.booleans(), parts=st.integers(0, 2))
+    def finish(self, data: Any, fails: bool, parts: int) -> None:
+        token = data.draw(st.sampled_from(self.running()))
+        effect = self.started[token]
+        for _ in range(parts):
+            self.look(self.bench.feed(Produced(token, (effect.word,))))
+        effect.status = Status.FAILED if fails else Status.OK
+        self.look(self.bench.finish(token, effect.word, effect.status))
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data())
+    def give_up(self, data: Any) -> None:
+        token = data.draw(st.sampled_from(sorted(self.waiting)))
+        if token in self.given_up:
+            return
+        self.given_up.add(token)
+        out = self.bench.give_up(token)
+        self.look(out)
+        for effect in out:
+            if isinstance(effect, Abandon):
+                assert effect.token not in self.started
+                self.bench.ran.remove(effect.token)
+                self.look(self.bench.finish(effect.token, b"given up", Status.CANCELLED))
+
+    @precondition(lambda self: self.bench.stores)
+    @rule(fails=st.booleans())
+    def store(self, fails: bool) -> None:
+        before = len(self.bench.out)
+        if fails:
+            self.bench.fail()
+        else:
+            self.bench.sync_one()
+        self.look(self.bench.out[before:])
+
+    @precondition(lambda self: self.bench.loads)
+    @rule()
+    def load(self) -> None:
+        before = len(self.bench.out)
+        self.bench.load()
+        self.look(self.bench.out[before:])
+
+    @rule(s=st.sampled_from([1.0, 60.0]))
+    def pass_time(self, s: float) -> None:
+        self.bench.now += s
+        self.look(self.bench.feed(Wake()))
+
+    @rule()
+    def close(self) -> None:
+        """Stop in good order, as a worker that is closed does; in memory the store stays."""
+        self.look(self.bench.feed(Interrupted(sorted({*self.waiting, *self.running()}))))
+        self.bench.ran.clear()
+        self.forget_life()
+
+    @precondition(lambda self: self.bench.policy.durable)
+    @rule()
+    def die(self) -> None:
+        """Be killed; what was not synced is lost."""
+        self.bench = self.bench.reopened()
+        self.forget_life()
+
+    # --- what must hold ---
+    def look(self, out: Any) -> None:
+        """Look at answers: each token gets one, and whoever gets a reply, that of an effect."""
+        for effect in out:
+            if isinstance(effect, Finished) and effect.token in self.waiting:
+                key = self.waiting.pop(effect.token)
+                self.given_up.discard(effect.token)
+                if effect.status is Status.OK:
+                    [word] = effect.frames
+                    assert word in {each.word for each in self.effects[key]}
+                    self.known.setdefault(key, set()).add(word)
+
+    def check_may_run(self, key: bytes) -> None:
+        """I4: nothing that has run, or runs, runs again inside its window."""
+        policy, now = self.bench.policy, self.wall
+        for former in self.effects.get(key, ()):
+            assert former.status is not None or former.life != self.life, "two at a time"
+            if former.status is Status.FAILED or now >= former.at + WINDOW_S:
+                continue
+            if policy.in_doubt == "run" and former.life != self.life:
+                assert not policy.durable or former.word not in self.known.get(key, set())
+                continue
+            assert self.bench.engine.snapshot().evicted, f"{key!r} runs again"
+
+    @invariant()
+    def counts_agree(self) -> None:
+        if not hasattr(self, "bench"):
+            return
+        tokens = self.bench.engine._tokens
+        assert self.bench.engine.snapshot().running == len(self.unstarted()) + len(self.running())
+        assert {*self.waiting} <= {*tokens, *self.bench.engine._loads}
+
+    # --- helpers ---
+    @property
+    def wall(self) -> float:
+        return self.bench.now + self.bench.epoch_s
+
+    def unstarted(self) -> list[str]:
+        return [token for token in self.bench.ran if token not in self.started]
+
+    def running(self) -> list[str]:
+        return [token for token, effect in self.started.items() if effect.status is None]
+
+    def key_of(self, token: str) -> bytes:
+        return self.bench.engine._tokens[token].key
+
+    def forget_life(self) -> None:
+        self.life += 1
+        self.waiting.clear()
+        self.given_up.clear()
+        self.started.clear()
+
+
+TestStore = StoreMachine.TestCase
+TestStore.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
