@@ -22,7 +22,7 @@ def cause(bench: Bench, event: Event) -> None:
     """Let an event happen. In each epoch but our own, `NEWER` is two beyond: the peer's parity does
     not matter here, only which is greater."""
     peer = {Event.PEER_PRIMARY: State.PRIMARY, Event.PEER_BACKUP: State.BACKUP}
-    bench.engine._unsure = False  # what is said is an answer
+    bench.engine._doubt.is_there = False  # what is said is an answer
     match event:
         case Event.CLIENT_REQUEST | Event.CLIENT_VOTE | Event.SWITCH | Event.SEIZE:
             is_silent = event in (Event.CLIENT_VOTE, Event.SEIZE)

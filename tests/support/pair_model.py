@@ -311,12 +311,13 @@ class Model:
             engine._spoke_at,
             engine._turn_at,
             engine._other.silent_at,
-            engine._asked_at,
+            engine._doubt._asked_at,
         )
         return (
             engine.state,
             engine.epoch,
-            engine._number - engine._asked,
+            engine._doubt.is_there,
+            engine._number - engine._doubt._asked,
             word and (word.state, word.epoch, other and other._instance == word.instance),
             tuple(max(-9.0, at - self.now) for at in times),
             tuple((link.peer == self.link, link.is_peer) for link in engine._links._links.values()),
@@ -347,6 +348,7 @@ def _clone_engine(engine: BinaryStarPeer, make: MakeEngine) -> BinaryStarPeer:
             setattr(clone, name, value)
     clone._out = []
     clone._other = copy.copy(engine._other)
+    clone._doubt = copy.copy(engine._doubt)
     links = PeerLinks(engine._links._patience_s)
     links._links = {peer: copy.copy(link) for peer, link in engine._links._links.items()}
     clone._links = links

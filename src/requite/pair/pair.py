@@ -166,7 +166,8 @@ class Pair(Daemon):
             raise PairFailed(self._engine.trouble)
 
     def _deliver(self, _token: Any, view: PairView) -> None:
-        _log.info("%s is %s", view.role.name.lower(), view.state.name.lower(), extra=_facts(view))
+        is_bad = view.peer_is_silent or view.state is State.FAILED
+        _log.log(logging.WARNING if is_bad else logging.INFO, _sentence(view), extra=_facts(view))
         if view.state is State.FAILED:
             self._failed.set()
         for hear in self._hearers:
@@ -179,6 +180,16 @@ def read_role(role: Role | str) -> Role:
         return role if isinstance(role, Role) else Role[role.upper()]
     except KeyError:
         raise ConfigurationError(f"a role is 'primary' or 'backup', not {role!r}") from None
+
+
+def _sentence(view: PairView) -> str:
+    own, other = view.role.name.lower(), view.role.other.name.lower()
+    if view.peer_state is None:
+        peer = "has not been heard of"
+    else:
+        verb = "is silent, and was" if view.peer_is_silent else "is"
+        peer = f"{verb} {view.peer_state.name.lower()}"
+    return f"the {own} is {view.state.name.lower()}, epoch {view.epoch}; the {other} {peer}"
 
 
 def _facts(view: PairView) -> dict[str, object]:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from requite.engine import (
     Deliver,
@@ -43,12 +43,13 @@ from requite.engine import (
     Warn,
 )
 from requite.errors import LocalViolation, RemoteViolation
+from requite.protocols.binarystar.doubt import Doubt
 from requite.protocols.binarystar.links import PeerLink, PeerLinks
 from requite.protocols.binarystar.other import Other
 from requite.protocols.binarystar.policy import BinaryStarPolicy
 from requite.protocols.binarystar.reasons import failure, no_switch, same_role
 from requite.protocols.binarystar.table import TABLE, Action, Event, State, heard, next_epoch
-from requite.protocols.binarystar.view import PairView, SwitchOver, Vote, view_on_wire
+from requite.protocols.binarystar.view import PairSnapshot, PairView, SwitchOver, Vote, view_on_wire
 from requite.protocols.binarystar.wire import Ask, Refused, Switch, Word, decode, encode
 
 DIALLED: Final = "dialled"
@@ -64,16 +65,6 @@ changed."""
 _TURN: Final = 0.25
 _PAUSE: Final = 0.5
 _MARGIN: Final = 0.25
-
-
-class PairSnapshot(NamedTuple):
-    """The state, how many connections there are, and the other server's last word."""
-
-    state: State
-    epoch: int
-    links: int
-    word: Word | None
-    stopped: bool
 
 
 class BinaryStarPeer:
@@ -94,9 +85,7 @@ class BinaryStarPeer:
         self._number = 0  # of our last word
         self._spoke_at = -inf
         self._turn_at = -inf
-        self._unsure = False  # after a pause: what is read may be from before it
-        self._asked = 0  # then: the first of our words that is to be answered ...
-        self._asked_at = -inf  # ... and when it was said
+        self._doubt = Doubt(instance, self._lease_s)
         self._links = PeerLinks(2 * policy.failover_s)
         self._other = Other(policy)
         self._told: tuple[State, int, State | None, bool] | None = None
@@ -184,8 +173,8 @@ class BinaryStarPeer:
         if pause_s > _PAUSE * self.policy.heartbeat_s:  # also in the first turn
             self._other.excuse(now)
             self._links.excuse(now)
-            self._unsure = pause_s != inf
-            self._asked_at = -inf
+            if pause_s != inf:
+                self._doubt.begin()
             if self.state is State.ACTIVE and now >= self.serves_until:
                 self._apply(Event.STALL, now)
             else:
@@ -297,11 +286,7 @@ class BinaryStarPeer:
     def _is_news(self, event: Event, word: Word, now: float) -> bool:
         """Whether a word can be taken at its face. After a pause of ours only an answer can, to
         something that we have said since. Any other makes us follow at most, and never serve."""
-        if not self._unsure:
-            return True
-        is_answer = word.heard_instance == self._instance and word.heard >= self._asked
-        if is_answer and now < self._asked_at + self._lease_s:
-            self._unsure = False
+        if not self._doubt.is_there or self._doubt.is_settled_by(word, now):
             return True
         step = TABLE.get((self.state, event))
         return step is not None and step[1] is Action.FOLLOW
@@ -377,8 +362,7 @@ class BinaryStarPeer:
         self._number += 1
         self._spoke_at = now
         self.serves_until = now + self._lease_s if self.state is State.ACTIVE else -inf
-        if self._unsure and now >= self._asked_at + self._lease_s:
-            self._asked, self._asked_at = self._number, now
+        self._doubt.note_own(self._number, now)
         self._say(encode(self._own_word()))
 
     def _own_word(self) -> Word:
@@ -386,7 +370,7 @@ class BinaryStarPeer:
         return Word(
             role=self.policy.role,
             state=self.state,
-            wants_answer=self._unsure,
+            wants_answer=self._doubt.is_there,
             interval_ms=self.policy.heartbeat_ms,
             epoch=self.epoch,
             instance=self._instance,
