@@ -262,10 +262,11 @@ class Store:
         done: list[Input] = []
         group: list[StoreEffect] = []
         payloads: list[bytes] = []
-        size = 0
+        size, is_bound = 0, self.settings.disk_bytes_max is not None
         for effect in stores:
-            size += sum(record_size(len(record)) for record in effect.records)
-            refused = self._refusal(effect, size, len(payloads))
+            if is_bound:
+                size += sum(record_size(len(record)) for record in effect.records)
+            refused = self._refusal(effect, size, len(payloads)) if is_bound else None
             if refused is None:
                 group.append(effect)
                 payloads += effect.records
@@ -287,8 +288,7 @@ class Store:
         self._commits += 1
         self._records += len(payloads)
         self._no_room = False
-        add = self._index.add
-        places = [add(*record) for record in zip(payloads, positions, strict=True)]
+        places = list(map(self._index.add, payloads, positions))
         if len(group) == 1:
             return [Stored(group[0].ticket, places)]
         rest = iter(places)
