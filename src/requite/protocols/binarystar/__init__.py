@@ -1,0 +1,1 @@
+"""Binary Star: two servers of which one serves, and how they agree on which."""
