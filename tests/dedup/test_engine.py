@@ -444,7 +444,25 @@ def test_the_window_of_what_is_in_doubt_begins_when_it_is_found(disk):
         again.ask("c")
         again.sync()
         assert again.ran == runs
-        assert again.kinds().count(Kind.DOUBTED) == 1
+
+
+def test_what_is_in_doubt_stays_so_while_it_is_asked_for(disk):
+    disk.ask("a")
+    disk.sync()
+    later = disk.reopened()
+    for number in range(8):
+        later.ask(number)
+        later.sync()
+        assert later.reply(number)[0] is FAILED
+        later.now += 1800.0
+    assert later.kinds().count(Kind.DOUBTED) == 8
+    again = later.reopened()
+    again.ask("b")
+    assert again.reply("b")[0] is FAILED
+    later.now += 1800.0
+    later.ask("c")
+    later.sync()
+    assert later.ran == ["c"]
 
 
 def test_failures_leave_no_doubt(disk):

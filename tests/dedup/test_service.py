@@ -216,6 +216,21 @@ async def test_many_at_a_time_run_once_each(town: Town, store: Path | None) -> N
     assert dedup.stats.replayed == 400
 
 
+async def test_titanics_tickets_are_keys(tmp_path: Path) -> None:
+    """What Titanic sends a second time, not knowing that it has run, does not run again."""
+    counting = Counting(Dedup(tmp_path / "replies"))
+    broker = requite.Broker("tcp://127.0.0.1:0", titanic=tmp_path / "requests")
+    async with broker:
+        town = Town(broker)
+        await town.serve(*counting.services)
+        client = town.client("coroutine")
+        ticket = await client.submit(b"x")
+        kept = await client.result(ticket)
+        again = await client.call(b"x", idempotency_key=ticket.encode())
+        assert (kept.body, again.body, counting.runs) == (b"1", b"1", [b"x"])
+        await town.close()
+
+
 async def test_a_folder_has_one_worker(town: Town, tmp_path: Path) -> None:
     await town.serve(*Counting(Dedup(tmp_path)).services)
     with pytest.raises(LogLocked):

@@ -50,6 +50,9 @@ _IN_DOUBT: Final = (
 )
 _GIVEN_UP: Final = (b"it was given up",)
 
+# What is in doubt is noted again when this part of its window has passed.
+_RENEW_AFTER: Final = 0.25
+
 
 class Asked(NamedTuple):
     """A request has come. `key` tells it from all others (empty: nothing does), `digest` is that of
@@ -179,7 +182,7 @@ class DedupEngine:
         elif entry.is_other_body(digest):
             self._refuse(token, _OTHER_BODY)
         elif entry.state in (State.KEPT, State.IN_DOUBT):
-            self._repeat(entry, token)
+            self._repeat(entry, token, now)
         else:
             self._counts["joined"] += 1
             entry.waiters[token] = request
@@ -200,8 +203,16 @@ class DedupEngine:
         self._running += 1
         self._out.append(Deliver(entry.owner, entry.request))
 
-    def _repeat(self, entry: Entry, token: Any) -> None:
-        """Answer a repetition of what has ended."""
+    def _repeat(self, entry: Entry, token: Any, now: float) -> None:
+        """Answer a repetition of what has ended.
+
+        What is in doubt stays so for as long as anybody asks for it again, as Titanic does: it must
+        not run in the end because its window has passed.
+        """
+        if entry.state is State.IN_DOUBT and now - entry.at > self._policy.window_s * _RENEW_AFTER:
+            self._entries.renew(entry, now)
+            if self._policy.durable:
+                self._store(Kind.DOUBTED, entry, now)
         if entry.outcome is not None:
             self._replay(token, entry.outcome)
         elif entry.position is not None:

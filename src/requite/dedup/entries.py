@@ -125,6 +125,11 @@ class Entries:
         self.size_bytes += entry.size
         self._by_key[entry.key] = self._settled[entry.key] = entry
 
+    def renew(self, entry: Entry, now: float) -> None:
+        """Let the window of a settled entry begin anew."""
+        entry.at = now
+        self._settled.move_to_end(entry.key)
+
     def remove(self, entry: Entry) -> None:
         """Forget an entry."""
         del self._by_key[entry.key]
