@@ -16,11 +16,13 @@ from random import Random
 from typing import Any
 
 from requite.engine import Cancel, Effect, Finished, Load, Store, Submit, Wake, Warn
+from requite.errors import CallError, CallTimeout
 from requite.protocols.titanic.engine import TitanicEngine
 from requite.protocols.titanic.inputs import Answered, Asked
 from requite.protocols.titanic.policy import TitanicPolicy
 from requite.protocols.titanic.wire import MMI_SERVICE, REPLICATE, REQUEST
 from requite.request import Reply
+from requite.sim.titanic.disk import Killed
 from requite.storage import MemoryFolder
 from requite.titanic.store import Store as TitanicStore
 from requite.titanic.store import StoreSettings, open_memory, open_store
@@ -120,12 +122,17 @@ class Life:
         if effect.service == MMI_SERVICE:
             yield Answered(effect.token, Reply([b"200"]))
         elif effect.service == REPLICATE and self.replica is not None:
-            answer = self.replica.ask(REPLICATE, *effect.frames)
-            yield Answered(effect.token, Reply(answer))
+            yield Answered(effect.token, self._replicated(self.replica, effect))
         elif self.serves and effect.service != REPLICATE:
             yield Answered(effect.token, Reply([b"re:" + b"".join(effect.frames)]))
         else:
             self.submits.append(effect)
+
+    def _replicated(self, replica: Life, effect: Submit) -> Reply | CallError:
+        try:
+            return Reply(replica.ask(REPLICATE, *effect.frames))
+        except Killed:
+            return CallTimeout("it died")
 
     def _wall_us(self) -> int:
         return int((EPOCH_S + self.now) * 1e6)
