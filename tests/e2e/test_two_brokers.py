@@ -27,7 +27,7 @@ pytestmark = pytest.mark.e2e
 INTERVAL = ("--heartbeat-interval", "0.2", "--liveness", "4")
 HEARTBEAT = HeartbeatPolicy(0.2, 4)
 PATIENCE_S = 1.0  # with an address that does not answer
-MARGIN_S = 3.0  # of a busy machine
+MARGIN_S = 8.0  # of a busy machine; without the patience it were 30 s
 TIMEOUT_S = 20.0
 
 P = TypeVar("P", bound=Process)
@@ -68,6 +68,14 @@ class Town:
         self._processes.append(process)
         return process
 
+    def moves(self, how: signal.Signals) -> None:
+        """Strike the first broker while a handler runs; let it run again at the second."""
+        self.gate.await_run("x")
+        self.first.signal(how)
+        assert self.gate.await_run("x", "given-up") == self.worker.pid
+        self.second.await_workers("gated", 1)
+        self.gate.open()
+
 
 def url_of(*endpoints: str) -> str:
     return f"mdp://{','.join(each.removeprefix('tcp://') for each in endpoints)}"
@@ -80,40 +88,24 @@ def town(tmp_path: Path, processes: list[Process]) -> Iterator[Town]:
     gate.open()
 
 
-@pytest.mark.parametrize(
-    ("how", "ask"),
-    [
-        (signal.SIGKILL, ask_blocking),
-        (signal.SIGSTOP, ask_on_a_loop),
-        (signal.SIGTERM, ask_blocking),
-    ],
-)
-def test_calls_that_are_out_move_to_the_other_broker(
-    town: Town, how: signal.Signals, ask: Ask
-) -> None:
-    """Killed, stopped (its port goes on accepting) or told to end: the worker goes, too."""
+def test_calls_that_are_out_move_when_their_broker_is_killed(town: Town) -> None:
     with ThreadPoolExecutor(1) as pool:
-        call = pool.submit(ask, town.url, b"x")
-        town.gate.await_run("x")
-        town.first.signal(how)
-        if how is not signal.SIGTERM:  # which lets it finish what it has
-            assert town.gate.await_run("x", "given-up") == town.worker.pid
-            town.second.await_workers("gated", 1)
-        town.gate.open()
+        call = pool.submit(ask_blocking, town.url, b"x")
+        town.moves(signal.SIGKILL)
         reply = call.result(TIMEOUT_S)
     assert reply.frames == [b"x", b"%d" % town.worker.pid]
-    town.second.await_workers("gated", 1)
-    assert ask(town.url, b"y").frames[0] == b"y"
 
 
-def test_newcomers_are_not_held_up_by_a_broker_that_is_stopped(town: Town) -> None:
+def test_a_broker_that_is_stopped_holds_up_neither_calls_nor_newcomers(town: Town) -> None:
     """The system goes on taking connections for it, and nobody ever answers them."""
-    town.gate.open()
-    town.first.signal(signal.SIGSTOP)
-    town.second.await_workers("gated", 1)
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(ask_on_a_loop, town.url, b"x")
+        town.moves(signal.SIGSTOP)
+        reply = call.result(TIMEOUT_S)
+    assert reply.frames == [b"x", b"%d" % town.worker.pid]
     for ask in (ask_blocking, ask_on_a_loop):
         began = monotonic()
-        assert ask(town.url, b"x").frames[0] == b"x"
+        assert ask(town.url, b"y").frames[0] == b"y"
         assert monotonic() - began < PATIENCE_S + MARGIN_S
     town.own(town.gate.worker(town.url, *INTERVAL)).await_start()
     town.second.await_workers("gated", 2, PATIENCE_S + MARGIN_S)

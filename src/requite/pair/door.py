@@ -44,7 +44,7 @@ from requite.request import Status
 
 NOT_ACTIVE: Final = "this broker is the passive one of a pair: the other one serves"
 # More than a broker is sent while it asks the other server whether it may go on.
-_KEPT_MAX: Final = 10_000
+_KEPT_MAX: Final = 5_000
 # It stood still. It is told that it may not serve before its side of the pair has had its turn.
 _UNSURE: Final = (State.ACTIVE, State.SUSPENDED)
 # A worker that waits inside says READY and then only that it lives.
