@@ -311,6 +311,7 @@ def test_a_peer_that_is_started_anew_ends_the_connections_of_its_former_life() -
     bench.join("new", dialled=False)
     bench.hear(State.PRIMARY, 0, link="new")
     assert bench.closed == ["old"]
+    assert "the primary has been started anew" in bench.warnings[0]
     assert bench.serves
     bench.tell(Switch(2), "old")  # was still to be read
     assert bench.serves

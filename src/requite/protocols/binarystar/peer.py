@@ -47,7 +47,7 @@ from requite.protocols.binarystar.doubt import Doubt
 from requite.protocols.binarystar.links import PeerLink, PeerLinks
 from requite.protocols.binarystar.other import Other
 from requite.protocols.binarystar.policy import BinaryStarPolicy
-from requite.protocols.binarystar.reasons import failure, no_switch, same_role
+from requite.protocols.binarystar.reasons import another_process, failure, no_switch, same_role
 from requite.protocols.binarystar.table import TABLE, Action, Event, State, heard, next_epoch
 from requite.protocols.binarystar.view import PairSnapshot, PairView, SwitchOver, Vote, view_on_wire
 from requite.protocols.binarystar.wire import Ask, Refused, Switch, Word, decode, encode
@@ -253,8 +253,11 @@ class BinaryStarPeer:
         link.is_peer = True
         link.instance = word.instance
         is_new = self._other.is_new(word)
+        is_sudden = is_new and self._other.word is not None and not self._other.is_silent(now)
         if not self._other.note(word, now):
             return
+        if is_sudden:
+            self._out.append(Warn("new peer process", another_process(word.role)))
         if is_new:
             for peer in self._links.take_outdated(word):
                 self._out.append(Disconnect(peer, "the other server has been started anew"))
@@ -366,7 +369,7 @@ class BinaryStarPeer:
         self._say(encode(self._own_word()))
 
     def _own_word(self) -> Word:
-        heard = self._other.word
+        newest = self._other.word
         return Word(
             role=self.policy.role,
             state=self.state,
@@ -375,8 +378,8 @@ class BinaryStarPeer:
             epoch=self.epoch,
             instance=self._instance,
             number=self._number,
-            heard_instance=0 if heard is None else heard.instance,
-            heard=0 if heard is None else heard.number,
+            heard_instance=0 if newest is None else newest.instance,
+            heard=0 if newest is None else newest.number,
         )
 
     def _say(self, message: Message) -> None:

@@ -39,6 +39,14 @@ def same_role(role: Role) -> str:
     )
 
 
+def another_process(role: Role) -> str:
+    """Return what may be wrong when a new process speaks for a peer that was not silent."""
+    name = role.name.lower()
+    return (
+        f"the {name} has been started anew; if this is said again and again there are two of them"
+    )
+
+
 def no_switch(state: State, is_draining: bool) -> str:
     """Return why an operator's switch is not possible."""
     return "this server is being stopped" if is_draining else _NO_SWITCH[state]
