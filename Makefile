@@ -1,5 +1,5 @@
 # `make help` lists the targets. Each makes what it needs; PYTHON=/path/to/python3 chooses the Python.
-.PHONY: help setup demo test lint types layers docs unit bench sim fuzz clean
+.PHONY: help setup demo test lint types layers docs unit long bench sim fuzz clean
 .NOTPARALLEL:
 
 bin := .venv/bin
@@ -14,7 +14,7 @@ demo: ## install what running needs, and show a request get its reply through fa
 	@scripts/setup runtime
 	@$(bin)/requite demo
 
-test: lint types layers docs unit ## every check; the tests run last
+test: lint types layers docs unit ## every check but `make long`; the tests run last
 
 lint: setup ## ruff: rules and formatting
 	$(bin)/ruff check
@@ -30,8 +30,11 @@ docs: setup ## build docs/_build/html, warnings are errors
 	$(bin)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
 unit: setup ## the tests alone; those with peers of nng in processes of their own
-	$(bin)/python -m pytest -m "not nng"
+	$(bin)/python -m pytest -m "not nng and not long"
 	@scripts/test-nng
+
+long: setup ## the tests that `make test` has in a short form, in full
+	$(bin)/python -m pytest -m long
 
 bench: ## compare with other brokers on this machine
 	@scripts/setup bench

@@ -7,6 +7,7 @@ here. All of a query's stages stay as they are for users; adaptive execution, to
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -16,3 +17,12 @@ SQL: Final[Mapping[str, str]] = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return the variables that give these settings to a process; they are kept in a folder."""
+    settings = folder / "spark-conf"
+    settings.mkdir()
+    lines = (f"{name} {value}\n" for name, value in SQL.items())
+    (settings / "spark-defaults.conf").write_text("".join(lines))
+    return {"SPARK_CONF_DIR": str(settings), "SPARK_SUBMIT_OPTS": JAVA_OPTIONS}

@@ -1,4 +1,4 @@
-"""The example that asks a service for every airport, run as its page says, on all of the data."""
+"""The example that asks a service for every airport, run as its page says; long: on all of them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import pytest
 from examples.neighbours import compare, enrich
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from tests.spark import once
 from tests.support.live import BrokerProcess, Process
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(180)]
 
 AIRPORTS_MIN = 28_000
+SOME = 1_000
 
 
 @pytest.fixture
@@ -25,11 +27,14 @@ def broker_with_nearest(processes: list[Process]) -> BrokerProcess:
     return broker
 
 
+@pytest.mark.parametrize("rows", [SOME, pytest.param(None, marks=pytest.mark.long)])
 def test_it_runs_as_its_page_says(
-    broker_with_nearest: BrokerProcess, processes: list[Process], tmp_path: Path
+    broker_with_nearest: BrokerProcess, processes: list[Process], tmp_path: Path, rows: int | None
 ) -> None:
     folder = tmp_path / "neighbours"
-    example = Process("examples/neighbours.py", broker_with_nearest.url, str(folder))
+    words = ["examples/neighbours.py", broker_with_nearest.url, str(folder)]
+    words += [] if rows is None else ["--rows", str(rows)]
+    example = Process(*words, **once.environment(tmp_path))
     processes.append(example)
     output = ""
     while "agree" not in output:
@@ -37,7 +42,7 @@ def test_it_runs_as_its_page_says(
     code, errors = example.ended()
     assert code == 0, errors
     [counted] = re.findall(r"\| *OK *\| *(\d+)\|", output)
-    assert int(counted) >= AIRPORTS_MIN
+    assert int(counted) == rows if rows else int(counted) >= AIRPORTS_MIN
     assert len(re.findall(r"^\| *[A-Z]\w+ *\| *\d+\|$", output, re.M)) == 1, "no other status"
     assert list(folder.glob("part-*.parquet"))
 

@@ -8,11 +8,12 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
 from tests.cli.command import COMMAND, ENVIRONMENT, Ended
+from tests.spark import once
 from tests.spark.deploy.journals import ACCEPTED, ENDED, write_journal
 from tests.spark.events import collect
 from tests.spark.source.journals import NOON_US, WORKER, Writing, call_id, flight
@@ -20,36 +21,69 @@ from tests.spark.source.journals import NOON_US, WORKER, Writing, call_id, fligh
 from requite.chronicle import Happening, Kind, Role
 from requite.cli.app import run as run_command
 from requite.cli.spark import run as verb
+from requite.journal.folder import log_name
 from requite.request import Status
 from requite.spark import runner
 from requite.spark.lake import Lake
+from requite.spark.runner import RunSummary
 
 pytestmark = pytest.mark.timeout(300)
 
 
-def test_flights_and_happenings_of_all_roles_become_one_life(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    journal = tmp_path / "journal"
-    row = flight(1, queued=True)
+class Judged(NamedTuple):
+    """What a run over a journal of several logs came to, and the run after it."""
+
+    summary: RunSummary
+    again: RunSummary
+    lake: Lake
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        return collect(self.lake.table(table))
+
+    def unread(self, broker: bytes) -> list[dict[str, Any]]:
+        """Return what did not decode of a broker's log."""
+        log = log_name(Role.BROKER, broker)
+        return [row for row in self.rows("bronze_quarantine") if row["log"] == log]
+
+    def ended_once(self, first: int) -> set[int]:
+        """Return which of a hundred calls ended exactly once."""
+        numbers = {call_id(number).hex(): number for number in range(first, first + 100)}
+        rows = [row for row in self.rows("audit_verdicts") if row["request_id"] in numbers]
+        assert {row["verdict"] for row in rows} <= {"EXACTLY_ONE"}
+        return {numbers[row["request_id"]] for row in rows}
+
+
+@pytest.fixture(scope="module")
+def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    """One run for all: call 1 is told by everybody, log 2 is damaged, and log 3 was cut."""
+    folder = tmp_path_factory.mktemp("judged")
+    write_one_life(folder / "journal")
+    write_damaged(folder / "journal")
+    write_cut(folder / "journal")
+    summary, again = (runner.run(spark, folder / "journal", folder / "lake") for _ in range(2))
+    return Judged(summary, again, Lake(spark, folder / "lake"))
+
+
+def write_one_life(journal: Path) -> None:
     with Writing(journal) as writing:
-        writing.flights([row])
+        writing.flights([flight(1, queued=True)])
     with Writing(journal, Role.CLIENT, b"client-1") as writing:
         writing.flights([(0.0, 0.0, 0.8, 5.0, call_id(1), b"echo", b"", 10, 1)])
     with Writing(journal, Role.WORKER, WORKER) as writing:
         writing.flights([(0.25, 0.3, 0.7, 5.0, call_id(1), b"echo", WORKER, 10, 1)])
-    summary = runner.run(spark, journal, tmp_path / "lake")
-    assert (summary.audit.accepted, summary.audit.exactly_one) == (1, 1)
-    lake = Lake(spark, tmp_path / "lake")
-    (request,) = collect(lake.table("silver_requests"))
-    assert request["request_id"] == call_id(1).hex()
+
+
+def test_flights_and_happenings_of_all_roles_become_one_life(judged: Judged) -> None:
+    name = call_id(1).hex()
+    assert judged.ended_once(0) == {1}
+    (request,) = [row for row in judged.rows("silver_requests") if row["request_id"] == name]
     assert (request["queue_ms"], request["service_ms"], request["total_ms"]) == (
         250.0,
         400.0,
         800.0,
     )
     assert (request["outcome"], request["attempts"], request["worker"]) == ("OK", 1, WORKER.hex())
-    (attempt,) = collect(lake.table("silver_attempts"))
+    (attempt,) = [row for row in judged.rows("silver_attempts") if row["request_id"] == name]
     assert (attempt["attempt"], attempt["result"], attempt["busy_ms"]) == (1, "OK", 400.0)
 
 
@@ -59,45 +93,48 @@ def flip(path: Path, offset: int) -> None:
     path.write_bytes(data)
 
 
-def test_what_is_damaged_is_told_and_nothing_else_is_lost(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    journal = tmp_path / "journal"
-    with Writing(journal) as writing:
-        writing.flights([flight(number, number / 8) for number in range(10)])
+def write_damaged(journal: Path) -> None:
+    with Writing(journal, name=b"broker-2") as writing:
+        writing.flights([flight(number, number / 800) for number in range(100, 110)])
         whole = writing.segments()[0].read_bytes().rstrip(b"\0")
-        writing.flights([flight(number, number / 8) for number in range(10, 20)])
-        writing.flights([flight(number, number / 8) for number in range(20, 30)])
-        writing.happenings([Happening(4.0, 77, call_id(90), b"echo")])
+        writing.flights([flight(number, number / 800) for number in range(110, 120)])
+        writing.flights([flight(number, number / 800) for number in range(120, 130)])
+        writing.happenings([Happening(4.0, 77, call_id(190), b"echo")])
         writing.raw(bytes([2, 9]) + bytes(62))  # flights by schema version 9
     (segment,) = writing.segments()
     flip(segment, len(whole) + 100)
 
-    summary = runner.run(spark, journal, tmp_path / "lake")
-    assert summary.audit.exactly_one == 20
+
+def test_what_is_damaged_is_told_and_nothing_else_is_lost(judged: Judged) -> None:
+    assert judged.ended_once(100) == {*range(100, 110), *range(120, 130)}
+    summary = judged.summary
     assert summary.audit.ok
     assert not summary.audit.complete
-    assert summary.quarantined == summary.audit.damaged
-    lake = Lake(spark, tmp_path / "lake")
-    quarantine = collect(lake.table("bronze_quarantine"))
-    assert len(quarantine) == summary.quarantined >= 3
+    quarantine = judged.rows("bronze_quarantine")
+    assert len(quarantine) == summary.quarantined == summary.audit.damaged
     assert all(row["reason"] for row in quarantine)
-    assert any("77" in row["reason"] for row in quarantine)
+    unread = judged.unread(b"broker-2")
+    assert len(unread) >= 3
+    assert any("77" in row["reason"] for row in unread)
 
 
-def test_segments_that_were_cut_end_where_they_end(spark: SparkSession, tmp_path: Path) -> None:
-    journal = tmp_path / "journal"
-    with Writing(journal) as writing:
-        writing.flights([flight(number, number / 8) for number in range(10)])
+def write_cut(journal: Path) -> None:
+    with Writing(journal, name=b"broker-3") as writing:
+        writing.flights([flight(number, number / 800) for number in range(200, 210)])
         whole = len(writing.segments()[0].read_bytes().rstrip(b"\0"))
-        writing.flights([flight(number, number / 8) for number in range(10, 20)])
+        writing.flights([flight(number, number / 800) for number in range(210, 220)])
     os.truncate(writing.segments()[0], whole + 200)
-    summary = runner.run(spark, journal, tmp_path / "lake")
-    assert summary.audit.exactly_one == 10
-    assert summary.audit.ok
-    assert (summary.audit.damaged, summary.audit.complete) == (1, False)
-    again = runner.run(spark, journal, tmp_path / "lake")
-    assert (again.audit.damaged, again.quarantined) == (1, 0)
+
+
+def test_segments_that_were_cut_end_where_they_end(judged: Judged) -> None:
+    assert judged.ended_once(200) == set(range(200, 210))
+    assert len(judged.unread(b"broker-3")) == 1
+
+
+def test_what_was_judged_stays_so(judged: Judged) -> None:
+    assert judged.summary.audit.exactly_one == judged.summary.audit.accepted == 31
+    assert judged.again.audit == judged.summary.audit
+    assert (judged.again.new_events, judged.again.quarantined) == (0, 0)
 
 
 def test_a_journal_without_logs_is_no_failure(spark: SparkSession, tmp_path: Path) -> None:
@@ -194,7 +231,8 @@ def test_the_command_itself_in_a_process_of_its_own(tmp_path: Path) -> None:
         writing.flights([flight(number, number / 1000) for number in range(3000)])
     places: list[Any] = ["--journal", journal, "--lake", lake, "--report", report]
     words = [*COMMAND, "spark", "run", *places, "--master", "local[1]", "--json"]
-    process = subprocess.run(words, env=ENVIRONMENT, capture_output=True, timeout=240, check=False)
+    environment = ENVIRONMENT | once.environment(tmp_path)
+    process = subprocess.run(words, env=environment, capture_output=True, timeout=240, check=False)
     done = Ended(process)
     assert done.code == 0, done.err
     assert "Traceback" not in done.err

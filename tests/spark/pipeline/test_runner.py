@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.spark.events import Event, Story, call_id, collect, damaged_row, instance, instant
+from tests.spark.events import Event, Log, Story, call_id, collect, damaged_row, instance, instant
 
 from requite.errors import ConfigurationError
 from requite.spark import ingest, runner, schemas
@@ -153,27 +153,11 @@ def test_a_late_reply_changes_the_day_of_its_request(pipeline: Pipeline) -> None
     assert second.audit.ok
 
 
-def test_days_far_from_what_is_new_are_not_touched(pipeline: Pipeline) -> None:
-    broker = pipeline.story.broker()
-    pipeline.story.call(1, 0.0, broker=broker)
-    pipeline.write()
-    pipeline.run()
-    (old,) = (pipeline.root / "silver_requests" / "date=2026-03-02").glob("*.parquet")
-    pipeline.story.call(2, 3 * DAY_S, broker=broker)
-    pipeline.write()
-    summary = pipeline.run()
-    assert summary.days == 1
-    assert summary.tables["silver_requests"] == 1
-    assert old.exists()
-    assert summary.audit.exactly_one == 2
-
-
 def test_time_alone_turns_what_is_in_flight_into_a_violation(pipeline: Pipeline) -> None:
     pipeline.story.broker().tell(0.0, "accepted", 1, deadline=5.0)
     pipeline.write()
-    assert pipeline.run().audit.in_flight == 1
-    later = pipeline.run(as_of=instant(5.9).replace(tzinfo=None))
-    assert later.audit.in_flight == 1
+    early = pipeline.run(as_of=instant(5.9).replace(tzinfo=None))
+    assert early.audit.in_flight == 1
     late = pipeline.run(as_of=instant(6.1))
     assert (late.audit.missing, late.audit.in_flight, late.audit.ok) == (1, 0, False)
     assert late.new_events == 0
@@ -181,22 +165,64 @@ def test_time_alone_turns_what_is_in_flight_into_a_violation(pipeline: Pipeline)
     assert (again.days, again.audit) == (0, late.audit)
 
 
-def test_what_does_not_decode_is_kept_apart_and_told(pipeline: Pipeline) -> None:
+class Twice(NamedTuple):
+    """A run over a journal in which all is over, and one an hour later over nothing new."""
+
+    pipeline: Pipeline
+    first: RunSummary
+    liveness: list[dict[str, Any]]
+    second: RunSummary
+
+
+@pytest.fixture(scope="module")
+def twice(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Twice:
+    """Damage, lost events, a clock that went back, and a worker that falls silent, in one."""
+    pipeline = Pipeline(spark, tmp_path_factory.mktemp("twice"))
     broker = pipeline.story.broker()
     pipeline.story.call(1, 0.0, broker=broker)
     broker.tell(0.5, "dropped", dropped=12)
+    broker.tell(10.0, "accepted", 2, deadline=15.0)
+    broker.tell(10.0, "dispatched", 2, attempt=1, worker="w")
+    broker.tell(7.0, "answered", 2, attempt=1, worker="w", outcome="OK")
+    pipeline.story.call(3, 11.0, broker=broker)
+    broker.tell(11.0, "heartbeat", worker=instance("w1"), gap_s=0.1, busy=0, capacity=1)
     bad = [damaged_row(broker, 4096, "its checksum does not match"), damaged_row(broker, 8192)]
     pipeline.write([*bad, bad[0]])
-    summary = pipeline.run()
+    first = pipeline.run()
+    liveness = pipeline.rows("gold_worker_liveness")
+    return Twice(pipeline, first, liveness, pipeline.run(as_of=instant(3600)))
+
+
+def test_what_does_not_decode_is_kept_apart_and_told(twice: Twice) -> None:
+    summary = twice.first
     assert summary.quarantined == 2
     assert (summary.audit.damaged, summary.audit.dropped_events) == (2, 12)
     assert summary.audit.ok
     assert not summary.audit.complete
     assert "the journal is incomplete" in summary.audit.sentence()
-    (first, _) = sorted(pipeline.rows("bronze_quarantine"), key=lambda row: row["byte_offset"])
+    rows = twice.pipeline.rows("bronze_quarantine")
+    (first, _) = sorted(rows, key=lambda row: row["byte_offset"])
     assert first["reason"] == "its checksum does not match"
     assert bytes(first["raw"]) == b"\xff" * 8
-    assert pipeline.run().quarantined == 0
+    assert twice.second.quarantined == 0
+    assert twice.second.audit == summary.audit
+
+
+def test_a_clock_that_went_back_is_counted(twice: Twice) -> None:
+    assert twice.first.clock_went_back == 1
+    assert twice.first.audit.exactly_one == twice.first.audit.accepted == 3
+    durations = ("queue_ms", "service_ms", "total_ms")
+    requests = twice.pipeline.rows("silver_requests")
+    assert len(requests) == 3
+    assert all(row[name] >= 0 for row in requests for name in durations)
+
+
+def test_time_alone_makes_workers_silent(twice: Twice) -> None:
+    assert [row["status"] for row in twice.liveness] == ["alive"]
+    assert twice.second.days == 0
+    assert twice.second.tables["gold_worker_liveness"] == 1
+    silent = twice.pipeline.rows("gold_worker_liveness")
+    assert [row["status"] for row in silent] == ["silent"]
 
 
 def test_a_batch_in_which_nothing_decodes_is_kept_apart(pipeline: Pipeline) -> None:
@@ -215,47 +241,32 @@ def test_a_journal_with_nothing_in_it_is_no_failure(pipeline: Pipeline) -> None:
         assert pipeline.rows(name) == []
 
 
-def test_a_clock_that_went_back_is_counted(pipeline: Pipeline) -> None:
-    broker = pipeline.story.broker()
-    broker.tell(10.0, "accepted", 1, deadline=15.0)
-    broker.tell(10.0, "dispatched", 1, attempt=1, worker="w")
-    broker.tell(7.0, "answered", 1, attempt=1, worker="w", outcome="OK")
-    pipeline.story.call(2, 11.0, broker=broker)
-    pipeline.write()
-    summary = pipeline.run()
-    assert summary.clock_went_back == 1
-    assert summary.audit.exactly_one == 2
-    durations = ("queue_ms", "service_ms", "total_ms")
-    assert all(row[name] >= 0 for row in pipeline.rows("silver_requests") for name in durations)
-
-
-def test_time_alone_makes_workers_silent(pipeline: Pipeline) -> None:
-    broker = pipeline.story.broker()
-    broker.tell(0.0, "heartbeat", worker=instance("w1"), gap_s=0.1, busy=0, capacity=1)
-    pipeline.write()
-    pipeline.run()
-    assert [row["status"] for row in pipeline.rows("gold_worker_liveness")] == ["alive"]
-    later = pipeline.run(as_of=instant(3600))
-    assert later.days == 0
-    assert later.tables["gold_worker_liveness"] == 1
-    assert [row["status"] for row in pipeline.rows("gold_worker_liveness")] == ["silent"]
-
-
-def test_times_at_the_ends_of_the_calendar_break_nothing(pipeline: Pipeline) -> None:
+def run_to_the_end_of_the_calendar(pipeline: Pipeline) -> Log:
+    """Run over a call at the end of time, and over one that has until then; return its log."""
     end = (LATEST - instant(0)).total_seconds() - 1
     broker = pipeline.story.broker()
     pipeline.story.call(1, 0.0, broker=broker)
     broker.tell(1.0, "accepted", 2, deadline=end)  # as with a timeout of 8,000 years
     pipeline.story.call(3, end, broker=pipeline.story.broker("b2"), timeout_s=0.5)
     pipeline.write()
-    first = pipeline.run(as_of=instant(10))
-    assert (first.audit.exactly_one, first.audit.in_flight) == (2, 1)
-    assert first.days == 3  # a request may last into the day after
+    summary = pipeline.run(as_of=instant(10))
+    assert (summary.audit.exactly_one, summary.audit.in_flight) == (2, 1)
+    assert summary.days == 3  # a request may last into the day after
+    return broker
+
+
+def test_times_at_the_end_of_the_calendar_break_nothing(pipeline: Pipeline) -> None:
+    run_to_the_end_of_the_calendar(pipeline)
+    with pytest.raises(ConfigurationError, match="since 1970"):
+        pipeline.run(as_of=datetime(1, 1, 1))
+
+
+@pytest.mark.long
+def test_what_ends_is_judged_at_the_beginning_of_the_calendar(pipeline: Pipeline) -> None:
+    broker = run_to_the_end_of_the_calendar(pipeline)
     broker.tell(2.0, "answered", 2, outcome="OK")
     pipeline.write()
     assert pipeline.run(as_of=EARLIEST).audit.exactly_one == 3
-    with pytest.raises(ConfigurationError, match="since 1970"):
-        pipeline.run(as_of=datetime(1, 1, 1))
 
 
 @pytest.fixture
@@ -277,17 +288,22 @@ def dies_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[object, str
 def test_a_run_that_died_after_reading_is_repeated_by_the_next(
     pipeline: Pipeline, dies_once: Callable[[object, str], None]
 ) -> None:
+    """And days far from what is new are not touched."""
     broker = pipeline.story.broker()
     pipeline.story.call(1, 0.0, broker=broker)
     pipeline.write()
     pipeline.run()
-    pipeline.story.call(2, 1.0, broker=broker)
+    (old,) = (pipeline.root / "silver_requests" / "date=2026-03-02").glob("*.parquet")
+    pipeline.story.call(2, 3 * DAY_S, broker=broker)
     pipeline.write()
     dies_once(Refresh, "small_tables")
     with pytest.raises(RuntimeError, match="power"):
         pipeline.run()
     summary = pipeline.run()
     assert summary.new_events == 3
+    assert summary.days == 1
+    assert summary.tables["silver_requests"] == 1
+    assert old.exists()
     assert summary.audit.exactly_one == 2
     assert len(pipeline.rows("bronze_events")) == 6
 

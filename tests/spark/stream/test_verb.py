@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from tests.spark import once
 from tests.spark.deploy.journals import call_id
 from tests.support.live import Process
 
@@ -26,7 +27,8 @@ WITHIN_S = 60
 def test_alerts_are_printed_while_the_journal_is_written(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal", Role.BROKER, b"broker-1") as journal:
         folders = ["--journal", str(tmp_path / "journal"), "--to", str(tmp_path / "out")]
-        watch = Process("-m", "requite.cli", "spark", "watch", *folders, "--json")
+        words = ["-m", "requite.cli", "spark", "watch", *folders, "--json"]
+        watch = Process(*words, **once.environment(tmp_path))
         try:
             now = time.monotonic()
             lost = Happening(now, Kind.ACCEPTED, call_id(1), b"echo", value=now + 0.5)
