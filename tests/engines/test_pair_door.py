@@ -251,9 +251,10 @@ def test_if_another_one_serves_it_steps_down_without_having_answered(bench: Benc
     bench.request("c", 1)
     bench.partner.become(State.SUSPENDED)
     bench.final("w")
+    bench.join("stranger")
     bench.become(State.PASSIVE)
     assert statuses(bench, "c") == [Status.SHUTTING_DOWN]
-    assert set(bench.disconnected) == {"w", "c"}
+    assert set(bench.disconnected) == {"w", "c", "stranger"}
 
 
 def test_a_client_that_asks_meanwhile_votes(bench: Bench) -> None:

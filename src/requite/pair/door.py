@@ -138,8 +138,10 @@ class Door:
     def _shut(self, now: float) -> list[Effect]:
         """Serve nobody any more: all that was pending is the other server's business now."""
         self._mode = _Mode.SHUT
-        self._kept.clear()
-        return self._broker.step_down(NOT_ACTIVE, now)
+        kept, self._kept = self._kept, []
+        strangers = [event[0] for event in kept if event.__class__ is PeerJoined]
+        goodbyes = [Disconnect(peer, NOT_ACTIVE) for peer in strangers]
+        return [*self._broker.step_down(NOT_ACTIVE, now), *goodbyes]
 
     def _keep(self, event: Input, now: float) -> Iterable[Effect]:
         self._mode = _Mode.KEPT
