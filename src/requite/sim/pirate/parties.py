@@ -267,6 +267,7 @@ class Queue(Party):
 
     kind = "queue"
     listens = ((FRONT, FRONT), (BACK, BACK))
+    first_address = 0  # of the clients of this life
 
     def socket(self) -> SocketType:
         """See `Party.socket`."""
@@ -280,7 +281,7 @@ class Queue(Party):
             queue_max=knobs.queue_max,
             drain_timeout_s=knobs.drain_timeout_s,
         )
-        first = self.rng.randrange(_ADDRESSES)
+        self.first_address = first = self.rng.randrange(_ADDRESSES)
         return self.stage.parts.queue(self.stage.pattern, policy, first_address=first)
 
 

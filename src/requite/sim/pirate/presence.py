@@ -105,7 +105,7 @@ class HeardInTime(Checker):
     # --- checks -----------------------------------------------------------------------------------
     def rested(self, hub: Hub) -> None:
         """Check, after each input, that nothing is overdue."""
-        for peer in hub.places:
+        for peer in () if hub.stopped else hub.places:
             talk = self._talks.get(peer)
             if talk is not None and not talk.is_told:
                 self._check_spoken(hub, peer, talk)

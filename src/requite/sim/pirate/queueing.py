@@ -30,6 +30,8 @@ class TheQueue(Checker):
 
     def _begin(self) -> None:
         self._came: dict[Any, deque[list[bytes]]] = {}  # by client, in order
+        self._clients: dict[bytes, Any] = {}  # by address: they are numbered as they come
+        self._next_address = 0
         self._lost: list[list[bytes]] = []
         self._idle: dict[Any, None] = {}  # workers, least recently used first
         self._shut: dict[Any, None] = {}  # connections that push back
@@ -40,6 +42,8 @@ class TheQueue(Checker):
         """Begin a life."""
         if hub.kind == "queue":
             self._begin()
+            party: Any = hub.process
+            self._next_address = party.first_address
 
     # --- connections ------------------------------------------------------------------------------
     def channel_up(self, hub: Hub, peer: Any) -> None:
@@ -49,7 +53,11 @@ class TheQueue(Checker):
         was_shut = peer in self._shut
         self._shut.pop(peer, None)
         if hub.places[peer] == FRONT:
-            self._came.setdefault(peer, deque())
+            if peer not in self._came and not hub.draining:
+                self._came[peer] = deque()
+                address = (self._next_address & 0xFFFF_FFFF).to_bytes(4, "big")
+                self._clients[b"\0" + address] = peer
+                self._next_address += 1
         elif was_shut and peer in self._idle:
             del self._idle[peer]
             self._idle[peer] = None
@@ -81,12 +89,13 @@ class TheQueue(Checker):
         outer = 1 if self.is_simple else 0
         address, request = message[outer], list(message[outer + 1 :])
         self._check_worker(hub, peer)
-        for client, waiting in self._came.items():
-            if waiting and waiting[0] == request:
-                waiting.popleft()
-                envelope = [address, *request[: request.index(b"") + 1]]
-                self._in_hand[peer] = client, envelope, request
-                return
+        client = self._clients.get(address)
+        waiting = self._came.get(client, ())
+        if waiting and waiting[0] == request:
+            waiting.popleft()
+            envelope = [address, *request[: request.index(b"") + 1]]
+            self._in_hand[peer] = client, envelope, request
+            return
         kind, why = ("I15", "nobody waits for") if request in self._lost else ("I6", "is repeated")
         self.history.violate(kind, f"{hub} hands out what {why}: {request!r}")
 
@@ -132,7 +141,7 @@ class TheQueue(Checker):
             return
         if (peer, message) in self._said:
             self._said.remove((peer, message))
-        elif peer.stream.other.process.is_honest:  # strangers ask the same, and are mixed up here
+        else:
             name = hub.names[peer]
             self.history.violate("I2", f"{hub} sends {name} what no worker has said: {message!r}")
 

@@ -25,6 +25,7 @@ _BEHAVIOURS: Final = (
     Behaviour.HANG,
     Behaviour.POISON,
 )
+_PATIENCE: Final = 40  # ways across the network
 _ANSWERING: Final = (Behaviour.ECHO, Behaviour.STREAM)
 
 
@@ -145,7 +146,11 @@ def draw(seed: int, scenario: PirateScenario) -> PirateKnobs:
     drawn |= {name: value for name, value in scenario.fixed.items() if "." not in name}
     drawn["network"] = _draw_network(rng, _of(scenario, "network"))
     clients = _of(scenario, "clients")
-    drawn["clients"] = tuple(_draw_client(rng, i, clients) for i in range(rng.randint(1, 4)))
+    # Who gives up before an answer can be there cannot be served.
+    patience_s = _PATIENCE * (drawn["network"].latency_s + drawn["network"].jitter_s)
+    drawn["clients"] = tuple(
+        _draw_client(rng, i, patience_s, clients) for i in range(rng.randint(1, 4))
+    )
     workers = 0 if drawn["crew"] is Crew.LAZY else rng.randint(1, 4)
     drawn["workers"] = tuple(PirateWorkerSpec(f"worker-{i + 1}") for i in range(workers))
     return PirateKnobs(**drawn)
@@ -221,10 +226,12 @@ def _draw_network(rng: Random, fixed: dict[str, Any]) -> Shape:
     return Shape(**drawn | fixed)
 
 
-def _draw_client(rng: Random, number: int, fixed: dict[str, Any]) -> PirateClientSpec:
+def _draw_client(
+    rng: Random, number: int, patience_s: float, fixed: dict[str, Any]
+) -> PirateClientSpec:
     drawn: dict[str, Any] = {
         "tries": rng.choice((1, 2, 3, 3, 5)),
-        "attempt_timeout_s": rng.choice((0.3, 1.0, 2.5)),
+        "attempt_timeout_s": max(rng.choice((0.3, 1.0, 2.5)), patience_s),
         "connections": rng.choice((1, 3, 8)),
         "slots": rng.choice((4, 64, 64)),
     }

@@ -22,6 +22,7 @@ from requite.engine import (
     PeerWritable,
     Received,
     Send,
+    Stopped,
 )
 from requite.protocols.pirate.policy import BACK
 from requite.sim.history import History
@@ -51,7 +52,7 @@ class Hub:
         self.snapshot: Callable[[], Any] = engine.snapshot
         self.places: dict[Any, Any] = {}  # of the connections that there are
         self.names: dict[Any, str] = {}  # who is at the other end
-        self.draining = False
+        self.draining = self.stopped = False
         self._transcript = transcript
         self._tell = history.tell
         self._inputs: dict[type, Callable[[Any], None]] = {
@@ -89,6 +90,8 @@ class Hub:
             elif isinstance(effect, Disconnect):
                 self._tell("sent_away", self, effect.peer, effect.reason)
                 self._lost(effect.peer)
+            elif isinstance(effect, Stopped):
+                self.stopped = True
         self._tell("rested", self)
         return effects
 
