@@ -68,7 +68,15 @@ class Lake:
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise
-            return self.spark.createDataFrame([], schema)
+            return self._empty(schema)
+
+    def _empty(self, schema: StructType) -> DataFrame:
+        # Not `createDataFrame`, which has Python workers make the rows, even none.
+        columns = (
+            f"CAST(NULL AS {column.dataType.simpleString()}) AS `{column.name}`"
+            for column in schema
+        )
+        return self.spark.sql(f"SELECT {', '.join(columns)} WHERE false")
 
     def replace(self, name: str, rows: DataFrame) -> None:
         """Replace a table that is not kept by day."""

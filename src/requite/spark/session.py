@@ -47,6 +47,8 @@ LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.memory": "2g",
     # A local run has few cores, and a task costs more than it gains when a table is small.
     "spark.sql.shuffle.partitions": "4",
+    # Naming the line of Python in errors takes as many calls of the JVM as everything else.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
 }
 

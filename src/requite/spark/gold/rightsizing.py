@@ -181,17 +181,19 @@ def _figure(value: Column) -> Column:
 def _rate(per_second: Column) -> Column:
     """Write a rate in a unit in which it is at least 1, or the longest there is."""
 
-    def told(seconds: int, unit: str) -> Column:
-        return F.concat(_figure(per_second * seconds), F.lit(f" requests/{unit}"))
+    def unit(seconds: int, name: str) -> Column:
+        return F.struct(F.lit(seconds).alias("seconds"), F.lit(f" requests/{name}").alias("name"))
 
-    return (
-        F.when(per_second >= 1, told(1, "s"))
-        .when(per_second * 60 >= 1, told(60, "min"))
-        .when(per_second * 3600 >= 1, told(3600, "h"))
-        .otherwise(told(86400, "day"))
+    chosen = (
+        F.when(per_second >= 1, unit(1, "s"))
+        .when(per_second * 60 >= 1, unit(60, "min"))
+        .when(per_second * 3600 >= 1, unit(3600, "h"))
+        .otherwise(unit(86400, "day"))
     )
+    return F.concat(_figure(per_second * chosen["seconds"]), chosen["name"])
 
 
 def _duration(ms: Column) -> Column:
-    in_ms, in_s = F.concat(_figure(ms), F.lit(" ms")), F.concat(_figure(ms / 1000), F.lit(" s"))
-    return F.when(ms < 1000, in_ms).otherwise(in_s)
+    is_short = ms < 1000
+    figure = _figure(F.when(is_short, ms).otherwise(ms / 1000))
+    return F.concat(figure, F.when(is_short, " ms").otherwise(" s"))
