@@ -261,3 +261,29 @@ def test_a_log_of_a_newer_version_is_refused_and_left_alone(here, tmp_path: Path
     ended = here("titanic", "--broker", NOBODY, "--dir", str(folder))
     assert ended.code == ExitCode.USAGE
     assert segment.read_bytes() == newer
+
+
+def test_where_nobody_keeps_requests_that_is_told(here):
+    with running_broker() as (_broker, url):
+        for words in (
+            ("result", url, NEVER, "--timeout", "0.5"),
+            ("call", f"{url}/echo", "x", "--submit", "--timeout", "0.5"),
+        ):
+            ended = here(*words)
+            assert (ended.code, ended.out) == (ExitCode.UNAVAILABLE, "")
+            assert "no worker serves 'titanic.re" in ended.err
+
+
+def test_a_broker_that_keeps_requests_drains(here, tmp_path):
+    with running_broker("--titanic", str(tmp_path / "kept")) as (broker, url):
+        ticket = submit(here, url, "echo", "x")
+        broker.send(signal.SIGTERM)
+        assert broker.end() == (0, "", "")
+    with running_broker("--titanic", str(tmp_path / "kept")) as (_broker, url):
+        assert here("titanic", "show", url, ticket, "--json").record["state"] == "waiting"
+
+
+def test_what_is_too_large_can_never_be_kept(here, kept, tmp_path):
+    ended = here("call", f"{kept}/echo", "x" * (17 << 20), "--submit")
+    assert ended.code == ExitCode.USAGE
+    assert "can never be kept" in ended.err

@@ -220,9 +220,17 @@ def test_a_result_is_waited_for_while_titanic_or_the_broker_is_away(clock):
     assert play.result.body == b"here"
 
 
-def test_no_single_question_takes_all_of_the_time(clock):
-    play = Play(clock, durable_at().result(TICKET, 60.0), (b"200", b"x"))
-    assert play.asked[0].until - 100.0 == pytest.approx(5.0)
+@pytest.mark.parametrize(("dialect", "limit_s"), [("0.1", 5.0), ("0.2", 5.0), ("0.3", 60.0)])
+def test_where_brokers_are_silent_no_question_takes_all_of_the_time(clock, dialect, limit_s):
+    script = durable_at(f"mdp://host/echo?dialect={dialect}").result(TICKET, 60.0)
+    play = Play(clock, script, (b"200", b"x"))
+    assert play.asked[0].until - 100.0 == pytest.approx(limit_s)
+
+
+def test_that_nobody_keeps_requests_is_not_hidden_by_the_end_of_the_time(clock):
+    answers = [NoService("nobody serves titanic.reply"), CallTimeout("late")]
+    with pytest.raises(NoService):
+        Play(clock, durable_at().result(TICKET, 8.0), *answers, takes_s=3.0)
 
 
 def test_what_stood_in_the_way_last_is_what_is_told(clock):

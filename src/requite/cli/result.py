@@ -20,7 +20,10 @@ from requite.cli.options import (
     Logging,
     Timeout,
 )
+from requite.cli.presence import wait_for_worker
+from requite.client.durable import check_ticket
 from requite.errors import CallError
+from requite.protocols.titanic.wire import REPLY
 
 
 def result(
@@ -52,20 +55,28 @@ def result(
 
       $ requite result mdp://127.0.0.1:5555 3F2504E04F8941D39A0C0305E82C3301
     """
-    from requite.client import Client
+    from requite.shell.aio import run
 
     logging.start()
+    place = connection.complete(url)
     printer: Printer = JsonPrinter() if as_json else BytesPrinter(line_by_line=False)
     began = time.monotonic()
     try:
-        with (
-            advised(url),
-            Client(connection.complete(url), timeout=timeout, dialect=connection.dialect) as client,
-        ):
-            printer.final(client.result(ticket))
-            if forget:
-                client.forget(ticket)
+        with advised(url):
+            run(_fetch(place, connection.dialect, check_ticket(ticket), timeout, forget, printer))
     except CallError as error:
         printer.failed(error, time.monotonic() - began)
         return exit_code_of(error)
     return ExitCode.OK
+
+
+async def _fetch(
+    url: str, dialect: str | None, ticket: str, timeout_s: float, forget: bool, printer: Printer
+) -> None:
+    from requite.client import AsyncClient
+
+    async with AsyncClient(url, dialect=dialect) as client:
+        left_s = await wait_for_worker(client, REPLY, timeout_s)
+        printer.final(await client.result(ticket, timeout=left_s))
+        if forget:
+            await client.forget(ticket)

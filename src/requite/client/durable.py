@@ -54,8 +54,6 @@ _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
 
 _OK, _PENDING, _UNKNOWN, _ERROR = STATUSES
 
-# A question that got no answer for so long is asked again, where that does no harm: brokers of
-# older dialects say nothing when they lose one.
 _ATTEMPT_S: Final = 5.0
 _PAUSE_S: Final = 0.005
 _PAUSE_MAX_S: Final = 1.0
@@ -93,6 +91,9 @@ class Durable:
         self._asking = asking
         self._abilities = abilities
         self._has_keys = _carries_keys(abilities)
+        # A broker of 0.3 tells what became of a question. One of an older dialect says nothing when
+        # it has lost one: it is asked again after a while.
+        self._attempt_s = inf if self._has_keys else _ATTEMPT_S
         self._names: dict[str, bytes] = {}
 
     def submit(
@@ -119,11 +120,12 @@ class Durable:
     def result(self, ticket: str, timeout: Timeout) -> Script[Reply]:
         """Wait for the reply to a kept request; return it."""
         ask = Ask(REPLY, _frames_of(ticket), self._asking.until(clock.now(), timeout))
-        return _result(ask, ticket)
+        return _result(ask, ticket, self._attempt_s)
 
     def forget(self, ticket: str, timeout: Timeout) -> Script[None]:
         """Have a request and its reply dropped."""
-        return _forget(Ask(CLOSE, _frames_of(ticket), self._asking.until(clock.now(), timeout)))
+        ask = Ask(CLOSE, _frames_of(ticket), self._asking.until(clock.now(), timeout))
+        return _forget(ask, self._attempt_s)
 
 
 def check_ticket(ticket: str) -> str:
@@ -139,7 +141,7 @@ def check_ticket(ticket: str) -> str:
 def _submit(ask: Ask) -> Script[str]:
     pauses = Pauses(ask.until)
     while True:
-        reply = yield from _answer(ask, pauses, again=bool(ask.key))
+        reply = yield from _answer(ask, pauses, inf if ask.key else None)
         if reply.frames[0] == OK:  # nearly always
             return _ticket_of(reply)
         status = decode_status(reply.frames[0])
@@ -151,11 +153,11 @@ def _submit(ask: Ask) -> Script[str]:
         yield from pauses.after(StoreUnavailable(f"the request was not accepted: {reason}"))
 
 
-def _result(ask: Ask, ticket: str) -> Script[Reply]:
+def _result(ask: Ask, ticket: str, attempt_s: float) -> Script[Reply]:
     began = clock.now()
     pauses = Pauses(ask.until)
     while True:
-        reply = yield from _answer(ask, pauses, again=True)
+        reply = yield from _answer(ask, pauses, attempt_s)
         status = decode_answer(reply.frames)
         if status.code == _OK:
             frames = reply.frames[1:] or (b"",)
@@ -165,31 +167,35 @@ def _result(ask: Ask, ticket: str) -> Script[Reply]:
         yield from pauses.after(_no_reply_yet(ticket, status))
 
 
-def _forget(ask: Ask) -> Script[None]:
+def _forget(ask: Ask, attempt_s: float) -> Script[None]:
     pauses = Pauses(ask.until)
     while True:
-        reply = yield from _answer(ask, pauses, again=True)
+        reply = yield from _answer(ask, pauses, attempt_s)
         status = decode_status(reply.frames[0])
         if status.code == _OK:
             return
         yield from pauses.after(StoreUnavailable(f"the request is still kept: {status.text}"))
 
 
-def _answer(ask: Ask, pauses: Pauses, *, again: bool) -> Script[Reply]:
-    """Ask until there is an answer; only once if not `again`."""
+def _answer(ask: Ask, pauses: Pauses, attempt_s: float | None) -> Script[Reply]:
+    """Ask until there is an answer, anew after `attempt_s` seconds; None: ask only once."""
     service, frames, until, key = ask
+    unserved: NoService | None = None
     while True:
-        limit = clock.now() + _ATTEMPT_S if again else inf
+        limit = inf if attempt_s is None else clock.now() + attempt_s
         try:
             reply = yield _new(Ask, (service, frames, limit if limit < until else until, key))
         except _PASSING as error:
-            if not again:
+            if attempt_s is None:
                 raise
+            # That time is up says less than that nobody was there to ask.
             problem: CallError = error
+            if unserved is not None and isinstance(error, CallTimeout):
+                problem = unserved
         except NoService as error:
             if service == REQUEST:  # the broker has waited for a Titanic, and none came
                 raise
-            problem = error
+            problem = unserved = error
         else:
             assert reply is not None
             return reply
