@@ -237,6 +237,32 @@ async def test_a_folder_has_one_worker(town: Town, tmp_path: Path) -> None:
         await town.serve(*Counting(Dedup(tmp_path)).services)
 
 
+async def test_a_log_of_a_newer_version_is_refused(town: Town, tmp_path: Path) -> None:
+    with Log.open(tmp_path, purpose=b"DEDU") as log:
+        log.commit([b"\x02" + bytes(40)])
+    for _ in range(2):  # and left to others
+        with pytest.raises(LogMismatch, match="version 2"):
+            await town.serve(*Counting(Dedup(tmp_path)).services)
+
+
+async def test_handlers_find_the_key_by_which_a_request_is_known(town: Town) -> None:
+    seen: list[bytes] = []
+
+    @requite.service("keyed", idempotent=Dedup())
+    async def keyed(request: Request) -> bytes:
+        seen.append(request.idempotency_key)
+        return request.body
+
+    await town.serve(keyed)
+    client = town.client("keyed")
+    await client.call(b"x", idempotency_key=b"given")
+    for _ in range(2):
+        await client.call(b"x")
+    assert seen[0] == b"given"
+    assert [len(key) for key in seen[1:]] == [16, 16]
+    assert seen[1] != seen[2]
+
+
 async def test_another_log_is_refused_and_left_alone(town: Town, tmp_path: Path) -> None:
     with Log.open(tmp_path, purpose=b"TEST") as log:
         log.commit([b"something else"])

@@ -101,7 +101,10 @@ class Gate:
         if request.idempotency_key:
             return _BY_KEY + self._prefix + request.idempotency_key, digest_of(request.frames)
         call_id = self._call_id(token)
-        return (_BY_CALL + self._prefix + call_id if call_id else b""), NO_DIGEST
+        if not call_id:
+            return b"", NO_DIGEST
+        request.idempotency_key = call_id  # for the handler, whose effects may need a key as well
+        return _BY_CALL + self._prefix + call_id, NO_DIGEST
 
 
 def digest_of(frames: Iterable[bytes]) -> bytes:
