@@ -7,7 +7,6 @@ ever fails, and soon after all has healed exactly one of the two serves.
 
 from __future__ import annotations
 
-import os
 from random import Random
 
 import pytest
@@ -18,32 +17,36 @@ from requite.protocols.binarystar.peer import BinaryStarPeer
 from requite.protocols.binarystar.table import State
 from requite.protocols.binarystar.view import Vote
 
-# How much deeper: HYPOTHESIS_PROFILE=thorough, as for the other searches of the suite.
-_MORE = 2 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 0
-_WALKS = 20_000 if _MORE else 60
+_LONG = (pytest.mark.long, pytest.mark.timeout(3600))
+_NETWORKS = pytest.mark.parametrize("timely", [True, False], ids=["timely", "any network"])
 
 
-@pytest.mark.timeout(600 if _MORE else 60)
 @pytest.mark.parametrize(
-    ("timely", "depth", "faults"), [(True, 7, 3), (False, 5, 3)], ids=["timely", "any network"]
+    ("timely", "depth", "faults"),
+    [
+        pytest.param(True, 7, 3, id="timely"),
+        pytest.param(False, 5, 3, id="any network"),
+        pytest.param(True, 9, 4, id="timely, deep", marks=_LONG),
+        pytest.param(False, 7, 3, id="any network, deep", marks=_LONG),
+    ],
 )
 def test_every_order_of_events_after_both_have_met(timely: bool, depth: int, faults: int) -> None:
     model = Model.begin(timely=timely).settled()
-    visited = explore(model, depth + _MORE, faults, heal_every=25)
+    visited = explore(model, depth, faults, heal_every=50)
     assert visited > 3_000
 
 
-@pytest.mark.timeout(600 if _MORE else 60)
-@pytest.mark.parametrize("timely", [True, False], ids=["timely", "any network"])
-def test_every_order_of_events_from_the_start(timely: bool) -> None:
-    visited = explore(Model.begin(timely=timely), 6 + _MORE, 2, heal_every=25)
+@_NETWORKS
+@pytest.mark.parametrize("depth", [6, pytest.param(8, marks=_LONG)])
+def test_every_order_of_events_from_the_start(timely: bool, depth: int) -> None:
+    visited = explore(Model.begin(timely=timely), depth, 2, heal_every=25)
     assert visited > 500
 
 
-@pytest.mark.timeout(1800 if _MORE else 60)
-@pytest.mark.parametrize("timely", [True, False], ids=["timely", "any network"])
-def test_random_orders_of_many_events(timely: bool) -> None:
-    ends = {wander(Model.begin(timely=timely), Random(seed), 60).states for seed in range(_WALKS)}
+@_NETWORKS
+@pytest.mark.parametrize("walks", [60, pytest.param(20_000, marks=_LONG)])
+def test_random_orders_of_many_events(timely: bool, walks: int) -> None:
+    ends = {wander(Model.begin(timely=timely), Random(seed), 60).states for seed in range(walks)}
     assert len(ends) > 5
 
 
