@@ -104,9 +104,9 @@ class PairedSimulation(MajordomoSimulation):
             return gone or [f"{len(active)} of the two serve: {states}"]
         [broker] = active
         return _workers_unlike(broker, self.cast) + [
-            f"{other.name} does not serve, and has {len(other.watched.parties)} parties"
+            f"{other.name} does not serve, and has {len(other.host.links)} connections"
             for other in self.cast.brokers
-            if other is not broker and other.watched.parties
+            if other is not broker and (other.watched.parties or other.host.links)
         ]
 
 
