@@ -513,6 +513,16 @@ def test_an_active_one_that_is_alone_ends_at_once() -> None:
     assert not bench.serves
 
 
+def test_who_has_ended_serves_nobody_whatever_comes() -> None:
+    bench = Bench()
+    bench.become(State.ACTIVE)
+    bench.engine.end()
+    bench.pass_time(0.5)
+    bench.feed(Wake())
+    bench.hear(State.RESIGNED, 8)
+    assert not bench.vote()
+
+
 # --- the rest -------------------------------------------------------------------------------------
 def test_it_notes_what_it_becomes() -> None:
     bench = Bench(notes=True)

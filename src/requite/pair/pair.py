@@ -157,7 +157,7 @@ class Pair(Daemon):
 
     async def close(self) -> None:
         """Stop at once. The other server takes over after two heartbeats, when clients ask it."""
-        self._engine.serves_until = float("-inf")
+        self._engine.end()
         await self._shell.close()
 
     # --- inside -----------------------------------------------------------------------------------

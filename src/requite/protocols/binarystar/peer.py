@@ -199,9 +199,13 @@ class BinaryStarPeer:
         self._stop_at = min(self._stop_at, now + self.policy.failover_s)
 
     def _stop(self) -> None:
+        self.end()
+        self._out.append(Stopped())
+
+    def end(self) -> None:
+        """Serve nobody, and do nothing any more: the process goes."""
         self._stopped = True
         self.serves_until = -inf
-        self._out.append(Stopped())
 
     # --- connections ------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
