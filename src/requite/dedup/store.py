@@ -17,7 +17,7 @@ from requite.dedup.engine import Discard, Found
 from requite.dedup.policy import DedupPolicy
 from requite.dedup.records import decode_head
 from requite.engine import Input, Load, Loaded, LoadFailed, Store, Stored, StoreFailed
-from requite.errors import LogCorrupt, StorageError
+from requite.errors import LocalViolation, LogCorrupt, StorageError
 from requite.storage import Damage, GroupCommit, Log, LogSettings
 
 PURPOSE: Final = b"DEDU"
@@ -122,7 +122,7 @@ class LogStore:
     def _remove(self, segment: int) -> None:
         try:
             self._log.remove(segment)
-        except StorageError as error:
+        except (StorageError, LocalViolation) as error:  # one whose header is damaged, perhaps
             _log.warning("a segment of the log of replies stays: %s", error)
 
 
