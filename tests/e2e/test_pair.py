@@ -144,6 +144,27 @@ async def test_a_loop_that_stood_still_serves_nobody_until_it_has_asked(two: Two
     assert two.primary.view.epoch == 1
 
 
+async def test_one_connection_will_do_whoever_dials_it(two: Two) -> None:
+    two.primary = two.make("primary", bind="tcp://127.0.0.1:0", peer=two.address("nobody"))
+    await two.primary.start()
+    assert not two.primary.endpoint.endswith(":0")
+    two.backup = two.make("backup", peer=two.primary.endpoint)
+    await two.backup.start()
+    await until(lambda: two.primary.serves and two.backup.view.state is State.PASSIVE)
+    two.backup.switch()
+    await until(lambda: two.backup.serves)
+    await two.primary.close()
+    assert two.backup.vote()
+
+
+async def test_who_has_been_closed_serves_nobody(two: Two) -> None:
+    await two.start()
+    await two.primary.close()
+    await asyncio.sleep(HEARTBEAT)
+    assert not two.primary.serves
+    assert not two.primary.vote()
+
+
 async def test_two_primaries_fail_and_say_so(two: Two) -> None:
     two.backup = two.make("primary", bind=two.address("backup"), peer=two.address("primary"))
     await two.primary.start()
