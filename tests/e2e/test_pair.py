@@ -160,7 +160,7 @@ async def test_one_connection_will_do_whoever_dials_it(two: Two) -> None:
 async def test_who_has_been_closed_serves_nobody(two: Two) -> None:
     await two.start()
     await two.primary.close()
-    await asyncio.sleep(HEARTBEAT)
+    await until(lambda: two.backup.view.peer_is_silent)
     assert not two.primary.serves
     assert not two.primary.vote()
 
