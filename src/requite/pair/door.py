@@ -172,8 +172,10 @@ class Door:
         match event:
             case Received(peer, messages):
                 return self._heard(peer, messages, now)
-            case PeerJoined(peer):
+            case PeerJoined(peer) if self.lets_in():
                 self._guests[peer] = _Guest(event)
+            case PeerJoined(peer):  # the other one was heard while hands were shaken
+                return [Disconnect(peer, NOT_ACTIVE)]
             case PeerLost(peer):
                 self._guests.pop(peer, None)
             case Drain():
