@@ -274,7 +274,8 @@ def test_who_is_no_replica_takes_no_batch() -> None:
 
 
 # --- anything in any order ------------------------------------------------------------------------
-@pytest.mark.parametrize("seed", range(12))
+# The last ones once found that what compaction had copied was not read in time.
+@pytest.mark.parametrize("seed", [*range(8), 175, 188, 223])
 def test_whatever_happens_in_the_end_they_agree(seed: int) -> None:
     """Submissions, closing, compaction, breaks of the link, restarts of either one."""
     random = Random(seed)
@@ -357,7 +358,7 @@ class Machine:
                 self.life = self._start()
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", [*range(8), 150, 212])
 def test_what_was_acknowledged_in_step_survives_the_loss_of_either_disk(seed: int) -> None:
     """Both machines lose power, again and again, at any operation of their disks. Then the first
     one is gone for good, and the other has all that was acknowledged."""

@@ -33,6 +33,7 @@ class Compaction:
         self.moved_bytes = 0
         self.removed = 0
         self.removed_to = 0  # the number after the last record that was removed
+        self.synced_to = 0  # the number after the last copy that is on the disk
         self.damaged: list[Damage] = []
         self._log = log
         self._index = index
@@ -124,6 +125,7 @@ class Compaction:
             self._spared.add(segment)
             return
         self._log.sync()
+        self.synced_to = self._log.next_number
         self.removed_to = max(self.removed_to, self._end_of(segment))
         self._log.remove(segment)
         self._index.removed(segment)

@@ -346,6 +346,7 @@ class Store:
     def _read_since(self, since: Since) -> bytes:
         """Read for a replica; what it lacks is not removed while there is room."""
         self._tail.complete_from = max(self._tail.complete_from, self._compaction.removed_to)
+        self._tail.end = max(self._tail.end, self._compaction.synced_to)
         batch = self._tail.read(since)
         is_pressed = self._compact_below() > self.settings.compact_below
         self._compaction.pinned_from = None if is_pressed else batch.since

@@ -26,6 +26,7 @@ from requite.protocols.titanic.core import Core
 from requite.protocols.titanic.policy import Replicate
 from requite.protocols.titanic.replication import (
     Batch,
+    decode_batch,
     decode_position,
     encode_batch,
     unpack,
@@ -134,10 +135,12 @@ class Copying:
                 self._maybe_read()
 
     def loaded(self, payload: bytes, now: float) -> None:
-        """Send what was read."""
+        """Send what was read; copies that compaction made are among it."""
         if self._state is State.READING:
             self._state = State.SENDING
-            self._submit(unpack(payload), now)
+            frames = unpack(payload)
+            self.written = max(self.written, decode_batch(frames).following)
+            self._submit(frames, now)
 
     def load_failed(self, error: StorageError, now: float) -> None:
         """Try again later."""
