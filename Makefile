@@ -24,7 +24,7 @@ types: setup ## mypy, strict
 	$(bin)/mypy
 
 layers: setup ## imports run downhill; engines do no I/O
-	$(bin)/lint-imports --no-logo
+	$(bin)/lint-imports --no-logo --no-cache
 
 docs: setup ## build docs/_build/html, warnings are errors
 	$(bin)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
