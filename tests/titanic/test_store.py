@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import queue
 import threading
 import zlib
 from pathlib import Path
@@ -199,6 +200,23 @@ def test_a_thread_does_the_work(tmp_path: Path) -> None:
     again = open_store(tmp_path / "kept")
     assert len(again.recovered.requests) == 201
     again.close()
+
+
+def test_a_bug_in_the_thread_is_told_and_does_not_end_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = open_memory(SMALL)
+    done: queue.Queue[list[Input]] = queue.Queue()
+    store.start(done.put)
+    store.submit(Load("bad", "no place"))
+    [failed] = done.get(timeout=30)
+    assert isinstance(failed, LoadFailed)
+    assert "AttributeError" in str(failed.error)
+    assert "the store has failed" in caplog.text
+    store.submit(Store("good", [submitted(1)]))
+    [stored] = done.get(timeout=30)
+    assert isinstance(stored, Stored)
+    store.close()
 
 
 # --- the bound ------------------------------------------------------------------------------------

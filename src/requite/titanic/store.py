@@ -16,6 +16,7 @@ docs/protocols/titanic-log.md.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -26,7 +27,7 @@ from typing import Any, Final, NamedTuple
 
 from requite.engine import Input, Load, Loaded, LoadFailed, Stored, StoreFailed
 from requite.engine import Store as StoreEffect
-from requite.errors import ConfigurationError, LogFull, StorageError
+from requite.errors import ConfigurationError, LogFailed, LogFull, StorageError
 from requite.protocols.titanic.records import CLOSED, SUBMITTED
 from requite.protocols.titanic.replication import pack
 from requite.protocols.titanic.requests import Recovered
@@ -48,6 +49,7 @@ _RESERVE_OTHERS: Final = 2
 _SEGMENTS_MIN: Final = 5
 _NEAR: Final = 0.9  # when the bound is near, segments with less than this part in use are compacted
 _LOOK_EVERY_S: Final = 1.0  # for segments that are worth compacting, where nothing else happens
+_log: Final = logging.getLogger("requite.titanic")
 _UUID_VERSION: Final = 0x40  # 4: random (RFC 9562, section 5.4)
 _UUID_VARIANT: Final = 0x80
 
@@ -232,8 +234,14 @@ class Store:
     # --- the work ---------------------------------------------------------------------------------
     def work(self) -> list[Input]:
         """Do what has been submitted, and a little compaction; return what came of it."""
+        return self._do(self._take())
+
+    def _take(self) -> list[StoreEffect | Load]:
         with self._changed:
             waiting, self._waiting = self._waiting, []
+        return waiting
+
+    def _do(self, waiting: Sequence[StoreEffect | Load]) -> list[Input]:
         taken = _Taken()
         for effect in waiting:
             if isinstance(effect, StoreEffect):
@@ -252,7 +260,14 @@ class Store:
                     self._changed.wait(_LOOK_EVERY_S)
                 if self._closing and not self._waiting:
                     return
-            inputs = self.work()
+            waiting = self._take()
+            try:
+                inputs = self._do(waiting)
+            except Exception as bug:  # or everybody would wait for this thread, for ever
+                _log.exception("the store has failed")
+                error = LogFailed(f"the store has failed: {type(bug).__name__}: {bug}")
+                inputs = [_failed(effect, error) for effect in waiting]
+                self._no_room = True
             if inputs:
                 done(inputs)
 
@@ -379,3 +394,9 @@ class Store:
                 self._is_pressed = False
         except StorageError:  # the next one who stores something is told
             self._no_room = True
+
+
+def _failed(effect: StoreEffect | Load, error: StorageError) -> Input:
+    if isinstance(effect, StoreEffect):
+        return StoreFailed(effect.ticket, error)
+    return LoadFailed(effect.ticket, error)
