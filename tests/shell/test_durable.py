@@ -256,3 +256,12 @@ def test_a_ticket_is_32_hex_digits(ticket):
 def test_bytes_are_no_ticket():
     with pytest.raises(ConfigurationError, match="32 hex digits"):
         durable_at().result(TICKET.encode(), 1.0)  # type: ignore[arg-type]
+
+
+def test_what_was_known_before_the_last_question_was_late_is_what_is_told(clock):
+    answers = [PENDING, CallTimeout("the deadline passed before it was made")]
+    with pytest.raises(CallTimeout, match="it is kept"):
+        Play(clock, durable_at().result(TICKET, 2.0), *answers)
+    answers = [(b"500 the disk is full",), CallTimeout("late")]
+    with pytest.raises(StoreUnavailable, match="the disk is full"):
+        Play(clock, durable_at().submit(b"x", None, b"", 2.0), *answers, takes_s=1.5)

@@ -180,7 +180,6 @@ def _forget(ask: Ask, attempt_s: float) -> Script[None]:
 def _answer(ask: Ask, pauses: Pauses, attempt_s: float | None) -> Script[Reply]:
     """Ask until there is an answer, anew after `attempt_s` seconds; None: ask only once."""
     service, frames, until, key = ask
-    unserved: NoService | None = None
     while True:
         limit = inf if attempt_s is None else clock.now() + attempt_s
         try:
@@ -188,35 +187,39 @@ def _answer(ask: Ask, pauses: Pauses, attempt_s: float | None) -> Script[Reply]:
         except _PASSING as error:
             if attempt_s is None:
                 raise
-            # That time is up says less than that nobody was there to ask.
             problem: CallError = error
-            if unserved is not None and isinstance(error, CallTimeout):
-                problem = unserved
         except NoService as error:
             if service == REQUEST:  # the broker has waited for a Titanic, and none came
                 raise
-            problem = unserved = error
+            problem = error
         else:
             assert reply is not None
             return reply
-        yield from pauses.after(problem)
+        yield from pauses.after(problem, is_known=not isinstance(problem, CallTimeout))
 
 
 class Pauses:
-    """Pauses that grow, up to the end of the time for it all."""
+    """Pauses that grow, up to the end of the time for it all.
+
+    What is raised in the end is what stood in the way last. That time was up for a question says
+    less than what was known before: that there was no reply yet, or nobody to ask.
+    """
 
     def __init__(self, until: float, rng: Callable[[], float] = random.random) -> None:
         self._until = until
         self._rng = rng
         self._pause_s = _PAUSE_S
+        self._known: CallError | None = None
 
-    def after(self, error: CallError) -> Script[None]:
+    def after(self, error: CallError, *, is_known: bool = True) -> Script[None]:
         """Wait, or raise what stood in the way once the time is over."""
+        if is_known:
+            self._known = error
         pause_s = self._pause_s * (1 - self._rng() / 2)
         self._pause_s = min(_PAUSE_MAX_S, self._pause_s * _PAUSE_GROWTH)
         yield Pause(min(self._until, clock.now() + pause_s))
         if clock.now() >= self._until:
-            raise error
+            raise self._known or error
 
 
 # --- what answers say -----------------------------------------------------------------------------
