@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from requite.dedup.engine import Asked, DedupEngine, Discard, Found, GivenUp
+from requite.dedup.engine import DedupEngine
+from requite.dedup.inputs import Asked, Discard, Found, GivenUp
 from requite.dedup.policy import DedupPolicy
 from requite.dedup.records import NO_DIGEST, DedupRecord, Kind, decode
 from requite.engine import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.dedup.bench import Bench
 
-from requite.dedup.engine import Interrupted
+from requite.dedup.inputs import Interrupted
 from requite.dedup.records import Kind
 from requite.engine import Abandon, Drain, Progressed, Wake
 from requite.errors import ConfigurationError, LocalViolation

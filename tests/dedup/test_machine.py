@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.dedup.bench import Bench
 
-from requite.dedup.engine import Interrupted
+from requite.dedup.inputs import Interrupted
 from requite.engine import Abandon, Finished, Produced, Wake
 from requite.request import Status
 

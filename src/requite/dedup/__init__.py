@@ -1,7 +1,9 @@
 """Services that run each request once: `@service(name, idempotent=Dedup(...))`.
 
 engine.py    what becomes of a request and its repetitions; no I/O
+inputs.py    what it is told, and what it answers
 entries.py   its tables: keys, segments of the log
+keeping.py   how much of that is kept
 records.py   the bytes on the log
 policy.py    what may be set and seen
 store.py     the log, in a thread

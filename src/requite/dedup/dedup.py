@@ -9,8 +9,9 @@ from collections import deque
 from os import PathLike, fspath
 from typing import Any, Final
 
-from requite.dedup.engine import DedupEngine, Discard
+from requite.dedup.engine import DedupEngine
 from requite.dedup.gate import CallId, Gate
+from requite.dedup.inputs import Discard
 from requite.dedup.policy import DedupPolicy, DedupStats, InDoubt, Unkeyed
 from requite.dedup.store import LogStore
 from requite.engine import Input, Load, Store, Wake, Warn

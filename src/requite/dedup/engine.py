@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from requite.dedup.entries import Entries, Entry, Segments, State
+from requite.dedup.entries import Entry, State
+from requite.dedup.inputs import Asked, Discard, Found, GivenUp, Interrupted
+from requite.dedup.keeping import Keeping
 from requite.dedup.policy import REPLY_SIZE_MAX, DedupPolicy, DedupStats
-from requite.dedup.records import NO_DIGEST, DedupRecord, Kind, Outcome, decode, encode
+from requite.dedup.records import DedupRecord, Kind, Outcome, decode, encode
 from requite.engine import (
     Abandon,
     Deliver,
@@ -54,44 +56,6 @@ _GIVEN_UP: Final = (b"it was given up",)
 _RENEW_AFTER: Final = 0.25
 
 
-class Asked(NamedTuple):
-    """A request has come. `key` tells it from all others (empty: nothing does), `digest` is that of
-    its body (zeros: bodies need not be compared)."""
-
-    token: Any
-    request: Any
-    key: bytes
-    digest: bytes = NO_DIGEST
-
-
-class GivenUp(NamedTuple):
-    """Nobody waits any more for the reply to what was asked under `token`."""
-
-    token: Any
-    reason: str
-
-
-class Interrupted(NamedTuple):
-    """These requests have nobody any more who runs them, or waits for them: a worker has closed,
-    and stopped its handlers wherever they were."""
-
-    tokens: Sequence[Any]
-
-
-class Discard(NamedTuple):
-    """Remove a segment of the log: no record in it is needed. An effect."""
-
-    segment: int
-
-
-class Found(NamedTuple):
-    """A record that was on the log when it was opened: its place, and its size there."""
-
-    record: DedupRecord
-    position: Any
-    size: int
-
-
 class DedupEngine:
     """The table of one store: of one service, or of several whose keys differ.
 
@@ -109,14 +73,13 @@ class DedupEngine:
     ) -> None:
         self._policy = policy or DedupPolicy()
         self._epoch_s = epoch_s
-        self._entries = Entries()
-        self._segments = Segments()
+        self._keeping = Keeping(self._policy)
+        self._entries = self._keeping.entries
+        self._segments = self._keeping.segments
         self._tokens: dict[Any, Entry] = {}  # of owners and of those who wait
         self._loads: set[Any] = set()  # tokens that wait for a reply to be read
         self._running = 0
-        self._counts = dict.fromkeys(
-            ("ran", "replayed", "joined", "refused", "expired", "evicted"), 0
-        )
+        self._counts = dict.fromkeys(("ran", "replayed", "joined", "refused"), 0)
         self._out: list[Any] = []
         self._inputs: dict[type, Callable[[Any, float], None]] = {
             Asked: self._asked,
@@ -140,10 +103,9 @@ class DedupEngine:
         handler = self._inputs.get(event.__class__)
         if handler is None:
             raise LocalViolation(f"a service that runs requests once has no use for {event!r}")
-        if now >= self._entries.oldest_at() + self._policy.window_s:
-            self._expire(now)
+        self._expire(now)
         handler(event, now)
-        if self._is_beyond():
+        if self._keeping.is_beyond():
             self._bound(now)
         out = self._out
         if out:
@@ -152,19 +114,20 @@ class DedupEngine:
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        at = self._entries.oldest_at() + self._policy.window_s
+        at = self._keeping.next_end()
         return None if at == inf else at
 
     def snapshot(self) -> DedupStats:
         """Return what it has done, and what it holds."""
         states = [entry.state for entry in self._entries]
-        durable = self._policy.durable
         return DedupStats(
             **self._counts,
+            expired=self._keeping.expired,
+            evicted=self._keeping.evicted,
             running=self._running,
             kept=states.count(State.KEPT),
             in_doubt=states.count(State.IN_DOUBT),
-            size_bytes=self._segments.size_bytes if durable else self._entries.size_bytes,
+            size_bytes=self._keeping.size_bytes,
         )
 
     # --- from the worker's engine -----------------------------------------------------------------
@@ -359,8 +322,7 @@ class DedupEngine:
 
     def _forget(self, entry: Entry, now: float) -> None:
         """Know nothing of a key any more: a repetition runs."""
-        self._entries.remove(entry)
-        self._segments.leave(entry)
+        self._keeping.forget(entry)
         if self._policy.tells_starts:
             self._store(Kind.DROPPED, entry, now)
 
@@ -429,54 +391,13 @@ class DedupEngine:
 
     # --- bounds -----------------------------------------------------------------------------------
     def _expire(self, now: float) -> None:
-        """Let go of replies whose window has passed."""
-        entries, gone = self._entries, now - self._policy.window_s
-        while entries.oldest_at() <= gone:
-            self._let_go("expired")
-
-    def _let_go(self, count: str) -> None:
-        entry = self._entries.oldest()
-        if entry is not None:
-            self._remove(entry, count)
-
-    def _remove(self, entry: Entry, count: str) -> None:
-        self._entries.remove(entry)
-        self._segments.leave(entry)
-        self._counts[count] += 1
-
-    def _is_beyond(self) -> bool:
-        """Whether anything may have to go."""
-        policy, entries = self._policy, self._entries
-        if policy.durable:
-            return len(self._segments) > 1 or entries.settled > policy.entries_max
-        return entries.size_bytes > policy.bytes_max or entries.settled > policy.entries_max
+        self._keeping.expire(now)
 
     def _bound(self, now: float) -> None:
-        """Keep no more than allowed: the oldest replies go first."""
-        policy, entries = self._policy, self._entries
-        while entries.settled > policy.entries_max:
-            self._let_go("evicted")
-        if not policy.durable:
-            while entries.size_bytes > policy.bytes_max and entries.settled:
-                self._let_go("evicted")
-            return
-        self._discard()
-        while self._segments.size_bytes > policy.bytes_max and len(self._segments) > 1:
-            self._clear_oldest(now)
-            self._discard()
-
-    def _clear_oldest(self, now: float) -> None:
-        """Let nobody need the oldest segment: replies go, and what runs is told anew."""
-        for entry in self._segments.oldest():
-            if entry.state in (State.KEPT, State.IN_DOUBT):
-                self._remove(entry, "evicted")
-                continue
-            self._segments.leave(entry)
-            if entry.state is State.RUNNING:
-                self._store(Kind.BEGUN, entry, now)
-
-    def _discard(self) -> None:
-        self._out += [Discard(number) for number in self._segments.take_idle()]
+        """Let go of what is too much. What runs is told anew, before its segment goes."""
+        for entry in self._keeping.bound():
+            self._store(Kind.BEGUN, entry, now)
+        self._out += [Discard(number) for number in self._keeping.take_idle()]
 
     # --- the beginning and the end ----------------------------------------------------------------
     def _recover(self, found: Iterable[Found], now: float) -> None:

@@ -184,10 +184,20 @@ class Segments:
             del self._all[entry.home].entries[entry]
             entry.home = None
 
-    def oldest(self) -> list[Entry]:
-        """The entries that need the oldest segment."""
-        first = next(iter(self._all.values()), None)
-        return [] if first is None else list(first.entries)
+    def beyond(self, size_max: int) -> list[int]:
+        """The oldest segments, so that the others have no more than `size_max` bytes; never the
+        last one, which is being written."""
+        beyond, size = list[int](), self.size_bytes
+        for number in list(self._all)[:-1]:
+            if size <= size_max:
+                break
+            beyond.append(number)
+            size -= self._all[number].size
+        return beyond
+
+    def needed_by(self, number: int) -> list[Entry]:
+        """The entries that need a segment."""
+        return list(self._all[number].entries)
 
     def take_idle(self) -> Iterator[int]:
         """Forget the oldest segments that nobody needs, and yield them. The last one stays."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import Any, Final, Protocol
 
-from requite.dedup.engine import Asked, GivenUp, Interrupted
+from requite.dedup.inputs import Asked, GivenUp, Interrupted
 from requite.dedup.records import DIGEST_SIZE, NO_DIGEST
 from requite.engine import Abandon, Deliver, Finished, Input
 from requite.request import Request

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from os import PathLike
 from typing import Any, Final
 
-from requite.dedup.engine import Discard, Found
+from requite.dedup.inputs import Discard, Found
 from requite.dedup.policy import DedupPolicy
 from requite.dedup.records import decode_head
 from requite.engine import Input, Load, Loaded, LoadFailed, Store, Stored, StoreFailed

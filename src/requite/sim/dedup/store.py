@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from requite.dedup.engine import Discard, Found
+from requite.dedup.inputs import Discard, Found
 from requite.dedup.store import PURPOSE, read_log
 from requite.engine import Load, Loaded, LoadFailed, Store, Stored
 from requite.errors import StorageError

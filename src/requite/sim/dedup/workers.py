@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from requite.dedup.engine import Asked, DedupEngine, Discard, GivenUp
+from requite.dedup.engine import DedupEngine
+from requite.dedup.inputs import Asked, Discard, GivenUp
 from requite.engine import Abandon, Deliver, Finished, Input, Load, Started, Store, Wake, Warn
 from requite.protocols.majordomo.jobs import clients_call_id
 from requite.request import Request, Status
