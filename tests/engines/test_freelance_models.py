@@ -128,7 +128,22 @@ def test_a_reply_too_many_is_not_taken_for_the_next_one() -> None:
     assert b.replies[1].body == b"first"
     assert 2 not in b.replies
     assert b.client.snapshot().stray == 1
+    b.join("a", place="a")
     b.answer("a", b"second")
+    assert b.replies[2].body == b"second"
+
+
+def test_a_connection_that_brings_a_reply_too_many_is_closed() -> None:
+    b = failover(servers=1)
+    b.join("a1", place="a")
+    b.submit(1)
+    b.answer("a1")
+    b.say("a1", [b"once more"])
+    assert "a1" in b.disconnected
+    b.submit(2)
+    assert b.to("a1") == [[b"x"]]  # the first alone
+    b.join("a2", place="a")
+    b.answer("a2", b"second")
     assert b.replies[2].body == b"second"
 
 

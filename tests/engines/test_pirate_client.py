@@ -42,6 +42,22 @@ def test_a_deadline_before_the_reply_closes_the_connection() -> None:
     assert bench.client.snapshot() == (0, 0, 0, 0, 0, 0, False)
 
 
+def test_a_connection_that_brings_a_reply_too_many_is_closed() -> None:
+    bench = ClientBench()
+    bench.submit(1, b"1")
+    bench.join("a")
+    bench.say("a", [b"one"])
+    bench.say("a", [b"one, once more"])
+    assert "a" in bench.disconnected
+    bench.submit(2, b"2")
+    assert bench.to("a") == [[b"1"]]
+    bench.join("b")
+    bench.say("b", [b"two"], [b"two, once more"])
+    assert bench.replies[2].body == b"two"
+    assert "b" in bench.disconnected
+    assert bench.client.snapshot() == (0, 0, 0, 0, 0, 2, False)
+
+
 def test_a_cancelled_call_closes_its_connection_and_lets_others_have_one() -> None:
     bench = ClientBench(ClientPolicy(connections_max=1))
     bench.submit(1, b"1")

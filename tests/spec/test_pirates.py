@@ -83,8 +83,10 @@ def test_a_reply_that_nobody_asked_for_is_dropped() -> None:
     bench.say("a", [b"one"], [b"one, once more"])
     assert bench.replies[1].body == b"one"
     assert [each.kind for each in bench.warnings] == ["stray reply"]
+    assert "a" in bench.disconnected  # the next one would not be for what is asked next, either
     bench.submit(2, b"2")
-    assert bench.to("a")[-1] == [b"2"]
+    bench.join("b")
+    assert (bench.to("a"), bench.to("b")) == ([[b"1"]], [[b"2"]])
     assert 2 not in bench.replies
 
 

@@ -100,6 +100,7 @@ def stack(reach: Reach, settings: ClientSettings) -> Stack:
         Wires(
             keep=[_endpoint(address, framing) for address in addresses for _ in range(lanes)],
             limits=LINK_LIMITS,
+            read_first=model is Model.FAILOVER,
         ),
         _Abilities(model),
         holds=True,

@@ -71,6 +71,7 @@ def stack(reach: Reach, settings: ClientSettings) -> Stack:
             lambda: Zmtp(SocketType.REQ, limits=limits),
             dial_to=url.addresses,
             limits=LinkLimits(handshake_timeout_s=LINK_HANDSHAKE_S),
+            read_first=True,
         ),
         _Abilities(),
         holds=True,

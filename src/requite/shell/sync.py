@@ -111,6 +111,7 @@ class SyncShell:
         self._watched: dict[int, Pollable] = {}
         self._polling_until = -inf  # -inf: nobody polls
         self._looked_at = -inf
+        self._look_after_s = 0.0 if wires.read_first else _IDLE_S
         self._bell_out, self._bell_in = os.pipe()  # rouses the leader from its poll
         os.set_blocking(self._bell_in, False)
         self._poll.register(self._bell_out, READ)
@@ -263,7 +264,7 @@ class SyncShell:
 
     def _submit(self, events: Sequence[Input]) -> None:
         is_alone = self._leader is None and not self._closed
-        if is_alone and clock.now() - self._looked_at > _IDLE_S:
+        if is_alone and clock.now() - self._looked_at > self._look_after_s:
             self._look()
         for event in events:
             self.host.submit(event)

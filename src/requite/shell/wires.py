@@ -16,6 +16,9 @@ class Wires(NamedTuple):
 
     An engine that asks for its connections has `dial_to`, and `make_framing` for what comes of it.
     One that is connected to many has endpoints: those to `keep` up, and those to `listen` at.
+
+    `read_first`: nothing in a reply tells which request it is for, so what has come has to be read
+    before the next request leaves. A client whose threads read only while they wait has to look.
     """
 
     make_framing: Callable[[], Framing] = no_framing
@@ -23,3 +26,4 @@ class Wires(NamedTuple):
     keep: Sequence[Endpoint] = ()
     listen: Sequence[Endpoint] = ()
     limits: LinkLimits = LinkLimits()
+    read_first: bool = False

@@ -109,17 +109,24 @@ class FailoverClient(FreelanceClient):
         lane = self._lanes.get(event.peer)
         if lane is None or not event.messages:
             return
-        call, *strays = event.messages
-        pending, lane.call = lane.call, None
-        if pending is None:
-            strays = [call, *strays]
-        else:
-            pending.peers.clear()
-            self._take_reply(pending, call, now)
-        for _ in strays:
-            self._ignore(now)
+        call, lane.call = lane.call, None
+        strays = len(event.messages) - (call is not None)
+        if call is not None:
+            call.peers.clear()
+            self._take_reply(call, event.messages[0], now)
         # Not before the whole batch is read: none of it can be a reply to what is sent only now.
-        self._offer(event.peer, now)
+        if strays:
+            self._distrust(event.peer, strays, now)
+        else:
+            self._offer(event.peer, now)
+
+    def _distrust(self, peer: Peer, strays: int, now: float) -> None:
+        """Close a lane that brought more replies than requests: the next ones would be taken for
+        replies to what was not asked yet (I2)."""
+        for _ in range(strays):
+            self._ignore(now)
+        self._drop_lane(peer)
+        self._out.append(Disconnect(peer, "a reply came on a connection that asks nothing"))
 
     # --- lanes ------------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:

@@ -227,20 +227,28 @@ class LazyPirate:
         peer, messages = event
         if peer not in self._lanes:
             return  # the rest of a connection that was closed
-        for message in messages:
-            self._take_reply(peer, message, now)
-        # Not before the whole batch is read: none of it can be a reply to what is sent only now.
-        if self._lanes[peer] is None:
-            self._idle[peer] = None
-            self._supply(now)
-
-    def _take_reply(self, peer: Peer, frames: Message, now: float) -> None:
         call = self._lanes[peer]
-        if call is None:
-            self._stray += 1
-            self._out.append(Warn("stray reply", "a reply came on a connection that asks nothing"))
-            return
-        self._lanes[peer] = None
+        strays = len(messages) - (call is not None)
+        if call is not None and messages:
+            self._lanes[peer] = None
+            self._take_reply(call, messages[0], now)
+        # Not before the whole batch is read: none of it can be a reply to what is sent only now.
+        if strays > 0:
+            self._distrust(peer, strays)
+        elif self._lanes[peer] is None:
+            self._idle[peer] = None
+        self._supply(now)
+
+    def _distrust(self, peer: Peer, strays: int) -> None:
+        """Close a connection that brought more replies than requests: the next ones would be taken
+        for replies to what was not asked yet (I2)."""
+        self._stray += strays
+        del self._lanes[peer]
+        self._idle.pop(peer, None)
+        text = "a reply came on a connection that asks nothing"
+        self._out += (Warn("stray reply", text), Disconnect(peer, text))
+
+    def _take_reply(self, call: PendingCall, frames: Message, now: float) -> None:
         del self._calls[call.asked.token]
         reply = Reply(frames, Status.OK, call.tries, now - call.submitted_at)
         self._out.append(Deliver(call.asked.token, reply))
