@@ -45,7 +45,7 @@ _CASES: list[tuple[str, str, TitanicParts, str]] = [
     ("I13", "titanic-garbage", TitanicParts(engine=mutants.DiesOfGarbage), "dies-of-garbage"),
     ("window", "titanic-services", mutants.engine(dispatcher=mutants.SendsAll), "sends-all"),
     ("polite", "titanic-calm", mutants.engine(dispatcher=mutants.AsksForEach), "asks-for-each"),
-    ("disk", "titanic-full", mutants.store(store=mutants.KnowsNoBound), "knows-no-bound"),
+    ("disk", "titanic-full", mutants.store(bound=mutants.KnowsNoBound), "knows-no-bound"),
 ]
 
 

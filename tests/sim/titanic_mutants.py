@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import Any
 
 from requite.engine import Effect, Finished, Input
-from requite.engine import Store as StoreEffect
 from requite.protocols.titanic.attempts import Attempts
 from requite.protocols.titanic.collecting import Collecting
 from requite.protocols.titanic.dispatch import Dispatcher, Lane
@@ -19,6 +18,7 @@ from requite.protocols.titanic.requests import Kept, Register
 from requite.protocols.titanic.wire import OK, REPLY, SERVICES, encode_ticket
 from requite.request import Status
 from requite.sim.titanic.node import TitanicParts
+from requite.titanic.bound import Bound
 from requite.titanic.compaction import Compaction
 from requite.titanic.index import Index
 from requite.titanic.store import Store, StoreSettings, open_memory
@@ -184,8 +184,8 @@ class SyncsTooLate(Compaction):
         self._log.sync = sync  # type: ignore[method-assign]
 
 
-class KnowsNoBound(Store):
-    def _refusal(self, effect: StoreEffect, size: int, before: int) -> None:
+class KnowsNoBound(Bound):
+    def refusal(self, records: Sequence[bytes], size: int, before: int) -> None:
         return None
 
 
@@ -218,6 +218,7 @@ _HOMES = {
     "index": ("requite.titanic.recovery", "Index"),
     "compaction": ("requite.titanic.store", "Compaction"),
     "store": ("requite.titanic.store", "Store"),
+    "bound": ("requite.titanic.store", "Bound"),
 }
 
 
@@ -240,7 +241,7 @@ class _Replaced:
 
 
 def store(**parts: type) -> TitanicParts:
-    """A Titanic with some parts of its store replaced: `index`, `compaction`, `store`."""
+    """A Titanic with some parts of its store replaced: `index`, `compaction`, `bound`, `store`."""
 
     def open_broken(settings: StoreSettings, **kwargs: Any) -> Store:
         with _Replaced(parts):

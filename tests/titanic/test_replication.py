@@ -198,6 +198,21 @@ def test_what_the_replica_lacks_is_not_compacted_away() -> None:
     assert replica.ask(REPLY, first) == [b"200", b"re:first"]
 
 
+def test_for_a_replica_that_stays_away_no_more_is_kept_than_allowed() -> None:
+    primary, replica = pair()
+    primary.submit(b"first")
+    primary.store._compaction._lag_max = 4 * 4096
+    primary.replica = None
+    for n in range(200):
+        primary.ask(CLOSE, primary.submit(b"%d" % n + b"x" * 100))
+    primary.compact()
+    assert primary.store.view().disk_bytes < 8 * 4096
+    primary.replica = replica
+    primary.feed([Answered(call.token, CallTimeout("away")) for call in primary.submits])
+    primary.wait(5.0)
+    assert state(primary) == state(replica)
+
+
 def test_in_step_no_ticket_is_told_before_the_replica_has_the_request() -> None:
     primary, replica = pair(Replicate.SYNC)
     primary.replica = None

@@ -7,6 +7,7 @@ import os
 import queue
 import threading
 import zlib
+from itertools import islice
 from pathlib import Path
 from random import Random
 
@@ -26,7 +27,8 @@ from requite.protocols.titanic.wire import CLOSE, LIST, REPLY, REQUEST
 from requite.sim.titanic.disk import SimDisk
 from requite.storage import Log, MemoryFolder
 from requite.storage.layout import SegmentHeader, encode_header
-from requite.titanic.store import StoreSettings, new_uuid, open_memory, open_store
+from requite.titanic.store import StoreSettings, open_memory, open_store
+from requite.titanic.uuids import uuids
 
 
 def submitted(n: int, size: int = 10) -> bytes:
@@ -107,10 +109,10 @@ def test_settings_that_cannot_work_are_refused() -> None:
 
 
 def test_uuids_are_of_version_4() -> None:
-    uuids = {new_uuid() for _ in range(1000)}
-    assert len(uuids) == 1000
-    assert {uuid[6] >> 4 for uuid in uuids} == {4}
-    assert {uuid[8] >> 6 for uuid in uuids} == {2}
+    made = set(islice(uuids(), 1000))
+    assert len(made) == 1000
+    assert {uuid[6] >> 4 for uuid in made} == {4}
+    assert {uuid[8] >> 6 for uuid in made} == {2}
 
 
 # --- storing and loading --------------------------------------------------------------------------

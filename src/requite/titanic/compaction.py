@@ -28,7 +28,7 @@ class Compaction:
     `removed` (segments) count. `damaged`: what was found broken on the way; such a segment stays.
     """
 
-    def __init__(self, log: Log, index: Index) -> None:
+    def __init__(self, log: Log, index: Index, lag_max: int) -> None:
         self.pinned_from: int | None = None
         self.moved_bytes = 0
         self.removed = 0
@@ -37,6 +37,7 @@ class Compaction:
         self.damaged: list[Damage] = []
         self._log = log
         self._index = index
+        self._lag_max = lag_max
         self._to_skip = 0  # looks, since the last one found nothing: there may be many segments
         self._segment: int | None = None
         self._rest: Iterator[Record | Damage] = iter(())
@@ -66,6 +67,7 @@ class Compaction:
         if self._to_skip:
             self._to_skip -= 1
             return False
+        self._maybe_unpin()
         live = self._index.live
         found = [
             (live.get(sealed.number, 0) / (sealed.size - OVERHEAD), sealed.number)
@@ -81,6 +83,14 @@ class Compaction:
         self._segment = number
         self._rest = self._log.reader().read(number) if live.get(number, 0) else iter(())
         return True
+
+    def _maybe_unpin(self) -> None:
+        """Wait no longer for a replica that lacks too much."""
+        pin = self.pinned_from
+        if pin is not None:
+            lag = sum(sealed.size for sealed in self._log.sealed if sealed.number >= pin)
+            if lag > self._lag_max:
+                self.pinned_from = None
 
     def _is_pinned(self, number: int) -> bool:
         """Whether a replica has yet to read something in a segment."""

@@ -1,7 +1,7 @@
 """Titanic's store: performs `Store` and `Load` on a log, and keeps the log small.
 
     store = open_store("requests")              # or open_memory()
-    engine = TitanicEngine(..., recovered=store.recovered, new_uuid=new_uuid)
+    engine = TitanicEngine(..., recovered=store.recovered)
     store.start(lambda inputs: loop.call_soon_threadsafe(feed, inputs))
     store.submit(effect)                        # a Store or a Load; from any thread
     store.close()
@@ -17,7 +17,6 @@ docs/protocols/titanic-log.md.
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -28,13 +27,13 @@ from typing import Any, Final, NamedTuple
 from requite.engine import Input, Load, Loaded, LoadFailed, Stored, StoreFailed
 from requite.engine import Store as StoreEffect
 from requite.errors import ConfigurationError, LogFailed, LogFull, StorageError
-from requite.protocols.titanic.records import CLOSED, SUBMITTED
 from requite.protocols.titanic.replication import pack
 from requite.protocols.titanic.requests import Recovered
 from requite.protocols.titanic.tickets import Since
 from requite.storage import Log, LogSettings, MemoryLog
 from requite.storage.files import Folder
 from requite.storage.layout import record_size
+from requite.titanic.bound import SEGMENTS_MIN, Bound
 from requite.titanic.compaction import Compaction
 from requite.titanic.recovery import StoreReport, Survey
 from requite.titanic.tail import Tail
@@ -42,24 +41,10 @@ from requite.titanic.tail import Tail
 PURPOSE: Final = b"TITN"
 _MIB: Final = 1024 * 1024
 _SEGMENT_SIZE: Final = 64 * _MIB
-# What is left free when a bound is reached, in segments: one for replies to what was accepted, one
-# for what closes requests, and one for compaction, which makes room again.
-_RESERVES: Final = {SUBMITTED: 3, CLOSED: 1}
-_RESERVE_OTHERS: Final = 2
-_SEGMENTS_MIN: Final = 5
-_NEAR: Final = 0.9  # when the bound is near, segments with less than this part in use are compacted
 _LOOK_EVERY_S: Final = 1.0  # for segments that are worth compacting, where nothing else happens
 _log: Final = logging.getLogger("requite.titanic")
 _UUID_VERSION: Final = 0x40  # 4: random (RFC 9562, section 5.4)
 _UUID_VARIANT: Final = 0x80
-
-
-def new_uuid() -> bytes:
-    """Return 16 bytes: a UUID of version 4."""
-    random = bytearray(os.urandom(16))
-    random[6] = random[6] & 0x0F | _UUID_VERSION
-    random[8] = random[8] & 0x3F | _UUID_VARIANT
-    return bytes(random)
 
 
 def wall_clock_us() -> int:
@@ -76,6 +61,8 @@ class StoreSettings:
       compaction. None: what the disk has.
     - `segment_size_bytes`: of each file of the log; so much is set aside at once.
     - `compact_below`: a segment of which less than this part is needed is compacted.
+    - `replica_lag_bytes_max`: for a replica that is away, so much is kept that compaction would
+      remove; one that lacks more gets everything again.
     - `sync`: False never waits for the disk: what is acknowledged survives the process, but not a
       power cut.
     """
@@ -83,12 +70,13 @@ class StoreSettings:
     disk_bytes_max: int | None = None
     segment_size_bytes: int = _SEGMENT_SIZE
     compact_below: float = 0.5
+    replica_lag_bytes_max: int = 1024 * _MIB
     sync: bool = True
 
     def __post_init__(self) -> None:
         if not 0 <= self.compact_below <= 1:
             raise ConfigurationError(f"compact_below is between 0 and 1, not {self.compact_below}")
-        least = _SEGMENTS_MIN * self.segment_size_bytes
+        least = SEGMENTS_MIN * self.segment_size_bytes
         if self.disk_bytes_max is not None and self.disk_bytes_max < least:
             raise ConfigurationError(
                 f"disk_bytes_max must be at least five segments ({least} bytes), not "
@@ -175,7 +163,7 @@ class Store:
         self._log = log
         self._index = survey.index
         self._now_us = now_us
-        self._compaction = Compaction(log, survey.index)
+        self._compaction = Compaction(log, survey.index, settings.replica_lag_bytes_max)
         self._tail = Tail(log, survey.complete_from)
         self._waiting: list[StoreEffect | Load] = []
         self._changed = Condition()
@@ -183,7 +171,10 @@ class Store:
         self._thread: Thread | None = None
         self._commits = self._records = 0
         self._no_room = False  # for copies; until something is stored again
-        self._is_pressed = False
+        size = settings.segment_size_bytes
+        self._bound = Bound(
+            log, survey.index, settings.disk_bytes_max, size, settings.compact_below
+        )
 
     # --- from any thread --------------------------------------------------------------------------
     def start(self, done: Callable[[list[Input]], object]) -> None:
@@ -277,21 +268,23 @@ class Store:
         done: list[Input] = []
         group: list[StoreEffect] = []
         payloads: list[bytes] = []
-        size, is_bound = 0, self.settings.disk_bytes_max is not None
+        size, bound = 0, self._bound
         for effect in stores:
-            if is_bound:
-                size += sum(record_size(len(record)) for record in effect.records)
-            refused = self._refusal(effect, size, len(payloads)) if is_bound else None
-            if refused is None:
-                group.append(effect)
-                payloads += effect.records
-            else:
-                done.append(StoreFailed(effect.ticket, refused))
+            if bound.limit is not None:
+                with_it = size + sum(record_size(len(record)) for record in effect.records)
+                refused = bound.refusal(effect.records, with_it, len(payloads))
+                if refused is not None:
+                    done.append(StoreFailed(effect.ticket, refused))
+                    continue
+                size = with_it
+            group.append(effect)
+            payloads += effect.records
         if not group:
             return done
         try:
             done += self._commit(group, payloads)
         except LogFull as error:
+            self._compaction.pinned_from = None  # no replica is worth that
             done += self._one_by_one(group, error)
         except StorageError as error:
             done += [StoreFailed(effect.ticket, error) for effect in group]
@@ -321,33 +314,6 @@ class Store:
                 done.append(StoreFailed(effect.ticket, failed))
         return done
 
-    def _refusal(self, effect: StoreEffect, size: int, before: int) -> LogFull | None:
-        """Why records must not be written: they need another segment, beyond the bound.
-
-        Requests leave room for their replies, replies for what closes requests, and that for
-        compaction: so there is always a way on.
-        """
-        limit = self.settings.disk_bytes_max
-        if limit is None or not effect.records:
-            return None
-        kind = effect.records[0][0]
-        count = before + len(effect.records)
-        segment = self.settings.segment_size_bytes
-        takes = 0 if size <= self._log.room(count) else segment
-        if not takes and kind != SUBMITTED:
-            return None
-        reserve = _RESERVES.get(kind, _RESERVE_OTHERS) * segment
-        if kind == SUBMITTED:
-            reserve += self._index.bytes_to_come(count)
-        if self._log.disk_bytes + takes <= limit - reserve:
-            return None
-        self._is_pressed = True
-        return LogFull(
-            f"the store has {self._log.disk_bytes} bytes, and {self._index.unanswered} requests "
-            f"wait for replies; it may have {limit} bytes (disk_bytes_max). Close requests that "
-            "are done with, or allow more."
-        )
-
     # --- loading ----------------------------------------------------------------------------------
     def _load(self, load: Load) -> Input:
         place: Any = load.position
@@ -363,22 +329,11 @@ class Store:
         self._tail.complete_from = max(self._tail.complete_from, self._compaction.removed_to)
         self._tail.end = max(self._tail.end, self._compaction.synced_to)
         batch = self._tail.read(since)
-        is_pressed = self._compact_below() > self.settings.compact_below
-        self._compaction.pinned_from = None if is_pressed else batch.since
+        is_scarce = self._bound.compact_below() > self.settings.compact_below
+        self._compaction.pinned_from = None if is_scarce else batch.since
         return pack(batch)
 
     # --- compaction -------------------------------------------------------------------------------
-    def _compact_below(self) -> float:
-        """Which part of a segment may be needed, for its compaction to be worth while."""
-        limit, below = self.settings.disk_bytes_max, self.settings.compact_below
-        if limit is None:
-            return below
-        if self._is_pressed:  # somebody was refused: whatever can be gained is worth it
-            self._compaction.pinned_from = None
-            return 1.0
-        near = limit - (_SEGMENTS_MIN - 1) * self.settings.segment_size_bytes
-        return max(below, _NEAR) if self._log.disk_bytes >= near else below
-
     @property
     def _is_compacting(self) -> bool:
         return self._compaction.is_under_way and not self._no_room
@@ -388,10 +343,11 @@ class Store:
         if self._no_room:
             return
         self._index.expire_keys(self._now_us())
-        below = self._compact_below()
+        if self._bound.is_pressed:
+            self._compaction.pinned_from = None
         try:
-            if not self._compaction.bite(below):
-                self._is_pressed = False
+            if not self._compaction.bite(self._bound.compact_below()):
+                self._bound.is_pressed = False
         except StorageError:  # the next one who stores something is told
             self._no_room = True
 
