@@ -103,20 +103,19 @@ def test_two_devices_before_the_same_services_are_fair_together(
     """A mesh: the client shares among devices, and each device among all services."""
     reps = [nng.rep() for _ in range(3)]
     backs = [sp_nng.listen(rep.socket, places.new()).dialling() for rep in reps]
-    fronts = []
+    fronts, devices = [], []
     for _ in range(2):
         front = places.new()
-        device = loop.device(front=[front.listening()], connect_back=backs)
-        fronts.append(front.as_told(str(device.front_addresses[0])))
+        devices.append(loop.device(front=[front.listening()], connect_back=backs))
+        fronts.append(front.as_told(str(devices[-1].front_addresses[0])))
     client = loop.client(*fronts)
 
     def all_there() -> bool:
         loop.ask(client, b"warm-up")
-        return all(rep.requests for rep in reps)
+        tables = [loop.call(device.snapshot) for device in devices]
+        return all(table.back == len(reps) and table.requests for table in tables)
 
-    eventually(all_there, "all services are connected")
-    for _ in range(20):  # until both devices are surely connected to all
-        loop.ask(client, b"warm-up")
+    eventually(all_there, "both devices are used, and connected to all services")
     before = [len(rep.requests) for rep in reps]
     for _ in range(6 * ROUNDS):
         loop.ask(client, b"x")
