@@ -1,6 +1,6 @@
 """`Titanic`: keeps requests until they are answered, behind any MDP broker.
 
-    requite.Titanic("mdp://localhost:5555", "requests").run()
+    requite.titanic.Titanic("mdp://localhost:5555", "requests").run()
 
 Inside a broker's process it is `requite.Broker(titanic="requests")`.
 """

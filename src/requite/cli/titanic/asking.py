@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 from cyclopts import Parameter
@@ -17,8 +17,6 @@ from requite.request import Reply
 _OK: Final = STATUSES[0]
 
 Ticket = Annotated[str, Parameter(help="What `requite call --submit` printed: 32 hex digits.")]
-Question = Callable[[str, Sequence[bytes]], Sequence[bytes]]
-"""Asks a service of Titanic's; returns the frames behind the status."""
 
 
 class Titanic:
