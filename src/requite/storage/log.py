@@ -231,7 +231,7 @@ class Log:
                 self._folder.remove(name)
         for sealed in found.sealed:
             self._shelf.add(sealed)
-        self._log_id = found.log_id or new_log_id()
+        self._log_id = found.log_id or self._new_id()
         self.next_number = found.next_number
         self.recovered = found.recovery
 
@@ -241,7 +241,7 @@ class Log:
         The active one is sealed when the next one has its space on the disk: until then there is
         somewhere to write, however little it holds.
         """
-        now_us, active = wall_clock_us(), self._writer
+        now_us, active = self._now_us(), self._writer
         size = max(self.settings.segment_size_bytes, OVERHEAD + least)
         self._retain(now_us, size + (0 if active is None else active.written_bytes))
         try:
@@ -276,8 +276,16 @@ class Log:
             return
         if not writer.empty:
             writer.seal()
-            self._shelf.add(Sealed(writer.number, writer.written_bytes, wall_clock_us()))
+            self._shelf.add(Sealed(writer.number, writer.written_bytes, self._now_us()))
         self._drop_writer()
+
+    def _now_us(self) -> int:
+        """Wall time; a simulation has its own."""
+        return wall_clock_us()
+
+    def _new_id(self) -> bytes:
+        """Name a new log; a simulation gives always the same names."""
+        return new_log_id()
 
     def _drop_writer(self) -> None:
         if self._writer is not None:

@@ -131,12 +131,16 @@ def open_memory(
     settings: StoreSettings | None = None,
     *,
     folder: Folder | None = None,
+    kind: type[Log] = Log,
     now_us: Callable[[], int] = wall_clock_us,
 ) -> Store:
-    """Make a store in memory, which does not survive the process; `folder`: where to keep files."""
+    """Make a store in memory, which does not survive the process.
+
+    `folder` is where to keep files, `kind` what writes them; both are for simulations.
+    """
     settings = settings or StoreSettings()
     if folder is not None:
-        return _opened(Log(folder, PURPOSE, settings.log_settings), settings, now_us)
+        return _opened(kind(folder, PURPOSE, settings.log_settings), settings, now_us)
     return _opened(MemoryLog(PURPOSE, settings.log_settings), settings, now_us)
 
 

@@ -6,6 +6,7 @@ from random import Random
 from typing import Final
 
 from requite.errors import LogFailed, LogFull
+from requite.storage import Log
 from requite.storage.layout import HEADER_SIZE
 from requite.storage.memory import MemoryFile, MemoryFolder
 
@@ -14,6 +15,16 @@ PAGE_SIZE: Final = 512  # what a disk writes as a whole, or not at all
 
 class Killed(BaseException):
     """The process dies here. Nobody can handle that."""
+
+
+class SimLog(Log):
+    """A log whose bytes depend on nothing but what is written, so that runs can be repeated."""
+
+    def _now_us(self) -> int:
+        return 0
+
+    def _new_id(self) -> bytes:
+        return b"a simulated log!"
 
 
 class SimDisk(MemoryFolder):

@@ -24,7 +24,7 @@ from requite.engine import (
 from requite.errors import StorageError
 from requite.protocols.titanic.engine import TitanicEngine
 from requite.protocols.titanic.inputs import Asked
-from requite.sim.titanic.disk import Killed, SimDisk
+from requite.sim.titanic.disk import Killed, SimDisk, SimLog
 from requite.titanic.store import Store as TitanicStore
 from requite.titanic.store import open_memory
 
@@ -90,7 +90,7 @@ class Node:
         self.stopped = False
         try:
             self.store = self._parts.open_store(
-                self._knobs.store, folder=self.disk, now_us=self._wall_us
+                self._knobs.store, folder=self.disk, kind=SimLog, now_us=self._wall_us
             )
         except Killed:
             self._hear(1)  # it may have cut off a damaged tail, and died before it could say so
