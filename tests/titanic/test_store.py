@@ -27,6 +27,7 @@ from requite.protocols.titanic.wire import CLOSE, LIST, REPLY, REQUEST
 from requite.sim.titanic.disk import SimDisk
 from requite.storage import Log, MemoryFolder
 from requite.storage.layout import SegmentHeader, encode_header
+from requite.titanic.compaction import BITE_BYTES
 from requite.titanic.store import StoreSettings, open_memory, open_store
 from requite.titanic.uuids import uuids
 
@@ -249,6 +250,27 @@ def test_the_bound_is_kept_and_there_is_a_way_out() -> None:
 
 
 # --- compaction -----------------------------------------------------------------------------------
+def test_compaction_goes_in_small_bites_between_which_requests_are_stored() -> None:
+    settings = StoreSettings(segment_size_bytes=4 << 20, sync=False, compact_below=0.6)
+    store = open_memory(settings)
+    for n in range(0, 4000, 10):
+        store.submit(Store(n, [submitted(n + i, 1000) for i in range(10)]))
+        closed = [encode_closed((n + i).to_bytes(16, "big"), 1, b"", 0) for i in range(5)]
+        store.submit(Store(-n, closed))
+    done = store.work()
+    assert len(done) == 800
+    bites = 0
+    for n in range(4000, 4200):
+        before = store.view()
+        store.submit(Store(n, [submitted(n)]))
+        assert [one.ticket for one in store.work()] == [n]  # compaction keeps nobody waiting
+        moved = store.view().moved_bytes - before.moved_bytes
+        assert moved <= BITE_BYTES + 2000
+        bites += moved > 0
+    assert bites > 5
+    assert store.view().removed_segments > 0
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_store_that_is_opened_again_has_what_it_had(seed: int) -> None:
     random, folder = Random(seed), MemoryFolder()
