@@ -1,14 +1,16 @@
 """A client of a Spark Connect server: uses requite's functions, and tells what came of it.
 
-    python -m tests.spark.deploy.client URL SERVICE FOLDER
+    python -m tests.spark.deploy.client URL SERVICE FOLDER PART...
 
-FOLDER/journal is a journal, the server finds it under the same name. Prints one JSON object.
+The parts are journal, calls, sweep, alerts and run. FOLDER/journal is a journal; the server finds
+it under the same name. Prints one JSON object.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -27,20 +29,20 @@ ROWS = 20
 BUSY_MAX = 5
 
 
-def main(url: str, service: str, folder: str) -> None:
-    """Do everything, and tell."""
+def main(url: str, service: str, folder: str, *parts: str) -> None:
+    """Do what is asked for, and tell."""
     spark = configure(SparkSession.builder.remote(url)).getOrCreate()
     requite.spark.register(spark)
     place = Path(folder)
-    told = {
-        "session": type(spark).__module__,
-        "journal": read(spark, place / "journal"),
-        "calls": call(spark, service, place / "replies"),
-        "sweep": sweep(spark),
-        "alerts": watch(spark, place),
-        "run": run(spark, place),
+    acts: dict[str, Callable[[], Any]] = {
+        "journal": lambda: read(spark, place / "journal"),
+        "calls": lambda: call(spark, service, place / "replies"),
+        "sweep": lambda: sweep(spark),
+        "alerts": lambda: watch(spark, place),
+        "run": lambda: run(spark, place),
     }
-    print(json.dumps(told), flush=True)
+    told = {part: acts[part]() for part in parts}
+    print(json.dumps(told | {"session": type(spark).__module__}), flush=True)
     spark.stop()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -22,30 +21,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def ended(cluster: Cluster, packed: tuple[Path, Path], folder: Path) -> Ended:
-    """How the application ended. There is one for all verbs: its start is what takes time."""
+def swept(cluster: Cluster, packed: tuple[Path, Path], folder: Path) -> Ended:
+    """How an application ended that tells where requite is, and makes a sweep."""
     archive, program = packed
-    write_journal(folder / "journal")
     sweep = ["sweep", "--seeds", "6", "--scenario", "calm", "drain", "--to", str(folder / "sweeps")]
-    run = ["run", "--journal", str(folder / "journal"), "--lake", str(folder / "lake")]
     verbs = Path(__file__).with_name("verbs.py")
-    return submit(cluster, archive, verbs, str(folder), str(program), *sweep, "--", *run)
+    return submit(cluster, archive, verbs, str(folder / "places"), str(program), *sweep)
 
 
-def test_driver_and_executors_have_requite_from_the_archive(ended: Ended, folder: Path) -> None:
-    file = folder / "places"
-    assert file.exists(), ended.err
-    told = json.loads(file.read_text())
+def test_driver_and_executors_have_requite_from_the_archive(swept: Ended, folder: Path) -> None:
+    assert swept.code == 0, swept.err
+    told = json.loads((folder / "places").read_text())
     places = [told["driver"], *told["executors"]]
     assert len(places) >= 2
     assert all("/requite.zip/" in place for place in places), places
 
 
-def test_a_sweep_runs_on_the_cluster(ended: Ended, folder: Path) -> None:
-    *_, told, code = (folder / "verb-0").read_text().splitlines()
-    assert code == "0", ended.err
-    figures: dict[str, Any] = json.loads(told)
-    assert figures | {"seconds": 0} == {
+def test_a_sweep_runs_on_the_cluster(swept: Ended, folder: Path) -> None:
+    assert swept.code == 0, swept.err
+    assert swept.told | {"seconds": 0} == {
         "seeds": 6, "ok": 6, "violated": 0, "hung": 0, "crashed": 0, "violations": 0,
         "seconds": 0,
     }  # fmt: skip
@@ -53,11 +47,17 @@ def test_a_sweep_runs_on_the_cluster(ended: Ended, folder: Path) -> None:
     assert sorted(seeds) == list(range(6))
 
 
-def test_the_pipeline_runs_on_the_cluster(ended: Ended, folder: Path) -> None:
+@pytest.mark.long
+def test_the_pipeline_runs_on_the_cluster(
+    cluster: Cluster, packed: tuple[Path, Path], tmp_path: Path
+) -> None:
+    write_journal(tmp_path / "journal")
+    places = ["--journal", str(tmp_path / "journal"), "--lake", str(tmp_path / "lake")]
+    ended = submit(cluster, *packed, "run", *places)
     assert ended.code == 1, ended.err + ended.out  # one request is missing
     audit = ended.told["audit"]
     assert audit["accepted"] == ACCEPTED
     assert audit["exactly_one"] == ENDED
     assert audit["missing"] == 1
-    requests = pq.read_table(folder / "lake" / "silver_requests")
+    requests = pq.read_table(tmp_path / "lake" / "silver_requests")
     assert requests.num_rows == ACCEPTED

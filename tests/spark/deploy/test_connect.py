@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,17 +19,22 @@ WITHIN_S = 240
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def told(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What the client tells; it is run once, since all of this takes its time to start."""
-    folder = tmp_path_factory.mktemp("connect")
+    return ask(tmp_path_factory.mktemp("connect"), "journal", "calls", "sweep", "alerts")
+
+
+def ask(folder: Path, *parts: str) -> Any:
+    """Start a server and a client that does some things; return what it tells of them."""
     write_journal(folder / "journal")
     recorded, server = Recorded(), ConnectServer(folder / "server")
-    client = Process("-m", "tests.spark.deploy.client", server.url, recorded.url(), str(folder))
+    words = ("-m", "tests.spark.deploy.client", server.url, recorded.url(), str(folder))
+    client = Process(*words, *parts)
     try:
         told = json.loads(client.line())
         code, errors = client.ended(WITHIN_S)
         assert code == 0, errors
-        yield told
+        return told
     finally:
         client.dispose()
         server.end()
@@ -58,7 +63,9 @@ def test_the_streaming_audit_runs_on_the_server(told: Any) -> None:
     assert told["alerts"] == ["MISSED_DEADLINE"]
 
 
-def test_the_runner_runs_on_the_server(told: Any) -> None:
+@pytest.mark.long
+def test_the_runner_runs_on_the_server(tmp_path: Path) -> None:
+    told = ask(tmp_path, "run")
     audit = told["run"]["audit"]
     assert audit["accepted"] == ACCEPTED
     assert audit["exactly_one"] == ENDED

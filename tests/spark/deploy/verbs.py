@@ -1,11 +1,9 @@
-"""What spark-submit runs in a test: several verbs in one application, whose start is what costs.
+"""What spark-submit runs in a test: where requite is, and a verb, in one application.
 
-    spark-submit --py-files requite.zip verbs.py FOLDER PROGRAM VERB... [-- VERB...]
+    spark-submit --py-files requite.zip verbs.py FILE PROGRAM VERB...
 
-Writes to FOLDER/places from where driver and executors have requite, as JSON. Then it runs PROGRAM,
-what `pack` writes for spark-submit, once for each verb, and ends as the last one does. What the
-others print goes to FOLDER/verb-0, FOLDER/verb-1 and so on, and their exit codes are the last lines
-of that.
+Writes to FILE from where driver and executors have requite, as JSON. Then it becomes PROGRAM, what
+`pack` writes for spark-submit: the start of an application is what takes time.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ import json
 import runpy
 import sys
 from collections.abc import Iterator
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -39,33 +36,11 @@ def places() -> dict[str, Any]:
     return {"driver": requite.__file__, "executors": sorted({row.place for row in told})}
 
 
-def split(words: list[str]) -> Iterator[list[str]]:
-    """Yield the words between those that are `--`."""
-    while "--" in words:
-        end = words.index("--")
-        yield words[:end]
-        words = words[end + 1 :]
-    yield words
-
-
-def main(folder: Path, program: str, *words: str) -> None:
-    (folder / "places").write_text(json.dumps(places()))
-    *verbs, last = split(list(words))
-    for number, verb in enumerate(verbs):
-        with (folder / f"verb-{number}").open("w") as out, redirect_stdout(out):
-            print(run(program, verb))
-    sys.exit(run(program, last))
-
-
-def run(program: str, verb: list[str]) -> Any:
-    """Run a verb as spark-submit would; return its exit code."""
-    sys.argv = [program, *verb]
-    try:
-        runpy.run_path(program, run_name="__main__")
-    except SystemExit as end:
-        return end.code
-    raise AssertionError("the program has no exit code")
+def main(file: str, *command: str) -> None:
+    Path(file).write_text(json.dumps(places()))
+    sys.argv = list(command)
+    runpy.run_path(command[0], run_name="__main__")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:])
+    main(*sys.argv[1:])

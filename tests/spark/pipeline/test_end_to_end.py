@@ -224,12 +224,14 @@ def test_the_verb_refuses_what_cannot_work(
 
 @pytest.mark.e2e
 @pytest.mark.slow
-def test_the_command_itself_in_a_process_of_its_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize("with_report", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_the_command_itself_in_a_process_of_its_own(tmp_path: Path, with_report: bool) -> None:
     journal, lake, report = tmp_path / "journal", tmp_path / "lake", tmp_path / "report.html"
     with Writing(journal) as writing:
         # More than a pipe holds: a reader that is not read to its end would notice.
         writing.flights([flight(number, number / 1000) for number in range(3000)])
-    places: list[Any] = ["--journal", journal, "--lake", lake, "--report", report]
+    places: list[Any] = ["--journal", journal, "--lake", lake]
+    places += ["--report", report] if with_report else []
     words = [*COMMAND, "spark", "run", *places, "--master", "local[1]", "--json"]
     environment = ENVIRONMENT | once.environment(tmp_path)
     process = subprocess.run(words, env=environment, capture_output=True, timeout=240, check=False)
@@ -238,4 +240,6 @@ def test_the_command_itself_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert "Traceback" not in done.err
     assert done.record["audit"]["exactly_one"] == 3000
     assert "3,000 accepted, 3,000 ended exactly once" in done.out
-    assert "<svg" in report.read_text(encoding="utf-8")
+    assert report.exists() == with_report
+    if with_report:
+        assert "<svg" in report.read_text(encoding="utf-8")
