@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 
 from requite.protocols.titanic.policy import TitanicPolicy
-from requite.sim.knobs import knob_lines
+from requite.sim.knobs import Printed
 from requite.titanic.store import StoreSettings
 
 
@@ -35,7 +34,7 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TitanicKnobs:
+class TitanicKnobs(Printed):
     """A run: `calls` requests are submitted in the first phase, of `faulty_s` seconds.
 
     `keyed_p`, `close_p`: how many submissions have an idempotency key, how many users close what
@@ -109,8 +108,3 @@ class TitanicKnobs:
             disk_bytes_max=None if segments is None else segments * size,
             compact_below=self.compact_below,
         )
-
-    def lines(self) -> Iterator[str]:
-        """Yield each knob as a line of text."""
-        for field in fields(self):
-            yield from knob_lines(field.name, getattr(self, field.name), False)

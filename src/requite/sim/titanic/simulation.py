@@ -88,6 +88,7 @@ class TitanicSimulation(Simulation):
         return self._settle()
 
     def _close_everything(self) -> bool:
+        self.world.run(self.world.now + users.LATE_S)  # what is late has come by then
         self.remark("everything is closed")
         self._send(users.close_all(self.ledger), "the one who closes")
         if not self._settle():

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 _PATIENCE_S: Final = 1.0
 _POLL_S: Final = 0.2
-_LATE_S: Final = 2.0
+LATE_S: Final = 2.0
+"""So late a message may come."""
 
 
 class Network:
@@ -49,7 +50,7 @@ class Network:
             return
         self._carry(self._latency_s(), service, frames, key, answer)
         if not self.is_well and self.rng.random() < self.knobs.late_p:
-            self._carry(_LATE_S * self.rng.random(), service, frames, key, answer)
+            self._carry(LATE_S * self.rng.random(), service, frames, key, answer)
 
     def _carry(
         self,
