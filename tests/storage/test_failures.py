@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -286,4 +287,15 @@ def test_a_folder_that_vanishes_is_said(tmp_path: Path) -> None:
         log.rotate()
     with pytest.raises(LogGone):
         log.append([b"c"])
+    log.close()
+
+
+def test_what_went_to_a_removed_file_is_not_said_to_be_on_the_disk(tmp_path: Path) -> None:
+    log = open_small(tmp_path / "log", sync=True)
+    log.commit([b"kept"])
+    shutil.rmtree(tmp_path / "log")
+    with pytest.raises(LogFailed, match="has been removed"):
+        log.commit([b"lost"])
+    with pytest.raises(LogFailed, match="has been removed"):
+        log.append([b"refused"])
     log.close()

@@ -94,6 +94,11 @@ class DiskFile:
                 f"cannot sync {self.path}: {error.strerror}. What was written since the last sync "
                 "may be lost. Check the disk, and open the log again."
             ) from error
+        if not os.fstat(self._descriptor).st_nlink:  # it ends with this process
+            raise LogFailed(
+                f"{self.path} has been removed while it was being written. What was in it is lost "
+                "with this process. Open the log again."
+            )
 
     def close(self) -> None:
         os.close(self._descriptor)
