@@ -118,13 +118,14 @@ def test_it_drains(pattern: Pattern) -> None:
     bench.ask("c", b"x")
     bench.ask("d", b"y")
     bench.drain()
-    bench.ask("d", b"z")
+    assert "d" in bench.disconnected  # it may ask another queue
     bench.client("late")
     assert "late" in bench.disconnected
-    assert bench.unread == {"c", "d"}
+    assert bench.unread == {"c"}
     assert not bench.stopped
     bench.answer("w", b"done")
     assert bench.to("c") == [[b"", b"done"]]
+    assert "c" in bench.disconnected
     assert bench.stopped
     assert bench.requests("w") == [b"x"]
 

@@ -110,6 +110,7 @@ class Queue(Daemon):
 
     async def drain(self) -> None:
         """Take no new requests, let replies pass (`drain_timeout_s` at most), then close."""
+        self._shell.stop_listening()  # newcomers would be sent away, and count that as a try
         await self._shell.drain()
 
     async def close(self) -> None:

@@ -200,6 +200,7 @@ class _Post:
 
     async def drain(self) -> None:
         """Finish what is in hand; also what nobody waits for, if it cannot be run again."""
+        self.shell.stop_listening()  # newcomers would be sent away, and count that as a try
         await self.shell.drain()
         if self._gate is not None:
             await self._gate.idle.wait()

@@ -204,6 +204,8 @@ class PirateQueue:
             self._replies += 1
             self._out.append(Send(asker.peer, [*reply.envelope[1:], *reply.body]))
             self._note("replied", hand)
+            if self._draining:
+                self._maybe_see_off(asker)
         else:
             self._drop(Why.LEFT)
 
@@ -334,11 +336,18 @@ class PirateQueue:
             return
         self._draining = True
         self._drop(Why.DRAINED, self._turns.clear())
-        for asker in self._turns:
-            if asker.is_read:
+        for asker in list(self._turns):
+            self._maybe_see_off(asker)
+            if asker.in_hand and asker.is_read:
                 asker.is_read = False
                 self._out.append(StopReading(asker.peer))
         self._stop_at = now + self._policy.drain_timeout_s
+
+    def _maybe_see_off(self, asker: Asker[Hand]) -> None:
+        """Hang up on a client whose requests no worker has: it may ask elsewhere at once."""
+        if not asker.in_hand:
+            self._turns.leave(asker.peer)
+            self._out.append(Disconnect(asker.peer, "the queue is shutting down"))
 
     def _maybe_stop(self, now: float) -> None:
         if self._stopped or (self._crew.count(BUSY) and now < self._stop_at):

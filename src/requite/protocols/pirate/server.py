@@ -195,6 +195,8 @@ class PirateServer:
         if status is Status.OK:
             self._out.append(Send(asker.peer, job.reply(frames)))
             self._turns.offer(asker)
+            if self._draining:
+                self._maybe_see_off(asker)
             return
         text = f"a request failed, which REP cannot say: {reason_of(frames)}"
         self._out.append(Warn("failed request", text))
@@ -245,10 +247,17 @@ class PirateServer:
             return
         self._draining = True
         self._turns.clear()
-        for asker in self._turns:
-            if asker.is_read:
+        for asker in list(self._turns):
+            self._maybe_see_off(asker)
+            if asker.in_hand and asker.is_read:
                 asker.is_read = False
                 self._out.append(StopReading(asker.peer))
+
+    def _maybe_see_off(self, asker: Asker[Job]) -> None:
+        """Hang up on who waits for no handler: that is how it comes to ask elsewhere at once."""
+        if not asker.in_hand:
+            self._turns.leave(asker.peer)
+            self._out.append(Disconnect(asker.peer, "the server is shutting down"))
 
     def _note(self, kind: str, job: Job, **facts: Any) -> None:
         if self._policy.notes:
