@@ -11,28 +11,18 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from requite.chronicle import NO_OUTCOME, PRESS_ROWS, Chronicle, Happening, Kind
-from requite.errors import (
-    CallError,
-    CallTimeout,
-    Cancelled,
-    NoService,
-    Overloaded,
-    Poisoned,
-    RemoteFailure,
-    WorkerLost,
-)
+from requite.errors import CallError, NoService, Poisoned, RemoteFailure, WorkerLost
 from requite.protocols.majordomo.calls import PendingCall
 from requite.protocols.majordomo.jobs import Job
 from requite.protocols.majordomo.parties import Client, PendingRequest, Worker
+from requite.recording import FAILURES
 from requite.request import Status, error_class_of
 
 _ENDS: Final = {Status.EXPIRED: Kind.EXPIRED, Status.CANCELLED: Kind.CANCELLED}
-# What a client's errors mean; a `TransportError` has no status.
+# What a client's errors mean: its own ones, and those of which it is told.
 _FAILURES: Final = {
-    CallTimeout: (Kind.EXPIRED, Status.EXPIRED),
-    Cancelled: (Kind.CANCELLED, Status.CANCELLED),
+    **FAILURES,
     NoService: (Kind.ANSWERED, Status.NO_SERVICE),
-    Overloaded: (Kind.ANSWERED, Status.OVERLOADED),
     RemoteFailure: (Kind.ANSWERED, Status.FAILED),
     WorkerLost: (Kind.ANSWERED, Status.WORKER_LOST),
     Poisoned: (Kind.ANSWERED, Status.POISONED),

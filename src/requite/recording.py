@@ -1,0 +1,258 @@
+"""How engines write into their chronicles (`requite.chronicle`) where nothing on the wire names a
+call: the parts that clients, and those who run handlers, have in common in such protocols.
+
+Each log tells of requests under ids of its own. A client's are those by which the audit judges: it
+has accepted the calls. A request to which nothing special happens is one flight, written when it
+ends. The first special thing makes it *told*: from then on it is written down event by event.
+
+Messages that are thrown away name no call either. They are told ten times a second at most, as
+REFUSED: how many, and why.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from math import inf
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from requite.chronicle import (
+    NO_OUTCOME,
+    PRESS_ROWS,
+    SWEEP_EVERY_S,
+    Chronicle,
+    FlightRow,
+    Happening,
+    Kind,
+)
+from requite.errors import CallError, CallTimeout, Cancelled, Overloaded
+from requite.request import Status, error_class_of
+
+FAILURES: Final = {
+    CallTimeout: (Kind.EXPIRED, Status.EXPIRED),
+    Cancelled: (Kind.CANCELLED, Status.CANCELLED),
+    Overloaded: (Kind.ANSWERED, Status.OVERLOADED),
+}
+"""What a client's own errors mean; a `TransportError` has no status."""
+
+
+class Call(Protocol):
+    """What a client's recorder needs of a call; it sets the first three.
+
+    `sent_at` is when the first try left, `tries` how many there were.
+    """
+
+    call_id: bytes
+    is_told: bool
+    sent_at: float
+    submitted_at: float
+    tries: int
+
+
+class Job(Protocol):
+    """What a recorder needs of a request in a handler's hands; it sets all of it."""
+
+    call_id: bytes
+    is_told: bool
+    delivered_at: float
+    started_at: float
+    size: int
+
+
+CallT = TypeVar("CallT", bound=Call)
+JobT = TypeVar("JobT", bound=Job)
+
+
+class Recorder:
+    """A chronicle, ids, what was dropped, and `look_at`: when to look at what is under way.
+
+    `origin` begins all ids; `first_number` parts those of several engines that have one origin.
+    """
+
+    def __init__(self, chronicle: Chronicle, origin: bytes, first_number: int = 0) -> None:
+        self.look_at = inf
+        self._chronicle = chronicle
+        self._origin = origin
+        self._number = first_number  # of the request told last
+        self._flights = chronicle.flights
+        self._happen = chronicle.happenings.append
+        self._looked_at = 0.0
+        self._dropped: Counter[str] = Counter()
+
+    def dropped(self, why: str, now: float, count: int = 1) -> None:
+        """Tell, at the next look, of messages that were thrown away."""
+        self._dropped[why] += count
+        self._look_soon(now)
+
+    def next_at(self) -> float | None:
+        """Return when to look at things next, if at all."""
+        return None if self.look_at == inf else self.look_at
+
+    def _new_id(self) -> bytes:
+        self._number += 1
+        return self._origin + self._number.to_bytes(8, "big")
+
+    def _look_soon(self, now: float) -> None:
+        if self.look_at == inf:
+            self.look_at = now + SWEEP_EVERY_S
+
+    def _looked(self, goes_on: bool, now: float) -> None:
+        """End a look at what is under way, of which the next one follows if it `goes_on`."""
+        for why, count in self._dropped.items():
+            self._happen(Happening(now, Kind.REFUSED, reason=f"{count} dropped: {why}"))
+        self._dropped.clear()
+        self._looked_at = now
+        self.look_at = now + SWEEP_EVERY_S if goes_on else inf
+        self._chronicle.trim()
+
+    def _flown(self, flight: FlightRow) -> None:
+        self._flights.append(flight)
+        if len(self._flights) >= PRESS_ROWS:
+            self._chronicle.press()
+
+
+class CallRecorder(Recorder, ABC, Generic[CallT]):
+    """Tells about calls, at the client. A protocol says what a call is `about`."""
+
+    @abstractmethod
+    def about(self, call: CallT) -> tuple[bytes, int, float]:
+        """Return the name of a call's service, the bytes of its body, and its deadline."""
+
+    def accepted(self, call: CallT) -> None:
+        """Give a new call its id."""
+        call.call_id = self._new_id()
+        call.is_told = False
+        self._look_soon(call.submitted_at)
+
+    def sent(self, call: CallT, now: float) -> None:
+        """Tell that a try has left, where that is not part of a flight."""
+        if call.tries == 1:
+            call.sent_at = now
+        else:
+            self.begun(call)
+        if call.is_told:
+            self._tell(call, Kind.SENT, now)
+
+    def answered(self, call: CallT, size: int, now: float) -> None:
+        """Tell of the reply to a call, which has so many bytes."""
+        if call.is_told:
+            self._tell(call, Kind.ANSWERED, now, outcome=Status.OK, size=size)
+            return
+        name, asked_size, deadline = self.about(call)
+        instants = call.submitted_at, call.sent_at, now, deadline
+        self._flown((*instants, call.call_id, name, b"", asked_size, size))
+
+    def begun(self, call: CallT) -> None:
+        """Tell what has happened to a call so far, up to its first try, if that is not told yet."""
+        if call.is_told:
+            return
+        call.is_told = True
+        _, size, deadline = self.about(call)
+        self._tell(call, Kind.ACCEPTED, call.submitted_at, attempt=0, size=size, value=deadline)
+        if call.tries:
+            self._tell(call, Kind.SENT, call.sent_at, attempt=1)
+
+    def taken_back(self, call: CallT, reason: str, now: float) -> None:
+        """Tell that a try is given up for another one."""
+        self.begun(call)
+        self._tell(call, Kind.REDELIVERED, now, reason=reason)
+
+    def failed(self, call: CallT, error: CallError, now: float) -> None:
+        """Tell of the error a call ended with."""
+        self.begun(call)
+        kind, outcome = FAILURES.get(type(error), (Kind.ANSWERED, NO_OUTCOME))
+        name = type(error).__name__
+        self._tell(call, kind, now, outcome=outcome, error=name, reason=str(error))
+
+    def look(self, calls: dict[Any, CallT], now: float) -> None:
+        """Tell the beginnings of what has been under way since the last look."""
+        for call in reversed(calls.values()):
+            if call.submitted_at < self._looked_at:
+                break  # the earlier ones were told then
+            self.begun(call)
+        self._looked(bool(calls), now)
+
+    def _tell(self, call: CallT, kind: Kind, at: float, **facts: Any) -> None:
+        facts.setdefault("attempt", call.tries)
+        self._happen(Happening(at, kind, call.call_id, self.about(call)[0], **facts))
+
+
+class JobRecorder(Recorder, Generic[JobT]):
+    """Tells about requests in the hands of a server or worker, under ids of its own."""
+
+    def __init__(
+        self, chronicle: Chronicle, instance: bytes, service: str, first_number: int = 0
+    ) -> None:
+        super().__init__(chronicle, instance, first_number)
+        self._service = encode_name(service)
+
+    def delivered(self, job: JobT, size: int, now: float) -> None:
+        """Give a request its id."""
+        job.call_id = self._new_id()
+        job.delivered_at = now
+        job.started_at = 0.0
+        job.size = size
+        job.is_told = False
+        self._look_soon(now)
+
+    def started(self, job: JobT, now: float) -> None:
+        """Tell that a handler runs, where that is not part of a flight."""
+        job.started_at = now
+        if job.is_told:
+            self._tell(job, Kind.STARTED, now)
+
+    def partial(self, job: JobT, frames: Iterable[bytes], now: float) -> None:
+        """Tell of a partial reply."""
+        self.begun(job)
+        self._tell(job, Kind.PARTIAL, now, size=sum(map(len, frames)))
+
+    def finished(self, job: JobT, status: Status, frames: Sequence[bytes], now: float) -> None:
+        """Tell how a handler ended."""
+        size = sum(map(len, frames))
+        if job.is_told or status or not job.started_at:
+            self.begun(job)
+            facts: dict[str, Any] = {"outcome": status, "size": size}
+            if status:  # then the frames are the reason
+                reason = b" ".join(frames).decode(errors="replace")
+                facts |= {"size": 0, "error": error_class_of(status), "reason": reason}
+            self._tell(job, Kind.FINISHED, now, **facts)
+            return
+        instants = job.delivered_at, job.started_at, now, inf
+        self._flown((*instants, job.call_id, self._service, self._origin, job.size, size))
+
+    def abandoned(self, job: JobT, reason: str, now: float) -> None:
+        """Tell that nobody waits for a request any more."""
+        self.begun(job)
+        self._tell(job, Kind.ABANDONED, now, reason=reason)
+
+    def begun(self, job: JobT) -> None:
+        """Tell what has happened to a request so far, if that is not told yet."""
+        if job.is_told:
+            return
+        job.is_told = True
+        self._tell(job, Kind.DELIVERED, job.delivered_at, size=job.size)
+        if job.started_at:
+            self._tell(job, Kind.STARTED, job.started_at)
+
+    def look(self, jobs: dict[JobT, Any] | list[JobT], now: float) -> None:
+        """Tell the beginnings of what has been under way since the last look."""
+        for job in reversed(jobs):
+            if job.delivered_at < self._looked_at:
+                break  # the earlier ones were told then
+            self.begun(job)
+        self._looked(bool(jobs), now)
+
+    def _tell(self, job: JobT, kind: Kind, at: float, **facts: Any) -> None:
+        self._happen(Happening(at, kind, job.call_id, self._service, self._origin, 1, **facts))
+
+
+def refusal(error: CallError, now: float, service: str = "") -> Happening:
+    """Return the row that tells of a call that was not taken on."""
+    name, error_name = encode_name(service), type(error).__name__
+    return Happening(now, Kind.REFUSED, service=name, error=error_name, reason=str(error))
+
+
+def encode_name(service: str) -> bytes:
+    """Return a service's name as it stands in rows."""
+    return service.encode(errors="backslashreplace")
