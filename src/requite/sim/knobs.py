@@ -47,6 +47,27 @@ class Behaviour(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Printed:
+    """Knobs that are printed; those `one_by_one` are several things with a line each."""
+
+    one_by_one = frozenset[str]()
+
+    def lines(self) -> Iterator[str]:
+        """Yield each knob as a line of text."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in self.one_by_one:
+                yield from (f"{field.name[:-1]:<18} {_text(each)}" for each in value)
+            else:
+                yield f"{field.name:<18} {_text(value)}"
+
+
+def link_limits(output_size_max: int) -> LinkLimits:
+    """Return what one connection may cost."""
+    return LinkLimits(handshake_timeout_s=3.0, linger_s=1.0, output_size_max=output_size_max)
+
+
+@dataclass(frozen=True, slots=True)
 class ClientSpec:
     """One client. `tries` bounds the attempts of a call; `identity`: it announces its name; without
     a `first_sequence` one is drawn for each life.
@@ -75,12 +96,14 @@ class WorkerSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Knobs:
+class Knobs(Printed):
     """A run. `faulty_s` is the length of the first phase, in which `calls` calls are made.
 
     `faults_per_s` is the rate of each kind of fault; they last from a tenth of a heartbeat interval
     to `outage_max` of them. `behaviours` and `weights` say what is asked of handlers how often.
     """
+
+    one_by_one = frozenset({"clients", "workers"})
 
     calls: int
     faulty_s: float
@@ -154,9 +177,7 @@ class Knobs:
     @property
     def limits(self) -> LinkLimits:
         """What one connection may cost."""
-        return LinkLimits(
-            handshake_timeout_s=3.0, linger_s=1.0, output_size_max=self.output_size_max
-        )
+        return link_limits(self.output_size_max)
 
     @property
     def slowest_interval_s(self) -> float:
@@ -187,20 +208,6 @@ class Knobs:
             for worker in self.workers
             if worker.version == "0.3" or not worker.lease_s
         }
-
-    def lines(self) -> Iterator[str]:
-        """Yield each knob as a line of text."""
-        for field in fields(self):
-            one_by_one = field.name in ("clients", "workers")
-            yield from knob_lines(field.name, getattr(self, field.name), one_by_one)
-
-
-def knob_lines(name: str, value: Any, one_by_one: bool) -> Iterator[str]:
-    """Yield a knob as a line of text, or each of several things as a line of its own."""
-    if one_by_one:
-        yield from (f"{name[:-1]:<18} {_text(each)}" for each in value)
-    else:
-        yield f"{name:<18} {_text(value)}"
 
 
 def _text(value: Any) -> str:

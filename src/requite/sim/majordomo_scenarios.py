@@ -13,9 +13,8 @@ from random import Random
 from typing import Any, Final
 
 from requite.protocols.majordomo.policy import PartialsFor01
+from requite.sim.drawing import draw_faults, draw_network, draw_pace, fixed_of
 from requite.sim.knobs import Behaviour, ClientSpec, FaultKind, Knobs, WorkerSpec
-from requite.sim.network import Chunking, Shape
-from requite.sim.process import Pace
 
 _SERVICES: Final = ("alpha", "beta", "gamma")
 _ALL_FAULTS: Final = tuple(FaultKind)
@@ -138,9 +137,8 @@ def draw(seed: int, scenario: Scenario) -> Knobs:
     """Draw the knobs of a run. The same seed and scenario always give the same."""
     rng = Random(f"{seed}/knobs")
     drawn = _draw_all(rng, scenario)
-    shape = {name[8:]: value for name, value in scenario.fixed.items() if "." in name}
-    drawn |= {name: value for name, value in scenario.fixed.items() if "." not in name}
-    drawn["network"] = _draw_network(rng, drawn["interval_s"], shape)
+    drawn |= fixed_of(scenario.fixed)
+    drawn["network"] = draw_network(rng, fixed_of(scenario.fixed, "network"), drawn["interval_s"])
     return Knobs(**drawn)
 
 
@@ -178,9 +176,9 @@ def _draw_all(rng: Random, scenario: Scenario) -> dict[str, Any]:
         "partials_for_0_1": rng.choice(tuple(PartialsFor01)),
         "drain_timeout_s": rng.choice((0.2, 5.0)),
         "handover": rng.random() < 0.7,
-        "pace": Pace(rng.choice((0.0, 0.001, 0.02)), rng.choice((0.0, 0.0005, 0.005))),
+        "pace": draw_pace(rng),
         "output_size_max": rng.choice((100_000, 1 << 20, 64 << 20)),
-        "faults": _draw_faults(rng, scenario),
+        "faults": draw_faults(rng, scenario.faults, scenario.swarm),
         "faults_per_s": rng.uniform(0.05, 0.4) / interval_s**0.5,
         "outage_max": rng.choice((2.0, 10.0, 30.0)),
     }
@@ -190,29 +188,6 @@ def _weight(rng: Random, behaviour: Behaviour) -> int:
     if behaviour is Behaviour.ECHO:
         return rng.choice((10, 30))
     return rng.choice((0, 1, 4)) if behaviour is not Behaviour.STREAM else rng.choice((1, 8))
-
-
-def _draw_faults(rng: Random, scenario: Scenario) -> tuple[FaultKind, ...]:
-    if not scenario.swarm:
-        return scenario.faults
-    share = rng.choice((0.15, 0.4, 0.7))
-    return tuple(kind for kind in scenario.faults if rng.random() < share)
-
-
-def _draw_network(rng: Random, interval_s: float, fixed: dict[str, Any]) -> Shape:
-    latency_s = rng.choice((0.0001, 0.001, 0.01))
-    drawn: dict[str, Any] = {
-        "latency_s": latency_s,
-        "jitter_s": rng.choice((0.0, 1.0, 5.0)) * latency_s,
-        "spike_p": rng.choice((0.0, 0.01)),
-        "spike_s": rng.choice((0.1, 1.0)) * interval_s,
-        "chunking": rng.choice(tuple(Chunking)),
-        "retransmit_s": rng.choice((2.0, 6.0)),
-        "keepalive_s": rng.choice((3.0, 6.0)),
-        "connect_timeout_s": rng.choice((0.5, 2.0)),
-        "buffer_size": rng.choice((2 << 10, 16 << 10, 256 << 10)),
-    }
-    return Shape(**drawn | fixed)
 
 
 def _draw_clients(rng: Random, scenario: Scenario) -> tuple[ClientSpec, ...]:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.freelance.wire import Model
 from requite.shell.link import LinkLimits
-from requite.sim.knobs import Behaviour, knob_lines
+from requite.sim.knobs import Behaviour, Printed, link_limits
 from requite.sim.network import Shape
 from requite.sim.process import Pace
-
-_ONE_BY_ONE: Final = frozenset({"clients", "servers"})
 
 
 class FlpFault(StrEnum):
@@ -59,13 +55,15 @@ class FlpServerSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class FreelanceKnobs:
+class FreelanceKnobs(Printed):
     """A run. `faulty_s` is the length of the first phase, in which `calls` calls are made.
 
     `faults_per_s` is the rate of each kind of fault; they last from a tenth of the interval of
     pings to `outage_max` of them. `behaviours` and `weights` say what is asked of handlers how
     often. `lossless`: nothing goes wrong, so every call must be answered at the first try.
     """
+
+    one_by_one = frozenset({"clients", "servers"})
 
     calls: int
     faulty_s: float
@@ -114,11 +112,4 @@ class FreelanceKnobs:
     @property
     def limits(self) -> LinkLimits:
         """What one connection may cost."""
-        return LinkLimits(
-            handshake_timeout_s=3.0, linger_s=1.0, output_size_max=self.output_size_max
-        )
-
-    def lines(self) -> Iterator[str]:
-        """Yield each knob as a line of text."""
-        for field in fields(self):
-            yield from knob_lines(field.name, getattr(self, field.name), field.name in _ONE_BY_ONE)
+        return link_limits(self.output_size_max)

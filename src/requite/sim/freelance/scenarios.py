@@ -8,19 +8,18 @@ from random import Random
 from typing import Any, Final
 
 from requite.protocols.freelance.wire import Model
+from requite.sim.drawing import (
+    ANSWERING,
+    BEHAVIOURS,
+    draw_network,
+    draw_pace,
+    draw_trouble,
+    draw_work,
+    fixed_of,
+)
 from requite.sim.freelance.knobs import FlpClientSpec, FlpFault, FlpServerSpec, FreelanceKnobs
 from requite.sim.knobs import Behaviour
-from requite.sim.network import Chunking, Shape
-from requite.sim.process import Pace
 
-_BEHAVIOURS: Final = (
-    Behaviour.ECHO,
-    Behaviour.STREAM,
-    Behaviour.FAIL,
-    Behaviour.HANG,
-    Behaviour.POISON,
-)
-_ANSWERING: Final = (Behaviour.ECHO, Behaviour.STREAM)
 _DEATHS: Final = (FlpFault.CRASH_CLIENT, FlpFault.CRASH_SERVER, FlpFault.POWER_LOSS)
 _CUTS: Final = (
     FlpFault.PARTITION,
@@ -43,7 +42,7 @@ class FlpScenario:
     models: tuple[Model, ...] = tuple(Model)
     faults: tuple[FlpFault, ...] = ()
     swarm: bool = False
-    behaviours: tuple[Behaviour, ...] = _BEHAVIOURS
+    behaviours: tuple[Behaviour, ...] = BEHAVIOURS
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -67,7 +66,7 @@ _LIST: Final = (
     FlpScenario(
         "flp-calm",
         "requests and replies, nothing goes wrong: each call takes one try",
-        behaviours=_ANSWERING,
+        behaviours=ANSWERING,
         fixed=_QUIET,
     ),
     FlpScenario("flp-failover", "model one while servers die", (Model.FAILOVER,), _DEATHS),
@@ -126,8 +125,8 @@ def draw(seed: int, scenario: FlpScenario) -> FreelanceKnobs:
     """Draw the knobs of a run. The same seed and scenario always give the same."""
     rng = Random(f"{seed}/flp-knobs")
     drawn = _draw_all(rng, scenario)
-    drawn |= {name: value for name, value in scenario.fixed.items() if "." not in name}
-    drawn["network"] = _draw_network(rng, _of(scenario, "network"))
+    drawn |= fixed_of(scenario.fixed)
+    drawn["network"] = draw_network(rng, fixed_of(scenario.fixed, "network"))
     model: Model = drawn["model"]
     if model is Model.SHOTGUN:  # which takes no others
         drawn["idempotent_p"] = 1.0
@@ -140,13 +139,6 @@ def draw(seed: int, scenario: FlpScenario) -> FreelanceKnobs:
     return FreelanceKnobs(**drawn)
 
 
-def _of(scenario: FlpScenario, thing: str) -> dict[str, Any]:
-    """Return the knobs that are fixed for one kind of thing."""
-    prefix = f"{thing}."
-    fixed = scenario.fixed.items()
-    return {name.removeprefix(prefix): v for name, v in fixed if name.startswith(prefix)}
-
-
 def _draw_all(rng: Random, scenario: FlpScenario) -> dict[str, Any]:
     return {
         "calls": rng.randint(60, 160),
@@ -154,55 +146,12 @@ def _draw_all(rng: Random, scenario: FlpScenario) -> dict[str, Any]:
         "model": rng.choice(scenario.models),
         "ping_s": rng.choice((0.3, 1.0, 2.0)),
         "liveness": rng.choice((2, 3)),
-        "behaviours": scenario.behaviours,
-        "weights": tuple(_weight(rng, behaviour) for behaviour in scenario.behaviours),
-        "service_s": rng.choice((0.0, 0.005, 0.05, 0.2)),
-        "timeout_s": rng.choice((0.5, 2.0, 5.0, 10.0)),
-        "endless_p": rng.choice((0.0, 0.2)),
-        "idempotent_p": rng.choice((0.5, 0.9, 1.0)),
-        "cancel_p": rng.choice((0.0, 0.05, 0.2)),
-        "big_p": rng.choice((0.0, 0.02, 0.1)),
-        "bursts_p": rng.choice((0.0, 0.3, 0.6)),
-        "follow_p": rng.choice((0.0, 0.2)),
-        "pace": Pace(rng.choice((0.0, 0.001, 0.02)), rng.choice((0.0, 0.0005, 0.005))),
+        **draw_work(rng, scenario.behaviours),
+        "pace": draw_pace(rng),
         "output_size_max": rng.choice((100_000, 1 << 20, 64 << 20)),
         "lossless": False,
-        "faults": _draw_faults(rng, scenario),
-        "faults_per_s": rng.uniform(0.05, 0.4),
-        "outage_max": rng.choice((2.0, 5.0, 10.0)),
+        **draw_trouble(rng, scenario.faults, scenario.swarm),
     }
-
-
-def _weight(rng: Random, behaviour: Behaviour) -> int:
-    match behaviour:
-        case Behaviour.ECHO:
-            return rng.choice((10, 30))
-        case Behaviour.STREAM:
-            return rng.choice((1, 8))
-    return rng.choice((0, 0, 1, 2))
-
-
-def _draw_faults(rng: Random, scenario: FlpScenario) -> tuple[FlpFault, ...]:
-    if not scenario.swarm:
-        return scenario.faults
-    share = rng.choice((0.15, 0.4, 0.7))
-    return tuple(kind for kind in scenario.faults if rng.random() < share)
-
-
-def _draw_network(rng: Random, fixed: dict[str, Any]) -> Shape:
-    latency_s = rng.choice((0.0001, 0.001, 0.01))
-    drawn: dict[str, Any] = {
-        "latency_s": latency_s,
-        "jitter_s": rng.choice((0.0, 1.0, 5.0)) * latency_s,
-        "spike_p": rng.choice((0.0, 0.01)),
-        "spike_s": rng.choice((0.1, 1.0)),
-        "chunking": rng.choice(tuple(Chunking)),
-        "retransmit_s": rng.choice((2.0, 6.0)),
-        "keepalive_s": rng.choice((3.0, 6.0)),
-        "connect_timeout_s": rng.choice((0.5, 2.0)),
-        "buffer_size": rng.choice((2 << 10, 16 << 10, 256 << 10)),
-    }
-    return Shape(**drawn | fixed)
 
 
 def _draw_client(
@@ -217,9 +166,9 @@ def _draw_client(
         "attempt_s": attempt_s if is_failover or rng.random() < 0.3 else None,
         "attempts": rng.choice((1, 3, 3, len(servers) + 2)),
     }
-    return FlpClientSpec(name, **drawn | _of(scenario, "clients"))
+    return FlpClientSpec(name, **drawn | fixed_of(scenario.fixed, "clients"))
 
 
 def _draw_server(rng: Random, name: str, scenario: FlpScenario) -> FlpServerSpec:
     drawn = {"capacity": rng.choice((1, 2, 16)), "queue_max": rng.choice((1, 8, 1024))}
-    return FlpServerSpec(name, **drawn | _of(scenario, "servers"))
+    return FlpServerSpec(name, **drawn | fixed_of(scenario.fixed, "servers"))

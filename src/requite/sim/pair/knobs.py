@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 
 from requite.protocols.binarystar.policy import LIVENESS
-from requite.sim.knobs import knob_lines
+from requite.sim.knobs import Printed
 from requite.sim.network import Shape
 from requite.sim.process import Pace
 
@@ -29,7 +28,7 @@ class PairFault(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PairKnobs:
+class PairKnobs(Printed):
     """A run: `askers` clients make `calls` calls in the first phase, of `faulty_s` seconds.
 
     `patience_s` is how long a client waits for an answer before it tries the other server. With
@@ -67,8 +66,3 @@ class PairKnobs:
         """What a few steps, each as late as may be, take beside heartbeats."""
         late_s = self.pace.timer_late_s + self.pace.flush_late_s
         return 10 * (self.network.latency_s + self.network.jitter_s + late_s) + 0.1
-
-    def lines(self) -> Iterator[str]:
-        """Yield each knob as a line of text."""
-        for field in fields(self):
-            yield from knob_lines(field.name, getattr(self, field.name), False)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 from requite.heartbeat import HeartbeatPolicy
 from requite.shell.link import LinkLimits
-from requite.sim.knobs import Behaviour, knob_lines
+from requite.sim.knobs import Behaviour, Printed, link_limits
 from requite.sim.network import Shape
 from requite.sim.process import Pace
-
-_ONE_BY_ONE: Final = frozenset({"clients", "workers"})
 
 
 class Crew(StrEnum):
@@ -64,13 +60,15 @@ class PirateWorkerSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class PirateKnobs:
+class PirateKnobs(Printed):
     """A run. `faulty_s` is the length of the first phase, in which `calls` calls are made.
 
     `faults_per_s` is the rate of each kind of fault; they last from a tenth of a heartbeat interval
     to `outage_max` of them. `behaviours` and `weights` say what is asked of handlers how often.
     `servers` is how many there are without a queue; `lossless`: nothing may be lost.
     """
+
+    one_by_one = frozenset({"clients", "workers"})
 
     calls: int
     faulty_s: float
@@ -125,9 +123,7 @@ class PirateKnobs:
     @property
     def limits(self) -> LinkLimits:
         """What one connection may cost."""
-        return LinkLimits(
-            handshake_timeout_s=3.0, linger_s=1.0, output_size_max=self.output_size_max
-        )
+        return link_limits(self.output_size_max)
 
     @property
     def middle(self) -> list[str]:
@@ -135,8 +131,3 @@ class PirateKnobs:
         if self.crew is Crew.LAZY:
             return [f"server-{i + 1}" for i in range(self.servers)]
         return ["queue"]
-
-    def lines(self) -> Iterator[str]:
-        """Yield each knob as a line of text."""
-        for field in fields(self):
-            yield from knob_lines(field.name, getattr(self, field.name), field.name in _ONE_BY_ONE)

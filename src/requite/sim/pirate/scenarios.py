@@ -7,8 +7,16 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
+from requite.sim.drawing import (
+    ANSWERING,
+    BEHAVIOURS,
+    draw_network,
+    draw_pace,
+    draw_trouble,
+    draw_work,
+    fixed_of,
+)
 from requite.sim.knobs import Behaviour
-from requite.sim.network import Chunking, Shape
 from requite.sim.pirate.knobs import (
     Crew,
     PirateClientSpec,
@@ -16,17 +24,8 @@ from requite.sim.pirate.knobs import (
     PirateKnobs,
     PirateWorkerSpec,
 )
-from requite.sim.process import Pace
 
-_BEHAVIOURS: Final = (
-    Behaviour.ECHO,
-    Behaviour.STREAM,
-    Behaviour.FAIL,
-    Behaviour.HANG,
-    Behaviour.POISON,
-)
 _PATIENCE: Final = 40  # ways across the network
-_ANSWERING: Final = (Behaviour.ECHO, Behaviour.STREAM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class PirateScenario:
     crews: tuple[Crew, ...] = tuple(Crew)
     faults: tuple[PirateFault, ...] = ()
     swarm: bool = False
-    behaviours: tuple[Behaviour, ...] = _BEHAVIOURS
+    behaviours: tuple[Behaviour, ...] = BEHAVIOURS
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -51,7 +50,7 @@ _LIST: Final = (
     PirateScenario(
         "pirate-calm",
         "requests and replies, nothing goes wrong: each call takes one try",
-        behaviours=_ANSWERING,
+        behaviours=ANSWERING,
         fixed={
             "lossless": True,
             "network.jitter_s": 0.0,
@@ -143,9 +142,9 @@ def draw(seed: int, scenario: PirateScenario) -> PirateKnobs:
     """Draw the knobs of a run. The same seed and scenario always give the same."""
     rng = Random(f"{seed}/pirate-knobs")
     drawn = _draw_all(rng, scenario)
-    drawn |= {name: value for name, value in scenario.fixed.items() if "." not in name}
-    drawn["network"] = _draw_network(rng, _of(scenario, "network"))
-    clients = _of(scenario, "clients")
+    drawn |= fixed_of(scenario.fixed)
+    drawn["network"] = draw_network(rng, fixed_of(scenario.fixed, "network"))
+    clients = fixed_of(scenario.fixed, "clients")
     # Who gives up before an answer can be there cannot be served.
     patience_s = _PATIENCE * (drawn["network"].latency_s + drawn["network"].jitter_s)
     drawn["clients"] = tuple(
@@ -156,13 +155,6 @@ def draw(seed: int, scenario: PirateScenario) -> PirateKnobs:
     return PirateKnobs(**drawn)
 
 
-def _of(scenario: PirateScenario, thing: str) -> dict[str, Any]:
-    """Return the knobs that are fixed for one kind of thing."""
-    prefix = f"{thing}."
-    fixed = scenario.fixed.items()
-    return {name.removeprefix(prefix): v for name, v in fixed if name.startswith(prefix)}
-
-
 def _draw_all(rng: Random, scenario: PirateScenario) -> dict[str, Any]:
     return {
         "calls": rng.randint(40, 120),
@@ -171,59 +163,17 @@ def _draw_all(rng: Random, scenario: PirateScenario) -> dict[str, Any]:
         "servers": rng.randint(1, 2),
         "capacity": rng.choice((1, 2, 16)),
         "queue_max": rng.choice((1, 4, 64)),
-        "behaviours": scenario.behaviours,
-        "weights": tuple(_weight(rng, behaviour) for behaviour in scenario.behaviours),
-        "service_s": rng.choice((0.0, 0.005, 0.05, 0.2)),
-        "timeout_s": rng.choice((0.5, 2.0, 5.0, 10.0)),
-        "idempotent_p": rng.choice((0.5, 0.9, 1.0)),
-        "cancel_p": rng.choice((0.0, 0.05, 0.2)),
-        "big_p": rng.choice((0.0, 0.02, 0.1)),
-        "bursts_p": rng.choice((0.0, 0.3, 0.6)),
-        "follow_p": rng.choice((0.0, 0.2)),
+        **draw_work(rng, scenario.behaviours, may_be_endless=False),
         "interval_s": rng.choice((0.2, 0.5, 1.0)),
         "liveness": rng.choice((3, 4, 5)),
         "pause_first_s": rng.choice((0.1, 0.5, 1.0)),
         "pause_max_s": rng.choice((1.0, 4.0)),
         "drain_timeout_s": rng.choice((0.5, 3.0)),
-        "pace": Pace(rng.choice((0.0, 0.001, 0.02)), rng.choice((0.0, 0.0005, 0.005))),
+        "pace": draw_pace(rng),
         "output_size_max": rng.choice((1 << 20, 64 << 20)),
         "lossless": False,
-        "faults": _draw_faults(rng, scenario),
-        "faults_per_s": rng.uniform(0.05, 0.4),
-        "outage_max": rng.choice((2.0, 5.0, 10.0)),
+        **draw_trouble(rng, scenario.faults, scenario.swarm),
     }
-
-
-def _weight(rng: Random, behaviour: Behaviour) -> int:
-    match behaviour:
-        case Behaviour.ECHO:
-            return rng.choice((10, 30))
-        case Behaviour.STREAM:
-            return rng.choice((1, 8))
-    return rng.choice((0, 0, 1, 2))
-
-
-def _draw_faults(rng: Random, scenario: PirateScenario) -> tuple[PirateFault, ...]:
-    if not scenario.swarm:
-        return scenario.faults
-    share = rng.choice((0.15, 0.4, 0.7))
-    return tuple(kind for kind in scenario.faults if rng.random() < share)
-
-
-def _draw_network(rng: Random, fixed: dict[str, Any]) -> Shape:
-    latency_s = rng.choice((0.0001, 0.001, 0.01))
-    drawn: dict[str, Any] = {
-        "latency_s": latency_s,
-        "jitter_s": rng.choice((0.0, 1.0, 5.0)) * latency_s,
-        "spike_p": rng.choice((0.0, 0.01)),
-        "spike_s": rng.choice((0.1, 1.0)),
-        "chunking": rng.choice(tuple(Chunking)),
-        "retransmit_s": rng.choice((2.0, 6.0)),
-        "keepalive_s": rng.choice((3.0, 6.0)),
-        "connect_timeout_s": rng.choice((0.5, 2.0)),
-        "buffer_size": rng.choice((2 << 10, 16 << 10, 256 << 10)),
-    }
-    return Shape(**drawn | fixed)
 
 
 def _draw_client(

@@ -6,16 +6,12 @@ from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any, Final
 
-from requite.sim.knobs import Behaviour
-from requite.sim.network import Chunking
-from requite.sim.network import Shape as NetworkShape
-from requite.sim.process import Pace
+from requite.sim.drawing import draw_network, draw_pace, draw_trouble, draw_work, fixed_of
 from requite.sim.scalability.knobs import (
     DeviceSpec,
     Loss,
     ScalabilityKnobs,
     SpClientSpec,
-    SpFault,
     SpWorkerSpec,
 )
 from requite.sim.scalability.scenarios import SpScenario
@@ -30,18 +26,10 @@ def draw(seed: int, scenario: SpScenario) -> ScalabilityKnobs:
     """Draw the knobs of a run. The same seed and scenario always give the same."""
     rng = Random(f"{seed}/sp-knobs")
     drawn = _draw_all(rng, scenario)
-    fixed = {name: value for name, value in scenario.fixed.items() if "." not in name}
-    drawn |= fixed
-    drawn["network"] = _draw_network(rng, _of(scenario, "network"))
+    drawn |= fixed_of(scenario.fixed)
+    drawn["network"] = draw_network(rng, fixed_of(scenario.fixed, "network"))
     _draw_cast(rng, scenario, drawn)
     return ScalabilityKnobs(**drawn)
-
-
-def _of(scenario: SpScenario, thing: str) -> dict[str, Any]:
-    """Return the knobs that are fixed for one kind of thing."""
-    prefix = f"{thing}."
-    fixed = scenario.fixed.items()
-    return {name.removeprefix(prefix): v for name, v in fixed if name.startswith(prefix)}
 
 
 def _draw_all(rng: Random, scenario: SpScenario) -> dict[str, Any]:
@@ -50,56 +38,13 @@ def _draw_all(rng: Random, scenario: SpScenario) -> dict[str, Any]:
         "faulty_s": rng.uniform(4, 15),
         "wraps": rng.random() < 0.2,
         "hold_s": rng.choice((1.0, 30.0, 30.0)),
-        "behaviours": scenario.behaviours,
-        "weights": tuple(_weight(rng, behaviour) for behaviour in scenario.behaviours),
-        "service_s": rng.choice((0.0, 0.005, 0.05, 0.2)),
-        "timeout_s": rng.choice((0.5, 2.0, 5.0, 10.0)),
-        "endless_p": rng.choice((0.0, 0.2)),
-        "idempotent_p": rng.choice((0.5, 0.9, 1.0)),
-        "cancel_p": rng.choice((0.0, 0.05, 0.2)),
-        "big_p": rng.choice((0.0, 0.02, 0.1)),
-        "bursts_p": rng.choice((0.0, 0.3, 0.6)),
-        "follow_p": rng.choice((0.0, 0.2)),
-        "pace": Pace(rng.choice((0.0, 0.001, 0.02)), rng.choice((0.0, 0.0005, 0.005))),
+        **draw_work(rng, scenario.behaviours),
+        "pace": draw_pace(rng),
         "in_band": rng.random() < 0.3,
         "output_size_max": rng.choice((100_000, 1 << 20, 64 << 20)),
         "loss": Loss.SOME,
-        "faults": _draw_faults(rng, scenario),
-        "faults_per_s": rng.uniform(0.05, 0.4),
-        "outage_max": rng.choice((2.0, 5.0, 10.0)),
+        **draw_trouble(rng, scenario.faults, scenario.swarm),
     }
-
-
-def _weight(rng: Random, behaviour: Behaviour) -> int:
-    match behaviour:
-        case Behaviour.ECHO:
-            return rng.choice((10, 30))
-        case Behaviour.STREAM:
-            return rng.choice((1, 8))
-    return rng.choice((0, 0, 1, 2))
-
-
-def _draw_faults(rng: Random, scenario: SpScenario) -> tuple[SpFault, ...]:
-    if not scenario.swarm:
-        return scenario.faults
-    share = rng.choice((0.15, 0.4, 0.7))
-    return tuple(kind for kind in scenario.faults if rng.random() < share)
-
-
-def _draw_network(rng: Random, fixed: dict[str, Any]) -> NetworkShape:
-    latency_s = rng.choice((0.0001, 0.001, 0.01))
-    drawn: dict[str, Any] = {
-        "latency_s": latency_s,
-        "jitter_s": rng.choice((0.0, 1.0, 5.0)) * latency_s,
-        "spike_p": rng.choice((0.0, 0.01)),
-        "spike_s": rng.choice((0.1, 1.0)),
-        "chunking": rng.choice(tuple(Chunking)),
-        "retransmit_s": rng.choice((2.0, 6.0)),
-        "keepalive_s": rng.choice((3.0, 6.0)),
-        "connect_timeout_s": rng.choice((0.5, 2.0)),
-        "buffer_size": rng.choice((2 << 10, 16 << 10, 256 << 10)),
-    }
-    return NetworkShape(**drawn | fixed)
 
 
 # --- the cast -------------------------------------------------------------------------------------
@@ -135,7 +80,7 @@ def _draw_client(
         "soon": rng.random() < 0.5,
         "first_id": _draw_id(rng, knobs["wraps"]),
     }
-    return SpClientSpec(name, **drawn | _of(scenario, "clients"))
+    return SpClientSpec(name, **drawn | fixed_of(scenario.fixed, "clients"))
 
 
 def _draw_devices(rng: Random, topology: Topology, wraps: bool) -> Iterator[DeviceSpec]:
@@ -148,7 +93,9 @@ def _draw_devices(rng: Random, topology: Topology, wraps: bool) -> Iterator[Devi
 
 def _draw_worker(rng: Random, name: str, scenario: SpScenario, wraps: bool) -> SpWorkerSpec:
     drawn = {"capacity": rng.choice((1, 2, 16)), "queue_max": rng.choice((1, 8, 1024))}
-    return SpWorkerSpec(name, first_id=_draw_id(rng, wraps), **drawn | _of(scenario, "workers"))
+    return SpWorkerSpec(
+        name, first_id=_draw_id(rng, wraps), **drawn | fixed_of(scenario.fixed, "workers")
+    )
 
 
 def _draw_id(rng: Random, wraps: bool) -> int | None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Protocol
 
 from requite.shell.link import LinkLimits
-from requite.sim.knobs import Behaviour, knob_lines
+from requite.sim.knobs import Behaviour, Printed, link_limits
 from requite.sim.network import Shape
 from requite.sim.process import Pace
 from requite.sim.scalability.topology import Edge
-
-_ONE_BY_ONE: Final = frozenset({"clients", "devices", "workers", "edges"})
 
 
 class Named(Protocol):
@@ -93,7 +90,7 @@ class SpWorkerSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class ScalabilityKnobs:
+class ScalabilityKnobs(Printed):
     """A run. `faulty_s` is the length of the first phase, in which `calls` calls are made.
 
     `faults_per_s` is the rate of each kind of fault; they last from a tenth of a second to
@@ -101,6 +98,8 @@ class ScalabilityKnobs:
     `hold_s` is how long a device keeps what nobody takes. `wraps`: ids begin a few below 2^31.
     `in_band`: the IPC mapping is spoken, else that of TCP.
     """
+
+    one_by_one = frozenset({"clients", "devices", "workers", "edges"})
 
     calls: int
     faulty_s: float
@@ -143,17 +142,10 @@ class ScalabilityKnobs:
     @property
     def limits(self) -> LinkLimits:
         """What one connection may cost."""
-        return LinkLimits(
-            handshake_timeout_s=3.0, linger_s=1.0, output_size_max=self.output_size_max
-        )
+        return link_limits(self.output_size_max)
 
     @property
     def names(self) -> list[str]:
         """Everybody who is honest."""
         specs: tuple[Named, ...] = (*self.clients, *self.devices, *self.workers)
         return [spec.name for spec in specs]
-
-    def lines(self) -> Iterator[str]:
-        """Yield each knob as a line of text."""
-        for field in fields(self):
-            yield from knob_lines(field.name, getattr(self, field.name), field.name in _ONE_BY_ONE)

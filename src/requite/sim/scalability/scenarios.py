@@ -6,20 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from requite.sim.drawing import ANSWERING, BEHAVIOURS
 from requite.sim.knobs import Behaviour
 from requite.sim.scalability.knobs import Loss, SpFault
 from requite.sim.scalability.shapes import Shape
 
 _ALL_SHAPES: Final = tuple(Shape)
 _LAYERED: Final = (Shape.DIRECT, Shape.CHAIN, Shape.MESH)
-_BEHAVIOURS: Final = (
-    Behaviour.ECHO,
-    Behaviour.STREAM,
-    Behaviour.FAIL,
-    Behaviour.HANG,
-    Behaviour.POISON,
-)
-_ANSWERING: Final = (Behaviour.ECHO, Behaviour.STREAM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +31,7 @@ class SpScenario:
     swarm: bool = False
     ranked: bool = False
     resends: bool | None = None
-    behaviours: tuple[Behaviour, ...] = _BEHAVIOURS
+    behaviours: tuple[Behaviour, ...] = BEHAVIOURS
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -62,14 +55,14 @@ _LIST: Final = (
         "sp-calm",
         "requests and replies, nothing goes wrong: each call takes one try",
         _LAYERED,
-        behaviours=_ANSWERING,
+        behaviours=ANSWERING,
         fixed=_QUIET | {"loss": Loss.NONE_AT_ONCE, "clients.resend_s": 100.0},
     ),
     SpScenario(
         "sp-loop",
         "devices that forward to each other: the loop settles, and every call gets its reply",
         (Shape.LOOP,),
-        behaviours=_ANSWERING,
+        behaviours=ANSWERING,
         fixed=_QUIET | {"loss": Loss.NONE, "clients.resend_s": 1.0, "idempotent_p": 1.0},
     ),
     SpScenario(
@@ -86,7 +79,7 @@ _LIST: Final = (
         _LAYERED,
         faults=(SpFault.CLOG, SpFault.SLOW_READER, SpFault.RESET, SpFault.CRASH_WORKER),
         ranked=True,
-        behaviours=_ANSWERING,
+        behaviours=ANSWERING,
         fixed={"calls": 300, "bursts_p": 0.8},
     ),
     SpScenario(
