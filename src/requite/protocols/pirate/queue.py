@@ -191,9 +191,11 @@ class PirateQueue:
     def _take_reply(self, hand: Hand, reply: Envelope, now: float) -> None:
         if hand.state is not BUSY or reply.envelope != hand.envelope:
             self._drop(Why.UNREADY if hand.state is UNREADY else Why.STRAY)
-            if hand.state is UNREADY and not self._pattern.beats:
-                # Guide, "Simple Pirate": a REQ worker that outlived the former queue says READY to
-                # none again; that it speaks is all it has.
+            if hand.state is not IDLE and not self._pattern.beats:
+                # Guide, "Simple Pirate": a REQ worker speaks once per request, and then waits for
+                # the next. One that outlived the former queue says READY to none again; and to what
+                # this one has in hand no other reply comes.
+                self._lose_request(hand, "its worker answered something else")
                 self._make_ready(hand, now)
             return
         asker = hand.asker
