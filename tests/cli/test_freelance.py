@@ -74,3 +74,17 @@ def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], why: str) ->
     ended = requite(*arguments)
     assert ended.code == ExitCode.USAGE
     assert why in ended.err
+
+
+@pytest.mark.parametrize(
+    "place", ["flp://127.0.0.1:1", "pirate://127.0.0.1:1", "sp+tcp://127.0.0.1:1"]
+)
+@pytest.mark.parametrize("command", [("call", "x", "--submit"), ("result", "0" * 32)], ids=repr)
+def test_nobody_keeps_requests_without_a_broker(command: tuple[str, ...], place: str) -> None:
+    verb, *rest = command
+    ended = requite(verb, place, *rest)
+    assert ended.code == ExitCode.USAGE
+    assert ended.err == (
+        f"requite: no requests are kept at {place}: a Titanic keeps them, behind a broker"
+        " (mdp://HOST:PORT)\n"
+    )

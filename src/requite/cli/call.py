@@ -27,7 +27,7 @@ from requite.cli.options import (
     Timeout,
 )
 from requite.cli.output import complain, say, say_json
-from requite.cli.presence import name_service, wait_for_worker
+from requite.cli.presence import check_keeps_requests, name_service, wait_for_worker
 from requite.errors import CallError, ConfigurationError, NoService, TransportError
 from requite.protocols.titanic.wire import REQUEST
 from requite.request import Partial, Reply, RetryPolicy, Status
@@ -142,7 +142,7 @@ def call(
     from requite.shell.aio import run
 
     logging.start()
-    _check_submit(submit, key, stream or once or bind)
+    _check_submit(submit, key, stream or once or bind, url)
     name = name_service(url, service)
     place = Place(connection.complete(url), bind, name, connection.dialect)
     asked = Asked(place, _read_body(body), timeout, _retry(place, retries), once, journal)
@@ -228,11 +228,13 @@ async def _ask(asked: Asked, stream: bool, printer: Printer) -> None:
         await client.close()
 
 
-def _check_submit(submit: bool, key: str, other: bool) -> None:
+def _check_submit(submit: bool, key: str, other: bool, url: str) -> None:
     if submit and other:
         raise ConfigurationError("--submit goes without --stream, --once and --bind")
     if key and not submit:
         raise ConfigurationError("--key is for --submit: it names a request that is kept")
+    if submit:
+        check_keeps_requests(url)
 
 
 async def _submit(asked: Asked, kept: Kept) -> None:

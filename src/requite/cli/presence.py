@@ -38,6 +38,15 @@ def name_service(url: str, option: str | None) -> str:
     return name
 
 
+def check_keeps_requests(url: str) -> None:
+    """Raise `ConfigurationError` for a URL behind which nobody can keep requests."""
+    if is_brokerless(url):
+        raise ConfigurationError(
+            f"no requests are kept at {place_of(url)}: a Titanic keeps them, behind a broker"
+            " (mdp://HOST:PORT)"
+        )
+
+
 async def wait_for_worker(client: AsyncClient, service: str, timeout_s: float) -> float:
     """Return how much of the time is left once there is a worker; raise `NoService` if none comes.
 
