@@ -7,44 +7,32 @@ offers a service that no honest client asks for, so that its lies reach nobody.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any, Final
 
-from requite.engine import (
-    Connect,
-    Disconnect,
-    Effect,
-    Engine,
-    Input,
-    PeerJoined,
-    PeerLost,
-    Received,
-    Send,
-    Wake,
-)
+from requite.engine import Effect, Engine, Received, Send
 from requite.errors import CallError
 from requite.framing import SocketType, Zmtp
 from requite.framing.base import Framing
 from requite.protocols.majordomo.dialects import by_version
+from requite.sim.mischief import Messages, Mischief
 from requite.sim.raw_bytes import RawBytes, spoil
 from requite.sim.roles import Dialler, Stage
 
-_Messages = list[list[bytes]]
 _OWN: Final = b"intrigue"  # the intruders' own service
 _VERSIONS: Final = ("0.1", "0.2", "0.3")
-_GIVE_UP_S: Final = 1.0
 
 
 # --- mischief in whole messages -------------------------------------------------------------------
-def _random_frames(rng: Random, _services: Sequence[str]) -> _Messages:
+def _random_frames(rng: Random, _services: Sequence[str]) -> Messages:
     return [
         [rng.randbytes(rng.choice((0, 1, 5, 6, 7, 30))) for _ in range(rng.randint(1, 5))]
         for _ in range(rng.randint(1, 4))
     ]
 
 
-def _sensible(rng: Random, services: Sequence[str]) -> _Messages:
+def _sensible(rng: Random, services: Sequence[str]) -> Messages:
     """Return one of each command of a random dialect, both roles, in a fixed order."""
     dialect = by_version(rng.choice(_VERSIONS))
     names = (*services, _OWN.decode(), "mmi.stats", "mmi.nothing", "\n", f"x{rng.random()}")
@@ -75,14 +63,14 @@ def _sensible(rng: Random, services: Sequence[str]) -> _Messages:
     return messages
 
 
-def _shuffled(rng: Random, services: Sequence[str]) -> _Messages:
+def _shuffled(rng: Random, services: Sequence[str]) -> Messages:
     """Send commands in an order that makes no sense, dialects mixed."""
     messages = [*_sensible(rng, services), *_sensible(rng, services)]
     rng.shuffle(messages)
     return messages[: rng.randint(1, 6)]
 
 
-def _damaged(rng: Random, services: Sequence[str]) -> _Messages:
+def _damaged(rng: Random, services: Sequence[str]) -> Messages:
     """Send commands with a few bytes, frames or ends that are not as they should be."""
     return [_damage(rng, message) for message in _shuffled(rng, services)]
 
@@ -104,31 +92,31 @@ def _damage(rng: Random, message: list[bytes]) -> list[bytes]:
     return damaged or [b""]
 
 
-def _ready_twice(rng: Random, _services: Sequence[str]) -> _Messages:
+def _ready_twice(rng: Random, _services: Sequence[str]) -> Messages:
     dialect = by_version(rng.choice(_VERSIONS))
     return [dialect.ready(_OWN, 1, 100, 0), dialect.ready(_OWN, 1, 100, 0)]
 
 
-def _same_id_twice(_rng: Random, services: Sequence[str]) -> _Messages:
+def _same_id_twice(_rng: Random, services: Sequence[str]) -> Messages:
     dialect = by_version("0.3")
     request = dialect.client_request(services[0].encode(), [b"hello"], 7, 0, 0, b"")
     return [request, request, dialect.client_cancel(7)]
 
 
-def _worker_for_itself(rng: Random, _services: Sequence[str]) -> _Messages:
+def _worker_for_itself(rng: Random, _services: Sequence[str]) -> Messages:
     """Register, and answer what was never asked."""
     dialect = by_version(rng.choice(_VERSIONS))
     answers = [dialect.worker_final(b"nobody", [b"no"], rng.randint(0, 50), 0) for _ in range(5)]
     return [dialect.ready(_OWN, 3, 100, 50), *answers]
 
 
-def _client_of_itself(rng: Random, _services: Sequence[str]) -> _Messages:
+def _client_of_itself(rng: Random, _services: Sequence[str]) -> Messages:
     """Ask the intruders' own service, so that its workers have something to lie about."""
     dialect = by_version(rng.choice(_VERSIONS))
     return [dialect.client_request(_OWN, [b"?"], n, 0, 0, b"") for n in range(1, 9)]
 
 
-def _flood(_rng: Random, services: Sequence[str]) -> _Messages:
+def _flood(_rng: Random, services: Sequence[str]) -> Messages:
     """Ask more than is read: `_Mischief` stops reading after this one."""
     dialect = by_version("0.3")
     body = [b"x" * 5000]
@@ -136,7 +124,7 @@ def _flood(_rng: Random, services: Sequence[str]) -> _Messages:
     return [dialect.client_request(name, body, n, 2000, 0, b"") for n in range(40)]
 
 
-_KINDS: Final[tuple[Callable[[Random, Sequence[str]], _Messages], ...]] = (
+_KINDS: Final[tuple[Callable[[Random, Sequence[str]], Messages], ...]] = (
     _random_frames,
     _shuffled,
     _damaged,
@@ -191,55 +179,22 @@ def _on_the_wire(message: list[bytes]) -> bytes:
     return b"".join(more) + bytes((0, len(message[-1]))) + message[-1]
 
 
-class _Mischief:
-    """The engine of an intruder: on every connection, one kind of mischief."""
-
+class _Mischief(Mischief):
     def __init__(self, rng: Random, services: Sequence[str]) -> None:
-        self._rng = rng
+        super().__init__(rng)
         self._services = services
-        self._dial_at = 0.0
-        self._peers: dict[Any, None] = {}
-        self._leave_at: float | None = None
 
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`."""
-        return list(self._handle(event, now))
-
-    def _handle(self, event: Input, now: float) -> Iterator[Effect]:
-        if isinstance(event, PeerJoined):
-            yield from self._play(event.peer, now)
-        elif isinstance(event, PeerLost):
-            self._peers.pop(event.peer, None)
-        elif isinstance(event, Received):
-            if self._rng.random() < 0.2 and event.peer in self._peers:
-                yield from (Send(event.peer, m) for m in _shuffled(self._rng, self._services))
-        elif isinstance(event, Wake):
-            if now >= self._dial_at:
-                self._dial_at = now + self._rng.uniform(0.02, 0.4)
-                yield Connect()
-            if self._leave_at is not None and now >= self._leave_at:
-                self._leave_at = None
-                for peer in self._peers:
-                    yield Disconnect(peer, "enough")
-                self._peers.clear()
-
-    def _play(self, peer: Any, now: float) -> Iterator[Effect]:
-        self._peers[peer] = None
-        kind = self._rng.choice(_KINDS)
+    def play(self, peer: Any) -> Messages:
+        """See `Mischief.play`."""
+        kind = self.rng.choice(_KINDS)
         if kind is _flood:
             peer.stream.pause_reading()
-        for message in kind(self._rng, self._services):
-            yield Send(peer, message)
-        if self._rng.random() < 0.5:
-            self._leave_at = now + self._rng.uniform(0.0, _GIVE_UP_S)
+        return kind(self.rng, self._services)
 
-    def deadline(self) -> float | None:
-        """See `requite.engine.Engine.deadline`."""
-        return self._dial_at if self._leave_at is None else min(self._dial_at, self._leave_at)
-
-    def snapshot(self) -> int:
-        """Return the number of connections."""
-        return len(self._peers)
+    def answer(self, event: Received) -> Iterator[Effect]:
+        """Say something that makes no sense, now and then."""
+        if self.rng.random() < 0.2 and event.peer in self.peers:
+            yield from (Send(event.peer, m) for m in _shuffled(self.rng, self._services))
 
 
 class Intruder(Dialler):

@@ -49,7 +49,7 @@ class FlpClient(Party):
         super().started()
         for server in self.spec.servers:
             for _ in range(self.spec.lanes):
-                self.keep(server)
+                self.keep(server, server)
 
     def _end(self, what: str) -> None:
         super()._end(what)

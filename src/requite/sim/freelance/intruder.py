@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
-from requite.engine import (
-    Connect,
-    Disconnect,
-    Effect,
-    Input,
-    PeerJoined,
-    PeerLost,
-    Send,
-    Wake,
-)
 from requite.framing import SocketType, Zmtp
 from requite.framing.base import Framing
-from requite.shell.host import Host
 from requite.sim.freelance.party import FlpStage
-from requite.sim.process import Process
+from requite.sim.mischief import Messages, Mischief, Stranger
 from requite.sim.raw_bytes import RawBytes, spoil
-from requite.sim.stream import SimStream
 
-_GIVE_UP_S: Final = 1.0
 _FLOOD_SIZE: Final = 5000
 _FLOOD: Final = 40
-
-Messages = list[list[bytes]]
 
 
 def _noise(rng: Random) -> Messages:
@@ -68,85 +53,30 @@ _KINDS: Final[tuple[Callable[[Random], Messages], ...]] = (
 )
 
 
-class _Mischief:
-    """The engine of an intruder: on every connection, one kind of mischief."""
-
-    def __init__(self, rng: Random) -> None:
-        self._rng = rng
-        self._dial_at = 0.0
-        self._peers: dict[Any, None] = {}
-        self._leave_at: float | None = None
-
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`."""
-        return list(self._handle(event, now))
-
-    def _handle(self, event: Input, now: float) -> Iterator[Effect]:
-        if isinstance(event, PeerJoined):
-            yield from self._play(event.peer, now)
-        elif isinstance(event, PeerLost):
-            self._peers.pop(event.peer, None)
-        elif isinstance(event, Wake):
-            if now >= self._dial_at:
-                self._dial_at = now + self._rng.uniform(0.02, 0.4)
-                yield Connect()
-            if self._leave_at is not None and now >= self._leave_at:
-                self._leave_at = None
-                yield from (Disconnect(peer, "enough") for peer in self._peers)
-                self._peers.clear()
-
-    def _play(self, peer: Any, now: float) -> Iterator[Effect]:
-        self._peers[peer] = None
-        kind = self._rng.choice(_KINDS)
+class _Mischief(Mischief):
+    def play(self, peer: Any) -> Messages:
+        """See `Mischief.play`."""
+        kind = self.rng.choice(_KINDS)
         if kind is _flood:
             peer.stream.pause_reading()
-        yield from (Send(peer, message) for message in kind(self._rng))
-        if self._rng.random() < 0.5:
-            self._leave_at = now + self._rng.uniform(0.0, _GIVE_UP_S)
-
-    def deadline(self) -> float | None:
-        """See `requite.engine.Engine.deadline`."""
-        return self._dial_at if self._leave_at is None else min(self._dial_at, self._leave_at)
-
-    def snapshot(self) -> int:
-        """Return the number of connections."""
-        return len(self._peers)
+        return kind(self.rng)
 
 
-class FlpIntruder(Process):
-    """A process that means no good."""
-
-    is_honest = False
+class FlpIntruder(Stranger):
+    """A stranger among those who dial servers."""
 
     def __init__(self, name: str, stage: FlpStage) -> None:
-        super().__init__(name, stage.world, stage.network, stage.knobs.pace, stage.supervisor)
-        self._stage = stage
+        super().__init__(name, stage)
         self._servers = [server.name for server in stage.knobs.servers]
 
-    def make_host(self) -> Host:
-        """Make an engine that plays tricks."""
-        return Host(
-            _Mischief(self.rng),
-            self.clock,
-            lambda: RawBytes(b""),
-            wake_at=self.wake_at,
-            want_flush=self.want_flush,
-            connect=self._connect,
-            limits=self._stage.knobs.limits,
-            logger="requite.sim",
-        )
+    def make_engine(self) -> Mischief:
+        """See `Stranger.make_engine`."""
+        return _Mischief(self.rng)
 
-    def _connect(self) -> None:
+    def aim(self) -> tuple[str, Framing]:
+        """See `Stranger.aim`."""
         framing = _draw_framing(self.rng)
-        self.network.dial(
-            self,
-            self.rng.choice(self._servers),
-            lambda stream: self.adopt(stream, lambda: self._open(stream, framing)),
-            lambda _why: None,
-        )
-
-    def _open(self, stream: SimStream, framing: Framing) -> None:
-        self.host.opened(stream, kept=True, framing=framing)
+        return self.rng.choice(self._servers), framing
 
 
 def _draw_framing(rng: Random) -> Framing:

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.engine import Engine
-from requite.errors import CallError, RemoteViolation, TransportError
+from requite.errors import CallError, TransportError
 from requite.framing import Limits, SocketType, Zmtp
 from requite.framing.base import Message
 from requite.protocols.pirate.client import LazyPirate
@@ -26,13 +26,15 @@ from requite.protocols.pirate.wire import Pattern
 from requite.protocols.pirate.worker import PirateWorker
 from requite.request import Request, RetryPolicy, Status
 from requite.shell.host import Host
+from requite.shell.keeping import no_framing
 from requite.shell.route import Route
 from requite.sim.handlers import Handling
 from requite.sim.history import History
+from requite.sim.party import MESSAGE_SIZE_MAX, BaseParty, telling_who_is_expelled
 from requite.sim.pirate.knobs import Crew, PirateClientSpec, PirateKnobs
 from requite.sim.pirate.watch import Hub
 from requite.sim.pirate.workload import SERVICE
-from requite.sim.process import Process, Supervisor
+from requite.sim.process import Supervisor
 from requite.sim.user import User
 from requite.sim.workload import final_frames, parse_task, partial_frames
 from requite.transport.address import InprocAddress
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from requite.sim.world import World
 
 QUEUE: Final = "queue"
-_LIMITS: Final = Limits(message_size_bytes_max=1 << 20)
+_LIMITS: Final = Limits(message_size_bytes_max=MESSAGE_SIZE_MAX)
 _ADDRESSES: Final = 1 << 32
 
 
@@ -87,46 +89,22 @@ class WatchedZmtp(Zmtp):
 
     def receive(self, chunk: bytes) -> list[Message]:
         """Take bytes, and note if they are refused."""
-        try:
+        with telling_who_is_expelled(self._history, self._stream):
             return super().receive(chunk)
-        except RemoteViolation as violation:
-            self._history.tell("expelled", self._stream.other.process, str(violation))
-            raise
 
 
-class Party(Process):
+class Party(BaseParty[PirateStage]):
     """A client, a server, a queue or a worker. `dials` are the places that it may be connected to,
     of which one is in use; `listens` are its ports, with the place that its engine knows."""
 
-    kind: str
-    hub: Hub  # its engine, looked at from outside; one for each life
+    hub: Hub
     dials: Sequence[str] = ()
     listens: Sequence[tuple[str, Any]] = ()
-
-    def __init__(self, name: str, stage: PirateStage) -> None:
-        super().__init__(name, stage.world, stage.network, stage.knobs.pace, stage.supervisor)
-        self.stage = stage
 
     # --- for subclasses ---------------------------------------------------------------------------
     def socket(self) -> SocketType:
         """Return the kind of socket that it has."""
         raise NotImplementedError
-
-    def make_engine(self) -> Engine:
-        """Make the engine of a new life."""
-        raise NotImplementedError
-
-    def deliver(self, token: Any, what: Any) -> None:
-        """Take what the engine delivers."""
-        raise AssertionError(f"{self.name} was delivered {what!r}")
-
-    def fail(self, token: Any, error: CallError) -> None:
-        """Take a failure."""
-        raise AssertionError(f"{self.name} was told {error!r}")
-
-    def abandon(self, token: Any, reason: str) -> None:
-        """Give work up."""
-        raise AssertionError(f"{self.name} was told to give up: {reason}")
 
     # --- life -------------------------------------------------------------------------------------
     def make_host(self) -> Host:
@@ -140,7 +118,7 @@ class Party(Process):
         return Host(
             self.hub,
             self.clock,
-            _no_framing,
+            no_framing,
             wake_at=self.wake_at,
             want_flush=self.want_flush,
             connect=self._connect,
@@ -156,29 +134,12 @@ class Party(Process):
     def started(self) -> None:
         """Listen."""
         for port, place in self.listens:
-            self.network.listen(self, port, self._accepting(place))
-        self.stage.history.tell("hub_started", self.hub)
-
-    def _end(self, what: str) -> None:
-        super()._end(what)
-        self.network.listen_no_more(self)
-        self.stage.history.tell("hub_ended", self.hub)
-
-    def has_stopped(self) -> None:
-        """Take no more connections, and leave."""
-        self.network.listen_no_more(self)
-        super().has_stopped()
+            self.take_connections(port, place)
+        super().started()
 
     # --- connections ------------------------------------------------------------------------------
-    def _accepting(self, place: Any) -> Callable[[SimStream], None]:
-        def accept(stream: SimStream) -> None:
-            framing = self._framing(stream)
-            how: dict[str, Any] = {"accepted": True, "framing": framing, "place": place}
-            self.adopt(stream, lambda: self.host.opened(stream, **how))
-
-        return accept
-
-    def _framing(self, stream: SimStream) -> WatchedZmtp:
+    def make_framing(self, stream: SimStream, place: Any, accepted: bool) -> WatchedZmtp:
+        """Speak as its kind of socket does."""
         return WatchedZmtp(self.socket(), stream, self.stage.history)
 
     def _connect(self) -> None:
@@ -214,7 +175,8 @@ class Party(Process):
             stream.die(politely=False)
             return
         self._wanted -= 1
-        self._route.opened(address, self.host.opened(stream, framing=self._framing(stream)))
+        framing = self.make_framing(stream, None, accepted=False)
+        self._route.opened(address, self.host.opened(stream, framing=framing))
         self._dial_on()
 
 
@@ -350,7 +312,3 @@ class Worker(_Handler):
             pause_max_s=knobs.pause_max_s,
         )
         return self.stage.parts.worker(self.stage.pattern, policy, service=SERVICE)
-
-
-def _no_framing() -> Zmtp:
-    raise AssertionError("every connection is given its framing")

@@ -7,34 +7,20 @@ request that somebody waits for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from requite.engine import (
-    Connect,
-    Disconnect,
-    Effect,
-    Engine,
-    Input,
-    PeerJoined,
-    PeerLost,
-    Received,
-    Send,
-    Wake,
-)
+from requite.engine import Effect, Received, Send
 from requite.framing.base import Framing
 from requite.framing.sp import SpStream
 from requite.protocols.scalability.wire import REP, REQ
-from requite.shell.host import Host
-from requite.sim.process import Process
+from requite.sim.mischief import Messages, Mischief, Stranger
 from requite.sim.raw_bytes import RawBytes, spoil
 from requite.sim.scalability.party import SpStage
 from requite.sim.scalability.stack import IDS, Parsed, parse, tag
 from requite.sim.scalability.topology import Edge
-from requite.sim.stream import SimStream
 
-_GIVE_UP_S: Final = 1.0
 _FLOOD_SIZE: Final = 5000
 _FLOOD: Final = 40
 _WRONG_TYPES: Final = (0, 16, 17, 32, 98, 112, 0xFFFF)
@@ -141,58 +127,20 @@ def _sized(payload: bytes, in_band: bool) -> bytes:
     return (b"\1" if in_band else b"") + len(payload).to_bytes(8, "big") + payload
 
 
-class _Mischief:
-    """The engine of an intruder: on every connection, one kind of mischief."""
-
-    def __init__(self, rng: Random) -> None:
-        self._rng = rng
-        self._dial_at = 0.0
-        self._peers: dict[Any, None] = {}
-        self._leave_at: float | None = None
-
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`."""
-        return list(self._handle(event, now))
-
-    def _handle(self, event: Input, now: float) -> Iterator[Effect]:
-        if isinstance(event, PeerJoined):
-            yield from self._play(event.peer, now)
-        elif isinstance(event, PeerLost):
-            self._peers.pop(event.peer, None)
-        elif isinstance(event, Received):
-            yield from self._answer(event)
-        elif isinstance(event, Wake):
-            if now >= self._dial_at:
-                self._dial_at = now + self._rng.uniform(0.02, 0.4)
-                yield Connect()
-            if self._leave_at is not None and now >= self._leave_at:
-                self._leave_at = None
-                yield from (Disconnect(peer, "enough") for peer in self._peers)
-                self._peers.clear()
-
-    def _play(self, peer: Any, now: float) -> Iterator[Effect]:
-        self._peers[peer] = None
-        kind = self._rng.choice(_KINDS)
+class _Mischief(Mischief):
+    def play(self, peer: Any) -> Messages:
+        """See `Mischief.play`."""
+        kind = self.rng.choice(_KINDS)
         if kind is _flood:
             peer.stream.pause_reading()
-        yield from (Send(peer, [payload]) for payload in kind(self._rng))
-        if self._rng.random() < 0.5:
-            self._leave_at = now + self._rng.uniform(0.0, _GIVE_UP_S)
+        return [[payload] for payload in kind(self.rng)]
 
-    def _answer(self, event: Received) -> Iterator[Effect]:
+    def answer(self, event: Received) -> Iterator[Effect]:
         """Swallow what comes, and lie about some of it."""
         for (payload,) in event.messages:
             asked = parse(payload)
-            if asked is not None and event.peer in self._peers and self._rng.random() < 0.5:
-                yield Send(event.peer, [_lie(self._rng, asked)])
-
-    def deadline(self) -> float | None:
-        """See `requite.engine.Engine.deadline`."""
-        return self._dial_at if self._leave_at is None else min(self._dial_at, self._leave_at)
-
-    def snapshot(self) -> int:
-        """Return the number of connections."""
-        return len(self._peers)
+            if asked is not None and event.peer in self.peers and self.rng.random() < 0.5:
+                yield Send(event.peer, [_lie(self.rng, asked)])
 
 
 class _Target(NamedTuple):
@@ -202,42 +150,22 @@ class _Target(NamedTuple):
     own_type: int
 
 
-class SpIntruder(Process):
-    """A process that means no good."""
-
-    is_honest = False
+class SpIntruder(Stranger):
+    """A stranger at any port, on either side."""
 
     def __init__(self, name: str, stage: SpStage) -> None:
-        super().__init__(name, stage.world, stage.network, stage.knobs.pace, stage.supervisor)
-        self._stage = stage
+        super().__init__(name, stage)
+        self._in_band = stage.knobs.in_band
         self._targets = [*dict.fromkeys(map(_target, stage.knobs.edges))]
 
-    def make_host(self) -> Host:
-        """Make an engine that plays tricks."""
-        engine: Engine = _Mischief(self.rng)
-        return Host(
-            engine,
-            self.clock,
-            lambda: RawBytes(b""),
-            wake_at=self.wake_at,
-            want_flush=self.want_flush,
-            connect=self._connect,
-            limits=self._stage.knobs.limits,
-            logger="requite.sim",
-        )
+    def make_engine(self) -> Mischief:
+        """See `Stranger.make_engine`."""
+        return _Mischief(self.rng)
 
-    def _connect(self) -> None:
+    def aim(self) -> tuple[str, Framing]:
+        """See `Stranger.aim`."""
         target = self.rng.choice(self._targets)
-        framing = _draw_framing(self.rng, target.own_type, in_band=self._stage.knobs.in_band)
-        self.network.dial(
-            self,
-            target.address,
-            lambda stream: self.adopt(stream, lambda: self._open(stream, framing)),
-            lambda _why: None,
-        )
-
-    def _open(self, stream: SimStream, framing: Framing) -> None:
-        self.host.opened(stream, kept=True, framing=framing)
+        return target.address, _draw_framing(self.rng, target.own_type, in_band=self._in_band)
 
 
 def _target(edge: Edge) -> _Target:

@@ -1,0 +1,133 @@
+"""Peers that send what they should not: the parts that the intruders of all protocols share.
+
+An intruder is a process like others, with an engine of its own making. Now and then it connects,
+does one piece of mischief, and leaves or stays. Whatever it does, nobody else may notice (I13).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from random import Random
+from typing import Any, Final
+
+from requite.engine import (
+    Connect,
+    Disconnect,
+    Effect,
+    Input,
+    PeerJoined,
+    PeerLost,
+    Received,
+    Send,
+    Wake,
+)
+from requite.framing.base import Framing
+from requite.shell.host import Host
+from requite.sim.party import Stage
+from requite.sim.process import Process
+from requite.sim.raw_bytes import RawBytes
+from requite.sim.stream import SimStream
+
+_GIVE_UP_S: Final = 1.0
+
+Messages = list[list[bytes]]
+
+
+class Mischief:
+    """The engine of an intruder: on every connection, one kind of mischief."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.peers: dict[Any, None] = {}
+        self._dial_at = 0.0
+        self._leave_at: float | None = None
+
+    # --- for subclasses ---------------------------------------------------------------------------
+    @abstractmethod
+    def play(self, peer: Any) -> Messages:
+        """Return what to send on a new connection; that may be left unread from here on."""
+
+    def answer(self, event: Received) -> Iterable[Effect]:
+        """Swallow what comes, or say something to it."""
+        return ()
+
+    # --- the engine -------------------------------------------------------------------------------
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        """See `requite.engine.Engine.handle`."""
+        return list(self._handle(event, now))
+
+    def _handle(self, event: Input, now: float) -> Iterator[Effect]:
+        if isinstance(event, PeerJoined):
+            self.peers[event.peer] = None
+            yield from (Send(event.peer, message) for message in self.play(event.peer))
+            if self.rng.random() < 0.5:
+                self._leave_at = now + self.rng.uniform(0.0, _GIVE_UP_S)
+        elif isinstance(event, PeerLost):
+            self.peers.pop(event.peer, None)
+        elif isinstance(event, Received):
+            yield from self.answer(event)
+        elif isinstance(event, Wake):
+            yield from self._woken(now)
+
+    def _woken(self, now: float) -> Iterator[Effect]:
+        if now >= self._dial_at:
+            self._dial_at = now + self.rng.uniform(0.02, 0.4)
+            yield Connect()
+        if self._leave_at is not None and now >= self._leave_at:
+            self._leave_at = None
+            yield from (Disconnect(peer, "enough") for peer in self.peers)
+            self.peers.clear()
+
+    def deadline(self) -> float | None:
+        """See `requite.engine.Engine.deadline`."""
+        return self._dial_at if self._leave_at is None else min(self._dial_at, self._leave_at)
+
+    def snapshot(self) -> int:
+        """Return the number of connections."""
+        return len(self.peers)
+
+
+class Stranger(Process):
+    """A process that means no good, and dials somebody else each time."""
+
+    is_honest = False
+
+    def __init__(self, name: str, stage: Stage) -> None:
+        super().__init__(name, stage.world, stage.network, stage.knobs.pace, stage.supervisor)
+        self._limits = stage.knobs.limits
+
+    # --- for subclasses ---------------------------------------------------------------------------
+    @abstractmethod
+    def make_engine(self) -> Mischief:
+        """Make an engine that plays tricks."""
+
+    @abstractmethod
+    def aim(self) -> tuple[str, Framing]:
+        """Draw whom to dial, and how to speak there."""
+
+    # --- life -------------------------------------------------------------------------------------
+    def make_host(self) -> Host:
+        """Make the host of a new life."""
+        return Host(
+            self.make_engine(),
+            self.clock,
+            lambda: RawBytes(b""),
+            wake_at=self.wake_at,
+            want_flush=self.want_flush,
+            connect=self._connect,
+            limits=self._limits,
+            logger="requite.sim",
+        )
+
+    def _connect(self) -> None:
+        address, framing = self.aim()
+        self.network.dial(
+            self,
+            address,
+            lambda stream: self.adopt(stream, lambda: self._open(stream, framing)),
+            lambda _why: None,
+        )
+
+    def _open(self, stream: SimStream, framing: Framing) -> None:
+        self.host.opened(stream, kept=True, framing=framing)
