@@ -137,7 +137,7 @@ class PirateWorker:
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        at = min(self._beat_at, self._dial_at)
+        at = self._beat_at if self._abandoned else min(self._beat_at, self._dial_at)
         if self._recorder is not None:
             at = min(at, self._recorder.look_at)
         return None if at == inf else at
@@ -218,6 +218,7 @@ class PirateWorker:
         if job in self._abandoned:
             self._abandoned.discard(job)
             self._tell_finished(job, Status.CANCELLED, frames, now)
+            self._maybe_dial(now)
             return
         if self._job is not job:
             return
@@ -295,7 +296,11 @@ class PirateWorker:
         self._note("abandoned", job=job, reason=reason)
 
     def _maybe_dial(self, now: float) -> None:
-        if now >= self._dial_at and not self._dialling and self._peer is None:
+        """Connect, if it is time to. While a handler runs that could not be interrupted we are
+        not ready: whatever we were handed would wait for it."""
+        if now < self._dial_at or self._abandoned:
+            return
+        if not self._dialling and self._peer is None:
             self._dial_at = inf
             self._dialling = True
             self._out.append(Connect())
