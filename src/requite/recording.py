@@ -140,8 +140,10 @@ class CallRecorder(Recorder, ABC, Generic[CallT]):
             self._tell(call, Kind.ANSWERED, now, outcome=Status.OK, size=size)
             return
         name, asked_size, deadline = self.about(call)
-        instants = call.submitted_at, call.sent_at, now, deadline
-        self._flown((*instants, call.call_id, name, b"", asked_size, size))
+        sent_at, call_id = call.sent_at, call.call_id
+        self._flown(
+            (call.submitted_at, sent_at, now, deadline, call_id, name, b"", asked_size, size)
+        )
 
     def begun(self, call: CallT) -> None:
         """Tell what has happened to a call so far, up to its first try, if that is not told yet."""
