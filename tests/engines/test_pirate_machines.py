@@ -62,7 +62,7 @@ class AnyCalls(RuleBasedStateMachine):
     @rule(seconds=SECONDS, stalled=st.booleans())
     def time_passes(self, seconds: float, stalled: bool) -> None:
         if stalled:
-            self.bench.stall(seconds)
+            self.bench.freeze(seconds)
         else:
             self.bench.advance(seconds)
 
@@ -214,7 +214,7 @@ class AnyQueue(RuleBasedStateMachine):
     @rule(seconds=SECONDS, stalled=st.booleans())
     def time_passes(self, seconds: float, stalled: bool) -> None:
         if stalled:
-            self.bench.stall(seconds)
+            self.bench.freeze(seconds)
         else:
             self.bench.advance(seconds)
 

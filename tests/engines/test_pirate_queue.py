@@ -244,7 +244,7 @@ class AnyEvents(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.1, 1.0, 3.5]), stalled=st.booleans())
     def time_passes(self, seconds: float, stalled: bool) -> None:
         if stalled:
-            self.bench.stall(seconds)
+            self.bench.freeze(seconds)
         else:
             self.bench.advance(seconds)
 

@@ -112,7 +112,7 @@ def test_a_queue_that_was_stopped_itself_blames_nobody_for_it() -> None:
     bench = queue()
     bench.worker("w")
     bench.advance(0.5)
-    bench.stall(60.0)
+    bench.freeze(60.0)
     assert "w" in bench.peers
     bench.say("w", [HEARTBEAT])
     bench.advance(2.9)

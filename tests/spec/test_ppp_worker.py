@@ -129,7 +129,7 @@ def test_silence_while_it_works_is_no_evidence_against_the_queue() -> None:
 def test_a_worker_that_was_stopped_itself_does_not_blame_the_queue() -> None:
     bench = worker()
     bench.advance(0.5)
-    bench.stall(60.0)
+    bench.freeze(60.0)
     assert "q" in bench.peers
 
 

@@ -15,6 +15,8 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
+from tests.support.engine_bench import Clocked
+
 from requite.chronicle import Chronicle
 from requite.engine import (
     Abandon,
@@ -22,12 +24,9 @@ from requite.engine import (
     Connect,
     Deliver,
     Disconnect,
-    Drain,
     Effect,
-    Engine,
     Fail,
     Finished,
-    Note,
     PeerBlocked,
     PeerJoined,
     PeerLost,
@@ -35,11 +34,8 @@ from requite.engine import (
     Received,
     ResumeReading,
     Send,
-    Stopped,
     StopReading,
     Submit,
-    Wake,
-    Warn,
 )
 from requite.errors import CallError
 from requite.protocols.pirate.client import LazyPirate
@@ -64,21 +60,16 @@ READY = b"\x01"
 HEARTBEAT = b"\x02"
 
 
-class Bench:
+class Bench(Clocked):
     """What all have: connections with names, a clock, and what came of it."""
 
-    engine: Engine
-
     def __init__(self) -> None:
-        self.now = 100.0
+        super().__init__()
         self.peers: set[str] = set()
         self.unread: set[str] = set()
         self.sent: list[tuple[str, list[bytes]]] = []
-        self.notes: list[Note] = []
-        self.warnings: list[Warn] = []
         self.disconnected: dict[str, str] = {}
         self.dials: list[float] = []
-        self.stopped = False
 
     def join(self, peer: str, place: Any = None) -> str:
         """Let a connection stand."""
@@ -109,28 +100,6 @@ class Bench:
         """Return what was sent to a peer."""
         return [message for name, message in self.sent if name == peer]
 
-    def advance(self, seconds: float) -> None:
-        """Let time pass, with a wake-up at each instant the engine asks for."""
-        end = self.now + seconds
-        while (at := self.engine.deadline()) is not None and at <= end:
-            self.now = max(self.now, at)
-            self.feed(Wake())
-        self.now = end
-
-    def stall(self, seconds: float) -> None:
-        """Let time pass without a wake-up, as where the process is stopped; then wake it."""
-        self.now += seconds
-        self.feed(Wake())
-
-    def drain(self) -> None:
-        """Ask for the end."""
-        self.feed(Drain())
-
-    def feed(self, event: Any) -> None:
-        """Feed one input, and perform what comes of it."""
-        for effect in list(self.engine.handle(event, self.now)):
-            self._perform(effect)
-
     def _perform(self, effect: Effect) -> None:
         match effect:
             case Send(peer, message):
@@ -146,19 +115,8 @@ class Bench:
                 self.unread.add(peer)
             case ResumeReading(peer):
                 self.unread.remove(peer)
-            case Note():
-                self.notes.append(effect)
-            case Warn():
-                self.warnings.append(effect)
-            case Stopped():
-                assert not self.stopped
-                self.stopped = True
             case _:
-                self.perform_other(effect)
-
-    def perform_other(self, effect: Effect) -> None:
-        """Perform what only this kind of engine asks for."""
-        raise AssertionError(f"nobody asked for {effect}")
+                super()._perform(effect)
 
 
 class ClientBench(Bench):
@@ -181,7 +139,7 @@ class ClientBench(Bench):
         """Give a call up."""
         self.feed(Cancel(token))
 
-    def perform_other(self, effect: Effect) -> None:
+    def _perform(self, effect: Effect) -> None:
         match effect:
             case Deliver(token, reply):
                 assert token not in self.replies | self.errors, f"{token} ended twice"
@@ -190,7 +148,7 @@ class ClientBench(Bench):
                 assert token not in self.replies | self.errors, f"{token} ended twice"
                 self.errors[token] = error
             case _:
-                super().perform_other(effect)
+                super()._perform(effect)
 
 
 class _HandlerBench(Bench):
@@ -210,7 +168,7 @@ class _HandlerBench(Bench):
         """Return what handlers were given."""
         return [self.requests[job].body for job in self.jobs]
 
-    def perform_other(self, effect: Effect) -> None:
+    def _perform(self, effect: Effect) -> None:
         match effect:
             case Deliver(job, request):
                 self.jobs.append(job)
@@ -219,7 +177,7 @@ class _HandlerBench(Bench):
                 assert job not in self.abandoned
                 self.abandoned[job] = reason
             case _:
-                super().perform_other(effect)
+                super()._perform(effect)
 
 
 class ServerBench(_HandlerBench):

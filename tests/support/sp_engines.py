@@ -1,13 +1,10 @@
 """The engines of the scalability protocols with virtual time; the test is network, user and peers.
 
-    bench = ReqBench()
-    bench.join("a")
-    bench.submit(1, b"hi")
-    bench.answer(bench.sent[-1], b"ho")         # plays the worker
-    assert bench.replies[1].body == b"ho"
-
-The benches check what must always hold: a call ends once, nothing is sent to a connection that does
-not stand, no request to one that pushes back, and a handler is given up once at most.
+bench = ReqBench()
+bench.join("a")
+bench.submit(1, b"hi")
+bench.answer(bench.sent[-1], b"ho")         # plays the worker
+assert bench.replies[1].body == b"ho"
 """
 
 from __future__ import annotations
@@ -15,33 +12,10 @@ from __future__ import annotations
 from math import inf
 from typing import Any, NamedTuple
 
+from tests.support.engine_bench import Bench, CallBench, JobBench
+
 from requite.chronicle import Chronicle
-from requite.engine import (
-    Abandon,
-    Cancel,
-    Deliver,
-    Disconnect,
-    Drain,
-    Effect,
-    Engine,
-    Fail,
-    Finished,
-    Note,
-    PeerBlocked,
-    PeerJoined,
-    PeerLost,
-    PeerWritable,
-    Produced,
-    Received,
-    ResumeReading,
-    Send,
-    Stopped,
-    StopReading,
-    Submit,
-    Wake,
-    Warn,
-)
-from requite.errors import CallError
+from requite.engine import Effect, Message, PeerJoined, Produced, Send, Submit
 from requite.protocols.scalability.calls import Ask
 from requite.protocols.scalability.device import ScalabilityDevice
 from requite.protocols.scalability.jobs import Job
@@ -55,7 +29,6 @@ from requite.protocols.scalability.policy import (
 )
 from requite.protocols.scalability.rep import ScalabilityWorker
 from requite.protocols.scalability.req import ScalabilityClient
-from requite.request import Reply, Request, Status
 
 ORIGIN = b"a-client"
 INSTANCE = b"a-worker"
@@ -89,104 +62,25 @@ class Sent(NamedTuple):
         return self.payload[4:]
 
 
-class Bench:
-    """What all three have: connections with names, a clock, and what came of it."""
+class _SpBench(Bench):
+    """What all three have: messages are one frame, and a connection has a `Place`."""
 
-    engine: Engine
-
-    def __init__(self) -> None:
-        self.now = 100.0
-        self.peers: dict[str, bool] = {}  # those that stand: whether they take anything
-        self.unread: set[str] = set()
-        self.sent: list[Sent] = []
-        self.sent_at: list[float] = []
-        self.notes: list[Note] = []
-        self.warnings: list[Warn] = []
-        self.disconnected: dict[str, str] = {}
-        self.stopped = False
-
-    # --- the network --------------------------------------------------------------------------
     def _join(self, peer: str, place: Place | None) -> str:
         assert peer not in self.peers
         self.peers[peer] = True
         self.feed(PeerJoined(peer, b"", place))
         return peer
 
-    def lose(self, peer: str, reason: str = "reset") -> None:
-        """Cut a connection."""
-        del self.peers[peer]
-        self.unread.discard(peer)
-        self.feed(PeerLost(peer, reason))
-
-    def block(self, peer: str) -> None:
-        """Let a connection push back."""
-        self.peers[peer] = False
-        self.feed(PeerBlocked(peer))
-
-    def unblock(self, peer: str) -> None:
-        """Let it take more again."""
-        self.peers[peer] = True
-        self.feed(PeerWritable(peer))
-
     def say(self, peer: str, *payloads: bytes) -> None:
         """Let messages come, in one read."""
-        self.feed(Received(peer, [[payload] for payload in payloads]))
+        super().say(peer, *([payload] for payload in payloads))
 
-    # --- time ---------------------------------------------------------------------------------
-    def advance(self, seconds: float) -> None:
-        """Let time pass, with a wake-up at each instant the engine asks for."""
-        end = self.now + seconds
-        while (at := self.engine.deadline()) is not None and at <= end:
-            self.now = max(self.now, at)
-            self.feed(Wake())
-        self.now = end
-
-    def freeze(self, seconds: float) -> None:
-        """Let time pass without any wake-up, then one."""
-        self.now += seconds
-        self.feed(Wake())
-
-    def drain(self) -> None:
-        """Ask the engine to finish."""
-        self.feed(Drain())
-
-    # --- what came of it ----------------------------------------------------------------------
-    def feed(self, event: Any) -> None:
-        """Feed the engine one input and note what it does."""
-        for effect in self.engine.handle(event, self.now):
-            self._perform(effect)
-
-    def to(self, peer: str) -> list[bytes]:
-        """Return what a peer was sent."""
-        return [sent.payload for sent in self.sent if sent.peer == peer]
-
-    def _perform(self, effect: Effect) -> None:
-        match effect:
-            case Send(peer, message):
-                assert peer in self.peers, f"{message} was sent to {peer}, which does not stand"
-                self.sent.append(Sent(str(peer), b"".join(message)))
-                self.sent_at.append(self.now)
-            case StopReading(peer):
-                assert peer in self.peers
-                assert peer not in self.unread, "stopped twice"
-                self.unread.add(str(peer))
-            case ResumeReading(peer):
-                self.unread.remove(str(peer))
-            case Disconnect(peer, reason):
-                del self.peers[str(peer)]
-                self.disconnected[str(peer)] = reason
-            case Note():
-                self.notes.append(effect)
-            case Warn():
-                self.warnings.append(effect)
-            case Stopped():
-                assert not self.stopped
-                self.stopped = True
-            case _:
-                raise AssertionError(f"no business with {effect}")
+    def note_sent(self, peer: str, message: Message) -> None:
+        """Remember a message."""
+        self.sent.append(Sent(peer, b"".join(message)))
 
 
-class ReqBench(Bench):
+class ReqBench(CallBench, _SpBench):
     """A client; keywords override fields of `ReqPolicy`."""
 
     def __init__(
@@ -199,8 +93,6 @@ class ReqBench(Bench):
             origin=ORIGIN,
             chronicle=chronicle,
         )
-        self.replies: dict[Any, Reply] = {}
-        self.errors: dict[Any, CallError] = {}
 
     def join(self, peer: str = "a", priority: int = 1, weight: int = 1) -> str:
         """Let a connection stand."""
@@ -216,42 +108,12 @@ class ReqBench(Bench):
         """Make a call with settings of its own."""
         self.feed(Ask(token, body, self.now + timeout, **fields))
 
-    def cancel(self, token: Any) -> None:
-        """Give a call up."""
-        self.feed(Cancel(token))
-
     def answer(self, sent: Sent, body: bytes = b"y") -> None:
         """Let whoever got a request answer it."""
         self.say(sent.peer, sent.tag + body)
 
-    def assert_empty(self) -> None:
-        """Check that no table remembers a call (I9)."""
-        snapshot = self.client.snapshot()
-        assert (snapshot.held, snapshot.sent) == (0, 0)
-        client = self.client
-        assert (client._calls, client._pending, client._held) == ({}, {}, {})
 
-    def _perform(self, effect: Effect) -> None:
-        match effect:
-            case Deliver(token, Reply() as reply):
-                self._assert_open(token)
-                assert reply.status is Status.OK
-                self.replies[token] = reply
-            case Fail(token, error):
-                self._assert_open(token)
-                self.errors[token] = error
-            case Send(peer, _):
-                assert self.peers.get(str(peer)), f"a request was sent to {peer}"
-                super()._perform(effect)
-            case _:
-                super()._perform(effect)
-
-    def _assert_open(self, token: Any) -> None:
-        assert token not in self.replies, f"{token} has its reply already"
-        assert token not in self.errors, f"{token} has failed already"
-
-
-class RepBench(Bench):
+class RepBench(JobBench, _SpBench):
     """A worker; the test runs its handlers. Keywords override fields of `RepPolicy`."""
 
     def __init__(
@@ -265,9 +127,6 @@ class RepBench(Bench):
             instance=INSTANCE,
             chronicle=chronicle,
         )
-        self.requests: dict[Job, Request] = {}
-        self.running: list[Job] = []  # those whose handler has not ended
-        self.abandoned: dict[Job, str] = {}
 
     def join(self, peer: str = "c") -> str:
         """Let a connection stand."""
@@ -277,43 +136,14 @@ class RepBench(Bench):
         """Let a request come; return the job it has become."""
         before = len(self.requests)
         self.say(peer, stack + body)
-        assert len(self.requests) == before + 1, "the request was not delivered"
-        return list(self.requests)[-1]
-
-    def finish(self, job: Job, *frames: bytes, status: Status = Status.OK) -> None:
-        """Let a handler end."""
-        self.running.remove(job)
-        self.feed(Finished(job, frames or (b"y",), status))
+        return self.came(before)
 
     def produce(self, job: Job, *frames: bytes) -> None:
         """Let a handler yield a partial reply."""
         self.feed(Produced(job, frames))
 
-    def bodies(self) -> list[bytes]:
-        """Return the bodies of the requests delivered, in order."""
-        return [request.body for request in self.requests.values()]
 
-    def assert_empty(self) -> None:
-        """Check that no table remembers a request (I9)."""
-        snapshot = self.worker.snapshot()
-        assert (snapshot.waiting, snapshot.running, snapshot.abandoned) == (0, 0, 0)
-        assert not self.worker._callers.turns
-
-    def _perform(self, effect: Effect) -> None:
-        match effect:
-            case Deliver(Job() as job, Request() as request):
-                assert job not in self.requests
-                self.requests[job] = request
-                self.running.append(job)
-            case Abandon(Job() as job, reason):
-                assert job in self.running, "a handler that had ended was given up"
-                assert job not in self.abandoned
-                self.abandoned[job] = reason
-            case _:
-                super()._perform(effect)
-
-
-class DeviceBench(Bench):
+class DeviceBench(_SpBench):
     """A device; keywords override fields of `DevicePolicy`."""
 
     def __init__(
