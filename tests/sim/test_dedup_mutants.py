@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.sim import dedup_mutants as mutants
+from tests.sim.finding import assert_found
 
 from requite.dedup.engine import DedupEngine
 from requite.sim import Options, run
@@ -36,11 +37,7 @@ def test_a_broken_store_is_found(
     invariant: str, scenario: str, broken: type[DedupEngine], knobs: dict[str, Any]
 ) -> None:
     options = Options(parts=Parts(dedup=broken), knobs={"repeat_p": 0.5, **knobs})
-    for seed in _SEEDS:
-        found = {violation.invariant for violation in run(seed, scenario, options).violations}
-        if invariant in found:
-            return
-    pytest.fail(f"{invariant} found nothing in {len(_SEEDS)} seeds of {scenario}")
+    assert_found(invariant, scenario, options, _SEEDS)
 
 
 @pytest.mark.parametrize("scenario", ["dedup-calm", "dedup-kill", "dedup-power"])

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 from tests.sim import flp_mutants as mutants
+from tests.sim.finding import assert_found, assert_whole
 
 from requite.protocols.freelance.agent import AgentClient
 from requite.protocols.freelance.failover import FailoverClient
 from requite.protocols.freelance.shotgun import ShotgunClient
 from requite.protocols.freelance.wire import Model
-from requite.sim import Options, run
+from requite.sim import Options
 from requite.sim.freelance.party import FlpParts
 from requite.sim.freelance.simulation import FLP_CHECKERS
 
@@ -86,17 +87,11 @@ def _parts(broken: Any) -> FlpParts:
 )
 def test_a_broken_engine_is_found(invariant: str, scenario: str, broken: Any) -> None:
     options = Options(flp_parts=_parts(broken))
-    for seed in (_FOUND_AT.get(broken, 1), *_SEEDS):
-        found = {violation.invariant for violation in run(seed, scenario, options).violations}
-        if invariant in found:
-            return
-    pytest.fail(f"{invariant} found nothing in {len(_SEEDS)} seeds of {scenario}")
+    assert_found(invariant, scenario, options, (_FOUND_AT.get(broken, 1), *_SEEDS))
 
 
 def test_the_same_seeds_find_nothing_in_engines_that_are_whole() -> None:
-    for scenario in sorted({scenario for _, scenario, _ in _CASES}):
-        result = run(1, scenario)
-        assert not result.violations, result.replay
+    assert_whole(scenario for _, scenario, _ in _CASES)
 
 
 def test_every_checker_has_a_broken_engine() -> None:

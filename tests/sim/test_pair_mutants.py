@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.sim import pair_mutants as mutants
+from tests.sim.finding import assert_found, assert_whole
 
 from requite.protocols.binarystar.peer import BinaryStarPeer
 from requite.sim import Options, run
@@ -37,19 +38,11 @@ def test_a_broken_server_is_found(
     invariant: str, scenario: str, mutant: type[BinaryStarPeer]
 ) -> None:
     options = Options(pair_parts=PairParts(engine=mutant))
-    for seed in _SEEDS:
-        found = {violation.invariant for violation in run(seed, scenario, options).violations}
-        if invariant in found:
-            return
-    pytest.fail(f"{invariant} found nothing in {len(_SEEDS)} seeds of {scenario}")
+    assert_found(invariant, scenario, options, _SEEDS)
 
 
 def test_the_same_seeds_find_nothing_in_servers_that_are_whole() -> None:
-    for scenario in sorted({scenario for _, scenario, _ in _CASES}):
-        for seed in (1, 2, 3):
-            result = run(seed, scenario)
-            assert not result.violations, result.replay
-            assert result.calls
+    assert_whole((scenario for _, scenario, _ in _CASES), (1, 2, 3))
 
 
 @pytest.mark.parametrize("scenario", ["pair-swarm", "pair-all-at-once"])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from tests.sim import paired_mutants as mutants
+from tests.sim.finding import assert_found, assert_whole, name_of
 
-from requite.sim import Options, run
+from requite.sim import Options
 from requite.sim.roles import Parts
 
 _SEEDS = range(1, 31)
@@ -24,7 +25,7 @@ _CASES: list[tuple[str, str, Parts]] = [
 
 def _name(parts: Parts) -> str:
     kinds = (parts.broker, parts.door, parts.half)
-    return next(kind.__name__ for kind in kinds if kind.__module__ == mutants.__name__)
+    return name_of(kinds, mutants.__name__)
 
 
 @pytest.mark.parametrize(
@@ -32,14 +33,8 @@ def _name(parts: Parts) -> str:
     [pytest.param(*case, id=f"{case[0]}-{_name(case[2])}") for case in _CASES],
 )
 def test_a_broken_engine_is_found(invariant: str, scenario: str, parts: Parts) -> None:
-    for seed in _SEEDS:
-        result = run(seed, scenario, Options(parts=parts))
-        if invariant in {violation.invariant for violation in result.violations}:
-            return
-    pytest.fail(f"{invariant} found nothing in {len(_SEEDS)} seeds of {scenario}")
+    assert_found(invariant, scenario, Options(parts=parts), _SEEDS)
 
 
 def test_the_same_seeds_find_nothing_in_engines_that_are_whole() -> None:
-    for scenario in sorted({scenario for _, scenario, _ in _CASES}):
-        result = run(1, scenario)
-        assert not result.violations, result.replay
+    assert_whole(scenario for _, scenario, _ in _CASES)

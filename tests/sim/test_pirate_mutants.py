@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from tests.sim import pirate_mutants as mutants
+from tests.sim.finding import assert_found, assert_whole, name_of
 
-from requite.sim import Options, run
+from requite.sim import Options
 from requite.sim.pirate.checkers import PIRATE_CHECKERS
 from requite.sim.pirate.parties import PirateParts
 
@@ -50,8 +51,7 @@ _CASES: list[tuple[str, str, PirateParts]] = [
 
 def _name(part: Any) -> str:
     kinds = (part.client, part.server, part.queue, part.worker)
-    broken = [kind for kind in kinds if kind.__module__ == mutants.__name__]
-    return broken[0].__name__
+    return name_of(kinds, mutants.__name__)
 
 
 @pytest.mark.parametrize(
@@ -60,17 +60,11 @@ def _name(part: Any) -> str:
 )
 def test_a_broken_engine_is_found(invariant: str, scenario: str, parts: PirateParts) -> None:
     options = Options(pirate_parts=parts)
-    for seed in _SEEDS:
-        found = {violation.invariant for violation in run(seed, scenario, options).violations}
-        if invariant in found:
-            return
-    pytest.fail(f"{invariant} found nothing in {len(_SEEDS)} seeds of {scenario}")
+    assert_found(invariant, scenario, options, _SEEDS)
 
 
 def test_the_same_seeds_find_nothing_in_engines_that_are_whole() -> None:
-    for scenario in sorted({scenario for _, scenario, _ in _CASES}):
-        result = run(1, scenario)
-        assert not result.violations, result.replay
+    assert_whole(scenario for _, scenario, _ in _CASES)
 
 
 def test_every_checker_has_a_broken_engine() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.sim import titanic_mutants as mutants
+from tests.sim.finding import assert_found, assert_whole
 
 from requite.sim import Options, run
 from requite.sim.titanic.node import TitanicParts
@@ -61,11 +62,7 @@ def test_a_broken_titanic_is_found(
     invariant: str, scenario: str, parts: TitanicParts, knobs: dict[str, Any]
 ) -> None:
     options = Options(titanic_parts=parts, knobs=knobs)
-    for seed in _SEEDS:
-        found = {violation.invariant for violation in run(seed, scenario, options).violations}
-        if invariant in found:
-            return
-    pytest.fail(f"{invariant} found nothing in {len(_SEEDS)} seeds of {scenario}")
+    assert_found(invariant, scenario, options, _SEEDS)
 
 
 def test_damage_that_is_not_reported_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,9 +77,7 @@ def test_damage_that_is_not_reported_is_found(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_same_seeds_find_nothing_in_a_titanic_that_is_whole() -> None:
-    for scenario in sorted({scenario for _, scenario, _, _ in _CASES}):
-        result = run(1, scenario)
-        assert not result.violations, result.replay
+    assert_whole(scenario for _, scenario, _, _ in _CASES)
 
 
 def test_every_kind_of_violation_has_a_broken_titanic() -> None:
