@@ -182,7 +182,7 @@ def test_what_is_no_ticket_is_refused(refusal: Refusal, verb, ticket):
         (("call", f"{NOBODY}/echo", "x", "--submit", "--stream"), "--submit goes without"),
         (("call", f"{NOBODY}/echo", "x", "--submit", "--once"), "--submit goes without"),
         (("call", f"{NOBODY}/echo", "x", "--key", "k"), "--key is for --submit"),
-        (("call", "sp+tcp://127.0.0.1:1", "x", "--submit"), "SP"),
+        (("call", "sp+tcp://127.0.0.1:1", "x", "--submit"), "a Titanic keeps them"),
         (("titanic", "--broker", NOBODY), "--dir DIR"),
         (("titanic", "--broker", NOBODY, "--dir", "d", "--memory"), "give one of them"),
         (("titanic", "--broker", f"{NOBODY}/echo", "--memory"), "names"),
