@@ -96,8 +96,8 @@ class DiskFile:
             ) from error
         if not os.fstat(self._descriptor).st_nlink:  # it ends with this process
             raise LogFailed(
-                f"{self.path} has been removed while it was being written. What was in it is lost "
-                "with this process. Open the log again."
+                f"{self.path.parent}, or the file in it that is being written, has been removed. "
+                "What was in that file is lost with this process. Open the log again."
             )
 
     def close(self) -> None:
