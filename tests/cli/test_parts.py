@@ -17,6 +17,7 @@ from requite.cli.exit_codes import ExitCode, exit_code_of
 from requite.cli.failures import advised, is_brokerless, kind_of, place_of, sentence
 from requite.cli.latency import bar, histogram, in_ms, percentile
 from requite.cli.logs import JsonLines, TextLines
+from requite.cli.output import printable
 from requite.errors import CallError, CallTimeout, ConfigurationError, RequiteError
 from requite.url import parse_url
 
@@ -214,3 +215,7 @@ def test_a_bar_shows_whatever_is_not_nothing():
 )
 def test_latencies_have_three_digits(seconds, text):
     assert in_ms(seconds) == text
+
+
+def test_text_from_others_cannot_steer_the_terminal() -> None:
+    assert printable("no\x1b[31m\nway\u009b ü ✓ \\") == "no\\x1b[31m\\nway\\x9b ü ✓ \\"

@@ -22,6 +22,11 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
+def printable(text: str) -> str:
+    """Escape what would steer a terminal or break the line: text from others may hold anything."""
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
 def complain(text: str) -> None:
     """Print on stderr what went wrong, as one paragraph that names the command."""
     print(f"requite: {text}", file=sys.stderr, flush=True)

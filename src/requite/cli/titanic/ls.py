@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 from cyclopts import Parameter, validators
 
 from requite.cli.options import OUTPUT, PLAIN, QUIET, BrokerUrl, Connection, Logging, Timeout
-from requite.cli.output import say, say_json
+from requite.cli.output import printable, say, say_json
 from requite.cli.titanic.asking import Titanic, the_frame
 from requite.protocols.titanic.wire import LIST
 
@@ -80,5 +80,5 @@ def _line(row: dict[str, Any]) -> str:
     sizes = f"{row['size']:,} B"
     if row["state"] == "answered":
         sizes += f" -> {row['reply_size']:,} B"
-    reason = f"  {row['reason']}" if row["reason"] else ""
+    reason = f"  {printable(row['reason'])}" if row["reason"] else ""
     return f"{row['ticket']}  {row['state']:<8}  {row['service']}  {at}  {tries}  {sizes}{reason}"

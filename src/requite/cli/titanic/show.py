@@ -7,7 +7,7 @@ from typing import Any
 
 from requite.cli.call import encode_body
 from requite.cli.options import PLAIN, QUIET, BrokerUrl, Connection, JsonFlag, Logging, Timeout
-from requite.cli.output import say, say_json
+from requite.cli.output import printable, say, say_json
 from requite.cli.titanic.asking import Ticket, Titanic, the_frame
 from requite.protocols.titanic.wire import SHOW
 
@@ -37,7 +37,7 @@ def show(
         )
         return
     for name, value in record.items():
-        say(f"{name:<14}{value}")
+        say(f"{name:<16}{printable(str(value))}")
     for name, body in bodies.items():
         for each in body:
-            say(f"{name:<14}{each.decode(errors='backslashreplace')}")
+            say(f"{name:<16}{printable(each.decode(errors='backslashreplace'))}")
