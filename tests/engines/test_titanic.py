@@ -18,6 +18,7 @@ from requite.errors import (
     RemoteFailure,
     TransportError,
 )
+from requite.protocols.titanic import requests
 from requite.protocols.titanic.inputs import Answered, Asked
 from requite.protocols.titanic.policy import Replicate, TitanicPolicy
 from requite.protocols.titanic.records import encode_submitted
@@ -222,6 +223,36 @@ def test_the_same_key_is_the_same_ticket() -> None:
     assert bench.submitted(b"echo", b"hi", key=b"k") != ticket
 
 
+@pytest.mark.parametrize("other", [(b"echo", b"ho"), (b"echo", b"longer"), (b"else", b"hi")])
+def test_a_key_is_refused_for_another_request(other: tuple[bytes, bytes]) -> None:
+    """Or its client would get the reply to the first one."""
+    bench = TitanicBench()
+    ticket = bench.submitted(b"echo", b"hi", key=b"k")
+    assert bench.ask(REQUEST, *other, key=b"k")[0].startswith(b"400 this key was used")
+    assert bench.submitted(b"echo", b"hi", key=b"k") == ticket
+    assert len(bench.calls) == 1
+
+
+def test_only_so_many_keys_of_closed_requests_are_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(requests, "CLOSED_KEYS_MAX", 3)
+    bench = TitanicBench()
+    tickets = [bench.submitted(b"echo", b"hi", key=b"%d" % n) for n in range(5)]
+    for call in list(bench.calls):
+        bench.reply(call, b"ho")
+    for ticket in tickets:
+        bench.ask(CLOSE, ticket)
+    again = [bench.submitted(b"echo", b"hi", key=b"%d" % n) for n in reversed(range(5))]
+    assert [mine == before for mine, before in zip(reversed(again), tickets, strict=True)] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
+
+
 def test_who_comes_while_the_first_is_stored_waits_with_it() -> None:
     bench = TitanicBench()
     bench.holds = True
@@ -244,10 +275,11 @@ def test_a_key_whose_request_could_not_be_stored_is_free() -> None:
 
 def test_keys_are_known_after_a_restart() -> None:
     kept = RecoveredRequest(bytes(15) + b"\x07", b"echo", b"k", place="somewhere", submitted_us=1)
+    kept.size = 2
     until_us = int((1_700_000_000 + 100 + 50) * 1e6)
     closed = ClosedKey(b"c", bytes(15) + b"\x08", until_us)
     bench = TitanicBench(recovered=Recovered([kept], [closed]), records={"somewhere": WAITING})
-    assert bench.submitted(b"echo", b"", key=b"k").endswith(b"07")
+    assert bench.submitted(b"echo", b"hi", key=b"k").endswith(b"07")
     assert bench.submitted(b"echo", b"", key=b"c").endswith(b"08")
     bench.wait(60.0)
     assert not bench.submitted(b"echo", b"", key=b"c").endswith(b"08")

@@ -99,7 +99,7 @@ def test_a_promoted_replica_goes_on_where_the_other_one_was() -> None:
     assert replica.ask(PROMOTE) == [b"200"]
     assert replica.ask(REPLY, answered) == [b"200", b"re:answered"]
     assert replica.ask(REPLY, waiting) == [b"200", b"re:waiting"]
-    assert replica.submit(b"again", key=b"k") == answered
+    assert replica.submit(b"answered", key=b"k") == answered
     assert replica.submit(b"new") not in (answered, waiting)
     assert replica.ask(PROMOTE) == [b"200"]
 

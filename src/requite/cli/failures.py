@@ -67,13 +67,18 @@ def kind_of(error: CallError) -> Kind:
 
 
 @contextmanager
-def advised(url: str) -> Iterator[None]:
-    """Add to the `CallError`s that leave the block what their caller wants to know, as notes."""
+def advised(url: str, *, is_request: bool = True) -> Iterator[None]:
+    """Add to the `CallError`s that leave the block what their caller wants to know, as notes.
+
+    `is_request`: a request of the user's, not a question about others, so that it matters whether
+    it has run.
+    """
     try:
         yield
     except CallError as error:
         # The engine's own messages mostly tell it, and in more detail.
-        if " run" not in str(error) and not isinstance(error, RemoteFailure):
+        is_told = " run" in str(error) or isinstance(error, RemoteFailure)
+        if is_request and not is_told:
             ran = "may have run" if error.may_have_executed else "has not run"
             error.add_note(f"the request {ran}")
         kind = kind_of(error)

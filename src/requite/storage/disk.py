@@ -29,8 +29,8 @@ def _storage_error(what: str, path: Path, error: OSError) -> StorageError:
     cause = error.strerror or str(error)
     if error.errno in _NO_SPACE:
         return LogFull(
-            f"cannot {what} {path}: {cause}. Free some space, or keep less of a "
-            "journal (--journal-retain, JournalSettings.retain_bytes)."
+            f"cannot {what} {path}: {cause}. Free some space; of a journal less "
+            "can be kept (--journal-retain), and requests of Titanic can be forgotten."
         )
     if error.errno == errno.ENOENT:
         return LogGone(f"cannot {what} {path}: it is not there (any more).")

@@ -21,6 +21,7 @@ from requite.protocols.titanic.records import (
     TRIED,
     decode,
 )
+from requite.protocols.titanic.requests import CLOSED_KEYS_MAX
 from requite.storage import Position
 from requite.storage.layout import ALIGNMENT, RECORD_HEADER_SIZE
 
@@ -150,11 +151,13 @@ class Index:
                 self._maybe_forget(uuid, item)
 
     def expire_keys(self, now_us: int) -> None:
-        """Let go of what was kept for idempotency keys alone."""
-        while self._keys and self._keys[0][0] <= now_us:
-            uuid = heappop(self._keys)[2]
+        """Let go of what was kept for idempotency keys alone, when their time is over or they are
+        too many."""
+        keys = self._keys
+        while keys and (keys[0][0] <= now_us or len(keys) > CLOSED_KEYS_MAX):
+            until_us, _, uuid = heappop(keys)
             item = self.items.get(uuid)
-            if item is not None and item.is_closed and item.until_us <= now_us:
+            if item is not None and item.is_closed and item.until_us <= until_us:
                 item.until_us = 0
                 self._maybe_forget(uuid, item)
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from requite.errors import LogMismatch, RemoteViolation
 from requite.protocols.titanic import records
-from requite.protocols.titanic.requests import ClosedKey, Recovered, RecoveredRequest
+from requite.protocols.titanic.requests import (
+    CLOSED_KEYS_MAX,
+    ClosedKey,
+    Recovered,
+    RecoveredRequest,
+)
 from requite.storage import Damage, Log, Record
 from requite.titanic.index import Index, Item
 
@@ -54,7 +60,10 @@ class Survey:
     def recovered(self, now_us: int) -> Recovered:
         """Return what the engine has to know."""
         self.index.expire_keys(now_us)
-        keys = [key for key in self._keys.values() if key.until_us > now_us]
+        keys = sorted(
+            (key for key in self._keys.values() if key.until_us > now_us),
+            key=attrgetter("until_us"),
+        )[-CLOSED_KEYS_MAX:]
         requests = sorted(map(self._placed, self._requests.values()), key=_submitted_us)
         return Recovered(requests, keys, self._role, self._log.log_id, self._log.next_number)
 

@@ -35,7 +35,7 @@ class Titanic:
         url = self._connection.complete(self._url)
         dialect = self._connection.dialect
         with (
-            advised(self._url),
+            advised(self._url, is_request=False),
             Client(url, timeout=self._timeout_s, dialect=dialect) as client,
         ):
             return behind_status(client.call(frames or (b"",), service=service))

@@ -101,6 +101,8 @@ class Collecting:
         core.register.remove(kept, key_until if kept.key else None)
         if kept.key and KEYS not in core.timers:
             core.timers.set(KEYS, key_until)
+        if core.register.has_too_many_keys:
+            self.expire_keys(now)
         core.note("closed", kept)
 
     def _recall(self, kept: Kept, state: State, now: float) -> None:

@@ -28,7 +28,7 @@ class Intake:
     def ask(self, token: Any, frames: Sequence[bytes], key: bytes, now: float) -> None:
         """Accept a request, unless its key says that it was accepted before."""
         core = self._core
-        if key and self._is_known(token, key):
+        if key and self._is_known(token, key, frames):
             return
         refused = self._refusal()
         if refused:
@@ -84,14 +84,16 @@ class Intake:
             core.register.remove(kept)
             core.leave_lane(kept, now)
 
-    def _is_known(self, token: Any, key: bytes) -> bool:
+    def _is_known(self, token: Any, key: bytes, frames: Sequence[bytes]) -> bool:
         """Answer, or have answered, a submission whose key came before."""
         core = self._core
         uuid = core.register.uuid_of(key)
         if uuid is None:
             return False
         kept = core.register.find(uuid)
-        if kept is not None and kept.waiting is not None:
+        if kept is not None and not _may_be(kept, frames):
+            core.refuse(token, UNKNOWN, "this key was used for another request")
+        elif kept is not None and kept.waiting is not None:
             kept.waiting.append(token)  # it is being stored
         elif kept is None or not self._copying.holds(token, kept):
             core.answer(token, OK, encode_ticket(uuid))
@@ -109,3 +111,11 @@ class Intake:
         if len(core.register) >= core.policy.requests_max:
             return f"{len(core.register)} requests are kept, which is the limit"
         return self._copying.refusal
+
+
+def _may_be(kept: Kept, frames: Sequence[bytes]) -> bool:
+    """Whether a request may be this one, as far as can be told without reading the log."""
+    service, body = frames[0] if frames else b"", list(frames[1:]) or [b""]
+    if kept.lane is not None and kept.lane.name != service:
+        return False
+    return kept.size == sum(map(len, body)) and kept.frames in (None, body)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from requite.protocols.titanic.dispatch import Lane
 
 _COMPACT_FLOOR: Final = 256
+CLOSED_KEYS_MAX: Final = 100_000
+"""How many keys of closed requests are remembered; the oldest go first. Each takes a kilobyte of
+memory, here and in the store's index."""
 
 
 class State(StrEnum):
@@ -210,12 +213,13 @@ class Register:
         self._closed_keys.append((until, key))
 
     def expire_keys(self, now: float) -> float | None:
-        """Forget the keys whose time is over; return when that is to be done next.
+        """Forget the keys whose time is over, or that are too many; return when that is to be done
+        next.
 
         Keys are closed in the order of time, so the first one is due first.
         """
         closed = self._closed_keys
-        while closed and closed[0][0] <= now:
+        while closed and (closed[0][0] <= now or len(closed) > CLOSED_KEYS_MAX):
             key = closed.popleft()[1]
             if self._by_key.get(key) not in self._by_uuid:
                 self._by_key.pop(key, None)
@@ -227,6 +231,11 @@ class Register:
         in_order, by_uuid = self._in_order, self._by_uuid
         later = (in_order[at] for at in range(begin, len(in_order)))
         return (kept for kept in later if by_uuid.get(kept.uuid) is kept)
+
+    @property
+    def has_too_many_keys(self) -> bool:
+        """Whether keys of closed requests are to be forgotten before their time."""
+        return len(self._closed_keys) > CLOSED_KEYS_MAX
 
     @property
     def keys(self) -> int:
