@@ -285,6 +285,12 @@ def test_keys_are_known_after_a_restart() -> None:
     assert not bench.submitted(b"echo", b"", key=b"c").endswith(b"08")
 
 
+def test_a_damaged_log_is_named_where_a_request_is_not_known() -> None:
+    bench = TitanicBench(recovered=Recovered(is_damaged=True))
+    assert bench.ask(REPLY, b"0" * 32)[0].endswith(b"or lost: the log is damaged")
+    assert TitanicBench().ask(REPLY, b"0" * 32)[0].endswith(b"closed, or never accepted")
+
+
 # --- many at once ---------------------------------------------------------------------------------
 def test_what_comes_in_one_turn_is_stored_at_once() -> None:
     bench = TitanicBench()

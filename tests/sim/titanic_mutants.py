@@ -83,7 +83,7 @@ class MixesReplies(TitanicEngine):
 
 
 class ForgetsKeys(Intake):
-    def _is_known(self, token: Any, key: bytes) -> bool:
+    def _is_known(self, token: Any, key: bytes, frames: Sequence[bytes]) -> bool:
         return False
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import queue
+import shutil
 import threading
 import zlib
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -340,3 +342,14 @@ def test_a_role_is_kept_by_compaction() -> None:
     role = open_memory(SMALL, folder=folder).recovered.role
     assert role is not None
     assert (role.replica, role.log_id, role.next_number) == (True, b"l" * 16, 7)
+
+
+def test_a_store_without_a_bound_is_bounded_by_its_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the disk would be full before there is room for the replies."""
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _place: usage._replace(free=80 << 20))
+    with closing(open_store(tmp_path / "not" / "yet")) as store:
+        assert store.settings.disk_bytes_max == 80 << 20
+        assert store.settings.segment_size_bytes == 10 << 20

@@ -65,7 +65,8 @@ class Survey:
             key=attrgetter("until_us"),
         )[-CLOSED_KEYS_MAX:]
         requests = sorted(map(self._placed, self._requests.values()), key=_submitted_us)
-        return Recovered(requests, keys, self._role, self._log.log_id, self._log.next_number)
+        log, is_damaged = self._log, bool(self.report.damaged)
+        return Recovered(requests, keys, self._role, log.log_id, log.next_number, is_damaged)
 
     def _read(self, record: Record) -> None:
         payload = record.payload

@@ -17,10 +17,12 @@ docs/protocols/titanic-log.md.
 from __future__ import annotations
 
 import logging
+import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
+from pathlib import Path
 from threading import Condition, Thread
 from typing import Any, Final, NamedTuple
 
@@ -32,7 +34,7 @@ from requite.protocols.titanic.requests import Recovered
 from requite.protocols.titanic.tickets import Since
 from requite.storage import Log, LogSettings, MemoryLog
 from requite.storage.files import Folder
-from requite.storage.layout import record_size
+from requite.storage.layout import SUFFIX, record_size
 from requite.titanic.bound import SEGMENTS_MIN, Bound
 from requite.titanic.compaction import Compaction
 from requite.titanic.recovery import StoreReport, Survey
@@ -41,6 +43,8 @@ from requite.titanic.tail import Tail
 PURPOSE: Final = b"TITN"
 _MIB: Final = 1024 * 1024
 _SEGMENT_SIZE: Final = 64 * _MIB
+_SEGMENT_MIN: Final = _MIB
+_SEGMENTS: Final = 8  # of a store whose size is bounded, at the least
 _LOOK_EVERY_S: Final = 1.0  # for segments that are worth compacting, where nothing else happens
 _log: Final = logging.getLogger("requite.titanic")
 _UUID_VERSION: Final = 0x40  # 4: random (RFC 9562, section 5.4)
@@ -58,7 +62,7 @@ class StoreSettings:
 
     - `disk_bytes_max`: how much it may take on the disk. Before that is reached, new requests are
       refused: three segments are left free for replies, for what closes requests, and for
-      compaction. None: what the disk has.
+      compaction. None: what the disk has when it is opened.
     - `segment_size_bytes`: of each file of the log; so much is set aside at once.
     - `compact_below`: a segment of which less than this part is needed is compacted.
     - `replica_lag_bytes_max`: for a replica that is away, so much is kept that compaction would
@@ -82,6 +86,11 @@ class StoreSettings:
                 f"disk_bytes_max must be at least five segments ({least} bytes), not "
                 f"{self.disk_bytes_max}; segment_size_bytes makes segments smaller"
             )
+
+    def bounded(self, size_bytes: int) -> StoreSettings:
+        """Return the same with a bound, and segments that are small enough for it."""
+        segment = min(self.segment_size_bytes, max(_SEGMENT_MIN, size_bytes // _SEGMENTS))
+        return replace(self, disk_bytes_max=size_bytes, segment_size_bytes=segment)
 
     @property
     def log_settings(self) -> LogSettings:
@@ -122,9 +131,20 @@ def open_store(
     Raises `LogLocked` where another Titanic uses the folder, `LogMismatch` for a folder with other
     things in it or written by a newer requite, `LogFailed` where it cannot be written.
     """
-    settings = settings or StoreSettings()
+    settings = _within_the_disk(Path(directory), settings or StoreSettings())
     log = Log.open(directory, purpose=PURPOSE, settings=settings.log_settings)
     return _opened(log, settings, now_us)
+
+
+def _within_the_disk(folder: Path, settings: StoreSettings) -> StoreSettings:
+    """Bound what has no bound by the disk, where something has to be left free as well: replies to
+    what was accepted have to go somewhere, and compaction takes room before it makes some."""
+    if settings.disk_bytes_max is not None:
+        return settings
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    taken = sum(file.stat().st_size for file in folder.glob(f"*{SUFFIX}"))
+    room = taken + shutil.disk_usage(there).free
+    return settings.bounded(room) if room >= SEGMENTS_MIN * _SEGMENT_MIN else settings
 
 
 def open_memory(

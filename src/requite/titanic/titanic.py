@@ -91,7 +91,8 @@ class Titanic(Daemon):
         loop = asyncio.get_running_loop()
         self._store = store = await asyncio.to_thread(self._settings.open)
         for damage in store.report.damaged:
-            _log.warning("a record of the store is damaged: %s", damage)
+            where = f"segment {damage.segment}, {damage.size} bytes at {damage.offset}"
+            _log.warning("the log of requests is damaged (%s): %s", where, damage.reason)
         engine = TitanicEngine(
             self._policy,
             rng=random.random,

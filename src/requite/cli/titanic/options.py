@@ -20,8 +20,6 @@ DEFAULTS: Final = TitanicPolicy()
 _POSITIVE: Final = validators.Number(gt=0)
 _SIZE: Final = re.compile(r"(\d+)([kmgt]?)", re.IGNORECASE)
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_SEGMENTS: Final = 8  # of a store whose size is bounded, at the least
-_SEGMENT_MIN: Final = 1 << 20
 
 Folder = Annotated[
     Path | None,
@@ -137,12 +135,11 @@ class Chosen:
 
 
 def _store_settings(disk_max: str | None) -> StoreSettings:
-    """Make segments small enough for the bound."""
+    """Read the bound."""
     if disk_max is None:
         return StoreSettings()
     match = _SIZE.fullmatch(disk_max.strip())
     if match is None:
         raise ConfigurationError(f"a size is such as 512m or 10g, not `{disk_max}`")
     size = int(match[1]) * _UNITS[match[2].lower()]
-    segment = min(StoreSettings().segment_size_bytes, max(_SEGMENT_MIN, size // _SEGMENTS))
-    return StoreSettings(disk_bytes_max=size, segment_size_bytes=segment)
+    return StoreSettings().bounded(size)

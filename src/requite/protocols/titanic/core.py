@@ -78,6 +78,7 @@ class Core:
         self.storing = 0
         self.answered = self.poisoned = 0
         self.failure: StorageError | None = None
+        self.is_damaged = False  # requests may be missing
         self.is_replica = False
         self._halts: set[str] = set()
 
@@ -124,7 +125,9 @@ class Core:
         uuid = self.uuid(token, frames)
         kept = None if uuid is None else self.register.find(uuid)
         if uuid is not None and kept is None:
-            self.refuse(token, UNKNOWN, "no such request: it was closed, or never accepted")
+            why = "closed, or never accepted"
+            lost = ", or lost: the log is damaged" if self.is_damaged else ""
+            self.refuse(token, UNKNOWN, f"no such request: {why}{lost}")
         return kept
 
     def uuid(self, token: Any, frames: Sequence[bytes]) -> bytes | None:

@@ -350,6 +350,7 @@ class TitanicEngine:
     def _begin(self, recovered: Recovered) -> None:
         """Take over what an earlier process left."""
         core = self._core
+        core.is_damaged = recovered.is_damaged
         self._standby.begin(recovered.role)
         for found in recovered.requests:
             self._take_over(found)

@@ -146,7 +146,8 @@ class Recovered:
     """All that an engine has to know of a store that is opened: requests in the order of their
     arrival, the keys of those that were closed, and whether it is a replica, if it has ever been.
 
-    `log_id` and `next_number` are the store's own.
+    `log_id` and `next_number` are the store's own. `is_damaged`: there are places in the log where
+    nothing can be read, so that requests may be missing.
     """
 
     requests: Sequence[RecoveredRequest] = ()
@@ -154,6 +155,7 @@ class Recovered:
     role: Role | None = None
     log_id: bytes = bytes(16)
     next_number: int = 0
+    is_damaged: bool = False
 
 
 class Register:
