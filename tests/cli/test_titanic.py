@@ -192,6 +192,7 @@ def test_what_is_no_ticket_is_refused(refusal: Refusal, verb, ticket):
         (("titanic", "--broker", NOBODY, "--memory", "--replica-mode", "sync"), "replica"),
         (("titanic", "--broker", NOBODY, "--memory", "--replica", "nonsense"), "nonsense"),
         (("broker", "--titanic", "d", "--titanic-memory"), "give one of them"),
+        (("broker", "--titanic-attempts", "3"), "give --titanic DIR"),
     ],
 )
 def test_what_cannot_work_is_refused_at_once(refusal: Refusal, words, told):

@@ -27,6 +27,7 @@ from requite.cli.titanic.options import (
     ReplicaMode,
     Standby,
 )
+from requite.errors import ConfigurationError
 from requite.framing import Limits as FramingLimits
 from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.policy import BrokerPolicy, PartialsFor01
@@ -167,6 +168,11 @@ class Titanic:
 
     def settings(self) -> TitanicSettings | None:
         """Return what the options come to; None where nothing is to be kept."""
+        if self != Titanic() and self.titanic is None and not self.titanic_memory:
+            raise ConfigurationError(
+                "the options --titanic-... tell how requests are kept, and where is missing:"
+                " give --titanic DIR or --titanic-memory"
+            )
         return Chosen(
             self.titanic,
             self.titanic_memory,
