@@ -17,7 +17,7 @@ _ELSEWHERE: Final = {"call": "requite.spark.bulk.calls", "call_to": "requite.spa
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("requite")` known to this session.
+    """Make `format("requite")` known to a Spark session.
 
     Spark finds it by itself wherever requite is installed beside pyspark; this is the explicit way,
     for code that was sent along (`--py-files`) and for being sure which copy is used.
