@@ -84,6 +84,11 @@ class Running:
         return self.process.returncode, out, err
 
 
+def _take_interrupts() -> None:
+    """Undo what a shell does to its background jobs, of which the tests may be one."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def running(
     *arguments: str, cwd: Path | None = None, env: dict[str, str] | None = None
@@ -97,6 +102,7 @@ def running(
         text=True,
         cwd=cwd,
         env=ENVIRONMENT | (env or {}),
+        preexec_fn=_take_interrupts,
     )
     try:
         yield Running(process)
