@@ -1,20 +1,29 @@
-"""Seeds that once found something, and seeds that nobody has run before."""
+"""Seeds that once found something, and seeds that this state of the source has not run before."""
 
 from __future__ import annotations
 
 import os
-import secrets
+import zlib
 from pathlib import Path
 
 import pytest
 
+import requite
 from requite.sim import run
 from requite.sim.scenarios import SCENARIOS
 
 _KNOWN = Path(__file__).parent / "known_bad_seeds.txt"
+
+
+def _of_the_source() -> int:
+    """Return a first seed that changes with the source: a run of the same tree can be repeated."""
+    files = sorted(Path(requite.__file__).parent.rglob("*.py"))
+    return zlib.crc32(b"".join(file.read_bytes() for file in files)) >> 1
+
+
 # About 25 s of work. REQUITE_SIM_SEEDS=20 runs twenty times as many seeds; REQUITE_SIM_SEED=S
-# repeats the ones that a run has named.
-_FIRST = int(os.environ.get("REQUITE_SIM_SEED", secrets.randbelow(1 << 31)))
+# starts with another one. `make sim` takes seeds that nobody has run before.
+_FIRST = int(os.environ.get("REQUITE_SIM_SEED") or _of_the_source())
 _TIMES = int(os.environ.get("REQUITE_SIM_SEEDS", "1"))
 _SEEDS = {"swarm": 100 * _TIMES, "sp-swarm": 40 * _TIMES}
 _SCENARIO_SEEDS = 8 * _TIMES
@@ -39,7 +48,7 @@ def test_a_seed_that_once_found_something_finds_nothing(scenario: str, seed: int
 
 @pytest.mark.timeout(60 * _TIMES)
 @pytest.mark.parametrize("scenario", [f"{name}-from-{_FIRST}" for name in SCENARIOS])
-def test_fresh_seeds_find_nothing(scenario: str) -> None:
+def test_seeds_of_this_source_find_nothing(scenario: str) -> None:
     name = scenario.rpartition("-from-")[0]
     for i in range(_SEEDS.get(name, _SCENARIO_SEEDS)):
         _find_nothing(name, _FIRST + i)

@@ -134,12 +134,15 @@ class PirateSimulation(Simulation):
 
     # --- what must not be left (I9) ---------------------------------------------------------------
     def _clients_home(self) -> bool:
-        left = [*_left_after_calls(self.cast.parties)]
-        return self._send_home("clients", self.cast.clients, left)
+        return self._send_home("clients", self.cast.clients, self._left_in_the_end())
 
     def _workers_home(self) -> bool:
-        left = [*_left_after_calls(self.cast.parties)]
-        return self._send_home("workers", self.cast.workers, left)
+        return self._send_home("workers", self.cast.workers, self._left_in_the_end())
+
+    def _left_in_the_end(self) -> list[str]:
+        """Say what stays: what was sent again may have met its reply half-way, and runs once more."""
+        self.wait(lambda: not [*_left_after_calls(self.cast.parties)], settle_s(self.knobs))
+        return [*_left_after_calls(self.cast.parties)]
 
     def _last_home(self) -> bool:
         """With everybody gone, a queue or a server is as good as new."""

@@ -134,12 +134,15 @@ class ScalabilitySimulation(Simulation):
 
     # --- what must not be left (I9) ---------------------------------------------------------------
     def _send_clients_home(self) -> bool:
-        left = [*left_after_calls(self.cast)]
-        return self._send_home("clients", self.cast.clients, left)
+        return self._send_home("clients", self.cast.clients, self._left_in_the_end())
 
     def _send_devices_home(self) -> bool:
-        left = [*left_after_calls(self.cast)]
-        return self._send_home("devices", self.cast.devices, left)
+        return self._send_home("devices", self.cast.devices, self._left_in_the_end())
+
+    def _left_in_the_end(self) -> list[str]:
+        """Say what stays: what was sent again may have met its reply half-way, and runs once more."""
+        self.wait(lambda: not [*left_after_calls(self.cast)], settle_s(self.knobs))
+        return [*left_after_calls(self.cast)]
 
     def _send_workers_home(self) -> bool:
         """With everybody gone, a worker is as good as new."""
