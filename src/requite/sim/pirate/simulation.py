@@ -140,7 +140,7 @@ class PirateSimulation(Simulation):
         return self._send_home("workers", self.cast.workers, self._left_in_the_end())
 
     def _left_in_the_end(self) -> list[str]:
-        """Say what stays: what was sent again may have met its reply half-way, and runs once more."""
+        """Say what stays: what was sent again may have met its reply, and runs once more."""
         self.wait(lambda: not [*_left_after_calls(self.cast.parties)], settle_s(self.knobs))
         return [*_left_after_calls(self.cast.parties)]
 

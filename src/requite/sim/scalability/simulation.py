@@ -140,7 +140,7 @@ class ScalabilitySimulation(Simulation):
         return self._send_home("devices", self.cast.devices, self._left_in_the_end())
 
     def _left_in_the_end(self) -> list[str]:
-        """Say what stays: what was sent again may have met its reply half-way, and runs once more."""
+        """Say what stays: what was sent again may have met its reply, and runs once more."""
         self.wait(lambda: not [*left_after_calls(self.cast)], settle_s(self.knobs))
         return [*left_after_calls(self.cast)]
 
