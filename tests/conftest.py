@@ -1,9 +1,13 @@
 """Settings that every test shares."""
 
 import os
+from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
+from tests.support.rabbit import add_log, rabbit, rabbit_server
+
+__all__ = ["rabbit", "rabbit_server"]
 
 # A busy machine makes single examples slow without anything being wrong, so there is no deadline
 # per example; pytest-timeout bounds the test as a whole. Where CI is set, hypothesis' own profile
@@ -19,3 +23,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         names = vars(getattr(item, "module", None) or object)
         if {"sp_nng", "Nng", "nng"} & names.keys():
             item.add_marker("nng")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what RabbitMQ has said where a test with it fails."""
+    report = yield
+    add_log(item, report)
+    return report
