@@ -1,0 +1,110 @@
+"""Which processes are workers of ours: a folder with one file per worker, locked while it lives.
+
+The file is opened and locked (`flock`) before the process starts, which inherits it; the lock is
+gone when the process is, however it ended. So a manager that was killed, or another one that takes
+over, finds the workers again, and never takes a foreign process with a reused id for one of them.
+
+A file has two lines: what the worker is, as JSON, and its process id. The second one is written by
+the process itself before it becomes the worker, so that it is never missing for long.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+_SUFFIX: Final = ".worker"
+_FRESH: Final = ".new"
+_ABANDONED_S: Final = 60.0  # a file that was opened and not locked by then belongs to nobody
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One worker: its id, the key and version of its group, and its process id (0: not yet)."""
+
+    worker_id: str
+    key: str
+    version: str
+    pid: int = 0
+
+
+class Records:
+    """The files of a folder, which belongs to one pool and one instance of its manager."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder: Final = folder
+
+    def living(self) -> list[Record]:
+        """Return the workers that run, and remove the files of those that have ended."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._drop_abandoned()
+        found = (self._read(path) for path in sorted(self._folder.glob(f"*{_SUFFIX}")))
+        return [record for record in found if record is not None]
+
+    def lives(self, worker_id: str) -> bool:
+        """Whether a worker runs."""
+        return self._read(self.path(worker_id)) is not None
+
+    def path(self, worker_id: str) -> Path:
+        """Return where the file of a worker is."""
+        return self._folder / f"{worker_id}{_SUFFIX}"
+
+    @contextmanager
+    def entered(self, record: Record) -> Iterator[int]:
+        """Write down a worker that is about to start; yield the locked file that it must inherit.
+
+        The file shows up under its name once it is locked, so that nobody takes it for a dead
+        worker's.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fresh = self.path(record.worker_id).with_suffix(_FRESH)
+        file = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            what = {name: value for name, value in asdict(record).items() if name != "pid"}
+            os.write(file, json.dumps(what).encode() + b"\n")
+            fresh.rename(self.path(record.worker_id))
+            yield file
+        finally:
+            os.close(file)
+
+    def _read(self, path: Path) -> Record | None:
+        try:
+            file = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        try:
+            if _is_locked(file):
+                return _parse(file)
+            path.unlink(missing_ok=True)
+            return None
+        finally:
+            os.close(file)
+
+    def _drop_abandoned(self) -> None:
+        """Remove what a manager left that was killed before it had locked the file."""
+        for path in self._folder.glob(f"*{_FRESH}"):
+            with suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > _ABANDONED_S:
+                    path.unlink()
+
+
+def _is_locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _parse(file: int) -> Record:
+    with os.fdopen(os.dup(file)) as text:
+        what, pid = text.readline(), text.readline()
+    return Record(**json.loads(what), pid=int(pid) if pid.endswith("\n") else 0)

@@ -1,0 +1,224 @@
+"""The driver for workers that are processes of this machine, for development and small deployments.
+
+Workers are sessions of their own and outlive the manager; the next one finds them (`records.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Final
+
+from requite.errors import ConfigurationError
+from requite.pool.drivers.base import (
+    DriverError,
+    Environment,
+    Group,
+    KeyedTurns,
+    Label,
+    check_environment,
+    check_workers,
+)
+from requite.pool.drivers.records import Record, Records
+
+_log = logging.getLogger("requite.pool")
+
+# The shell writes its process id down and becomes the worker: "$0" is the file, "$@" the command.
+_LAUNCH: Final = ("/bin/sh", "-c", 'echo $$ >>"$0" && exec "$@"')
+_KILLED_S: Final = 5.0
+_LOOK_S: Final = 0.02  # between two looks at a process that is not our child
+
+
+@dataclass(frozen=True, slots=True)
+class SubprocessSettings:
+    """How workers are started.
+
+    - `command`: the program and its arguments.
+    - `env`: variables besides the manager's own and those of the worker protocol.
+    - `cwd`: the folder in which they run; None: the manager's.
+    - `state_dir`: where is written down which processes are workers; a folder below is taken for
+      each pool and instance.
+    - `log_dir`: what workers print goes there, one file each; None: where the manager prints.
+    - `stop_timeout_s`: how long a worker may finish what it holds before it is killed.
+    """
+
+    command: tuple[str, ...]
+    state_dir: Path
+    version: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: Path | None = None
+    log_dir: Path | None = None
+    stop_timeout_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not self.command:
+            raise ConfigurationError("driver.command: give the program that is a worker")
+
+
+class SubprocessDriver:
+    """Runs workers as processes."""
+
+    workers_max: int = 64
+
+    def __init__(
+        self, settings: SubprocessSettings, label: Label, environment: Environment
+    ) -> None:
+        self._settings: Final = settings
+        self._label: Final = label
+        self._environment: Final = environment
+        self._records: Final = Records(settings.state_dir / label.prefix)
+        self._turns: Final = KeyedTurns()
+        self._stopping: Final[set[str]] = set()
+        self._children: Final[dict[str, asyncio.Task[int]]] = {}
+
+    async def list(self) -> Mapping[str, Group]:
+        """Return the groups of which a process runs."""
+        groups: dict[str, Group] = {}
+        for record in await self._living():
+            before = groups.get(record.key)
+            count = 1 if before is None else before.workers + 1
+            groups[record.key] = Group(record.version, count, record.key in self._stopping)
+        return groups
+
+    async def start(self, key: str, workers: int = 1) -> None:
+        """Start the processes that lack, stop those beyond."""
+        check_workers(workers, self.workers_max)
+        async with self._turns.of(key):
+            there = [record for record in await self._living() if record.key == key]
+            for _ in range(workers - len(there)):
+                await self._spawn(key)
+            await self._end(there[workers:])
+
+    async def stop(self, key: str) -> None:
+        """Send SIGTERM, and SIGKILL to those that have not ended `stop_timeout_s` later."""
+        async with self._turns.of(key):
+            self._stopping.add(key)
+            try:
+                await self._end([one for one in await self._living() if one.key == key])
+            finally:
+                self._stopping.discard(key)
+
+    async def close(self) -> None:
+        """Watch the processes no longer."""
+        for child in self._children.values():
+            child.cancel()
+        await asyncio.gather(*self._children.values(), return_exceptions=True)
+
+    async def _living(self) -> Sequence[Record]:
+        try:
+            return await asyncio.to_thread(self._records.living)
+        except OSError as error:
+            raise DriverError(f"driver.state_dir: {error}") from error
+
+    # --- starting ---------------------------------------------------------------------------------
+    async def _spawn(self, key: str) -> None:
+        worker_id = f"{self._label.prefix}-{uuid.uuid4().hex[:12]}"
+        variables = self._variables(key, worker_id)
+        self._check_command(variables)
+        record = Record(worker_id, key, self._settings.version)
+        try:
+            with ExitStack() as stack:
+                file = stack.enter_context(self._records.entered(record))
+                log = stack.enter_context(self._log_of(worker_id))
+                child = await self._launch(record, variables, file, log)
+        except OSError as error:
+            raise DriverError(f"cannot start {self._settings.command[0]}: {error}") from error
+        self._children[worker_id] = asyncio.create_task(self._watch(record, child))
+
+    async def _launch(
+        self, record: Record, variables: Mapping[str, str], file: int, log: IO[bytes] | None
+    ) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            *_LAUNCH,
+            str(self._records.path(record.worker_id).absolute()),
+            *self._settings.command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=dict(variables),
+            cwd=self._settings.cwd,
+            pass_fds=(file,),
+            start_new_session=True,
+        )
+
+    def _variables(self, key: str, worker_id: str) -> dict[str, str]:
+        ours = check_environment(self._environment(key, worker_id))
+        return {**os.environ, **self._settings.env, **ours}
+
+    def _check_command(self, variables: Mapping[str, str]) -> None:
+        program = self._settings.command[0]
+        if shutil.which(program, path=variables.get("PATH")) is None:
+            raise DriverError(f"driver.command: there is no program {program!r}")
+
+    def _log_of(self, worker_id: str) -> AbstractContextManager[IO[bytes] | None]:
+        if self._settings.log_dir is None:
+            return nullcontext()
+        self._settings.log_dir.mkdir(parents=True, exist_ok=True)
+        return (self._settings.log_dir / f"{worker_id}.log").open("ab")
+
+    async def _watch(self, record: Record, child: asyncio.subprocess.Process) -> int:
+        """Take note of a worker's end, which leaves no zombie behind."""
+        code = await child.wait()
+        self._children.pop(record.worker_id, None)
+        level = logging.INFO if record.key in self._stopping or code == 0 else logging.WARNING
+        _log.log(level, "worker %s of key %r ended: %s", record.worker_id, record.key, code)
+        return code
+
+    # --- stopping ---------------------------------------------------------------------------------
+    async def _end(self, records: Iterable[Record]) -> None:
+        await asyncio.gather(*(self._end_one(record) for record in records))
+
+    async def _end_one(self, record: Record) -> None:
+        await self._signal(record, signal.SIGTERM)
+        try:
+            async with asyncio.timeout(self._settings.stop_timeout_s):
+                await self._until_ended(record)
+        except TimeoutError:
+            _log.warning("worker %s does not end: killed", record.worker_id)
+            await self._kill(record)
+
+    async def _kill(self, record: Record) -> None:
+        await self._signal(record, signal.SIGKILL)
+        try:
+            async with asyncio.timeout(_KILLED_S):
+                await self._until_ended(record)
+        except TimeoutError as error:
+            file = self._records.path(record.worker_id)
+            raise DriverError(f"something that {record.worker_id} started holds {file}") from error
+
+    async def _signal(self, record: Record, number: signal.Signals) -> None:
+        """Tell the worker to end, or kill it and all that it started."""
+        pid = await self._pid_of(record)
+        with suppress(ProcessLookupError):
+            if pid and number is signal.SIGKILL:
+                os.killpg(pid, number)
+            elif pid:
+                os.kill(pid, number)
+
+    async def _pid_of(self, record: Record) -> int:
+        """Return the process id, once the process has written it down; 0 when it has ended."""
+        while not record.pid:
+            found = {one.worker_id: one for one in await self._living()}
+            if record.worker_id not in found:
+                return 0
+            record = found[record.worker_id]
+            await asyncio.sleep(0 if record.pid else _LOOK_S)
+        return record.pid
+
+    async def _until_ended(self, record: Record) -> None:
+        child: asyncio.Task[Any] | None = self._children.get(record.worker_id)
+        lives = self._records.lives
+        if child is not None:
+            await asyncio.wait((child,))
+            if lives(record.worker_id):  # it is survived by something that it started
+                await self._signal(record, signal.SIGKILL)
+        while await asyncio.to_thread(lives, record.worker_id):  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(_LOOK_S)

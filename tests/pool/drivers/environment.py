@@ -1,0 +1,21 @@
+"""What the manager tells workers of, in the tests of drivers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from requite.pool.drivers.base import Label
+
+
+def environment_of(label: Label) -> Callable[[str, str], dict[str, str]]:
+    """Return what makes the environments of a pool's workers."""
+
+    def of(key: str, worker_id: str) -> dict[str, str]:
+        return {
+            "WORKER_ID": worker_id,
+            "WORKER_KEY": key,
+            "WORKER_POOL": label.pool,
+            "WORKER_AMQP_URL": "amqp://127.0.0.1:1/",
+        }
+
+    return of
