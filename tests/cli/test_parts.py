@@ -17,8 +17,17 @@ from requite.cli.exit_codes import ExitCode, exit_code_of
 from requite.cli.failures import advised, is_brokerless, kind_of, place_of, sentence
 from requite.cli.latency import bar, histogram, in_ms, percentile
 from requite.cli.logs import JsonLines, TextLines
-from requite.cli.output import printable
-from requite.errors import CallError, CallTimeout, ConfigurationError, RequiteError
+from requite.cli.output import complain, printable
+from requite.cli.titanic.ls import _line
+from requite.cli.titanic.stats import _say_all
+from requite.errors import (
+    CallError,
+    CallTimeout,
+    ConfigurationError,
+    RemoteFailure,
+    RequiteError,
+)
+from requite.shell.warnings import Warnings
 from requite.url import parse_url
 
 URL = "mdp://127.0.0.1:5555/echo"
@@ -219,3 +228,47 @@ def test_latencies_have_three_digits(seconds, text):
 
 def test_text_from_others_cannot_steer_the_terminal() -> None:
     assert printable("no\x1b[31m\nway\u009b ü ✓ \\") == "no\\x1b[31m\\nway\\x9b ü ✓ \\"
+
+
+_EVIL = "no\x1b[2J\n10:00:00.000 warning requite.fake: forged\u202e"
+
+
+def test_errors_of_others_stay_on_their_line(capsys) -> None:
+    complain(sentence(RemoteFailure(_EVIL)))
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert told.rstrip("\n").isprintable()
+    assert "\\n10:00:00.000 warning" in told
+
+
+def test_text_of_others_in_a_log_line_stays_there() -> None:
+    heard: list[str] = []
+    logger = logging.getLogger("requite.test_parts")
+    handler = logging.Handler()
+    handler.emit = lambda entry: heard.append(TextLines().format(entry))
+    logger.addHandler(handler)
+    try:
+        Warnings(logger, lambda: 0.0).warn("poisoned", _EVIL)
+        logger.warning("a peer says %s", _EVIL)
+    finally:
+        logger.removeHandler(handler)
+    assert len(heard) == 2
+    assert all(line.isprintable() for line in heard)
+
+
+def test_a_traceback_is_indented_so_that_none_of_its_lines_looks_like_ours() -> None:
+    try:
+        raise ValueError(_EVIL)
+    except ValueError:
+        failed = logging.LogRecord("n", logging.ERROR, "", 0, "it failed", (), sys.exc_info())
+    first, *rest = TextLines().format(failed).splitlines()
+    assert first.endswith("n: it failed")
+    assert all(line.startswith("  ") and line.isprintable() for line in rest)
+
+
+def test_what_a_titanic_tells_of_its_requests_and_its_replica_stays_on_its_line(capsys) -> None:
+    row = dict.fromkeys(("submitted_us", "attempts", "size", "reply_size"), 0)
+    texts = dict.fromkeys(("ticket", "state", "service", "reason"), _EVIL)
+    assert _line({**row, **texts}).isprintable()
+    _say_all({"replicating": _EVIL, "store": {"why": _EVIL}})
+    assert [line.isprintable() for line in capsys.readouterr().out.splitlines()] == [True] * 2

@@ -188,8 +188,24 @@ def test_what_is_no_ticket_is_refused(refusal: Refusal, verb, ticket):
         (("titanic", "--broker", f"{NOBODY}/echo", "--memory"), "names"),
         (("titanic", "--broker", "sp+tcp://127.0.0.1:1", "--memory"), "MDP"),
         (("titanic", "--broker", NOBODY, "--memory", "--disk-max", "much"), "512m"),
-        (("titanic", "--broker", NOBODY, "--memory", "--disk-max", "1k"), "disk_bytes_max"),
-        (("titanic", "--broker", NOBODY, "--memory", "--replica-mode", "sync"), "replica"),
+        (
+            ("titanic", "--broker", NOBODY, "--memory", "--disk-max", "1k"),
+            "--disk-max is 5m at least",
+        ),
+        (("broker", "--titanic", "d", "--titanic-disk-max", "1k"), "--titanic-disk-max is 5m"),
+        (("broker", "--titanic", "d", "--titanic-disk-max", "-1"), "--titanic-disk-max is a size"),
+        (
+            ("titanic", "--broker", NOBODY, "--memory", "--replica-mode", "sync"),
+            "give --replica URL",
+        ),
+        (
+            ("broker", "--titanic", "d", "--titanic-replica-mode", "sync"),
+            "give --titanic-replica URL",
+        ),
+        (
+            ("titanic", "--broker", NOBODY, "--memory", "--standby", "--replica", NOBODY),
+            "give --standby or --replica",
+        ),
         (("titanic", "--broker", NOBODY, "--memory", "--replica", "nonsense"), "nonsense"),
         (("broker", "--titanic", "d", "--titanic-memory"), "give one of them"),
         (("broker", "--titanic-attempts", "3"), "give --titanic DIR"),

@@ -183,6 +183,7 @@ class Titanic:
             self.titanic_replica,
             self.titanic_replica_mode,
             self.titanic_standby,
+            prefix="--titanic-",
         ).settings()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
+from requite.cli.output import printable
 from requite.errors import (
     CallError,
     CallTimeout,
@@ -88,9 +89,10 @@ def advised(url: str, *, is_request: bool = True) -> Iterator[None]:
 
 
 def sentence(error: RequiteError) -> str:
-    """Return an error and its notes as one sentence."""
+    """Return an error and its notes as one sentence on one line, whatever others have put in."""
     text = f"the handler failed: {error}" if isinstance(error, RemoteFailure) else str(error)
-    return "; ".join(filter(None, [text.rstrip("."), *getattr(error, "__notes__", ())]))
+    parts = filter(None, [text.rstrip("."), *getattr(error, "__notes__", ())])
+    return printable("; ".join(parts))
 
 
 def is_brokerless(url: str) -> bool:

@@ -11,7 +11,10 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
+from textwrap import indent
 from typing import Any, Final, Literal
+
+from requite.cli.output import printable, printable_lines
 
 LogFormat = Literal["text", "json"]
 
@@ -34,8 +37,13 @@ class TextLines(logging.Formatter):
         """Return the line, and below it the traceback, if there is one."""
         time = _instant(record).astimezone().strftime("%H:%M:%S.%f")[:-3]
         facts = "".join(f" {name}={value!r}" for name, value in _facts(record).items())
-        line = f"{time} {record.levelname.lower()} {record.name}: {record.getMessage()}{facts}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        text = printable(record.getMessage())
+        line = f"{time} {record.levelname.lower()} {record.name}: {text}{facts}"
+        if not record.exc_info:
+            return line
+        # Indented, so that nobody takes a line of an exception's text for one of ours.
+        trace = printable_lines(self.formatException(record.exc_info))
+        return f"{line}\n{indent(trace, '  ')}"
 
 
 class JsonLines(logging.Formatter):

@@ -11,8 +11,20 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from requite.shell.warnings import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
+
+__all__ = [
+    "complain",
+    "printable",
+    "printable_lines",
+    "say",
+    "say_json",
+    "stderr_console",
+    "stdout_console",
+]
 
 _PIPE_WIDTH: Final = 160
 
@@ -22,14 +34,14 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def printable(text: str) -> str:
-    """Escape what would steer a terminal or break the line: text from others may hold anything."""
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+def printable_lines(text: str) -> str:
+    """Escape what is not printable in each line of a text."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def complain(text: str) -> None:
     """Print on stderr what went wrong, as one paragraph that names the command."""
-    print(f"requite: {text}", file=sys.stderr, flush=True)
+    print(f"requite: {printable_lines(text)}", file=sys.stderr, flush=True)
 
 
 def say_json(record: Mapping[str, Any]) -> None:

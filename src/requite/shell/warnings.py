@@ -1,4 +1,4 @@
-"""What an operator should read, at a rate at which it can be read."""
+"""What an operator should read, at a rate and in a form in which it can be read."""
 
 from __future__ import annotations
 
@@ -11,6 +11,13 @@ _INTERVAL_S: Final = 1.0
 _KINDS_MAX: Final = 256
 # Texts may quote a peer, or the exception of a handler, which has no limit.
 _TEXT_SIZE_MAX: Final = 1000
+
+
+def printable(text: str) -> str:
+    """Escape what would steer a terminal or break the line: text from others may hold anything."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 class Warnings:
@@ -36,4 +43,4 @@ class Warnings:
         if len(text) > _TEXT_SIZE_MAX:
             text = f"{text[:_TEXT_SIZE_MAX]}… ({len(text)} characters)"
         suffix = f" ({left_out} more of this kind left out)" if left_out else ""
-        self._logger.warning("%s: %s%s", kind, text, suffix)
+        self._logger.warning("%s: %s%s", kind, printable(text), suffix)

@@ -44,6 +44,8 @@ PURPOSE: Final = b"TITN"
 _MIB: Final = 1024 * 1024
 _SEGMENT_SIZE: Final = 64 * _MIB
 _SEGMENT_MIN: Final = _MIB
+DISK_BYTES_LEAST: Final = SEGMENTS_MIN * _SEGMENT_MIN
+"""With less, `StoreSettings.bounded` cannot make segments small enough."""
 _SEGMENTS: Final = 8  # of a store whose size is bounded, at the least
 _LOOK_EVERY_S: Final = 1.0  # for segments that are worth compacting, where nothing else happens
 _log: Final = logging.getLogger("requite.titanic")
@@ -144,7 +146,7 @@ def _within_the_disk(folder: Path, settings: StoreSettings) -> StoreSettings:
     there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     taken = sum(file.stat().st_size for file in folder.glob(f"*{SUFFIX}"))
     room = taken + shutil.disk_usage(there).free
-    return settings.bounded(room) if room >= SEGMENTS_MIN * _SEGMENT_MIN else settings
+    return settings.bounded(room) if room >= DISK_BYTES_LEAST else settings
 
 
 def open_memory(

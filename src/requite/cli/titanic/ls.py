@@ -80,5 +80,6 @@ def _line(row: dict[str, Any]) -> str:
     sizes = f"{row['size']:,} B"
     if row["state"] == "answered":
         sizes += f" -> {row['reply_size']:,} B"
-    reason = f"  {printable(row['reason'])}" if row["reason"] else ""
-    return f"{row['ticket']}  {row['state']:<8}  {row['service']}  {at}  {tries}  {sizes}{reason}"
+    reason = f"  {row['reason']}" if row["reason"] else ""
+    line = f"{row['ticket']}  {row['state']:<8}  {row['service']}  {at}  {tries}  {sizes}{reason}"
+    return printable(line)

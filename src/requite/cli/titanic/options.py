@@ -12,7 +12,7 @@ from cyclopts import Group, Parameter, validators
 from requite.errors import ConfigurationError
 from requite.protocols.titanic.policy import TitanicPolicy
 from requite.titanic.settings import TitanicSettings
-from requite.titanic.store import StoreSettings
+from requite.titanic.store import DISK_BYTES_LEAST, StoreSettings
 
 IN_MEMORY: Final = "kept in memory alone: requests do not survive this process"
 KEPT: Final = Group("Kept requests", sort_key=15)
@@ -98,7 +98,8 @@ Standby = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The options as they were given, whatever their names."""
+    """The options as they were given. `prefix` is what their names begin with: `--titanic-` at a
+    broker."""
 
     folder: Path | None
     memory: bool
@@ -110,6 +111,7 @@ class Chosen:
     replica_mode: Literal["async", "sync"]
     standby: bool
     check_service: bool = True
+    prefix: str = "--"
 
     def settings(self) -> TitanicSettings | None:
         """Return what they come to; None where nothing is to be kept. Raises `ConfigurationError`
@@ -118,6 +120,7 @@ class Chosen:
             raise ConfigurationError("requests are kept in a folder or in memory: give one of them")
         if not self.memory and self.folder is None:
             return None
+        self._check_replica()
         policy = TitanicPolicy(
             attempts_max=self.attempts,
             attempt_timeout_s=self.attempt_timeout,
@@ -127,19 +130,38 @@ class Chosen:
         return TitanicSettings(
             self.folder,
             policy,
-            _store_settings(self.disk_max),
+            self._store_settings(),
             replica=self.replica,
             sync=self.replica_mode == "sync",
             standby=self.standby,
         )
 
+    def _check_replica(self) -> None:
+        """Refuse what a replica cannot be, or have."""
+        if self.replica_mode == "sync" and self.replica is None:
+            raise ConfigurationError(
+                f"{self.prefix}replica-mode sync says when a replica has to have everything: "
+                f"give {self.prefix}replica URL as well"
+            )
+        if self.standby and self.replica is not None:
+            raise ConfigurationError(
+                f"a standby has no replica of its own: give {self.prefix}standby or "
+                f"{self.prefix}replica, not both"
+            )
 
-def _store_settings(disk_max: str | None) -> StoreSettings:
-    """Read the bound."""
-    if disk_max is None:
-        return StoreSettings()
-    match = _SIZE.fullmatch(disk_max.strip())
-    if match is None:
-        raise ConfigurationError(f"a size is such as 512m or 10g, not `{disk_max}`")
-    size = int(match[1]) * _UNITS[match[2].lower()]
-    return StoreSettings().bounded(size)
+    def _store_settings(self) -> StoreSettings:
+        """Read the bound."""
+        if self.disk_max is None:
+            return StoreSettings()
+        name = f"{self.prefix}disk-max"
+        match = _SIZE.fullmatch(self.disk_max.strip())
+        if match is None:
+            raise ConfigurationError(f"{name} is a size such as 512m or 10g, not `{self.disk_max}`")
+        size = int(match[1]) * _UNITS[match[2].lower()]
+        if size < DISK_BYTES_LEAST:
+            least = DISK_BYTES_LEAST // _UNITS["m"]
+            raise ConfigurationError(
+                f"{name} is {least}m at least, not `{self.disk_max}`: with less there would be no "
+                "room for replies, and none to make room"
+            )
+        return StoreSettings().bounded(size)

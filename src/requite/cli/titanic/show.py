@@ -37,7 +37,7 @@ def show(
         )
         return
     for name, value in record.items():
-        say(f"{name:<16}{printable(str(value))}")
+        say(printable(f"{name:<16}{value}"))
     for name, body in bodies.items():
         for each in body:
             say(f"{name:<16}{printable(each.decode(errors='backslashreplace'))}")

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from requite.cli.options import PLAIN, QUIET, BrokerUrl, Connection, JsonFlag, Logging, Timeout
-from requite.cli.output import say, say_json
+from requite.cli.output import printable, say, say_json
 from requite.cli.titanic.asking import Titanic, the_frame
 from requite.protocols.titanic.wire import STATS
 
@@ -39,4 +39,5 @@ def _say_all(told: dict[str, Any], prefix: str = "") -> None:
             _say_all(value, f"{prefix}{name}.")
         else:
             is_count = isinstance(value, int) and not isinstance(value, bool)
-            say(f"{prefix + name:<28}{value:,}" if is_count else f"{prefix + name:<28}{value}")
+            shown = f"{value:,}" if is_count else value
+            say(printable(f"{prefix + name:<28}{shown}"))
