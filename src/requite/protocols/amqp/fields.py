@@ -1,0 +1,179 @@
+"""The data types of AMQP 0.9.1: short and long strings, and tables.
+
+Sources: AMQP 0.9.1, section 4.2.5; for the types in tables RabbitMQ's list ("AMQP 0-9-1 Errata",
+section 3), which differs from the standard's grammar and is what everybody speaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from struct import Struct, error
+from typing import Any, Final
+
+from requite.errors import LocalViolation, RemoteViolation
+
+Table = dict[str, Any]
+
+SHORT_MAX: Final = 255
+_U32: Final = Struct(">I")
+_I64: Final = Struct(">q")
+_DEPTH_MAX: Final = 16  # of tables in tables; a stranger's message must not exhaust the stack
+_I64_MAX: Final = 1 << 63
+
+_FIXED: Final[dict[int, Struct]] = {
+    ord("b"): Struct(">b"),
+    ord("B"): Struct(">B"),
+    ord("s"): Struct(">h"),
+    ord("u"): Struct(">H"),
+    ord("I"): Struct(">i"),
+    ord("i"): Struct(">I"),
+    ord("l"): _I64,
+    ord("L"): _I64,
+    ord("T"): Struct(">Q"),
+    ord("f"): Struct(">f"),
+    ord("d"): Struct(">d"),
+}
+
+
+# --- out ------------------------------------------------------------------------------------------
+def short(text: str | bytes) -> bytes:
+    """Encode a short string. Raises `LocalViolation` for one of more than 255 bytes."""
+    data = text.encode() if isinstance(text, str) else text
+    if len(data) > SHORT_MAX:
+        raise LocalViolation(f"a short string of AMQP has at most 255 bytes, not {len(data)}")
+    return bytes((len(data),)) + data
+
+
+def long(text: str | bytes) -> bytes:
+    """Encode a long string."""
+    data = text.encode() if isinstance(text, str) else text
+    return _U32.pack(len(data)) + data
+
+
+def table(values: Mapping[str, Any]) -> bytes:
+    """Encode a table. Raises `LocalViolation` for a value that no type stands for."""
+    return long(b"".join(short(name) + _value(value) for name, value in values.items()))
+
+
+def _value(value: Any) -> bytes:
+    match value:
+        case bool():
+            return b"t\x01" if value else b"t\x00"
+        case int() if -_I64_MAX <= value < _I64_MAX:
+            return b"l" + _I64.pack(value)
+        case str():
+            return b"S" + long(value)
+        case bytes():
+            return b"x" + long(value)
+        case None:
+            return b"V"
+        case Mapping():
+            return b"F" + table(value)
+        case list() | tuple():
+            return b"A" + long(b"".join(map(_value, value)))
+        case _:
+            raise LocalViolation(f"a table of AMQP cannot hold {value!r}")
+
+
+# --- in -------------------------------------------------------------------------------------------
+def read_short(data: bytes, at: int) -> tuple[str, int]:
+    """Read a short string at an offset; return it and the offset behind it. What is not UTF-8 is
+    replaced. Raises `RemoteViolation` where it is cut."""
+    try:
+        end = at + 1 + data[at]
+    except IndexError:
+        raise RemoteViolation("a short string is cut") from None
+    if end > len(data):
+        raise RemoteViolation("a short string is cut")
+    return data[at + 1 : end].decode(errors="replace"), end
+
+
+def read_long(data: bytes, at: int) -> tuple[bytes, int]:
+    """Read a long string at an offset; return it and the offset behind it."""
+    if at + 4 > len(data):
+        raise RemoteViolation("a long string is cut")
+    end = at + 4 + _U32.unpack_from(data, at)[0]
+    if end > len(data):
+        raise RemoteViolation("a long string is cut")
+    return data[at + 4 : end], end
+
+
+def read_table(data: bytes, at: int, depth: int = 0) -> tuple[Table, int]:
+    """Read a table at an offset; return it and the offset behind it. Long strings come as text in
+    which what is not UTF-8 is replaced, byte arrays as bytes."""
+    content, end = read_long(data, at)
+    values: Table = {}
+    at = 0
+    while at < len(content):
+        name, at = read_short(content, at)
+        values[name], at = _read_value(content, at, depth)
+    return values, end
+
+
+def _read_value(data: bytes, at: int, depth: int) -> tuple[Any, int]:
+    if depth > _DEPTH_MAX:
+        raise RemoteViolation("tables are nested too deep")
+    if at >= len(data):
+        raise RemoteViolation("a table is cut")
+    kind = data[at]
+    at += 1
+    fixed = _FIXED.get(kind)
+    try:
+        if fixed is not None:
+            return fixed.unpack_from(data, at)[0], at + fixed.size
+        read = _VARIABLE.get(kind)
+        if read is not None:
+            return read(data, at, depth)
+    except (error, IndexError):
+        raise RemoteViolation("a table is cut") from None
+    raise RemoteViolation(f"a table holds the unknown type {chr(kind)!r}")
+
+
+def _read_bool(data: bytes, at: int, _depth: int) -> tuple[bool, int]:
+    return data[at] != 0, at + 1
+
+
+def _read_text(data: bytes, at: int, _depth: int) -> tuple[str, int]:
+    content, end = read_long(data, at)
+    return content.decode(errors="replace"), end
+
+
+def _read_bytes(data: bytes, at: int, _depth: int) -> tuple[bytes, int]:
+    return read_long(data, at)
+
+
+def _read_void(_data: bytes, at: int, _depth: int) -> tuple[None, int]:
+    return None, at
+
+
+def _read_nested(data: bytes, at: int, depth: int) -> tuple[Table, int]:
+    return read_table(data, at, depth + 1)
+
+
+def _read_array(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
+    content, end = read_long(data, at)
+    values: list[Any] = []
+    at = 0
+    while at < len(content):
+        value, at = _read_value(content, at, depth + 1)
+        values.append(value)
+    return values, end
+
+
+def _read_decimal(data: bytes, at: int, _depth: int) -> tuple[float, int]:
+    unscaled = int.from_bytes(data[at + 1 : at + 5], "big", signed=True)
+    scale = data[at]
+    if at + 5 > len(data):
+        raise RemoteViolation("a table is cut")
+    return unscaled / 10.0**scale, at + 5
+
+
+_VARIABLE: Final[dict[int, Callable[[bytes, int, int], tuple[Any, int]]]] = {
+    ord("t"): _read_bool,
+    ord("S"): _read_text,
+    ord("x"): _read_bytes,
+    ord("V"): _read_void,
+    ord("F"): _read_nested,
+    ord("A"): _read_array,
+    ord("D"): _read_decimal,
+}

@@ -1,0 +1,108 @@
+"""The properties of a message: the content header of class `basic`.
+
+Source: AMQP 0.9.1, section 4.2.6.1; the fields are those of class `basic` in its reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from struct import Struct
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from requite.errors import RemoteViolation
+from requite.protocols.amqp.fields import read_short, read_table, short, table
+
+_HEAD: Final = Struct(">HHQH")  # class, weight, size of the body, flags
+_BASIC: Final = 60
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+
+_CONTENT_TYPE: Final = 1 << 15
+_CONTENT_ENCODING: Final = 1 << 14
+_HEADERS: Final = 1 << 13
+_DELIVERY_MODE: Final = 1 << 12
+_PRIORITY: Final = 1 << 11
+_CORRELATION_ID: Final = 1 << 10
+_REPLY_TO: Final = 1 << 9
+_EXPIRATION: Final = 1 << 8
+_MESSAGE_ID: Final = 1 << 7
+_TIMESTAMP: Final = 1 << 6
+_REST: Final = (1 << 5) | (1 << 4) | (1 << 3) | (1 << 2)  # type, user-id, app-id, cluster-id
+_TRANSIENT: Final = b"\x01"
+_PERSISTENT: Final = b"\x02"
+
+
+class Properties(NamedTuple):
+    """What of a message's properties requite uses; an empty text is one that is not there."""
+
+    correlation_id: str = ""
+    reply_to: str = ""
+    message_id: str = ""
+    expiration: str = ""
+    headers: Mapping[str, Any] = _NONE
+    persistent: bool = False
+
+
+def encode_properties(properties: Properties, body_size: int) -> bytes:
+    """Return the content header of a message. Raises `LocalViolation` for values too long."""
+    correlation_id, reply_to, message_id, expiration, headers, persistent = properties
+    flags = _DELIVERY_MODE
+    fields = _PERSISTENT if persistent else _TRANSIENT
+    if headers:
+        flags |= _HEADERS
+        fields = table(headers) + fields
+    if correlation_id:
+        flags |= _CORRELATION_ID
+        fields += short(correlation_id)
+    if reply_to:
+        flags |= _REPLY_TO
+        fields += short(reply_to)
+    if expiration:
+        flags |= _EXPIRATION
+        fields += short(expiration)
+    if message_id:
+        flags |= _MESSAGE_ID
+        fields += short(message_id)
+    return _HEAD.pack(_BASIC, 0, body_size, flags) + fields
+
+
+def decode_properties(header: bytes) -> Properties:
+    """Read a content header. Raises `RemoteViolation` for one that is malformed."""
+    if len(header) < _HEAD.size:
+        raise RemoteViolation("a content header is cut")
+    flags = _HEAD.unpack_from(header)[3]
+    at = _HEAD.size
+    if flags & _CONTENT_TYPE:
+        _, at = read_short(header, at)
+    if flags & _CONTENT_ENCODING:
+        _, at = read_short(header, at)
+    headers: Mapping[str, Any] = _NONE
+    if flags & _HEADERS:
+        headers, at = read_table(header, at)
+    persistent = False
+    if flags & _DELIVERY_MODE:
+        persistent = header[at : at + 1] == _PERSISTENT
+        at += 1
+    if flags & _PRIORITY:
+        at += 1
+    correlation_id = reply_to = expiration = message_id = ""
+    if flags & _CORRELATION_ID:
+        correlation_id, at = read_short(header, at)
+    if flags & _REPLY_TO:
+        reply_to, at = read_short(header, at)
+    if flags & _EXPIRATION:
+        expiration, at = read_short(header, at)
+    if flags & _MESSAGE_ID:
+        message_id, at = read_short(header, at)
+    _check_rest(header, at, flags)
+    return Properties(correlation_id, reply_to, message_id, expiration, headers, persistent)
+
+
+def _check_rest(header: bytes, at: int, flags: int) -> None:
+    """See to it that what requite does not use has been sent whole, too."""
+    if flags & _TIMESTAMP:
+        at += 8
+    for _ in range((flags & _REST).bit_count()):
+        _, at = read_short(header, at)
+    if at > len(header):
+        raise RemoteViolation("a content header is cut")

@@ -1,0 +1,226 @@
+"""The names of exchanges and queues, and what is declared of them.
+
+A service without a pool is one durable queue that has the service's name; requests go to it by the
+default exchange. A pool has the exchanges and queues of "Scalable async RPC", section "Exchanges
+and queues", and one for control messages (cancel, drain), which that text does not have.
+
+Keys are arbitrary UTF-8. The routing key of a request is the key as it is; names of queues hold it
+percent-encoded (RFC 3986, section 2.1), so that they can be read, listed and turned back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, unquote
+
+from requite.errors import ConfigurationError
+
+NAME_SIZE_MAX: Final = 255
+"""Bytes of a name or routing key: a short string of AMQP (section 4.2.5.3)."""
+
+CONTROL_EXCHANGE: Final = "requite-control-xchg"
+"""Where services without a pool hear of cancelled requests; typed `direct`, by queue."""
+
+DIRECT_REPLY_TO: Final = "amq.rabbitmq.reply-to"
+"""RabbitMQ's pseudo-queue for replies on the caller's own channel."""
+
+REPLY_QUEUE_PREFIX: Final = "requite-reply-"
+"""What the names of callers' reply queues begin with; a random part follows."""
+
+CONTROL_QUEUE_PREFIX: Final = "requite-control-"
+"""What the names of workers' queues for control messages begin with; a random part follows."""
+
+SERVICE_QUEUE_ARGUMENTS: Final[Mapping[str, Any]] = {"x-queue-type": "quorum"}
+"""Quorum queues count deliveries, so that a request which kills its workers can be given up."""
+
+
+class Exchange(NamedTuple):
+    """An exchange to declare: durable, never deleted by itself."""
+
+    name: str
+    kind: str
+    arguments: Mapping[str, Any]
+
+
+class Queue(NamedTuple):
+    """A queue to declare: durable, not exclusive, never deleted by itself."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+class Binding(NamedTuple):
+    """What an exchange passes on to a queue."""
+
+    exchange: str
+    queue: str
+    routing_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestQueueLimits:
+    """What the request queues of a pool allow; None: no limit.
+
+    `delivery_limit`: how often a request may come back from lost workers before it is dead-lettered
+    (reason `delivery_limit`). `ttl_s`: how long it may wait (`expired`). `length_max`: how many may
+    wait; the oldest goes first (`maxlen`).
+    """
+
+    delivery_limit: int | None = 5
+    ttl_s: float | None = None
+    length_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The names of one pool. Raises `ConfigurationError` for a name that cannot be one."""
+
+    name: str
+    _prefix: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ConfigurationError("a pool needs a name (pool=NAME)")
+        object.__setattr__(self, "_prefix", encode_key(self.name))
+        _check_size(self.activity_exchange, "the name of the pool (pool=...)")
+
+    @property
+    def requests_exchange(self) -> str:
+        """Where callers publish; what no queue takes goes to the orphan exchange."""
+        return f"{self._prefix}-req-xchg"
+
+    @property
+    def orphan_exchange(self) -> str:
+        """The alternate exchange of the requests exchange."""
+        return f"{self._prefix}-orphan-xchg"
+
+    @property
+    def dead_letter_exchange(self) -> str:
+        """Where request queues send what expired, was rejected, or was given up."""
+        return f"{self._prefix}-dl-xchg"
+
+    @property
+    def activity_exchange(self) -> str:
+        """Where workers report what they do."""
+        return f"{self._prefix}-activity-xchg"
+
+    @property
+    def control_exchange(self) -> str:
+        """Where cancels and drains come from, to every worker of the pool."""
+        return f"{self._prefix}-control-xchg"
+
+    @property
+    def orphan_queue(self) -> str:
+        """Requests for groups that have no queue yet."""
+        return f"{self._prefix}-orphan"
+
+    @property
+    def dead_letter_queue(self) -> str:
+        """Requests that nobody will answer but the manager."""
+        return f"{self._prefix}-dl"
+
+    @property
+    def activity_queue(self) -> str:
+        """The reports of workers."""
+        return f"{self._prefix}-activity"
+
+    @property
+    def poison_queue(self) -> str:
+        """Requests that have killed their workers."""
+        return f"{self._prefix}-poison"
+
+    def request_queue(self, key: str) -> str:
+        """Return the name of a group's queue. Raises `ConfigurationError` for a key too long."""
+        name = f"{self._prefix}-req-{encode_key(key)}"
+        _check_size(name, f"the key {key[:20]!r}... (key=...), percent-encoded in {name[:30]!r}...")
+        return name
+
+    def key_of(self, queue: str) -> str | None:
+        """Return the key of a request queue by its name; None for any other queue."""
+        prefix = f"{self._prefix}-req-"
+        if not queue.startswith(prefix):
+            return None
+        try:
+            return unquote(queue[len(prefix) :], errors="strict")
+        except UnicodeDecodeError:
+            return None
+
+    def exchanges(self) -> list[Exchange]:
+        """Return the pool's exchanges, in an order in which they can be declared."""
+        return [
+            Exchange(self.orphan_exchange, "fanout", {}),
+            Exchange(self.dead_letter_exchange, "fanout", {}),
+            Exchange(self.activity_exchange, "fanout", {}),
+            Exchange(self.control_exchange, "fanout", {}),
+            Exchange(
+                self.requests_exchange, "direct", {"alternate-exchange": self.orphan_exchange}
+            ),
+        ]
+
+    def queues(self) -> list[Queue]:
+        """Return the queues that the pool has besides its request queues."""
+        names = self.orphan_queue, self.dead_letter_queue, self.activity_queue, self.poison_queue
+        return [Queue(name, {}) for name in names]
+
+    def bindings(self) -> list[Binding]:
+        """Return what connects these queues to their exchanges."""
+        return [
+            Binding(self.orphan_exchange, self.orphan_queue),
+            Binding(self.dead_letter_exchange, self.dead_letter_queue),
+            Binding(self.activity_exchange, self.activity_queue),
+        ]
+
+    def request_queue_to_declare(self, key: str, limits: RequestQueueLimits) -> Queue:
+        """Return a group's queue: a quorum queue, which dead-letters by itself.
+
+        The dead-letter exchange is an argument of the queue, not a policy, so that it cannot be
+        lost by a pattern that matches something else.
+        """
+        arguments: dict[str, Any] = {
+            "x-queue-type": "quorum",
+            "x-dead-letter-exchange": self.dead_letter_exchange,
+        }
+        if limits.delivery_limit is not None:
+            arguments["x-delivery-limit"] = limits.delivery_limit
+        if limits.ttl_s is not None:
+            arguments["x-message-ttl"] = round(limits.ttl_s * 1000)
+        if limits.length_max is not None:
+            arguments["x-max-length"] = limits.length_max
+        return Queue(self.request_queue(key), arguments)
+
+    def request_binding(self, key: str) -> Binding:
+        """Return what brings requests with a key to the group's queue."""
+        check_routing_key(key)
+        return Binding(self.requests_exchange, self.request_queue(key), key)
+
+
+def encode_key(key: str) -> str:
+    """Return a key as it stands in names: percent-encoded UTF-8."""
+    try:
+        return quote(key, safe="")
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"the key {key!r} is not text that UTF-8 can carry") from None
+
+
+def check_routing_key(key: str) -> None:
+    """Raise `ConfigurationError` for a key that AMQP cannot route by."""
+    encode_key(key)
+    _check_size(key, f"the key {key[:20]!r}... (key=...)")
+
+
+def check_queue(name: str) -> None:
+    """Raise `ConfigurationError` for the name of a service that no queue can have."""
+    if not name:
+        raise ConfigurationError("a service over AMQP is a queue, which needs a name (queue=NAME)")
+    if name.startswith("amq."):
+        raise ConfigurationError(f"queue={name}: names that begin with amq. are RabbitMQ's own")
+    encode_key(name)
+    _check_size(name, "the name of the service (queue=...)")
+
+
+def _check_size(text: str, what: str) -> None:
+    size = len(text.encode())
+    if size > NAME_SIZE_MAX:
+        raise ConfigurationError(f"{what} makes {size} bytes; AMQP takes {NAME_SIZE_MAX}")

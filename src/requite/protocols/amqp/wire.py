@@ -1,0 +1,165 @@
+"""What the messages of RPC over AMQP carry, besides the body: properties and headers.
+
+    request    correlation-id  slot and sequence number of the call, 16 hex digits
+               reply-to        the queue for the reply; without it none is sent
+               message-id      the call, the same for all its tries (32 hex digits)
+               expiration      what is left of the deadline, whole milliseconds
+               x-idempotency-key, traceparent
+    reply      correlation-id  copied from the request
+               x-status        `ok`, `error`, or why the request was dead-lettered
+               x-partial       number of a partial reply; absent in the final one
+               x-worker-id     who answers; x-attempt: which delivery of the request it was
+               traceparent     copied from the request
+    activity   x-event, x-worker-id; the routing key is the worker's key
+    control    x-control       `cancel` (correlation-id and message-id name the request) or `drain`
+
+Sources: "RPC over AMQP", sections "The slotted client" and "Negative responses"; "Scalable async
+RPC", sections "Client protocol", "Worker protocol" and "Worker activity reports"; W3C Trace Context
+for `traceparent`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Final
+
+from requite.errors import (
+    CallError,
+    CallTimeout,
+    Overloaded,
+    Poisoned,
+    RemoteFailure,
+    RemoteViolation,
+)
+from requite.protocols.amqp.properties import Properties
+
+STATUS: Final = "x-status"
+EVENT: Final = "x-event"
+WORKER_ID: Final = "x-worker-id"
+ATTEMPT: Final = "x-attempt"
+PARTIAL: Final = "x-partial"
+CONTROL: Final = "x-control"
+TRACEPARENT: Final = "traceparent"
+IDEMPOTENCY_KEY: Final = "x-idempotency-key"
+DELIVERY_COUNT: Final = "x-delivery-count"
+"""Set by quorum queues: how often the message came back from a consumer."""
+FIRST_DEATH_REASON: Final = "x-first-death-reason"
+"""Set by RabbitMQ on dead letters: `expired`, `rejected`, `maxlen` or `delivery_limit`."""
+
+
+class ReplyStatus(StrEnum):
+    """What `x-status` says: `ok`, a negative reply, or why the request was dead-lettered."""
+
+    OK = "ok"
+    ERROR = "error"
+    EXPIRED = "expired"
+    REJECTED = "rejected"
+    MAXLEN = "maxlen"
+    DELIVERY_LIMIT = "delivery_limit"
+
+
+class Event(StrEnum):
+    """What `x-event` of an activity report says."""
+
+    STARTED = "started"
+    READY = "ready"
+    REQUEST_RECEIVED = "request-received"
+    STOPPING = "stopping"
+
+
+class Control(StrEnum):
+    """What `x-control` of a control message says."""
+
+    CANCEL = "cancel"
+    DRAIN = "drain"
+
+
+# The error per status, and whether a handler may have started.
+_ERRORS: Final[dict[ReplyStatus, tuple[type[CallError], bool, str]]] = {
+    ReplyStatus.ERROR: (RemoteFailure, True, "the worker refused or failed"),
+    ReplyStatus.EXPIRED: (CallTimeout, True, "the request expired in its queue"),
+    ReplyStatus.REJECTED: (RemoteFailure, True, "a worker rejected the request"),
+    ReplyStatus.MAXLEN: (Overloaded, True, "the request queue is full"),
+    ReplyStatus.DELIVERY_LIMIT: (Poisoned, True, "every worker that had the request was lost"),
+}
+
+
+def correlation_id(request_id: int) -> str:
+    """Return slot and sequence number (`requite.slots`) as 16 hex digits."""
+    return f"{request_id:016x}"
+
+
+def request_id_of(text: str) -> int:
+    """Read what `correlation_id` wrote; -1 for anything else: no call has it."""
+    if len(text) != 16:
+        return -1
+    try:
+        request_id = int(text, 16)
+    except ValueError:
+        return -1
+    return request_id if correlation_id(request_id) == text else -1
+
+
+def status_error(status: Any, body: bytes, attempts: int) -> CallError | None:
+    """Return the error that `x-status` of a final reply stands for; None for `ok`.
+
+    A reply without a status is one of a servant that knows of none ("RPC over AMQP"), hence `ok`.
+    An unknown one is a `RemoteFailure` that quotes it.
+    """
+    if status is None or status == ReplyStatus.OK:
+        return None
+    text = body.decode(errors="replace")
+    try:
+        kind, may_have_executed, meaning = _ERRORS[ReplyStatus(status)]
+    except ValueError:
+        said = f"the reply has the unknown status {status!r}"
+        return RemoteFailure(f"{said}: {text}" if text else said, attempts=attempts)
+    return kind(text or meaning, may_have_executed=may_have_executed, attempts=attempts)
+
+
+def partial_index(headers: dict[str, Any]) -> int | None:
+    """Return the number of a partial reply; None for a final one.
+
+    Raises `RemoteViolation` for a header that is neither.
+    """
+    index = headers.get(PARTIAL)
+    if index is None or index is False:
+        return None
+    if isinstance(index, int) and index is not True and index >= 0:
+        return index
+    raise RemoteViolation(f"{PARTIAL} is {index!r}, and not a number")
+
+
+def attempt_of(properties: Properties, redelivered: bool) -> int:
+    """Return which delivery of a request this is, from 1.
+
+    Quorum queues count; from a classic queue a second and a tenth one look the same.
+    """
+    count = properties.headers.get(DELIVERY_COUNT)
+    if isinstance(count, int) and count is not True and count >= 0:
+        return count + 1
+    return 2 if redelivered else 1
+
+
+def expiration(remaining_s: float) -> str:
+    """Return what is left of a deadline as the property has it; "" for no limit."""
+    if remaining_s > _EXPIRATION_S_MAX:
+        return ""
+    return str(max(1, int(remaining_s * 1000)))
+
+
+def remaining_s(properties: Properties) -> float | None:
+    """Return the `expiration` of a request in seconds; None where there is none.
+
+    Raises `RemoteViolation` for one that is no number.
+    """
+    text = properties.expiration
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) <= 10):
+        raise RemoteViolation(f"expiration is {text[:20]!r}, and not a number of milliseconds")
+    return int(text) / 1000
+
+
+# RabbitMQ takes 32 bits of milliseconds.
+_EXPIRATION_S_MAX: Final = 0xFFFF_FFFF / 1000
