@@ -1,0 +1,270 @@
+"""What may be set for a pool: `pool.toml`, overridden by the environment, overridden by flags.
+
+A setting has a section and a name. In the file it stands under `[section]`; in the environment it
+is `REQUITE_POOL__SECTION__NAME`; flags are given as `section.name`. Times are seconds. What is not
+known is an error, which names the place where it stands.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from math import isfinite
+from typing import Any, Final, TypeVar, get_type_hints
+
+from requite.errors import ConfigurationError
+
+PREFIX: Final = "REQUITE_POOL__"
+
+Section = TypeVar("Section")
+
+
+def _check(holds: bool, sentence: str) -> None:
+    if not holds:
+        raise ConfigurationError(sentence)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSection:
+    """`[pool]`. `name`: begins the names of its exchanges and queues. `instance`: distinguishes
+    managers that share a container engine or cluster; what they make is labelled with it. `version`
+    of the workers: groups that run another one are replaced. `stop_groups_on_exit`: a manager that
+    ends stops its groups."""
+
+    name: str
+    instance: str = "default"
+    version: str = ""
+    stop_groups_on_exit: bool = True
+
+    def __post_init__(self) -> None:
+        _check(bool(self.name), "pool.name is empty")
+        _check(bool(self.instance), "pool.instance is empty")
+
+
+@dataclass(frozen=True, slots=True)
+class RabbitSection:
+    """`[rabbitmq]`. `management_url`: of its management API; `publish_timeout`: how long a confirm
+    or another answer of RabbitMQ may take; `management_timeout`: the same for the API."""
+
+    url: str = "amqp://guest:guest@localhost/"
+    management_url: str = "http://guest:guest@localhost:15672"
+    publish_timeout_s: float = 10.0
+    management_timeout_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        _check(self.publish_timeout_s > 0, "rabbitmq.publish_timeout is not positive")
+        _check(self.management_timeout_s > 0, "rabbitmq.management_timeout is not positive")
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """`[lifetime]`. A group that got no request for `unbind_delay` is unbound, and `stop_delay`
+    later stopped. Of the reports of one group in `extra_lifetime` only the first counts, for so
+    much longer."""
+
+    unbind_delay_s: float = 300.0
+    stop_delay_s: float = 60.0
+    extra_lifetime_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        _check(self.unbind_delay_s > 0, "lifetime.unbind_delay is not positive")
+        _check(self.stop_delay_s > 0, "lifetime.stop_delay is not positive")
+        _check(self.extra_lifetime_s >= 0, "lifetime.extra_lifetime is negative")
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """`[loops]`. Queues and groups are compared with what is expected every `interval`, beside when
+    it changes. After a failure follows a pause of `backoff`, then of twice that, up to
+    `backoff_max`. At most `replace_max` groups are replaced at a time."""
+
+    interval_s: float = 5.0
+    backoff_s: float = 0.5
+    backoff_max_s: float = 30.0
+    replace_max: int = 1
+
+    def __post_init__(self) -> None:
+        _check(self.interval_s > 0, "loops.interval is not positive")
+        _check(0 < self.backoff_s <= self.backoff_max_s, "loops.backoff exceeds loops.backoff_max")
+        _check(self.replace_max >= 1, "loops.replace_max is less than 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`[limits]`. `message_ttl`: how long a request waits in its queue; `delivery_limit`: how often
+    it is given to a worker again after the first time; `queue_length`, `queue_bytes`: of one
+    request queue (0: no limit); beyond that the oldest requests are answered with `maxlen`.
+    `orphans`: how many the manager holds at a time; beyond that those that have waited for
+    `orphan_hold` go to the end of their queue."""
+
+    message_ttl_s: float = 600.0
+    delivery_limit: int = 5
+    queue_length: int = 100_000
+    orphans: int = 1000
+    orphan_hold_s: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check(self.message_ttl_s >= 0.001, "limits.message_ttl is less than a millisecond")
+        _check(self.delivery_limit >= 1, "limits.delivery_limit is less than 1")
+        _check(self.queue_length >= 0, "limits.queue_length is negative")
+        _check(1 <= self.orphans <= 65535, "limits.orphans is not between 1 and 65535")
+        _check(self.orphan_hold_s > 0, "limits.orphan_hold is not positive")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSection:
+    """`[http]`. Where the manager tells how it is; port 0: it does not."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+
+    def __post_init__(self) -> None:
+        _check(0 <= self.port <= 65535, "http.port is not between 0 and 65535")
+
+
+@dataclass(frozen=True, slots=True)
+class DriverSection:
+    """`[driver]`. `kind`: which driver; all other settings are its own, and `read_section` reads
+    them. `timeout`: how long a start, a stop or a listing may take."""
+
+    kind: str = "subprocess"
+    timeout_s: float = 60.0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolConfig:
+    """Everything that may be set."""
+
+    pool: PoolSection
+    rabbitmq: RabbitSection = field(default_factory=RabbitSection)
+    lifetime: Lifetime = field(default_factory=Lifetime)
+    loops: Loops = field(default_factory=Loops)
+    limits: Limits = field(default_factory=Limits)
+    driver: DriverSection = field(default_factory=DriverSection)
+    http: HttpSection = field(default_factory=HttpSection)
+
+
+def read_config(
+    text: str,
+    environ: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+    where: str = "pool.toml",
+) -> PoolConfig:
+    """Read the settings of a pool: `text` of the file, `environ` and `flags` (None: not given).
+
+    Raises `ConfigurationError`, which names the setting and where it stands.
+    """
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{where}: {error}") from None
+    for name, table in tables.items():
+        _check(isinstance(table, dict), f"{where}: {name} stands outside of a section")
+    overrides = [*_from_environ(environ or {}), *_from_flags(flags or {})]
+    places = {name: f"{where}, [{name}]" for name in tables}
+    for place, section, name, value in overrides:
+        tables.setdefault(section, {})[name] = value
+        places[section] = f"{places[section]} and {place}" if section in places else place
+    return _assemble(tables, places, where)
+
+
+def _from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str, Any]]:
+    for variable, value in sorted(environ.items()):
+        if variable.startswith(PREFIX):
+            section, _, name = variable.removeprefix(PREFIX).lower().partition("__")
+            _check(bool(section and name), f"{variable}: it is {PREFIX}SECTION__NAME")
+            yield variable, section, name, value
+
+
+def _from_flags(flags: Mapping[str, Any]) -> Iterator[tuple[str, str, str, Any]]:
+    for flag, value in flags.items():
+        if value is not None:
+            section, _, name = flag.partition(".")
+            yield f"the flag for {flag}", section, name, value
+
+
+def _assemble(tables: dict[str, Any], places: Mapping[str, str], where: str) -> PoolConfig:
+    kinds = get_type_hints(PoolConfig)
+    for section in tables:
+        known = ", ".join(kinds)
+        _check(section in kinds, f"{places[section]}: no such section; there are {known}")
+    _check("pool" in tables, f"{where}: there is no [pool] with the name of the pool")
+    driver = tables.pop("driver", {})
+    sections = {
+        name: read_section(kinds[name], table, places[name]) for name, table in tables.items()
+    }
+    return PoolConfig(driver=_read_driver(driver, places.get("driver", where)), **sections)
+
+
+def _read_driver(table: Mapping[str, Any], where: str) -> DriverSection:
+    own = {name: value for name, value in table.items() if name in ("kind", "timeout")}
+    read = read_section(DriverSection, own, where)
+    settings = {name: value for name, value in table.items() if name not in own}
+    return DriverSection(read.kind, read.timeout_s, settings)
+
+
+def read_section(kind: type[Section], table: Mapping[str, Any], where: str) -> Section:
+    """Read a table into a dataclass; a field `x_s` is the setting `x`, in seconds.
+
+    Fields are texts, numbers, truths, or lists of texts; texts are converted, as they may come from
+    the environment, where a list is separated by blanks. Raises `ConfigurationError`.
+    """
+    hints = get_type_hints(kind)
+    known = {each.name.removesuffix("_s"): each for each in fields(kind)}  # type: ignore[arg-type]
+    values = {}
+    for name, value in table.items():
+        names = ", ".join(known)
+        _check(name in known, f"{where}: no such setting {name!r}; there are {names}")
+        values[known[name].name] = _convert(value, hints[known[name].name], f"{where}: {name}")
+    for name, each in known.items():
+        optional = each.default is not MISSING or each.default_factory is not MISSING
+        _check(optional or each.name in values, f"{where}: {name} is missing")
+    try:
+        return kind(**values)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{where}: {error}") from None
+
+
+_TRUTHS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+def _convert(value: Any, kind: Any, where: str) -> Any:
+    """Turn what the file or the environment says into the type of the field."""
+    if kind is bool and isinstance(value, str):
+        value = _TRUTHS.get(value.lower(), value)
+    if kind in (int, float) and isinstance(value, str):
+        value = _number(value, kind)
+    if kind == tuple[str, ...]:
+        return _texts(value, where)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    fits = type(value) is kind and (kind is not float or isfinite(value))
+    _check(fits, f"{where} is {value!r}; it must be {_NAMES.get(kind, kind)}")
+    return value
+
+
+_NAMES: Final[dict[Any, str]] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+}
+
+
+def _number(text: str, kind: Any) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        return text
+
+
+def _texts(value: Any, where: str) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(value.split())
+    _check(
+        isinstance(value, list | tuple) and all(isinstance(each, str) for each in value),
+        f"{where} is {value!r}; it must be a list of texts",
+    )
+    return tuple(value)

@@ -1,0 +1,302 @@
+"""The engine of a pool's manager: tracker, both control loops, orphans, dead letters and activity.
+
+    orphan ──► Orphans ──require──► Tracker ──expected──► QueueLoop ──bound──► Orphans ──► its queue
+                                       ▲    └──expected──► GroupLoop ──► driver
+    report ──► ActivityFilter ─────────┘
+    dead letter ──► DeadLetters ──► its caller, poison
+
+A manager that is not connected, or stands by, decides nothing: groups run on, since what they do
+cannot be heard of. When it comes to decide, all delays begin anew. One that ends stops its groups
+if it has ever decided, for nobody else may be there to do it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from requite.engine import Drain, Stopped, Wake
+from requite.errors import LocalViolation
+from requite.pool.activity import ActivityFilter
+from requite.pool.config import PoolConfig
+from requite.pool.deadletters import DeadLetters, DeadLettersStatus
+from requite.pool.effects import PoolEffect, StopConsuming
+from requite.pool.groups import GroupLoop, GroupsStatus
+from requite.pool.inputs import (
+    ActivityArrived,
+    Connected,
+    DeadLetterArrived,
+    Disconnected,
+    DrainPool,
+    GroupDone,
+    GroupFailed,
+    GroupListFailed,
+    GroupsListed,
+    OrphanArrived,
+    Published,
+    PublishFailed,
+    QueueAbsent,
+    QueueDone,
+    QueueFailed,
+    QueueInspected,
+    QueueListFailed,
+    QueuesListed,
+    ReleaseGroup,
+    RequireGroup,
+    ScaleGroup,
+    SetVersion,
+)
+from requite.pool.orphans import Orphans, OrphansStatus
+from requite.pool.queues import QueueLoop, QueueStatus
+from requite.pool.tracker import PoolState, Tracker
+
+
+@dataclass(frozen=True, slots=True)
+class PoolParts:
+    """Which engine takes which part; simulations put broken ones in."""
+
+    tracker: type[Tracker] = Tracker
+    queues: type[QueueLoop] = QueueLoop
+    groups: type[GroupLoop] = GroupLoop
+    orphans: type[Orphans] = Orphans
+    dead_letters: type[DeadLetters] = DeadLetters
+    activity: type[ActivityFilter] = ActivityFilter
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStatus:
+    """What a manager knows. `is_listed`: it has seen all queues of the pool since it began;
+    `unknown_reports`: how many reports of workers could not be read."""
+
+    connected: bool
+    draining: bool
+    is_listed: bool
+    state: PoolState
+    queues: Mapping[str, QueueStatus]
+    groups: GroupsStatus
+    orphans: OrphansStatus
+    dead_letters: DeadLettersStatus
+    windows: int
+    unknown_reports: int
+
+
+@dataclass(slots=True)
+class _Drain:
+    """The end: whether groups are to be stopped, and whether `Stopped` has been said."""
+
+    stop_groups: bool
+    is_told: bool = False
+
+
+class PoolEngine:
+    """All of a manager that decides anything; the contract is that of `requite.engine.Engine`, with
+    inputs and effects of its own."""
+
+    def __init__(
+        self, config: PoolConfig, now: float = 0.0, parts: PoolParts | None = None
+    ) -> None:
+        parts = parts or PoolParts()
+        tickets = count(1)
+        self.tracker = parts.tracker(config.lifetime, (), now)
+        self.groups = parts.groups(config)
+        self.queues = parts.queues(config, self.groups.may_run, self._require)
+        self.orphans = parts.orphans(
+            config, self._require, self.queues.bound_since, tickets.__next__
+        )
+        self.dead_letters = parts.dead_letters(config, tickets.__next__)
+        self.activity = parts.activity(config.lifetime.extra_lifetime_s)
+        self._config = config
+        self._connected = False
+        self._was_active = False  # in this life
+        self._drain: _Drain | None = None
+        self._told = -1  # the generation that the loops have been told of
+        self._out: list[PoolEffect] = []
+        self._inputs = self._table()
+
+    def _table(self) -> dict[type, Callable[[Any, float], None]]:
+        return {
+            Connected: self._take_up,
+            Disconnected: self._lay_down,
+            OrphanArrived: self._orphan,
+            DeadLetterArrived: self._dead_letter,
+            ActivityArrived: self._reported,
+            Published: self._published,
+            PublishFailed: self._published,
+            **dict.fromkeys(
+                (
+                    QueuesListed,
+                    QueueListFailed,
+                    QueueDone,
+                    QueueAbsent,
+                    QueueFailed,
+                    QueueInspected,
+                ),
+                self._about_queues,
+            ),
+            **dict.fromkeys(
+                (GroupsListed, GroupListFailed, GroupDone, GroupFailed), self._about_groups
+            ),
+            RequireGroup: self._operator_requires,
+            ReleaseGroup: lambda event, now: self.tracker.release(event.key, now),
+            ScaleGroup: self._scale,
+            SetVersion: lambda event, now: self._add(self.groups.set_version(event.version, now)),
+            Drain: lambda _, now: self._begin_drain(
+                DrainPool(self._config.pool.stop_groups_on_exit), now
+            ),
+            DrainPool: self._begin_drain,
+            Wake: lambda _, now: None,
+        }
+
+    # --- the contract -----------------------------------------------------------------------------
+    def handle(self, event: Any, now: float) -> list[PoolEffect]:
+        """Feed one input at the instant `now` (monotonic seconds); get what must be done, in order.
+
+        Raises `LocalViolation` for what is no input of a pool.
+        """
+        handler = self._inputs.get(type(event))
+        if handler is None:
+            raise LocalViolation(f"{event!r} is no input of a pool")
+        handler(event, now)
+        self._advance(now)
+        taken, self._out = self._out, []
+        return taken
+
+    def deadline(self) -> float | None:
+        """Return the next instant the engine wants a `Wake`, or None."""
+        parts = [self.groups.deadline()]
+        if self._connected:
+            parts += [
+                self.queues.deadline(),
+                self.orphans.deadline(),
+                self.dead_letters.deadline(),
+            ]
+            if self._drain is None:
+                parts.append(self.tracker.deadline())
+        return min((at for at in parts if at is not None), default=None)
+
+    def snapshot(self) -> PoolStatus:
+        """Return what the manager knows."""
+        return PoolStatus(
+            self._connected,
+            self._drain is not None,
+            self.queues.is_listed,
+            self.tracker.state(),
+            self.queues.snapshot(),
+            self.groups.snapshot(),
+            self.orphans.snapshot(),
+            self.dead_letters.snapshot(),
+            len(self.activity),
+            self.activity.unknown,
+        )
+
+    # --- what happens with every input ------------------------------------------------------------
+    def _advance(self, now: float) -> None:
+        """Let time pass, and let each part know what the others have come to."""
+        if self._connected:
+            self._add(self.dead_letters.advance(now))
+            if self._drain is None:
+                self.tracker.advance(now)
+            self._add(self.queues.advance(now))
+            self._add(self.orphans.advance(now))
+        self._add(self.groups.advance(now))
+        self._tell(now)
+        for key in self.queues.take_bound():
+            self._add(self.orphans.release(key, now))
+        self._maybe_stop()
+
+    def _tell(self, now: float) -> None:
+        """Tell the loops what is expected, if that has changed."""
+        if self._told == self.tracker.generation or self._drain is not None:
+            return
+        self.orphans.renew(now)
+        self._told = self.tracker.generation
+        state = self.tracker.state()
+        self._add(self.queues.expect(state, now))
+        self._add(self.groups.expect(state, now))
+
+    def _add(self, effects: list[PoolEffect]) -> None:
+        self._out += effects
+
+    def _require(self, key: str, now: float) -> int:
+        return self.tracker.require(key, 0.0, now)
+
+    # --- the connection ---------------------------------------------------------------------------
+    def _take_up(self, _: Connected, now: float) -> None:
+        self._connected = self._was_active = True
+        self.tracker.resume(now)
+        self._add(self.queues.connected(now))
+        self._add(self.groups.activate(now))
+
+    def _lay_down(self, _: Disconnected, now: float) -> None:
+        self._connected = False
+        self.queues.disconnected()
+        self.orphans.disconnected()
+        self.dead_letters.disconnected()
+        if self._drain is None:
+            self.groups.deactivate()
+
+    # --- deliveries -------------------------------------------------------------------------------
+    def _orphan(self, event: OrphanArrived, now: float) -> None:
+        if self._connected and self._drain is None:
+            self._add(self.orphans.handle(event, now))
+
+    def _dead_letter(self, event: DeadLetterArrived, now: float) -> None:
+        if self._connected and self._drain is None:
+            self._add(self.dead_letters.handle(event, now))
+
+    def _reported(self, event: ActivityArrived, now: float) -> None:
+        expected = self.tracker.status(event.key) is not None
+        if self.activity.reported(event.key, event.event, now, expected=expected):
+            self.tracker.require(event.key, self.activity.window_s, now)
+
+    def _published(self, event: Published | PublishFailed, now: float) -> None:
+        if self.orphans.owns(event.ticket):
+            self._add(self.orphans.handle(event, now))
+        elif self.dead_letters.owns(event.ticket):
+            self._add(self.dead_letters.handle(event, now))
+
+    # --- answers ----------------------------------------------------------------------------------
+    def _about_queues(self, event: Any, now: float) -> None:
+        if not self._connected:
+            return
+        self._add(self.queues.handle(event, now))
+        if self.queues.is_listed:
+            self._add(self.groups.allow_stops(now))
+
+    def _about_groups(self, event: Any, now: float) -> None:
+        self._add(self.groups.handle(event, now))
+
+    def _operator_requires(self, event: RequireGroup, now: float) -> None:
+        self._require(event.key, now)
+
+    def _scale(self, event: ScaleGroup, now: float) -> None:
+        self._require(event.key, now)
+        self._tell(now)
+        self._add(self.groups.scale(event.key, event.workers, now))
+
+    # --- the end ----------------------------------------------------------------------------------
+    def _begin_drain(self, event: DrainPool, now: float) -> None:
+        if self._drain is not None:
+            return
+        self._drain = _Drain(event.stop_groups and self._was_active)
+        self._out.append(StopConsuming())
+        self.orphans.let_go()
+        self.dead_letters.let_go()
+        if self._drain.stop_groups:
+            self._add(self.groups.activate(now))
+            self._add(self.groups.allow_stops(now))
+            self._add(self.groups.expect(PoolState(self.tracker.generation, {}), now))
+        else:
+            self.groups.deactivate()
+
+    def _maybe_stop(self) -> None:
+        drain = self._drain
+        if drain is None or drain.is_told:
+            return
+        if drain.stop_groups and not self.groups.is_idle:
+            return
+        if not len(self.orphans) and not len(self.dead_letters):
+            drain.is_told = True
+            self._out.append(Stopped())

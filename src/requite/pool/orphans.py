@@ -1,0 +1,259 @@
+"""Requests that no queue was bound for: each waits until its key's queue is there, and goes to it.
+
+An orphan is published anew and acknowledged only when RabbitMQ has confirmed it: it may be handed
+over twice, but is never lost ("osrdyne republishes orphan messages"). It waits for the generation
+that the tracker gave, for a queue that is bound now may belong to an older one and be about to
+go. Each key waits for itself. When so many wait that RabbitMQ gives no more, those that have waited
+for `orphan_hold` go to the end of the queue, so that a key whose queue cannot be made does not keep
+all others from being seen.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from requite.engine import Warn
+from requite.errors import ConfigurationError, LocalViolation
+from requite.pool.backoff import Pauses
+from requite.pool.config import PoolConfig
+from requite.pool.effects import Ack, Destination, Forward, PoolEffect
+from requite.pool.inputs import OrphanArrived, Published, PublishFailed, Tag
+from requite.protocols.amqp.topology import Pool
+from requite.timers import Timers
+
+
+@dataclass(slots=True, eq=False)
+class _Orphan:
+    """A request in hand. `expires_at`: when its time is over; `to`: where it is published."""
+
+    tag: Tag
+    key: str
+    arrived_at: float
+    expires_at: float
+    to: Destination = Destination.REQUESTS
+    reason: str = ""  # of its death, if that is where it goes
+
+
+@dataclass(slots=True)
+class _Key:
+    """The orphans of one key that wait, and the generation they wait for."""
+
+    generation: int
+    waiting: deque[_Orphan]
+
+
+@dataclass(frozen=True, slots=True)
+class OrphansStatus:
+    """How many orphans wait, by key, how many are being published, and what became of others."""
+
+    waiting: dict[str, int]
+    publishing: int
+    forwarded: int
+    put_back: int
+    expired: int
+
+
+class Orphans:
+    """The orphan processor.
+
+    `require(key, now)` has the tracker expect the key's group, and returns the generation since
+    which it does; `bound_since(key)` tells for which generation the key's queue is bound, if it is;
+    `ticket()` makes up names.
+    """
+
+    def __init__(
+        self,
+        config: PoolConfig,
+        require: Callable[[str, float], int],
+        bound_since: Callable[[str], int | None],
+        ticket: Callable[[], int],
+    ) -> None:
+        self._limits = config.limits
+        self._pool = Pool(config.pool.name)
+        self._require = require
+        self._bound_since = bound_since
+        self._ticket = ticket
+        self._keys: dict[str, _Key] = {}
+        self._waiting = 0
+        self._expiries: Timers[_Orphan] = Timers()
+        self._publishing: dict[int, _Orphan] = {}
+        self._retries: Pauses[_Orphan] = Pauses(config.loops.backoff_s, config.loops.backoff_max_s)
+        self._counts = dict.fromkeys(Destination, 0)
+        self._is_leaving = False
+        self._out: list[PoolEffect] = []
+
+    # --- what is known ----------------------------------------------------------------------------
+    def __len__(self) -> int:
+        return self._waiting + len(self._publishing) + len(self._retries)
+
+    def owns(self, ticket: int) -> bool:
+        """Tell whether something was published under this ticket here."""
+        return ticket in self._publishing
+
+    def snapshot(self) -> OrphansStatus:
+        """Return what there is."""
+        counts = self._counts
+        return OrphansStatus(
+            {name: len(key.waiting) for name, key in self._keys.items()},
+            len(self._publishing),
+            counts[Destination.REQUESTS],
+            counts[Destination.ORPHANS],
+            counts[Destination.DEAD_LETTERS],
+        )
+
+    def deadline(self) -> float | None:
+        """Return when an orphan's time is over, or when something is tried again."""
+        ends = (self._retries.deadline(), self._expiries.next(), self._turn_at())
+        return min((end for end in ends if end is not None), default=None)
+
+    # --- inputs -----------------------------------------------------------------------------------
+    def handle(self, event: Any, now: float) -> list[PoolEffect]:
+        """Take an orphan, or what has become of one. Raises `LocalViolation` for anything else."""
+        match event:
+            case OrphanArrived():
+                self._arrived(event, now)
+            case Published(ticket):
+                self._published(ticket)
+            case PublishFailed(ticket, reason):
+                self._failed(ticket, reason, now)
+            case _:
+                raise LocalViolation(f"{event!r} says nothing about orphans")
+        return self._taken()
+
+    def advance(self, now: float) -> list[PoolEffect]:
+        """Go on with what has waited long enough."""
+        for orphan in self._retries.due(now):
+            self._try_again(orphan, now)
+        for orphan in self._expiries.due(now):
+            self._take_out(orphan, Destination.DEAD_LETTERS, "expired", now)
+        turn_at = self._turn_at()
+        if turn_at is not None and turn_at <= now:
+            self._put_back(now)
+        return self._taken()
+
+    def renew(self, now: float) -> None:
+        """Keep the groups that orphans wait for expected, however long that takes."""
+        for name, key in self._keys.items():
+            key.generation = self._require(name, now)
+
+    def release(self, name: str, now: float) -> list[PoolEffect]:
+        """Hand over what waits for a key's queue, if that is there now."""
+        self._release(name, now)
+        return self._taken()
+
+    def let_go(self) -> None:
+        """Finish what is being published, and leave the rest to the next manager."""
+        self._is_leaving = True
+        self._forget_waiting()
+
+    def disconnected(self) -> None:
+        """Forget everything: RabbitMQ will deliver it again."""
+        self._forget_waiting()
+        self._publishing.clear()
+
+    def _forget_waiting(self) -> None:
+        self._keys.clear()
+        self._waiting = 0
+        self._expiries = Timers()
+        self._retries = self._retries.emptied()
+
+    # --- one orphan -------------------------------------------------------------------------------
+    def _arrived(self, event: OrphanArrived, now: float) -> None:
+        tag, name, expires_s = event
+        orphan = _Orphan(tag, name, now, inf if expires_s is None else now + expires_s)
+        if self._can_have_a_queue(name):
+            self._wait(orphan, now)
+            self._release(name, now)
+        else:
+            self._forward(orphan, Destination.DEAD_LETTERS, now, "rejected")
+
+    def _can_have_a_queue(self, name: str) -> bool:
+        try:
+            self._pool.request_binding(name)
+        except ConfigurationError as error:
+            self._out.append(Warn("orphan-key", str(error)))
+            return False
+        return True
+
+    def _wait(self, orphan: _Orphan, now: float) -> None:
+        generation = self._require(orphan.key, now)
+        key = self._keys.setdefault(orphan.key, _Key(generation, deque()))
+        key.generation = generation
+        key.waiting.append(orphan)
+        self._waiting += 1
+        if orphan.expires_at < inf:
+            self._expiries.set(orphan, orphan.expires_at)
+
+    def _is_ready(self, name: str, generation: int) -> bool:
+        """Whether the key's queue is there, and not an older one that is about to go."""
+        bound = self._bound_since(name)
+        return bound is not None and bound >= generation
+
+    def _release(self, name: str, now: float) -> None:
+        key = self._keys.get(name)
+        if key is not None and self._is_ready(name, key.generation):
+            del self._keys[name]
+            self._waiting -= len(key.waiting)
+            for orphan in key.waiting:
+                self._expiries.clear(orphan)
+                self._forward(orphan, Destination.REQUESTS, now)
+
+    def _forward(self, orphan: _Orphan, to: Destination, now: float, reason: str = "") -> None:
+        ticket = self._ticket()
+        orphan.to, orphan.reason = to, reason
+        self._publishing[ticket] = orphan
+        rest_s = None if orphan.expires_at == inf or reason else max(0.0, orphan.expires_at - now)
+        self._out.append(Forward(ticket, orphan.tag, to, rest_s, reason))
+
+    def _published(self, ticket: int) -> None:
+        orphan = self._publishing.pop(ticket)
+        self._counts[orphan.to] += 1
+        self._retries.succeeded(orphan)
+        self._out.append(Ack(orphan.tag))
+
+    def _failed(self, ticket: int, reason: str, now: float) -> None:
+        orphan = self._publishing.pop(ticket)
+        if not self._is_leaving:
+            self._retries.failed(orphan, now)
+        text = f"could not hand on an orphan of {orphan.key!r}: {reason}"
+        self._out.append(Warn("orphan", text))
+
+    def _try_again(self, orphan: _Orphan, now: float) -> None:
+        if orphan.reason:
+            self._forward(orphan, orphan.to, now, orphan.reason)
+        else:
+            self._wait(orphan, now)
+            self._release(orphan.key, now)
+
+    # --- what has waited for too long -------------------------------------------------------------
+    def _turn_at(self) -> float | None:
+        """Return when the others get their turn: never, unless RabbitMQ gives no more."""
+        if len(self) < self._limits.orphans or not self._keys:
+            return None
+        first = min(key.waiting[0].arrived_at for key in self._keys.values())
+        return first + self._limits.orphan_hold_s
+
+    def _put_back(self, now: float) -> None:
+        """Let those that have waited for long go to the end of the queue."""
+        before = now - self._limits.orphan_hold_s
+        waiting = [orphan for key in self._keys.values() for orphan in key.waiting]
+        for orphan in waiting:
+            if orphan.arrived_at <= before:
+                self._expiries.clear(orphan)
+                self._take_out(orphan, Destination.ORPHANS, "", now)
+
+    def _take_out(self, orphan: _Orphan, to: Destination, reason: str, now: float) -> None:
+        key = self._keys[orphan.key]
+        key.waiting.remove(orphan)
+        self._waiting -= 1
+        if not key.waiting:
+            del self._keys[orphan.key]
+        self._forward(orphan, to, now, reason)
+
+    def _taken(self) -> list[PoolEffect]:
+        taken, self._out = self._out, []
+        return taken

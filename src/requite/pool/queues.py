@@ -1,0 +1,377 @@
+"""Makes the request queues of a pool what its tracker expects.
+
+    expected    there is         next step
+    ACTIVE      nothing          declare, then bind
+    ACTIVE      unbound queue    bind
+    UNBOUND     bound queue      unbind
+    UNBOUND     nothing          declare: its workers want to consume from it
+    gone        bound queue      unbind
+    gone        unbound queue    inspect it; delete it if it is empty and unused
+
+A queue that holds requests is never deleted: its group is required again. RabbitMQ deletes quorum
+queues without conditions only, so the queue is looked at first, and only when nothing can come into
+it any more: it has been unbound for `stop_delay`, and nothing runs that could give a request back.
+
+Each key goes its own way, with its own pauses: what fails for one delays nobody else. So there is
+no single generation that the loop has reached, but one per key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from requite.engine import Warn
+from requite.errors import LocalViolation
+from requite.pool.backoff import Pauses
+from requite.pool.config import PoolConfig
+from requite.pool.effects import (
+    BindQueue,
+    DeclareQueue,
+    DeleteQueue,
+    InspectQueue,
+    ListQueues,
+    PoolEffect,
+    UnbindQueue,
+)
+from requite.pool.inputs import (
+    QueueAbsent,
+    QueueDone,
+    QueueFailed,
+    QueueInspected,
+    QueueListFailed,
+    QueuesListed,
+)
+from requite.pool.tracker import GroupStatus, PoolState
+from requite.protocols.amqp.topology import Pool, RequestQueueLimits
+
+
+class Actual(StrEnum):
+    """What there is of a queue, as far as is known."""
+
+    UNKNOWN = "unknown"
+    NOTHING = "nothing"
+    UNBOUND = "unbound"
+    BOUND = "bound"
+
+
+class Step(StrEnum):
+    """What is under way with a queue."""
+
+    DECLARE = "declare"
+    BIND = "bind"
+    UNBIND = "unbind"
+    INSPECT = "inspect"
+    DELETE = "delete"
+
+
+_AFTER: Final = {
+    Step.DECLARE: Actual.UNBOUND,
+    Step.BIND: Actual.BOUND,
+    Step.UNBIND: Actual.UNBOUND,
+    Step.DELETE: Actual.NOTHING,
+}
+
+# What to do, by what is expected and what there is. INSPECT leads to DELETE, or to neither.
+_NEXT: Final[dict[tuple[GroupStatus | None, Actual], Step]] = {
+    (GroupStatus.ACTIVE, Actual.UNKNOWN): Step.DECLARE,
+    (GroupStatus.ACTIVE, Actual.NOTHING): Step.DECLARE,
+    (GroupStatus.ACTIVE, Actual.UNBOUND): Step.BIND,
+    (GroupStatus.UNBOUND, Actual.UNKNOWN): Step.UNBIND,
+    (GroupStatus.UNBOUND, Actual.NOTHING): Step.DECLARE,
+    (GroupStatus.UNBOUND, Actual.BOUND): Step.UNBIND,
+    (None, Actual.UNKNOWN): Step.UNBIND,
+    (None, Actual.BOUND): Step.UNBIND,
+    (None, Actual.UNBOUND): Step.INSPECT,
+}
+
+
+@dataclass(slots=True)
+class _Queue:
+    """One key's queue. `touched`: the number of the last listing before its last step ended."""
+
+    key: str
+    expected: GroupStatus | None = None
+    generation: int = 0
+    actual: Actual = Actual.UNKNOWN
+    step: Step | None = None
+    unbound_at: float = 0.0
+    touched: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatus:
+    """What is expected of a queue, what there is, and what is under way."""
+
+    expected: GroupStatus | None
+    actual: Actual
+    step: Step | None
+
+
+class QueueLoop:
+    """The request queues control loop.
+
+    `may_run(key)` tells whether workers of the key may be running; `require(key, now)` has the
+    tracker expect its group again. Feed it the inputs of `requite.pool.inputs` that are about
+    queues, and `expect` whenever the tracker's state has changed.
+    """
+
+    def __init__(
+        self,
+        config: PoolConfig,
+        may_run: Callable[[str], bool],
+        require: Callable[[str, float], object],
+    ) -> None:
+        self._config = config
+        self._pool = Pool(config.pool.name)
+        self._may_run = may_run
+        self._require = require
+        self._queues: dict[str, _Queue] = {}
+        self._pauses: Pauses[str] = Pauses(config.loops.backoff_s, config.loops.backoff_max_s)
+        self._listing = 0  # the ticket of the last listing
+        self._is_listing = False
+        self._list_pauses: Pauses[str] = Pauses(config.loops.backoff_s, config.loops.backoff_max_s)
+        self._connected = False
+        self._bound: list[str] = []
+        self._out: list[PoolEffect] = []
+        self.is_listed = False  # whether all queues have been seen on this connection
+
+    # --- what is known ----------------------------------------------------------------------------
+    def bound_since(self, key: str) -> int | None:
+        """Return the generation of the expected state for which the key's queue is bound."""
+        queue = self._queues.get(key)
+        if queue is None or queue.actual is not Actual.BOUND or queue.step is not None:
+            return None
+        return queue.generation if queue.expected is GroupStatus.ACTIVE else None
+
+    def take_bound(self) -> list[str]:
+        """Return the keys whose queues have been bound, or are found to be, since the last time."""
+        taken, self._bound = self._bound, []
+        return taken
+
+    def snapshot(self) -> Mapping[str, QueueStatus]:
+        """Return all queues, by key."""
+        queues = self._queues.values()
+        return {q.key: QueueStatus(q.expected, q.actual, q.step) for q in queues}
+
+    def deadline(self) -> float | None:
+        """Return when a pause ends, or queues are to be listed."""
+        if not self._connected:
+            return None
+        ends = (self._pauses.deadline(), self._list_pauses.deadline())
+        return min((end for end in ends if end is not None), default=None)
+
+    # --- inputs -----------------------------------------------------------------------------------
+    def expect(self, state: PoolState, now: float) -> list[PoolEffect]:
+        """Take what the tracker expects now."""
+        for key, (status, generation) in state.groups.items():
+            queue = self._queues.get(key) or self._add(key)
+            if queue.generation != generation:
+                queue.expected, queue.generation = status, generation
+                self._step(queue, now)
+                self._note_bound(queue)
+        for key in [*self._queues.keys() - state.groups.keys()]:
+            self._queues[key].expected = None
+            self._step(self._queues[key], now)
+        return self._taken()
+
+    def connected(self, now: float) -> list[PoolEffect]:
+        """Begin: nothing is known of the queues."""
+        self._connected = True
+        self._list()
+        for queue in [*self._queues.values()]:
+            self._step(queue, now)
+        return self._taken()
+
+    def disconnected(self) -> None:
+        """Forget what was under way, and what there is."""
+        self._connected = self._is_listing = self.is_listed = False
+        self._bound.clear()
+        for queue in self._queues.values():
+            queue.step = None
+            queue.actual = Actual.UNKNOWN
+
+    def handle(self, event: Any, now: float) -> list[PoolEffect]:
+        """Take an answer. Raises `LocalViolation` for what is no answer about queues."""
+        match event:
+            case QueuesListed() | QueueListFailed():
+                self._listed(event, now)
+            case QueueDone(key):
+                self._ended(key, now)
+            case QueueAbsent(key):
+                self._absent(key, now)
+            case QueueFailed(key, reason):
+                self._failed(key, reason, now)
+            case QueueInspected():
+                self._inspected(event, now)
+            case _:
+                raise LocalViolation(f"{event!r} says nothing about queues")
+        return self._taken()
+
+    def advance(self, now: float) -> list[PoolEffect]:
+        """Go on with what has waited long enough."""
+        if self._connected:
+            if self._list_pauses.due(now):
+                self._list()
+            for key in self._pauses.due(now):
+                if key in self._queues:
+                    self._step(self._queues[key], now)
+        return self._taken()
+
+    # --- listings ---------------------------------------------------------------------------------
+    def _list(self) -> None:
+        if not self._is_listing:
+            self._is_listing = True
+            self._listing += 1
+            self._out.append(ListQueues(self._listing))
+
+    def _listed(self, event: QueuesListed | QueueListFailed, now: float) -> None:
+        if event.ticket != self._listing or not self._is_listing:
+            return
+        self._is_listing = False
+        if isinstance(event, QueueListFailed):
+            self._list_pauses.failed("", now)
+            text = f"the request queues cannot be listed (rabbitmq.management_url): {event.reason}"
+            self._out.append(Warn("queue-list", text))
+            return
+        self._list_pauses.succeeded("")
+        self._list_pauses.wait("", self._config.loops.interval_s, now)
+        self._compare(event.queues, now)
+
+    def _compare(self, found: Mapping[str, bool], now: float) -> None:
+        """Correct what is known; of queues that were touched since, the listing is too old."""
+        for key in found:
+            if key not in self._queues:
+                self._add(key)
+                self._require(key, now)  # found at the beginning, or made by somebody else
+        self.is_listed = True
+        for queue in [*self._queues.values()]:
+            if queue.step is None and queue.touched < self._listing:
+                bound = found.get(queue.key)
+                self._correct(queue, bound, now)
+                self._step(queue, now)
+                self._note_bound(queue)
+
+    def _correct(self, queue: _Queue, bound: bool | None, now: float) -> None:
+        was = queue.actual
+        queue.actual = (
+            Actual.NOTHING if bound is None else Actual.BOUND if bound else Actual.UNBOUND
+        )
+        if queue.actual is Actual.UNBOUND and was is not Actual.UNBOUND:
+            queue.unbound_at = now
+
+    def _note_bound(self, queue: _Queue) -> None:
+        if self.bound_since(queue.key) is not None:
+            self._bound.append(queue.key)
+
+    # --- steps ------------------------------------------------------------------------------------
+    def _add(self, key: str) -> _Queue:
+        queue = self._queues[key] = _Queue(key)
+        return queue
+
+    def _step(self, queue: _Queue, now: float) -> None:
+        """Do what is next for a queue, unless something is under way or it has to wait."""
+        if not self._connected or queue.step is not None or queue.key in self._pauses:
+            return
+        if queue.expected is None and queue.actual is Actual.NOTHING:
+            self._forget(queue)
+            return
+        step = _NEXT.get((queue.expected, queue.actual))
+        if step is Step.INSPECT and not self._may_inspect(queue, now):
+            return
+        if step is not None:
+            self._begin(queue, step)
+
+    def _may_inspect(self, queue: _Queue, now: float) -> bool:
+        """Tell whether nothing can come into the queue any more; else look again later."""
+        rest_s = queue.unbound_at + self._config.lifetime.stop_delay_s - now
+        if rest_s <= 0 and not self._may_run(queue.key):
+            return True
+        interval_s = self._config.loops.interval_s
+        self._pauses.wait(queue.key, rest_s if rest_s > 0 else interval_s, now)
+        return False
+
+    def _begin(self, queue: _Queue, step: Step) -> None:
+        queue.step = step
+        self._out.append(self._effect(step, queue.key))
+
+    def _effect(self, step: Step, key: str) -> PoolEffect:
+        match step:
+            case Step.DECLARE:
+                return DeclareQueue(key, self._arguments(key))
+            case Step.BIND:
+                return BindQueue(key)
+            case Step.UNBIND:
+                return UnbindQueue(key)
+            case Step.INSPECT:
+                return InspectQueue(key)
+            case Step.DELETE:
+                return DeleteQueue(key)
+
+    def _arguments(self, key: str) -> Mapping[str, Any]:
+        """Return the arguments of a queue. RabbitMQ compares them with those of a queue that is
+        there (406, PRECONDITION_FAILED), so that none is set in vain."""
+        limits = self._config.limits
+        allowed = RequestQueueLimits(
+            limits.delivery_limit, limits.message_ttl_s, limits.queue_length or None
+        )
+        return self._pool.request_queue_to_declare(key, allowed).arguments
+
+    def _forget(self, queue: _Queue) -> None:
+        self._pauses.succeeded(queue.key)
+        del self._queues[queue.key]
+
+    # --- their ends -------------------------------------------------------------------------------
+    def _end(self, key: str) -> tuple[_Queue | None, Step | None]:
+        """Take a queue whose step has ended; neither, if nothing was under way."""
+        queue = self._queues.get(key)
+        if queue is None or queue.step is None:
+            return None, None
+        step, queue.step, queue.touched = queue.step, None, self._listing
+        return queue, step
+
+    def _ended(self, key: str, now: float) -> None:
+        queue, step = self._end(key)
+        if queue is None or step is None or step is Step.INSPECT:
+            return
+        self._pauses.succeeded(key)
+        queue.actual = _AFTER[step]
+        self._note_bound(queue)
+        if step in (Step.UNBIND, Step.DECLARE):
+            queue.unbound_at = now
+        self._step(queue, now)
+
+    def _absent(self, key: str, now: float) -> None:
+        queue, _ = self._end(key)
+        if queue is not None:
+            queue.actual = Actual.NOTHING
+            self._step(queue, now)
+
+    def _failed(self, key: str, reason: str, now: float) -> None:
+        """Wait before the next try; whether this one was in vain nobody knows."""
+        queue, step = self._end(key)
+        if queue is None:
+            return
+        if step in (Step.BIND, Step.UNBIND, Step.DELETE):
+            queue.actual = Actual.UNKNOWN
+        self._pauses.failed(key, now)
+        self._out.append(Warn("queue-step", f"could not {step} the queue of {key!r}: {reason}"))
+
+    def _inspected(self, event: QueueInspected, now: float) -> None:
+        queue, step = self._end(event.key)
+        if queue is None or step is not Step.INSPECT or queue.expected is not None:
+            if queue is not None:
+                self._step(queue, now)
+            return
+        if event.ready or event.unacknowledged:
+            self._require(event.key, now)  # somebody has to serve them
+        elif event.consumers or self._may_run(event.key):
+            self._pauses.wait(event.key, self._config.loops.interval_s, now)
+        else:
+            self._begin(queue, Step.DELETE)
+
+    def _taken(self) -> list[PoolEffect]:
+        taken, self._out = self._out, []
+        return taken
