@@ -118,7 +118,7 @@ async def test_calls_without_a_key_are_told_apart(town: Town, store: Path | None
 
 
 async def leave_in_the_middle(client: requite.AsyncClient, counting: Counting) -> None:
-    """Let a call end by its timeout while the handler runs; where that had not begun, call again."""
+    """Let a call run into its timeout while the handler runs; call until one has begun it."""
     while not counting.runs:
         with pytest.raises(requite.CallTimeout):
             await client.call(b"x", timeout=0.3, idempotency_key=b"k")
