@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 from tests.cli.command import requite, running
 
 from requite.cli.exit_codes import ExitCode
+from requite.journal.reader import events
 
 pytestmark = pytest.mark.e2e
 
@@ -25,6 +27,35 @@ def test_it_says_where_it_listens_and_hands_requests_to_workers() -> None:
             assert requite("call", front, "hello").stdout == b"hello"
             queue.send(signal.SIGTERM)
             assert queue.end() == (ExitCode.OK, "", "")
+
+
+def test_it_listens_at_unix_sockets_as_its_peers_write_them(tmp_path: Path) -> None:
+    front, back = f"ipc://{tmp_path}/front", f"pirate+ipc://{tmp_path}/back"
+    with running("queue", "--front", front, "--back", back) as queue:
+        assert queue.line() == f"listening on pirate+{front} for clients"
+        assert queue.line() == f"listening on {back}?protocol=paranoid for workers"
+        with running("worker", "requite.examples:echo", "--connect", back) as worker:
+            worker.line()
+            assert requite("call", f"pirate+{front}", "hello").stdout == b"hello"
+
+
+def test_it_keeps_a_journal(tmp_path: Path) -> None:
+    with running("queue", *ANY, "--journal", str(tmp_path), "--protocol", "simple") as queue:
+        front, back = (queue.line().split()[2] for _ in range(2))
+        with running("worker", "requite.examples:echo", "--connect", back) as worker:
+            worker.line()
+            assert requite("call", front, "hello").stdout == b"hello"
+        queue.send(signal.SIGTERM)
+        queue.end()
+    [log] = tmp_path.iterdir()
+    assert log.name.startswith("broker-")
+    kinds = [each.kind for each in events(tmp_path)]
+    assert [kind for kind in kinds if kind in ("accepted", "dispatched", "answered")] == [
+        "accepted",
+        "dispatched",
+        "answered",
+    ]
+    assert {"worker_joined", "worker_lost", "closed"} <= set(kinds)
 
 
 def test_a_given_port_is_kept_over_restarts_and_its_own() -> None:
@@ -45,6 +76,8 @@ def test_a_given_port_is_kept_over_restarts_and_its_own() -> None:
     [
         (("--protocol", "simple", "--liveness", "3"), "no heartbeats"),
         (("--front", "sp+tcp://127.0.0.1:0"), "scheme"),
+        (("--back", "pirate://127.0.0.1:0?protocol=simple"), "for workers that dial"),
+        (("--journal-retain", "1d"), "--journal?"),
     ],
 )
 def test_what_cannot_work_is_refused(arguments: tuple[str, ...], told: str) -> None:

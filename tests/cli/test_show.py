@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from requite.cli.show.direct import direct_answers
 from requite.cli.show.faults import milestones, plan, strike
+from requite.cli.show.names import PATTERNS, find_pattern
 from requite.cli.show.tally import Tally
 from requite.cli.show.traffic import RequestSource
 from requite.errors import CallTimeout
@@ -174,3 +175,26 @@ def test_kinds_of_faults_are_mixed():
     assert "broker" in order[4:]
     assert milestones(7, 700)[0] > 0
     assert milestones(7, 700)[-1] < 700
+
+
+@pytest.mark.parametrize("name", [*PATTERNS, *(name.upper() for name in PATTERNS)])
+def test_a_pattern_is_found_by_its_name(name):
+    assert find_pattern(name) == name.lower()
+    assert find_pattern(name.replace("-", " ")) == find_pattern(name.replace("-", "_"))
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("freelance", "freelance-agent"),
+        ("Paranoid", "paranoid-pirate"),
+        ("BinaryStar", "binary-star"),
+    ],
+)
+def test_a_part_of_the_name_of_a_pattern_will_do(name, pattern):
+    assert find_pattern(name) == pattern
+
+
+def test_an_unknown_pattern_is_answered_with_those_there_are():
+    with pytest.raises(ValueError, match=r"no pattern 'saga'; there are lazy-pirate, .*agent"):
+        find_pattern("saga")

@@ -187,9 +187,11 @@ async def test_a_queue_starts_once() -> None:
 
 
 @PATTERNS
-async def test_journals_tell_of_calls_at_client_and_workers(protocol: str, tmp_path: Path) -> None:
+async def test_journals_tell_of_calls_at_client_queue_and_workers(
+    protocol: str, tmp_path: Path
+) -> None:
     async with (
-        Queue(ANY, ANY, protocol=protocol) as queue,
+        Queue(ANY, ANY, protocol=protocol, journal=tmp_path) as queue,
         Worker(queue.back_addresses[0], echo, capacity=2, journal=tmp_path),
         AsyncClient(
             queue.front_addresses[0], journal=tmp_path, retry=RetryPolicy(attempts=2)
@@ -197,7 +199,9 @@ async def test_journals_tell_of_calls_at_client_and_workers(protocol: str, tmp_p
     ):
         await asyncio.gather(*(client.call(b"%d" % n) for n in range(20)))
     kinds = [(each.role, each.kind) for each in events(tmp_path)]
-    for role, kind in (("client", "answered"), ("worker", "finished")):
+    for role, kind in (("client", "answered"), ("broker", "answered"), ("worker", "finished")):
         assert kinds.count((role, kind)) == 20
     ids = {each.request_id for each in events(tmp_path) if each.kind == "finished"}
     assert len(ids) == 20
+    workers = {each.worker for each in events(tmp_path) if each.kind == "dispatched"}
+    assert workers == {each.worker for each in events(tmp_path) if each.kind == "worker_joined"}

@@ -96,13 +96,43 @@ def test_a_server_that_is_not_there_has_as_much_time_as_one_that_is() -> None:
     assert b.client.snapshot().held == 1
     b.join("b")
     assert len(b.to("b")) == 1
-    b.answer("b")
-    b.join("a2", place="a")
-    b.submit(2)
     b.lose("b")
+    assert isinstance(b.errors[1], TransportError)  # both have had it
+
+
+def test_the_only_server_is_waited_for_until_the_deadline() -> None:
+    b = failover(servers=1)
+    b.join("a")
+    b.submit(1, timeout=10.0)
+    b.lose("a")
+    b.advance(7.0)
+    assert b.client.snapshot().held == 1
+    assert not b.errors
+    b.join("a2", place="a")
+    b.answer("a2")
+    assert b.replies[1].attempts == 2
+    b.submit(2, timeout=3.0)
     b.lose("a2")
-    b.advance(1.1)
-    assert isinstance(b.errors[2], CallTimeout | TransportError)
+    b.advance(2.9)
+    assert not b.errors
+    b.advance(0.2)
+    assert isinstance(b.errors[2], CallTimeout)
+    assert "its server was lost" in str(b.errors[2])
+    b.assert_empty()
+
+
+def test_a_call_whose_next_server_does_not_come_goes_to_the_one_it_was_lost_with() -> None:
+    b = failover(servers=2)
+    b.join("a")
+    b.submit(1, timeout=10.0)
+    b.lose("a")
+    b.advance(0.5)
+    b.join("a2", place="a")
+    assert b.to("a2") == []  # it is the other one's turn
+    b.advance(0.6)
+    assert len(b.to("a2")) == 1
+    b.answer("a2")
+    assert b.replies[1].attempts == 2
 
 
 def test_one_request_at_a_time_per_connection_and_several_connections() -> None:
@@ -291,6 +321,29 @@ def test_model_two_takes_only_idempotent_calls() -> None:
     b.join("a")
     with pytest.raises(LocalViolation, match="idempotent"):
         b.feed(Submit(1, "", (b"x",), b.now + 1.0, False))
+    b.submit(1)  # the call that was refused has left nothing behind
+    b.answer("a")
+    assert 1 in b.replies
+
+
+def test_a_call_finds_no_server_when_all_are_lost_in_the_moment_of_sending() -> None:
+    b = shotgun(servers=2)
+    b.join("a")
+    b.join("b")
+    b.lose("a")
+    b.lose("b")
+    b.submit(1, timeout=2.0)
+    b.submit(2, timeout=2.0, idempotent=True)
+    assert b.client.snapshot().held == 2
+    b.join("a")
+    assert b.client.snapshot().held == 0
+    b.answer("a")
+    b.block("a")
+    b.lose("a")  # the other call was there, too
+    assert b.client.snapshot().held == 1
+    b.join("b")
+    b.answer("b")
+    assert set(b.replies) == {1, 2}
 
 
 @pytest.mark.parametrize("message", [[b""], [b"x", b"1", b"y"], [b"", b"1"], [b"PONG"]])

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.support.pirate_engines import HEARTBEAT, QueueBench
+from tests.support.pirate_engines import HEARTBEAT, READY, QueueBench
 
+from requite.chronicle import MADE_UP, NO_CALL, NO_OUTCOME, Flight, Kind
 from requite.engine import PeerJoined, Submit
 from requite.errors import ConfigurationError, LocalViolation
 from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.pirate.policy import QueuePolicy
 from requite.protocols.pirate.wire import Pattern
+from requite.request import Status
 
 PATTERNS = pytest.mark.parametrize("pattern", Pattern)
 
@@ -57,8 +60,24 @@ def test_a_reply_for_somebody_else_is_dropped(pattern: Pattern) -> None:
     bench.say("w", [*outer, b"\0\0\0\0\x08", b"", b"not asked for"])
     assert bench.to("other") == []
     if pattern is Pattern.PARANOID:
-        bench.answer("w", b"y")
-        assert bench.to("c") == [[b"", b"y"]]
+        assert "w" in bench.disconnected
+
+
+def test_a_paranoid_worker_that_beats_and_answers_something_else_is_hung_up_on() -> None:
+    bench = QueueBench(Pattern.PARANOID)
+    bench.client("c")
+    bench.worker("w")
+    bench.ask("c", b"x")
+    bench.say("w", [HEARTBEAT], [b"\0\0\0\0\x63", b"", b"whose?"], [READY])
+    assert set(bench.disconnected) == {"w", "c"}
+    assert "something else" in bench.disconnected["w"]
+    assert [warning.kind for warning in bench.warnings] == ["malformed"]
+    assert bench.queue.snapshot()[:5] == (0, 0, 0, 0, 0)
+    bench.client("c2")
+    bench.worker("w2")
+    bench.ask("c2", b"again")
+    bench.answer("w2", b"done")
+    assert bench.to("c2") == [[b"", b"done"]]
 
 
 @PATTERNS
@@ -272,3 +291,90 @@ class AnyEvents(RuleBasedStateMachine):
 
 TestAnyEvents = AnyEvents.TestCase
 TestAnyEvents.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+# --- the journal ----------------------------------------------------------------------------------
+def told(bench: QueueBench) -> list[tuple[str, int]]:
+    """Return what the journal has of requests: the kinds of events, and outcomes."""
+    assert bench.chronicle is not None
+    return [
+        (Kind(each.kind).name, each.outcome)
+        for each in bench.chronicle.happenings
+        if each.call_id != NO_CALL
+    ]
+
+
+def test_the_journal_has_one_flight_for_a_request_without_incidents() -> None:
+    bench = QueueBench(Pattern.PARANOID, journal=True)
+    bench.client("c")
+    bench.worker("w")
+    bench.ask("c", b"four")
+    bench.answer("w", b"twelve bytes")
+    assert bench.chronicle is not None
+    [flight] = map(Flight._make, bench.chronicle.flights)
+    assert (flight.request_size, flight.reply_size, flight.deadline) == (4, 12, inf)
+    assert flight.call_id[0] & MADE_UP
+    [joined] = bench.chronicle.happenings
+    assert (joined.kind, joined.worker, joined.capacity) == (Kind.WORKER_JOINED, flight.worker, 1)
+
+
+@PATTERNS
+def test_the_journal_tells_how_each_request_ended(pattern: Pattern) -> None:
+    bench = QueueBench(pattern, journal=True)
+    for peer in ("lost", "leaves", "waits", "leaves early"):
+        bench.client(peer)
+    bench.worker("v")
+    bench.ask("lost", b"x")
+    bench.lose("v")
+    bench.worker("w")
+    bench.ask("leaves", b"x")
+    bench.ask("leaves early", b"x")
+    bench.ask("waits", b"x")
+    bench.lose("leaves early")
+    bench.lose("leaves")
+    bench.drain()
+    bench.answer("w", b"late")
+    given = [("ACCEPTED", NO_OUTCOME), ("DISPATCHED", NO_OUTCOME)]
+    queued = [("ACCEPTED", NO_OUTCOME), ("QUEUED", NO_OUTCOME)]
+    assert told(bench) == [
+        *given,
+        ("ANSWERED", Status.WORKER_LOST),
+        *queued,
+        ("CANCELLED", Status.CANCELLED),
+        *given,
+        ("CANCELLED", Status.CANCELLED),
+        *queued,
+        ("ANSWERED", Status.SHUTTING_DOWN),
+    ]
+
+
+def test_the_journal_tells_the_beginnings_of_what_is_under_way_and_of_workers() -> None:
+    bench = QueueBench(Pattern.PARANOID, QueuePolicy(drain_timeout_s=1.0), journal=True)
+    bench.client("c")
+    bench.worker("w")
+    bench.ask("c", b"x")
+    bench.advance(0.2)
+    assert [kind for kind, _ in told(bench)] == ["ACCEPTED", "DISPATCHED"]
+    bench.advance(1.0)
+    bench.say("w", [b"\0\0\0\0\x63", b"", b"whose?"])
+    bench.client("d")
+    bench.ask("d", b"y")
+    bench.advance(0.2)
+    bench.worker("w2")
+    bench.drain()
+    bench.advance(1.1)
+    assert bench.stopped
+    ends = [("ANSWERED", Status.WORKER_LOST), ("ANSWERED", Status.SHUTTING_DOWN)]
+    assert [each for each in told(bench) if each[1] != NO_OUTCOME] == ends
+    assert bench.chronicle is not None
+    assert [
+        each.kind for each in bench.chronicle.happenings if each.worker and not each.attempt
+    ] == [
+        Kind.WORKER_JOINED,
+        Kind.HEARTBEAT,
+        Kind.WORKER_LOST,
+        Kind.WORKER_JOINED,
+        Kind.HEARTBEAT,
+    ]
+    assert any("malformed" in each.reason for each in bench.chronicle.happenings)
+    assert bench.engine.deadline() is None

@@ -116,7 +116,7 @@ class Redelivers(PirateQueue):
             if isinstance(effect, Send) and len(effect.message) > 1:
                 self._bodies[effect.peer] = list(effect.message)
 
-    def _lose_request(self, hand: Any, why: str) -> None:
+    def _lose_request(self, hand: Any, why: str, now: float) -> None:
         message = self._bodies.get(hand.peer)
         asker = hand.asker
         if message and asker and self._turns.by_peer.get(asker.peer) is asker:
@@ -124,13 +124,13 @@ class Redelivers(PirateQueue):
             del message[: 2 if self._pattern is wire.Pattern.SIMPLE else 1]
             self._turns.push(asker, message)
             return
-        super()._lose_request(hand, why)
+        super()._lose_request(hand, why, now)
 
 
 class KeepsWhatWasGivenUp(PirateQueue):
     """Hand out requests whose client has left."""
 
-    def _forget_client(self, asker: Any) -> None:
+    def _forget_client(self, asker: Any, why: str, now: float) -> None:
         del self._turns.by_peer[asker.peer]
 
 
@@ -201,9 +201,9 @@ class LetsWait(PirateQueue):
 
     _by_client = False
 
-    def _from_client(self, asker: Any, messages: Any) -> None:
+    def _from_client(self, asker: Any, messages: Any, now: float) -> None:
         self._by_client = True
-        super()._from_client(asker, messages)
+        super()._from_client(asker, messages, now)
 
     def _dispatch(self, now: float) -> None:
         if not self._by_client:
@@ -212,7 +212,7 @@ class LetsWait(PirateQueue):
 
 
 class DiesOfGarbage(PirateQueue):
-    def _expel(self, peer: Any, reason: str) -> None:
+    def _expel(self, peer: Any, reason: str, now: float) -> None:
         raise RemoteViolation(reason)
 
 

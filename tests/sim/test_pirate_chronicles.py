@@ -1,8 +1,8 @@
 """What the engines of the Pirates write down, in runs full of faults.
 
 The audit judges calls by what clients tell: each that was made has one beginning, and one end if
-its client lived to see it. Servers and workers tell of every request that they were given, and of
-its end.
+its client lived to see it; and so does a queue of what came by. Servers and workers tell of every
+request that they were given, and of its end.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from tests.sim.chronicles import begun_and_ended, check_order
 from requite.chronicle import Chronicle, Flight, Kind
 from requite.engine import Engine
 from requite.protocols.pirate.client import LazyPirate
+from requite.protocols.pirate.queue import PirateQueue
 from requite.protocols.pirate.server import PirateServer
 from requite.protocols.pirate.worker import PirateWorker
 from requite.sim.pirate.parties import PirateParts
 from requite.sim.run import Options, run
 
 SEEDS = range(3)
-NAMES = ("pirate-calm", "pirate-overload", "pirate-swarm")
+NAMES = ("pirate-calm", "pirate-overload", "pirate-paranoid", "pirate-swarm")
 
 
 class Lives:
@@ -33,6 +34,7 @@ class Lives:
     def __init__(self) -> None:
         self._names = count(1)
         self.clients: list[tuple[Any, Chronicle]] = []
+        self.queues: list[tuple[Any, Chronicle]] = []
         self.handlers: list[tuple[Any, Chronicle]] = []
 
     @property
@@ -40,6 +42,7 @@ class Lives:
         return PirateParts(
             client=partial(self._make, LazyPirate, self.clients, "origin"),
             server=partial(self._make, PirateServer, self.handlers, "instance"),
+            queue=partial(self._make, PirateQueue, self.queues, "instance"),
             worker=partial(self._make, PirateWorker, self.handlers, "instance"),
         )
 
@@ -55,19 +58,22 @@ class Lives:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_whoever_lives_to_the_end_tells_of_all_beginnings_and_ends(name: str) -> None:
+    flown = 0  # calls that are slow are told event by event
     for seed in SEEDS:
         lives = Lives()
         found = run(seed, name, Options(pirate_parts=lives.parts))
         # I9 finds the rows, which nobody takes here, and the timer that has them written.
         assert {each.invariant for each in found.violations} <= {"I9"}, found.replay
-        for engine, chronicle in lives.clients:
+        for engine, chronicle in lives.clients + lives.queues:
             begun, ended = begun_and_ended(chronicle)
             check(engine, begun, ended, chronicle)
         for engine, chronicle in lives.handlers:
             check(engine, *delivered_and_finished(chronicle), chronicle)
         assert sum(begun_and_ended(c)[0].total() for _, c in lives.clients) <= found.calls
-        assert any(chronicle.flights for _, chronicle in lives.clients)
+        flown += sum(len(chronicle.flights) for _, chronicle in lives.clients)
+        assert all(chronicle.happenings for _, chronicle in lives.queues[:1])
         assert any(chronicle.happenings for _, chronicle in lives.handlers)
+    assert flown
 
 
 def check(engine: Any, begun: Counter[bytes], ended: Counter[bytes], chronicle: Chronicle) -> None:

@@ -208,10 +208,15 @@ class WorkerBench(_HandlerBench):
 class QueueBench(Bench):
     """A queue. Simple workers say what their REQ sockets do: the delimiter is written by hand."""
 
-    def __init__(self, pattern: Pattern, policy: QueuePolicy | None = None) -> None:
+    def __init__(
+        self, pattern: Pattern, policy: QueuePolicy | None = None, *, journal: bool = False
+    ) -> None:
         super().__init__()
         self.pattern = pattern
-        self.queue = self.engine = PirateQueue(pattern, policy, first_address=7)
+        self.chronicle = Chronicle() if journal else None
+        self.queue = self.engine = PirateQueue(
+            pattern, policy, first_address=7, instance=INSTANCE, chronicle=self.chronicle
+        )
 
     def client(self, peer: str) -> str:
         """Let a client come."""

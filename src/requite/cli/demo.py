@@ -11,7 +11,7 @@ from cyclopts import Group, Parameter, validators
 from requite.cli.exit_codes import ExitCode
 from requite.cli.options import QUIET, JsonFlag, Logging
 from requite.cli.output import complain, say_json, stdout_console
-from requite.cli.show.names import PATTERNS
+from requite.cli.show.names import PATTERNS, find_pattern
 from requite.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ _AUDITED: Final = "majordomo"
 
 
 def _known_pattern(_kind: object, name: str) -> None:
-    if name not in PATTERNS:
-        raise ValueError(f"there is no pattern {name!r}; there are {', '.join(PATTERNS)}")
+    find_pattern(name)
 
 
 def demo(
@@ -40,7 +39,8 @@ def demo(
         Parameter(
             metavar="NAME",
             validator=_known_pattern,
-            help=f"What to show: {', '.join(PATTERNS)}.",
+            help=f"What to show: {', '.join(PATTERNS)}; a part such as `paranoid` or `freelance` "
+            "(its agent) will do.",
         ),
     ] = _AUDITED,
     requests: Annotated[
@@ -133,6 +133,7 @@ def demo(
     from requite.cli.show.processes import ShowFailed
 
     logging.start()
+    pattern = find_pattern(pattern)
     if keep and no_audit:
         raise ConfigurationError("--keep: with --no-audit there is nothing to keep")
     if keep and pattern != _AUDITED:

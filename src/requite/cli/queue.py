@@ -6,8 +6,9 @@ from typing import Annotated, Final, Literal
 
 from cyclopts import Group, Parameter, validators
 
-from requite.cli.options import QUIET, Logging
+from requite.cli.options import QUIET, JournalFolder, Logging
 from requite.cli.output import say
+from requite.cli.retention import JournalRetain, journal_option
 from requite.framing import Limits as FramingLimits
 from requite.heartbeat import HeartbeatPolicy
 
@@ -33,8 +34,8 @@ def queue(
             metavar="ADDRESS",
             group=_PLACES,
             show_default=" ".join,
-            help="Where to listen for clients: `tcp://HOST:PORT` or `ipc:///PATH`; repeat it for "
-            "several. Port 0 takes a free one.",
+            help="Where to listen for clients: `tcp://HOST:PORT` or `ipc:///PATH`, or as clients "
+            "write it (`pirate+ipc:///PATH`); repeat it for several. Port 0 takes a free one.",
         ),
     ] = ("tcp://127.0.0.1:5555",),
     back: Annotated[
@@ -83,6 +84,8 @@ def queue(
             help="A larger message costs its connection.",
         ),
     ] = FramingLimits().message_size_bytes_max,
+    journal: JournalFolder = None,
+    journal_retain: JournalRetain = None,
     logging: Logging = QUIET,
 ) -> int:
     """Hand requests of Lazy Pirates to workers that come and go.
@@ -116,6 +119,7 @@ def queue(
         protocol=protocol,
         policy=queue_policy(heartbeat_interval, liveness, drain_timeout),
         message_size_max=message_size_max,
+        journal=journal_option(journal, journal_retain),
     )
 
     def announce() -> None:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Sequence
 from typing import Final
 
+from requite.chronicle import Role
 from requite.errors import ConfigurationError, LocalViolation
 from requite.framing import Limits, SocketType, Zmtp
 from requite.heartbeat import HeartbeatPolicy
+from requite.protocols.pirate.jobs import QueueSnapshot
 from requite.protocols.pirate.policy import BACK, FRONT, LINK_HANDSHAKE_S, QueuePolicy
-from requite.protocols.pirate.queue import PirateQueue, QueueSnapshot
+from requite.protocols.pirate.queue import PirateQueue
 from requite.protocols.pirate.wire import Pattern
 from requite.reach import bound_at
+from requite.shell import clock
 from requite.shell.aio import AioShell
 from requite.shell.daemon import Daemon
+from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.shell.keeping import Endpoint
 from requite.shell.link import LinkLimits
 from requite.shell.wires import Wires
-from requite.transport.address import parse_address
+from requite.transport.address import Address, parse_address
+from requite.url import parse_url
 
 # Loopback: who wants to be reached from elsewhere has to say so. The ports are the Guide's.
 DEFAULT_FRONT: Final = "tcp://127.0.0.1:5555"
@@ -40,10 +46,13 @@ class Queue(Daemon):
     It keeps nothing, and gives no request to a second worker: clients ask again.
 
     - `front`, `back`: where to listen, for clients and for workers: `tcp://host:port` (port 0: a
-      free one) or `ipc:///path`; one or several.
+      free one) or `ipc:///path`; one or several. The URLs by which peers dial such a place
+      (`pirate://host:port`, `pirate+ipc:///path`) do as well.
     - `protocol`: "paranoid" or "simple".
     - `policy`: times and limits.
     - `message_size_max`: bytes of one body; a larger message costs its connection.
+    - `journal`: a folder in which to keep a journal of requests (`requite.journal`), or that and
+      its `JournalSettings`, as a pair; None: none.
 
     Raises `ConfigurationError` for addresses and settings that cannot work.
     """
@@ -56,6 +65,7 @@ class Queue(Daemon):
         protocol: str = Pattern.PARANOID.value,
         policy: QueuePolicy | None = None,
         message_size_max: int = Limits().message_size_bytes_max,
+        journal: JournalOption | None = None,
     ) -> None:
         if protocol not in tuple(Pattern):
             known = " or ".join(Pattern)
@@ -63,8 +73,14 @@ class Queue(Daemon):
         if message_size_max < 1:
             raise ConfigurationError(f"message_size_max must be at least 1, not {message_size_max}")
         self._pattern = Pattern(protocol)
+        name = new_name()
+        self._journal = journal_in(journal, Role.BROKER, name)
         self._engine = PirateQueue(
-            self._pattern, policy, first_address=random.SystemRandom().randrange(_ADDRESSES)
+            self._pattern,
+            policy,
+            first_address=random.SystemRandom().randrange(_ADDRESSES),
+            instance=name,
+            chronicle=chronicle_of(self._journal),
         )
         limits = Limits.for_bodies(message_size_max)
         fronts = _endpoints(front, limits, FRONT)
@@ -96,11 +112,14 @@ class Queue(Daemon):
 
     async def start(self) -> None:
         """Begin, on the running event loop. Raises `TransportError` where an address cannot be had,
-        and `LocalViolation` the second time: a queue that has been closed stays closed.
+        `StorageError` where the journal cannot, and `LocalViolation` the second time: a queue that
+        has been closed stays closed.
         """
         if self._started:
             raise LocalViolation("a queue starts once; make another one to serve again")
         self._started = True
+        if self._journal is not None:
+            self._journal.start()
         try:
             await self._shell.listen_all()
             self._shell.start()
@@ -112,10 +131,18 @@ class Queue(Daemon):
         """Take no new requests, let replies pass (`drain_timeout_s` at most), then close."""
         self._shell.stop_listening()  # newcomers would be sent away, and count that as a try
         await self._shell.drain()
+        await self._end_journal()
 
     async def close(self) -> None:
         """Stop at once; clients ask again."""
         await self._shell.close()
+        await self._end_journal()
+
+    async def _end_journal(self) -> None:
+        """Write down what is known, if a journal is kept."""
+        if self._journal is not None:
+            self._engine.tell_beginnings(clock.now())
+            await asyncio.to_thread(self._journal.close)
 
 
 def queue_policy(
@@ -135,8 +162,13 @@ def _endpoints(places: str | Sequence[str], limits: Limits, side: str) -> list[E
     if not several:
         raise ConfigurationError(f"a queue needs an address for its {side}")
     return [
-        Endpoint(
-            parse_address(each, _SCHEMES), lambda: Zmtp(SocketType.ROUTER, limits=limits), side
-        )
+        Endpoint(address, lambda: Zmtp(SocketType.ROUTER, limits=limits), side)
         for each in several
+        for address in _addresses(each)
     ]
+
+
+def _addresses(place: str) -> Sequence[Address]:
+    if place.startswith(("pirate://", "pirate+")):
+        return parse_url(place, listening=True).addresses
+    return (parse_address(place, _SCHEMES),)

@@ -17,3 +17,31 @@ PATTERNS: Final = {
     "freelance-agent": f"{_HERE}.freelance:Agent",
 }
 """The patterns by name, in the order of the Guide's chapter, and where they are."""
+
+_ALSO: Final = {
+    "lazy": "lazy-pirate",
+    "simple": "simple-pirate",
+    "paranoid": "paranoid-pirate",
+    "pirate": "paranoid-pirate",
+    "ppp": "paranoid-pirate",
+    "mdp": "majordomo",
+    "tsp": "titanic",
+    "binarystar": "binary-star",
+    "pair": "binary-star",
+    "freelance": "freelance-agent",
+    "flp": "freelance-agent",
+    "agent": "freelance-agent",
+    "failover": "freelance-failover",
+    "shotgun": "freelance-shotgun",
+}
+"""Other names of them: a protocol's own, and a part of the name that says enough."""
+
+
+def find_pattern(name: str) -> str:
+    """Return the pattern that a name stands for, however it is written: `Paranoid Pirate` is
+    `paranoid-pirate`. Raises `ValueError`, which tells what there is."""
+    plain = "-".join(name.lower().replace("_", " ").replace("-", " ").split())
+    found = _ALSO.get(plain, plain)
+    if found not in PATTERNS:
+        raise ValueError(f"there is no pattern {name!r}; there are {', '.join(PATTERNS)}")
+    return found

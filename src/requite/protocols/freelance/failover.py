@@ -7,6 +7,8 @@ lane's next request (I2). There may be several lanes to a server; shells keep th
 
 Of several servers each is tried once. Where there is one, it is tried `attempts_max` times. A
 server that did not answer goes to the end of the line, so that not every call has to find out anew.
+A call whose next server is not there gives it as much time as one that is there has to answer; then
+it goes to whichever comes first, one that it was lost with included, until its deadline.
 
 Source: Guide, "Model One - Simple Retry and Failover".
 """
@@ -74,18 +76,28 @@ class FailoverClient(FreelanceClient):
 
     def _time_out(self, call: PendingCall, now: float) -> None:
         """Go on to the next server, or end a call that none has answered."""
-        if call in self._held or self._is_last(call):
+        if call in self._held:
+            self._take_any(call, now)
+        elif self._is_last(call):
             self._fail(call, failures.unanswered(call, self._each()), now)
         elif call.tries == 1 or self._may_spend(call, now):
             self._recall(call)
             self._take_back(call, f"no reply within {self._policy.attempt_s:g} s", now)
             self._go_on(call, now)
 
+    def _take_any(self, call: PendingCall, now: float) -> None:
+        """Let a call that has waited long enough for its next server go to whichever is there."""
+        call.tried.clear()
+        if self._maybe_send(call, now):
+            self._held.pop(call)
+        else:
+            self._hold(call, call.asked.deadline)
+
     def _each(self) -> str:
         return f"with {self._policy.attempt_s:g} s for each server"
 
     def _go_on(self, call: PendingCall, now: float) -> None:
-        """Try the next server. One that is not there yet has as much time as one that is."""
+        """Try the next server, or wait for it."""
         if not self._maybe_send(call, now):
             self._hold(call, now + (self._policy.attempt_s or 0.0))
 
@@ -157,7 +169,7 @@ class FailoverClient(FreelanceClient):
         self._interrupt(lane.call, event.reason or "it hung up", now)
 
     def _send_or_hold(self, call: PendingCall, now: float) -> None:
-        """Hold a call that was sent before no longer than a server has to answer."""
+        """Send a new call to the first server, and one that was sent before to the next."""
         if call.tries and now < call.asked.deadline:
             self._go_on(call, now)
         else:

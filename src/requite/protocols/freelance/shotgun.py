@@ -22,6 +22,7 @@ from requite.engine import (
     PeerLost,
     PeerWritable,
     Received,
+    Submit,
     Warn,
 )
 from requite.errors import LocalViolation, RemoteViolation
@@ -38,10 +39,13 @@ class ShotgunClient(FreelanceClient):
         self._open: dict[Peer, bool] = {}  # by connection: whether it takes requests
 
     # --- calls ------------------------------------------------------------------------------------
+    def _submitted(self, asked: Submit, now: float) -> None:
+        if not asked.idempotent:
+            raise LocalViolation("the shotgun asks all servers: only idempotent calls can be made")
+        super()._submitted(asked, now)
+
     def _maybe_send(self, call: PendingCall, now: float) -> bool:
         """Ask everybody who has not been asked."""
-        if not call.asked.idempotent:
-            raise LocalViolation("the shotgun asks all servers: only idempotent calls can be made")
         for peer, is_open in self._open.items():
             if is_open and peer not in call.peers and not self._has_had_enough(call):
                 self._name(call)

@@ -1,9 +1,9 @@
-"""The nouns of a server and a worker of the Pirates: a request in hand, and what can be seen."""
+"""The nouns of servers, workers and queues of the Pirates: a request in hand, what can be seen."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from requite.engine import Message, Peer
 
@@ -75,5 +75,35 @@ class WorkerSnapshot(NamedTuple):
     waiting: int
     running: int
     abandoned: int
+    draining: bool
+    stopped: bool
+
+
+class Why:
+    """Why messages are dropped: the words of counters and notes."""
+
+    MALFORMED: Final = "malformed"
+    STRAY: Final = "stray"  # replies that answer nothing their worker has in hand
+    LEFT: Final = "left"  # replies whose client is gone
+    UNREADY: Final = "unready"  # said before READY
+    LOST: Final = "lost"  # requests whose client, or worker, was lost
+    DRAINED: Final = "drained"  # requests that waited when the queue shut down
+
+
+REQUESTS: Final = frozenset({Why.LOST, Why.DRAINED})
+"""Of these a journal tells one by one."""
+
+
+class QueueSnapshot(NamedTuple):
+    """A queue's tables, as counts; `requests`, `replies` and `dropped` since the beginning."""
+
+    clients: int
+    waiting: int
+    unready: int
+    idle: int
+    busy: int
+    requests: int
+    replies: int
+    dropped: Mapping[str, int]
     draining: bool
     stopped: bool

@@ -19,10 +19,11 @@ Sources: Guide, "Basic Reliable Queuing (Simple Pirate Pattern)" and "Robust Rel
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Any
 
+from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.engine import (
     Disconnect,
     Drain,
@@ -45,52 +46,37 @@ from requite.engine import (
 from requite.errors import LocalViolation, RemoteViolation
 from requite.protocols.pirate import wire
 from requite.protocols.pirate.crew import BUSY, IDLE, UNREADY, Crew, Hand
+from requite.protocols.pirate.jobs import REQUESTS, QueueSnapshot, Why
 from requite.protocols.pirate.policy import BACK, FRONT, QueuePolicy
+from requite.protocols.pirate.recorders import QueueRecorder
 from requite.protocols.pirate.turns import Asker, Turns
 from requite.protocols.pirate.wire import Envelope, Pattern, Ready
 from requite.sweep import Sweep
-
-
-class Why:
-    """Why messages are dropped: the words of counters and notes."""
-
-    MALFORMED: Final = "malformed"
-    STRAY: Final = "stray"  # replies that answer nothing their worker has in hand
-    LEFT: Final = "left"  # replies whose client is gone
-    UNREADY: Final = "unready"  # said before READY
-    LOST: Final = "lost"  # requests whose client, or worker, was lost
-    DRAINED: Final = "drained"  # requests that waited when the queue shut down
-
-
-class QueueSnapshot(NamedTuple):
-    """A queue's tables, as counts; `requests`, `replies` and `dropped` since the beginning."""
-
-    clients: int
-    waiting: int
-    unready: int
-    idle: int
-    busy: int
-    requests: int
-    replies: int
-    dropped: Mapping[str, int]
-    draining: bool
-    stopped: bool
 
 
 class PirateQueue:
     """Hands requests of its front to workers at its back; on which side a peer is, its place tells.
 
     `first_address` should be random per start: a worker may still answer a former queue's client.
+    So should `instance`: journals know the queue by it. `chronicle` takes down what happens to the
+    requests that come by.
     """
 
     def __init__(
-        self, pattern: Pattern, policy: QueuePolicy | None = None, *, first_address: int
+        self,
+        pattern: Pattern,
+        policy: QueuePolicy | None = None,
+        *,
+        first_address: int,
+        instance: bytes = NO_INSTANCE,
+        chronicle: Chronicle | None = None,
     ) -> None:
         self._pattern = pattern
         self._policy = policy = policy or QueuePolicy()
         self._next_address = first_address
         self._turns: Turns[Hand] = Turns(policy.queue_max, policy.queue_size_max)
         self._crew = Crew()
+        self._recorder = None if chronicle is None else QueueRecorder(chronicle, instance)
         self._sweep = Sweep()
         self._requests = self._replies = 0
         self._dropped: Counter[str] = Counter()
@@ -129,6 +115,8 @@ class PirateQueue:
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
         at = min(self._sweep.at, self._stop_at)
+        if self._recorder is not None:
+            at = min(at, self._recorder.look_at)
         return None if at == inf else at
 
     def snapshot(self) -> QueueSnapshot:
@@ -153,19 +141,21 @@ class PirateQueue:
         if hand := self._crew.by_peer.get(peer):
             self._from_worker(hand, messages, now)
         elif asker := self._turns.by_peer.get(peer):
-            self._from_client(asker, messages)
+            self._from_client(asker, messages, now)
 
-    def _from_client(self, asker: Asker[Hand], messages: Iterable[Message]) -> None:
+    def _from_client(self, asker: Asker[Hand], messages: Iterable[Message], now: float) -> None:
         if self._draining:
             return
         try:
             for message in messages:
-                wire.split(message)
+                body = wire.split(message).body
                 if self._turns.push(asker, message):
                     self._out.append(StopReading(asker.peer))
+                if self._recorder is not None:
+                    self._recorder.accepted(asker, body, now)
         except RemoteViolation as violation:
-            self._expel(asker.peer, f"a client broke the protocol: {violation}")
-            self._forget_client(asker)
+            self._expel(asker.peer, f"a client broke the protocol: {violation}", now)
+            self._forget_client(asker, "it broke the protocol", now)
 
     def _from_worker(self, hand: Hand, messages: Iterable[Message], now: float) -> None:
         hand.heart.heard_at = now
@@ -173,30 +163,24 @@ class PirateQueue:
             for message in messages:
                 self._heard(hand, wire.decode_from_worker(self._pattern, message), now)
         except RemoteViolation as violation:
-            self._expel(hand.peer, f"a worker broke the protocol: {violation}")
+            self._expel(hand.peer, f"a worker broke the protocol: {violation}", now)
             self._forget_worker(hand, "it broke the protocol", now)
 
     def _heard(self, hand: Hand, said: wire.FromWorker, now: float) -> None:
         if isinstance(said, Ready):
             hand.words = said.words
             if hand.state is BUSY:  # it has begun anew
-                self._lose_request(hand, "its worker began a new conversation")
+                self._lose_request(hand, "its worker began a new conversation", now)
             self._make_ready(hand, now)
             self._note("ready", hand)
         elif isinstance(said, Envelope):
             self._take_reply(hand, said, now)
         elif hand.state is UNREADY:  # 6/PPP: the first message is READY
-            self._drop(Why.UNREADY)
+            self._drop(Why.UNREADY, now)
 
     def _take_reply(self, hand: Hand, reply: Envelope, now: float) -> None:
         if hand.state is not BUSY or reply.envelope != hand.envelope:
-            self._drop(Why.UNREADY if hand.state is UNREADY else Why.STRAY)
-            if hand.state is not IDLE and not self._pattern.beats:
-                # Guide, "Simple Pirate": a REQ worker speaks once per request, and then waits for
-                # the next. One that outlived the former queue says READY to none again; and to what
-                # this one has in hand no other reply comes.
-                self._lose_request(hand, "its worker answered something else")
-                self._make_ready(hand, now)
+            self._take_stray_reply(hand, now)
             return
         asker = hand.asker
         assert asker is not None
@@ -205,13 +189,32 @@ class PirateQueue:
         if asker.peer in self._turns.by_peer:
             self._replies += 1
             self._out.append(Send(asker.peer, [*reply.envelope[1:], *reply.body]))
+            if self._recorder is not None:
+                self._recorder.answered(hand, reply.body, now)
             self._note("replied", hand)
             if self._draining:
                 self._maybe_see_off(asker)
         else:
-            self._drop(Why.LEFT)
+            self._drop(Why.LEFT, now)
+
+    def _take_stray_reply(self, hand: Hand, now: float) -> None:
+        """Drop a reply to something that its worker does not have in hand. To what it has, no other
+        reply will come: a worker speaks once per request.
+
+        Guide, "Simple Pirate": a REQ worker then waits for the next. One that outlived the former
+        queue says READY to none again. A Paranoid one has to say it first; until it does so, on a
+        new connection, nobody knows what it is doing.
+        """
+        if hand.state is BUSY and self._pattern.beats:
+            raise RemoteViolation("its reply is to something else than it was given")
+        self._drop(Why.UNREADY if hand.state is UNREADY else Why.STRAY, now)
+        if hand.state is not IDLE and not self._pattern.beats:
+            self._lose_request(hand, "its worker answered something else", now)
+            self._make_ready(hand, now)
 
     def _make_ready(self, hand: Hand, now: float) -> None:
+        if self._recorder is not None and hand.state is UNREADY:
+            self._recorder.came(hand, now)
         self._crew.ready(hand)
         if self._pattern.beats:
             self._watch(hand, hand.heart.next_at())
@@ -228,29 +231,36 @@ class PirateQueue:
             asker.in_hand[hand] = None
             self._turns.offer(asker)
             self._requests += 1
+            if self._recorder is not None:
+                self._recorder.dispatched(asker, hand, now)
             self._out.append(Send(hand.peer, wire.request(self._pattern, asker.address, message)))
             self._note("dispatched", hand)
             if self._turns.resumes(asker):
                 self._out.append(ResumeReading(asker.peer))
 
-    def _lose_request(self, hand: Hand, why: str) -> None:
+    def _lose_request(self, hand: Hand, why: str, now: float) -> None:
         """Give up a request whose worker is gone, and let its client know, if it waits for nothing
         else: to be hung up on is all that this wire can tell it."""
         asker = hand.asker
         if asker is None or self._turns.by_peer.get(asker.peer) is not asker:
             return
-        self._drop(Why.LOST)
+        self._drop(Why.LOST, now)
+        if self._recorder is not None:
+            self._recorder.lost(hand, why, now)
         asker.in_hand.pop(hand, None)
         if not (asker.in_hand or asker.waiting):
             self._turns.leave(asker.peer)
             self._out.append(Disconnect(asker.peer, f"its request was lost: {why}"))
 
-    def _drop(self, why: str, count: int = 1) -> None:
+    def _drop(self, why: str, now: float, count: int = 1) -> None:
         """Count messages that nothing becomes of."""
-        if count:
-            self._dropped[why] += count
-            if self._policy.notes:
-                self._out.append(Note("dropped", {"why": why, "count": count}))
+        if not count:
+            return
+        self._dropped[why] += count
+        if self._recorder is not None and why not in REQUESTS:
+            self._recorder.dropped(why, now, count)
+        if self._policy.notes:
+            self._out.append(Note("dropped", {"why": why, "count": count}))
 
     # --- connections ------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
@@ -272,19 +282,23 @@ class PirateQueue:
         if hand := self._crew.by_peer.get(event.peer):
             self._forget_worker(hand, event.reason or "its connection was closed", now)
         elif asker := self._turns.by_peer.get(event.peer):
-            self._forget_client(asker)
+            self._forget_client(asker, event.reason or "its connection was closed", now)
 
-    def _forget_worker(self, hand: Hand, why: str, _now: float) -> None:
+    def _forget_worker(self, hand: Hand, why: str, now: float) -> None:
         self._note("lost", hand, why=why)
+        if self._recorder is not None and hand.state is not UNREADY:
+            self._recorder.went(hand, why, now)
         self._crew.leave(hand.peer)
-        self._lose_request(hand, f"its worker is gone: {why}")
+        self._lose_request(hand, f"its worker is gone: {why}", now)
 
-    def _forget_client(self, asker: Asker[Hand]) -> None:
+    def _forget_client(self, asker: Asker[Hand], why: str, now: float) -> None:
         self._turns.leave(asker.peer)
-        self._drop(Why.LOST, len(asker.waiting))
+        self._drop(Why.LOST, now, len(asker.waiting))
+        if self._recorder is not None:
+            self._recorder.left(asker, why, now)
 
-    def _expel(self, peer: Any, reason: str) -> None:
-        self._drop(Why.MALFORMED)
+    def _expel(self, peer: Any, reason: str, now: float) -> None:
+        self._drop(Why.MALFORMED, now)
         self._out += (Warn("malformed", reason), Disconnect(peer, reason))
 
     def _blocked(self, event: PeerBlocked, _now: float) -> None:
@@ -306,6 +320,8 @@ class PirateQueue:
         self._sweep.arm(at)
 
     def _woken(self, _event: Wake, now: float) -> None:
+        if self._recorder is not None and now >= self._recorder.look_at:
+            self._recorder.look(now)
         late_s = now - self._sweep.at
         if late_s < 0:
             return
@@ -330,6 +346,8 @@ class PirateQueue:
         if now >= heart.speak_at():
             heart.spoke_at = now
             self._out.append(Send(hand.peer, [hand.words.heartbeat]))
+            if self._recorder is not None:
+                self._recorder.beat(hand, now)
         self._watch(hand, heart.speak_at() if hand.state is BUSY else heart.next_at())
 
     # --- the end ----------------------------------------------------------------------------------
@@ -337,7 +355,9 @@ class PirateQueue:
         if self._draining:
             return
         self._draining = True
-        self._drop(Why.DRAINED, self._turns.clear())
+        self._drop(Why.DRAINED, now, self._turns.clear())
+        if self._recorder is not None:
+            self._recorder.drained(now)
         for asker in list(self._turns):
             self._maybe_see_off(asker)
             if asker.in_hand and asker.is_read:
@@ -356,7 +376,14 @@ class PirateQueue:
             return
         self._stopped = True
         self._stop_at = self._sweep.at = inf
+        if self._recorder is not None:
+            self._recorder.stopped(now)
         self._out.append(Stopped())
+
+    def tell_beginnings(self, now: float) -> None:
+        """Let the journal, if one is kept, have the beginnings of what is under way."""
+        if self._recorder is not None:
+            self._recorder.look(now)
 
     def _note(self, kind: str, hand: Hand, **facts: Any) -> None:
         if self._policy.notes:
