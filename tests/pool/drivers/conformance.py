@@ -12,7 +12,8 @@ from typing import Final, Protocol
 
 import pytest
 
-from requite.pool.drivers.base import Driver, DriverError, Group, Label
+from requite.pool.drivers.base import Driver, DriverError, Label
+from requite.pool.inputs import RunningGroup
 
 WAIT_S: Final = 20.0
 CORE: Final = Label("core", "one")
@@ -39,7 +40,7 @@ class House(Protocol):
     remembers: bool
     """Whether what was started is still there for another driver object."""
 
-    def driver(self, label: Label = CORE, version: str = "1") -> Driver:
+    def driver(self, label: Label = CORE) -> Driver:
         """Make a driver; the fixture closes it."""
 
     async def environments(self, label: Label = CORE) -> list[Mapping[str, str]]:
@@ -59,9 +60,9 @@ async def until(look: Callable[[], Awaitable[object]], what: str) -> None:
         raise AssertionError(f"{what}: not within {WAIT_S:g} s") from None
 
 
-async def listed(driver: Driver, expected: Mapping[str, Group]) -> None:
+async def listed(driver: Driver, expected: Mapping[str, RunningGroup]) -> None:
     """Wait until a driver lists this."""
-    seen: list[Mapping[str, Group]] = []
+    seen: list[Mapping[str, RunningGroup]] = []
 
     async def look() -> bool:
         seen.append(await driver.list())
@@ -81,18 +82,18 @@ class DriverConformance:
 
     async def test_what_is_started_runs_and_what_is_stopped_does_not(self, house: House) -> None:
         driver = house.driver()
-        await driver.start("42")
-        await driver.start("43")
-        await listed(driver, {"42": Group("1", 1), "43": Group("1", 1)})
+        await driver.start("42", "1")
+        await driver.start("43", "1")
+        await listed(driver, {"42": RunningGroup("1", 1), "43": RunningGroup("1", 1)})
         await driver.stop("42")
-        await listed(driver, {"43": Group("1", 1)})
+        await listed(driver, {"43": RunningGroup("1", 1)})
 
     async def test_all_of_it_may_be_repeated(self, house: House) -> None:
         driver = house.driver()
         await driver.stop("42")
         for _ in range(3):
-            await driver.start("42")
-        await listed(driver, {"42": Group("1", 1)})
+            await driver.start("42", "1")
+        await listed(driver, {"42": RunningGroup("1", 1)})
         for _ in range(3):
             await driver.stop("42")
         await listed(driver, {})
@@ -100,36 +101,37 @@ class DriverConformance:
     async def test_what_was_stopped_can_be_started_again(self, house: House) -> None:
         driver = house.driver()
         for _ in range(2):
-            await driver.start("42")
-            await listed(driver, {"42": Group("1", 1)})
+            await driver.start("42", "1")
+            await listed(driver, {"42": RunningGroup("1", 1)})
             await driver.stop("42")
             await listed(driver, {})
 
     @pytest.mark.parametrize("key", KEYS, ids=repr)
     async def test_keys_are_any_text(self, house: House, key: str) -> None:
         driver = house.driver()
-        await driver.start(key)
-        await driver.start("other")
-        await listed(driver, {key: Group("1", 1), "other": Group("1", 1)})
+        await driver.start(key, "1")
+        await driver.start("other", "1")
+        await listed(driver, {key: RunningGroup("1", 1), "other": RunningGroup("1", 1)})
         await driver.stop(key)
-        await listed(driver, {"other": Group("1", 1)})
+        await listed(driver, {"other": RunningGroup("1", 1)})
 
     async def test_instances_and_pools_leave_each_other_alone(self, house: House) -> None:
-        labels = [CORE, Label("core", "two"), Label("other", "one"), Label("core-one", "x")]
-        drivers = [house.driver(label, str(i)) for i, label in enumerate(labels)]
-        for driver in drivers:
-            await driver.start("42")
+        texts = ["core one", "core two", "other one", "core-one x", "core one-x"]
+        labels = [Label(*text.split()) for text in texts]
+        drivers = [house.driver(label) for label in labels]
         for i, driver in enumerate(drivers):
-            await listed(driver, {"42": Group(str(i), 1)})
+            await driver.start("42", str(i))
+        for i, driver in enumerate(drivers):
+            await listed(driver, {"42": RunningGroup(str(i), 1)})
         await drivers[0].stop("42")
         await listed(drivers[0], {})
         for i, driver in enumerate(drivers[1:], 1):
-            await listed(driver, {"42": Group(str(i), 1)})
+            await listed(driver, {"42": RunningGroup(str(i), 1)})
 
     async def test_many_start_and_stop_at_once(self, house: House) -> None:
         driver = house.driver()
-        await asyncio.gather(*(driver.start(str(n % 4)) for n in range(12)))
-        await listed(driver, {str(n): Group("1", 1) for n in range(4)})
+        await asyncio.gather(*(driver.start(str(n % 4), "1") for n in range(12)))
+        await listed(driver, {str(n): RunningGroup("1", 1) for n in range(4)})
         await asyncio.gather(*(driver.stop(str(n % 4)) for n in range(12)))
         await listed(driver, {})
 
@@ -137,19 +139,21 @@ class DriverConformance:
         driver = house.driver()
         if driver.workers_max == 1:
             with pytest.raises(DriverError, match="1 to 1 workers"):
-                await driver.start("42", 2)
+                await driver.start("42", "1", 2)
             return
-        await driver.start("42", 3)
-        await listed(driver, {"42": Group("1", 3)})
-        await driver.start("42", 2)
-        await listed(driver, {"42": Group("1", 2)})
+        await driver.start("42", "1", 3)
+        await listed(driver, {"42": RunningGroup("1", 3)})
+        await driver.start("42", "1")
+        await listed(driver, {"42": RunningGroup("1", 3)})
+        await driver.start("42", "1", 2)
+        await listed(driver, {"42": RunningGroup("1", 2)})
         await driver.stop("42")
         await listed(driver, {})
 
     async def test_no_group_has_fewer_workers_than_one(self, house: House) -> None:
         driver = house.driver()
         with pytest.raises(DriverError, match="not 0"):
-            await driver.start("42", 0)
+            await driver.start("42", "1", 0)
         assert dict(await driver.list()) == {}
 
 
@@ -157,19 +161,20 @@ class LastingConformance(DriverConformance):
     """What every driver does that starts something."""
 
     async def test_another_manager_finds_what_runs(self, house: House) -> None:
-        await house.driver().start("42")
-        heir = house.driver(version="2")
-        await listed(heir, {"42": Group("1", 1)})
-        await heir.start("42")
-        await listed(heir, {"42": Group("1", 1)})
+        await house.driver().start("42", "1")
+        heir = house.driver()
+        await listed(heir, {"42": RunningGroup("1", 1)})
+        await heir.start("42", "2")
+        await listed(heir, {"42": RunningGroup("1", 1)})
         await heir.stop("42")
-        await heir.start("42")
-        await listed(heir, {"42": Group("2", 1)})
+        await listed(heir, {})
+        await heir.start("42", "2")
+        await listed(heir, {"42": RunningGroup("2", 1)})
 
     @pytest.mark.parametrize("key", KEYS, ids=repr)
     async def test_workers_are_told_who_they_are(self, house: House, key: str) -> None:
         driver = house.driver()
-        await driver.start(key, min(2, driver.workers_max))
+        await driver.start(key, "1", min(2, driver.workers_max))
 
         async def all_there() -> bool:
             return len(await house.environments()) == min(2, driver.workers_max)
@@ -182,15 +187,15 @@ class LastingConformance(DriverConformance):
 
     async def test_workers_that_died_can_be_started_again(self, house: House) -> None:
         driver = house.driver()
-        await driver.start("42")
-        await listed(driver, {"42": Group("1", 1)})
+        await driver.start("42", "1")
+        await listed(driver, {"42": RunningGroup("1", 1)})
         await house.kill("42")
         await listed(driver, {})
-        await driver.start("42")
-        await listed(driver, {"42": Group("1", 1)})
+        await driver.start("42", "1")
+        await listed(driver, {"42": RunningGroup("1", 1)})
 
     async def test_a_key_that_no_environment_holds_is_refused(self, house: House) -> None:
         driver = house.driver()
         with pytest.raises(DriverError, match="WORKER_KEY would hold a NUL"):
-            await driver.start("a\0b")
+            await driver.start("a\0b", "1")
         assert dict(await driver.list()) == {}

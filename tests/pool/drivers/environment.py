@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from requite.pool.drivers.base import Label
+from requite.protocols.amqp.topology import Pool
 
 
 def environment_of(label: Label) -> Callable[[str, str], dict[str, str]]:
@@ -15,6 +16,7 @@ def environment_of(label: Label) -> Callable[[str, str], dict[str, str]]:
             "WORKER_ID": worker_id,
             "WORKER_KEY": key,
             "WORKER_POOL": label.pool,
+            "WORKER_REQUESTS_QUEUE": Pool(label.pool).request_queue(key[:20]),
             "WORKER_AMQP_URL": "amqp://127.0.0.1:1/",
         }
 

@@ -12,9 +12,9 @@ from requite.pool.drivers.noop import NoopDriver
 class Nowhere:
     """Where nothing runs."""
 
-    def driver(self, label: Label = CORE, version: str = "1") -> NoopDriver:
+    def driver(self, label: Label = CORE) -> NoopDriver:
         """Make a driver."""
-        return NoopDriver(version)
+        return NoopDriver()
 
 
 @pytest.fixture

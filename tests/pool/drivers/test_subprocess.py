@@ -17,9 +17,10 @@ from tests.pool.drivers.conformance import CORE, LastingConformance, listed, unt
 from tests.pool.drivers.environment import environment_of
 
 from requite.errors import ConfigurationError
-from requite.pool.drivers.base import DriverError, Group, Label
+from requite.pool.drivers.base import DriverError, Label
 from requite.pool.drivers.records import Record, Records
 from requite.pool.drivers.subprocesses import SubprocessDriver, SubprocessSettings
+from requite.pool.inputs import RunningGroup
 
 pytestmark = pytest.mark.e2e
 
@@ -27,9 +28,8 @@ pytestmark = pytest.mark.e2e
 SCRIPT = 'env -0 >"$FOLDER/$WORKER_ID.tmp" && mv "$FOLDER/$WORKER_ID.tmp" "$FOLDER/$WORKER_ID"\n'
 PATIENT = SCRIPT + "exec sleep 600"
 # Ends 0.2 s after it was told to, like a worker that finishes a request.
-DRAINING = (
-    'sleep 600 &\ntrap "sleep 0.2; : >\\"$FOLDER/drained\\"; exit 0" TERM\n' + SCRIPT + "wait"
-)
+DRAINED = 'trap "sleep 0.2; : >\\"$FOLDER/drained\\"; exit 0" TERM\n'
+DRAINING = "sleep 600 &\n" + DRAINED + SCRIPT + "wait"
 STUBBORN = 'trap "" TERM\n' + SCRIPT + "while :; do sleep 0.1; done"
 
 
@@ -42,18 +42,17 @@ class Processes:
         self.told.mkdir()
         self.drivers: list[SubprocessDriver] = []
 
-    def settings(self, script: str = PATIENT, version: str = "1") -> SubprocessSettings:
+    def settings(self, script: str = PATIENT) -> SubprocessSettings:
         """Return the settings of workers that run a script."""
         return SubprocessSettings(
             ("/bin/sh", "-c", script),
-            state_dir=self.folder / "state",
-            version=version,
-            env={"FOLDER": str(self.told)},
+            state_dir=str(self.folder / "state"),
+            env=(f"FOLDER={self.told}",),
         )
 
-    def driver(self, label: Label = CORE, version: str = "1") -> SubprocessDriver:
+    def driver(self, label: Label = CORE) -> SubprocessDriver:
         """Make a driver."""
-        return self.make(self.settings(version=version), label)
+        return self.make(self.settings(), label)
 
     def make(self, settings: SubprocessSettings, label: Label = CORE) -> SubprocessDriver:
         """Make a driver with settings of one's own."""
@@ -122,26 +121,27 @@ async def until_told(house: Processes, count: int = 1) -> None:
 
 async def test_stop_waits_until_the_worker_has_drained(house: Processes) -> None:
     driver = house.make(house.settings(DRAINING))
-    await driver.start("42")
+    await driver.start("42", "1")
     await until_told(house)
     await driver.stop("42")
     assert (house.told / "drained").exists()
     assert house.living() == []
 
 
-async def test_a_group_that_drains_is_listed_as_stopping(house: Processes) -> None:
+async def test_a_group_that_drains_is_listed_until_it_has_ended(house: Processes) -> None:
     driver = house.make(replace(house.settings(STUBBORN), stop_timeout_s=0.5))
-    await driver.start("42")
+    await driver.start("42", "1")
     await until_told(house)
     stopping = asyncio.create_task(driver.stop("42"))
-    await listed(driver, {"42": Group("1", 1, stopping=True)})
+    await asyncio.sleep(0)
+    assert dict(await driver.list()) == {"42": RunningGroup("1", 1)}
     await stopping
-    await listed(driver, {})
+    assert dict(await driver.list()) == {}
 
 
 async def test_a_start_during_a_stop_waits_for_its_end(house: Processes) -> None:
     driver = house.make(house.settings(DRAINING))
-    await driver.start("42")
+    await driver.start("42", "1")
     await until_told(house)
     first = house.living()
     await asyncio.gather(driver.stop("42"), driver.start("42"))
@@ -154,7 +154,7 @@ async def test_who_does_not_end_is_killed(
     house: Processes, caplog: pytest.LogCaptureFixture
 ) -> None:
     driver = house.make(replace(house.settings(STUBBORN), stop_timeout_s=0.1))
-    await driver.start("42")
+    await driver.start("42", "1")
     await until_told(house)
     await driver.stop("42")
     assert house.living() == []
@@ -166,7 +166,7 @@ async def test_a_worker_that_fails_is_told_of(
 ) -> None:
     caplog.set_level(logging.INFO, "requite.pool")
     driver = house.make(house.settings("exit 3"))
-    await driver.start("42")
+    await driver.start("42", "1")
 
     async def told() -> bool:
         return "of key '42' ended: 3" in caplog.text
@@ -178,46 +178,45 @@ async def test_a_worker_that_fails_is_told_of(
 async def test_a_program_that_is_not_there_is_named(house: Processes) -> None:
     driver = house.make(replace(house.settings(), command=("no-such-program",)))
     with pytest.raises(DriverError, match=r"driver\.command: .* 'no-such-program'"):
-        await driver.start("42")
+        await driver.start("42", "1")
     assert dict(await driver.list()) == {}
 
 
 async def test_a_folder_that_is_not_there_is_named(house: Processes) -> None:
-    driver = house.make(replace(house.settings(), cwd=house.folder / "nowhere"))
+    driver = house.make(replace(house.settings(), directory=str(house.folder / "nowhere")))
     with pytest.raises(DriverError, match="nowhere"):
-        await driver.start("42")
+        await driver.start("42", "1")
     await listed(driver, {})
 
 
 async def test_a_state_folder_that_cannot_be_is_named(house: Processes) -> None:
     (house.folder / "file").write_text("")
     driver = SubprocessDriver(
-        replace(house.settings(), state_dir=house.folder / "file"), CORE, environment_of(CORE)
+        replace(house.settings(), state_dir=str(house.folder / "file")), CORE, environment_of(CORE)
     )
     with pytest.raises(DriverError, match=r"driver\.state_dir"):
         await driver.list()
 
 
 async def test_what_workers_print_is_kept(house: Processes) -> None:
-    settings = replace(house.settings("echo to-out; echo to-err >&2"), log_dir=house.folder / "log")
+    folder = house.folder / "log"
+    settings = replace(house.settings("echo to-out; echo to-err >&2"), log_dir=str(folder))
     await house.make(settings).start("42")
 
     async def printed() -> bool:
-        return "".join(path.read_text() for path in settings.log_dir.glob("*.log")) == (
-            "to-out\nto-err\n"
-        )
+        return "".join(path.read_text() for path in folder.glob("*.log")) == ("to-out\nto-err\n")
 
     await until(printed, "the worker's output")
 
 
-def test_a_command_is_needed(tmp_path: Path) -> None:
+def test_a_command_is_needed() -> None:
     with pytest.raises(ConfigurationError, match=r"driver\.command"):
-        SubprocessSettings((), tmp_path)
+        SubprocessSettings(())
 
 
 async def test_a_foreign_process_with_the_same_id_is_left_alone(house: Processes) -> None:
     driver = house.driver()
-    await driver.start("42")
+    await driver.start("42", "1")
     [record] = house.living()
     await house.kill("42")
     await listed(driver, {})
@@ -238,14 +237,13 @@ async def test_a_foreign_process_with_the_same_id_is_left_alone(house: Processes
 
 KILLED = """
 import asyncio, os, signal, sys
-from pathlib import Path
 from tests.pool.drivers.environment import environment_of
 from tests.pool.drivers.conformance import CORE
 from requite.pool.drivers.subprocesses import SubprocessDriver, SubprocessSettings
 
 async def main():
-    settings = SubprocessSettings(("sleep", "600"), Path(sys.argv[1]), "1")
-    await SubprocessDriver(settings, CORE, environment_of(CORE)).start("42")
+    settings = SubprocessSettings(("sleep", "600"), state_dir=sys.argv[1])
+    await SubprocessDriver(settings, CORE, environment_of(CORE)).start("42", "1")
     os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(main())
@@ -257,6 +255,20 @@ async def test_workers_of_a_killed_manager_are_found_and_stopped(house: Processe
     killed = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED, str(state))
     assert await killed.wait() == -signal.SIGKILL
     heir = house.driver()
-    await listed(heir, {"42": Group("1", 1)})
+    await listed(heir, {"42": RunningGroup("1", 1)})
     await heir.stop("42")
     assert dict(await heir.list()) == {}
+
+
+@pytest.mark.parametrize("text", ["", "NAME", "=value", "NAME=a\0b"])
+def test_variables_have_names_and_values(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"driver\.env"):
+        SubprocessSettings(("true",), env=(text,))
+
+
+def test_state_has_a_place_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    assert SubprocessSettings(("true",)).state_folder == Path("/state/requite/pool")
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", "/home/me")
+    assert SubprocessSettings(("true",)).state_folder == Path("/home/me/.local/state/requite/pool")

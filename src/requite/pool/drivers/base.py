@@ -10,11 +10,12 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 from requite.errors import ConfigurationError, RequiteError
+from requite.pool.inputs import RunningGroup
 
 Environment = Callable[[str, str], Mapping[str, str]]
 """Returns the variables of a worker: from the key of its group, and the worker's own id."""
@@ -35,20 +36,8 @@ class Label(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """What the names of everything with this label begin with."""
-        return f"{self.pool}-{self.instance}"
-
-
-class Group(NamedTuple):
-    """A group that has workers, or is still getting rid of them.
-
-    `workers` counts those that run, or, where others start them again, that shall run. `stopping`:
-    they were told to stop, and have not all ended.
-    """
-
-    version: str
-    workers: int
-    stopping: bool = False
+        """What the names of everything with this label begin with; neither part has a dot."""
+        return f"{self.pool}.{self.instance}"
 
 
 class Driver(Protocol):
@@ -57,12 +46,17 @@ class Driver(Protocol):
     workers_max: int
     """How many workers a group can have."""
 
-    async def list(self) -> Mapping[str, Group]:
-        """Return all groups with this label, by key, whoever has started them."""
+    async def list(self) -> Mapping[str, RunningGroup]:
+        """Return all groups with this label that have workers, by key, whoever has started them.
+
+        Workers are those that run, or, where others start them again, that shall run. A group stays
+        listed until the last of them has ended.
+        """
         ...
 
-    async def start(self, key: str, workers: int = 1) -> None:
-        """Have so many workers run for a key: start those that lack, stop those beyond."""
+    async def start(self, key: str, version: str = "", workers: int | None = None) -> None:
+        """Have so many workers run for a key: start those that lack, stop those beyond. Without a
+        number the driver starts some where there is none. What runs already keeps its version."""
         ...
 
     async def stop(self, key: str) -> None:
@@ -105,10 +99,21 @@ def check_environment(variables: Mapping[str, str]) -> Mapping[str, str]:
     return variables
 
 
-def check_workers(workers: int, workers_max: int) -> None:
+def check_workers(workers: int | None, workers_max: int) -> None:
     """Raise `DriverError` where a group cannot have so many workers."""
-    if not 1 <= workers <= workers_max:
+    if workers is not None and not 1 <= workers <= workers_max:
         raise DriverError(f"a group has 1 to {workers_max} workers here, not {workers}")
+
+
+def variables_of(texts: Iterable[str]) -> dict[str, str]:
+    """Read `driver.env`: texts NAME=VALUE. Raises `ConfigurationError`."""
+    variables = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not (name and sign) or "\0" in text:
+            raise ConfigurationError(f"driver.env: {text!r} is not NAME=VALUE")
+        variables[name] = value
+    return variables
 
 
 def digest(key: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from requite.pool.drivers.base import Group, check_workers
+from requite.pool.drivers.base import check_workers
+from requite.pool.inputs import RunningGroup
 
 
 class NoopDriver:
@@ -13,18 +14,21 @@ class NoopDriver:
 
     workers_max: int = 1_000
 
-    def __init__(self, version: str = "") -> None:
-        self._version: Final = version
-        self._groups: Final[dict[str, Group]] = {}
+    def __init__(self) -> None:
+        self._groups: Final[dict[str, RunningGroup]] = {}
 
-    async def list(self) -> Mapping[str, Group]:
+    async def list(self) -> Mapping[str, RunningGroup]:
         """Return the groups that were started and not stopped."""
         return dict(self._groups)
 
-    async def start(self, key: str, workers: int = 1) -> None:
+    async def start(self, key: str, version: str = "", workers: int | None = None) -> None:
         """Count a group as started."""
         check_workers(workers, self.workers_max)
-        self._groups[key] = Group(self._version, workers)
+        known = self._groups.get(key)
+        if known is None:
+            self._groups[key] = RunningGroup(version, workers or 1)
+        elif workers is not None:
+            self._groups[key] = known._replace(workers=workers)
 
     async def stop(self, key: str) -> None:
         """Count a group as stopped."""

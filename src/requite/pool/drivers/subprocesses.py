@@ -13,7 +13,7 @@ import signal
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -21,13 +21,14 @@ from requite.errors import ConfigurationError
 from requite.pool.drivers.base import (
     DriverError,
     Environment,
-    Group,
     KeyedTurns,
     Label,
     check_environment,
     check_workers,
+    variables_of,
 )
 from requite.pool.drivers.records import Record, Records
+from requite.pool.inputs import RunningGroup
 
 _log = logging.getLogger("requite.pool")
 
@@ -42,25 +43,33 @@ class SubprocessSettings:
     """How workers are started.
 
     - `command`: the program and its arguments.
-    - `env`: variables besides the manager's own and those of the worker protocol.
-    - `cwd`: the folder in which they run; None: the manager's.
+    - `env`: variables besides the manager's own and those of the worker protocol, as NAME=VALUE.
+    - `directory`: where they run; empty: where the manager runs.
     - `state_dir`: where is written down which processes are workers; a folder below is taken for
-      each pool and instance.
-    - `log_dir`: what workers print goes there, one file each; None: where the manager prints.
-    - `stop_timeout_s`: how long a worker may finish what it holds before it is killed.
+      each pool and instance. Empty: `requite/pool` in the user's folder for state.
+    - `log_dir`: what workers print goes there, one file each; empty: where the manager prints.
+    - `stop_timeout`: how long a worker may finish what it holds before it is killed.
     """
 
     command: tuple[str, ...]
-    state_dir: Path
-    version: str = ""
-    env: Mapping[str, str] = field(default_factory=dict)
-    cwd: Path | None = None
-    log_dir: Path | None = None
+    env: tuple[str, ...] = ()
+    directory: str = ""
+    state_dir: str = ""
+    log_dir: str = ""
     stop_timeout_s: float = 30.0
 
     def __post_init__(self) -> None:
         if not self.command:
             raise ConfigurationError("driver.command: give the program that is a worker")
+        variables_of(self.env)
+
+    @property
+    def state_folder(self) -> Path:
+        """Where is written down which processes are workers."""
+        if self.state_dir:
+            return Path(self.state_dir).absolute()
+        home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        return Path(home) / "requite" / "pool"
 
 
 class SubprocessDriver:
@@ -74,28 +83,29 @@ class SubprocessDriver:
         self._settings: Final = settings
         self._label: Final = label
         self._environment: Final = environment
-        self._records: Final = Records(settings.state_dir / label.prefix)
+        self._records: Final = Records(settings.state_folder / label.prefix)
         self._turns: Final = KeyedTurns()
         self._stopping: Final[set[str]] = set()
         self._children: Final[dict[str, asyncio.Task[int]]] = {}
 
-    async def list(self) -> Mapping[str, Group]:
+    async def list(self) -> Mapping[str, RunningGroup]:
         """Return the groups of which a process runs."""
-        groups: dict[str, Group] = {}
+        groups: dict[str, RunningGroup] = {}
         for record in await self._living():
             before = groups.get(record.key)
-            count = 1 if before is None else before.workers + 1
-            groups[record.key] = Group(record.version, count, record.key in self._stopping)
+            count = 0 if before is None else before.workers or 0
+            groups[record.key] = RunningGroup(record.version, count + 1)
         return groups
 
-    async def start(self, key: str, workers: int = 1) -> None:
+    async def start(self, key: str, version: str = "", workers: int | None = None) -> None:
         """Start the processes that lack, stop those beyond."""
         check_workers(workers, self.workers_max)
         async with self._turns.of(key):
             there = [record for record in await self._living() if record.key == key]
-            for _ in range(workers - len(there)):
-                await self._spawn(key)
-            await self._end(there[workers:])
+            wanted = max(1, len(there)) if workers is None else workers
+            for _ in range(wanted - len(there)):
+                await self._spawn(key, version)
+            await self._end(there[wanted:])
 
     async def stop(self, key: str) -> None:
         """Send SIGTERM, and SIGKILL to those that have not ended `stop_timeout_s` later."""
@@ -119,11 +129,11 @@ class SubprocessDriver:
             raise DriverError(f"driver.state_dir: {error}") from error
 
     # --- starting ---------------------------------------------------------------------------------
-    async def _spawn(self, key: str) -> None:
+    async def _spawn(self, key: str, version: str) -> None:
         worker_id = f"{self._label.prefix}-{uuid.uuid4().hex[:12]}"
         variables = self._variables(key, worker_id)
         self._check_command(variables)
-        record = Record(worker_id, key, self._settings.version)
+        record = Record(worker_id, key, version)
         try:
             with ExitStack() as stack:
                 file = stack.enter_context(self._records.entered(record))
@@ -144,14 +154,14 @@ class SubprocessDriver:
             stdout=log,
             stderr=log,
             env=dict(variables),
-            cwd=self._settings.cwd,
+            cwd=self._settings.directory or None,
             pass_fds=(file,),
             start_new_session=True,
         )
 
     def _variables(self, key: str, worker_id: str) -> dict[str, str]:
         ours = check_environment(self._environment(key, worker_id))
-        return {**os.environ, **self._settings.env, **ours}
+        return {**os.environ, **variables_of(self._settings.env), **ours}
 
     def _check_command(self, variables: Mapping[str, str]) -> None:
         program = self._settings.command[0]
@@ -159,10 +169,11 @@ class SubprocessDriver:
             raise DriverError(f"driver.command: there is no program {program!r}")
 
     def _log_of(self, worker_id: str) -> AbstractContextManager[IO[bytes] | None]:
-        if self._settings.log_dir is None:
+        if not self._settings.log_dir:
             return nullcontext()
-        self._settings.log_dir.mkdir(parents=True, exist_ok=True)
-        return (self._settings.log_dir / f"{worker_id}.log").open("ab")
+        folder = Path(self._settings.log_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        return (folder / f"{worker_id}.log").open("ab")
 
     async def _watch(self, record: Record, child: asyncio.subprocess.Process) -> int:
         """Take note of a worker's end, which leaves no zombie behind."""

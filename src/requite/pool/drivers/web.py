@@ -1,0 +1,108 @@
+"""What the drivers that speak HTTP have in common: one service, asked for JSON.
+
+aiohttp does the HTTP: it speaks over Unix sockets as well as TLS, and the manager's own endpoints
+need it anyway. The APIs of Docker and Kubernetes are asked directly, since the few calls that a
+driver makes do not justify their client libraries.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from typing import Any, Final
+
+import aiohttp
+
+from requite.pool.drivers.base import DriverError
+
+_TIMEOUT_S: Final = 30.0
+
+
+class Answer:
+    """What a service has answered."""
+
+    def __init__(self, status: int, content: Any, headers: Mapping[str, str]) -> None:
+        self.status = status
+        self.content = content
+        self.headers = headers
+
+
+class Web:
+    """A service at `root`, reached through `socket` where it is given.
+
+    `what` and `setting` name it in errors.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        setting: str,
+        root: str,
+        *,
+        socket: str = "",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._what: Final = what
+        self._setting: Final = setting
+        self._root: Final = root.rstrip("/")
+        self._socket: Final = socket
+        self._tls: Final = tls
+        self._session: aiohttp.ClientSession | None = None
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        expect: tuple[int, ...],
+        params: Mapping[str, str] | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float = _TIMEOUT_S,
+    ) -> Answer:
+        """Ask; return an answer with a status of those expected. Raises `DriverError`."""
+        try:
+            async with self._opened().request(
+                method,
+                self._root + path,
+                params=params,
+                json=body,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=timeout_s),
+            ) as response:
+                content = await _content_of(response)
+                answer = Answer(response.status, content, response.headers)
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+            raise DriverError(f"{self._setting}: no answer of {self._what}: {error!r}") from error
+        if answer.status not in expect:
+            said = f"{answer.status} {message_of(answer.content)}"
+            raise DriverError(f"{self._what} refuses {method} {path}: {said} ({self._setting})")
+        return answer
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector: aiohttp.BaseConnector
+            if self._socket:
+                connector = aiohttp.UnixConnector(self._socket)
+            else:
+                connector = aiohttp.TCPConnector(ssl=self._tls if self._tls else True)
+            self._session = aiohttp.ClientSession(connector=connector)
+        return self._session
+
+
+async def _content_of(response: aiohttp.ClientResponse) -> Any:
+    if response.content_type == "application/json":
+        return await response.json()
+    return await response.text()
+
+
+def message_of(content: Any) -> str:
+    """Return what Docker and Kubernetes say of an error."""
+    if isinstance(content, dict):
+        return str(content.get("message", content))[:300]
+    return str(content).strip()[:300]
