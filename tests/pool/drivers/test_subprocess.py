@@ -169,10 +169,9 @@ async def test_a_worker_that_fails_is_told_of(
     await driver.start("42", "1")
 
     async def told() -> bool:
-        return "of key '42' ended: 3" in caplog.text
+        return not await driver.list() and "ended: 3" in caplog.text
 
     await until(told, "a log line with the exit code")
-    await listed(driver, {})
 
 
 async def test_a_program_that_is_not_there_is_named(house: Processes) -> None:

@@ -10,12 +10,13 @@ import logging
 import os
 import shutil
 import signal
+import subprocess
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 from requite.errors import ConfigurationError
 from requite.pool.drivers.base import (
@@ -86,7 +87,8 @@ class SubprocessDriver:
         self._records: Final = Records(settings.state_folder / label.prefix)
         self._turns: Final = KeyedTurns()
         self._stopping: Final[set[str]] = set()
-        self._children: Final[dict[str, asyncio.Task[int]]] = {}
+        # Of asyncio's own processes the end of the loop would be the end.
+        self._children: Final[dict[str, subprocess.Popen[bytes]]] = {}
 
     async def list(self) -> Mapping[str, RunningGroup]:
         """Return the groups of which a process runs."""
@@ -110,19 +112,14 @@ class SubprocessDriver:
     async def stop(self, key: str) -> None:
         """Send SIGTERM, and SIGKILL to those that have not ended `stop_timeout_s` later."""
         async with self._turns.of(key):
-            self._stopping.add(key)
-            try:
-                await self._end([one for one in await self._living() if one.key == key])
-            finally:
-                self._stopping.discard(key)
+            await self._end([record for record in await self._living() if record.key == key])
 
     async def close(self) -> None:
-        """Watch the processes no longer."""
-        for child in self._children.values():
-            child.cancel()
-        await asyncio.gather(*self._children.values(), return_exceptions=True)
+        """Take note of the workers that have ended; the others stay."""
+        self._reap()
 
     async def _living(self) -> Sequence[Record]:
+        self._reap()
         try:
             return await asyncio.to_thread(self._records.living)
         except OSError as error:
@@ -138,19 +135,17 @@ class SubprocessDriver:
             with ExitStack() as stack:
                 file = stack.enter_context(self._records.entered(record))
                 log = stack.enter_context(self._log_of(worker_id))
-                child = await self._launch(record, variables, file, log)
+                self._children[worker_id] = self._launch(record, variables, file, log)
         except OSError as error:
             raise DriverError(f"cannot start {self._settings.command[0]}: {error}") from error
-        self._children[worker_id] = asyncio.create_task(self._watch(record, child))
 
-    async def _launch(
+    def _launch(
         self, record: Record, variables: Mapping[str, str], file: int, log: IO[bytes] | None
-    ) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            *_LAUNCH,
-            str(self._records.path(record.worker_id).absolute()),
-            *self._settings.command,
-            stdin=asyncio.subprocess.DEVNULL,
+    ) -> subprocess.Popen[bytes]:
+        path = self._records.path(record.worker_id)
+        return subprocess.Popen(
+            [*_LAUNCH, str(path), *self._settings.command],
+            stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             env=dict(variables),
@@ -175,17 +170,23 @@ class SubprocessDriver:
         folder.mkdir(parents=True, exist_ok=True)
         return (folder / f"{worker_id}.log").open("ab")
 
-    async def _watch(self, record: Record, child: asyncio.subprocess.Process) -> int:
-        """Take note of a worker's end, which leaves no zombie behind."""
-        code = await child.wait()
-        self._children.pop(record.worker_id, None)
-        level = logging.INFO if record.key in self._stopping or code == 0 else logging.WARNING
-        _log.log(level, "worker %s of key %r ended: %s", record.worker_id, record.key, code)
-        return code
+    def _reap(self) -> None:
+        """Take note of the workers that have ended, which leaves no zombies behind."""
+        for worker_id, child in [*self._children.items()]:
+            code = child.poll()
+            if code is not None:
+                del self._children[worker_id]
+                told = logging.INFO if worker_id in self._stopping else logging.WARNING
+                _log.log(told if code else logging.INFO, "worker %s ended: %s", worker_id, code)
 
     # --- stopping ---------------------------------------------------------------------------------
     async def _end(self, records: Iterable[Record]) -> None:
-        await asyncio.gather(*(self._end_one(record) for record in records))
+        ended = {record.worker_id: record for record in records}
+        self._stopping.update(ended)
+        try:
+            await asyncio.gather(*(self._end_one(record) for record in ended.values()))
+        finally:
+            self._stopping.difference_update(ended)
 
     async def _end_one(self, record: Record) -> None:
         await self._signal(record, signal.SIGTERM)
@@ -225,11 +226,12 @@ class SubprocessDriver:
         return record.pid
 
     async def _until_ended(self, record: Record) -> None:
-        child: asyncio.Task[Any] | None = self._children.get(record.worker_id)
+        is_child, killed = record.worker_id in self._children, False
         lives = self._records.lives
-        if child is not None:
-            await asyncio.wait((child,))
-            if lives(record.worker_id):  # it is survived by something that it started
+        while await asyncio.to_thread(lives, record.worker_id):
+            self._reap()
+            if is_child and record.worker_id not in self._children and not killed:
+                killed = True  # what it had started and left behind
                 await self._signal(record, signal.SIGKILL)
-        while await asyncio.to_thread(lives, record.worker_id):  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(_LOOK_S)
+        self._reap()

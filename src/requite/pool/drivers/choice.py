@@ -1,0 +1,63 @@
+"""Which driver a configuration names, and how it is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from requite.errors import ConfigurationError
+from requite.pool.config import DriverSection, read_section
+from requite.pool.drivers.base import Driver, Environment, Label, check_label
+from requite.pool.drivers.noop import NoopDriver
+
+KINDS: Final = ("subprocess", "noop", "docker", "kubernetes", "systemd")
+
+
+@dataclass(frozen=True, slots=True)
+class _NoSettings:
+    """What may be set for a driver that does nothing."""
+
+
+def make_driver(section: DriverSection, label: Label, environment: Environment) -> Driver:
+    """Make the driver that `[driver]` describes. Raises `ConfigurationError`.
+
+    What a driver needs beside Python is loaded now and not before.
+    """
+    if section.kind not in KINDS:
+        raise ConfigurationError(f"[driver] kind: {section.kind!r}; there are {', '.join(KINDS)}")
+    check_label(label)
+    try:
+        return _make(section, label, environment)
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"[driver] kind = {section.kind!r} needs the package {error.name}, which is not"
+            " installed: pip install 'requite[pool]'"
+        ) from error
+
+
+def _make(section: DriverSection, label: Label, environment: Environment) -> Driver:
+    where = f"[driver] of kind {section.kind!r}"
+    match section.kind:
+        case "docker":
+            from requite.pool.drivers.docker import DockerDriver, DockerSettings
+
+            docker = read_section(DockerSettings, section.settings, where)
+            return DockerDriver(docker, label, environment)
+        case "kubernetes":
+            from requite.pool.drivers.kubernetes import KubernetesDriver
+            from requite.pool.drivers.manifests import KubernetesSettings
+
+            cluster = read_section(KubernetesSettings, section.settings, where)
+            return KubernetesDriver(cluster, label, environment)
+        case "systemd":
+            from requite.pool.drivers.systemd import SystemdDriver, SystemdSettings
+
+            units = read_section(SystemdSettings, section.settings, where)
+            return SystemdDriver(units, label, environment)
+        case "subprocess":
+            from requite.pool.drivers.subprocesses import SubprocessDriver, SubprocessSettings
+
+            processes = read_section(SubprocessSettings, section.settings, where)
+            return SubprocessDriver(processes, label, environment)
+    read_section(_NoSettings, section.settings, where)
+    return NoopDriver()

@@ -1,0 +1,175 @@
+"""The driver for workers that are services of systemd: instances of a template unit, over D-Bus.
+
+A template for the pool `core` and the instance `default`, core.default@.service:
+
+    [Service]
+    EnvironmentFile=/run/requite/core.default/%i.env
+    ExecStart=/opt/shop/bin/requite worker shop:price --pool
+    Restart=on-failure
+
+Source: org.freedesktop.systemd1(5). dbus-fast speaks D-Bus: it is pure Python where need be, needs
+no library of the system, and runs on asyncio.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dbus_fast import BusType, DBusError, ErrorType, Message, MessageType
+from dbus_fast.aio import MessageBus
+
+from requite.errors import ConfigurationError
+from requite.pool.drivers.base import (
+    DriverError,
+    Environment,
+    KeyedTurns,
+    Label,
+    check_environment,
+    check_workers,
+    variables_of,
+)
+from requite.pool.drivers.units import Units
+from requite.pool.inputs import RunningGroup
+
+_NAME: Final = "org.freedesktop.systemd1"
+_PATH: Final = "/org/freedesktop/systemd1"
+_MANAGER: Final = "org.freedesktop.systemd1.Manager"
+_NO_SUCH_UNIT: Final = "org.freedesktop.systemd1.NoSuchUnit"
+_ALIVE: Final = ("active", "activating", "reloading", "deactivating")
+_TIMEOUT_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class SystemdSettings:
+    """How workers are started.
+
+    - `template`: the template unit, without `@.service`; it must belong to this pool and instance
+      alone. Empty: POOL.INSTANCE.
+    - `env`: variables besides those of the worker protocol, as NAME=VALUE.
+    - `environment_dir`: where the files for `EnvironmentFile=` are written, in a folder with the
+      template's name.
+    - `bus`: `system`, `user`, or the address of a bus.
+    """
+
+    template: str = ""
+    env: tuple[str, ...] = ()
+    environment_dir: str = "/run/requite"
+    bus: str = "system"
+
+    def __post_init__(self) -> None:
+        if "@" in self.template or "/" in self.template:
+            raise ConfigurationError("driver.template: the name alone, without @.service")
+        variables_of(self.env)
+
+
+class SystemdDriver:
+    """Runs workers as services."""
+
+    workers_max: int = 1
+
+    def __init__(self, settings: SystemdSettings, label: Label, environment: Environment) -> None:
+        self._settings: Final = settings
+        self._label: Final = label
+        self._environment: Final = environment
+        self._template: Final = settings.template or label.prefix
+        self._units: Final = Units(self._template, Path(settings.environment_dir))
+        self._turns: Final = KeyedTurns()
+        self._connecting: Final = asyncio.Lock()
+        self._bus: MessageBus | None = None
+
+    async def list(self) -> Mapping[str, RunningGroup]:
+        """Return the groups whose unit runs, or is starting or stopping."""
+        patterns: Any = [self._units.pattern]
+        [found] = await self._call("ListUnitsByPatterns", "asas", [[*_ALIVE], patterns])
+        units = {unit[0] for unit in found}
+        self._units.sweep(units)
+        told = [self._units.told_of(unit) for unit in units]
+        return {each.key: RunningGroup(each.version, 1) for each in told}
+
+    async def start(self, key: str, version: str = "", workers: int | None = None) -> None:
+        """Start the unit of a key, unless it runs."""
+        check_workers(workers, self.workers_max)
+        async with self._turns.of(key):
+            if key in await self.list():
+                return
+            ours = check_environment(self._environment(key, f"{self._label.prefix}-{_random()}"))
+            try:
+                self._units.write(key, version, {**variables_of(self._settings.env), **ours})
+            except OSError as error:
+                raise DriverError(f"driver.environment_dir: {error}") from error
+            await self._call("StartUnit", "ss", [self._units.name_of(key), "replace"])
+
+    async def stop(self, key: str) -> None:
+        """Have systemd stop the unit of a key (`TimeoutStopSec=` says how long that may take)."""
+        async with self._turns.of(key):
+            name = self._units.name_of(key)
+            await self._call("StopUnit", "ss", [name, "replace"], ignore=_NO_SUCH_UNIT)
+
+    async def close(self) -> None:
+        """Leave the bus."""
+        if self._bus is not None:
+            self._bus.disconnect()
+
+    # --- D-Bus ------------------------------------------------------------------------------------
+    async def _call(self, member: str, signature: str, body: Any, *, ignore: str = "") -> Any:
+        """Call a method of systemd's manager; return what it returns. Raises `DriverError`."""
+        bus = await self._connected()
+        message = Message(
+            destination=_NAME,
+            path=_PATH,
+            interface=_MANAGER,
+            member=member,
+            signature=signature,
+            body=body,
+        )
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                answer = await bus.call(message)
+        except (OSError, EOFError, TimeoutError, DBusError) as error:
+            raise DriverError(f"driver.bus: no answer of systemd: {error!r}") from error
+        if answer.message_type is MessageType.METHOD_RETURN:
+            return answer.body
+        if answer.error_name == ignore:
+            return []
+        raise DriverError(self._refusal(member, answer))
+
+    def _refusal(self, member: str, answer: Message) -> str:
+        text = f"{answer.error_name}: {answer.body[0] if answer.body else ''}"
+        if answer.error_name == _NO_SUCH_UNIT:
+            return f"driver.template: there is no unit {self._template}@.service ({text})"
+        if answer.error_name == ErrorType.SERVICE_UNKNOWN.value:
+            return f"driver.bus: there is no systemd on the bus ({text})"
+        return f"systemd refuses {member}: {text}"
+
+    async def _connected(self) -> MessageBus:
+        """Return the connection to the bus; a new one, if the last one has ended."""
+        async with self._connecting:
+            if self._bus is None or not self._bus.connected:
+                self._bus = await self._connect()
+            return self._bus
+
+    async def _connect(self) -> MessageBus:
+        try:
+            return await _bus_of(self._settings.bus).connect()
+        except (OSError, EOFError, ValueError, DBusError) as error:
+            raise DriverError(
+                f"driver.bus: cannot reach {self._settings.bus!r}: {error}"
+            ) from error
+
+
+def _bus_of(bus: str) -> MessageBus:
+    match bus:
+        case "system":
+            return MessageBus(bus_type=BusType.SYSTEM)
+        case "user":
+            return MessageBus(bus_type=BusType.SESSION)
+    return MessageBus(bus_address=bus)
+
+
+def _random() -> str:
+    return os.urandom(6).hex()

@@ -1,0 +1,112 @@
+"""The names of systemd's units for groups, and the files that tell each its environment.
+
+Sources: systemd.unit(5) for names and their escapes, systemd.exec(5) for `EnvironmentFile=`.
+
+The template PREFIX@.service belongs to one pool and instance; a group is its instance with the
+key, escaped, as name. A key that makes no name (it is empty, or too long) is named by a digest. The
+first line of the environment file, a comment to systemd, tells key and version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+_NAME_SIZE_MAX: Final = 255
+_PLAIN: Final = frozenset(b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ:_")
+_DIGEST: Final = "sha256:"
+_ESCAPE: Final = re.compile(rb"\\x([0-9a-f]{2})")
+_SPECIAL: Final = str.maketrans({char: f"\\{char}" for char in '"\\`$'})
+_KEPT_S: Final = 60.0  # a file is older than that before it can be one that is not needed
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the file of a group says of it."""
+
+    key: str
+    version: str
+
+
+class Units:
+    """The units of one template."""
+
+    def __init__(self, prefix: str, folder: Path) -> None:
+        self._prefix: Final = prefix
+        self._folder: Final = folder / prefix
+
+    @property
+    def pattern(self) -> str:
+        """What matches all units of the template."""
+        return f"{self._prefix}@*.service"
+
+    def name_of(self, key: str) -> str:
+        """Return the name of a group's unit."""
+        return f"{self._prefix}@{self._instance_of(key)}.service"
+
+    def told_of(self, unit: str) -> Told:
+        """Return whose unit this is; what no file tells is read from the name."""
+        instance = unit.removeprefix(f"{self._prefix}@").removesuffix(".service")
+        try:
+            first = self._file(instance).read_text().partition("\n")[0]
+            return Told(**json.loads(first.removeprefix("#")))
+        except (OSError, ValueError, TypeError):
+            return Told(unescape(instance), "")
+
+    def write(self, key: str, version: str, variables: Mapping[str, str]) -> None:
+        """Write the file of a group; it holds the password of RabbitMQ. Raises `OSError`."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = self._file(self._instance_of(key))
+        fresh = file.with_suffix(".new")
+        fresh.touch(mode=0o600)
+        lines = [f"#{json.dumps(asdict(Told(key, version)))}"]
+        lines += [f"{name}={quoted(value)}" for name, value in variables.items()]
+        fresh.write_text("\n".join(lines) + "\n")
+        fresh.rename(file)
+
+    def sweep(self, units: set[str]) -> None:
+        """Remove the files of groups that have no unit any more."""
+        for file in self._folder.glob("*.env"):
+            unit = f"{self._prefix}@{file.name.removesuffix('.env')}.service"
+            if unit not in units and time.time() - file.stat().st_mtime > _KEPT_S:
+                file.unlink(missing_ok=True)
+
+    def _instance_of(self, key: str) -> str:
+        escaped = escape(key)
+        size = len(f"{self._prefix}@{escaped}.service")
+        if not escaped or size > _NAME_SIZE_MAX or escaped.startswith(_DIGEST):
+            return _DIGEST + hashlib.sha256(key.encode()).hexdigest()
+        return escaped
+
+    def _file(self, instance: str) -> Path:
+        return self._folder / f"{instance}.env"
+
+
+def escape(text: str) -> str:
+    """Escape a text as `systemd-escape` does."""
+    out = []
+    for at, byte in enumerate(text.encode()):
+        if byte == ord("/"):
+            out.append("-")
+        elif byte in _PLAIN or (byte == ord(".") and at):
+            out.append(chr(byte))
+        else:
+            out.append(f"\\x{byte:02x}")
+    return "".join(out)
+
+
+def unescape(text: str) -> str:
+    """Return what was escaped."""
+    raw = text.replace("-", "/").encode()
+    return _ESCAPE.sub(lambda match: bytes([int(match[1], 16)]), raw).decode(errors="replace")
+
+
+def quoted(value: str) -> str:
+    """Write a value so that `EnvironmentFile=` reads it back, line breaks and all."""
+    return f'"{value.translate(_SPECIAL)}"'
