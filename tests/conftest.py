@@ -5,9 +5,12 @@ from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
+from tests.support import bytecode
 from tests.support.rabbit import add_log, rabbit, rabbit_server
 
 __all__ = ["rabbit", "rabbit_server"]
+
+bytecode.keep()
 
 # A busy machine makes single examples slow without anything being wrong, so there is no deadline
 # per example; pytest-timeout bounds the test as a whole. Where CI is set, hypothesis' own profile
