@@ -19,6 +19,9 @@
     pirate://queue:5556?protocol=simple         a queue's back, for workers; else paranoid
     pirate+ipc:///run/service.sock              over a Unix socket; or pirate+inproc://name
 
+    amqp://user:password@host:5672/vhost?queue=echo     RPC over AMQP 0.9.1 (RabbitMQ); amqps: TLS
+    amqps://host/vhost?pool=core&key=42                 a group of a pool of workers
+
 In URLs of MDP the path (or the option `service`) names the service; `%xx` stands for a byte of
 UTF-8 there, in user and password, and in the values of options. A new protocol adds a row to
 `_SCHEMES`.
@@ -26,7 +29,9 @@ UTF-8 there, in user and password, and in the values of options. A new protocol 
 The options of SP say how its channels are used: `priority` (1, the first, to 16) and `weight` (1 to
 1000) among several, `resend` (seconds, or off), `ids=draft` for the endpoint types of the draft.
 Those of Freelance: `model` (agent, failover or shotgun) and, to listen, `public`: the endpoint that
-clients dial (tcp://host:port).
+clients dial (tcp://host:port). Those of AMQP: `queue`, or `pool` and `key`, name the service;
+`confirm` and `reply` are for clients, `id` and `activity` for workers. Its path is the virtual
+host, `/` where there is none.
 
 A password appears in no message, `str` or `repr`.
 """
@@ -46,6 +51,7 @@ from requite.transport.address import (
     Address,
     HostAddress,
     InprocAddress,
+    TlsAddress,
     parse_address,
     parse_inproc,
     parse_ipc,
@@ -56,6 +62,9 @@ from requite.transport.address import (
 from requite.transport.tls import TlsSettings
 
 MDP_PORT: Final = 5555
+# The AMQP 0.9.1 URI Specification of RabbitMQ, section 5.
+AMQP_PORT: Final = 5672
+AMQPS_PORT: Final = 5671
 PRIORITY_MAX: Final = 16
 WEIGHT_MAX: Final = 1000
 # Greedy on purpose: up to the last @, so that a password with an unescaped / or @ is hidden, too.
@@ -131,6 +140,8 @@ def parse_url(text: str, *, listening: bool = False) -> ServiceUrl:
         return _freelance(url, listening, shown)
     if url.protocol == "pirate":
         return _pirate(url, listening, shown)
+    if url.protocol == "amqp":
+        return _amqp(url, listening, shown)
     if listening:
         _refuse(shown, "nobody listens at it but a broker: requite broker --bind tcp://host:port")
     _check_can_be_dialled(url, shown)
@@ -181,6 +192,27 @@ def _read_web(body: str, shown: str, *, secure: bool) -> _Places:
     return _Places(tuple(places), "")
 
 
+def _read_amqp(body: str, shown: str) -> _Places:
+    host, vhost = _split_amqp(body, shown)
+    return _Places((parse_tcp(host, shown, AMQP_PORT),), vhost)
+
+
+def _read_amqps(body: str, shown: str) -> _Places:
+    host, vhost = _split_amqp(body, shown)
+    place = parse_tcp(host, shown, AMQPS_PORT)
+    return _Places((TlsAddress(place.host, place.port),), vhost)
+
+
+def _split_amqp(body: str, shown: str) -> tuple[str, str]:
+    """Return host and virtual host, which is one segment of a path."""
+    hosts, vhost = _split_authority(body, shown)
+    if len(hosts) > 1:
+        _refuse(shown, "it takes one host; put a name or a load balancer before those of a cluster")
+    if "/" in vhost:
+        _refuse(shown, "the path is the virtual host; write %2F for a / that belongs to its name")
+    return hosts[0], vhost
+
+
 def _split_authority(body: str, shown: str) -> tuple[list[str], str]:
     authority, _, path = body.partition("/")
     if not authority:
@@ -195,6 +227,10 @@ _SP_TLS_OPTIONS: Final = _SP_OPTIONS + _TLS_OPTIONS
 _PIRATE_OPTIONS: Final = ("protocol",)
 _PIRATE_QUEUES: Final = ("simple", "paranoid")
 _FLP_OPTIONS: Final = ("model", "public")
+_AMQP_OPTIONS: Final = ("queue", "pool", "key", "confirm", "reply", "id", "activity")
+# As those of SP, but for the private key: a key is the pool's here.
+_AMQP_TLS: Final = ("ca", "certificate", "certificate_key", "server_name")
+_AMQPS_OPTIONS: Final = (*_AMQP_OPTIONS, *_AMQP_TLS)
 _SCHEMES: Final[dict[str, _Scheme]] = {
     "mdp": _Scheme("mdp", _read_tcp, _MDP_OPTIONS),
     "mdp+ipc": _Scheme("mdp", _read_ipc, _MDP_OPTIONS),
@@ -209,6 +245,8 @@ _SCHEMES: Final[dict[str, _Scheme]] = {
     "pirate": _Scheme("pirate", _read_sp_tcp, _PIRATE_OPTIONS),
     "pirate+ipc": _Scheme("pirate", _read_ipc, _PIRATE_OPTIONS),
     "pirate+inproc": _Scheme("pirate", _read_inproc, _PIRATE_OPTIONS),
+    "amqp": _Scheme("amqp", _read_amqp, _AMQP_OPTIONS),
+    "amqps": _Scheme("amqp", _read_amqps, _AMQPS_OPTIONS),
     "flp": _Scheme("flp", _read_sp_tcp, _FLP_OPTIONS),
     "flp+ipc": _Scheme("flp", _read_ipc, _FLP_OPTIONS),
     "flp+inproc": _Scheme("flp", _read_inproc, _FLP_OPTIONS),
@@ -337,6 +375,33 @@ def _pirate(url: ServiceUrl, listening: bool, shown: str) -> ServiceUrl:
     if not listening:
         _check_can_be_dialled(url, shown)
     return url
+
+
+# --- AMQP -----------------------------------------------------------------------------------------
+def _amqp(url: ServiceUrl, listening: bool, shown: str) -> ServiceUrl:
+    """Take the path for the virtual host, and the service from the options."""
+    if listening:
+        _refuse(shown, "nobody listens at it but RabbitMQ: clients and workers dial it")
+    _check_can_be_dialled(url, shown)
+    options = {**url.options, "vhost": url.service or "/"}
+    if "key" in options and "pool" not in options:
+        _refuse(shown, "the option 'key' belongs to a pool: add pool=NAME")
+    if "activity" in options and "pool" not in options:
+        _refuse(shown, "the option 'activity' belongs to a pool: add pool=NAME")
+    service = options.get("key" if "pool" in options else "queue", "")
+    return replace(url, service=service, options=options, tls=_read_amqps_tls(url, shown))
+
+
+def _read_amqps_tls(url: ServiceUrl, shown: str) -> TlsSettings | None:
+    if not any(isinstance(place, HostAddress) and place.is_secure for place in url.addresses):
+        return None
+    given = url.options.get
+    try:
+        return TlsSettings(
+            given("ca"), given("certificate"), given("certificate_key"), given("server_name")
+        )
+    except ConfigurationError as error:
+        _refuse(shown, str(error))
 
 
 # --- the other parts ------------------------------------------------------------------------------

@@ -76,6 +76,7 @@ class Rabbit:
         self.user = "guest"
         self.password = "guest"
         self._made = 0
+        self._log_from = 0  # where the part of the running test begins
 
     # --- the process ------------------------------------------------------------------------------
     @property
@@ -123,10 +124,11 @@ class Rabbit:
         self._starter.shutdown()
 
     def log_tail(self) -> str:
-        """Return the last lines of its log."""
+        """Return the last lines of its log, of the running test's part."""
         if not self._log.exists():
             return "(no log)"
-        return self._log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace")
+        said = self._log.read_bytes()[self._log_from :]
+        return said[-_LOG_TAIL_BYTES:].decode(errors="replace")
 
     # --- where it is ------------------------------------------------------------------------------
     @property
@@ -227,6 +229,7 @@ class Rabbit:
     def open_space(self) -> None:
         """Make a virtual host and a user, its administrator, and make them the current ones."""
         self.start()
+        self._log_from = self._log.stat().st_size
         self._made += 1
         name = f"test-{self._made}"
         self.vhost = self.make_vhost(name)

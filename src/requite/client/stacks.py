@@ -70,6 +70,7 @@ _HOME: Final = {
     "sp": "requite.client.scalability",
     "flp": "requite.client.freelance",
     "pirate": "requite.client.pirate",
+    "amqp": "requite.client.amqp",
 }
 
 

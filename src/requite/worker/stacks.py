@@ -83,6 +83,7 @@ _HOME: Final = {
     "sp": "requite.worker.scalability",
     "flp": "requite.worker.freelance",
     "pirate": "requite.worker.pirate",
+    "amqp": "requite.worker.amqp",
 }
 
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from requite.errors import RemoteViolation
-from requite.protocols.amqp.fields import read_short, read_table, short, table
+from requite.protocols.amqp.fields import read_long, read_short, read_table, short, table
 
 _HEAD: Final = Struct(">HHQH")  # class, weight, size of the body, flags
 _BASIC: Final = 60
@@ -33,7 +33,10 @@ _PERSISTENT: Final = b"\x02"
 
 
 class Properties(NamedTuple):
-    """What of a message's properties requite uses; an empty text is one that is not there."""
+    """What of a message's properties requite uses; an empty text is one that is not there.
+
+    `flaw` says what is wrong with a table of headers that could not be read; there are none then.
+    """
 
     correlation_id: str = ""
     reply_to: str = ""
@@ -41,11 +44,12 @@ class Properties(NamedTuple):
     expiration: str = ""
     headers: Mapping[str, Any] = _NONE
     persistent: bool = False
+    flaw: str = ""
 
 
 def encode_properties(properties: Properties, body_size: int) -> bytes:
     """Return the content header of a message. Raises `LocalViolation` for values too long."""
-    correlation_id, reply_to, message_id, expiration, headers, persistent = properties
+    correlation_id, reply_to, message_id, expiration, headers, persistent, _ = properties
     flags = _DELIVERY_MODE
     fields = _PERSISTENT if persistent else _TRANSIENT
     if headers:
@@ -67,7 +71,11 @@ def encode_properties(properties: Properties, body_size: int) -> bytes:
 
 
 def decode_properties(header: bytes) -> Properties:
-    """Read a content header. Raises `RemoteViolation` for one that is malformed."""
+    """Read a content header.
+
+    A malformed table of headers is told as a `flaw`: who sent it can still be answered. Raises
+    `RemoteViolation` for anything else that is malformed.
+    """
     if len(header) < _HEAD.size:
         raise RemoteViolation("a content header is cut")
     flags = _HEAD.unpack_from(header)[3]
@@ -77,8 +85,9 @@ def decode_properties(header: bytes) -> Properties:
     if flags & _CONTENT_ENCODING:
         _, at = read_short(header, at)
     headers: Mapping[str, Any] = _NONE
+    flaw = ""
     if flags & _HEADERS:
-        headers, at = read_table(header, at)
+        headers, at, flaw = _read_headers(header, at)
     persistent = False
     if flags & _DELIVERY_MODE:
         persistent = header[at : at + 1] == _PERSISTENT
@@ -95,7 +104,16 @@ def decode_properties(header: bytes) -> Properties:
     if flags & _MESSAGE_ID:
         message_id, at = read_short(header, at)
     _check_rest(header, at, flags)
-    return Properties(correlation_id, reply_to, message_id, expiration, headers, persistent)
+    return Properties(correlation_id, reply_to, message_id, expiration, headers, persistent, flaw)
+
+
+def _read_headers(header: bytes, at: int) -> tuple[Mapping[str, Any], int, str]:
+    _, end = read_long(header, at)
+    try:
+        headers, _ = read_table(header, at)
+    except RemoteViolation as violation:
+        return _NONE, end, f"the headers are malformed: {violation}"
+    return headers, end, ""
 
 
 def _check_rest(header: bytes, at: int, flags: int) -> None:

@@ -44,6 +44,23 @@ class Exchange(NamedTuple):
     arguments: Mapping[str, Any]
 
 
+class Destination(NamedTuple):
+    """Where a caller's requests go; the routing key is the service: a queue's name, or a key.
+
+    `exchange`: "" is the default exchange, which knows queues by their names. `control_exchange`
+    takes cancels, with the routing key of the request.
+    """
+
+    exchange: str = ""
+    control_exchange: str = CONTROL_EXCHANGE
+
+    def describe(self, routing_key: str) -> str:
+        """Return where a request went, for people."""
+        if self.exchange:
+            return f"exchange {self.exchange!r}, key {routing_key!r}"
+        return f"there is no queue {routing_key!r}"
+
+
 class Queue(NamedTuple):
     """A queue to declare: durable, not exclusive, never deleted by itself."""
 
@@ -131,6 +148,11 @@ class Pool:
         """Requests that have killed their workers."""
         return f"{self._prefix}-poison"
 
+    @property
+    def destination(self) -> Destination:
+        """Where callers publish."""
+        return Destination(self.requests_exchange, self.control_exchange)
+
     def request_queue(self, key: str) -> str:
         """Return the name of a group's queue. Raises `ConfigurationError` for a key too long."""
         name = f"{self._prefix}-req-{encode_key(key)}"
@@ -160,9 +182,13 @@ class Pool:
         ]
 
     def queues(self) -> list[Queue]:
-        """Return the queues that the pool has besides its request queues."""
-        names = self.orphan_queue, self.dead_letter_queue, self.activity_queue, self.poison_queue
-        return [Queue(name, {}) for name in names]
+        """Return the queues that the pool has besides its request queues.
+
+        Orphans may expire before any manager comes; their callers are told as well.
+        """
+        orphans = Queue(self.orphan_queue, {"x-dead-letter-exchange": self.dead_letter_exchange})
+        names = self.dead_letter_queue, self.activity_queue, self.poison_queue
+        return [orphans, *(Queue(name, {}) for name in names)]
 
     def bindings(self) -> list[Binding]:
         """Return what connects these queues to their exchanges."""

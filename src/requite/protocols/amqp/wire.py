@@ -20,6 +20,7 @@ for `traceparent`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final
 
@@ -117,7 +118,7 @@ def status_error(status: Any, body: bytes, attempts: int) -> CallError | None:
     return kind(text or meaning, may_have_executed=may_have_executed, attempts=attempts)
 
 
-def partial_index(headers: dict[str, Any]) -> int | None:
+def partial_index(headers: Mapping[str, Any]) -> int | None:
     """Return the number of a partial reply; None for a final one.
 
     Raises `RemoteViolation` for a header that is neither.

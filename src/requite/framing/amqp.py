@@ -1,0 +1,309 @@
+"""AMQP 0.9.1 on a byte stream, as a client of RabbitMQ: the handshake, frames, and content.
+
+    type u8 | channel u16 | size u32 | payload | CE
+
+`protocols/amqp/methods.py` says what a message between an engine and this framing is. The handshake
+(Start, Tune, Open) is done in here; when it is through, the first message is what was agreed upon.
+A server that refuses it, for wrong credentials or a virtual host that does not exist, is heard as
+well: the connection counts as ready, the refusal is the only message, and the farewell.
+
+Source: AMQP 0.9.1, sections 2.2.4, 2.3.5 and 4.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Final, NoReturn
+
+from requite.errors import LocalViolation, RemoteViolation
+from requite.framing.base import Message
+from requite.framing.parts import Parts
+from requite.protocols.amqp import methods
+from requite.protocols.amqp.fields import long, short, table
+from requite.protocols.amqp.methods import CONNECTION, HAS_CONTENT
+
+_OPENING: Final = b"AMQP\x00\x00\x09\x01"
+_HEAD: Final = Struct(">BHI")
+_HEAD_SIZE: Final = _HEAD.size
+_END: Final = 0xCE
+_FRAME_OVERHEAD: Final = _HEAD_SIZE + 1
+_METHOD, _HEADER, _BODY, _HEARTBEAT = 1, 2, 3, 8
+_HEARTBEAT_FRAME: Final = _HEAD.pack(_HEARTBEAT, 0, 0) + bytes((_END,))
+_BODY_SIZE_AT: Final = 4  # in a content header: behind class and weight
+_U64: Final = Struct(">Q")
+
+FRAME_SIZE_MAX: Final = 131_072
+"""RabbitMQ's own default; larger frames hold other channels up, smaller ones cost more."""
+
+_FRAME_SIZE_MIN: Final = 4096  # AMQP 0.9.1, section 4.2.3: frame-min-size
+_CHANNELS: Final = 16
+_PRODUCT: Final = {
+    "product": "requite",
+    "platform": "Python",
+    "capabilities": {
+        "publisher_confirms": True,
+        "basic.nack": True,
+        "consumer_cancel_notify": True,
+        "connection.blocked": True,
+        "authentication_failure_close": True,
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AmqpSettings:
+    """Who enters which virtual host, and what one connection may cost.
+
+    `heartbeat_s`: whole seconds after which a silent peer is given up (0: never), if the server
+    does not want less. `body_size_max`: of larger bodies that come only the header is kept.
+    `name` is shown in RabbitMQ's list of connections.
+    """
+
+    vhost: str = "/"
+    user: str = "guest"
+    password: str = field(default="guest", repr=False)
+    heartbeat_s: int = 20
+    body_size_max: int = 64 << 20
+    name: str = "requite"
+
+
+_NO_SETTINGS: Final = AmqpSettings()
+
+
+class Amqp:
+    """The `Framing` of one connection to RabbitMQ."""
+
+    def __init__(self, settings: AmqpSettings = _NO_SETTINGS) -> None:
+        self._settings = settings
+        self.ready = False
+        self.peer_identity = b""
+        self.farewell = ""
+        self._tail = b""
+        self._said: list[bytes] = []
+        self._frame_size = FRAME_SIZE_MAX
+        self._agreed = b""  # the TuneOk that was sent
+        self._closing = False
+        self._broken: RemoteViolation | None = None
+        # Content that has begun to come, per channel.
+        self._contents: dict[bytes, _Content] = {}
+
+    # --- the contract -----------------------------------------------------------------------------
+    def opening(self) -> bytes:
+        """Return the protocol header."""
+        return _OPENING
+
+    def receive(self, chunk: bytes) -> list[Message]:
+        """Take the next bytes; return the messages that they complete."""
+        if self._broken is not None:
+            raise self._broken
+        if self._closing or self.farewell:
+            return []
+        try:
+            return self._cut(chunk)
+        except RemoteViolation as violation:
+            self._broken = violation
+            raise
+
+    def _cut(self, chunk: bytes) -> list[Message]:
+        """Take the frames that are whole by now."""
+        data = self._tail + chunk if self._tail else chunk
+        messages: list[Message] = []
+        at, end = 0, len(data)
+        while end - at >= _HEAD_SIZE:
+            kind, _, size = _HEAD.unpack_from(data, at)
+            if size > self._frame_size:
+                self._refuse_frame(data[at : at + 8], size)
+            after = at + _HEAD_SIZE + size
+            if after >= end:
+                break
+            if data[after] != _END:
+                raise RemoteViolation(f"a frame ends with {data[after]:02X}, and not with CE")
+            self._take(kind, data[at + 1 : at + 3], data[at + _HEAD_SIZE : after], messages)
+            at = after + 1
+        self._tail = data[at:]
+        return messages
+
+    def output(self) -> bytes:
+        """Return what the handshake, or the end, has to say."""
+        said, self._said = self._said, []
+        return b"".join(said)
+
+    def encode(self, message: Sequence[bytes], out: list[bytes]) -> int:
+        """Append the frames of a message; a body is cut where the frames that were agreed upon are
+        smaller."""
+        if not self.ready:
+            raise LocalViolation("nothing may be sent before the handshake is through")
+        if self.farewell or self._closing:
+            return 0
+        if not message:
+            out.append(_HEARTBEAT_FRAME)
+            return len(_HEARTBEAT_FRAME)
+        channel, method = message[0], message[1]
+        size = _add_frame(_METHOD, channel, method, out)
+        if len(message) == 2:
+            return size
+        header, body = message[2], message[3]
+        size += _add_frame(_HEADER, channel, header, out)
+        step = self._frame_size - _FRAME_OVERHEAD
+        if len(body) <= step:
+            return size + _add_frame(_BODY, channel, body, out) if body else size
+        for at in range(0, len(body), step):
+            size += _add_frame(_BODY, channel, body[at : at + step], out)
+        return size
+
+    def closing(self) -> bytes:
+        """Return a Close: RabbitMQ counts connections that just end among the failures."""
+        if not self.ready or self.farewell or self._closing:
+            return b""
+        self._closing = True
+        out: list[bytes] = []
+        _add_frame(_METHOD, CONNECTION, methods.connection_close(200, "Goodbye"), out)
+        return b"".join(out)
+
+    @property
+    def mid_message(self) -> bool:
+        """Whether a message has begun to come in and is not complete."""
+        return bool(self._tail or self._contents)
+
+    def at_end(self) -> None:
+        """Raise `RemoteViolation` if the stream ended inside the handshake or a message."""
+        if self._broken is not None:
+            raise self._broken
+        if not self.ready:
+            raise RemoteViolation(
+                "the peer hung up before the handshake was through: it may not be RabbitMQ, or not"
+                " speak AMQP 0.9.1 (or TLS) at this port"
+            )
+        if self.mid_message:
+            raise RemoteViolation("RabbitMQ hung up in the middle of a message")
+
+    # --- frames -----------------------------------------------------------------------------------
+    def _take(self, kind: int, channel: bytes, payload: bytes, messages: list[Message]) -> None:
+        content = self._contents.get(channel)
+        if kind == _METHOD:
+            if content is not None:
+                raise RemoteViolation("a method in the middle of content")
+            if payload[:4] in HAS_CONTENT:
+                self._contents[channel] = _Content(payload, self._settings.body_size_max)
+            elif channel == CONNECTION:
+                self._hear(payload, messages)
+            else:
+                messages.append([channel, payload])
+        elif kind == _HEARTBEAT:
+            messages.append([])
+        elif content is None or kind not in (_HEADER, _BODY):
+            raise RemoteViolation(f"a frame of type {kind} that belongs to nothing")
+        elif (content.take_header if kind == _HEADER else content.take_body)(payload):
+            del self._contents[channel]
+            messages.append(content.message(channel))
+
+    def _refuse_frame(self, beginning: bytes, size: int) -> NoReturn:
+        if beginning[:4] == b"AMQP":
+            version = ".".join(map(str, beginning[4:8]))
+            raise RemoteViolation(f"the server does not speak AMQP 0.9.1, but {version}")
+        if not self.ready:
+            said = beginning[:4]
+            raise RemoteViolation(f"the server does not speak AMQP: its first bytes are {said!r}")
+        raise RemoteViolation(f"a frame of {size} bytes; {self._frame_size} were agreed upon")
+
+    # --- the connection itself --------------------------------------------------------------------
+    def _hear(self, payload: bytes, messages: list[Message]) -> None:
+        """Go on with the handshake, or pass on what is said of the connection."""
+        heard = methods.decode(payload)
+        match heard:
+            case methods.Started() if not self.ready:
+                self._start(heard)
+            case methods.Tuned() if not self.ready:
+                self._tune(heard)
+            case methods.Done(method=methods.CONNECTION_OPEN_OK) if not self.ready:
+                self.ready = True
+                messages.append([CONNECTION, self._agreed])
+            case methods.Closed():
+                self.ready = True
+                self._say(methods.CONNECTION_CLOSE_OK)
+                self.farewell = f"RabbitMQ closed the connection: {heard.code} {heard.text}"
+                messages.append([CONNECTION, payload])
+            case _ if self.ready:
+                messages.append([CONNECTION, payload])
+            case _:
+                raise RemoteViolation(f"the method {payload[:4].hex()} comes before its time")
+
+    def _start(self, started: methods.Started) -> None:
+        if "PLAIN" not in started.mechanisms:
+            raise RemoteViolation(f"RabbitMQ takes no passwords, only {started.mechanisms}")
+        properties = {**_PRODUCT, "connection_name": self._settings.name}
+        response = f"\0{self._settings.user}\0{self._settings.password}"
+        self._say(
+            methods.CONNECTION_START_OK
+            + table(properties)
+            + short("PLAIN")
+            + long(response)
+            + short("en_US")
+        )
+
+    def _tune(self, tuned: methods.Tuned) -> None:
+        self._frame_size = min(tuned.frame_size or FRAME_SIZE_MAX, FRAME_SIZE_MAX)
+        if self._frame_size < _FRAME_SIZE_MIN:
+            raise RemoteViolation(f"RabbitMQ suggests frames of {self._frame_size} bytes")
+        channels = min(tuned.channels or _CHANNELS, _CHANNELS)
+        ours, theirs = self._settings.heartbeat_s, tuned.heartbeat_s
+        heartbeat_s = min(ours, theirs) if ours and theirs else 0
+        self._agreed = methods.tune_ok(channels, self._frame_size, heartbeat_s)
+        self._say(self._agreed)
+        self._say(methods.connection_open(self._settings.vhost))
+
+    def _say(self, method: bytes) -> None:
+        _add_frame(_METHOD, CONNECTION, method, self._said)
+
+
+class _Content:
+    """A message that comes in pieces: method, header, and as many frames as the body takes."""
+
+    __slots__ = ("_header", "_method", "_missing", "_parts", "_size_max")
+
+    def __init__(self, method: bytes, size_max: int) -> None:
+        self._method = method
+        self._header = b""
+        self._missing = 0
+        self._size_max = size_max
+        self._parts: Parts | None = None
+
+    def take_header(self, payload: bytes) -> bool:
+        """Take the header; return whether that was all."""
+        if self._header or len(payload) < _BODY_SIZE_AT + _U64.size:
+            raise RemoteViolation("a content header that is cut, or a second one")
+        self._header = payload
+        self._missing = _U64.unpack_from(payload, _BODY_SIZE_AT)[0]
+        if self._missing <= self._size_max:
+            self._parts = Parts()
+        return not self._missing
+
+    def take_body(self, payload: bytes) -> bool:
+        """Take a piece of the body; return whether it was the last one."""
+        self._missing -= len(payload)
+        if not self._header or self._missing < 0:
+            raise RemoteViolation("a body without its header, or longer than that says")
+        if self._parts is not None:
+            self._parts.add(payload)
+        return not self._missing
+
+    def message(self, channel: bytes) -> Message:
+        """Return what has come; without a body that was too large."""
+        if self._parts is None:
+            return [channel, self._method, self._header]
+        return [
+            channel,
+            self._method,
+            self._header,
+            self._parts.take() if self._parts.size else b"",
+        ]
+
+
+def _add_frame(kind: int, channel: bytes, payload: bytes, out: list[bytes]) -> int:
+    size = len(payload)
+    out.append(bytes((kind,)) + channel + size.to_bytes(4, "big"))
+    out.append(payload)
+    out.append(b"\xce")
+    return size + _FRAME_OVERHEAD

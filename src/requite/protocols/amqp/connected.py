@@ -1,0 +1,177 @@
+"""What both engines have in common: the one connection to RabbitMQ, its heartbeats and its end.
+
+The shell keeps the connection; the engine hears of it by `PeerJoined` and `PeerLost`. The first
+message says what was agreed upon, and then the engine begins its work; a refusal in its place (a
+wrong password, a virtual host that does not exist) ends it.
+
+Source: AMQP 0.9.1, section 4.2.7 (heartbeats); RabbitMQ, "Detecting Dead TCP Connections".
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from math import inf
+from typing import Any, Final
+
+from requite.engine import (
+    Disconnect,
+    Effect,
+    Input,
+    Message,
+    Peer,
+    PeerJoined,
+    PeerLost,
+    Received,
+    Send,
+    Warn,
+)
+from requite.errors import LocalViolation, RemoteViolation
+from requite.heartbeat import Heartbeat, HeartbeatPolicy
+from requite.protocols.amqp import methods
+from requite.protocols.amqp.methods import CONNECTION, Blocked, Closed, Heard, Tuned
+
+WORK: Final = methods.channel(1)
+"""The channel of requests and replies."""
+
+SIDE: Final = methods.channel(2)
+"""The channel of what may fail without harm to these: RabbitMQ closes a channel for any error."""
+
+_HEARTBEAT: Final[tuple[bytes, ...]] = ()
+_HINTS: Final = {
+    403: "user and password are those of the URL, and so are the permissions that the user needs",
+    530: "the virtual host is the path of the URL; it has to exist, and to admit the user",
+}
+
+
+class ConnectedEngine(ABC):
+    """An engine with one connection to RabbitMQ."""
+
+    def __init__(self, heartbeat: HeartbeatPolicy) -> None:
+        self._heartbeat_policy = heartbeat
+        self._peer: Peer | None = None
+        self._agreed = False
+        self._beat: Heartbeat | None = None
+        self._stopped = False
+        self._out: list[Effect] = []
+        self._inputs: dict[type, Callable[[Any, float], None]] = {
+            PeerJoined: self._joined,
+            PeerLost: self._lost,
+            Received: self._received,
+        }
+
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        """See `requite.engine.Engine.handle`."""
+        handler = self._inputs.get(event.__class__)
+        if handler is None:
+            raise LocalViolation(f"this engine has no use for {event!r}")
+        handler(event, now)
+        out = self._out
+        if out:
+            self._out = []
+        return out
+
+    # --- what the engines do ----------------------------------------------------------------------
+    @abstractmethod
+    def _begin(self, now: float) -> None:
+        """Open channels: the connection stands."""
+
+    @abstractmethod
+    def _end(self, reason: str, now: float) -> None:
+        """Deal with the loss of the connection."""
+
+    @abstractmethod
+    def _refused(self, reason: str, now: float) -> None:
+        """Deal with a refusal by RabbitMQ that will last until somebody does something."""
+
+    @abstractmethod
+    def _hear(self, channel: bytes, heard: Heard, message: Message, now: float) -> None:
+        """Take what came on a channel; `message` has the content, where there is one."""
+
+    # --- the connection ---------------------------------------------------------------------------
+    def _joined(self, event: PeerJoined, now: float) -> None:
+        if self._stopped or self._peer is not None:
+            self._out.append(Disconnect(event.peer, "one connection is enough"))
+            return
+        self._peer = event.peer
+        self._agreed = False
+        self._beat = Heartbeat(self._heartbeat_policy, now)
+
+    def _lost(self, event: PeerLost, now: float) -> None:
+        if event.peer is self._peer:
+            self._leave(event.reason or "the connection was closed", now)
+
+    def _leave(self, reason: str, now: float) -> None:
+        self._peer = self._beat = None
+        if self._agreed:
+            self._agreed = False
+            self._end(reason, now)
+
+    def _received(self, event: Received, now: float) -> None:
+        if event.peer is not self._peer:
+            return
+        if self._beat is not None:
+            self._beat.heard_at = now
+        for message in event.messages:
+            if self._peer is None:  # the one before ended it
+                return
+            if message:
+                self._take(message, now)
+
+    def _take(self, message: Message, now: float) -> None:
+        try:
+            heard = methods.decode(message[1])
+        except RemoteViolation as violation:
+            self._out.append(Warn("malformed", f"a message of RabbitMQ's is ignored: {violation}"))
+            return
+        if message[0] != CONNECTION:
+            self._hear(message[0], heard, message, now)
+            return
+        match heard:
+            case Tuned(heartbeat_s=heartbeat_s):
+                self._agree(heartbeat_s, now)
+            case Closed(code=code, text=text) if not self._agreed:
+                self._refused(_refusal(code, text), now)
+            case Blocked(reason=reason):
+                text = f"RabbitMQ takes no messages for now: {reason}"
+                self._out.append(Warn("blocked", text))
+
+    def _agree(self, heartbeat_s: int, now: float) -> None:
+        self._agreed = True
+        if heartbeat_s:
+            liveness = self._heartbeat_policy.liveness
+            self._beat = Heartbeat(HeartbeatPolicy(heartbeat_s / 2, liveness), now)
+        else:
+            self._beat = None
+        self._begin(now)
+
+    def _send(self, channel: bytes, *parts: bytes) -> None:
+        self._out.append(Send(self._peer, (channel, *parts)))
+
+    # --- heartbeats -------------------------------------------------------------------------------
+    def _beat_at(self) -> float:
+        """Return when the connection needs attention next."""
+        return inf if self._beat is None else self._beat.next_at()
+
+    def _attend(self, now: float) -> None:
+        """Be heard, if it is time to; give a silent RabbitMQ up."""
+        beat = self._beat
+        if beat is None or now < beat.next_at():
+            return
+        # Late by much ourselves, we have not read what has come meanwhile: that is no silence.
+        if now >= beat.gone_at() and now < beat.gone_at() + beat.interval_s:
+            reason = f"RabbitMQ was silent for {now - beat.heard_at:.1f} s"
+            self._out.append(Disconnect(self._peer, reason))
+            self._leave(reason, now)
+            return
+        if now >= beat.gone_at():
+            beat.heard_at = now
+        if self._agreed and now >= beat.speak_at():
+            self._out.append(Send(self._peer, _HEARTBEAT))
+            beat.spoke_at = now
+
+
+def _refusal(code: int, text: str) -> str:
+    hint = _HINTS.get(code)
+    said = f"RabbitMQ refuses the connection: {code} {text}"
+    return f"{said} ({hint})" if hint else said

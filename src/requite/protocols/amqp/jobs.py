@@ -1,0 +1,74 @@
+"""The nouns of a responder: a request in a handler's hands, and what can be seen of its tables."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from requite.protocols.amqp.properties import Properties
+
+
+class Job:
+    """One request in a responder's hands; the token under which its handler answers.
+
+    `tag` is the delivery, `attempt` which one of the request it is. `index` is the number of the
+    partial reply that is next. `abandoned` tells why nobody waits for it any more ("": somebody
+    does). The rest is for the journal.
+    """
+
+    __slots__ = (
+        "abandoned",
+        "attempt",
+        "call_id",
+        "delivered_at",
+        "index",
+        "is_told",
+        "properties",
+        "size",
+        "started_at",
+        "tag",
+    )
+
+    def __init__(self, tag: int, properties: Properties, attempt: int, call_id: bytes) -> None:
+        self.tag = tag
+        self.properties = properties
+        self.attempt = attempt
+        self.call_id = call_id
+        self.index = 0
+        self.abandoned = ""
+        self.delivered_at = self.started_at = 0.0
+        self.size = 0
+        self.is_told = False
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """What a cancel knows the request by: message id and correlation id."""
+        return self.properties.message_id, self.properties.correlation_id
+
+
+class Why:
+    """Why requests are not run: the words of counters and journals."""
+
+    MALFORMED = "malformed"
+    NO_REPLY_TO = "without reply-to"
+    TOO_LARGE = "too large"
+    CANCELLED = "cancelled before they began"
+    POISONED = "delivered too often"
+    DRAINING = "given back while draining"
+
+
+class ResponderSnapshot(NamedTuple):
+    """A responder's tables, as counts.
+
+    `is_consuming`: requests can come. Of what handlers have, nobody waits for the `abandoned`;
+    `unconfirmed` replies have not been confirmed by RabbitMQ. `cancels` are remembered. `dropped`:
+    requests that were not run since the beginning, by reason (`Why`).
+    """
+
+    is_consuming: bool
+    running: int
+    abandoned: int
+    unconfirmed: int
+    cancels: int
+    dropped: dict[str, int]
+    draining: bool
+    stopped: bool

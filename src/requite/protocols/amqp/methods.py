@@ -1,0 +1,353 @@
+"""The methods of AMQP 0.9.1 that requite sends, and those that it understands.
+
+A message between engine and framing is `[channel, method]`, or `[channel, method, header, body]`
+where content follows; `[channel, method, header]` is content whose body was larger than allowed and
+has been thrown away. An empty message is a heartbeat. Channels are two bytes, methods and headers
+the payloads of their frames.
+
+Sources: AMQP 0.9.1, sections 1.4 to 1.8 of its reference; RabbitMQ's extensions `confirm.select`,
+`basic.nack`, `basic.cancel` from the server, `connection.blocked`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from struct import Struct, error
+from typing import Any, Final, NamedTuple
+
+from requite.errors import RemoteViolation
+from requite.protocols.amqp.fields import read_long, read_short, read_table, short, table
+
+_U16: Final = Struct(">H")
+_U64: Final = Struct(">Q")
+_ID: Final = Struct(">HH")
+_TUNE: Final = Struct(">HIH")  # channel-max, frame-max, heartbeat
+_COUNTS: Final = Struct(">II")
+_NO_ARGUMENTS: Final = table({})
+_EMPTY: Final = b"\0"  # an empty short string
+_RESERVED: Final = b"\0\0"  # once the ticket of an access realm
+
+CONNECTION: Final = b"\0\0"
+"""The channel of the connection itself."""
+
+
+def channel(number: int) -> bytes:
+    """Return a channel as it stands in messages."""
+    return _U16.pack(number)
+
+
+def _method(class_id: int, method_id: int) -> bytes:
+    return _ID.pack(class_id, method_id)
+
+
+CONNECTION_START: Final = _method(10, 10)
+CONNECTION_START_OK: Final = _method(10, 11)
+CONNECTION_TUNE: Final = _method(10, 30)
+CONNECTION_TUNE_OK: Final = _method(10, 31)
+CONNECTION_OPEN: Final = _method(10, 40)
+CONNECTION_OPEN_OK: Final = _method(10, 41)
+CONNECTION_CLOSE: Final = _method(10, 50)
+CONNECTION_CLOSE_OK: Final = _method(10, 51)
+CONNECTION_BLOCKED: Final = _method(10, 60)
+CONNECTION_UNBLOCKED: Final = _method(10, 61)
+CHANNEL_OPEN: Final = _method(20, 10)
+CHANNEL_OPEN_OK: Final = _method(20, 11)
+CHANNEL_CLOSE: Final = _method(20, 40)
+CHANNEL_CLOSE_OK: Final = _method(20, 41)
+EXCHANGE_DECLARE: Final = _method(40, 10)
+EXCHANGE_DECLARE_OK: Final = _method(40, 11)
+QUEUE_DECLARE: Final = _method(50, 10)
+QUEUE_DECLARE_OK: Final = _method(50, 11)
+QUEUE_BIND: Final = _method(50, 20)
+QUEUE_BIND_OK: Final = _method(50, 21)
+BASIC_QOS: Final = _method(60, 10)
+BASIC_QOS_OK: Final = _method(60, 11)
+BASIC_CONSUME: Final = _method(60, 20)
+BASIC_CONSUME_OK: Final = _method(60, 21)
+BASIC_CANCEL: Final = _method(60, 30)
+BASIC_CANCEL_OK: Final = _method(60, 31)
+BASIC_PUBLISH: Final = _method(60, 40)
+BASIC_RETURN: Final = _method(60, 50)
+BASIC_DELIVER: Final = _method(60, 60)
+BASIC_ACK: Final = _method(60, 80)
+BASIC_REJECT: Final = _method(60, 90)
+BASIC_NACK: Final = _method(60, 120)
+CONFIRM_SELECT: Final = _method(85, 10)
+CONFIRM_SELECT_OK: Final = _method(85, 11)
+
+HAS_CONTENT: Final = frozenset({BASIC_PUBLISH, BASIC_RETURN, BASIC_DELIVER})
+"""The methods that a content header, and a body, follow."""
+
+
+# --- out ------------------------------------------------------------------------------------------
+OPEN_CHANNEL: Final = CHANNEL_OPEN + _EMPTY
+CLOSED_CHANNEL: Final = CHANNEL_CLOSE_OK
+SELECT_CONFIRMS: Final = CONFIRM_SELECT + b"\0"
+
+
+def exchange_declare(name: str, kind: str, *, passive: bool = False) -> bytes:
+    """Declare a durable exchange; `passive`: only ask whether it is there."""
+    bits = (0b10, 0b11)[passive]
+    return EXCHANGE_DECLARE + _RESERVED + short(name) + short(kind) + bytes((bits,)) + _NO_ARGUMENTS
+
+
+def queue_declare(
+    name: str,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    passive: bool = False,
+    durable: bool = False,
+    exclusive: bool = False,
+    auto_delete: bool = False,
+) -> bytes:
+    """Declare a queue; `passive`: only ask whether it is there."""
+    bits = passive | durable << 1 | exclusive << 2 | auto_delete << 3
+    return QUEUE_DECLARE + _RESERVED + short(name) + bytes((bits,)) + table(arguments or {})
+
+
+def queue_bind(queue: str, exchange: str, routing_key: str) -> bytes:
+    """Have an exchange pass on to a queue what has a routing key."""
+    names = short(queue) + short(exchange) + short(routing_key)
+    return QUEUE_BIND + _RESERVED + names + b"\0" + _NO_ARGUMENTS
+
+
+def qos(prefetch: int) -> bytes:
+    """Bound how many deliveries each consumer of the channel may have unacknowledged."""
+    return BASIC_QOS + b"\0\0\0\0" + _U16.pack(prefetch) + b"\0"
+
+
+def consume(queue: str, tag: str, *, no_ack: bool) -> bytes:
+    """Begin to take a queue's messages."""
+    bits = b"\x02" if no_ack else b"\0"
+    return BASIC_CONSUME + _RESERVED + short(queue) + short(tag) + bits + _NO_ARGUMENTS
+
+
+def cancel(tag: str) -> bytes:
+    """Take no more of a queue's messages."""
+    return BASIC_CANCEL + short(tag) + b"\0"
+
+
+def publish(exchange: str, routing_key: str, *, mandatory: bool = False) -> bytes:
+    """Send the message that follows; `mandatory`: it comes back if no queue takes it."""
+    bits = b"\x01" if mandatory else b"\0"
+    return BASIC_PUBLISH + _RESERVED + short(exchange) + short(routing_key) + bits
+
+
+def ack(tag: int) -> bytes:
+    """Tell that a delivery has been dealt with."""
+    return BASIC_ACK + _U64.pack(tag) + b"\0"
+
+
+def reject(tag: int, *, requeue: bool) -> bytes:
+    """Give a delivery back: to the queue, or to be dead-lettered."""
+    return BASIC_REJECT + _U64.pack(tag) + (b"\x01" if requeue else b"\0")
+
+
+def connection_close(code: int, text: str) -> bytes:
+    """Say farewell."""
+    return CONNECTION_CLOSE + _U16.pack(code) + short(text) + b"\0\0\0\0"
+
+
+def tune_ok(channels: int, frame_size: int, heartbeat_s: int) -> bytes:
+    """Answer what the server suggests."""
+    return CONNECTION_TUNE_OK + _TUNE.pack(channels, frame_size, heartbeat_s)
+
+
+def connection_open(vhost: str) -> bytes:
+    """Enter a virtual host."""
+    return CONNECTION_OPEN + short(vhost) + b"\0\0"
+
+
+# --- in -------------------------------------------------------------------------------------------
+class Started(NamedTuple):
+    """The server's first word."""
+
+    version: tuple[int, int]
+    properties: Mapping[str, Any]
+    mechanisms: Sequence[str]
+
+
+class Tuned(NamedTuple):
+    """What the server suggests, or what was agreed upon: 0 is no limit, or no heartbeats."""
+
+    channels: int
+    frame_size: int
+    heartbeat_s: int
+
+
+class Closed(NamedTuple):
+    """A channel, or the connection, was closed by the server, because of `method` perhaps."""
+
+    code: int
+    text: str
+    method: bytes
+
+
+class Blocked(NamedTuple):
+    """The server takes no more publishing, for want of memory or disk space."""
+
+    reason: str
+
+
+class Declared(NamedTuple):
+    """A queue is there."""
+
+    queue: str
+    messages: int
+    consumers: int
+
+
+class Consuming(NamedTuple):
+    """A consumer is registered."""
+
+    tag: str
+
+
+class Cancelled(NamedTuple):
+    """A consumer is no more: its queue was deleted. Or, `by_us`, we wanted it."""
+
+    tag: str
+    by_us: bool
+
+
+class Delivered(NamedTuple):
+    """A message for a consumer."""
+
+    consumer: str
+    tag: int
+    redelivered: bool
+    exchange: str
+    routing_key: str
+
+
+class Returned(NamedTuple):
+    """A mandatory message that no queue took."""
+
+    code: int
+    text: str
+    exchange: str
+    routing_key: str
+
+
+class Confirmed(NamedTuple):
+    """What became of publishings up to `tag` (`multiple`), or of that one."""
+
+    tag: int
+    multiple: bool
+    is_taken: bool
+
+
+class Done(NamedTuple):
+    """The answer to a method that brings nothing but the end of waiting."""
+
+    method: bytes
+
+
+Heard = (
+    Started
+    | Tuned
+    | Closed
+    | Blocked
+    | Declared
+    | Consuming
+    | Cancelled
+    | Delivered
+    | Returned
+    | Confirmed
+    | Done
+)
+
+
+def decode(method: bytes) -> Heard:
+    """Read a method of the server's.
+
+    Raises `RemoteViolation` for one that is cut, or that a server does not send.
+    """
+    read = _READ.get(method[:4])
+    if read is None:
+        raise RemoteViolation(f"the unknown method {method[:4].hex()}")
+    try:
+        return read(method)
+    except (error, IndexError):
+        raise RemoteViolation("a method is cut") from None
+
+
+def _started(data: bytes) -> Started:
+    properties, at = read_table(data, 6)
+    mechanisms, _ = read_long(data, at)
+    return Started((data[4], data[5]), properties, mechanisms.decode(errors="replace").split())
+
+
+def _tuned(data: bytes) -> Tuned:
+    return Tuned(*_TUNE.unpack_from(data, 4))
+
+
+def _closed(data: bytes) -> Closed:
+    text, at = read_short(data, 6)
+    return Closed(_U16.unpack_from(data, 4)[0], text, data[at : at + 4])
+
+
+def _blocked(data: bytes) -> Blocked:
+    return Blocked(read_short(data, 4)[0])
+
+
+def _declared(data: bytes) -> Declared:
+    queue, at = read_short(data, 4)
+    return Declared(queue, *_COUNTS.unpack_from(data, at))
+
+
+def _consuming(data: bytes) -> Consuming:
+    return Consuming(read_short(data, 4)[0])
+
+
+def _cancelled(data: bytes) -> Cancelled:
+    return Cancelled(read_short(data, 4)[0], data[:4] == BASIC_CANCEL_OK)
+
+
+def _delivered(data: bytes) -> Delivered:
+    consumer, at = read_short(data, 4)
+    tag = _U64.unpack_from(data, at)[0]
+    exchange, after = read_short(data, at + 9)
+    return Delivered(consumer, tag, data[at + 8] != 0, exchange, read_short(data, after)[0])
+
+
+def _returned(data: bytes) -> Returned:
+    text, at = read_short(data, 6)
+    exchange, at = read_short(data, at)
+    return Returned(_U16.unpack_from(data, 4)[0], text, exchange, read_short(data, at)[0])
+
+
+def _confirmed(data: bytes) -> Confirmed:
+    is_taken = data[:4] == BASIC_ACK
+    return Confirmed(_U64.unpack_from(data, 4)[0], data[12] & 1 != 0, is_taken)
+
+
+def _done(data: bytes) -> Done:
+    return Done(data[:4])
+
+
+_READ: Final[dict[bytes, Callable[[bytes], Heard]]] = {
+    CONNECTION_START: _started,
+    CONNECTION_TUNE: _tuned,
+    CONNECTION_TUNE_OK: _tuned,
+    CONNECTION_OPEN_OK: _done,
+    CONNECTION_CLOSE: _closed,
+    CONNECTION_CLOSE_OK: _done,
+    CONNECTION_BLOCKED: _blocked,
+    CONNECTION_UNBLOCKED: _done,
+    CHANNEL_OPEN_OK: _done,
+    CHANNEL_CLOSE: _closed,
+    CHANNEL_CLOSE_OK: _done,
+    EXCHANGE_DECLARE_OK: _done,
+    QUEUE_DECLARE_OK: _declared,
+    QUEUE_BIND_OK: _done,
+    BASIC_QOS_OK: _done,
+    BASIC_CONSUME_OK: _consuming,
+    BASIC_CANCEL: _cancelled,
+    BASIC_CANCEL_OK: _cancelled,
+    BASIC_DELIVER: _delivered,
+    BASIC_RETURN: _returned,
+    BASIC_ACK: _confirmed,
+    BASIC_NACK: _confirmed,
+    CONFIRM_SELECT_OK: _done,
+}

@@ -1,0 +1,39 @@
+"""What callers and responders write into their chronicles (`requite.recording`).
+
+A call keeps its id on the way (the property `message-id`), so that both tell of it by one name.
+"""
+
+from __future__ import annotations
+
+from requite.errors import CallError
+from requite.protocols.amqp.calls import PendingCall
+from requite.protocols.amqp.jobs import Job
+from requite.recording import CallRecorder, JobRecorder, encode_name, refusal
+
+
+class CallerRecorder(CallRecorder[PendingCall]):
+    """Tells about calls, at the client."""
+
+    def about(self, call: PendingCall) -> tuple[bytes, int, float]:
+        """Return the name of a call's service, the bytes of its body, and its deadline."""
+        asked = call.asked
+        return encode_name(asked.service), len(call.body), asked.deadline
+
+    def accepted(self, call: PendingCall) -> None:
+        """Note a new call, which has its id."""
+        self._look_soon(call.submitted_at)
+
+    def refused(self, error: CallError, now: float) -> None:
+        """Tell that a call was not taken on."""
+        self._happen(refusal(error, now))
+
+
+class ResponderRecorder(JobRecorder[Job]):
+    """Tells about requests in the hands of a worker."""
+
+    def delivered(self, job: Job, size: int, now: float) -> None:
+        """Note a request; one of a client without ids gets one."""
+        job.call_id = job.call_id or self._new_id()
+        job.delivered_at = now
+        job.size = size
+        self._look_soon(now)

@@ -1,0 +1,74 @@
+"""What a responder has beside its requests: reports of its activity, and a queue for cancels.
+
+Each has a channel of its own. RabbitMQ closes a channel for any error, a missing exchange or a
+permission that is not there; requests and replies must not suffer from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from requite.protocols.amqp import methods, wire
+from requite.protocols.amqp.connected import SIDE
+from requite.protocols.amqp.post import Post
+from requite.protocols.amqp.properties import Properties, encode_properties
+from requite.protocols.amqp.topology import CONTROL_QUEUE_PREFIX
+from requite.protocols.amqp.wire import Event
+
+ACTIVITY: Final = methods.channel(3)
+"""The channel of the reports."""
+
+_CONSUMER: Final = "control"
+
+
+class Reports:
+    """The side channels of a responder; `send` takes a channel and the parts of a message.
+
+    `instance` makes the name of the queue for cancels unlike any other.
+    """
+
+    def __init__(self, post: Post, instance: bytes, send: Callable[..., None]) -> None:
+        self._post = post
+        self._instance = instance
+        self._send = send
+        self._connections = 0
+        self._reports = False
+        self.worker_id = post.worker_id
+
+    def begin(self) -> None:
+        """Open the channels of a new connection."""
+        self._connections += 1
+        self._listen()
+        if self._post.activity_exchange:
+            self._reports = True
+            self._send(ACTIVITY, methods.OPEN_CHANNEL)
+            self.report(Event.STARTED)
+
+    def end(self) -> None:
+        """Note that the connection is gone."""
+        self._reports = False
+
+    def lost(self, channel: bytes) -> None:
+        """Note that RabbitMQ has closed a channel; it is opened again with the next connection."""
+        if channel == ACTIVITY:
+            self._reports = False
+
+    def report(self, event: Event) -> None:
+        """Tell the manager of the pool, if there is one."""
+        if not self._reports:
+            return
+        headers = {wire.EVENT: event.value, wire.WORKER_ID: self.worker_id}
+        header = encode_properties(Properties(headers=headers), 0)
+        publishing = methods.publish(self._post.activity_exchange, self._post.key)
+        self._send(ACTIVITY, publishing, header, b"")
+
+    def _listen(self) -> None:
+        post = self._post
+        queue = f"{CONTROL_QUEUE_PREFIX}{self._instance.hex()}-{self._connections}"
+        self._send(SIDE, methods.OPEN_CHANNEL)
+        if post.declares:
+            self._send(SIDE, methods.exchange_declare(post.control_exchange, "direct"))
+        self._send(SIDE, methods.queue_declare(queue, exclusive=True, auto_delete=True))
+        self._send(SIDE, methods.queue_bind(queue, post.control_exchange, post.control_key))
+        self._send(SIDE, methods.consume(queue, _CONSUMER, no_ack=True))

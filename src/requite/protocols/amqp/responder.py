@@ -1,0 +1,449 @@
+"""The responder: takes requests from a queue, and publishes replies to wherever they ask for.
+
+    delivered ──► running ──► reply published ──► confirmed ──► acknowledged
+                     └──► abandoned: cancelled, or its connection was lost
+
+A request is acknowledged when its reply has been confirmed, not before: if the worker is lost,
+RabbitMQ gives it to another one. What is not run is answered, acknowledged or given back at once:
+malformed, too large, cancelled before it came, delivered too often.
+
+The engine does not run handlers: it delivers each request under a token, a `Job`, and whoever runs
+the handler answers with `Produced` and `Finished`.
+
+Sources: "RPC over AMQP", sections "Multiple-client & Single-servant", "Matching each response to
+each request" and "Negative responses"; "Scalable async RPC", sections "Worker protocol", "Worker
+response protocol" and "Worker activity reports".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from math import inf
+from typing import Any, Final
+
+from requite.chronicle import NO_INSTANCE, Chronicle
+from requite.engine import (
+    Abandon,
+    Deliver,
+    Drain,
+    Finished,
+    Message,
+    PeerBlocked,
+    PeerWritable,
+    Produced,
+    Progressed,
+    Started,
+    Stopped,
+    Wake,
+    Warn,
+)
+from requite.errors import LocalViolation, RemoteViolation
+from requite.protocols.amqp import methods, wire
+from requite.protocols.amqp.connected import SIDE, WORK, ConnectedEngine
+from requite.protocols.amqp.jobs import Job, ResponderSnapshot, Why
+from requite.protocols.amqp.methods import Heard
+from requite.protocols.amqp.policy import ResponderPolicy
+from requite.protocols.amqp.post import Post
+from requite.protocols.amqp.properties import Properties, decode_properties, encode_properties
+from requite.protocols.amqp.recorders import ResponderRecorder
+from requite.protocols.amqp.reports import Reports
+from requite.protocols.amqp.wire import Control, Event, ReplyStatus
+from requite.request import Request, Status
+
+_CONSUMER: Final = "requests"
+_ENDS: Final = frozenset({Status.OK, Status.FAILED, Status.CANCELLED, Status.OVERLOADED})
+_NOT_FOUND: Final = 404  # AMQP 0.9.1, section 1.2
+_CALL_ID_DIGITS: Final = 32
+
+
+class AmqpResponder(ConnectedEngine):
+    """A worker at one post; `service` is what its handlers' requests are called.
+
+    `instance` should be random per start: journals know the worker by it. `chronicle` takes down
+    what happens to the requests that it is given.
+    """
+
+    def __init__(
+        self,
+        post: Post,
+        policy: ResponderPolicy | None = None,
+        *,
+        service: str = "",
+        instance: bytes = NO_INSTANCE,
+        chronicle: Chronicle | None = None,
+    ) -> None:
+        self._policy = policy = policy or ResponderPolicy()
+        super().__init__(policy.heartbeat)
+        self._post = post
+        self._service = service
+        self._recorder = (
+            None if chronicle is None else ResponderRecorder(chronicle, instance, service)
+        )
+        self._reports = Reports(post, instance, self._send)
+        self._jobs: dict[Job, None] = {}  # a set that keeps its order
+        self._unconfirmed: dict[int, int | None] = {}  # deliveries by the number of a publishing
+        self._published = 0
+        self._cancels: dict[tuple[str, str], None] = {}  # of requests that may be yet to come
+        self._dropped: Counter[str] = Counter()
+        self._is_declaring = False
+        self._is_consuming = False
+        self._try_at = inf  # when to ask for the queue again
+        self._draining = False
+        self._inputs |= {
+            Finished: self._finished,
+            Produced: self._produced,
+            Progressed: _go_on,  # RabbitMQ has no leases
+            Started: self._began,
+            Wake: self._woken,
+            Drain: self._drained,
+            PeerBlocked: _go_on,  # replies are bounded by the requests in hand
+            PeerWritable: _go_on,
+        }
+        self._hears: dict[type, Callable[[Any, Message, float], None]] = {
+            methods.Delivered: self._requested,
+            methods.Confirmed: self._confirmed,
+            methods.Declared: self._has_queue,
+            methods.Consuming: self._began_to_consume,
+            methods.Cancelled: self._lost_consumer,
+            methods.Closed: self._lost_channel,
+        }
+
+    # --- the engine's contract --------------------------------------------------------------------
+    def deadline(self) -> float | None:
+        """See `requite.engine.Engine.deadline`."""
+        at = inf if self._stopped else min(self._beat_at(), self._try_at)
+        if self._recorder is not None:
+            at = min(at, self._recorder.look_at)
+        return None if at == inf else at
+
+    def snapshot(self) -> ResponderSnapshot:
+        """Return the sizes of all tables."""
+        abandoned = sum(job.abandoned != "" for job in self._jobs)
+        return ResponderSnapshot(
+            self._is_consuming,
+            len(self._jobs) - abandoned,
+            abandoned,
+            len(self._unconfirmed),
+            len(self._cancels),
+            dict(self._dropped),
+            self._draining,
+            self._stopped,
+        )
+
+    def tell_beginnings(self, now: float) -> None:
+        """Let the journal, if one is kept, have the beginnings of what is under way."""
+        if self._recorder is not None:
+            self._recorder.look(self._jobs, now)
+
+    # --- the way of requests ----------------------------------------------------------------------
+    def _begin(self, _now: float) -> None:
+        if self._draining:
+            return
+        self._reports.begin()
+        self._open_channel()
+
+    def _open_channel(self) -> None:
+        """Ask for the queue first: to declare one that others have made differently fails."""
+        self._try_at = inf
+        self._published = 0
+        self._is_declaring = False
+        self._send(WORK, methods.OPEN_CHANNEL)
+        self._send(WORK, methods.qos(self._policy.prefetch))
+        self._send(WORK, methods.SELECT_CONFIRMS)
+        self._send(WORK, methods.queue_declare(self._post.queue, passive=True))
+
+    def _declare(self) -> None:
+        self._is_declaring = True
+        self._published = 0
+        self._send(WORK, methods.OPEN_CHANNEL)
+        self._send(WORK, methods.qos(self._policy.prefetch))
+        self._send(WORK, methods.SELECT_CONFIRMS)
+        post = self._post
+        self._send(WORK, methods.queue_declare(post.queue, post.arguments, durable=True))
+
+    def _has_queue(self, _declared: Any, _message: Message, _now: float) -> None:
+        if not self._draining:
+            self._send(WORK, methods.consume(self._post.queue, _CONSUMER, no_ack=False))
+
+    def _began_to_consume(self, _heard: Any, _message: Message, _now: float) -> None:
+        self._is_consuming = True
+        self._reports.report(Event.READY)
+        if self._draining:
+            self._send(WORK, methods.cancel(_CONSUMER))
+
+    def _lost_consumer(self, cancelled: methods.Cancelled, _message: Message, _now: float) -> None:
+        """Go on after a consumer has ended: we wanted it, or the queue was deleted. The requests in
+        hand went with the queue, and nobody else will answer them."""
+        self._is_consuming = False
+        if cancelled.by_us:
+            self._maybe_stop()
+            return
+        text = f"the queue {self._post.queue!r} was deleted; waiting for another one"
+        self._out.append(Warn("queue deleted", text))
+        if not self._draining:
+            self._send(WORK, methods.queue_declare(self._post.queue, passive=True))
+
+    def _lost_channel(self, closed: methods.Closed, _message: Message, now: float) -> None:
+        """Open another channel: at once where the queue is ours to make, else after a pause."""
+        self._send(WORK, methods.CLOSED_CHANNEL)
+        self._lose_work("RabbitMQ closed the channel of the request", now)
+        if self._draining:
+            self._maybe_stop()
+        elif closed.code == _NOT_FOUND and self._post.declares and not self._is_declaring:
+            self._declare()
+        else:
+            text = f"no requests for now: {closed.code} {closed.text}"
+            self._out.append(Warn("no queue", text))
+            self._try_at = now + self._policy.retry_s
+
+    def _end(self, reason: str, now: float) -> None:
+        self._reports.end()
+        self._try_at = inf
+        self._lose_work(f"its connection was lost: {reason}", now)
+        self._maybe_stop()
+
+    def _lose_work(self, reason: str, now: float) -> None:
+        """Give up what RabbitMQ is about to give to other workers."""
+        self._is_consuming = False
+        self._unconfirmed.clear()
+        self._abandon_all(reason, now)
+
+    def _abandon_all(self, reason: str, now: float) -> None:
+        for job in self._jobs:
+            if not job.abandoned:
+                self._abandon(job, reason, now)
+
+    def _refused(self, reason: str, _now: float) -> None:
+        self._out.append(Warn("refused", reason))
+
+    def _hear(self, channel: bytes, heard: Heard, message: Message, now: float) -> None:
+        if channel != WORK:
+            self._hear_aside(channel, heard, message, now)
+        elif (hear := self._hears.get(heard.__class__)) is not None:
+            hear(heard, message, now)
+
+    # --- requests ---------------------------------------------------------------------------------
+    def _requested(self, delivered: methods.Delivered, message: Message, now: float) -> None:
+        try:
+            properties = decode_properties(message[2])
+        except RemoteViolation:  # nobody to answer to
+            self._give_back(delivered.tag, Why.MALFORMED, now)
+            return
+        attempt = wire.attempt_of(properties, delivered.redelivered)
+        call_id = _call_id(properties.message_id)
+        job = Job(delivered.tag, properties, attempt, call_id)
+        self._reports.report(Event.REQUEST_RECEIVED)
+        if self._draining:
+            self._give_back(job.tag, Why.DRAINING, now, requeue=True)
+        elif self._post.answers_all and not properties.reply_to:
+            self._give_back(job.tag, Why.NO_REPLY_TO, now)
+        elif job.name in self._cancels:
+            del self._cancels[job.name]
+            self._drop(Why.CANCELLED, now)
+            self._send(WORK, methods.ack(job.tag))
+        else:
+            self._run_or_refuse(job, message, now)
+
+    def _run_or_refuse(self, job: Job, message: Message, now: float) -> None:
+        limit = self._policy.attempts_max
+        if len(message) < 4:
+            text = "the request is larger than the message_size_max of the worker"
+            self._refuse(job, Why.TOO_LARGE, text, now)
+            return
+        if limit is not None and job.attempt > limit:
+            text = f"every worker that had the request was lost with it: {limit} of them"
+            self._refuse(job, Why.POISONED, text, now, ReplyStatus.DELIVERY_LIMIT)
+            return
+        try:
+            request = self._request(job, message[3])
+        except RemoteViolation as violation:
+            self._refuse(job, Why.MALFORMED, f"the request is malformed: {violation}", now)
+            return
+        self._jobs[job] = None
+        self._out.append(Deliver(job, request))
+        if self._recorder is not None:
+            self._recorder.delivered(job, len(message[3]), now)
+
+    def _request(self, job: Job, body: bytes) -> Request:
+        """Make what the handler sees. Raises `RemoteViolation` for headers that make no sense."""
+        properties = job.properties
+        if properties.flaw:
+            raise RemoteViolation(properties.flaw)
+        key = properties.headers.get(wire.IDEMPOTENCY_KEY, b"")
+        if isinstance(key, str):
+            key = key.encode()
+        if not isinstance(key, bytes):
+            raise RemoteViolation(f"{wire.IDEMPOTENCY_KEY} is neither text nor bytes")
+        return Request(self._service, (body,), job.attempt, wire.remaining_s(properties), key)
+
+    def _refuse(
+        self,
+        job: Job,
+        why: str,
+        text: str,
+        now: float,
+        status: ReplyStatus = ReplyStatus.ERROR,
+    ) -> None:
+        """Answer a request that is not run."""
+        self._drop(why, now)
+        self._conclude(job, status, text.encode())
+
+    def _give_back(self, tag: int, why: str, now: float, *, requeue: bool = False) -> None:
+        self._drop(why, now)
+        self._send(WORK, methods.reject(tag, requeue=requeue))
+
+    def _drop(self, why: str, now: float) -> None:
+        self._dropped[why] += 1
+        if self._recorder is not None:
+            self._recorder.dropped(why, now)
+
+    # --- from handlers ----------------------------------------------------------------------------
+    def _began(self, event: Started, now: float) -> None:
+        if self._recorder is not None and event.token in self._jobs:
+            self._recorder.started(event.token, now)
+
+    def _produced(self, event: Produced, now: float) -> None:
+        job: Job = event.token
+        if job not in self._jobs or job.abandoned:
+            return
+        if self._recorder is not None:
+            self._recorder.partial(job, event.frames, now)
+        if job.properties.reply_to:
+            self._publish(job, {wire.PARTIAL: job.index}, b"".join(event.frames), None)
+        job.index += 1
+
+    def _finished(self, event: Finished, now: float) -> None:
+        job, frames, status = event
+        if status not in _ENDS:
+            raise LocalViolation(f"a responder cannot end a request with {status!r}")
+        if self._jobs.pop(job, 0) is not None:  # it is a set: those in it have None
+            return
+        if job.abandoned:
+            status = Status.CANCELLED
+        if self._recorder is not None:
+            self._recorder.finished(job, status, frames, now)
+        self._settle(job, status, b"".join(frames))
+        self._maybe_stop()
+
+    def _settle(self, job: Job, status: Status, body: bytes) -> None:
+        match status:
+            case Status.OVERLOADED if not job.abandoned:
+                self._send(WORK, methods.reject(job.tag, requeue=True))
+            case Status.CANCELLED if not job.abandoned:  # its handler was ended from outside
+                self._send(WORK, methods.reject(job.tag, requeue=True))
+            case Status.OK:
+                self._conclude(job, ReplyStatus.OK, body)
+            case Status.FAILED:
+                self._conclude(job, ReplyStatus.ERROR, body)
+
+    def _conclude(self, job: Job, status: ReplyStatus, body: bytes) -> None:
+        """Publish the final reply, upon whose confirmation the request is acknowledged."""
+        if job.properties.reply_to:
+            self._publish(job, {wire.STATUS: status.value}, body, job.tag)
+        else:
+            self._send(WORK, methods.ack(job.tag))
+
+    def _publish(self, job: Job, headers: dict[str, Any], body: bytes, tag: int | None) -> None:
+        asked = job.properties
+        headers[wire.WORKER_ID] = self._reports.worker_id
+        headers[wire.ATTEMPT] = job.attempt
+        if (parent := asked.headers.get(wire.TRACEPARENT)) is not None:
+            headers[wire.TRACEPARENT] = parent
+        properties = Properties(asked.correlation_id, headers=headers)
+        header = encode_properties(properties, len(body))
+        self._send(WORK, methods.publish("", asked.reply_to), header, body)
+        self._published += 1
+        self._unconfirmed[self._published] = tag
+
+    def _confirmed(self, confirmed: methods.Confirmed, _message: Message, _now: float) -> None:
+        """Acknowledge the requests whose replies RabbitMQ has; give back those it has not."""
+        numbers = [confirmed.tag]
+        if confirmed.multiple:
+            numbers = [number for number in self._unconfirmed if number <= confirmed.tag]
+        for number in numbers:
+            tag = self._unconfirmed.pop(number, None)
+            if tag is None:  # a partial reply's
+                continue
+            answer = methods.ack(tag) if confirmed.is_taken else methods.reject(tag, requeue=True)
+            self._send(WORK, answer)
+        self._maybe_stop()
+
+    # --- cancels ----------------------------------------------------------------------------------
+    def _hear_aside(self, channel: bytes, heard: Heard, message: Message, now: float) -> None:
+        match heard:
+            case methods.Delivered() if len(message) > 2:
+                self._controlled(message[2], now)
+            case methods.Closed(code=code, text=text):
+                self._send(channel, methods.CLOSED_CHANNEL)
+                what = "cancels are not heard of" if channel == SIDE else "nothing is reported"
+                self._out.append(Warn("no side channel", f"{what}: {code} {text}"))
+                self._reports.lost(channel)
+
+    def _controlled(self, header: bytes, now: float) -> None:
+        try:
+            properties = decode_properties(header)
+        except RemoteViolation:
+            return
+        if properties.headers.get(wire.CONTROL) != Control.CANCEL:
+            return
+        name = properties.message_id, properties.correlation_id
+        for job in self._jobs:
+            if job.name == name and not job.abandoned:
+                self._abandon(job, "its caller has given it up", now)
+                self._send(WORK, methods.ack(job.tag))
+                return
+        self._remember(name)
+
+    def _remember(self, name: tuple[str, str]) -> None:
+        """Keep a cancel whose request may be yet to come (I15); the oldest one gives way."""
+        if len(self._cancels) >= self._policy.cancels_max:
+            del self._cancels[next(iter(self._cancels))]
+        self._cancels[name] = None
+
+    def _abandon(self, job: Job, reason: str, now: float) -> None:
+        job.abandoned = reason
+        self._out.append(Abandon(job, reason))
+        if self._recorder is not None:
+            self._recorder.abandoned(job, reason, now)
+
+    # --- time, and the end ------------------------------------------------------------------------
+    def _woken(self, _event: Wake, now: float) -> None:
+        if self._recorder is not None and now >= self._recorder.look_at:
+            self._recorder.look(self._jobs, now)
+        if self._stopped:
+            return
+        self._attend(now)
+        if now >= self._try_at and self._agreed:
+            self._open_channel()
+
+    def _drained(self, _event: Drain, _now: float) -> None:
+        """Take no more requests; what has come is finished, and its replies are confirmed."""
+        if self._draining:
+            return
+        self._draining = True
+        self._try_at = inf
+        self._reports.report(Event.STOPPING)
+        if self._is_consuming:
+            self._send(WORK, methods.cancel(_CONSUMER))
+        self._maybe_stop()
+
+    def _maybe_stop(self) -> None:
+        is_busy = self._jobs or self._unconfirmed or self._is_consuming
+        if self._draining and not (self._stopped or is_busy):
+            self._stopped = True
+            self._out.append(Stopped())
+
+
+def _call_id(message_id: str) -> bytes:
+    """Return the id of a call of a requite client; b"" for any other message id."""
+    if len(message_id) != _CALL_ID_DIGITS:
+        return b""
+    try:
+        return bytes.fromhex(message_id)
+    except ValueError:
+        return b""
+
+
+def _go_on(_event: object, _now: float) -> None:
+    """Take no notice."""

@@ -1,0 +1,42 @@
+"""Workers at a real RabbitMQ, and waiting for what becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from requite import Worker
+from requite.protocols.amqp.responder import AmqpResponder
+
+WAIT_S = 30.0
+_PAUSE_S = 0.01
+
+
+@asynccontextmanager
+async def serving(url: str, *services: Any, **how: Any) -> AsyncIterator[Worker]:
+    """A worker that consumes."""
+    async with Worker(url, *services, **how) as worker:
+        await until(lambda: is_consuming(worker), "the worker consumes")
+        yield worker
+
+
+def responders(worker: Worker) -> list[AmqpResponder]:
+    """Return the engines of a worker."""
+    engines = [part.engine for part in worker._parts]
+    return [engine for engine in engines if isinstance(engine, AmqpResponder)]
+
+
+def is_consuming(worker: Worker) -> bool:
+    """Whether each queue of a worker is consumed."""
+    return all(engine.snapshot().is_consuming for engine in responders(worker))
+
+
+async def until(look: Callable[[], Any], what: str, within_s: float = WAIT_S) -> Any:
+    """Return what `look` returns as soon as that is true; fail when it never is."""
+    end = asyncio.get_running_loop().time() + within_s
+    while not (seen := look()):
+        assert asyncio.get_running_loop().time() < end, f"{what}: not within {within_s:g} s"
+        await asyncio.sleep(_PAUSE_S)
+    return seen
