@@ -8,8 +8,9 @@ import pytest
 from tests.titanic.life import SMALL, Life
 
 from requite.errors import LogCorrupt
-from requite.protocols.titanic.wire import CLOSE, REPLY
+from requite.protocols.titanic.wire import CLOSE, LIST, REPLY, RETRY
 from requite.storage import MemoryFolder
+from requite.storage.layout import HEADER_SIZE, MARKER, RECORD_HEADER_SIZE
 from requite.storage.memory import MemoryFile
 from requite.titanic.store import StoreSettings
 
@@ -178,27 +179,122 @@ def test_the_log_cut_at_every_byte_of_a_write(run: Run, which: int) -> None:
         run.check(torn, at)
 
 
-def test_a_flipped_bit_costs_one_record_and_is_reported() -> None:
-    """Every byte of a small log in turn. The request that is hit may be lost, or its reply or its
-    end; all the others are as they were."""
-    folder = MemoryFolder()
-    life = Life(folder, SMALL)
-    tickets = {life.submit(b"%d" % n): b"re:%d" % n for n in range(4)}
-    closed = life.submit(b"closed")
-    life.ask(CLOSE, closed)
+class Small:
+    """A small log: four requests with replies, one that waits, two that were closed, one of which
+    had never left."""
+
+    def __init__(self) -> None:
+        folder = MemoryFolder()
+        life = Life(folder, SMALL)
+        self.tickets = {life.submit(b"%d" % n): b"re:%d" % n for n in range(4)}
+        life.serves = False
+        self.closed = [life.submit(b"recalled"), next(iter(self.tickets))]
+        self.waiting = life.submit(b"waits")
+        for ticket in self.closed:
+            life.ask(CLOSE, ticket)
+        self.tickets.pop(self.closed[1])
+        life.close()
+        self.name = min(folder.names())
+        self.data = folder.open(self.name).read(1 << 20, 0)
+        self.end = len(self.data) - RECORD_HEADER_SIZE  # where the record is that ends the segment
+
+    def hurt(self, *spots: int) -> Life:
+        """Turn a bit round in each of these bytes, and start on what is left."""
+        data = bytearray(self.data)
+        for at in spots:
+            data[at] ^= 4
+        folder = MemoryFolder()
+        folder.create(self.name, 0).write(bytes(data), 0)
+        life = Life(folder, SMALL)
+        life.serves = False
+        life.wait(0.0)
+        return life
+
+    def is_whole(self, life: Life) -> bool:
+        """Whether everything is as it was."""
+        known = all(life.ask(REPLY, t) == [b"200", reply] for t, reply in self.tickets.items())
+        gone = all(life.ask(REPLY, ticket)[0].startswith(b"400 no") for ticket in self.closed)
+        return known and gone and self.sent(life) == [b"waits"]
+
+    def sent(self, life: Life) -> list[bytes]:
+        """What was sent to services."""
+        return [call.frames[0] for call in life.submits]
+
+
+def test_one_flipped_bit_is_mended_and_reported() -> None:
+    """Every byte of a small log in turn: nothing is lost, and nothing that was closed runs."""
+    small = Small()
+    for at in range(len(small.data)):
+        life = small.hurt(at)
+        report = life.store.report
+        assert report.mended or at < HEADER_SIZE or at >= small.end, at
+        assert report.mended or report.damaged or report.cut_bytes, at
+        assert small.is_whole(life), at
+
+
+def test_what_was_mended_is_written_again() -> None:
+    small = Small()
+    at = small.data.index(b"waits")
+    life = small.hurt(at)
+    assert [len(life.store.report.mended), len(life.store.report.damaged)] == [1, 0]
+    folder = life.store._log._folder
     life.close()
-    name = min(folder.names())
-    data = folder.open(name).read(1 << 20, 0)
-    for at in range(len(data)):
-        hurt = MemoryFolder()
-        hurt.create(name, 0).write(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :], 0)
-        again = Life(hurt, SMALL)
-        again.serves = False
-        report = again.store.report
-        assert report.damaged or report.cut_bytes, at
-        wrong = [t for t, reply in tickets.items() if again.ask(REPLY, t) != [b"200", reply]]
-        is_back = not again.ask(REPLY, closed)[0].startswith(b"400")
-        assert len(wrong) + is_back <= 1, at
+    assert isinstance(folder, MemoryFolder)
+    first = folder.open(small.name)
+    first.write(bytes(small.end - HEADER_SIZE), HEADER_SIZE)  # the broken one is gone for good
+    again = Life(folder, SMALL)
+    again.wait(0.0)
+    assert again.ask(REPLY, small.waiting) == [b"200", b"re:waits"]
+
+
+def test_a_bit_that_turns_round_while_it_runs_is_mended_as_well() -> None:
+    folder = MemoryFolder()
+    life = Life(folder, SMALL, cache_bytes_max=0)
+    ticket = life.submit(b"hi")
+    [name] = folder.names()
+    file = folder.open(name, writable=True)
+    data = file.read(4096, 0)
+    at = data.index(b"re:hi")
+    file.write(bytes([data[at] ^ 1]), at)
+    assert life.ask(REPLY, ticket) == [b"200", b"re:hi"]
+
+
+def test_what_may_have_been_closed_where_the_log_is_damaged_is_held() -> None:
+    """Two bits of each record in turn, which is beyond help. What is hit is not known any more; and
+    whatever waits, and may have been closed there, is left to an operator."""
+    small = Small()
+    spots = [at for at in range(HEADER_SIZE, small.end) if small.data.startswith(MARKER, at)]
+    for at in spots:
+        life = small.hurt(at + RECORD_HEADER_SIZE + 1, at + RECORD_HEADER_SIZE + 6)
+        assert life.store.report.damaged, at
+        assert b"recalled" not in small.sent(life), at
+        listed = life.ask(LIST, b"", b"", b"poisoned")[1]
+        is_held = at in spots[-2:]  # what closed the two requests
+        assert (small.waiting in listed) == is_held, at
+        assert (b"waits" in small.sent(life)) == (not is_held and at != spots[-3]), at
+        assert listed.count(b"ticket") == listed.count(b"may have been answered, or closed"), at
+        wrong = [t for t, reply in small.tickets.items() if life.ask(REPLY, t) != [b"200", reply]]
+        assert len(wrong) <= 1, at
+
+
+def test_what_is_held_is_run_or_dropped_as_an_operator_says() -> None:
+    small = Small()
+    at = small.data.rindex(MARKER, 0, small.end) + RECORD_HEADER_SIZE  # the CLOSED of `closed[1]`
+    life = small.hurt(at + 1, at + 6)
+    assert small.sent(life) == []
+    assert life.engine.snapshot().poisoned == 1
+    assert any("requests: the log is damaged" in warning for warning in life.warnings)
+    folder = life.store._log._folder
+    life.close()
+    assert isinstance(folder, MemoryFolder)
+    again = Life(folder, SMALL)
+    again.serves = False
+    again.wait(0.0)
+    assert small.sent(again) == []  # it is remembered
+    assert again.ask(RETRY, small.waiting) == [b"200"]
+    assert small.sent(again) == [b"waits"]
+    assert again.ask(CLOSE, small.waiting) == [b"200"]
+    assert again.ask(REPLY, small.waiting)[0].startswith(b"400 no such request")
 
 
 def test_a_log_that_cannot_be_read_at_all_says_so() -> None:

@@ -40,8 +40,8 @@ def test_the_other_kinds() -> None:
         ),
         f"03010100{uuid}{time} 09000000 6e6f": records.encode_tried(UUID, 7, 9, True, "no"),
         f"04010000{uuid}{time} 0800000000000000 6b": records.encode_closed(UUID, 7, b"k", 8),
-        f"05010100{'00' * 16}{time} {'ff' * 16} 0a00000000000000": (
-            records.encode_role(7, True, b"\xff" * 16, 10)
+        f"05010500{'00' * 16}{time} {'ff' * 16} 0a00000000000000 0200000000000000": (
+            records.encode_role(Role(7, True, b"\xff" * 16, 10, 2, partial=True))
         ),
     }
     for expected, encoded in cases.items():
@@ -70,11 +70,16 @@ def test_tried(uuid: bytes, at: int, attempts: int, poisoned: bool, reason: str)
 
 
 @given(uuids, numbers, keys, numbers, st.booleans())
-def test_closed_and_role(uuid: bytes, at: int, key: bytes, number: int, flag: bool) -> None:
+def test_closed(uuid: bytes, at: int, key: bytes, number: int, flag: bool) -> None:
     encoded = records.encode_closed(uuid, at, key, number, expired=flag)
     assert records.decode(encoded) == Closed(uuid, at, key, number, flag)
-    role = records.encode_role(at, flag, uuid, number)
-    assert records.decode(role) == Role(at, flag, uuid, number)
+
+
+@given(
+    st.builds(Role, numbers, st.booleans(), uuids, numbers, numbers, st.booleans(), st.booleans())
+)
+def test_roles(role: Role) -> None:
+    assert records.decode(records.encode_role(role)) == role
 
 
 @given(st.binary(max_size=80))
@@ -91,7 +96,7 @@ def test_what_is_cut_off_is_refused(kind: int, data: st.DataObject) -> None:
     whole = [
         records.encode_submitted(UUID, 1, b"echo", b"key", [b"body", b"more"]),
         records.encode_answered(UUID, 1, 1, [b"body"]),
-        records.encode_role(1, True, UUID, 1),
+        records.encode_role(Role(1, True, UUID, 1)),
     ][kind]
     size = data.draw(st.integers(0, len(whole) - 1))
     with pytest.raises(RemoteViolation):
@@ -99,14 +104,16 @@ def test_what_is_cut_off_is_refused(kind: int, data: st.DataObject) -> None:
 
 
 # --- replication ----------------------------------------------------------------------------------
-@given(uuids, numbers, numbers, bodies, st.booleans(), st.booleans())
+@given(uuids, numbers, numbers, bodies, st.booleans(), st.booleans(), numbers)
 def test_batches(
-    log_id: bytes, one: int, two: int, frames: list[bytes], begin: bool, head: bool
+    log_id: bytes, one: int, two: int, frames: list[bytes], begin: bool, head: bool, epoch: int
 ) -> None:
-    batch = replication.Batch(log_id, min(one, two), max(one, two), frames, begin, head)
+    batch = replication.Batch(log_id, min(one, two), max(one, two), frames, begin, head, epoch)
     encoded = replication.encode_batch(batch)
     assert replication.decode_batch(encoded) == batch
     assert replication.unpack(replication.pack(batch)) == encoded
+    of_the_next = replication.decode_batch(replication.of_epoch(encoded, 7))
+    assert of_the_next == batch._replace(epoch=7)
 
 
 @pytest.mark.parametrize(
@@ -114,10 +121,10 @@ def test_batches(
     [
         [],
         [b""],
-        [bytes(36)],
-        [b"\x02" + bytes(35)],
-        [b"\x01" + bytes(19) + b"\x01" + bytes(15)],
-        [b"\x01" + bytes(36)],
+        [bytes(44)],
+        [b"\x02" + bytes(43)],
+        [b"\x01" + bytes(19) + b"\x01" + bytes(23)],
+        [b"\x01" + bytes(44)],
     ],
 )
 def test_what_is_no_batch_is_refused(frames: list[bytes]) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 from typing import TypeVar
 
 import pytest
-from tests.titanic.life import SMALL, Life
+from tests.titanic.life import Life
+from tests.titanic.pairs import pair, restarted, state
 
 from requite.engine import Drain
 from requite.errors import CallTimeout
@@ -23,7 +23,6 @@ from requite.protocols.titanic.wire import (
     REPLY,
     REQUEST,
     RETRY,
-    STATS,
 )
 from requite.request import Reply
 from requite.sim.titanic.disk import Killed, SimDisk
@@ -32,31 +31,6 @@ from requite.titanic.store import StoreSettings
 
 T = TypeVar("T")
 SYNCED = StoreSettings(segment_size_bytes=4096, compact_below=0.8)
-
-
-def pair(mode: Replicate = Replicate.ASYNC, **policy: object) -> tuple[Life, Life]:
-    """A Titanic and its replica, which are in touch."""
-    replica = Life(MemoryFolder(), seed=1, standby=True, **policy)
-    primary = Life(MemoryFolder(), seed=2, replicate=mode, **policy)
-    primary.replica = replica
-    for life in (replica, primary):
-        life.wait(0.1)
-    return primary, replica
-
-
-def state(life: Life) -> dict[str, tuple[object, ...]]:
-    """What a Titanic knows of its requests, but for what only the one that sends them can."""
-    return {
-        kept.ticket: (
-            kept.lane.name if kept.lane else b"",
-            kept.key,
-            kept.size,
-            kept.reply_size,
-            kept.reply_place is not None,
-            kept.attempts if kept.reply_place else 0,
-        )
-        for kept in life.engine._core.register
-    }
 
 
 def behind(life: Life) -> int:
@@ -102,16 +76,6 @@ def test_a_promoted_replica_goes_on_where_the_other_one_was() -> None:
     assert replica.submit(b"answered", key=b"k") == answered
     assert replica.submit(b"new") not in (answered, waiting)
     assert replica.ask(PROMOTE) == [b"200"]
-
-
-def test_who_was_promoted_takes_no_more_and_the_other_one_hears_of_it() -> None:
-    primary, replica = pair(Replicate.SYNC)
-    replica.ask(PROMOTE)
-    assert primary.ask(REQUEST, b"echo", b"x")[0].startswith(b"500 stored here, but not at")
-    assert primary.ask(REQUEST, b"echo", b"x")[0].startswith(b"500 the replica")
-    stats = json.loads(primary.ask(STATS)[1])
-    assert "promoted" in stats["replicating"]
-    assert "promoted" in primary.warnings[-1]
 
 
 @pytest.mark.parametrize("promoted", [True, False])
@@ -168,9 +132,10 @@ def test_one_that_lacks_too_much_gets_everything_again() -> None:
     assert state(primary) == state(replica)
 
 
-def test_a_replica_of_another_log_gets_everything_again() -> None:
+def test_a_replica_that_holds_nothing_follows_another_log() -> None:
     primary, replica = pair()
-    primary.submit(b"old")
+    primary.ask(CLOSE, primary.submit(b"old"))
+    primary.wait(5.1)
     other = Life(MemoryFolder(), seed=9, replicate=Replicate.ASYNC)
     other.submit(b"new")
     other.replica = replica
@@ -418,11 +383,3 @@ def forget_calls(life: Life) -> None:
     """What died with a machine that was asked is never answered."""
     calls, life.submits = life.submits, []
     life.feed([Answered(call.token, CallTimeout("it died")) for call in calls])
-
-
-def restarted(life: Life, seed: int, **policy: object) -> Life:
-    life.close()
-    folder = life.store._log._folder
-    again = Life(folder, SMALL, now=life.now, seed=seed + 1000, key_window_s=3.0, **policy)  # type: ignore[arg-type]
-    again.wait(0.0)
-    return again

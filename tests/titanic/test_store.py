@@ -24,7 +24,12 @@ from requite.errors import (
     LogLocked,
     LogMismatch,
 )
-from requite.protocols.titanic.records import encode_closed, encode_role, encode_submitted
+from requite.protocols.titanic.records import (
+    Role,
+    encode_closed,
+    encode_role,
+    encode_submitted,
+)
 from requite.protocols.titanic.wire import CLOSE, LIST, REPLY, REQUEST
 from requite.sim.titanic.disk import SimDisk
 from requite.storage import Log, MemoryFolder
@@ -333,7 +338,7 @@ def test_a_segment_with_a_record_that_became_unreadable_is_not_removed() -> None
 def test_a_role_is_kept_by_compaction() -> None:
     folder = MemoryFolder()
     store = open_memory(SMALL, folder=folder)
-    store.submit(Store("role", [encode_role(1, True, b"l" * 16, 7)]))
+    store.submit(Store("role", [encode_role(Role(1, True, b"l" * 16, 7))]))
     for n in range(200):
         store.submit(Store(n, [submitted(n), encode_closed(n.to_bytes(16, "big"), 1, b"", 0)]))
         store.work()

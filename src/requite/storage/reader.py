@@ -15,6 +15,7 @@ from requite.storage.disk import DiskFolder
 from requite.storage.ending import is_blank, reason_of_rest, rest_of
 from requite.storage.files import Folder
 from requite.storage.layout import DATA, HEADER_SIZE, segment_name, segment_number
+from requite.storage.mending import MEND_SIZE_MAX, mend, mend_all
 from requite.storage.records import Damage, Position, Record, SegmentInfo
 from requite.storage.recovery import segment_numbers
 from requite.storage.scan import OpenSegment, Walk, lost_records
@@ -125,6 +126,36 @@ class LogReader:
     def read_at(self, position: Position) -> bytes:
         """The payload of a record. Raises `LogGone` if its segment is, `LogCorrupt` for damage."""
         return read_record(self._folder, position)
+
+    def mend(self, damage: Damage) -> list[Record] | None:
+        """The records that were there, if no more than one bit of each has turned round; None if
+        they cannot be told. See `requite.storage.mending`."""
+        if not damage.size or damage.size > len(damage.raw):
+            return None
+        with closing(self._folder.open(segment_name(damage.segment))) as file:
+            segment = OpenSegment(file, damage.segment)
+        if not segment.readable or damage.offset < HEADER_SIZE:
+            return None
+        mended = mend_all(damage.raw, segment.seed)
+        if sum(size for *_, size in mended) != damage.size:
+            return None
+        found, offset = list[Record](), damage.offset
+        for kind, number, payload, size in mended:
+            if kind == DATA:
+                found.append(Record(damage.segment, offset, number, memoryview(payload)))
+            offset += size
+        return found
+
+    def mend_at(self, position: Position) -> bytes:
+        """The payload of a record that `read_at` calls damaged, if that can be mended; errors as of
+        `read_at`."""
+        with closing(self._folder.open(segment_name(position.segment))) as file:
+            segment = OpenSegment(file, position.segment)
+            raw = file.read(MEND_SIZE_MAX, position.offset)
+        found = mend(raw, segment.seed) if segment.readable else None
+        if found is None or found[:2] != (DATA, position.number):
+            return self.read_at(position)
+        return found[2]
 
     def _info(self, number: int, *, last: bool) -> SegmentInfo | None:
         """None if the segment has been removed since it was listed."""

@@ -8,7 +8,7 @@ worst.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from requite.errors import LogFull
@@ -26,6 +26,7 @@ class Compaction:
 
     `pinned_from`: a replica still needs everything from this number on. `moved_bytes` and
     `removed` (segments) count. `damaged`: what was found broken on the way; such a segment stays.
+    `mended`: where a single bit had turned round.
     """
 
     def __init__(self, log: Log, index: Index, lag_max: int) -> None:
@@ -35,6 +36,7 @@ class Compaction:
         self.removed_to = 0  # the number after the last record that was removed
         self.synced_to = 0  # the number after the last copy that is on the disk
         self.damaged: list[Damage] = []
+        self.mended: list[Damage] = []
         self._log = log
         self._index = index
         self._lag_max = lag_max
@@ -106,18 +108,39 @@ class Compaction:
         size = 0
         for looked_at, item in enumerate(self._rest, 1):
             if isinstance(item, Damage):
-                self.damaged.append(item)
-                continue
-            kind, uuid = peek(item.payload)
-            place = self._index.is_needed(kind, uuid, item.segment, item.offset)
-            if place is not None:
-                copies.append((uuid, place, bytes(item.payload)))
-                size += place.size
+                records = self._log.reader().mend(item)
+                (self.damaged if records is None else self.mended).append(item)
+            else:
+                records = [item]
+            found = self._needed(records or ())
+            copies += found
+            size += sum(place.size for _, place, _ in found)
             if size >= BITE_BYTES or looked_at >= BITE_RECORDS:
                 self._copy(copies)
                 return
         self._copy(copies)
         self._remove()
+
+    def _needed(self, records: Sequence[Record]) -> list[tuple[bytes, Place, bytes]]:
+        """Return those of the records that are needed: request, place and payload."""
+        needed = []
+        for record in records:
+            kind, uuid = peek(record.payload)
+            place = self._index.is_needed(kind, uuid, record.segment, record.offset)
+            if place is not None:
+                needed.append((uuid, place, bytes(record.payload)))
+        return needed
+
+    def write_again(self, records: Sequence[Record]) -> None:
+        """Copy records, which may not be on the disk as they should be, to where they are.
+
+        Raises `StorageError` where that cannot be done; nothing has changed then.
+        """
+        copies = self._needed(records)
+        if copies:
+            self._copy(copies)
+            self._log.sync()
+            self.synced_to = self._log.next_number
 
     def _copy(self, copies: list[tuple[bytes, Place, bytes]]) -> None:
         if not copies:

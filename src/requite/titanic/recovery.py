@@ -13,7 +13,8 @@ from requite.protocols.titanic.requests import (
     Recovered,
     RecoveredRequest,
 )
-from requite.storage import Damage, Log, Record
+from requite.storage import Damage, Log, LogReader, Record
+from requite.storage.layout import HEADER_SIZE
 from requite.titanic.index import Index, Item
 
 
@@ -22,19 +23,22 @@ class StoreReport:
     """What opening a store found broken.
 
     `damaged`: places where no record can be read, though one was there: whatever it said is lost,
-    everything else is served. `cut_bytes`: what the last process was writing when it died; nobody
-    was told that it is stored. `records`: how many were read.
+    everything else is served. `mended`: places where a single bit had turned round, so that the
+    record could be told; nothing is lost. `cut_bytes`: what the last process was writing when it
+    died; nobody was told that it is stored. `records`: how many were read.
     """
 
     records: int = 0
     cut_bytes: int = 0
     damaged: list[Damage] = field(default_factory=list)
+    mended: list[Damage] = field(default_factory=list)
 
 
 class Survey:
     """Reads a log from its beginning; afterwards `index`, `report` and `recovered` tell.
 
-    `complete_from`: from this number on no record has been removed.
+    `complete_from`: from this number on no record has been removed. `mended` are records that are
+    damaged in the log, and were told all the same: they have to be written again.
     """
 
     def __init__(self, log: Log) -> None:
@@ -45,15 +49,18 @@ class Survey:
         self._keys: dict[bytes, ClosedKey] = {}
         self._role: records.Role | None = None
         self.complete_from = 0
+        self.mended: list[Record] = []
+        self._doubtful_to = 0  # records before this number have damage behind them
         reader = log.reader()
         end = 0
         for segment in reader.segments():
             if segment.number != end:
                 self.complete_from = segment.number
             end = segment.next_number
+            self._next_number = segment.number
             for item in reader.read(segment.number):
                 if isinstance(item, Damage):
-                    self.report.damaged.append(item)
+                    self._damage(reader, item)
                 else:
                     self._read(item)
 
@@ -68,6 +75,30 @@ class Survey:
         log, is_damaged = self._log, bool(self.report.damaged)
         return Recovered(requests, keys, self._role, log.log_id, log.next_number, is_damaged)
 
+    def _damage(self, reader: LogReader, damage: Damage) -> None:
+        """Mend it, or remember that something may have been closed there."""
+        found = reader.mend(damage)
+        if found is not None:
+            self.report.mended.append(damage)
+            for record in found:
+                self._read(record)
+                self.mended.append(record)
+            return
+        self.report.damaged.append(damage)
+        if (damage.offset, damage.size) != (0, HEADER_SIZE):  # no record is in a header
+            self._doubtful_to = self._next_number
+
+    def _is_in_doubt(self, item: Item) -> bool:
+        """Whether a request may have been answered, or closed, where the log is damaged.
+
+        What is written of a request behind the damage shows that it was not closed by then: neither
+        is anything copied that is closed, nor tried.
+        """
+        later = (item.submitted, item.tried)
+        return item.is_open and all(
+            place is None or place.number < self._doubtful_to for place in later
+        )
+
     def _read(self, record: Record) -> None:
         payload = record.payload
         try:
@@ -78,6 +109,7 @@ class Survey:
                 f"read: {violation}. Was it written by a newer requite?"
             ) from violation
         self.report.records += 1
+        self._next_number = record.number + 1
         self.index.add(payload, record.position)
         if isinstance(entry, records.Role):
             self._role = entry
@@ -100,6 +132,7 @@ class Survey:
         """Say where the records are, those that were copied forward as well."""
         item: Item = self.index.items[found.uuid]
         found.place, found.reply_place = item.submitted, item.answered
+        found.in_doubt = self._is_in_doubt(item)
         return found
 
 

@@ -28,11 +28,11 @@ from typing import Any, Final, NamedTuple
 
 from requite.engine import Input, Load, Loaded, LoadFailed, Stored, StoreFailed
 from requite.engine import Store as StoreEffect
-from requite.errors import ConfigurationError, LogFailed, LogFull, StorageError
+from requite.errors import ConfigurationError, LogCorrupt, LogFailed, LogFull, StorageError
 from requite.protocols.titanic.replication import pack
 from requite.protocols.titanic.requests import Recovered
 from requite.protocols.titanic.tickets import Since
-from requite.storage import Log, LogSettings, MemoryLog
+from requite.storage import Log, LogSettings, MemoryLog, Position, Record
 from requite.storage.files import Folder
 from requite.storage.layout import SUFFIX, record_size
 from requite.titanic.bound import SEGMENTS_MIN, Bound
@@ -102,7 +102,8 @@ class StoreSettings:
 
 class StoreView(NamedTuple):
     """What a store takes, and what it did: bytes on the disk and in records that are needed,
-    segments, commits, records, and what compaction moved and removed."""
+    segments, commits, records, what compaction moved and removed, and places that were found
+    damaged, and mended."""
 
     disk_bytes: int
     live_bytes: int
@@ -112,6 +113,7 @@ class StoreView(NamedTuple):
     moved_bytes: int
     removed_segments: int
     damaged: int
+    mended: int = 0
 
 
 @dataclass(slots=True)
@@ -197,10 +199,18 @@ class Store:
         self._thread: Thread | None = None
         self._commits = self._records = 0
         self._no_room = False  # for copies; until something is stored again
+        self._write_again(survey.mended)
         size = settings.segment_size_bytes
         self._bound = Bound(
             log, survey.index, settings.disk_bytes_max, size, settings.compact_below
         )
+
+    def _write_again(self, mended: Sequence[Record]) -> None:
+        """Have what was mended on the disk once more; the broken ones go with their segments."""
+        try:
+            self._compaction.write_again(mended)
+        except LogFull as error:
+            _log.warning("what was mended cannot be written again: %s", error)
 
     # --- from any thread --------------------------------------------------------------------------
     def start(self, done: Callable[[list[Input]], object]) -> None:
@@ -246,6 +256,7 @@ class Store:
             self._compaction.moved_bytes,
             self._compaction.removed,
             len(self.report.damaged) + len(self._compaction.damaged),
+            len(self.report.mended) + len(self._compaction.mended),
         )
 
     # --- the work ---------------------------------------------------------------------------------
@@ -346,9 +357,15 @@ class Store:
         try:
             if isinstance(place, Since):
                 return Loaded(load.ticket, self._read_since(place))
-            return Loaded(load.ticket, self._log.read_at(place.position))
+            return Loaded(load.ticket, self._read(place.position))
         except StorageError as error:
             return LoadFailed(load.ticket, error)
+
+    def _read(self, position: Position) -> bytes:
+        try:
+            return self._log.read_at(position)
+        except LogCorrupt:
+            return self._log.reader().mend_at(position)
 
     def _read_since(self, since: Since) -> bytes:
         """Read for a replica; what it lacks is not removed while there is room."""

@@ -25,6 +25,7 @@ from requite.shell.daemon import Daemon
 from requite.titanic.desk import Desk
 from requite.titanic.place import Place, place_at
 from requite.titanic.posts import dispatching, posts_at
+from requite.titanic.recovery import StoreReport
 from requite.titanic.settings import KeepIn, settings_of
 from requite.titanic.store import Store
 from requite.titanic.uuids import uuids
@@ -90,9 +91,7 @@ class Titanic(Daemon):
         self._started = True
         loop = asyncio.get_running_loop()
         self._store = store = await asyncio.to_thread(self._settings.open)
-        for damage in store.report.damaged:
-            where = f"segment {damage.segment}, {damage.size} bytes at {damage.offset}"
-            _log.warning("the log of requests is damaged (%s): %s", where, damage.reason)
+        _report(store.report)
         engine = TitanicEngine(
             self._policy,
             rng=random.random,
@@ -139,6 +138,14 @@ class Titanic(Daemon):
         if self._copying is not None:
             yield self._copying
         yield from (post.shell for post in self._posts)
+
+
+def _report(report: StoreReport) -> None:
+    """Say what was found broken."""
+    for damages, what in ((report.damaged, "is damaged"), (report.mended, "was mended")):
+        for damage in damages:
+            where = f"segment {damage.segment}, {damage.size} bytes at {damage.offset}"
+            _log.warning("the log of requests %s (%s): %s", what, where, damage.reason)
 
 
 def _policy(given: HeartbeatPolicy | float | None) -> HeartbeatPolicy:

@@ -7,6 +7,7 @@ from typing import Any
 
 from requite.errors import RemoteViolation, StorageError
 from requite.protocols.titanic import listing, records
+from requite.protocols.titanic.attempts import Attempts
 from requite.protocols.titanic.core import Core, TitanicSnapshot
 from requite.protocols.titanic.requests import POISONED, Kept
 from requite.protocols.titanic.tickets import ForShow
@@ -19,10 +20,12 @@ class Administration:
     def __init__(
         self,
         core: Core,
+        attempts: Attempts,
         snapshot: Callable[[], TitanicSnapshot],
         facts: Callable[[], Mapping[str, Any]],
     ) -> None:
         self._core = core
+        self._attempts = attempts
         self._snapshot = snapshot
         self._facts = facts
 
@@ -75,23 +78,18 @@ class Administration:
         kept = core.find(token, frames)
         if kept is None:
             return
-        if core.is_replica:
-            core.refuse(token, ERROR, "this is a replica: ask where it was accepted")
+        if core.bystander:
+            core.refuse(token, ERROR, f"{core.bystander}: ask where it was accepted")
         elif kept.state is not POISONED or kept.place is None or kept.closing is not None:
             core.refuse(token, UNKNOWN, f"the request is not poisoned, but {kept.state.value}")
         else:
             record = records.encode_tried(kept.uuid, core.now_us, 0, False, "")
             core.enter(record, (token, kept), self._try_again, self._not_tried_again)
 
-    def _try_again(self, what: tuple[Any, Kept], _place: Any, _now: float) -> None:
+    def _try_again(self, what: tuple[Any, Kept], place: Any, now: float) -> None:
         token, kept = what
-        core = self._core
-        if kept.state is POISONED:
-            core.poisoned -= 1
-            kept.attempts = 0
-            kept.reason = ""
-            core.dispatcher.enqueue(kept, core.enter_lane(kept))
-        core.answer(token, OK)
+        self._attempts.try_again(kept, place, now)
+        self._core.answer(token, OK)
 
     def _not_tried_again(self, what: tuple[Any, Kept], error: StorageError, _now: float) -> None:
         self._core.not_stored(what[0], error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from requite.errors import CallError, NoService, StorageError
@@ -15,6 +15,9 @@ from requite.request import Reply
 STORE_AGAIN: Final = "store again"
 _UNSTORED: Final = "replies are not stored"
 _REASON_SIZE_MAX: Final = 1000
+IN_DOUBT: Final = (
+    "the log is damaged behind this request, which may have been answered, or closed, there"
+)
 
 Ended = Callable[[Kept, float], None]
 
@@ -68,15 +71,25 @@ class Attempts:
         core = self._core
         self.let_go(kept)
         kept.reply_place = place
-        kept.state = ANSWERED
-        core.answered += 1
         core.cache.drop_request(kept)
         core.cache.keep_reply(kept)
+        if core.copy_first is None:
+            self._may_be_told(kept, now)
+        else:
+            core.copy_first(place, lambda then: self._may_be_told(kept, then))
+
+    def _may_be_told(self, kept: Kept, now: float) -> None:
+        """A reply is wherever it has to be."""
+        if kept.state is not KEEPING:
+            return  # closed meanwhile
+        core = self._core
+        kept.state = ANSWERED
+        core.answered += 1
         core.leave_lane(kept, now)
         core.note("answered", kept)
         self._ended(kept, now)
 
-    def _reply_not_stored(self, kept: Kept, error: StorageError, now: float) -> None:
+    def _reply_not_stored(self, kept: Kept, _error: StorageError, now: float) -> None:
         """Hold the reply back, and send nothing until it is stored: replies must not pile up."""
         if kept.state is not KEEPING:
             return
@@ -84,7 +97,6 @@ class Attempts:
         self._unstored[kept] = None
         core.halt(_UNSTORED)
         if STORE_AGAIN not in core.timers:
-            core.warn("reply not stored", f"{kept.ticket}: {error}")
             core.timers.set(STORE_AGAIN, now + core.policy.store_retry_s)
 
     def store_again(self, now: float) -> None:
@@ -101,7 +113,7 @@ class Attempts:
 
     def stays(self, kept: Kept, now: float) -> None:
         """A request was to be closed, and is not: what came meanwhile counts."""
-        if kept.state is not KEEPING:
+        if kept.state is not KEEPING or kept.reply_place is not None:
             return
         if kept not in self._unstored:
             self._keep_reply(kept, now)
@@ -130,6 +142,18 @@ class Attempts:
 
     def poison(self, kept: Kept, reason: str, now: float) -> None:
         """Try a request no more, but keep it: an operator may look at it, and have it tried."""
+        self._put_aside(kept, reason, now)
+        self._core.warn("poisoned", f"{kept.ticket}: {reason}")
+
+    def put_aside(self, waiting: Sequence[Kept], reason: str, now: float) -> None:
+        """Try requests no more that have waited for their turn."""
+        for kept in waiting:
+            self._core.timers.clear(kept)
+            self._put_aside(kept, reason, now)
+        self._core.dispatcher.forget_withdrawn()
+        self._core.warn("put aside", f"{len(waiting)} requests: {reason}. See `requite titanic ls`")
+
+    def _put_aside(self, kept: Kept, reason: str, now: float) -> None:
         core = self._core
         kept.state = POISONED
         kept.reason = reason
@@ -137,20 +161,32 @@ class Attempts:
         core.cache.drop_request(kept)
         core.leave_lane(kept, now)
         self._enter_tried(kept, poisoned=True)
-        core.warn("poisoned", f"{kept.ticket}: {reason}")
         core.note("poisoned", kept, reason=reason)
         self._ended(kept, now)
+
+    def release_damaged(self) -> None:
+        """Let those wait again that were in doubt: it is known now that they are not closed."""
+        core = self._core
+        for kept in core.register:
+            if kept.state is POISONED and kept.reason == IN_DOUBT and kept.place is not None:
+                record = records.encode_tried(kept.uuid, core.now_us, 0, False, "")
+                core.enter(record, kept, self.try_again, _nothing)
+
+    def try_again(self, kept: Kept, _place: Any, _now: float) -> None:
+        """It is stored that a request is poisoned no longer."""
+        core = self._core
+        if kept.state is POISONED:
+            core.poisoned -= 1
+            kept.attempts = 0
+            kept.reason = ""
+            core.dispatcher.enqueue(kept, core.enter_lane(kept))
 
     def _enter_tried(self, kept: Kept, *, poisoned: bool) -> None:
         if kept.closing is not None:
             return  # nothing is stored behind its CLOSED
         core = self._core
         record = records.encode_tried(kept.uuid, core.now_us, kept.attempts, poisoned, kept.reason)
-        core.enter(record, kept, _nothing, self._not_entered)
-
-    def _not_entered(self, kept: Kept, error: StorageError, _now: float) -> None:
-        text = f"{kept.ticket}: a later start will not know of its attempts: {error}"
-        self._core.warn("attempts not stored", text)
+        core.enter(record, kept, _nothing, _nothing)  # at worst, a later start knows nothing of it
 
     def lost_reply(self, kept: Kept, now: float) -> None:
         """A stored reply cannot be read, but the request can: a restart would have it run again,
@@ -166,5 +202,5 @@ class Attempts:
             core.dispatcher.enqueue(kept, lane)
 
 
-def _nothing(_what: Any, _place: Any, _now: float) -> None:
-    """There is nothing to be done when it is stored."""
+def _nothing(_what: Any, _outcome: Any, _now: float) -> None:
+    """There is nothing to be done when it is stored, nor when it is not."""

@@ -6,15 +6,17 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
-from requite.engine import Cancel
+from requite.engine import Cancel, Finished
 from requite.errors import StorageError
 from requite.protocols.titanic import records
 from requite.protocols.titanic.attempts import Attempts
+from requite.protocols.titanic.copying import Copying
 from requite.protocols.titanic.core import Core
 from requite.protocols.titanic.requests import ANSWERED, CLOSED, POISONED, SENT, Kept, State
 from requite.protocols.titanic.tickets import ForReply
 from requite.protocols.titanic.wire import ERROR, OK, PENDING, UNKNOWN, refusal
 from requite.protocols.titanic.wire import POISONED as POISONED_FRAME
+from requite.request import Status
 
 EXPIRE: Final = "expire"
 KEYS: Final = "keys"
@@ -23,8 +25,9 @@ KEYS: Final = "keys"
 class Collecting:
     """Gives replies as often as they are asked for, and removes nothing unless it is told to."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, copying: Copying) -> None:
         self._core = core
+        self._copying = copying
         self._attempts = Attempts(core, self.expire_later)
         self._expiring: deque[tuple[float, Kept]] = deque()
 
@@ -39,7 +42,7 @@ class Collecting:
         kept = core.find(token, frames)
         if kept is None:
             return
-        if kept.state is ANSWERED:
+        if kept.state is ANSWERED and not core.is_catching_up:
             if kept.reply is not None:
                 core.answer(token, OK, *kept.reply)
             else:
@@ -47,6 +50,8 @@ class Collecting:
         elif kept.state is POISONED:
             status = refusal(UNKNOWN, f"poisoned: {kept.reason}")
             core.answer(token, status, POISONED_FRAME, kept.reason.encode())
+        elif core.is_superseded:
+            core.refuse(token, ERROR, f"{core.bystander}: ask there for what is not answered here")
         else:
             core.answer(token, PENDING)
 
@@ -62,10 +67,12 @@ class Collecting:
         if uuid is None:
             return
         kept = core.register.find(uuid)
-        if core.is_replica:
-            core.refuse(token, ERROR, "this is a replica: close it where it was accepted")
+        if core.bystander:
+            where = "there" if core.is_superseded else "where it was accepted"
+            core.refuse(token, ERROR, f"{core.bystander}: close it {where}")
         elif kept is None:
-            core.answer(token, OK)
+            if not self._copying.holds_closing(token, uuid):
+                core.answer(token, OK)
         elif kept.closing is not None:
             kept.closing.append(token)
         else:
@@ -79,9 +86,10 @@ class Collecting:
         record = records.encode_closed(kept.uuid, core.now_us, kept.key, until_us, expired=expired)
         core.enter(record, kept, self._closed, self._not_closed)
 
-    def _closed(self, kept: Kept, _place: Any, now: float) -> None:
+    def _closed(self, kept: Kept, place: Any, now: float) -> None:
+        emit = self._copying.closed(kept.uuid, place) or self._core.emit
         for token in kept.closing or ():
-            self._core.answer(token, OK)
+            emit(Finished(token, (OK,), Status.OK))
         if kept.state is not CLOSED:  # else it was never stored
             self.forget(kept, now, now + self._core.policy.key_window_s)
 
@@ -140,10 +148,11 @@ class Collecting:
     def expire(self, now: float) -> None:
         """Close what nobody has collected. All wait equally long, so the first is due first.
 
-        A replica leaves that to the one whose replica it is, and looks again later.
+        A replica leaves that to the one whose replica it is, and looks again later; and so does one
+        that was superseded.
         """
         core, expiring = self._core, self._expiring
-        if core.is_replica:
+        if core.bystander:
             core.timers.set(EXPIRE, now + max(core.policy.expire_s or 0.0, 1.0))
             return
         while expiring and expiring[0][0] <= now:

@@ -12,6 +12,7 @@ from requite.protocols.titanic.dispatch import Dispatcher, Lane
 from requite.protocols.titanic.policy import TitanicPolicy
 from requite.protocols.titanic.requests import Kept, Register
 from requite.protocols.titanic.tickets import Entry
+from requite.protocols.titanic.trouble import Trouble
 from requite.protocols.titanic.wire import ERROR, UNKNOWN, decode_ticket, refusal
 from requite.request import Status
 from requite.timers import Timers
@@ -29,8 +30,10 @@ class TitanicSnapshot(NamedTuple):
     `poisoned` some of them; `storing` counts what the disk has not confirmed, `held` the answers
     that wait for the replica; `timers` and `lanes` are tables (I9).
 
-    `replica` says that it is one. `replicating` tells of the replica that it has ("": none), and
-    `behind` how many records that one lacks.
+    `replica` says that it is one, `superseded` that its replica was promoted and has taken over;
+    `epoch` counts such promotions. `replicating` tells of the replica that it has ("": none), and
+    `behind` how many records that one lacks. `trouble` says what does not work just now, `failure`
+    why the store takes nothing any more; "" where all is well.
     """
 
     requests: int
@@ -49,13 +52,18 @@ class TitanicSnapshot(NamedTuple):
     behind: int
     draining: bool
     stopped: bool
+    epoch: int = 0
+    superseded: bool = False
+    trouble: str = ""
+    failure: str = ""
 
 
 class Core:
     """The tables of one Titanic.
 
     `failure`: why the store takes nothing any more. `storing` counts what the store was asked for
-    and has not answered. `answered` and `poisoned` count requests in these states.
+    and has not answered. `answered` and `poisoned` count requests in these states. `copy_first`:
+    has something done when the replica has the record at a place; None: nothing waits for that.
     """
 
     def __init__(
@@ -80,6 +88,11 @@ class Core:
         self.failure: StorageError | None = None
         self.is_damaged = False  # requests may be missing
         self.is_replica = False
+        self.is_superseded = False
+        self.is_catching_up = False  # what its replica has is not known yet, and matters
+        self.copy_first: Callable[[Any, Callable[[float], None]], None] | None = None
+        self.epoch = 0  # the highest one that is known; see `replication`
+        self.trouble = Trouble(self.warn)
         self._halts: set[str] = set()
 
     # --- effects ----------------------------------------------------------------------------------
@@ -118,6 +131,13 @@ class Core:
         """Make a note, where notes are wanted."""
         if self.policy.notes:
             self.out.append(Note(kind, {"uuid": kept.uuid, **facts}))
+
+    @property
+    def bystander(self) -> str:
+        """Why requests are for another Titanic to take and to end; "" if they are for this one."""
+        if self.is_superseded:
+            return f"this Titanic was superseded: its replica was promoted (epoch {self.epoch})"
+        return "this is a replica" if self.is_replica else ""
 
     # --- requests ---------------------------------------------------------------------------------
     def find(self, token: Any, frames: Sequence[bytes]) -> Kept | None:

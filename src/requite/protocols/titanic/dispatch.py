@@ -110,6 +110,11 @@ class Dispatcher:
         if len(queue) > _SHRINK_FLOOR and len(queue) > 2 * lane.open:
             lane.queue = deque(one for one in queue if one.state is WAITING)
 
+    def forget_withdrawn(self) -> None:
+        """Leave those out of all queues that do not wait any more."""
+        for lane in self.lanes.values():
+            lane.queue = deque(kept for kept in lane.queue if kept.state is WAITING)
+
     def pump(self, now: float) -> None:
         """Send what can be sent, by turns."""
         ready, window = self._ready, self._policy.window

@@ -47,7 +47,7 @@ from requite.errors import (
 )
 from requite.protocols.titanic import records
 from requite.protocols.titanic.administration import Administration
-from requite.protocols.titanic.attempts import STORE_AGAIN
+from requite.protocols.titanic.attempts import IN_DOUBT, STORE_AGAIN
 from requite.protocols.titanic.collecting import EXPIRE, KEYS, Collecting
 from requite.protocols.titanic.copying import COPY, Copying
 from requite.protocols.titanic.core import Core, TitanicSnapshot
@@ -93,6 +93,12 @@ _BEGIN: Final = "begin"
 _DRAIN: Final = "drain"
 _DRAINING: Final = "draining"
 
+_STORED_AS: Final[dict[type, str]] = {
+    Submissions: "requests",
+    Entries: "replies and closing",
+    Replicated: "copies",
+}
+
 Service = Callable[[Any, Sequence[bytes], float], None]
 
 
@@ -120,10 +126,12 @@ class TitanicEngine:
         self._core = core = Core(policy, rng, new_uuid, epoch_s)
         self._copying = Copying(core, recovered.log_id, recovered.next_number)
         self._intake = Intake(core, self._copying)
-        self._collecting = Collecting(core)
+        self._collecting = Collecting(core, self._copying)
         self._attempts = self._collecting.attempts
-        self._standby = Standby(core, self._collecting)
-        self._administration = administration = Administration(core, self.snapshot, facts)
+        self._standby = Standby(core, self._collecting, self._copying)
+        self._administration = administration = Administration(
+            core, self._attempts, self.snapshot, facts
+        )
         self._draining = self._stopped = False
         self._services: dict[str, Service] = {
             REPLY: self._collecting.reply,
@@ -204,6 +212,10 @@ class TitanicEngine:
             behind=self._copying.behind,
             draining=self._draining,
             stopped=self._stopped,
+            epoch=core.epoch,
+            superseded=core.is_superseded,
+            trouble=core.trouble.text,
+            failure="" if core.failure is None else str(core.failure),
         )
 
     @property
@@ -252,6 +264,8 @@ class TitanicEngine:
     def _stored(self, event: Stored, now: float) -> None:
         self._core.storing -= 1
         ticket, places = event
+        if self._core.trouble:
+            self._core.trouble.works(_STORED_AS[ticket.__class__], now)
         if ticket.__class__ is Submissions:
             self._intake.stored(ticket.requests, places)
         elif ticket.__class__ is Replicated:
@@ -264,7 +278,8 @@ class TitanicEngine:
     def _store_failed(self, event: StoreFailed, now: float) -> None:
         self._core.storing -= 1
         ticket, error = event
-        self._core.warn("store failed", str(error))
+        what = _STORED_AS[ticket.__class__]
+        self._core.trouble.failed(what, f"not stored: {error}", now, type(error).__name__)
         if isinstance(error, LogFailed):
             self._core.failure = error
         if ticket.__class__ is Submissions:
@@ -352,8 +367,10 @@ class TitanicEngine:
         core = self._core
         core.is_damaged = recovered.is_damaged
         self._standby.begin(recovered.role)
-        for found in recovered.requests:
-            self._take_over(found)
+        in_doubt = [kept for kept in map(self._take_over, recovered.requests) if kept is not None]
+        if in_doubt:
+            core.halt(IN_DOUBT)
+            self._timed[_BEGIN] = lambda now: self._leave_in_doubt(in_doubt, now)
         for key, uuid, until_us in sorted(recovered.closed_keys, key=lambda one: one.until_us):
             core.register.keep_key(key, uuid, until_us / 1e6 - core.epoch_s)
         if recovered.closed_keys:
@@ -362,7 +379,8 @@ class TitanicEngine:
         self._copying.begin()
         core.timers.set(_BEGIN, 0.0)
 
-    def _take_over(self, found: RecoveredRequest) -> None:
+    def _take_over(self, found: RecoveredRequest) -> Kept | None:
+        """Know a request again; return it if nobody knows whether it is to be run."""
         core = self._core
         lane = core.dispatcher.stored_lane(found.service)
         kept = Kept(found.uuid, lane, found.key, found.submitted_us)
@@ -381,10 +399,18 @@ class TitanicEngine:
             core.poisoned += 1
         else:
             core.dispatcher.enqueue(kept, lane)
-            return
+            return kept if found.in_doubt else None
         core.leave_lane(kept, 0.0)
         ended_us = found.answered_us or found.tried_us or found.submitted_us
         self._collecting.expire_later(kept, ended_us / 1e6 - core.epoch_s)
+        return None
+
+    def _leave_in_doubt(self, in_doubt: list[Kept], now: float) -> None:
+        """Run nothing that may have been closed: an operator has to say."""
+        waiting = [kept for kept in in_doubt if kept.state is WAITING]
+        if waiting:
+            self._attempts.put_aside(waiting, IN_DOUBT, now)
+        self._core.halt(IN_DOUBT, False)
 
     # --- the end ----------------------------------------------------------------------------------
     def _drain(self, _event: Drain, now: float) -> None:

@@ -28,7 +28,7 @@ class Intake:
     def ask(self, token: Any, frames: Sequence[bytes], key: bytes, now: float) -> None:
         """Accept a request, unless its key says that it was accepted before."""
         core = self._core
-        if key and self._is_known(token, key, frames):
+        if key and not core.is_superseded and self._is_known(token, key, frames):
             return
         refused = self._refusal()
         if refused:
@@ -106,6 +106,8 @@ class Intake:
             return f"the store takes nothing any more: {core.failure}"
         if self.is_closed:
             return "shutting down"
+        if core.is_superseded:
+            return f"{core.bystander}; submit there"
         if core.is_replica:
             return "this is a replica, which takes requests once it is promoted"
         if len(core.register) >= core.policy.requests_max:

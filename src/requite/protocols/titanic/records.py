@@ -9,7 +9,7 @@ What follows depends on the kind:
 | ANSWERED | its reply came | attempts, frames |
 | TRIED | attempts failed; with the flag POISONED, no more follow | attempts, reason |
 | CLOSED | its client is done with it; it may be removed | until when the key holds, key |
-| ROLE | this store is a replica (flag), or is none any more | log id, next number |
+| ROLE | whether this store is a replica, or was superseded (flags) | log id, next number, epoch |
 
 All integers are little-endian. `decode` raises `RemoteViolation` for what is none of these.
 """
@@ -40,13 +40,15 @@ KINDS: Final = {
 POISONED: Final = 1  # a flag of TRIED: given up
 EXPIRED: Final = 1  # a flag of CLOSED: by time, not by a client
 REPLICA: Final = 1  # a flag of ROLE: stores what another Titanic sends, and dispatches nothing
+SUPERSEDED: Final = 2  # a flag of ROLE: its replica was promoted; it dispatches nothing any more
+PARTIAL: Final = 4  # a flag of ROLE: it is given everything anew, and does not have it all yet
 
 HEAD: Final = struct.Struct("<BBH16sQ")  # kind, version, flags, UUID, microseconds since 1970
 _SUBMITTED: Final = struct.Struct("<BBH16sQBBI")  # ..., sizes of key and service, number of frames
 _ANSWERED: Final = struct.Struct("<BBH16sQII")  # ..., attempts, number of frames
 _TRIED: Final = struct.Struct("<BBH16sQI")  # ..., attempts
 _CLOSED: Final = struct.Struct("<BBH16sQQ")  # ..., microseconds since 1970
-_ROLE: Final = struct.Struct("<BBH16sQ16sQ")  # ..., log id, next number
+_ROLE: Final = struct.Struct("<BBH16sQ16sQQ")  # ..., log id, next number, epoch
 _SIZE: Final = struct.Struct("<I")
 _NO_UUID: Final = bytes(16)
 
@@ -95,12 +97,19 @@ class Closed(NamedTuple):
 
 class Role(NamedTuple):
     """This store is a replica, and has everything before `next_number` of the log `log_id`; or it
-    is one no longer."""
+    is one no longer. `partial`: it is given everything anew, and does not have it all.
+
+    `epoch` counts promotions: of several Titanics that had the same requests, the one with the
+    highest epoch takes new ones. `superseded`: another one has that.
+    """
 
     at_us: int
     replica: bool
     log_id: bytes
     next_number: int
+    epoch: int = 0
+    superseded: bool = False
+    partial: bool = False
 
 
 Entry = Submitted | Answered | Tried | Closed | Role
@@ -138,10 +147,13 @@ def encode_closed(
     return _CLOSED.pack(CLOSED, VERSION, flags, uuid, at_us, key_until_us) + key
 
 
-def encode_role(at_us: int, replica: bool, log_id: bytes, next_number: int) -> bytes:
+def encode_role(role: Role) -> bytes:
     """Encode a ROLE."""
-    flags = REPLICA if replica else 0
-    return _ROLE.pack(ROLE, VERSION, flags, _NO_UUID, at_us, log_id, next_number)
+    flags = REPLICA if role.replica else 0
+    flags |= SUPERSEDED if role.superseded else 0
+    flags |= PARTIAL if role.partial else 0
+    place = (role.log_id, role.next_number, role.epoch)
+    return _ROLE.pack(ROLE, VERSION, flags, _NO_UUID, role.at_us, *place)
 
 
 def peek(payload: bytes | memoryview) -> tuple[int, bytes]:
@@ -181,8 +193,10 @@ def decode(payload: bytes | memoryview, *, bodies: bool = True) -> Entry:
             until_us = _CLOSED.unpack_from(payload)[5]
             key = bytes(payload[_CLOSED.size :])
             return Closed(uuid, at_us, key, until_us, bool(flags & EXPIRED))
-        log_id, next_number = _ROLE.unpack(payload)[5:]
-        return Role(at_us, bool(flags & REPLICA), log_id, next_number)
+        is_superseded, is_partial = bool(flags & SUPERSEDED), bool(flags & PARTIAL)
+        log_id, number, epoch = _ROLE.unpack(payload)[5:]
+        is_replica = bool(flags & REPLICA)
+        return Role(at_us, is_replica, log_id, number, epoch, is_superseded, is_partial)
     except struct.error as error:
         raise RemoteViolation(f"a record of kind {KINDS[kind]} is too short: {error}") from error
 

@@ -116,6 +116,7 @@ class RecoveredRequest:
     """A request as a store finds it when it is opened: what its records say, and where they are.
 
     `place` is None where the SUBMITTED is damaged or missing, `reply_place` without a reply.
+    `in_doubt`: the log is damaged behind it, so that it may have been answered, or closed.
     """
 
     uuid: bytes
@@ -131,6 +132,7 @@ class RecoveredRequest:
     answered_us: int = 0
     reply_size: int = 0
     reply_place: Any = None
+    in_doubt: bool = False
 
 
 class ClosedKey(NamedTuple):

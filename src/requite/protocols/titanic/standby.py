@@ -9,13 +9,23 @@ from requite.engine import Store
 from requite.errors import RemoteViolation, StorageError
 from requite.protocols.titanic import records
 from requite.protocols.titanic.collecting import Collecting
+from requite.protocols.titanic.copying import Copying
 from requite.protocols.titanic.core import Core
-from requite.protocols.titanic.replication import Batch, decode_batch, encode_position
+from requite.protocols.titanic.replication import (
+    Batch,
+    decode_batch,
+    encode_position,
+    encode_superseded,
+)
 from requite.protocols.titanic.requests import ANSWERED, POISONED, WAITING, Kept
-from requite.protocols.titanic.wire import ERROR, OK, UNKNOWN
+from requite.protocols.titanic.wire import ERROR, OK, UNKNOWN, refusal
 
 _REPLICA: Final = "this is a replica"
+_SUPERSEDED: Final = "superseded"
 _NO_LOG: Final = bytes(16)
+_UNCONFIRMED: Final = (
+    "this copy was promoted while it was given everything anew: the request may have been closed"
+)
 
 
 class Replicated(NamedTuple):
@@ -30,65 +40,134 @@ class Replicated(NamedTuple):
 class Standby:
     """A replica's side of replication; idle where this is none."""
 
-    def __init__(self, core: Core, collecting: Collecting) -> None:
+    def __init__(self, core: Core, collecting: Collecting, copying: Copying) -> None:
         self._core = core
+        self._copying = copying
         self._collecting = collecting
         self._position = (_NO_LOG, 0)
+        self._followed = _NO_LOG  # the log of which everything here is a copy
+        self._may_replace = False  # what is here may go: it was superseded, and is to follow now
         self._is_storing = False
+        self._is_promoting = False
         self._unconfirmed: set[bytes] | None = None  # what has not come again, in a new beginning
 
     def begin(self, role: records.Role | None) -> None:
         """Be what the store says, or, where it says nothing, what the policy does."""
         core = self._core
+        is_standby = core.policy.standby
         if role is not None:
-            self._position = (role.log_id, role.next_number)
-        core.is_replica = core.policy.standby if role is None else role.replica
+            core.epoch = role.epoch
+            core.is_superseded = role.superseded and not is_standby
+        if role is None or role.superseded:
+            core.is_replica = is_standby
+            self._may_replace = role is not None and is_standby
+        else:
+            self._follow(role)
         core.halt(_REPLICA, core.is_replica)
+        core.halt(_SUPERSEDED, core.is_superseded)
+
+    def _follow(self, role: records.Role) -> None:
+        """Go on as a replica, or as one that was promoted. One whose log is damaged has everything
+        sent again."""
+        core = self._core
+        core.is_replica = role.replica
+        self._followed = role.log_id
+        if not (role.partial or core.is_damaged):
+            self._position = (role.log_id, role.next_number)
 
     # --- titanic.promote --------------------------------------------------------------------------
     def promote(self, token: Any, _frames: Sequence[bytes], _now: float) -> None:
         """Be a replica no longer: take requests, and send what waits to its services."""
         core = self._core
-        if not core.is_replica:
+        if not core.bystander:
             core.answer(token, OK)
             return
-        record = records.encode_role(core.now_us, False, *self._position)
-        core.enter(record, token, self._promoted, self._not_promoted)
+        self._is_promoting = True
+        role = records.Role(core.now_us, False, *self._position, core.epoch + 1)
+        core.enter(records.encode_role(role), token, self._promoted, self._not_promoted)
 
-    def _promoted(self, token: Any, _place: Any, _now: float) -> None:
+    def _promoted(self, token: Any, _place: Any, now: float) -> None:
         core = self._core
-        core.is_replica = False
-        self._unconfirmed = None
-        core.halt(_REPLICA, False)
+        self._is_promoting = False
+        if core.bystander:
+            core.epoch += 1
+            core.is_replica = core.is_superseded = False
+            self._put_aside_unconfirmed(now)
+            self._copying.resume(now)
+            core.halt(_REPLICA, False)
+            core.halt(_SUPERSEDED, False)
         core.answer(token, OK)
 
+    def _put_aside_unconfirmed(self, now: float) -> None:
+        """What did not come again, in a new beginning, may be closed: an operator has to say."""
+        core, gone = self._core, self._unconfirmed or set()
+        self._unconfirmed = None
+        found = [core.register.find(uuid) for uuid in sorted(gone)]
+        waiting = [kept for kept in found if kept is not None and kept.state is WAITING]
+        if waiting:
+            self._collecting.attempts.put_aside(waiting, _UNCONFIRMED, now)
+
     def _not_promoted(self, token: Any, error: StorageError, _now: float) -> None:
+        self._is_promoting = False
         self._core.not_stored(token, error)
 
     # --- titanic.replicate ------------------------------------------------------------------------
     def replicate(self, token: Any, frames: Sequence[bytes], _now: float) -> None:
         """Take a batch, if it begins where we are; answer where that is."""
         core = self._core
-        if not core.is_replica:
-            core.refuse(token, UNKNOWN, "this is no replica, or was promoted")
-            return
         try:
             batch = decode_batch(frames)
+            if self._objects(token, batch):
+                return
             entries = [records.decode(record, bodies=False) for record in batch.records]
         except RemoteViolation as violation:
             core.refuse(token, UNKNOWN, str(violation))
             return
-        if self._is_storing:
+        if self._is_storing or self._is_promoting:
             core.refuse(token, ERROR, "another batch is being stored")
         elif batch.is_begin or (batch.log_id, batch.since) == self._position:
             self._store(token, batch, entries)
         else:
             self._tell(token)
 
+    def _objects(self, token: Any, batch: Batch) -> bool:
+        """Answer a sender from whom nothing is taken, and say whether it is one."""
+        core = self._core
+        if batch.epoch < core.epoch:
+            text = f"a replica was promoted (epoch {core.epoch}) since epoch {batch.epoch}"
+            core.answer(token, refusal(UNKNOWN, text), *encode_superseded(core.epoch))
+            return True
+        objection = self._objection(batch)
+        if objection:
+            core.refuse(token, UNKNOWN, objection)
+        return bool(objection)
+
+    def _objection(self, batch: Batch) -> str:
+        """What speaks against taking anything from a sender of this epoch, or a later one."""
+        if not self._core.is_replica:
+            return "this is no replica, or was promoted"
+        if batch.epoch > self._core.epoch or self._may_replace:
+            return ""  # whatever is here, the other one was meant to take over
+        held, (log_id, number) = len(self._core.register), self._position
+        if batch.log_id != self._followed and held:
+            return (
+                f"this replica holds {held} requests of another log. Promote it if that one is "
+                "gone, or start it on an empty folder"
+            )
+        if batch.is_question and batch.log_id == log_id and batch.following < number:
+            return (
+                f"this replica has {number - batch.following} records that its original has lost. "
+                "Promote it, or start it on an empty folder"
+            )
+        return ""
+
     def _store(self, token: Any, batch: Batch, entries: Sequence[records.Entry]) -> None:
         core = self._core
         if batch.is_begin:
             self._unconfirmed = {kept.uuid for kept in core.register}
+            self._may_replace = False
+        self._followed = batch.log_id
+        core.epoch = batch.epoch
         kept = [
             (entry, record)
             for entry, record in zip(entries, batch.records, strict=True)
@@ -105,8 +184,9 @@ class Standby:
     def _role(self, batch: Batch) -> bytes:
         """Say how far we are; while we begin anew, that we have nothing."""
         is_complete = self._unconfirmed is None or batch.is_head
-        position = (batch.log_id, batch.following) if is_complete else (_NO_LOG, 0)
-        return records.encode_role(self._core.now_us, True, *position)
+        number = batch.following if is_complete else 0
+        role = records.Role(self._core.now_us, True, batch.log_id, number, batch.epoch)
+        return records.encode_role(role._replace(partial=not is_complete))
 
     def stored(self, ticket: Replicated, places: Sequence[Any], now: float) -> None:
         """Take what was stored into the tables, and say so."""
@@ -117,6 +197,7 @@ class Standby:
         self._position = (batch.log_id, batch.following)
         if batch.is_head and self._unconfirmed is not None:
             self._close_unconfirmed()
+            self._collecting.attempts.release_damaged()
         self._tell(ticket.token)
 
     def failed(self, ticket: Replicated, error: StorageError) -> None:
@@ -130,6 +211,8 @@ class Standby:
     def _close_unconfirmed(self) -> None:
         """What the other one does not have any more was closed there."""
         gone, self._unconfirmed = self._unconfirmed or set(), None
+        if gone:
+            self._core.warn("replica", f"closes {len(gone)} requests that its original has not")
         for uuid in sorted(gone):
             kept = self._core.register.find(uuid)
             if kept is not None and kept.closing is None:

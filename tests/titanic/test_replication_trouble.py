@@ -1,0 +1,302 @@
+"""Promotion while the other one runs, copies that must not be lost, and a replica in step."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.titanic.life import SMALL, Life
+from tests.titanic.pairs import pair, restarted, state
+
+from requite.errors import CallTimeout
+from requite.protocols.titanic import replication
+from requite.protocols.titanic.inputs import Answered
+from requite.protocols.titanic.policy import Replicate
+from requite.protocols.titanic.wire import (
+    CLOSE,
+    PROMOTE,
+    REPLICATE,
+    REPLY,
+    REQUEST,
+    RETRY,
+    STATS,
+)
+from requite.request import Reply
+from requite.storage import MemoryFolder
+
+
+# --- promotion while the other one still runs -----------------------------------------------------
+def assert_superseded(life: Life, waiting: bytes) -> None:
+    """It takes, sends, closes and acknowledges nothing, and says why."""
+    sent = len(life.submits)
+    for answer in (
+        life.ask(REQUEST, b"echo", b"x"),
+        life.ask(REQUEST, b"echo", b"waiting", key=b"known"),
+        life.ask(CLOSE, waiting),
+        life.ask(RETRY, waiting),
+        life.ask(REPLY, waiting),
+    ):
+        assert answer[0].startswith(b"500 this Titanic was superseded: its replica was promoted")
+    stats = json.loads(life.ask(STATS)[1])
+    assert (stats["superseded"], stats["epoch"]) == (True, 1)
+    life.wait(200.0)
+    assert len(life.submits) == sent
+
+
+@pytest.mark.parametrize("mode", [Replicate.ASYNC, Replicate.SYNC])
+def test_who_is_superseded_hears_of_it_and_takes_nothing_any_more(mode: Replicate) -> None:
+    primary, replica = pair(mode)
+    answered = primary.submit(b"answered")
+    primary.serves = False
+    waiting = primary.submit(b"waiting", key=b"known")
+    replica.ask(PROMOTE)
+    primary.wait(5.1)  # nobody has submitted anything; it asks by itself
+    assert any("was superseded" in warning for warning in primary.warnings)
+    assert "was superseded" in primary.engine.snapshot().replicating
+    assert_superseded(primary, waiting)
+    assert primary.ask(REPLY, answered) == [b"200", b"re:answered"]
+    assert replica.submit(b"waiting", key=b"known") == waiting
+    again = restarted(primary, 1, replicate=mode)
+    again.serves = False
+    assert_superseded(again, waiting)  # it has the same options as ever, and nobody has told it
+
+
+@pytest.mark.parametrize("mode", [Replicate.ASYNC, Replicate.SYNC])
+def test_what_is_submitted_at_the_moment_of_a_promotion(mode: Replicate) -> None:
+    """Who does not wait for the replica cannot know, and acknowledges; once."""
+    primary, replica = pair(mode)
+    primary.serves = False
+    replica.ask(PROMOTE)
+    answer = primary.ask(REQUEST, b"echo", b"x", key=b"k")
+    expected = b"500 stored here, but not at" if mode is Replicate.SYNC else b"200"
+    assert answer[0].startswith(expected)
+    assert primary.ask(REQUEST, b"echo", b"y")[0].startswith(b"500 this Titanic was superseded")
+    assert primary.ask(REQUEST, b"echo", b"x", key=b"k")[0].startswith(b"500 this Titanic was")
+    assert replica.ask(REQUEST, b"echo", b"x", key=b"k")[0] == b"200"
+
+
+def test_what_comes_back_to_one_that_was_superseded_is_not_told() -> None:
+    """A worker answers an attempt of the old one; in step, nobody hears of that reply."""
+    primary, replica = pair(Replicate.SYNC)
+    primary.serves = False
+    ticket = primary.submit(b"x")
+    [call] = primary.submits
+    replica.ask(PROMOTE)
+    primary.wait(5.1)
+    primary.feed([Answered(call.token, Reply([b"late"]))])
+    assert primary.ask(REPLY, ticket)[0].startswith(b"500 this Titanic was superseded")
+    assert replica.ask(REPLY, ticket) == [b"200", b"re:x"]
+
+
+def test_one_that_was_superseded_can_follow_and_be_promoted_in_turn() -> None:
+    primary, replica = pair()
+    first = primary.submit(b"first")
+    primary.wait(0.1)
+    primary.replica = None
+    lost = primary.submit(b"never copied")
+    replica.ask(PROMOTE)
+    second = replica.submit(b"second")
+    primary.replica = replica
+    primary.feed([Answered(call.token, CallTimeout("away")) for call in primary.submits])
+    primary.wait(5.1)
+    assert primary.engine.snapshot().superseded
+
+    old = restarted(primary, 1, standby=True)
+    new = restarted(replica, 2, replicate=Replicate.SYNC)
+    new.replica = old
+    new.feed([Answered(call.token, CallTimeout("away")) for call in new.submits])
+    new.wait(5.0)
+    assert old.engine.snapshot().replica
+    assert state(old) == state(new)
+    assert old.ask(REPLY, lost)[0].startswith(b"400")
+    assert any("closes 1 requests that its original has not" in text for text in old.warnings)
+
+    assert old.ask(PROMOTE) == [b"200"]
+    new.wait(5.1)
+    assert (new.engine.snapshot().superseded, new.engine.snapshot().epoch) == (True, 2)
+    assert old.ask(REPLY, first) == [b"200", b"re:first"]
+    assert old.ask(REPLY, second) == [b"200", b"re:second"]
+
+
+def test_an_operator_can_make_the_superseded_one_the_first_again() -> None:
+    primary, replica = pair()
+    replica.ask(PROMOTE)
+    primary.wait(5.1)
+    assert primary.engine.snapshot().superseded
+    assert primary.ask(PROMOTE) == [b"200"]
+    primary.wait(20.0)
+    assert (primary.engine.snapshot().superseded, primary.engine.snapshot().epoch) == (False, 2)
+    assert primary.submit(b"x")
+
+
+def test_a_copy_that_is_promoted_half_way_leaves_what_may_be_closed_to_an_operator() -> None:
+    primary, replica = pair()
+    primary.serves = False
+    early = [primary.submit(b"%d" % n + b"x" * 50) for n in range(20)]
+    primary.wait(5.1)
+    begin = replication.Batch(primary.store.log_id, 0, 7, [], is_begin=True)
+    assert replica.ask(REPLICATE, *replication.encode_batch(begin))[0] == b"200"
+    assert replica.ask(PROMOTE) == [b"200"]
+    replica.wait(1.0)
+    assert replica.engine.snapshot().poisoned == 20
+    assert replica.ask(REPLY, early[0])[0].startswith(b"400 poisoned: this copy was promoted while")
+    assert replica.ask(RETRY, early[0]) == [b"200"]
+    assert replica.ask(REPLY, early[0]) == [b"200", b"re:0" + b"x" * 50]
+
+
+# --- the only copy is not thrown away -------------------------------------------------------------
+def test_a_titanic_that_has_lost_its_folder_does_not_empty_the_copy() -> None:
+    primary, replica = pair()
+    ticket = primary.submit(b"old")
+    primary.close()
+    other = Life(MemoryFolder(), seed=9, replicate=Replicate.SYNC)  # the folder is gone
+    other.replica = replica
+    other.wait(20.0)
+    assert other.ask(REQUEST, b"echo", b"x")[0].startswith(b"500 the replica, which is to have")
+    assert "holds 1 requests of another log" in other.engine.snapshot().replicating
+    assert sum("holds 1 requests of another log" in text for text in other.warnings) == 1
+    assert replica.ask(REPLY, ticket) == [b"200", b"re:old"]
+    assert replica.ask(PROMOTE) == [b"200"]
+    assert replica.submit(b"new")
+
+
+def test_a_log_that_went_back_behind_its_copy_does_not_cut_the_copy() -> None:
+    """An old backup was put back, or damage has eaten the end of the log."""
+    primary, replica = pair()
+    first = primary.submit(b"first")
+    folder = primary.store._log._folder
+    assert isinstance(folder, MemoryFolder)
+    backup = MemoryFolder()
+    for name in folder.names():
+        backup.create(name, 0).write(folder.open(name).read(1 << 20, 0), 0)
+    second = primary.submit(b"second")
+    primary.wait(5.1)
+    old = Life(backup, SMALL, seed=5, replicate=Replicate.ASYNC)
+    old.replica = replica
+    old.wait(20.0)
+    assert "records that its original has lost" in old.engine.snapshot().replicating
+    for ticket, reply in ((first, b"re:first"), (second, b"re:second")):
+        assert replica.ask(REPLY, ticket) == [b"200", reply]
+
+
+def test_a_copy_that_is_damaged_is_given_everything_anew() -> None:
+    primary, replica = pair()
+    primary.serves = False
+    tickets = [primary.submit(b"%d" % n + b"x" * 40) for n in range(10)]
+    primary.ask(CLOSE, tickets.pop())
+    folder = replica.store._log._folder
+    replica.close()
+    assert isinstance(folder, MemoryFolder)
+    hurt(folder, b"3xxxx")
+    damaged = Life(folder, SMALL, seed=4, standby=True)
+    damaged.wait(0.1)
+    assert damaged.ask(REPLY, tickets[3])[0].startswith(b"400")
+    assert damaged.engine.snapshot().poisoned == 3  # nobody knows whether they are closed
+    primary.replica = damaged
+    primary.wait(20.0)
+    assert state(primary) == state(damaged)
+    assert damaged.engine.snapshot().poisoned == 0
+    damaged.ask(PROMOTE)
+    assert damaged.ask(REPLY, tickets[3]) == [b"200", b"re:3" + b"x" * 40]
+
+
+def hurt(folder: MemoryFolder, what: bytes) -> None:
+    """Turn two bits round where that is written."""
+    for name in folder.names():
+        file = folder.open(name, writable=True)
+        at = file.read(1 << 20, 0).find(what)
+        if at >= 0:
+            file.write(bytes(byte ^ 1 for byte in what[:2]), at)
+            return
+    raise AssertionError(f"{what!r} is nowhere")
+
+
+# --- in step --------------------------------------------------------------------------------------
+def test_in_step_no_reply_is_told_before_the_replica_has_it() -> None:
+    primary, replica = pair(Replicate.SYNC)
+    primary.serves = False
+    ticket = primary.submit(b"x")
+    [call] = primary.submits
+    primary.submits.clear()
+    primary.replica = None
+    primary.feed([Answered(call.token, Reply([b"y"]))])
+    assert primary.ask(REPLY, ticket) == [b"300"]
+    [copy] = primary.submits
+    answer = replica.ask(REPLICATE, *copy.frames)
+    assert replica.ask(REPLY, ticket) == [b"200", b"y"]
+    primary.replica = replica
+    primary.feed([Answered(copy.token, Reply(answer))])
+    assert primary.ask(REPLY, ticket) == [b"200", b"y"]
+
+
+def test_in_step_replies_wait_for_a_replica_that_is_away_and_are_told_when_it_is_back() -> None:
+    primary, replica = pair(Replicate.SYNC, cache_bytes_max=0)
+    primary.serves = False
+    tickets = [primary.submit(b"%d" % n) for n in range(3)]
+    calls = primary.submits.copy()
+    primary.submits.clear()
+    primary.replica = None
+    primary.feed([Answered(call.token, Reply([b"y"])) for call in calls])
+    primary.feed([Answered(call.token, CallTimeout("away")) for call in primary.submits])
+    assert [primary.ask(REPLY, ticket) for ticket in tickets] == [[b"300"]] * 3
+    primary.submits.clear()
+    primary.replica = replica
+    primary.wait(5.0)
+    assert [primary.ask(REPLY, ticket) for ticket in tickets] == [[b"200", b"y"]] * 3
+    assert state(primary) == state(replica)
+
+
+def test_in_step_a_new_process_tells_no_reply_before_it_knows_that_the_replica_has_it() -> None:
+    primary, replica = pair(Replicate.SYNC)
+    ticket = primary.submit(b"x")
+    again = restarted(primary, 1, replicate=Replicate.SYNC)
+    assert again.ask(REPLY, ticket) == [b"300"]
+    assert again.ask(CLOSE, b"0" * 32)[0].startswith(b"500 closed here, but perhaps not at the")
+    again.feed([Answered(call.token, CallTimeout("away")) for call in again.submits])
+    again.replica = replica
+    again.wait(2.0)
+    assert again.ask(REPLY, ticket) == [b"200", b"re:x"]
+    assert again.ask(CLOSE, b"0" * 32) == [b"200"]
+
+
+def test_in_step_nothing_is_closed_before_the_replica_knows() -> None:
+    primary, replica = pair(Replicate.SYNC)
+    ticket = primary.submit(b"x")
+    primary.replica = None
+    first = primary.begin(CLOSE, ticket)
+    second = primary.begin(CLOSE, ticket)  # closed here, and not there
+    assert primary.answers.keys().isdisjoint({first, second})
+    primary.feed([Answered(primary.submits.pop().token, CallTimeout("away"))])
+    for token in (first, second):
+        assert primary.answers[token][0].startswith(b"500 stored here, but not at the replica")
+    assert primary.ask(CLOSE, ticket)[0].startswith(b"500 closed here, but perhaps not at")
+    assert replica.ask(REPLY, ticket) == [b"200", b"re:x"]
+    primary.replica = replica
+    primary.wait(5.0)
+    assert primary.ask(CLOSE, ticket) == [b"200"]
+    assert replica.ask(REPLY, ticket)[0].startswith(b"400")
+
+
+# --- what an operator hears -----------------------------------------------------------------------
+def test_a_replica_that_is_away_is_told_of_once_and_once_more_when_it_is_back() -> None:
+    primary, replica = pair()
+    primary.replica = None
+    primary.submit(b"x")
+    for _ in range(20):
+        lost, primary.submits = primary.submits, []
+        primary.feed([Answered(call.token, CallTimeout("away")) for call in lost])
+        primary.wait(2.0)
+    assert [text for text in primary.warnings if "away" in text] == ["CallTimeout: away"]
+    primary.replica = replica
+    primary.feed([Answered(call.token, CallTimeout("away")) for call in primary.submits])
+    primary.wait(5.0)
+    assert primary.warnings[-1] == "works again"
+    assert primary.engine.snapshot().trouble == ""
+
+
+def test_a_restarted_primary_whose_replica_is_not_there_says_so() -> None:
+    primary = Life(MemoryFolder(), replicate=Replicate.ASYNC)
+    primary.wait(0.1)
+    primary.feed([Answered(call.token, CallTimeout("nobody")) for call in primary.submits])
+    assert primary.warnings == ["CallTimeout: nobody"]
+    assert "nobody" in primary.engine.snapshot().trouble
