@@ -114,13 +114,26 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class HttpSection:
-    """`[http]`. Where the manager tells how it is; port 0: it does not."""
+    """`[http]`. Where the manager tells how it is and takes commands, from whoever can connect;
+    port 0 takes a free one."""
 
     host: str = "127.0.0.1"
-    port: int = 0
+    port: int = 8670
 
     def __post_init__(self) -> None:
         _check(0 <= self.port <= 65535, "http.port is not between 0 and 65535")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersSection:
+    """`[workers]`. What workers are told: `amqp_url`, where they reach RabbitMQ (empty: where the
+    manager does), and how many requests each takes at a time."""
+
+    amqp_url: str = ""
+    prefetch: int = 1
+
+    def __post_init__(self) -> None:
+        _check(1 <= self.prefetch <= 65535, "workers.prefetch is not between 1 and 65535")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +155,7 @@ class PoolConfig:
     lifetime: Lifetime = field(default_factory=Lifetime)
     loops: Loops = field(default_factory=Loops)
     limits: Limits = field(default_factory=Limits)
+    workers: WorkersSection = field(default_factory=WorkersSection)
     driver: DriverSection = field(default_factory=DriverSection)
     http: HttpSection = field(default_factory=HttpSection)
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import aiohttp
+from yarl import URL
 
 from requite.pool.drivers.base import DriverError
 
@@ -64,7 +65,7 @@ class Web:
         try:
             async with self._opened().request(
                 method,
-                self._root + path,
+                URL(self._root + path, encoded=True),
                 params=params,
                 json=body,
                 headers=headers,
