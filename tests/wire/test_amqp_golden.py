@@ -1,0 +1,283 @@
+"""Bytes of AMQP 0.9.1 as its specification has them, and as pamqp (not ours) writes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pamqp import commands, header
+
+from requite.errors import LocalViolation, RemoteViolation
+from requite.protocols.amqp import fields, methods, wire
+from requite.protocols.amqp.methods import decode
+from requite.protocols.amqp.properties import Properties, decode_properties, encode_properties
+
+
+def by_pamqp(command: Any) -> bytes:
+    """Return the payload of a method's frame."""
+    return bytes(command.index.to_bytes(4, "big") + command.marshal())
+
+
+# --- methods --------------------------------------------------------------------------------------
+def test_a_publishing_is_what_the_specification_says() -> None:
+    # 60 40, reserved, exchange "", routing key "echo", mandatory
+    assert methods.publish("", "echo", mandatory=True).hex() == "003c00280000" + "00" + (
+        "04" + b"echo".hex() + "01"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (methods.SELECT_CONFIRMS, commands.Confirm.Select()),
+        (methods.publish("a", "b"), commands.Basic.Publish(exchange="a", routing_key="b")),
+        (methods.qos(16), commands.Basic.Qos(prefetch_count=16)),
+        (methods.ack(7), commands.Basic.Ack(7)),
+        (methods.reject(7, requeue=True), commands.Basic.Reject(7, True)),
+        (methods.reject(7, requeue=False), commands.Basic.Reject(7, False)),
+        (methods.cancel("c"), commands.Basic.Cancel("c")),
+        (
+            methods.consume("q", "c", no_ack=True),
+            commands.Basic.Consume(queue="q", consumer_tag="c", no_ack=True),
+        ),
+        (
+            methods.consume("q", "c", no_ack=False),
+            commands.Basic.Consume(queue="q", consumer_tag="c"),
+        ),
+        (
+            methods.queue_declare("q", exclusive=True, auto_delete=True),
+            commands.Queue.Declare(queue="q", exclusive=True, auto_delete=True),
+        ),
+        (
+            methods.queue_declare("q", {"x-queue-type": "quorum"}, durable=True),
+            commands.Queue.Declare(queue="q", durable=True, arguments={"x-queue-type": "quorum"}),
+        ),
+        (
+            methods.queue_declare("q", passive=True),
+            commands.Queue.Declare(queue="q", passive=True),
+        ),
+        (
+            methods.queue_bind("q", "e", "k"),
+            commands.Queue.Bind(queue="q", exchange="e", routing_key="k"),
+        ),
+        (
+            methods.exchange_declare("e", "fanout"),
+            commands.Exchange.Declare(exchange="e", exchange_type="fanout", durable=True),
+        ),
+        (
+            methods.exchange_declare("e", "direct", passive=True),
+            commands.Exchange.Declare(
+                exchange="e", exchange_type="direct", durable=True, passive=True
+            ),
+        ),
+        (methods.connection_open("/"), commands.Connection.Open("/")),
+        (methods.tune_ok(16, 131072, 20), commands.Connection.TuneOk(16, 131072, 20)),
+        (methods.connection_close(200, "bye"), commands.Connection.Close(200, "bye", 0, 0)),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, bytes) else value[:4].hex(),
+)
+def test_methods_as_others_write_them(ours: bytes, theirs: Any) -> None:
+    assert ours.hex() == by_pamqp(theirs).hex()
+
+
+@pytest.mark.parametrize(
+    ("theirs", "heard"),
+    [
+        (commands.Connection.Tune(2047, 131072, 60), methods.Tuned(2047, 131072, 60)),
+        (
+            commands.Channel.Close(404, "NOT_FOUND", 60, 40),
+            methods.Closed(404, "NOT_FOUND", methods.BASIC_PUBLISH),
+        ),
+        (commands.Connection.Blocked("low on disk"), methods.Blocked("low on disk")),
+        (commands.Queue.DeclareOk("q", 3, 1), methods.Declared("q", 3, 1)),
+        (commands.Basic.ConsumeOk("c"), methods.Consuming("c")),
+        (commands.Basic.Cancel("c"), methods.Cancelled("c", by_us=False)),
+        (commands.Basic.CancelOk("c"), methods.Cancelled("c", by_us=True)),
+        (
+            commands.Basic.Deliver("c", 9, True, "e", "k"),
+            methods.Delivered("c", 9, True, "e", "k"),
+        ),
+        (
+            commands.Basic.Return(312, "NO_ROUTE", "e", "k"),
+            methods.Returned(312, "NO_ROUTE", "e", "k"),
+        ),
+        (commands.Basic.Ack(5, True), methods.Confirmed(5, True, True)),
+        (commands.Basic.Nack(5, False, False), methods.Confirmed(5, False, False)),
+        (commands.Exchange.DeclareOk(), methods.Done(methods.EXCHANGE_DECLARE_OK)),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_methods_of_the_server_are_understood(theirs: Any, heard: Any) -> None:
+    assert decode(by_pamqp(theirs)) == heard
+
+
+@given(st.binary(max_size=64))
+def test_any_bytes_are_a_method_or_a_violation(data: bytes) -> None:
+    for method in (data, methods.BASIC_DELIVER + data, methods.CONNECTION_START + data):
+        try:
+            decode(method)
+        except RemoteViolation:
+            continue
+
+
+# --- properties and tables ------------------------------------------------------------------------
+def test_properties_as_others_write_them() -> None:
+    ours = Properties("0000000000000001", "reply", "m", "1500", {"x-status": "ok"}, True)
+    theirs = header.ContentHeader(
+        body_size=5,
+        properties=commands.Basic.Properties(
+            correlation_id="0000000000000001",
+            reply_to="reply",
+            message_id="m",
+            expiration="1500",
+            headers={"x-status": "ok"},
+            delivery_mode=2,
+        ),
+    )
+    assert encode_properties(ours, 5).hex() == theirs.marshal().hex()
+
+
+def test_properties_that_requite_does_not_use_are_passed_over() -> None:
+    theirs = header.ContentHeader(
+        body_size=0,
+        properties=commands.Basic.Properties(
+            content_type="text/plain",
+            content_encoding="utf-8",
+            priority=3,
+            correlation_id="c",
+            message_type="t",
+            user_id="u",
+            app_id="a",
+        ),
+    )
+    assert decode_properties(theirs.marshal()) == Properties("c")
+
+
+_VALUES = st.recursive(
+    st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | st.text(max_size=8) | st.none()
+    | st.binary(max_size=8),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.text("abcxyz-", max_size=6), inner, max_size=3),
+    max_leaves=8,
+)  # fmt: skip
+_TABLES = st.dictionaries(st.text("abcxyz-", max_size=8), _VALUES, max_size=4)
+
+
+@given(_TABLES)
+def test_tables_come_back_as_they_were(values: dict[str, Any]) -> None:
+    data = fields.table(values)
+
+    assert fields.read_table(data, 0) == (values, len(data))
+
+
+@given(
+    st.text("0123456789abcdef", max_size=20),
+    st.text(max_size=20),
+    st.text("0123456789", max_size=9),
+    _TABLES,
+    st.booleans(),
+)
+def test_properties_come_back_as_they_were(
+    name: str, reply_to: str, expiration: str, headers: dict[str, Any], persistent: bool
+) -> None:
+    properties = Properties(name, reply_to, name, expiration, headers, persistent)
+
+    assert decode_properties(encode_properties(properties, 1)) == properties
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_are_properties_or_a_violation(data: bytes) -> None:
+    for each in (data, bytes.fromhex("003c0000") + bytes(8) + data):
+        try:
+            decode_properties(each)
+        except RemoteViolation:
+            continue
+
+
+def test_malformed_headers_leave_the_rest_readable() -> None:
+    whole = encode_properties(Properties("c", "r", headers={"x-a": "b"}), 0)
+    broken = whole.replace(b"\x03x-aS", b"\x03x-aQ")  # a type that does not exist
+
+    properties = decode_properties(broken)
+
+    assert (properties.correlation_id, properties.reply_to) == ("c", "r")
+    assert "unknown type 'Q'" in properties.flaw
+
+
+def test_tables_nested_without_end_are_refused() -> None:
+    data = fields.table({})
+    for _ in range(40):
+        data = fields.long(b"\x01aF" + data)
+    with pytest.raises(RemoteViolation, match="too deep"):
+        fields.read_table(data, 0)
+
+
+def test_what_does_not_fit_is_not_sent() -> None:
+    with pytest.raises(LocalViolation, match="255 bytes"):
+        methods.publish("", "k" * 256)
+    with pytest.raises(LocalViolation, match="cannot hold"):
+        fields.table({"a": 1.5})
+
+
+# --- what messages say ----------------------------------------------------------------------------
+def test_correlation_ids_are_slot_and_sequence_number() -> None:
+    request_id = 3 << 32 | 0xABCD
+
+    assert wire.correlation_id(request_id) == "000000030000abcd"
+    assert wire.request_id_of("000000030000abcd") == request_id
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "3", "0x0000030000abcd", " 00000030000abcd", "000000030000ABCD", "é" * 16, "_" * 16],
+)
+def test_other_correlation_ids_are_nobodys(text: str) -> None:
+    assert wire.request_id_of(text) == -1
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        ("error", "RemoteFailure"),
+        ("rejected", "RemoteFailure"),
+        ("expired", "CallTimeout"),
+        ("maxlen", "Overloaded"),
+        ("delivery_limit", "Poisoned"),
+        ("whatever", "RemoteFailure"),
+        (7, "RemoteFailure"),
+        ({"a": 1}, "RemoteFailure"),
+    ],
+)
+def test_a_status_stands_for_an_error(status: Any, error: str) -> None:
+    found = wire.status_error(status, b"why", 1)
+
+    assert type(found).__name__ == error
+    assert "why" in str(found)
+
+
+def test_no_status_is_a_reply() -> None:
+    assert wire.status_error(None, b"", 1) is None
+    assert wire.status_error("ok", b"", 1) is None
+
+
+@pytest.mark.parametrize(
+    ("remaining_s", "text"), [(2.5, "2500"), (0.0001, "1"), (float("inf"), ""), (1e9, "")]
+)
+def test_a_deadline_travels_as_what_is_left(remaining_s: float, text: str) -> None:
+    assert wire.expiration(remaining_s) == text
+
+
+@pytest.mark.parametrize(
+    ("headers", "redelivered", "attempt"),
+    [
+        ({}, False, 1),
+        ({}, True, 2),
+        ({"x-delivery-count": 3}, True, 4),
+        ({"x-delivery-count": "many"}, True, 2),
+        ({"x-delivery-count": -1}, False, 1),
+    ],
+)
+def test_deliveries_are_counted(headers: dict[str, Any], redelivered: bool, attempt: int) -> None:
+    assert wire.attempt_of(Properties(headers=headers), redelivered) == attempt
