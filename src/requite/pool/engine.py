@@ -101,7 +101,7 @@ class PoolEngine:
         tickets = count(1)
         self.tracker = parts.tracker(config.lifetime, (), now)
         self.groups = parts.groups(config)
-        self.queues = parts.queues(config, self.groups.may_run, self._require)
+        self.queues = parts.queues(config, self.groups.may_run, self._require, self.tracker.remove)
         self.orphans = parts.orphans(
             config, self._require, self.queues.bound_since, tickets.__next__
         )
@@ -196,12 +196,13 @@ class PoolEngine:
         """Let time pass, and let each part know what the others have come to."""
         if self._connected:
             self._add(self.dead_letters.advance(now))
-            if self._drain is None:
-                self.tracker.advance(now)
             self._add(self.queues.advance(now))
             self._add(self.orphans.advance(now))
         self._add(self.groups.advance(now))
+        leaving = self.tracker.advance(now) if self._connected and self._drain is None else []
         self._tell(now)
+        for key in leaving:
+            self._add(self.queues.probe(key, now))
         for key in self.queues.take_bound():
             self._add(self.orphans.release(key, now))
         self._maybe_stop()

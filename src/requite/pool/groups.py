@@ -66,6 +66,7 @@ class GroupLoop:
         self._round = 0
         self._is_listing = False
         self._again = False  # something has changed since this round began
+        self._is_fresh = False  # nothing has changed since what runs was listed
         self._may_stop = False
         self._active = False
         self._out: list[PoolEffect] = []
@@ -78,9 +79,9 @@ class GroupLoop:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no group runs, and nothing is under way."""
+        """Whether no group runs, as of after the last thing that was asked for has ended."""
         busy = any(group.busy for group in self._groups.values())
-        return self._running is not None and not self._running and not busy
+        return self._is_fresh and not self._running and not busy
 
     def snapshot(self) -> GroupsStatus:
         """Return what there is."""
@@ -161,6 +162,7 @@ class GroupLoop:
         if not self._active:
             return
         self._again = self._is_listing
+        self._is_fresh = False
         if not self._is_listing:
             self._is_listing = True
             self._round += 1
@@ -178,6 +180,7 @@ class GroupLoop:
         self._rounds.succeeded(_ROUND)
         self._rounds.wait(_ROUND, self._config.loops.interval_s, now)
         self._running = dict(event.groups)
+        self._is_fresh = not self._again
         if self._active:
             self._converge(now)
         if self._again:

@@ -5,10 +5,12 @@
     ACTIVE      unbound queue    bind
     UNBOUND     bound queue      unbind
     UNBOUND     nothing          declare: its workers want to consume from it
+    UNBOUND     unbound queue    inspect it, before its group goes
     gone        bound queue      unbind
     gone        unbound queue    inspect it; delete it if it is empty and unused
 
-A queue that holds requests is never deleted: its group is required again. RabbitMQ deletes quorum
+A queue that holds requests is never deleted, and its group not stopped: it is required again.
+RabbitMQ deletes quorum
 queues without conditions only, so the queue is looked at first, and only when nothing can come into
 it any more: it has been unbound for `stop_delay`, and nothing runs that could give a request back.
 
@@ -90,7 +92,8 @@ _NEXT: Final[dict[tuple[GroupStatus | None, Actual], Step]] = {
 
 @dataclass(slots=True)
 class _Queue:
-    """One key's queue. `touched`: the number of the last listing before its last step ended."""
+    """One key's queue. `touched`: the number of the last listing before its last step ended;
+    `is_probed`: somebody waits to know whether it is empty."""
 
     key: str
     expected: GroupStatus | None = None
@@ -98,6 +101,7 @@ class _Queue:
     actual: Actual = Actual.UNKNOWN
     step: Step | None = None
     unbound_at: float = 0.0
+    is_probed: bool = False
     touched: int = 0
 
 
@@ -114,8 +118,9 @@ class QueueLoop:
     """The request queues control loop.
 
     `may_run(key)` tells whether workers of the key may be running; `require(key, now)` has the
-    tracker expect its group again. Feed it the inputs of `requite.pool.inputs` that are about
-    queues, and `expect` whenever the tracker's state has changed.
+    tracker expect its group again; `remove(key)` tells it that nothing waits for the group. Feed it
+    the inputs of `requite.pool.inputs` that are about queues, and `expect` whenever the tracker's
+    state has changed.
     """
 
     def __init__(
@@ -123,11 +128,13 @@ class QueueLoop:
         config: PoolConfig,
         may_run: Callable[[str], bool],
         require: Callable[[str, float], object],
+        remove: Callable[[str], object],
     ) -> None:
         self._config = config
         self._pool = Pool(config.pool.name)
         self._may_run = may_run
         self._require = require
+        self._remove = remove
         self._queues: dict[str, _Queue] = {}
         self._pauses: Pauses[str] = Pauses(config.loops.backoff_s, config.loops.backoff_max_s)
         self._listing = 0  # the ticket of the last listing
@@ -169,12 +176,21 @@ class QueueLoop:
         for key, (status, generation) in state.groups.items():
             queue = self._queues.get(key) or self._add(key)
             if queue.generation != generation:
-                queue.expected, queue.generation = status, generation
+                queue.expected, queue.generation, queue.is_probed = status, generation, False
                 self._step(queue, now)
                 self._note_bound(queue)
         for key in [*self._queues.keys() - state.groups.keys()]:
             self._queues[key].expected = None
             self._step(self._queues[key], now)
+        return self._taken()
+
+    def probe(self, key: str, now: float) -> list[PoolEffect]:
+        """Find out whether anything waits in an unbound queue: then its group is required again,
+        else removed."""
+        queue = self._queues.get(key)
+        if queue is not None and queue.expected is GroupStatus.UNBOUND:
+            queue.is_probed = True
+            self._step(queue, now)
         return self._taken()
 
     def connected(self, now: float) -> list[PoolEffect]:
@@ -279,7 +295,9 @@ class QueueLoop:
             self._forget(queue)
             return
         step = _NEXT.get((queue.expected, queue.actual))
-        if step is Step.INSPECT and not self._may_inspect(queue, now):
+        if queue.is_probed and queue.actual is Actual.UNBOUND:
+            step = Step.INSPECT
+        elif step is Step.INSPECT and not self._may_inspect(queue, now):
             return
         if step is not None:
             self._begin(queue, step)
@@ -361,12 +379,16 @@ class QueueLoop:
 
     def _inspected(self, event: QueueInspected, now: float) -> None:
         queue, step = self._end(event.key)
-        if queue is None or step is not Step.INSPECT or queue.expected is not None:
+        if queue is None or step is not Step.INSPECT or queue.expected is GroupStatus.ACTIVE:
             if queue is not None:
                 self._step(queue, now)
             return
+        probed, queue.is_probed = queue.is_probed, False
         if event.ready or event.unacknowledged:
             self._require(event.key, now)  # somebody has to serve them
+        elif queue.expected is GroupStatus.UNBOUND:
+            if probed:
+                self._remove(event.key)
         elif event.consumers or self._may_run(event.key):
             self._pauses.wait(event.key, self._config.loops.interval_s, now)
         else:

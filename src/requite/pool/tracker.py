@@ -5,7 +5,9 @@
 
 An unbound group gets no more requests by the exchange, but its workers still run: what had come
 before is served, and tells by its activity that the group is needed after all ("Unbind the queue
-and wait before stopping workers"). Every change gives the pool's state a new generation.
+and wait before stopping workers"). Workers that take longer than both delays to start would be
+stopped before they could tell anything, and their requests would wait for ever; so a group goes
+only when its queue has been seen to be empty. Every change gives the pool's state a new generation.
 """
 
 from __future__ import annotations
@@ -103,14 +105,25 @@ class Tracker:
         if self.status(key) is GroupStatus.ACTIVE:
             self._unbind(key, now)
 
-    def advance(self, now: float) -> None:
-        """Let the groups go that have not been required for too long."""
+    def advance(self, now: float) -> list[str]:
+        """Unbind the groups that have not been required for too long.
+
+        Returns those that have been unbound for long enough: they may be removed, if nothing waits
+        for them. Until then they stay as they are.
+        """
+        leaving = []
         for key in self._timers.due(now):
             if self._groups[key].status is GroupStatus.ACTIVE:
                 self._unbind(key, now)
             else:
-                self._generation += 1
-                del self._groups[key]
+                leaving.append(key)
+        return leaving
+
+    def remove(self, key: str) -> None:
+        """Let a group go, if it is unbound, and has been for long enough."""
+        if self.status(key) is GroupStatus.UNBOUND and key not in self._timers:
+            self._generation += 1
+            del self._groups[key]
 
     def resume(self, now: float) -> None:
         """Begin all delays anew, after a time in which nobody could have required anything."""

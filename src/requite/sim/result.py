@@ -9,6 +9,7 @@ from requite.sim.freelance.party import FlpParts
 from requite.sim.history import Violation
 from requite.sim.pair.server import PairParts
 from requite.sim.pirate.parties import PirateParts
+from requite.sim.pool.stage import PoolSimParts
 from requite.sim.roles import Parts
 from requite.sim.scalability.party import SpParts
 from requite.sim.titanic.node import TitanicParts
@@ -24,6 +25,7 @@ class Options:
     titanic_parts: TitanicParts = field(default_factory=TitanicParts)
     pirate_parts: PirateParts = field(default_factory=PirateParts)
     pair_parts: PairParts = field(default_factory=PairParts)
+    pool_parts: PoolSimParts = field(default_factory=PoolSimParts)
     knobs: dict[str, Any] = field(default_factory=dict)
     transcript: bool = False
     heartbeats: bool = True  # whether the transcript has them

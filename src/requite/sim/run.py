@@ -17,6 +17,8 @@ from requite.sim.paired.knobs import PairedKnobs
 from requite.sim.paired.simulation import PairedSimulation
 from requite.sim.pirate.knobs import PirateKnobs
 from requite.sim.pirate.simulation import PirateSimulation
+from requite.sim.pool.knobs import PoolKnobs
+from requite.sim.pool.simulation import PoolSimulation
 from requite.sim.result import Options, Result, replay_command
 from requite.sim.scalability.knobs import ScalabilityKnobs
 from requite.sim.scalability.simulation import ScalabilitySimulation
@@ -58,6 +60,8 @@ def _simulation(seed: int, knobs: AnyKnobs, options: Options) -> Simulation:
         return PairSimulation(seed, knobs, options)
     if isinstance(knobs, PairedKnobs):
         return PairedSimulation(seed, knobs, options)
+    if isinstance(knobs, PoolKnobs):
+        return PoolSimulation(seed, knobs, options)
     if isinstance(knobs, DedupKnobs):
         return DedupSimulation(seed, knobs, options)
     return MajordomoSimulation(seed, knobs, options)

@@ -22,6 +22,9 @@ from requite.sim.paired.scenarios import PAIRED_SCENARIOS, PairedScenario
 from requite.sim.pirate import scenarios as pirate_scenarios
 from requite.sim.pirate.knobs import PirateKnobs
 from requite.sim.pirate.scenarios import PIRATE_SCENARIOS, PirateScenario
+from requite.sim.pool import scenarios as pool_scenarios
+from requite.sim.pool.knobs import PoolKnobs
+from requite.sim.pool.scenarios import POOL_SCENARIOS, PoolScenario
 from requite.sim.scalability import drawing
 from requite.sim.scalability.knobs import ScalabilityKnobs
 from requite.sim.scalability.scenarios import SP_SCENARIOS, SpScenario
@@ -29,9 +32,24 @@ from requite.sim.titanic import scenarios as titanic_scenarios
 from requite.sim.titanic.knobs import TitanicKnobs
 from requite.sim.titanic.scenarios import TITANIC_SCENARIOS, TitanicScenario
 
-AnyScenario = Scenario | SpScenario | FlpScenario | PirateScenario | TitanicScenario | PairScenario
+AnyScenario = (
+    Scenario
+    | SpScenario
+    | FlpScenario
+    | PirateScenario
+    | TitanicScenario
+    | PairScenario
+    | PoolScenario
+)
 AnyKnobs = (
-    Knobs | DedupKnobs | ScalabilityKnobs | FreelanceKnobs | PirateKnobs | TitanicKnobs | PairKnobs
+    Knobs
+    | DedupKnobs
+    | ScalabilityKnobs
+    | FreelanceKnobs
+    | PirateKnobs
+    | TitanicKnobs
+    | PairKnobs
+    | PoolKnobs
 )
 
 SCENARIOS: Final[dict[str, AnyScenario]] = {
@@ -43,6 +61,7 @@ SCENARIOS: Final[dict[str, AnyScenario]] = {
     **TITANIC_SCENARIOS,
     **PAIR_SCENARIOS,
     **PAIRED_SCENARIOS,
+    **POOL_SCENARIOS,
 }
 GROUPS: Final = {
     "all": [*SCENARIOS],
@@ -54,6 +73,7 @@ GROUPS: Final = {
     "titanic": [*TITANIC_SCENARIOS],
     "pair": [*PAIR_SCENARIOS],
     "pair-broker": [*PAIRED_SCENARIOS],
+    "pool": [*POOL_SCENARIOS],
 }
 """Scenarios that take turns, under one name."""
 
@@ -81,6 +101,8 @@ def draw(seed: int, scenario: AnyScenario) -> AnyKnobs:
         return pair_scenarios.draw(seed, scenario)
     if isinstance(scenario, PairedScenario):
         return paired_scenarios.draw(seed, scenario)
+    if isinstance(scenario, PoolScenario):
+        return pool_scenarios.draw(seed, scenario)
     if isinstance(scenario, DedupScenario):
         return dedup_scenarios.draw(seed, scenario)
     return majordomo_scenarios.draw(seed, scenario)

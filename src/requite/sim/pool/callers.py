@@ -1,0 +1,73 @@
+"""Those who ask: each request is published, confirmed, and sent again until it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from requite.protocols.amqp.topology import Pool
+from requite.sim.pool.ledger import REPLIES, Request
+from requite.sim.pool.node import Node
+from requite.sim.pool.queue import SimMessage
+from requite.sim.pool.rabbit import Refused
+
+if TYPE_CHECKING:
+    from requite.sim.pool.knobs import Task
+    from requite.sim.pool.rabbit import Connection
+
+_AGAIN_S: Final = 0.5
+
+
+class Caller(Node):
+    """Keeps its requests until RabbitMQ has confirmed them (at least once)."""
+
+    def begun(self) -> None:
+        """Begin with nothing to ask."""
+        self._unconfirmed: dict[int, Request] = {}
+        self._names = Pool("core")
+
+    def call(
+        self,
+        number: int,
+        key: str,
+        task: Task,
+        *,
+        expires_s: float | None = None,
+        silent: bool = False,
+    ) -> Request:
+        """Make a request."""
+        now = self.stage.world.now
+        request = Request(number, key, task, self.name, silent, expires_s, now)
+        self.stage.ledger.requests[number] = request
+        self.stage.remark(self.name, f"asks: {request}")
+        self._unconfirmed[number] = request
+        self._send(request)
+        return request
+
+    def connected(self, connection: Connection) -> None:
+        """Send again what was not confirmed."""
+        for request in [*self._unconfirmed.values()]:
+            self._send(request)
+
+    def _send(self, request: Request) -> None:
+        if request.number not in self._unconfirmed:
+            return
+        message = SimMessage(
+            request.number,
+            request.key,
+            None if request.silent else REPLIES + self.name,
+            request.correlation_id,
+            request.expires_s,
+        )
+        exchange = self._names.requests_exchange
+        self.ask(
+            lambda: self.stage.rabbit.publish(exchange, message),
+            lambda answer: self._confirmed(request, answer),
+        )
+
+    def _confirmed(self, request: Request, answer: Any) -> None:
+        if isinstance(answer, Refused):  # no manager has been there yet
+            self.later(_AGAIN_S, self._send, request)
+            return
+        if request.number in self._unconfirmed:
+            del self._unconfirmed[request.number]
+            self.stage.ledger.confirmed(request, answer)

@@ -1,0 +1,113 @@
+"""A driver: it takes its time, fails now and then, and runs groups of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+from requite.pool.inputs import RunningGroup
+from requite.sim.pool.worker import Worker
+
+if TYPE_CHECKING:
+    from requite.sim.pool.stage import PoolStage
+
+Tell = Callable[[bool], None]
+Listed = Callable[[dict[str, RunningGroup] | None], None]
+
+_DONE_ALL_THE_SAME_P: Final = 0.3  # of what is said to have failed
+
+
+@dataclass(slots=True)
+class _Group:
+    version: str
+    workers: list[Worker] = field(default_factory=list)
+    stopping: bool = False
+
+
+class SimDriver:
+    """Both managers talk to the same one: they are of one instance. `fails` and `slow_s` are its
+    troubles."""
+
+    def __init__(self, stage: PoolStage) -> None:
+        self.fails = 0
+        self.slow_s = 0.0
+        self.replacing_max = 0
+        self._stage = stage
+        self._groups: dict[str, _Group] = {}
+        self._numbers = count(1)
+        self._rng = stage.world.rng("driver")
+
+    @property
+    def workers(self) -> list[Worker]:
+        """All workers that live."""
+        return [worker for group in self._groups.values() for worker in group.workers]
+
+    @property
+    def groups(self) -> dict[str, RunningGroup]:
+        """What runs."""
+        return {
+            key: RunningGroup(group.version, len(group.workers), group.stopping)
+            for key, group in self._groups.items()
+        }
+
+    # --- what a manager asks ----------------------------------------------------------------------
+    def list(self, tell: Listed) -> None:
+        """Tell what runs, as of some time between question and answer."""
+        delay_s = self._delay_s()
+        found: list[dict[str, RunningGroup] | None] = []
+        world = self._stage.world
+        world.after(
+            delay_s * self._rng.random(),
+            lambda: found.append(None if self.fails else self.groups),
+        )
+        world.after(delay_s, lambda: tell(found[0] if found else None))
+
+    def start(self, key: str, version: str, workers: int, tell: Tell) -> None:
+        """Start what is missing of a group, stop what is too much."""
+        self._stage.world.after(
+            self._delay_s(), self._do, self._start, (key, version, workers), tell
+        )
+
+    def stop(self, key: str, tell: Tell) -> None:
+        """Let the workers of a group finish, and end."""
+        self._stage.world.after(self._delay_s(), self._do, self._stop, (key,), tell)
+
+    def _delay_s(self) -> float:
+        return (self._stage.knobs.driver_s + self.slow_s) * (0.5 + self._rng.random())
+
+    def _do(self, act: Callable[..., bool], args: tuple[object, ...], tell: Tell) -> None:
+        if not self.fails:
+            tell(act(*args))
+            return
+        if self._rng.random() < _DONE_ALL_THE_SAME_P:
+            act(*args)
+        tell(False)
+
+    def _start(self, key: str, version: str, workers: int) -> bool:
+        group = self._groups.setdefault(key, _Group(version))
+        if group.stopping:
+            return False
+        for worker in group.workers[workers:]:
+            worker.stop()
+        for _ in range(workers - len(group.workers)):
+            worker = Worker(f"worker-{next(self._numbers)}", self._stage, key, self._ended)
+            group.workers.append(worker)
+            self._stage.world.after(self._stage.knobs.start_s, worker.begin)
+        return True
+
+    def _stop(self, key: str) -> bool:
+        group = self._groups.get(key)
+        if group is not None:
+            group.stopping = True
+            for worker in [*group.workers]:
+                worker.stop()
+        return True
+
+    def _ended(self, worker: Worker) -> None:
+        group = self._groups.get(worker.key)
+        if group is not None and worker in group.workers:
+            group.workers.remove(worker)
+            if not group.workers:
+                del self._groups[worker.key]

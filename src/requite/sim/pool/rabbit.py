@@ -1,0 +1,262 @@
+"""A model of RabbitMQ: exchanges and bindings, connections that break, confirms, a management API.
+
+Whatever is asked takes a while to arrive and a while to be answered. When a connection breaks, what
+was under way arrives or does not; each end learns of it in its own time, and the server gives back
+what the other end held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from requite.protocols.amqp.topology import Pool, Queue
+from requite.protocols.amqp.wire import DELIVERY_COUNT, FIRST_DEATH_REASON
+from requite.sim.pool.queue import Consumer, Entry, SimMessage, SimQueue
+
+if TYPE_CHECKING:
+    from requite.sim.pool.knobs import PoolKnobs
+    from requite.sim.pool.ledger import Ledger
+    from requite.sim.world import World
+
+_DEFAULT: Final = ""
+
+
+class Refused(Exception):
+    """RabbitMQ refuses what it is asked for."""
+
+
+class Absent(Refused):
+    """There is no such queue."""
+
+
+class SimRabbit:
+    """The server. `cursed` are keys for whose queues it refuses everything; `api_fails` and
+    `api_slow_s` are the troubles of its management API."""
+
+    def __init__(self, world: World, knobs: PoolKnobs, ledger: Ledger) -> None:
+        self.world = world
+        self.ledger = ledger
+        self.names = Pool("core")
+        self.up = True
+        self.queues: dict[str, SimQueue] = {}
+        self.bindings: dict[str, dict[str, set[str]]] = {}  # exchange: routing key: queues
+        self.alternates: dict[str, str] = {}
+        self.fanouts: set[str] = set()
+        self.connections: list[Connection] = []
+        self.cursed: set[str] = set()
+        self.api_fails = 0
+        self.api_slow_s = 0.0
+        self._knobs = knobs
+        self._rng = world.rng("rabbit")
+
+    # --- connections ------------------------------------------------------------------------------
+    def connect(self, lost: Callable[[str], None]) -> Connection | None:
+        """Return a connection, or None if the server does not run."""
+        if not self.up:
+            return None
+        connection = Connection(self, self._knobs.latency_s, lost, self._rng.random)
+        self.connections.append(connection)
+        return connection
+
+    def go_down(self) -> None:
+        """Stop, as with SIGKILL: what queues hold is on the disk."""
+        self.up = False
+        for connection in [*self.connections]:
+            connection.cut(0.0, 0.0)
+
+    def come_up(self) -> None:
+        """Start again."""
+        self.up = True
+
+    # --- exchanges --------------------------------------------------------------------------------
+    def declare_pool(self, names: Pool, owner_of: Callable[[Queue], Connection | None]) -> None:
+        """Declare what a pool has beside its request queues, as its topology says."""
+        for name, kind, arguments in names.exchanges():
+            self.bindings.setdefault(name, {})
+            if kind == "fanout":
+                self.fanouts.add(name)
+            if "alternate-exchange" in arguments:
+                self.alternates[name] = arguments["alternate-exchange"]
+        for queue in names.queues():
+            self.declare(queue.name, queue.arguments, owner_of(queue))
+        for binding in names.bindings():
+            self.bind(*binding)
+
+    def publish(self, exchange: str, message: SimMessage) -> bool:
+        """Route a message; tell whether any queue took it."""
+        if exchange == _DEFAULT:
+            return self._put([message.key], message)
+        if exchange not in self.bindings:
+            raise Refused(f"there is no exchange {exchange}")
+        table = self.bindings[exchange]
+        found = set().union(*table.values()) if exchange in self.fanouts else table.get(message.key)
+        if self._put(sorted(found or ()), message):
+            return True
+        alternate = self.alternates.get(exchange)
+        return alternate is not None and self.publish(alternate, message)
+
+    def _put(self, names: list[str], message: SimMessage) -> bool:
+        queues = [self.queues[name] for name in names if name in self.queues]
+        for queue in queues:
+            queue.put(message)
+        return bool(queues) or self.ledger.takes(names, message)
+
+    def bury(self, queue: SimQueue, entry: Entry, reason: str) -> None:
+        """Let a message die: it goes to the dead letter exchange of its queue."""
+        message = entry.message
+        headers = {DELIVERY_COUNT: entry.returns, FIRST_DEATH_REASON: reason, **message.headers}
+        dead = SimMessage(
+            message.number, message.key, message.reply_to, message.correlation_id, None, headers
+        )
+        self.ledger.died(message, reason, entry)
+        exchange = queue.arguments.get("x-dead-letter-exchange")
+        if exchange not in self.bindings or not self.publish(exchange, dead):
+            self.ledger.destroyed(
+                queue.name,
+                [message],
+                f"dies ({reason}) in a queue that has no dead letter exchange",
+            )
+
+    # --- queues -----------------------------------------------------------------------------------
+    def declare(
+        self, name: str, arguments: Mapping[str, Any], owner: Connection | None = None
+    ) -> SimQueue:
+        """Make a queue, unless there is one."""
+        queue = self.queues.get(name)
+        if queue is None:
+            queue = self.queues[name] = SimQueue(self, name, arguments, owner)
+        elif queue.owner is not None and queue.owner is not owner:
+            raise Refused(f"{name} is locked")
+        elif queue.arguments != dict(arguments):
+            raise Refused(f"{name} has other arguments")
+        return queue
+
+    def bind(self, exchange: str, queue: str, key: str) -> None:
+        """Bind a queue."""
+        self.find(queue)
+        self.bindings[exchange].setdefault(key, set()).add(queue)
+
+    def unbind(self, exchange: str, queue: str, key: str) -> None:
+        """Unbind a queue; there may be no such binding."""
+        bound = self.bindings[exchange].get(key, set())
+        bound.discard(queue)
+        if not bound:
+            self.bindings[exchange].pop(key, None)
+
+    def find(self, name: str) -> SimQueue:
+        """Return a queue. Raises `Absent`."""
+        if name not in self.queues:
+            raise Absent(f"there is no queue {name}")
+        return self.queues[name]
+
+    def delete(self, name: str) -> None:
+        """Delete a queue with all that is in it; its consumers are told."""
+        queue = self.find(name)
+        del self.queues[name]
+        for table in self.bindings.values():
+            for key in [key for key, bound in table.items() if name in bound]:
+                table[key].discard(name)
+                if not table[key]:
+                    del table[key]
+        self.ledger.destroyed(name, queue.content, "is in a queue that is deleted")
+        for consumer in queue.consumers:
+            consumer.connection.after_latency(consumer.cancelled)
+
+    def check_curse(self, key: str) -> None:
+        """Refuse what concerns a cursed key."""
+        if key in self.cursed:
+            raise Refused("internal error")
+
+    # --- the management API -----------------------------------------------------------------------
+    def list_queues(self, tell: Callable[[dict[str, bool] | None], None]) -> None:
+        """Tell which request queues there are, as of some time between question and answer."""
+        delay_s = (self._knobs.api_s + self.api_slow_s) * (0.5 + self._rng.random())
+        looks_at = delay_s * self._rng.random()
+        found: list[dict[str, bool] | None] = []
+        self.world.after(looks_at, lambda: found.append(self._listed()))
+        self.world.after(delay_s, lambda: tell(found[0] if found else None))
+
+    def _listed(self) -> dict[str, bool] | None:
+        if self.api_fails or not self.up:
+            return None
+        table = self.bindings.get(self.names.requests_exchange, {})
+        keys = {self.names.key_of(name): name for name in self.queues}
+        return {k: name in table.get(k, ()) for k, name in keys.items() if k is not None}
+
+
+class Connection:
+    """One connection, from either end."""
+
+    def __init__(
+        self,
+        rabbit: SimRabbit,
+        latency_s: float,
+        lost: Callable[[str], None],
+        rng: Callable[[], float],
+    ) -> None:
+        self.rabbit = rabbit
+        self.is_open = True
+        self._latency_s = latency_s
+        self._lost = lost
+        self._rng = rng
+        self._consumers: list[tuple[SimQueue, Consumer]] = []
+
+    # --- from the client's end --------------------------------------------------------------------
+    def ask(self, act: Callable[[], Any], tell: Callable[[Any], None]) -> None:
+        """Have the server do something; `tell` gets what it returns, or the `Refused` it raises."""
+        if self.is_open:
+            self.rabbit.world.after(self._latency_s, self._arrive, act, tell)
+
+    def consume(self, queue: str, consumer: Consumer) -> bool:
+        """Consume (a server's act); tell whether that is allowed."""
+        found = self.rabbit.find(queue)
+        if not self.is_open or not found.consume(consumer):
+            return False
+        self._consumers.append((found, consumer))
+        return True
+
+    def close(self) -> None:
+        """Say goodbye; the server takes back what was held."""
+        if self.is_open:
+            self.is_open = False
+            self.rabbit.world.after(self._latency_s, self._forget)
+
+    def cut(self, told_s: float, noticed_s: float) -> None:
+        """Break: this end learns of it after `told_s`, the server after `noticed_s`."""
+        if self.is_open:
+            self.is_open = False
+            self.rabbit.world.after(told_s, self._lost, "the connection is broken")
+            self.rabbit.world.after(noticed_s, self._forget)
+
+    def _arrive(self, act: Callable[[], Any], tell: Callable[[Any], None]) -> None:
+        arrives = self.is_open or (self.rabbit.up and self._rng() < 0.5)
+        if arrives:
+            try:
+                answer = act()
+            except Refused as refused:
+                answer = refused
+            self.after_latency(tell, answer)
+
+    # --- from the server's end --------------------------------------------------------------------
+    def deliver(self, deliver: Callable[[int, Entry], None], tag: int, entry: Entry) -> None:
+        """Let a message go to a consumer."""
+        self.after_latency(deliver, tag, entry)
+
+    def after_latency(self, act: Callable[..., None], *args: Any) -> None:
+        """Let something reach the client's end, if the connection lasts until then."""
+        self.rabbit.world.after(self._latency_s, self._if_open, act, args)
+
+    def _if_open(self, act: Callable[..., None], args: tuple[Any, ...]) -> None:
+        if self.is_open:
+            act(*args)
+
+    def _forget(self) -> None:
+        """Take back what the other end held, and what was its own."""
+        if self in self.rabbit.connections:
+            self.rabbit.connections.remove(self)
+        for queue, consumer in self._consumers:
+            queue.lose(consumer)
+        self._consumers.clear()
+        for name in [n for n, q in self.rabbit.queues.items() if q.owner is self]:
+            self.rabbit.delete(name)

@@ -1,0 +1,334 @@
+"""A run of a pool: faults, then peace; then each promise is put to the test once more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
+from typing import Final
+
+from requite.pool.inputs import SetVersion
+from requite.protocols.amqp.topology import Pool
+from requite.sim.faults import Fault, plan_faults
+from requite.sim.pool.callers import Caller
+from requite.sim.pool.driver import SimDriver
+from requite.sim.pool.knobs import PoolKnobs, Task
+from requite.sim.pool.ledger import Ledger, Request
+from requite.sim.pool.manager import Manager
+from requite.sim.pool.rabbit import SimRabbit
+from requite.sim.pool.stage import PoolStage
+from requite.sim.pool.trouble import PoolTrouble
+from requite.sim.result import Options, Result
+from requite.sim.simulation import Phase, Simulation
+
+_START_WITHIN_S: Final = 0.2
+_STEADY_KEY: Final = "steady"
+_SLOW_KEY: Final = "slow"
+
+
+class PoolSimulation(Simulation):
+    """A pool, those who ask it, and those who serve."""
+
+    def __init__(self, seed: int, knobs: PoolKnobs, options: Options) -> None:
+        super().__init__(seed, knobs, options, (), _describe)
+        self.knobs = knobs
+        self.ledger = Ledger(self.history, knobs)
+        self.rabbit = SimRabbit(self.world, knobs, self.ledger)
+        self.stage = PoolStage(
+            self.world, self.history, knobs, options.pool_parts, self.ledger, self.rabbit
+        )
+        self.stage.transcript = self.transcript
+        self.stage.driver = self.driver = SimDriver(self.stage)
+        self.managers = [Manager(f"manager-{i + 1}", self.stage) for i in range(knobs.managers)]
+        self.callers = [Caller(f"caller-{i + 1}", self.stage) for i in range(knobs.callers)]
+        self.trouble = PoolTrouble(self.stage, self.managers, self.callers)
+        self._names = Pool("core")
+        self._version = knobs.config.pool.version
+
+    # --- what happens -----------------------------------------------------------------------------
+    def plan(self) -> None:
+        """Put the start, the calls and the faults into the queue."""
+        world, rng = self.world, self.world.rng("workload")
+        for caller in self.callers:
+            caller.start()
+        for manager in self.managers:
+            world.at(rng.random() * _START_WITHIN_S, manager.start)
+        for number in range(1, self.knobs.calls + 1):
+            world.at(rng.random() * self.knobs.faulty_s, self._call, number)
+        for fault in plan_faults(self.knobs, world.rng("faults")):
+            world.at(fault.at_s, self._strike, fault)
+        self._rng = world.rng("calls")
+
+    def _call(self, number: int) -> None:
+        rng, knobs = self._rng, self.knobs
+        key = f"key-{int(knobs.keys * rng.random() ** 2)}"
+        (task,) = rng.choices(knobs.tasks, knobs.weights)
+        expires_s = rng.choice((0.1, 1.0, 5.0)) if rng.random() < knobs.ttl_p else None
+        caller = rng.choice(self.callers)
+        caller.call(number, key, task, expires_s=expires_s, silent=rng.random() < knobs.silent_p)
+
+    def _strike(self, fault: Fault) -> None:
+        self.trouble.strike(fault)
+
+    def heal(self) -> None:
+        """End all faults."""
+        self.trouble.end()
+
+    def phases(self) -> Iterable[Phase]:
+        """Yield what is done once all is well."""
+        return (
+            self._settle,
+            self._serve,
+            self._agree,
+            self._keep_a_steady_group,
+            self._let_one_key_wait,
+            self._replace_the_version,
+            self._fail_over,
+            self._let_all_go,
+            self._send_home,
+            self._keep_what_comes_meanwhile,
+            self._send_home,
+        )
+
+    # --- times, in seconds ------------------------------------------------------------------------
+    @property
+    def _round_s(self) -> float:
+        """How long a few steps take, with the pauses after failures before."""
+        knobs = self.knobs
+        steps_s = 12 * knobs.latency_s + 4 * knobs.driver_s + 2 * knobs.api_s + knobs.start_s
+        pauses_s = 2 * knobs.config.loops.backoff_max_s + 2 * knobs.interval_s
+        return 4 * (steps_s + pauses_s) + knobs.service_s + 2.0
+
+    @property
+    def _cycle_s(self) -> float:
+        """How long a group lives that nobody needs any more."""
+        knobs = self.knobs
+        return knobs.unbind_delay_s + knobs.extra_lifetime_s + 2 * knobs.stop_delay_s
+
+    # --- what must come about (I10, I14) ----------------------------------------------------------
+    def _settle(self) -> bool:
+        """All requests are served, or answered with a reason."""
+        knobs = self.knobs
+        attempts_s = (knobs.delivery_limit + 2) * (knobs.ack_timeout_s + self._round_s)
+        limit_s = 3 * knobs.message_ttl_s + attempts_s + self._cycle_s + knobs.notice_s
+        return self._must(lambda: not self.ledger.open, limit_s, lambda: f"{self.ledger.open[0]}")
+
+    def _serve(self) -> bool:
+        """Requests of a key that has been there, and of a new one, are served within moments."""
+        return self._are_served(("key-0", "new"), 2 * self._round_s + 6.0)
+
+    def _are_served(self, keys: Sequence[str], limit_s: float) -> bool:
+        asked = [self._ask(key) for key in keys]
+        return self._must(
+            lambda: all(request.answers for request in asked),
+            limit_s,
+            lambda: f"{next(r for r in asked if not r.answers)} is not served",
+        ) and self._all_ok(asked)
+
+    def _all_ok(self, asked: Iterable[Request]) -> bool:
+        fine = {"ok", "maxlen"} if self.knobs.queue_length else {"ok"}
+        bad = [request for request in asked if not fine & {*request.answers}]
+        for request in bad:
+            self.history.violate("I14", f"{request} is answered with {request.answers}")
+        return not bad
+
+    def _agree(self) -> bool:
+        """What is there is what is expected."""
+        limit_s = self._round_s + self._cycle_s
+        return self._must(lambda: not self._differences(), limit_s, self._differences)
+
+    def _differences(self) -> str:
+        manager = self._active
+        if manager is None:
+            return "no manager decides"
+        expected = manager.engine.tracker.state().groups
+        bound = self._bound()
+        if {key: e.status == "active" for key, e in expected.items()} != bound:
+            return f"expected are {expected}, bound queues are {bound}"
+        running = {key for key, group in self.driver.groups.items() if not group.stopping}
+        return "" if running == {*expected} else f"expected are {expected}, running {running}"
+
+    def _bound(self) -> dict[str, bool]:
+        """Return the request queues that there are, and whether they are bound."""
+        table = self.rabbit.bindings.get(self._names.requests_exchange, {})
+        keys = {self._names.key_of(name): name for name in self.rabbit.queues}
+        return {key: name in table.get(key, ()) for key, name in keys.items() if key is not None}
+
+    def _keep_a_steady_group(self) -> bool:
+        """A request now and then, as seldom as may be or often: the group stays (I14)."""
+        knobs = self.knobs
+        slack_s = 6 * knobs.latency_s + knobs.service_s + 0.05
+        longest_s = max(0.5 * knobs.unbind_delay_s, 0.95 * knobs.unbind_delay_s - slack_s)
+        shortest_s = 1.5 * knobs.service_s + 8 * knobs.latency_s  # one worker can do no more
+        pause_s = max(longest_s * 0.05 ** self.world.rng("steady").random(), shortest_s)
+        if not self._are_served((_STEADY_KEY,), self._round_s + 6.0):
+            return False
+        self.remark(f"one request every {pause_s:.3f} s")
+        self.ledger.guarded.add(_STEADY_KEY)
+        self.ledger.guarded_from_stops.add(_STEADY_KEY)
+        until = self.world.now + 2 * self._cycle_s + 1.0
+        asked = []
+        while self.world.now < until:
+            asked.append(self._ask(_STEADY_KEY))
+            self.world.run(self.world.now + pause_s)
+        self.ledger.guarded.clear()
+        self.ledger.guarded_from_stops.clear()
+        self.world.run(self.world.now + self._round_s)
+        return self._all_ok(asked)
+
+    def _let_one_key_wait(self) -> bool:
+        """A key whose queue cannot be made keeps nobody else waiting, and is served in the end."""
+        self.rabbit.cursed.add(_SLOW_KEY)
+        slow = [self._ask(_SLOW_KEY) for _ in range(2 * self.knobs.orphans + 1)]
+        self.world.run(self.world.now + 1.0)
+        hold_s = self.knobs.config.limits.orphan_hold_s + 10 * self.knobs.latency_s
+        served = self._are_served(("quick",), self._round_s + 6.0 + 4 * hold_s)
+        self.rabbit.cursed.clear()
+        if not served or self.knobs.queue_length:
+            return served and self._settle()
+        limit_s = self._round_s + len(slow) * (self.knobs.service_s + hold_s) + 6.0
+        return self._must(
+            lambda: all(request.answers for request in slow), limit_s, lambda: "slow is not served"
+        )
+
+    def _replace_the_version(self) -> bool:
+        """All groups come to run another version, a few at a time, and no request suffers."""
+        keys = ("key-0", "key-1", "key-2")
+        if not self._are_served(keys, self._round_s + 6.0) or self._active is None:
+            return False
+        self._version = "2"
+        self._active.act(self._active.feed, SetVersion("2"))
+        limit_s = len(self.driver.groups) * 2 * (self._round_s + 6.0)
+        asked: list[Request] = []
+        until = self.world.now + limit_s
+        while any(group.version != "2" for group in self.driver.groups.values()):
+            if self.world.now > until:
+                self.history.violate("I10", "some groups still run the old version")
+                return False
+            asked.append(self._ask(keys[len(asked) % 3]))
+            self.world.run(
+                self.world.now + max(self.knobs.unbind_delay_s / 8, self.knobs.service_s)
+            )
+            self._check_replacements(keys)
+        self.world.run(self.world.now + self._round_s)
+        return self._all_ok(asked)
+
+    def _check_replacements(self, keys: Sequence[str]) -> None:
+        """Of groups that are needed all the time, all but a few are left alone."""
+        groups = self.driver.groups
+        stopping = [key for key in keys if key in groups and groups[key].stopping]
+        if len(stopping) > self.knobs.config.loops.replace_max:
+            self.history.violate("I14", f"the groups {stopping} are replaced at the same time")
+
+    def _fail_over(self) -> bool:
+        """Another manager, or the same one again, goes on; groups with traffic stay."""
+        manager = self._active
+        if manager is None or not self._are_served((_STEADY_KEY,), self._round_s + 6.0):
+            return False
+        for other in self.managers:
+            other.end("crashes", 0.0)
+            other.start()
+            if other.alive:
+                other.engine.handle(SetVersion(self._version), other.now)
+        self.ledger.guarded_from_stops.add(_STEADY_KEY)
+        asked = [self._ask("after")]
+        until = self.world.now + 2 * self._round_s + 6.0
+        while not asked[0].answers and self.world.now < until:
+            asked.append(self._ask(_STEADY_KEY))
+            self.world.run(self.world.now + 0.4 * self.knobs.unbind_delay_s)
+        self.ledger.guarded_from_stops.clear()
+        self.world.run(self.world.now + self._round_s)
+        return self._all_ok(asked)
+
+    def _let_all_go(self) -> bool:
+        """Without requests no queue and no group is left."""
+        limit_s = self._cycle_s + 2 * self._round_s + 6.0
+        return self._must(lambda: not self._left(), limit_s, self._left)
+
+    def _left(self) -> str:
+        queues, groups = self._bound(), self.driver.groups
+        return f"left are queues {queues}, groups {groups}" if queues or groups else ""
+
+    def _send_home(self) -> bool:
+        """Managers leave in good order, with their workers, and hold nothing any more (I9)."""
+        self._check_poison()
+        served = self._are_served(("last",), self._round_s + 6.0)
+        for manager in self.managers:
+            manager.drain(stop_groups=True)
+        gone = self._must(
+            lambda: not any(manager.alive for manager in self.managers),
+            self._round_s + 8.0,
+            lambda: "a manager does not leave",
+        )
+        if self.driver.workers:
+            self.history.violate("I14", f"left is {self.driver.workers[0].name}")
+        for manager in self.managers:
+            self._check_tables(manager)
+        return served and gone
+
+    def _check_tables(self, manager: Manager) -> None:
+        status = manager.engine.snapshot()
+        left = len(manager.engine.orphans), len(manager.engine.dead_letters)
+        if any(left) or status.groups.running:
+            self.history.violate("I9", f"{manager.name} still holds {left}, {status.groups}")
+
+    def _check_poison(self) -> None:
+        """What killed its workers is kept."""
+        queue = self.rabbit.queues.get(self._names.poison_queue)
+        kept = {message.number for message in queue.content} if queue else set()
+        for request in self.ledger.requests.values():
+            if "delivery_limit" in request.answers and request.number not in kept:
+                self.history.violate("I7", f"{request} is not in the poison queue")
+
+    def _keep_what_comes_meanwhile(self) -> bool:
+        """What comes while there is no manager waits for the next one."""
+        asked = [self._ask("meanwhile"), self._ask("key-0")]
+        self.world.run(self.world.now + 1.0)
+        for manager in self.managers:
+            manager.start()
+        limit_s = 2 * self._round_s + 6.0
+        return self._must(
+            lambda: all(r.answers for r in asked), limit_s, lambda: "what came is not served"
+        ) and self._all_ok(asked)
+
+    # --- helpers ----------------------------------------------------------------------------------
+    @property
+    def _active(self) -> Manager | None:
+        active = [manager for manager in self.managers if manager.alive and manager.is_active]
+        if len(active) > 1:
+            self.history.violate("I14", "two managers decide at the same time")
+        return active[0] if active else None
+
+    def _ask(self, key: str) -> Request:
+        return self.callers[0].call(next(self.numbers), key, Task.SERVE)
+
+    def _must(self, holds: Callable[[], bool], limit_s: float, why: Callable[[], str]) -> bool:
+        """Let time pass until something holds; it is a violation if that takes too long."""
+        if self.wait(holds, limit_s):
+            return True
+        self.history.violate("I14", f"after {limit_s:.2f} s: {why()}")
+        return False
+
+    # --- the result -------------------------------------------------------------------------------
+    def result(self, scenario: str) -> Result:
+        """Return what came of it; outcomes tell what callers were told."""
+        return Result(
+            self.seed,
+            scenario,
+            tuple(self.knobs.lines()),
+            tuple(self.history.violations),
+            len(self.ledger.requests),
+            self.ledger.outcomes,
+            self.world.now,
+            self.world.events,
+            self._digest(),
+            () if self.transcript is None else tuple(self.transcript.lines),
+        )
+
+    def _digest(self) -> str:
+        text = f"{self.world.events} {self.world.now!r} {self.ledger.lines}"
+        return sha256(text.encode()).hexdigest()[:16]
+
+
+def _describe(_sender: str, message: Sequence[bytes]) -> str:
+    """Say what a message says: managers and workers are not joined by streams here."""
+    return repr([*message])

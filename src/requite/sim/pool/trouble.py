@@ -1,0 +1,186 @@
+"""Faults, as they are performed upon managers, workers, RabbitMQ and the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from requite.protocols.amqp.wire import EVENT
+from requite.sim.pool.knobs import PoolFault
+from requite.sim.pool.queue import SimMessage
+from requite.sim.pool.rabbit import Absent
+from requite.sim.trouble import choose, spare
+
+if TYPE_CHECKING:
+    from requite.sim.faults import Fault
+    from requite.sim.pool.callers import Caller
+    from requite.sim.pool.manager import Manager
+    from requite.sim.pool.node import Node
+    from requite.sim.pool.stage import PoolStage
+
+_SLOW_S: Final = 3.0
+
+# Longer than a name of AMQP may be, once it is percent-encoded.
+_LONG_KEY: Final = "/" * 200
+
+
+class PoolTrouble:
+    """Performs faults until it is told that they are over."""
+
+    def __init__(
+        self, stage: PoolStage, managers: Sequence[Manager], callers: Sequence[Caller]
+    ) -> None:
+        self._stage = stage
+        self._managers = managers
+        self._callers = callers
+        self._over = False
+        self._deeds: dict[PoolFault, Callable[[Fault], None]] = {
+            PoolFault.CRASH_MANAGER: self._crash_manager,
+            PoolFault.DRAIN_MANAGER: self._drain_manager,
+            PoolFault.CUT_MANAGER: lambda fault: self._cut(self._managers, fault),
+            PoolFault.CRASH_WORKER: self._crash_worker,
+            PoolFault.CUT_WORKER: lambda fault: self._cut(self._stage.driver.workers, fault),
+            PoolFault.CUT_CALLER: lambda fault: self._cut(self._callers, fault),
+            PoolFault.RESTART_RABBIT: self._restart_rabbit,
+            PoolFault.API_FAILS: self._fail_api,
+            PoolFault.API_SLOW: self._slow_api,
+            PoolFault.DRIVER_FAILS: self._fail_driver,
+            PoolFault.DRIVER_SLOW: self._slow_driver,
+            PoolFault.REFUSE: self._refuse,
+            PoolFault.MEDDLE: self._meddle,
+            PoolFault.GARBAGE: self._send_garbage,
+        }
+
+    def strike(self, fault: Fault) -> None:
+        """Let a fault happen."""
+        if not self._over:
+            self._stage.remark("--", f"{fault.kind}, {fault.duration_s:.3f} s")
+            self._deeds[PoolFault(fault.kind)](fault)
+
+    def end(self) -> None:
+        """Heal everything."""
+        self._over = True
+        stage = self._stage
+        stage.rabbit.come_up()
+        stage.rabbit.api_fails, stage.rabbit.api_slow_s = 0, 0.0
+        stage.rabbit.cursed.clear()
+        stage.driver.fails, stage.driver.slow_s = 0, 0.0
+        for manager in self._managers:
+            if not manager.is_leaving:
+                manager.start()
+
+    def _later(self, fault: Fault, act: Callable[[], object]) -> None:
+        self._stage.world.after(fault.duration_s, lambda: None if self._over else act())
+
+    # --- processes --------------------------------------------------------------------------------
+    def _crash_manager(self, fault: Fault) -> None:
+        manager = choose(self._managers, fault.lot)
+        manager.end("crashes", self._notice_s(fault))
+        self._stage.world.after(fault.duration_s, manager.start)
+
+    def _drain_manager(self, fault: Fault) -> None:
+        """Tell a manager to leave; whoever runs it starts it again."""
+        manager = choose(self._managers, fault.lot)
+        manager.drain(stop_groups=spare(fault.lot) < 0.5)
+        self._restart(manager, fault.duration_s)
+
+    def _restart(self, manager: Manager, after_s: float) -> None:
+        def look() -> None:
+            if manager.alive and manager.is_leaving:
+                self._restart(manager, after_s)
+            else:
+                manager.start()
+
+        self._stage.world.after(after_s, look)
+
+    def _crash_worker(self, fault: Fault) -> None:
+        workers = self._stage.driver.workers
+        if workers:
+            choose(workers, fault.lot).end("crashes", self._notice_s(fault))
+
+    def _cut(self, nodes: Sequence[Node], fault: Fault) -> None:
+        """Break a connection; each end learns of it in its own time."""
+        if nodes:
+            told_s = spare(fault.lot) * self._stage.knobs.notice_s
+            choose(nodes, fault.lot).cut(told_s, self._notice_s(fault))
+
+    def _notice_s(self, fault: Fault) -> float:
+        return spare(spare(fault.lot)) * self._stage.knobs.notice_s
+
+    # --- RabbitMQ ---------------------------------------------------------------------------------
+    def _restart_rabbit(self, fault: Fault) -> None:
+        self._stage.rabbit.go_down()
+        self._stage.world.after(fault.duration_s, self._stage.rabbit.come_up)
+
+    def _fail_api(self, fault: Fault) -> None:
+        rabbit = self._stage.rabbit
+        rabbit.api_fails += 1
+
+        def mend() -> None:
+            rabbit.api_fails -= 1
+
+        self._later(fault, mend)
+
+    def _slow_api(self, fault: Fault) -> None:
+        self._stage.rabbit.api_slow_s = _SLOW_S
+
+        def mend() -> None:
+            self._stage.rabbit.api_slow_s = 0.0
+
+        self._later(fault, mend)
+
+    def _refuse(self, fault: Fault) -> None:
+        """Refuse whatever concerns one key."""
+        key = f"key-{int(spare(fault.lot) * self._stage.knobs.keys)}"
+        self._stage.rabbit.cursed.add(key)
+        self._later(fault, lambda: self._stage.rabbit.cursed.discard(key))
+
+    def _meddle(self, fault: Fault) -> None:
+        """Unbind a queue by hand; delete it, if that harms nobody."""
+        rabbit = self._stage.rabbit
+        found = [name for name in rabbit.queues if rabbit.names.key_of(name) is not None]
+        if not found or not rabbit.up:
+            return
+        name = choose(sorted(found), fault.lot)
+        key = rabbit.names.key_of(name) or ""
+        rabbit.unbind(rabbit.names.requests_exchange, name, key)
+        if not rabbit.queues[name].content:
+            rabbit.delete(name)
+
+    # --- the driver -------------------------------------------------------------------------------
+    def _fail_driver(self, fault: Fault) -> None:
+        driver = self._stage.driver
+        driver.fails += 1
+
+        def mend() -> None:
+            driver.fails -= 1
+
+        self._later(fault, mend)
+
+    def _slow_driver(self, fault: Fault) -> None:
+        self._stage.driver.slow_s = _SLOW_S
+
+        def mend() -> None:
+            self._stage.driver.slow_s = 0.0
+
+        self._later(fault, mend)
+
+    # --- strangers --------------------------------------------------------------------------------
+    def _send_garbage(self, fault: Fault) -> None:
+        """Publish where it hurts what nobody should publish."""
+        names = self._stage.rabbit.names
+        headers = {EVENT: b"\xff", "x-first-death-reason": 7, "x-delivery-count": "many"}
+        exchanges = (
+            names.activity_exchange,
+            names.dead_letter_exchange,
+            names.orphan_exchange,
+            names.requests_exchange,
+        )
+        key = choose(("", _LONG_KEY, "key-0", "%/\x00"), spare(fault.lot))
+        rabbit = self._stage.rabbit
+        if rabbit.up and names.orphan_exchange in rabbit.bindings:
+            exchange = choose(exchanges, fault.lot)
+            try:
+                rabbit.publish(exchange, SimMessage(0, key, None, None, None, headers))
+            except Absent:
+                return
