@@ -262,7 +262,7 @@ class AmqpCaller(ConnectedEngine):
         self._interrupt("the reply queue was deleted", now)
 
     def _lost_channel(self, closed: methods.Closed, _message: Message, now: float) -> None:
-        self._send(WORK, methods.CLOSED_CHANNEL)
+        self._send(WORK, methods.CHANNEL_CLOSE_OK)
         reason = f"RabbitMQ closed the channel: {closed.code} {closed.text}"
         was_consuming, self._is_consuming, self._is_open = self._is_consuming, False, False
         self._has_exchange = False
@@ -287,7 +287,7 @@ class AmqpCaller(ConnectedEngine):
                 self._maybe_release(now)
             case methods.Closed():
                 self._side_is_open = False
-                self._send(SIDE, methods.CLOSED_CHANNEL)
+                self._send(SIDE, methods.CHANNEL_CLOSE_OK)
                 self._lost_side(heard, now)
 
     def _lost_side(self, closed: methods.Closed, now: float) -> None:

@@ -81,7 +81,6 @@ HAS_CONTENT: Final = frozenset({BASIC_PUBLISH, BASIC_RETURN, BASIC_DELIVER})
 
 # --- out ------------------------------------------------------------------------------------------
 OPEN_CHANNEL: Final = CHANNEL_OPEN + _EMPTY
-CLOSED_CHANNEL: Final = CHANNEL_CLOSE_OK
 SELECT_CONFIRMS: Final = CONFIRM_SELECT + b"\0"
 
 

@@ -186,7 +186,7 @@ class AmqpResponder(ConnectedEngine):
 
     def _lost_channel(self, closed: methods.Closed, _message: Message, now: float) -> None:
         """Open another channel: at once where the queue is ours to make, else after a pause."""
-        self._send(WORK, methods.CLOSED_CHANNEL)
+        self._send(WORK, methods.CHANNEL_CLOSE_OK)
         self._lose_work("RabbitMQ closed the channel of the request", now)
         if self._draining:
             self._maybe_stop()
@@ -375,7 +375,7 @@ class AmqpResponder(ConnectedEngine):
             case methods.Delivered() if len(message) > 2:
                 self._controlled(message[2], now)
             case methods.Closed(code=code, text=text):
-                self._send(channel, methods.CLOSED_CHANNEL)
+                self._send(channel, methods.CHANNEL_CLOSE_OK)
                 what = "cancels are not heard of" if channel == SIDE else "nothing is reported"
                 self._out.append(Warn("no side channel", f"{what}: {code} {text}"))
                 self._reports.lost(channel)

@@ -1,0 +1,535 @@
+"""The caller of RPC over AMQP: slots, held calls, lost ways, negative replies, partial ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pamqp import commands
+from tests.support.amqp_engines import SIDE, CallerSide, method
+
+from requite.engine import Cancel, Disconnect, Drain, PeerJoined, PeerLost, Stopped, Warn
+from requite.errors import (
+    CallError,
+    CallTimeout,
+    Cancelled,
+    LocalViolation,
+    NoService,
+    Overloaded,
+    Poisoned,
+    RemoteFailure,
+    TransportError,
+    WorkerLost,
+)
+from requite.protocols.amqp import methods
+from requite.protocols.amqp.caller import AmqpCaller
+from requite.protocols.amqp.policy import CallerPolicy
+from requite.protocols.amqp.properties import encode_properties
+from requite.protocols.amqp.topology import Destination, Pool
+from requite.request import Partial, Reply
+
+ORIGIN = b"\1" * 8
+
+
+def caller(
+    policy: CallerPolicy | None = None, destination: Destination | None = None
+) -> CallerSide:
+    return CallerSide(AmqpCaller(policy, destination, origin=ORIGIN, first_sequence=7))
+
+
+# --- one call -------------------------------------------------------------------------------------
+def test_a_call_and_its_reply() -> None:
+    rabbit = caller()
+    rabbit.get_ready()
+
+    rabbit.submit("a", timeout_s=2.5)
+    [(exchange, key, asked, body)] = rabbit.published()
+    assert (exchange, key, body) == ("", "echo", b"body")
+    assert asked.correlation_id == "0000000000000008"
+    assert asked.reply_to == f"requite-reply-{ORIGIN.hex()}-1"
+    assert asked.message_id == ORIGIN.hex() + "0000000000000001"
+    assert asked.expiration == "2500"
+
+    rabbit.now += 0.25
+    rabbit.reply(asked, b"done", x_status="ok")
+    assert rabbit.delivered() == [("a", Reply((b"done",), attempts=1, elapsed=0.25))]
+    assert rabbit.engine.snapshot().sent == 0
+
+
+def test_the_reply_queue_comes_first() -> None:
+    rabbit = caller()
+    rabbit.submit("early")
+    assert not rabbit.sent()
+
+    rabbit.connect()
+    assert rabbit.sent() == ["CHANNEL_OPEN", "QUEUE_DECLARE", "BASIC_CONSUME"]
+    rabbit.say(commands.Queue.DeclareOk("q", 0, 0))
+    assert not rabbit.sent()
+
+    rabbit.say(commands.Basic.ConsumeOk("replies"))
+    assert rabbit.sent() == ["BASIC_PUBLISH"]
+
+
+def test_direct_replies_need_no_queue() -> None:
+    rabbit = caller(CallerPolicy(direct_reply=True))
+    rabbit.connect()
+    assert rabbit.sent() == ["CHANNEL_OPEN", "BASIC_CONSUME"]
+    rabbit.say(commands.Basic.ConsumeOk("replies"))
+
+    rabbit.submit("a")
+
+    [(_, _, asked, _)] = rabbit.published()
+    assert asked.reply_to == "amq.rabbitmq.reply-to"
+
+
+def test_requests_of_pools_are_persistent_and_go_to_its_exchange() -> None:
+    rabbit = caller(CallerPolicy(persistent=True), Pool("core").destination)
+    rabbit.connect()
+    assert rabbit.sent(SIDE) == ["CHANNEL_OPEN", "EXCHANGE_DECLARE"]
+    rabbit.say(commands.Basic.ConsumeOk("replies"))
+    rabbit.submit("a", "42")
+    assert not rabbit.published()
+
+    rabbit.say(commands.Exchange.DeclareOk(), SIDE)
+
+    [(exchange, key, asked, _)] = rabbit.published()
+    assert (exchange, key, asked.persistent) == ("core-req-xchg", "42", True)
+
+
+def test_an_idempotency_key_travels() -> None:
+    rabbit = caller()
+    rabbit.get_ready()
+    rabbit.submit("a", idempotency_key=b"\xff\0")
+    [(_, _, asked, _)] = rabbit.published()
+    assert asked.headers == {"x-idempotency-key": b"\xff\0"}
+
+
+# --- slots ----------------------------------------------------------------------------------------
+def test_all_slots_taken() -> None:
+    rabbit = caller(CallerPolicy(slots=1))
+    rabbit.get_ready()
+    rabbit.submit("a")
+    rabbit.submit("b")
+    [(token, error)] = rabbit.failed()
+    assert (token, type(error), error.may_have_executed) == ("b", Overloaded, False)
+
+
+def test_a_slot_whose_time_is_over_is_reclaimed_when_all_are_taken() -> None:
+    rabbit = caller(CallerPolicy(slots=1))
+    rabbit.get_ready()
+    rabbit.submit("a", timeout_s=1.0)
+    rabbit.now += 1.5  # and nobody has woken the engine
+
+    rabbit.submit("b")
+
+    [(token, error)] = rabbit.failed()
+    assert (token, type(error)) == ("a", CallTimeout)
+    assert len(rabbit.published()) == 1
+
+
+def test_a_late_reply_to_a_slot_that_has_another_call() -> None:
+    """The article's sequence A to B: response A must not be paired with request B."""
+    rabbit = caller(CallerPolicy(slots=1))
+    rabbit.get_ready()
+    rabbit.submit("a", timeout_s=1.0)
+    [(_, _, first, _)] = rabbit.published()
+    rabbit.wake(1.0)
+    rabbit.submit("b")
+    [(_, _, second, _)] = rabbit.published()
+
+    rabbit.reply(first, b"of a")
+    assert not rabbit.delivered()
+    assert rabbit.engine.snapshot().stray == 1
+
+    rabbit.reply(second, b"of b")
+    assert rabbit.outcome().body == b"of b"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", ["", "x", "ffffffffffffffff", "0000000000000009", "é" * 8])
+def test_replies_to_nobody(name: str) -> None:
+    rabbit = caller()
+    rabbit.get_ready()
+    rabbit.submit("a")
+    rabbit.deliver(b"", correlation_id=name)
+    assert not rabbit.delivered()
+    assert not rabbit.failed()
+    assert rabbit.engine.snapshot().stray == 1
+
+
+def test_a_token_is_used_once_at_a_time() -> None:
+    rabbit = caller()
+    rabbit.submit("a")
+    with pytest.raises(LocalViolation, match="still outstanding"):
+        rabbit.submit("a")
+
+
+# --- negative replies -----------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        ("error", RemoteFailure),
+        ("expired", CallTimeout),
+        ("rejected", RemoteFailure),
+        ("maxlen", Overloaded),
+        ("delivery_limit", Poisoned),
+        ("new in 2030", RemoteFailure),
+        (["a", "list"], RemoteFailure),
+    ],
+)
+def test_a_negative_reply_frees_its_slot(status: Any, kind: type[CallError]) -> None:
+    rabbit = caller(CallerPolicy(slots=1))
+    rabbit.get_ready()
+    rabbit.submit("a")
+    [(_, _, asked, _)] = rabbit.published()
+    rabbit.reply(asked, b"because", x_status=status)
+
+    error = rabbit.outcome()
+    assert type(error) is kind
+    assert "because" in str(error)
+    assert isinstance(error, CallError)
+    assert error.attempts == 1
+    rabbit.submit("b")
+    assert rabbit.published()
+
+
+def test_malformed_headers_of_a_reply() -> None:
+    rabbit = caller()
+    rabbit.get_ready()
+    for token, broken in (("a", {"x-partial": "first"}), ("b", {"x-partial": -1})):
+        rabbit.submit(token)
+        [(_, _, asked, _)] = rabbit.published()
+        rabbit.deliver(b"", correlation_id=asked.correlation_id, headers=broken)
+        error = rabbit.outcome()
+        assert isinstance(error, RemoteFailure)
+        assert "malformed" in str(error)
+
+
+def test_a_reply_that_is_too_large() -> None:
+    rabbit = caller()
+    rabbit.get_ready()
+    rabbit.submit("a")
+    [(_, _, asked, _)] = rabbit.published()
+    rabbit.deliver(None, correlation_id=asked.correlation_id)
+    error = rabbit.outcome()
+    assert isinstance(error, RemoteFailure)
+    assert "message_size_max" in str(error)
+
+
+# --- RabbitMQ says no -----------------------------------------------------------------------------
+def test_a_request_that_comes_back_is_no_service() -> None:
+    rabbit = caller()
+    rabbit.get_ready()
+    rabbit.submit("a", "nowhere")
+    [(_, _, asked, _)] = rabbit.published()
+    returned = method(commands.Basic.Return(312, "NO_ROUTE", "", "nowhere"))
+    rabbit.hear([methods.channel(1), returned, encode_properties(asked, 0), b""])
+
+    error = rabbit.outcome()
+    assert isinstance(error, NoService)
+    assert not error.may_have_executed
+    assert "nowhere" in str(error)
+
+
+def test_a_request_that_is_not_confirmed() -> None:
+    rabbit = caller(CallerPolicy(confirms=True))
+    rabbit.get_ready()
+    for token in "abc":
+        rabbit.submit(token)
+    rabbit.say(commands.Basic.Nack(1))
+    [(token, error)] = rabbit.failed()
+    assert (token, type(error), error.may_have_executed) == ("a", Overloaded, False)
+
+    rabbit.say(commands.Basic.Ack(3, True))
+    assert not rabbit.failed()
+    assert rabbit.engine.snapshot().unconfirmed == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"), [(403, "user and password"), (530, "virtual host is the path"), (402, "402")]
+)
+def test_a_connection_that_is_refused(code: int, hint: str) -> None:
+    rabbit = caller()
+    rabbit.submit("a")
+    rabbit.feed(PeerJoined(rabbit.peer))
+    rabbit.say(commands.Connection.Close(code, "NO", 0, 0), methods.CONNECTION)
+
+    error = rabbit.outcome()
+    assert isinstance(error, TransportError)
+    assert hint in str(error)
+    assert not error.may_have_executed
+
+
+def test_a_reply_queue_that_is_refused() -> None:
+    rabbit = caller()
+    rabbit.submit("a")
+    rabbit.connect()
+    rabbit.close_channel(403, methods.QUEUE_DECLARE)
+    error = rabbit.outcome()
+    assert isinstance(error, TransportError)
+    assert "permissions" in str(error)
+    assert rabbit.sent() == ["CHANNEL_CLOSE_OK"]
+
+    rabbit.submit("b")  # somebody may have granted them
+    assert rabbit.sent() == ["CHANNEL_OPEN", "QUEUE_DECLARE", "BASIC_CONSUME"]
+
+
+def test_an_exchange_that_is_not_there() -> None:
+    rabbit = caller(destination=Pool("core").destination)
+    rabbit.get_ready()
+    rabbit.submit("a", "42")
+    rabbit.close_channel(404, methods.EXCHANGE_DECLARE, SIDE)
+    error = rabbit.outcome()
+    assert isinstance(error, NoService)
+    assert "core-req-xchg" in str(error)
+    assert not error.may_have_executed
+
+    rabbit.submit("b", "42")
+    assert rabbit.sent(SIDE) == ["CHANNEL_OPEN", "EXCHANGE_DECLARE"]
+    rabbit.say(commands.Exchange.DeclareOk(), SIDE)
+    assert rabbit.published()
+
+
+def test_an_exchange_that_goes_away() -> None:
+    rabbit = caller(destination=Pool("core").destination)
+    rabbit.get_ready()
+    rabbit.say(commands.Exchange.DeclareOk(), SIDE)
+    rabbit.submit("a", "42")
+    rabbit.close_channel(404, methods.BASIC_PUBLISH)
+    assert not rabbit.failed()
+    assert "EXCHANGE_DECLARE" in rabbit.sent(SIDE)
+
+    rabbit.close_channel(404, methods.EXCHANGE_DECLARE, SIDE)
+    assert isinstance(rabbit.outcome(), NoService)
+
+
+# --- lost ways ------------------------------------------------------------------------------------
+def lose_connection(rabbit: CallerSide) -> None:
+    rabbit.feed(PeerLost(rabbit.peer, "reset by peer"))
+
+
+def lose_queue(rabbit: CallerSide) -> None:
+    rabbit.say(commands.Basic.Cancel("replies"))
+
+
+def lose_channel(rabbit: CallerSide) -> None:
+    rabbit.close_channel(406, methods.BASIC_ACK)
+
+
+@pytest.mark.parametrize("lose", [lose_connection, lose_queue, lose_channel])
+def test_what_is_out_is_sent_again(lose: Any) -> None:
+    rabbit = caller()
+    rabbit.get_ready()
+    rabbit.submit("a")
+    [(_, _, first, _)] = rabbit.published()
+    lose(rabbit)
+    assert not rabbit.failed()
+    if lose is lose_connection:
+        rabbit.connect()
+
+    rabbit.say(commands.Basic.ConsumeOk("replies"))
+
+    [(_, _, second, _)] = rabbit.published()
+    assert second.message_id == first.message_id
+    assert second.reply_to != first.reply_to
+    rabbit.reply(second, b"at last")
+    reply = rabbit.outcome()
+    assert isinstance(reply, Reply)
+    assert reply.attempts == 2
+
+
+@pytest.mark.parametrize("lose", [lose_connection, lose_queue, lose_channel])
+def test_what_is_not_idempotent_is_not(lose: Any) -> None:
+    rabbit = caller()
+    rabbit.get_ready()
+    rabbit.submit("a", idempotent=False)
+    lose(rabbit)
+    error = rabbit.outcome()
+    assert isinstance(error, TransportError)
+    assert error.may_have_executed
+    assert "not idempotent" in str(error)
+
+
+def test_what_was_never_sent_may_always_be() -> None:
+    rabbit = caller()
+    rabbit.connect()
+    rabbit.submit("a", idempotent=False)
+    lose_connection(rabbit)
+    assert not rabbit.failed()
+    rabbit.get_ready()
+    assert len(rabbit.published()) == 1
+
+
+def test_tries_are_bounded() -> None:
+    rabbit = caller(CallerPolicy(attempts_max=2))
+    rabbit.submit("a")
+    for _ in range(2):
+        rabbit.get_ready()
+        lose_connection(rabbit)
+    error = rabbit.outcome()
+    assert isinstance(error, TransportError)
+    assert error.attempts == 2
+
+
+def test_a_try_has_its_time() -> None:
+    rabbit = caller(CallerPolicy(attempt_s=1.0, attempts_max=2))
+    rabbit.get_ready()
+    rabbit.submit("a")
+    [(_, _, first, _)] = rabbit.published()
+    rabbit.wake(1.0)
+    [(_, _, second, _)] = rabbit.published()
+    assert second.correlation_id == first.correlation_id  # a late reply will do
+    rabbit.wake(1.0)
+    error = rabbit.outcome()
+    assert isinstance(error, CallTimeout)
+    assert "twice" in str(error) or "2 times" in str(error)
+
+
+# --- partial replies ------------------------------------------------------------------------------
+def test_partial_replies_are_passed_on() -> None:
+    rabbit = caller()
+    rabbit.get_ready()
+    rabbit.submit("a", partials=True)
+    [(_, _, asked, _)] = rabbit.published()
+    rabbit.reply(asked, b"0", x_partial=0)
+    assert rabbit.outcome() == Partial((b"0",), 0)
+    rabbit.reply(asked, b"0", x_partial=0)  # again
+    assert not rabbit.delivered()
+    rabbit.reply(asked, b"1", x_partial=1)
+    assert rabbit.outcome() == Partial((b"1",), 1)
+    rabbit.reply(asked, b"end", x_status="ok", x_partial=False)
+    assert rabbit.outcome().body == b"end"  # type: ignore[union-attr]
+
+
+def test_partial_replies_are_joined_and_begin_anew_with_another_worker() -> None:
+    rabbit = caller()
+    rabbit.get_ready()
+    rabbit.submit("a")
+    [(_, _, asked, _)] = rabbit.published()
+    first = {"x_worker_id": "w1", "x_attempt": 1}
+    second = {"x_worker_id": "w2", "x_attempt": 2}
+    rabbit.reply(asked, b"lost", x_partial=0, **first)
+    rabbit.reply(asked, b"0", x_partial=0, **second)
+    rabbit.reply(asked, b"1", x_partial=1, **second)
+    rabbit.reply(asked, b"", x_status="ok", **second)
+    reply = rabbit.outcome()
+    assert isinstance(reply, Reply)
+    assert (reply.body, reply.attempts) == (b"01", 2)
+
+
+def test_a_stream_does_not_continue_with_another_worker() -> None:
+    rabbit = caller()
+    rabbit.get_ready()
+    rabbit.submit("a", partials=True)
+    [(_, _, asked, _)] = rabbit.published()
+    rabbit.reply(asked, b"0", x_partial=0, x_worker_id="w1")
+    rabbit.reply(asked, b"0", x_partial=0, x_worker_id="w2")
+    assert isinstance(rabbit.outcome(), WorkerLost)
+
+
+def test_a_stream_that_has_begun_is_not_sent_again() -> None:
+    rabbit = caller()
+    rabbit.get_ready()
+    rabbit.submit("a", partials=True)
+    [(_, _, asked, _)] = rabbit.published()
+    rabbit.reply(asked, b"0", x_partial=0)
+    lose_connection(rabbit)
+    assert isinstance(rabbit.outcome(), TransportError)
+
+
+# --- cancel, and the end --------------------------------------------------------------------------
+def test_a_cancel_is_told_to_workers() -> None:
+    rabbit = caller()
+    rabbit.get_ready()
+    rabbit.submit("a")
+    [(_, _, asked, _)] = rabbit.published()
+    rabbit.feed(Cancel("a"))
+    assert isinstance(rabbit.outcome(), Cancelled)
+    [(exchange, key, told, _)] = rabbit.published(SIDE)
+    assert (exchange, key) == ("requite-control-xchg", "echo")
+    assert told.headers == {"x-control": "cancel"}
+    assert (told.correlation_id, told.message_id) == (asked.correlation_id, asked.message_id)
+
+
+def test_without_a_control_exchange_cancels_stay_here() -> None:
+    rabbit = caller()
+    rabbit.get_ready()
+    for token in "ab":
+        rabbit.submit(token)
+    rabbit.feed(Cancel("a"))
+    rabbit.close_channel(404, methods.BASIC_PUBLISH, SIDE)
+    assert any(isinstance(each, Warn) for each in rabbit.effects)
+    rabbit.feed(Cancel("b"))
+    assert isinstance(rabbit.outcome(), Cancelled)
+    assert not rabbit.published(SIDE)
+    rabbit.submit("c")
+    assert rabbit.published()
+
+
+def test_an_expired_call() -> None:
+    rabbit = caller()
+    rabbit.get_ready()
+    rabbit.submit("a", timeout_s=1.0)
+    assert rabbit.engine.deadline() == rabbit.now + 1.0
+    rabbit.wake(1.0)
+    error = rabbit.outcome()
+    assert isinstance(error, CallTimeout)
+    assert error.may_have_executed
+    assert rabbit.published(SIDE)  # its worker need not go on
+
+
+def test_a_call_that_waited_in_vain() -> None:
+    rabbit = caller()
+    rabbit.submit("a", timeout_s=1.0)
+    rabbit.wake(1.0)
+    error = rabbit.outcome()
+    assert isinstance(error, CallTimeout)
+    assert not error.may_have_executed
+    rabbit.submit("b", timeout_s=-1.0)
+    assert isinstance(rabbit.outcome(), CallTimeout)
+
+
+def test_drained() -> None:
+    rabbit = caller()
+    rabbit.get_ready()
+    rabbit.submit("a")
+    rabbit.feed(Drain())
+    assert isinstance(rabbit.failed()[0][1], Cancelled)
+    assert Stopped() in rabbit.effects
+    rabbit.submit("b")
+    assert isinstance(rabbit.outcome(), Cancelled)
+    assert rabbit.engine.deadline() is None
+    rabbit.feed(PeerLost(rabbit.peer))
+    rabbit.feed(PeerJoined("another"))
+    assert isinstance(rabbit.effects[0], Disconnect)
+
+
+# --- heartbeats -----------------------------------------------------------------------------------
+def test_heartbeats_are_sent_and_expected() -> None:
+    rabbit = caller()
+    rabbit.get_ready(heartbeat_s=20)
+    assert rabbit.engine.deadline() == rabbit.now + 10.0
+    rabbit.wake(10.0)
+    assert rabbit.sent() == ["HEARTBEAT"]
+    rabbit.hear([])
+    rabbit.wake(10.0)
+    rabbit.wake(10.0)
+    assert rabbit.sent() == ["HEARTBEAT"]
+    rabbit.submit("a", timeout_s=100)
+    rabbit.wake(10.0)
+    assert any(isinstance(each, Disconnect) for each in rabbit.effects)
+    assert rabbit.engine.snapshot().held == 1
+
+
+def test_a_pause_of_our_own_is_no_silence() -> None:
+    rabbit = caller()
+    rabbit.get_ready(heartbeat_s=20)
+    rabbit.wake(300.0)
+    assert rabbit.sent() == ["HEARTBEAT"]
+    assert not any(isinstance(each, Disconnect) for each in rabbit.effects)
+
+
+def test_one_connection_is_enough() -> None:
+    rabbit = caller()
+    rabbit.get_ready()
+    rabbit.feed(PeerJoined("another"))
+    assert rabbit.effects == [Disconnect("another", "one connection is enough")]

@@ -1,0 +1,408 @@
+"""The responder of RPC over AMQP: its queue, requests, replies, cancels, reports and the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pamqp import commands
+from tests.support.amqp_engines import SIDE, Rabbit
+
+from requite.engine import Abandon, Drain, Finished, PeerLost, Produced, Stopped, Warn
+from requite.errors import ConfigurationError, LocalViolation
+from requite.protocols.amqp import methods
+from requite.protocols.amqp.jobs import Job
+from requite.protocols.amqp.policy import ResponderPolicy
+from requite.protocols.amqp.post import pool_post, service_post
+from requite.protocols.amqp.reports import ACTIVITY
+from requite.protocols.amqp.responder import AmqpResponder
+from requite.protocols.amqp.topology import Pool
+from requite.request import Request, Status
+
+INSTANCE = b"\2" * 8
+
+
+class Side(Rabbit):
+    """RabbitMQ towards a responder."""
+
+    def consume(self) -> None:
+        """Come up, with a queue."""
+        self.connect()
+        self.say(commands.Queue.DeclareOk("echo", 0, 0))
+        self.say(commands.Basic.ConsumeOk("requests"))
+
+    def request(self, body: bytes | None = b"body", **how: Any) -> tuple[Job, Request]:
+        """Deliver a request that is run."""
+        how = {"reply_to": "replies", "correlation_id": "c", "message_id": "m"} | how
+        self.deliver(body, **how)
+        [(job, request)] = self.delivered()
+        return job, request
+
+    def answer(self, **how: Any) -> tuple[dict[str, Any], bytes]:
+        """Return headers and body of the one reply."""
+        [(exchange, key, properties, body)] = self.published()
+        assert (exchange, key, properties.correlation_id) == ("", "replies", "c")
+        return dict(properties.headers), body
+
+
+def servant(policy: ResponderPolicy | None = None) -> Side:
+    post = service_post("echo", "w1")
+    return Side(AmqpResponder(post, policy, service="echo", instance=INSTANCE))
+
+
+def worker() -> Side:
+    post = pool_post(Pool("core"), "a/b", "w1")
+    policy = ResponderPolicy(attempts_max=None)
+    return Side(AmqpResponder(post, policy, service="echo", instance=INSTANCE))
+
+
+# --- its queue ------------------------------------------------------------------------------------
+def test_a_queue_that_is_there_is_left_as_it_is() -> None:
+    rabbit = servant(ResponderPolicy(prefetch=5))
+    rabbit.connect()
+    names = ["CHANNEL_OPEN", "BASIC_QOS", "CONFIRM_SELECT", "QUEUE_DECLARE"]
+    assert rabbit.sent(methods.channel(1)) == names
+    assert rabbit.raw("BASIC_QOS") == [methods.qos(5)]
+    assert methods.queue_declare("echo", passive=True) in rabbit.raw("QUEUE_DECLARE")
+
+    rabbit.say(commands.Queue.DeclareOk("echo", 0, 0))
+    assert rabbit.raw("BASIC_CONSUME") == [methods.consume("echo", "requests", no_ack=False)]
+    rabbit.say(commands.Basic.ConsumeOk("requests"))
+    assert rabbit.engine.snapshot().is_consuming
+
+
+def test_a_queue_that_is_not_there_is_made() -> None:
+    rabbit = servant()
+    rabbit.connect()
+    rabbit.close_channel(404, methods.QUEUE_DECLARE)
+    declared = methods.queue_declare("echo", {"x-queue-type": "quorum"}, durable=True)
+    assert rabbit.raw("QUEUE_DECLARE") == [declared]
+
+
+def test_a_queue_of_a_pool_is_waited_for() -> None:
+    rabbit = worker()
+    rabbit.connect()
+    rabbit.close_channel(404, methods.QUEUE_DECLARE)
+    assert rabbit.sent() == ["CHANNEL_CLOSE_OK"]
+    assert any(isinstance(each, Warn) for each in rabbit.effects)
+    assert rabbit.engine.deadline() == rabbit.now + 1.0
+
+    rabbit.wake(1.0)
+    assert rabbit.raw("QUEUE_DECLARE") == [methods.queue_declare("core-req-a%2Fb", passive=True)]
+
+
+def test_a_queue_that_is_refused_is_asked_for_again() -> None:
+    rabbit = servant()
+    rabbit.connect()
+    rabbit.close_channel(403, methods.QUEUE_DECLARE)
+    [warning] = [each for each in rabbit.effects if isinstance(each, Warn)]
+    assert "403" in warning.text
+    rabbit.wake(1.0)
+    assert "QUEUE_DECLARE" in rabbit.sent()
+
+
+@pytest.mark.parametrize("side", [servant, worker])
+def test_the_consumer_comes_back_after_its_queue_was_deleted(side: Any) -> None:
+    """A worker whose queue is deleted under it asks for work again, and does not crash."""
+    rabbit = side()
+    rabbit.consume()
+    job, _ = rabbit.request()
+
+    rabbit.say(commands.Basic.Cancel("requests"))
+    assert not rabbit.engine.snapshot().is_consuming
+    assert rabbit.sent() == ["QUEUE_DECLARE"]
+    assert not any(isinstance(each, Abandon) for each in rabbit.effects)
+
+    rabbit.feed(Finished(job, [b"still"]))
+    assert rabbit.answer()[1] == b"still"
+    rabbit.say(commands.Queue.DeclareOk("echo", 0, 0))
+    rabbit.say(commands.Basic.ConsumeOk("requests"))
+    assert rabbit.engine.snapshot().is_consuming
+
+
+# --- requests and replies -------------------------------------------------------------------------
+def test_a_request_is_acknowledged_when_its_reply_is_confirmed() -> None:
+    rabbit = servant()
+    rabbit.consume()
+    job, request = rabbit.request(expiration="1500", headers={"x-idempotency-key": b"k"})
+    assert (request.service, request.frames, request.attempt) == ("echo", (b"body",), 1)
+    assert (request.remaining_s, request.idempotency_key) == (1.5, b"k")
+    assert not rabbit.sent()
+
+    rabbit.feed(Finished(job, [b"done"]))
+    headers, body = rabbit.answer()
+    assert headers == {"x-status": "ok", "x-worker-id": "w1", "x-attempt": 1}
+    assert body == b"done"
+    assert "BASIC_ACK" not in rabbit.sent()
+
+    rabbit.say(commands.Basic.Ack(1))
+    assert rabbit.raw("BASIC_ACK") == [methods.ack(1)]
+
+
+def test_several_are_confirmed_at_once() -> None:
+    rabbit = servant()
+    rabbit.consume()
+    for tag in (1, 2, 3):
+        job, _ = rabbit.request(tag=tag)
+        rabbit.feed(Finished(job, [b""]))
+    rabbit.say(commands.Basic.Ack(2, True))
+    assert rabbit.raw("BASIC_ACK") == [methods.ack(1), methods.ack(2)]
+    rabbit.say(commands.Basic.Nack(3))
+    assert rabbit.raw("BASIC_REJECT") == [methods.reject(3, requeue=True)]
+
+
+def test_a_failed_handler_is_a_negative_reply() -> None:
+    rabbit = servant()
+    rabbit.consume()
+    job, _ = rabbit.request()
+    rabbit.feed(Finished(job, [b"division by zero"], Status.FAILED))
+    headers, body = rabbit.answer()
+    assert (headers["x-status"], body) == ("error", b"division by zero")
+    with pytest.raises(LocalViolation):
+        rabbit.feed(Finished(job, [], Status.POISONED))
+
+
+def test_partial_replies_are_numbered() -> None:
+    rabbit = servant()
+    rabbit.consume()
+    job, _ = rabbit.request()
+    for number in range(2):
+        rabbit.feed(Produced(job, [b"%d" % number]))
+        headers, body = rabbit.answer()
+        assert (headers["x-partial"], body) == (number, b"%d" % number)
+        assert "x-status" not in headers
+    rabbit.feed(Finished(job, [b""]))
+    assert "x-partial" not in rabbit.answer()[0]
+    rabbit.say(commands.Basic.Ack(3, True))
+    assert rabbit.raw("BASIC_ACK") == [methods.ack(1)]
+
+
+def test_the_trace_goes_on() -> None:
+    rabbit = servant()
+    rabbit.consume()
+    job, _ = rabbit.request(headers={"traceparent": "00-ab-cd-01"})
+    rabbit.feed(Finished(job, [b""]))
+    assert rabbit.answer()[0]["traceparent"] == "00-ab-cd-01"
+
+
+def test_a_request_that_a_worker_cannot_serve_goes_back() -> None:
+    rabbit = servant()
+    rabbit.consume()
+    job, _ = rabbit.request()
+    rabbit.feed(Finished(job, [], Status.OVERLOADED))
+    assert rabbit.raw("BASIC_REJECT") == [methods.reject(1, requeue=True)]
+
+
+# --- bad requests ---------------------------------------------------------------------------------
+def test_without_reply_to_it_is_rejected() -> None:
+    """ "RPC over AMQP": the servant has not the information it needs to send the response."""
+    rabbit = servant()
+    rabbit.consume()
+    rabbit.deliver(b"", correlation_id="c")
+    assert not rabbit.delivered()
+    assert rabbit.raw("BASIC_REJECT") == [methods.reject(1, requeue=False)]
+    assert rabbit.engine.snapshot().dropped == {"without reply-to": 1}
+
+
+def test_in_a_pool_reply_to_is_optional() -> None:
+    rabbit = worker()
+    rabbit.consume()
+    rabbit.deliver(b"", correlation_id="c")
+    [(job, _)] = rabbit.delivered()
+    rabbit.feed(Finished(job, [b"nobody asks"]))
+    assert not rabbit.published()
+    assert rabbit.raw("BASIC_ACK") == [methods.ack(1)]
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        ({"expiration": "soon"}, "expiration is 'soon'"),
+        ({"headers": {"x-idempotency-key": 7}}, "neither text nor bytes"),
+    ],
+)
+def test_malformed_requests_are_answered(how: Any, text: str) -> None:
+    rabbit = servant()
+    rabbit.consume()
+    rabbit.deliver(b"", reply_to="replies", correlation_id="c", **how)
+    assert not rabbit.delivered()
+    headers, body = rabbit.answer()
+    assert headers["x-status"] == "error"
+    assert text in body.decode()
+    rabbit.say(commands.Basic.Ack(1))
+    assert rabbit.raw("BASIC_ACK") == [methods.ack(1)]
+
+
+def test_a_request_that_is_too_large_is_answered() -> None:
+    rabbit = servant()
+    rabbit.consume()
+    rabbit.deliver(None, reply_to="replies", correlation_id="c")
+    headers, body = rabbit.answer()
+    assert headers["x-status"] == "error"
+    assert b"message_size_max" in body
+
+
+def test_a_request_that_has_killed_its_workers_is_given_up() -> None:
+    rabbit = servant(ResponderPolicy(attempts_max=2))
+    rabbit.consume()
+    _, request = rabbit.request(redelivered=True, headers={"x-delivery-count": 1})
+    assert request.attempt == 2
+
+    rabbit.deliver(b"", 2, reply_to="replies", correlation_id="c", headers={"x-delivery-count": 2})
+    assert not rabbit.delivered()
+    assert rabbit.answer()[0]["x-status"] == "delivery_limit"
+
+
+# --- cancels --------------------------------------------------------------------------------------
+def cancel(rabbit: Side, **name: str) -> None:
+    rabbit.deliver(b"", channel=SIDE, headers={"x-control": "cancel"}, **name)
+
+
+def test_a_cancel_interrupts_its_handler() -> None:
+    rabbit = servant()
+    rabbit.consume()
+    job, _ = rabbit.request()
+    cancel(rabbit, correlation_id="c", message_id="other")
+    assert not rabbit.effects
+    cancel(rabbit, correlation_id="c", message_id="m")
+    assert [each.token for each in rabbit.effects if isinstance(each, Abandon)] == [job]
+    assert rabbit.raw("BASIC_ACK") == [methods.ack(1)]
+
+    rabbit.feed(Finished(job, [b"too late"]))
+    assert not rabbit.sent()
+
+
+def test_what_was_cancelled_before_it_came_never_starts() -> None:
+    rabbit = servant(ResponderPolicy(cancels_max=2))
+    rabbit.consume()
+    for number in range(3):
+        cancel(rabbit, correlation_id="c", message_id=f"m{number}")
+    assert rabbit.engine.snapshot().cancels == 2
+    rabbit.deliver(b"", reply_to="replies", correlation_id="c", message_id="m2")
+    assert not rabbit.delivered()
+    assert rabbit.sent() == ["BASIC_ACK"]
+    rabbit.request(correlation_id="c", message_id="m0")  # forgotten
+
+
+def test_without_a_control_exchange_requests_are_served() -> None:
+    rabbit = servant()
+    rabbit.consume()
+    rabbit.close_channel(403, methods.EXCHANGE_DECLARE, SIDE)
+    assert any(isinstance(each, Warn) for each in rabbit.effects)
+    rabbit.request()
+
+
+@pytest.mark.parametrize("headers", [{}, {"x-control": "dance"}, {"x-control": 1}])
+def test_other_control_messages_are_ignored(headers: dict[str, Any]) -> None:
+    rabbit = servant()
+    rabbit.consume()
+    rabbit.request()
+    rabbit.deliver(b"", channel=SIDE, headers=headers, correlation_id="c", message_id="m")
+    assert not rabbit.effects
+
+
+# --- reports --------------------------------------------------------------------------------------
+def events(rabbit: Side) -> list[tuple[str, str, str, str]]:
+    return [
+        (exchange, key, properties.headers["x-event"], properties.headers["x-worker-id"])
+        for exchange, key, properties, _ in rabbit.published(ACTIVITY)
+    ]
+
+
+def test_a_worker_of_a_pool_reports_what_it_does() -> None:
+    rabbit = worker()
+    told = "core-activity-xchg", "a/b"
+    rabbit.connect()
+    assert events(rabbit) == [(*told, "started", "w1")]
+    rabbit.say(commands.Queue.DeclareOk("q", 0, 0))
+    rabbit.say(commands.Basic.ConsumeOk("requests"))
+    assert events(rabbit) == [(*told, "ready", "w1")]
+    rabbit.deliver(b"", reply_to="replies", correlation_id="c")
+    assert events(rabbit) == [(*told, "request-received", "w1")]
+    rabbit.feed(Drain())
+    assert events(rabbit) == [(*told, "stopping", "w1")]
+
+
+def test_without_an_activity_exchange_requests_are_served() -> None:
+    rabbit = worker()
+    rabbit.consume()
+    rabbit.close_channel(404, methods.BASIC_PUBLISH, ACTIVITY)
+    rabbit.request()
+    assert not events(rabbit)
+
+
+def test_others_report_nothing() -> None:
+    rabbit = servant()
+    rabbit.consume()
+    rabbit.request()
+    assert not events(rabbit)
+
+
+# --- lost ways, and the end -----------------------------------------------------------------------
+def test_a_lost_connection_gives_requests_to_others() -> None:
+    rabbit = servant()
+    rabbit.consume()
+    job, _ = rabbit.request()
+    rabbit.feed(PeerLost(rabbit.peer, "reset"))
+    assert [each.token for each in rabbit.effects if isinstance(each, Abandon)] == [job]
+    rabbit.feed(Finished(job, [b"late"]))
+    assert not rabbit.effects
+
+    rabbit.consume()
+    assert rabbit.engine.snapshot().is_consuming
+
+
+def test_a_drain_finishes_what_is_in_hand() -> None:
+    rabbit = servant()
+    rabbit.consume()
+    job, _ = rabbit.request()
+    rabbit.feed(Drain())
+    assert rabbit.sent() == ["BASIC_CANCEL"]
+
+    rabbit.deliver(b"", 2, reply_to="replies")  # crossed the cancel
+    assert rabbit.raw("BASIC_REJECT") == [methods.reject(2, requeue=True)]
+    rabbit.say(commands.Basic.CancelOk("requests"))
+    rabbit.feed(Finished(job, [b"done"]))
+    assert rabbit.answer()[1] == b"done"
+    assert Stopped() not in rabbit.effects
+
+    rabbit.say(commands.Basic.Ack(1))
+    assert rabbit.raw("BASIC_ACK") == [methods.ack(1)]
+    assert rabbit.effects[-1] == Stopped()
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_a_drain_of_nothing(connected: bool) -> None:
+    rabbit = servant()
+    if connected:
+        rabbit.connect()
+    rabbit.feed(Drain())
+    assert rabbit.effects[-1] == Stopped()
+
+
+def test_a_drain_during_an_outage() -> None:
+    rabbit = servant()
+    rabbit.consume()
+    job, _ = rabbit.request()
+    rabbit.feed(Drain())
+    rabbit.feed(PeerLost(rabbit.peer, "reset"))
+    rabbit.feed(Finished(job, [b""]))
+    assert rabbit.effects[-1] == Stopped()
+
+
+# --- posts ----------------------------------------------------------------------------------------
+def test_a_manager_may_have_other_names() -> None:
+    post = pool_post(Pool("core"), "42", "w", "my-queue", "my-activity")
+    assert (post.queue, post.activity_exchange, post.key) == ("my-queue", "my-activity", "42")
+
+
+@pytest.mark.parametrize("name", ["", "amq.gen-1", "x" * 256])
+def test_names_that_no_queue_has(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="queue="):
+        service_post(name, "w")
+
+
+@pytest.mark.parametrize("value", [{"prefetch": 0}, {"attempts_max": 0}, {"retry_s": 0}])
+def test_policies_that_cannot_work(value: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError):
+        ResponderPolicy(**value)
