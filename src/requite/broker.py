@@ -64,7 +64,8 @@ class Broker(Daemon):
       `TitanicSettings`, which say more; None: who submits any is told NO_SERVICE.
     - `pair`: makes it one of two brokers of which one serves (`requite.pair.Pair`). The broker
       starts and ends it. Clients and workers know both: `mdp://a:5555,b:5555`. A Titanic for them
-      is run beside the two, not inside one of them.
+      is run beside the two, not inside one of them. Where the two contradict each other `serve`
+      and `run` raise `PairFailed`; with a loop of your own await the pair's `until_failed`.
     - `on_note`: gets every `Note` of the engine; it is called on the event loop and must be quick.
 
     Raises `ConfigurationError` for addresses and settings that cannot work.
@@ -178,6 +179,22 @@ class Broker(Daemon):
             await asyncio.wait([draining])
             await titanic.close()
 
+    async def serve(self, on_started: Callable[[], object] | None = None) -> None:
+        """Serve until SIGTERM or SIGINT: the first drains, a second one stops. Main thread only.
+        Raises `PairFailed` where only a person can tell which of the pair serves."""
+        serving = asyncio.ensure_future(super().serve(on_started))
+        ends = [serving]
+        if self._pair is not None:
+            ends.append(asyncio.ensure_future(_raise_what_failed(self._pair)))
+        try:
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
+            await asyncio.wait(ends)
+        for end in done:
+            end.result()
+
     async def close(self) -> None:
         """Stop at once: pending requests are forgotten; clients of MDP 0.3 will send them again."""
         if self._pair is not None:
@@ -203,6 +220,10 @@ def _limits(message_size_max: int) -> Limits:
     if message_size_max < 1:
         raise ConfigurationError(f"message_size_max must be at least 1, not {message_size_max}")
     return Limits.for_bodies(message_size_max)
+
+
+async def _raise_what_failed(pair: Pair) -> None:
+    raise await pair.until_failed()
 
 
 def _everybody() -> bool:

@@ -356,6 +356,7 @@ def test_garbage_costs_its_connection_and_nothing_else(message: list[bytes]) -> 
     bench.feed(Received("stranger", [message, [b"BSTAR\x01\x03"]]))
     assert bench.closed == ["stranger"]
     assert len(bench.warnings) == 1
+    assert "clients and workers" in bench.warnings[0]
     assert not bench.said["stranger"]
     assert bench.serves
 
@@ -455,6 +456,16 @@ def test_a_switch_that_is_not_possible_is_refused(state: State, why: str) -> Non
     assert why in bench.warnings[-1]
 
 
+def test_who_is_not_heard_is_told_of_with_what_keeps_it() -> None:
+    bench = Bench(Role.BACKUP)
+    bench.engine._why_unheard = lambda: "connection refused"
+    assert bench.engine.view(bench.now).trouble == "connection refused"
+    bench.become(State.PASSIVE)
+    assert bench.engine.view(bench.now).trouble == ""
+    bench.pass_time(2.0)
+    assert bench.engine.view(bench.now).trouble == "connection refused"
+
+
 def test_nobody_switches_to_a_silent_peer() -> None:
     bench = Bench()
     bench.become(State.ACTIVE)
@@ -469,7 +480,9 @@ def test_a_late_switch_is_void() -> None:
     bench.become(State.ACTIVE, 3)
     bench.join("operator", dialled=False)
     bench.tell(Switch(1), "operator")
-    assert bench.said["operator"] == [Refused("epoch 1 is over, this is epoch 3")]
+    (refused,) = bench.said["operator"]
+    assert isinstance(refused, Refused)
+    assert refused.reason.startswith("epoch 1 is over, this is epoch 3: somebody has switched")
 
 
 # --- the end --------------------------------------------------------------------------------------

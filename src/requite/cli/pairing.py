@@ -62,8 +62,10 @@ class Pairing:
         """Return this server's half of the pair, None for a server that is alone. Raises
         `ConfigurationError`."""
         if not (self.primary or self.backup):
-            if self.pair_bind or self.peer:
-                raise ConfigurationError("--pair-bind and --peer take --primary or --backup")
+            if self.pair_bind or self.peer or self.pair_heartbeat != HEARTBEAT_S_DEFAULT:
+                raise ConfigurationError(
+                    "--pair-bind, --peer and --pair-heartbeat take --primary or --backup"
+                )
             return None
         if self.primary and self.backup:
             raise ConfigurationError("a server is --primary or --backup, not both")

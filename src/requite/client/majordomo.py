@@ -21,7 +21,7 @@ from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.calls import ClientPolicy
 from requite.protocols.majordomo.client import client_engine
 from requite.protocols.majordomo.dialects import by_version, check_service_name
-from requite.protocols.majordomo.wire import Dialect
+from requite.protocols.majordomo.wire import WHO_HANGS_UP, Dialect
 from requite.reach import Reach
 from requite.request import RetryPolicy
 from requite.shell.wires import Wires
@@ -91,7 +91,9 @@ def stack(reach: Reach, settings: ClientSettings) -> Stack:
             chronicle=chronicle,
         ),
         Wires(
-            lambda: Zmtp(SocketType.DEALER, mechanism=mechanism, limits=limits),
+            lambda: Zmtp(
+                SocketType.DEALER, mechanism=mechanism, limits=limits, who_hangs_up=WHO_HANGS_UP
+            ),
             dial_to=url.addresses,
         ),
         _Abilities(dialect),

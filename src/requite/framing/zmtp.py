@@ -84,7 +84,8 @@ class _Phase(Enum):
 class Zmtp:
     """The `Framing` of one connection between a ZeroMQ socket of ours and one of a peer's.
 
-    `identity` is what we announce (0 to 255 bytes, the first not zero; REP announces none). After
+    `identity` is what we announce (0 to 255 bytes, the first not zero; REP announces none).
+    `who_hangs_up`: a peer that may end connections in their handshake on purpose, for errors. After
     the handshake, `peer_identity` and `peer_socket_type` hold what the peer announced, and
     `peer_ttl_s` the wish of its last PING: to be hung up on when it is silent for so long.
     """
@@ -108,6 +109,7 @@ class Zmtp:
         "peer_ttl_s",
         "ready",
         "socket_type",
+        "who_hangs_up",
     )
 
     def __init__(
@@ -117,8 +119,10 @@ class Zmtp:
         identity: bytes = b"",
         mechanism: Mechanism = _NULL,
         limits: Limits = _NO_LIMITS_GIVEN,
+        who_hangs_up: str = "",
     ) -> None:
         self.socket_type = socket_type
+        self.who_hangs_up = who_hangs_up
         self.ready = False
         self.peer_identity = b""
         self.peer_socket_type: SocketType | None = None
@@ -202,8 +206,9 @@ class Zmtp:
             raise self._broken
         if not self.ready:
             raise RemoteViolation(
-                "the peer hung up during the handshake, as the passive broker of a pair does; "
-                "and libzmq, where mechanism or socket type do not fit"
+                "the peer hung up during the handshake, as "
+                + (f"{self.who_hangs_up} does, and " if self.who_hangs_up else "")
+                + "libzmq does where mechanism or socket type do not fit"
             )
         if not self._reader.between_messages:
             raise RemoteViolation("the peer hung up in the middle of a message")

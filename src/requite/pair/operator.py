@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 from requite.errors import CallTimeout, RemoteFailure
 from requite.pair.ends import stay_connected_to
 from requite.protocols.binarystar.operator import BinaryStarOperator
+from requite.protocols.binarystar.reasons import word_for
 from requite.protocols.binarystar.table import State
 from requite.protocols.binarystar.view import PairView, view_from_wire
 from requite.protocols.binarystar.wire import Ask, Refused, Switch, View
@@ -15,6 +16,7 @@ from requite.shell.aio import AioShell
 from requite.shell.wires import Wires
 
 _LOOK_EVERY_S: Final = 0.05
+_SETTLED: Final = (State.ACTIVE, State.PASSIVE)
 
 
 class Operator:
@@ -45,23 +47,33 @@ class Operator:
     async def switch(self) -> PairView:
         """Let the other server of the two be active, and return what this one says when it is done.
 
-        Raises `RemoteFailure` where the server refuses, and `CallTimeout` where it takes too long.
+        Raises `RemoteFailure` where the server refuses, or where the switch has been undone, and
+        `CallTimeout` where it takes too long.
         """
         before = await self.look()
         view = await self._ask(Switch(before.epoch))
-        wanted = State.PASSIVE if before.state is State.ACTIVE else State.ACTIVE
         try:
             async with asyncio.timeout(self._timeout_s):
-                while view.state is not wanted:
+                while view.epoch == before.epoch or view.state not in _SETTLED:
                     await asyncio.sleep(_LOOK_EVERY_S)
                     view = await self.look()
         except TimeoutError:
             raise CallTimeout(
-                f"after {self._timeout_s:g} s {self._address} is still {view.state.name.lower()}"
+                f"after {self._timeout_s:g} s {self._address} is still {word_for(view.state)}:"
+                " the other server has not changed places with it; ask both for their status"
             ) from None
+        wanted = State.PASSIVE if before.state is State.ACTIVE else State.ACTIVE
+        if view.state is not wanted:
+            raise RemoteFailure(
+                f"{self._address} is {word_for(view.state)} again, in epoch {view.epoch}: either"
+                " the other server did not take over, or somebody has switched back",
+                attempts=1,
+            )
         return view
 
     async def _ask(self, question: Ask | Switch) -> PairView:
+        while not self._answers.empty():  # too late for the question before
+            self._answers.get_nowait()
         self._shell.submit(question)
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -69,7 +81,9 @@ class Operator:
         except TimeoutError:
             trouble = self._shell.trouble or f"{self._address} does not answer"
             raise CallTimeout(
-                f"nothing heard for {self._timeout_s:g} s: {trouble}", may_have_executed=False
+                f"nothing heard for {self._timeout_s:g} s: {trouble}; see that a server of a pair"
+                " runs, and listens there for the other one (--pair-bind)",
+                may_have_executed=isinstance(question, Switch),
             ) from None
         if isinstance(answer, Refused):
             raise RemoteFailure(answer.reason, may_have_executed=False, attempts=1)

@@ -12,6 +12,7 @@ from requite.errors import ConfigurationError, LocalViolation, PairFailed
 from requite.pair.ends import listen_at, stay_connected_to
 from requite.protocols.binarystar.peer import BinaryStarPeer
 from requite.protocols.binarystar.policy import HEARTBEAT_S_DEFAULT, BinaryStarPolicy
+from requite.protocols.binarystar.reasons import word_for
 from requite.protocols.binarystar.table import Role, State
 from requite.protocols.binarystar.view import PairView, SwitchOver, Vote
 from requite.shell import clock
@@ -49,6 +50,7 @@ class Pair(Daemon):
     - `heartbeat`: seconds. The other server takes over two of these after the last word, when a
       client asks it for something.
     - `on_change`: gets a `PairView` whenever there is news, on the event loop; it must be quick.
+      What it raises is logged, and changes nothing.
 
     Raises `ConfigurationError` for addresses and settings that cannot work.
     """
@@ -66,9 +68,12 @@ class Pair(Daemon):
         if bind == peer:
             raise ConfigurationError(f"a server cannot be its own peer: both are {bind}")
         self._engine = BinaryStarPeer(
-            policy, instance=random.SystemRandom().randrange(1, _INSTANCES)
+            policy,
+            instance=random.SystemRandom().randrange(1, _INSTANCES),
+            why_unheard=lambda: self._shell.dial_trouble,
         )
         self._hearers = [] if on_change is None else [on_change]
+        self._told = ("", logging.NOTSET)
         self._started = False
         self._failed = asyncio.Event()
         self._shell = AioShell(
@@ -166,12 +171,26 @@ class Pair(Daemon):
             raise PairFailed(self._engine.trouble)
 
     def _deliver(self, _token: Any, view: PairView) -> None:
-        is_bad = view.peer_is_silent or view.state is State.FAILED
-        _log.log(logging.WARNING if is_bad else logging.INFO, _sentence(view), extra=_facts(view))
+        self._report(view)
         if view.state is State.FAILED:
             self._failed.set()
         for hear in self._hearers:
-            hear(view)
+            try:
+                hear(view)
+            except Exception:  # a mistake there must not stop the heartbeats
+                _log.exception("on_change failed")
+
+    def _report(self, view: PairView) -> None:
+        """Log what is new. Whoever dials a wrong address in vain says so once."""
+        is_bad = view.peer_is_silent or view.state is State.FAILED
+        level = logging.WARNING if is_bad else logging.INFO
+        sentence, (before, level_before) = _sentence(view), self._told
+        if sentence == before and level <= level_before:
+            return
+        self._told = (sentence, level)
+        is_unheard = view.state is not State.FAILED and view.trouble
+        reason = f" ({view.trouble})" if is_unheard else ""
+        _log.log(level, "%s%s", sentence, reason, extra=_facts(view))
 
 
 def read_role(role: Role | str) -> Role:
@@ -188,8 +207,8 @@ def _sentence(view: PairView) -> str:
         peer = "has not been heard of"
     else:
         verb = "is silent, and was" if view.peer_is_silent else "is"
-        peer = f"{verb} {view.peer_state.name.lower()}"
-    return f"the {own} is {view.state.name.lower()}, epoch {view.epoch}; the {other} {peer}"
+        peer = f"{verb} {word_for(view.peer_state)}"
+    return f"the {own} is {word_for(view.state)}, epoch {view.epoch}; the {other} {peer}"
 
 
 def _facts(view: PairView) -> dict[str, object]:

@@ -132,6 +132,11 @@ class AioShell:
         """Why there is nobody to talk to, for the message of an error; "" if there is."""
         return self._ways.trouble(self.host.links, self.addresses)
 
+    @property
+    def dial_trouble(self) -> str:
+        """Why it has no connection to what it keeps dialling; "" if it has."""
+        return self._ways.kept_trouble()
+
     def submit(self, event: Input) -> None:
         """Feed the engine an input of the user's."""
         self.host.submit(event)

@@ -111,6 +111,10 @@ class Ways(Generic[D]):
         troubles += [f"nobody is connected to {address}" for address in listening]
         return "; ".join(dict.fromkeys(troubles))  # there may be several ways to one address
 
+    def kept_trouble(self) -> str:
+        """Return why connections that are kept up do not stand; "" if they do."""
+        return "; ".join(filter(None, (kept.trouble for kept in self._kept)))
+
     def _open_on_route(self, stream: Any) -> Link:
         return self._opened(stream, patience_s=self.route.patience_s())
 

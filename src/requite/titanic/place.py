@@ -10,7 +10,7 @@ from requite.framing import Limits, Mechanism, Null, PlainClient, SocketType, Zm
 from requite.framing.handover import Handover
 from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.dialects import by_version
-from requite.protocols.majordomo.wire import Dialect
+from requite.protocols.majordomo.wire import WHO_HANGS_UP, Dialect
 from requite.protocols.majordomo.wire_direct import DIRECT
 from requite.reach import read_reach
 from requite.shell.wires import Wires
@@ -53,6 +53,8 @@ def _wires(url: ServiceUrl, size_max: int) -> Wires:
         mechanism = PlainClient(url.user, url.password)
     limits = Limits.for_bodies(size_max)
     return Wires(
-        lambda: Zmtp(SocketType.DEALER, mechanism=mechanism, limits=limits),
+        lambda: Zmtp(
+            SocketType.DEALER, mechanism=mechanism, limits=limits, who_hangs_up=WHO_HANGS_UP
+        ),
         dial_to=url.addresses,
     )

@@ -20,7 +20,7 @@ from requite.framing import (
 from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.jobs import WorkerPolicy, clients_call_id
-from requite.protocols.majordomo.wire import Dialect
+from requite.protocols.majordomo.wire import WHO_HANGS_UP, Dialect
 from requite.protocols.majordomo.worker import MajordomoWorker
 from requite.reach import Reach
 from requite.shell.wires import Wires
@@ -44,7 +44,9 @@ def parts(reach: Reach, services: Sequence[Service], settings: WorkerSettings) -
     mechanism = _mechanism(url)
     limits = Limits.for_bodies(settings.message_size_max)
     wires = Wires(
-        lambda: Zmtp(SocketType.DEALER, mechanism=mechanism, limits=limits),
+        lambda: Zmtp(
+            SocketType.DEALER, mechanism=mechanism, limits=limits, who_hangs_up=WHO_HANGS_UP
+        ),
         dial_to=url.addresses,
     )
     return [_part(each, dialect, wires, settings) for each in services]

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from requite.cli.exit_codes import ExitCode
-from requite.cli.output import complain, say, say_json
+from requite.cli.output import complain, printable, say, say_json
+from requite.protocols.binarystar.reasons import word_for
 from requite.protocols.binarystar.table import State
 from requite.protocols.binarystar.view import PairView
 
@@ -27,7 +28,7 @@ def report(view: PairView, as_json: bool) -> ExitCode:
     else:
         say("\n".join(sentences(view)))
     if view.state is State.FAILED:
-        complain(f"the pair has failed: {view.trouble}")
+        complain(f"the pair has failed: {printable(view.trouble)}")
         return ExitCode.FAILED
     return ExitCode.OK
 
@@ -49,16 +50,14 @@ def record(view: PairView) -> dict[str, Any]:
 def sentences(view: PairView) -> list[str]:
     """Return a view for people: a line for each of the two servers."""
     serves = "serves" if view.serves else "serves nobody"
-    own = f"{view.role.name.lower():<8} {_state(view.state)}, {serves}, epoch {view.epoch}"
-    other = view.role.other.name.lower()
+    own = f"{view.role.name.lower():<8} {word_for(view.state)}, {serves}, epoch {view.epoch}"
+    other = f"{view.role.other.name.lower():<8} {_heard(view)}"
+    is_unheard = view.trouble and view.state is not State.FAILED
+    return [own, f"{other} ({printable(view.trouble)})" if is_unheard else other]
+
+
+def _heard(view: PairView) -> str:
     if view.peer_state is None or view.heard_s_ago is None:
-        return [own, f"{other:<8} not heard of yet"]
+        return "not heard of yet"
     silent = "SILENT: " if view.peer_is_silent else ""
-    heard = f"{silent}was {_state(view.peer_state)} {view.heard_s_ago:.1f} s ago"
-    return [own, f"{other:<8} {heard}"]
-
-
-def _state(state: State) -> str:
-    """Return a word for a state. That a server is the primary or the backup is told apart."""
-    is_new = state in (State.PRIMARY, State.BACKUP)
-    return "starting" if is_new else state.name.lower()
+    return f"{silent}was {word_for(view.peer_state)} {view.heard_s_ago:.1f} s ago"

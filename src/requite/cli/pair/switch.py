@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from requite.cli.exit_codes import ExitCode
 from requite.cli.options import QUIET, JsonFlag, Logging, Timeout
-from requite.cli.output import complain
+from requite.cli.output import complain, printable
 from requite.cli.pair.asking import PairAddress, report
 from requite.errors import RemoteFailure
 
@@ -24,7 +24,8 @@ def switch(
     if it is not active: also a backup that has never heard its primary.
 
     Exit code 1: the server refuses, because nobody would serve then, or because
-    nothing is settled yet. It prints what `requite pair status` does.
+    nothing is settled yet; or the switch was undone at once. It prints what
+    `requite pair status` does.
 
       $ requite pair switch tcp://127.0.0.1:5560
     """
@@ -40,5 +41,5 @@ def switch(
     try:
         return report(run(change()), as_json)
     except RemoteFailure as refusal:
-        complain(f"it refuses: {refusal}")
+        complain(f"no switch: {printable(str(refusal))}")
         return ExitCode.FAILED

@@ -28,7 +28,7 @@ ANSWER: Final = "answer"
 
 class BinaryStarOperator:
     """The engine. `Ask` and `Switch` are its inputs; the last one is sent again over a connection
-    that comes after it, as nobody may have read it on the one before."""
+    that comes after it, until it is answered: nobody may have read it on the one before."""
 
     def __init__(self) -> None:
         self._peer: Peer | None = None
@@ -46,7 +46,7 @@ class BinaryStarOperator:
             case PeerLost():
                 self._peer = None
             case Received(peer, messages):
-                return [effect for message in messages for effect in _take(peer, message)]
+                return [effect for message in messages for effect in self._take(peer, message)]
         return ()
 
     def deadline(self) -> float | None:
@@ -62,10 +62,12 @@ class BinaryStarOperator:
             return []
         return [Send(self._peer, encode(self._question))]
 
-
-def _take(peer: Peer, message: list[bytes]) -> list[Effect]:
-    try:
-        answer = decode(message)
-    except RemoteViolation as violation:
-        return [Disconnect(peer, str(violation))]
-    return [Deliver(ANSWER, answer)] if isinstance(answer, View | Refused) else []
+    def _take(self, peer: Peer, message: list[bytes]) -> list[Effect]:
+        try:
+            answer = decode(message)
+        except RemoteViolation as violation:
+            return [Disconnect(peer, str(violation))]
+        if not isinstance(answer, View | Refused):
+            return []
+        self._question = None
+        return [Deliver(ANSWER, answer)]

@@ -47,7 +47,14 @@ from requite.protocols.binarystar.doubt import Doubt
 from requite.protocols.binarystar.links import PeerLink, PeerLinks
 from requite.protocols.binarystar.other import Other
 from requite.protocols.binarystar.policy import BinaryStarPolicy
-from requite.protocols.binarystar.reasons import another_process, failure, no_switch, same_role
+from requite.protocols.binarystar.reasons import (
+    another_process,
+    failure,
+    misplaced,
+    no_switch,
+    outdated,
+    same_role,
+)
 from requite.protocols.binarystar.table import TABLE, Action, Event, State, heard, next_epoch
 from requite.protocols.binarystar.view import PairSnapshot, PairView, SwitchOver, Vote, view_on_wire
 from requite.protocols.binarystar.wire import Ask, Refused, Switch, Word, decode, encode
@@ -68,19 +75,23 @@ _MARGIN: Final = 0.25
 
 
 class BinaryStarPeer:
-    """The engine. `instance` names the process: random, not 0, new at every start.
+    """The engine. `instance` names the process: random, not 0, new at every start. `why_unheard`
+    tells what keeps this server from being connected to the other, for people; "" if nothing does.
 
     `state`, `epoch` and `serves_until` may be read at any time: it serves as long as the clock is
     before the latter.
     """
 
-    def __init__(self, policy: BinaryStarPolicy, *, instance: int) -> None:
+    def __init__(
+        self, policy: BinaryStarPolicy, *, instance: int, why_unheard: Callable[[], str] = str
+    ) -> None:
         self.policy = policy
         self.state = State(policy.role)
         self.epoch = 0
         self.serves_until = -inf
         self.trouble = ""
         self._instance = instance
+        self._why_unheard = why_unheard
         self._lease_s = policy.failover_s - _MARGIN * policy.heartbeat_s
         self._number = 0  # of our last word
         self._spoke_at = -inf
@@ -145,6 +156,7 @@ class BinaryStarPeer:
         other = self._other
         # What the other has said while this process stood still is not read yet.
         stood_still = now - self._turn_at > _PAUSE * self.policy.heartbeat_s
+        is_silent = other.is_silent(now) and not stood_still
         return PairView(
             role=self.policy.role,
             state=self.state,
@@ -152,8 +164,8 @@ class BinaryStarPeer:
             peer_state=other.state,
             heard_s_ago=None if other.word is None else max(0.0, now - other.heard_at),
             serves=now < self.serves_until,
-            peer_is_silent=other.is_silent(now) and not stood_still,
-            trouble=self.trouble,
+            peer_is_silent=is_silent,
+            trouble=self.trouble or (self._why_unheard() if is_silent or not other.word else ""),
         )
 
     def objection(self, now: float) -> str:
@@ -237,7 +249,7 @@ class BinaryStarPeer:
             if answer is None:
                 raise RemoteViolation(f"nobody asked for {command.__class__.__name__}")
         except RemoteViolation as violation:
-            self._refuse(link, str(violation))
+            self._refuse(link, misplaced(str(violation)))
             return False
         link.heard_at = now
         answer(link, command, now)
@@ -313,7 +325,7 @@ class BinaryStarPeer:
     def _told_to_switch(self, link: PeerLink, switch: Switch, now: float) -> None:
         reason = self.objection(now)
         if not reason and switch.epoch != self.epoch:
-            reason = f"epoch {switch.epoch} is over, this is epoch {self.epoch}"
+            reason = outdated(switch.epoch, self.epoch)
         if link.is_peer:
             if not reason and self.state is State.ACTIVE:
                 self._apply(self._switch_event(now), now)

@@ -47,6 +47,24 @@ def another_process(role: Role) -> str:
     )
 
 
+def misplaced(why: str) -> str:
+    """Return what may be wrong when somebody says what does not belong on the link of a pair."""
+    return f"{why}; clients and workers that come to the address of a pair have the wrong one"
+
+
+def word_for(state: State) -> str:
+    """Return a word for a state. That a server is the primary or the backup is told apart."""
+    return "starting" if state in (State.PRIMARY, State.BACKUP) else state.name.lower()
+
+
+def outdated(asked: int, epoch: int) -> str:
+    """Return why a switch is void that was meant for another epoch."""
+    return (
+        f"epoch {asked} is over, this is epoch {epoch}: somebody has switched meanwhile, or a"
+        " server has taken over"
+    )
+
+
 def no_switch(state: State, is_draining: bool) -> str:
     """Return why an operator's switch is not possible."""
     return "this server is being stopped" if is_draining else _NO_SWITCH[state]

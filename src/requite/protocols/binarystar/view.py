@@ -27,7 +27,8 @@ class PairView:
     - `heard_s_ago`: when that was, in seconds; None: never.
     - `serves`: whether this server may answer clients at this moment.
     - `peer_is_silent`: whether the other counts as gone.
-    - `trouble`: why the pair has failed and what to do; "" as long as it has not.
+    - `trouble`: why the pair has failed and what to do; or, where the other is not heard, what is
+      known of why; "" if nothing is.
     """
 
     role: Role

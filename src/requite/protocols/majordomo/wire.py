@@ -21,6 +21,7 @@ from requite.engine import Message
 MMI_PREFIX: Final = b"mmi."
 SERVICE_NAME_SIZE_MAX: Final = 255  # MDP 0.3 counts it in one byte; names cross dialects
 NOT_IDEMPOTENT: Final = 1  # flag of REQUEST
+WHO_HANGS_UP: Final = "the passive broker of a pair"  # before anything is said
 U32_MAX: Final = (1 << 32) - 1
 
 
