@@ -8,7 +8,15 @@ import pytest
 from tests.spec.requirement import requirement
 from tests.support.client import ORIGIN, ClientBench
 
-from requite.engine import PeerBlocked, PeerJoined, PeerWritable, Produced, Submit
+from requite.engine import (
+    BulkEngine,
+    Cancel,
+    PeerBlocked,
+    PeerJoined,
+    PeerWritable,
+    Produced,
+    Submit,
+)
 from requite.errors import (
     CallTimeout,
     Cancelled,
@@ -102,6 +110,21 @@ def test_many_calls_share_a_connection_and_are_told_apart():
     assert len({sent.command.request_id for sent in bench.requests}) == 10
     assert bench.dialling == 0
     bench.assert_empty()
+
+
+def test_what_is_fed_in_bulk_has_the_same_effects_as_one_by_one():
+    single, bulk = connected(), connected()
+    assert isinstance(bulk.client, BulkEngine)
+    inputs = [
+        Submit("a", "echo", (b"1",), 9.0),
+        Submit("b", "echo", (b"2",), 9.0),
+        Cancel("a"),
+        Submit("c", "echo", (b"3",), 9.0),
+    ]
+    one_by_one = [effect for each in inputs for effect in single.client.handle(each, 1.0)]
+    at_once = list(bulk.client.handle_all(inputs, 1.0))
+    assert list(map(repr, at_once)) == list(map(repr, one_by_one))
+    assert bulk.client.snapshot() == single.client.snapshot()
 
 
 def test_several_replies_of_one_read_are_all_delivered():

@@ -151,6 +151,16 @@ class ClientEngine(ABC):
             self._out = []
         return out
 
+    def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        """See `requite.engine.BulkEngine.handle_all`: calls of a turn leave in portions, so that
+        the broker is at work while the rest of them are made."""
+        if len(events) == 1:
+            return self.handle(events[0], now)
+        effects: list[Effect] = []
+        for event in events:
+            effects += self.handle(event, now)
+        return effects
+
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
         at = min(self._sweep.at, self._redial.at, self._look_at)
