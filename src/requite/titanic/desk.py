@@ -73,6 +73,15 @@ class Desk:
         self._loop = asyncio.get_running_loop()
         self.take(Wake())
 
+    def use(self, perform: Callable[[Store | Load], None]) -> None:
+        """Have another one write and read from now on; all that the one before has done is known
+        to the engine then, and that it has failed is over."""
+        self._turn()
+        self._perform_other |= {Store: perform, Load: perform}
+        if self.engine.failure is None:
+            self.failed.clear()
+            self.take(Wake())
+
     def take(self, event: Input) -> None:
         """Feed the engine by the end of this turn; on the loop only."""
         inbox = self._inbox

@@ -212,6 +212,18 @@ class Store:
         except LogFull as error:
             _log.warning("what was mended cannot be written again: %s", error)
 
+    def write_again_from(self, number: int) -> None:
+        """Write what is needed of the records from that number on once more, before `start`.
+
+        Raises `StorageError` where that cannot be done.
+        """
+        reader, records = self._log.reader(), list[Record]()
+        for sealed in self._log.sealed:
+            if sealed.number + sealed.size > number:  # a record takes a byte at least
+                items = (one for one in reader.read(sealed.number) if isinstance(one, Record))
+                records += [record for record in items if record.number >= number]
+        self._compaction.write_again(records)
+
     # --- from any thread --------------------------------------------------------------------------
     def start(self, done: Callable[[list[Input]], object]) -> None:
         """Begin to work, in a thread; `done` is called there with what came of it."""
@@ -234,6 +246,11 @@ class Store:
             self._thread.join()
             self._thread = None
         self._log.close()
+
+    @property
+    def safe_to(self) -> int:
+        """The number after the last record that is known to be on the disk."""
+        return max(self._tail.end, self._compaction.synced_to)
 
     @property
     def log_id(self) -> bytes:
@@ -277,7 +294,7 @@ class Store:
             else:
                 taken.loads.append(effect)
         done = self._store(taken.stores) if taken.stores else []
-        done += [self._load(load) for load in taken.loads]
+        done += [self.load(load) for load in taken.loads]
         self._maybe_compact()
         return done
 
@@ -352,7 +369,8 @@ class Store:
         return done
 
     # --- loading ----------------------------------------------------------------------------------
-    def _load(self, load: Load) -> Input:
+    def load(self, load: Load) -> Input:
+        """Read what is asked for, in the caller's thread; also when the store is closed."""
         place: Any = load.position
         try:
             if isinstance(place, Since):

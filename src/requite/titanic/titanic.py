@@ -23,11 +23,11 @@ from requite.shell import clock
 from requite.shell.aio import AioShell
 from requite.shell.daemon import Daemon
 from requite.titanic.desk import Desk
+from requite.titanic.outage import Outage
 from requite.titanic.place import Place, place_at
 from requite.titanic.posts import dispatching, posts_at
 from requite.titanic.recovery import StoreReport
 from requite.titanic.settings import KeepIn, settings_of
-from requite.titanic.store import Store
 from requite.titanic.uuids import uuids
 
 _QUESTIONS_MAX: Final = 1024  # to the broker, about services, while the window is full
@@ -71,7 +71,8 @@ class Titanic(Daemon):
         if settings.replica is not None:
             replica = place_at(settings.replica, "0.3", message_size_max, self._place.heartbeat)
             self._copying = dispatching(replica, 1, take)
-        self._store: Store | None = None
+        self._outage = Outage(settings, self._desk)
+        self._watching: asyncio.Task[None] | None = None
         self._started = False
 
     def __repr__(self) -> str:
@@ -89,8 +90,7 @@ class Titanic(Daemon):
         if self._started:
             raise LocalViolation("a Titanic starts once; make another one to serve again")
         self._started = True
-        loop = asyncio.get_running_loop()
-        self._store = store = await asyncio.to_thread(self._settings.open)
+        store = await asyncio.to_thread(self._settings.open)
         _report(store.report)
         engine = TitanicEngine(
             self._policy,
@@ -98,17 +98,19 @@ class Titanic(Daemon):
             new_uuid=uuids().__next__,
             recovered=store.recovered,
             epoch_s=time.time() - clock.now(),
-            facts=lambda: {"store": store.view()._asdict()},
+            facts=lambda: {"store": self._outage.store.view()._asdict()},
         )
         copy = None if self._copying is None else self._copying.submit_soon
-        self._desk.start(engine, store.submit, self._calling.submit_soon, copy)
-        store.start(lambda done: loop.call_soon_threadsafe(self._desk.take_all, done))
+        perform = self._outage.begin(store)
+        self._desk.start(engine, perform, self._calling.submit_soon, copy)
+        self._watching = asyncio.create_task(self._outage.run(), name="titanic-outage")
         for shell in self._shells():
             shell.start()
 
     async def until_failed(self) -> StorageError:
         """Wait until the store takes nothing any more, and return why. Everything is refused then
-        but for what is kept already: another Titanic has to be started on the folder."""
+        but for what is kept already, until the log can be opened again, which is tried by itself;
+        only what is in memory alone (`directory` None) cannot be had again."""
         await self._desk.failed.wait()
         assert self._desk.engine.failure is not None
         return self._desk.engine.failure
@@ -129,9 +131,11 @@ class Titanic(Daemon):
         """Stop at once; what is kept stays."""
         self._desk.close()
         await asyncio.gather(*(shell.close() for shell in self._shells()))
-        store, self._store = self._store, None
-        if store is not None:
-            await asyncio.to_thread(store.close)
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait((self._watching,))
+            self._watching = None
+            await asyncio.to_thread(self._outage.store.close)
 
     def _shells(self) -> Iterator[AioShell]:
         yield self._calling

@@ -65,7 +65,8 @@ def serve(
 
     SIGTERM or Ctrl-C drains: nothing new, what is with workers may come back, exit
     code 0. A second one stops at once. What has no reply stays in DIR, for the
-    next one. If the disk fails it ends with 2, to be started again.
+    next one. While the disk fails nothing is accepted, and what can be read is
+    served; as soon as the same folder can be written again, it goes on.
 
       $ requite titanic --broker mdp://127.0.0.1:5555 --dir requests
     """
@@ -96,4 +97,4 @@ def serve(
             complain(IN_MEMORY)
 
     collect_rarely()
-    return run_until_stopped(server, announce, server.until_failed)
+    return run_until_stopped(server, announce)

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from requite.engine import Cancel
 from requite.errors import CallError, NoService, StorageError
 from requite.protocols.titanic import records
 from requite.protocols.titanic.core import RECORD_SIZE_MAX, Core
 from requite.protocols.titanic.dispatch import Lane
-from requite.protocols.titanic.requests import ANSWERED, KEEPING, POISONED, SENT, Kept
+from requite.protocols.titanic.requests import (
+    ANSWERED,
+    KEEPING,
+    POISONED,
+    SENT,
+    WAITING,
+    Kept,
+)
 from requite.request import Reply
 
 STORE_AGAIN: Final = "store again"
@@ -18,6 +26,8 @@ _REASON_SIZE_MAX: Final = 1000
 IN_DOUBT: Final = (
     "the log is damaged behind this request, which may have been answered, or closed, there"
 )
+
+LOST: Final = "its record has vanished from the log, of which a part must have been removed"
 
 Ended = Callable[[Kept, float], None]
 
@@ -187,6 +197,24 @@ class Attempts:
         core = self._core
         record = records.encode_tried(kept.uuid, core.now_us, kept.attempts, poisoned, kept.reason)
         core.enter(record, kept, _nothing, _nothing)  # at worst, a later start knows nothing of it
+
+    def lost(self, requests: Sequence[Kept], now: float) -> None:
+        """Requests that were acknowledged are not in the log any more: keep what is in memory."""
+        core = self._core
+        waiting = []
+        for kept in requests:
+            kept.place = None
+            if kept.state is ANSWERED and kept.reply is None:
+                self.lost_reply(kept, now)
+            if kept.state is SENT:
+                if kept.asked is not None:
+                    core.emit(Cancel(kept))
+                core.dispatcher.free(kept, core.lane_of(kept))
+                kept.state = WAITING
+            if kept.state is WAITING:
+                waiting.append(kept)
+        if waiting:
+            self.put_aside(waiting, LOST, now)
 
     def lost_reply(self, kept: Kept, now: float) -> None:
         """A stored reply cannot be read, but the request can: a restart would have it run again,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from requite.engine import Cancel, Finished
-from requite.errors import StorageError
+from requite.errors import LogFailed, StorageError
 from requite.protocols.titanic import records
 from requite.protocols.titanic.attempts import Attempts
 from requite.protocols.titanic.copying import Copying
@@ -29,6 +29,7 @@ class Collecting:
         self._core = core
         self._copying = copying
         self._attempts = Attempts(core, self.expire_later)
+        self._half_closed: set[bytes] = set()  # their CLOSED is on the disk, or is not
         self._expiring: deque[tuple[float, Kept]] = deque()
 
     @property
@@ -113,6 +114,17 @@ class Collecting:
             self.expire_keys(now)
         core.note("closed", kept)
 
+    def gone(self, gone: Sequence[Kept], now: float) -> None:
+        """Take note of requests that are not in the log, which was opened again. Some were to be
+        closed, and are, though their clients heard otherwise; all others are lost."""
+        lost = [kept for kept in gone if kept.uuid not in self._half_closed]
+        for kept in gone:
+            if kept.uuid in self._half_closed:
+                self.forget(kept, now, now + self._core.policy.key_window_s)
+        self._half_closed.clear()
+        if lost:
+            self._attempts.lost(lost, now)
+
     def _recall(self, kept: Kept, state: State, now: float) -> None:
         """Nobody waits for the reply any more."""
         core = self._core
@@ -128,6 +140,8 @@ class Collecting:
         for token in kept.closing or ():
             self._core.not_stored(token, error)
         kept.closing = None
+        if isinstance(error, LogFailed):
+            self._half_closed.add(kept.uuid)
         self._attempts.stays(kept, now)
 
     # --- time -------------------------------------------------------------------------------------

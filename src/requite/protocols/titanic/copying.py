@@ -200,6 +200,10 @@ class Copying:
             self.written = max(self.written, decode_batch(frames).following)
             self._submit(frames, now)
 
+    def reopened(self, next_number: int) -> None:
+        """The log was opened again, and may have come further, or less far."""
+        self.written = max(next_number, self.acked or 0)
+
     def load_failed(self, error: StorageError, now: float) -> None:
         """Try again later."""
         self._rest(f"the log cannot be read: {error}", now)

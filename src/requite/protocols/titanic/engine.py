@@ -90,6 +90,7 @@ from requite.timers import Timers
 __all__ = ["TitanicEngine", "TitanicSnapshot"]
 
 _BEGIN: Final = "begin"
+_DISK: Final = "the disk has failed"
 _DRAIN: Final = "drain"
 _DRAINING: Final = "draining"
 
@@ -221,7 +222,7 @@ class TitanicEngine:
     @property
     def failure(self) -> StorageError | None:
         """Why the store takes nothing any more; from then on all that is asked for is refused
-        (500), but for replies: the log has to be opened again, by a new process."""
+        (500), but for replies, until the log was opened again: by `reopened`, or a new process."""
         return self._core.failure
 
     def _end_turn(self, now: float) -> list[Effect]:
@@ -281,7 +282,7 @@ class TitanicEngine:
         what = _STORED_AS[ticket.__class__]
         self._core.trouble.failed(what, f"not stored: {error}", now, type(error).__name__)
         if isinstance(error, LogFailed):
-            self._core.failure = error
+            self._disk_failed(error)
         if ticket.__class__ is Submissions:
             self._intake.failed(ticket.requests, error, now)
         elif ticket.__class__ is Replicated:
@@ -289,6 +290,33 @@ class TitanicEngine:
         else:
             for entry in ticket.entries:
                 entry.failed(entry.what, error, now)
+
+    def _disk_failed(self, error: LogFailed) -> None:
+        """Take nothing, and send nothing: the replies could not be stored."""
+        self._core.failure = error
+        self._core.halt(_DISK)
+
+    def reopened(self, recovered: Recovered, now: float) -> None:
+        """Go on with a store that was opened again on the same log, after a `failure`.
+
+        What is known here is there, but for what was closed; and there may be what its client was
+        told could not be stored. What this wants done is done with the next input.
+        """
+        core = self._core
+        gone = {kept.uuid: kept for kept in core.register}
+        for found in recovered.requests:
+            kept = core.register.find(found.uuid)
+            if kept is None:
+                self._take_over(found)
+                continue
+            del gone[found.uuid]
+            kept.place = found.place
+            if kept.reply_place is not None:
+                kept.reply_place = found.reply_place
+        self._collecting.gone(list(gone.values()), now)
+        self._copying.reopened(recovered.next_number)
+        core.failure = None
+        core.halt(_DISK, False)
 
     # --- what was read ----------------------------------------------------------------------------
     def _loaded(self, event: Loaded, now: float) -> None:
@@ -339,11 +367,15 @@ class TitanicEngine:
     def _unreadable(self, ticket: Any, reason: str, now: float, *, is_damaged: bool = True) -> None:
         """Tell whoever wants it that a record cannot be read; everything else goes on."""
         core, kept = self._core, ticket.kept
-        core.warn("record damaged", f"{kept.ticket}: {reason}")
+        core.warn("record damaged" if is_damaged else "disk", f"{kept.ticket}: {reason}")
         if ticket.__class__ is ForDispatch:
             if kept.state is SENT:
-                core.dispatcher.free(kept, core.lane_of(kept))
-                self._attempts.poison(kept, f"the request cannot be read: {reason}", now)
+                lane = core.lane_of(kept)
+                core.dispatcher.free(kept, lane)
+                if is_damaged:
+                    self._attempts.poison(kept, f"the request cannot be read: {reason}", now)
+                else:  # the disk may work again, and it is as it was
+                    core.dispatcher.turned_away(kept, lane, now)
             return
         if ticket.__class__ is ForReply and is_damaged and kept.state is ANSWERED:
             self._attempts.lost_reply(kept, now)

@@ -78,6 +78,7 @@ class Node:
         self._life = 0
         self._power_fails = False
         self._inbox: list[Input] = []
+        self._coming: list[list[Input]] = []  # what the store has done, and nobody knows yet
         self._working = False
         self._armed_at: float | None = None
 
@@ -89,9 +90,7 @@ class Node:
         self._life += 1
         self.stopped = False
         try:
-            self.store = self._parts.open_store(
-                self._knobs.store, folder=self.disk, kind=SimLog, now_us=self._wall_us
-            )
+            self.store = self._open()
         except Killed:
             self._hear(1)  # it may have cut off a damaged tail, and died before it could say so
             self._die()
@@ -115,6 +114,45 @@ class Node:
         self.feed(Wake())
         self._world.after(_LOOK_EVERY_S, self._look, self._life)
 
+    def _reopen(self) -> None:
+        """Open the log again after a failed sync, in the same process."""
+        assert self.engine is not None
+        assert self.store is not None
+        old = self.store
+        try:
+            self._finish_with(old)
+            old.close()
+            self.store = self._open()
+            self.store.write_again_from(old.safe_to)
+        except Killed:
+            self._die()
+            return
+        except StorageError as error:
+            self._say(f"cannot open it again: {error}")
+            self._die()
+            return
+        self._say("opens the log again")
+        self._hear(len(self.store.report.damaged) + self.store.report.cut_bytes)
+        self.engine.reopened(self.store.recovered, self._world.now)
+        self.feed(Wake())
+
+    def _finish_with(self, store: TitanicStore) -> None:
+        """Let the engine hear of everything that a store has done."""
+        assert self.engine is not None
+        events, self._inbox = self._inbox, []
+        events += [event for done in self._coming for event in done]
+        self._coming.clear()
+        events += store.work()
+        while events:
+            for effect in self.engine.handle_all(events, self._world.now):
+                self._perform(effect)
+            events = store.work()
+
+    def _open(self) -> TitanicStore:
+        return self._parts.open_store(
+            self._knobs.store, folder=self.disk, kind=SimLog, now_us=self._wall_us
+        )
+
     def kill(self, *, power: bool = False) -> None:
         """Let the process die at one of the next operations of its disk, or soon."""
         self._power_fails = power
@@ -131,6 +169,7 @@ class Node:
         self._life += 1
         self._ledger.deaths += 1
         self._inbox.clear()
+        self._coming.clear()
         self._working = False
         self._armed_at = None
         if self.store is not None:
@@ -173,9 +212,12 @@ class Node:
         for effect in effects:
             self._perform(effect)
         self._arm()
-        if self.engine.failure is not None:  # its supervisor restarts it
+        if self.engine.failure is not None:
             self._power_fails = False
-            self._die()
+            if self._rng.random() < 0.5:
+                self._reopen()
+            else:  # its supervisor restarts it
+                self._die()
 
     def _perform(self, effect: Effect) -> None:
         assert self.store is not None
@@ -233,10 +275,12 @@ class Node:
             return
         self._ledger.uses(self.store.view().disk_bytes)
         if done:
+            self._coming.append(done)
             self._world.after(self._knobs.disk_s * self._rng.random(), self._done, life, done)
 
     def _done(self, life: int, inputs: list[Input]) -> None:
-        if life == self._life:
+        if life == self._life and any(inputs is done for done in self._coming):
+            self._coming = [done for done in self._coming if done is not inputs]
             for event in inputs:
                 self.feed(event)
 
