@@ -29,9 +29,8 @@ layers: setup ## imports run downhill; engines do no I/O
 docs: setup ## build docs/_build/html, warnings are errors
 	$(bin)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
-unit: setup ## the tests alone; those with peers of nng in processes of their own
-	$(bin)/python -m pytest -m "not nng and not long"
-	@scripts/test-nng
+unit: setup ## the tests alone, in lanes; LANES="spark sim" chooses
+	@$(bin)/python -m tests.lanes $(LANES)
 
 long: setup ## the tests that `make test` has in a short form, in full
 	$(bin)/python -m pytest -m long
