@@ -22,7 +22,11 @@ from requite.protocols.titanic.wire import (
     STATS,
 )
 from requite.request import Reply
+from requite.sim.titanic.disk import SimDisk
 from requite.storage import MemoryFolder
+from requite.titanic.store import StoreSettings
+
+SYNCED = StoreSettings(segment_size_bytes=4096, compact_below=0.8)
 
 
 # --- promotion while the other one still runs -----------------------------------------------------
@@ -275,6 +279,59 @@ def test_in_step_nothing_is_closed_before_the_replica_knows() -> None:
     primary.wait(5.0)
     assert primary.ask(CLOSE, ticket) == [b"200"]
     assert replica.ask(REPLY, ticket)[0].startswith(b"400")
+
+
+# --- room -----------------------------------------------------------------------------------------
+def test_a_replica_with_the_same_bound_takes_what_its_original_takes() -> None:
+    """Up to the bound, and again and again when room was made by closing."""
+    bounded = StoreSettings(segment_size_bytes=4096, disk_bytes_max=8 * 4096, sync=False)
+    replica = Life(MemoryFolder(), bounded, seed=1, standby=True)
+    primary = Life(MemoryFolder(), bounded, seed=2, replicate=Replicate.SYNC)
+    primary.replica = replica
+    for life in (replica, primary):
+        life.wait(0.1)
+    for _ in range(5):
+        tickets = []
+        while (answer := primary.ask(REQUEST, b"echo", bytes(300)))[0] == b"200":
+            tickets.append(answer[1])
+        assert b"disk_bytes_max" in answer[0]
+        assert len(tickets) > 10
+        primary.wait(6.0)
+        assert state(primary) == state(replica)
+        for ticket in tickets:
+            assert primary.ask(REPLY, ticket)[0] == b"200"
+            while primary.ask(CLOSE, ticket) != [b"200"]:  # the replica makes room, and is asked
+                replica.compact(3)
+                primary.wait(1.0)
+                assert primary.now < 1000.0
+        for life in (primary, replica):
+            life.compact()
+            life.wait(6.0)
+        assert replica.store.view().disk_bytes <= 8 * 4096
+
+
+def test_a_replica_whose_disk_is_full_is_waited_for_and_catches_up() -> None:
+    disk = SimDisk()
+    replica = Life(disk, SYNCED, seed=1, standby=True)
+    primary = Life(MemoryFolder(), SMALL, seed=2, replicate=Replicate.SYNC)
+    primary.replica = replica
+    for life in (replica, primary):
+        life.wait(0.1)
+    first = primary.submit(b"first")
+    disk.is_full = True
+    answers = [primary.ask(REQUEST, b"echo", bytes(1500)) for _ in range(8)]
+    refused = [answer for answer in answers if answer[0] != b"200"]
+    assert refused[0][0].startswith(b"500 stored here, but not at the replica: 500 not stored: no")
+    assert refused[-1][0].startswith(b"500 the replica, which is to have everything at once")
+    primary.wait(20.0)
+    assert primary.ask(REPLY, first) == [b"200", b"re:first"]
+    told = [text for text in primary.warnings + replica.warnings if "no space" in text]
+    assert len(told) == 2  # each of them says so once, though it was tried twenty times
+    disk.is_full = False
+    primary.wait(3.0)
+    assert primary.submit(b"second")
+    assert state(primary) == state(replica)
+    assert primary.engine.snapshot().trouble == ""
 
 
 # --- what an operator hears -----------------------------------------------------------------------

@@ -3,6 +3,9 @@
 What is left free when the bound is near, in segments: one for replies to what was accepted, one for
 what closes requests, and one for compaction, which makes room again. Besides, requests leave room
 for the replies to all that wait. So there is always a way on.
+
+What a replica is sent was accepted elsewhere, under the same rules. It is taken as long as
+compaction has its segment: what closes requests comes behind it, and would not come otherwise.
 """
 
 from __future__ import annotations
@@ -11,12 +14,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from requite.errors import LogFull
-from requite.protocols.titanic.records import CLOSED, SUBMITTED
+from requite.protocols.titanic.records import CLOSED, ROLE, SUBMITTED
 from requite.storage import Log
 from requite.titanic.index import Index
 
 SEGMENTS_MIN: Final = 5
-_RESERVES: Final = {SUBMITTED: 3, CLOSED: 1}
+_RESERVES: Final = {SUBMITTED: 3, CLOSED: 1, ROLE: 1}
 _RESERVE_OTHERS: Final = 2
 _NEAR: Final = 0.9  # when the bound is near, segments with less than this part in use are compacted
 
@@ -42,7 +45,8 @@ class Bound:
         """
         if self.limit is None or not records:
             return None
-        kind, count = records[0][0], before + len(records)
+        is_copied = records[-1][0] == ROLE  # the last record of what a replica is sent
+        kind, count = ROLE if is_copied else records[0][0], before + len(records)
         takes = 0 if size <= self._log.room(count) else self._segment
         if not takes and kind != SUBMITTED:
             return None
