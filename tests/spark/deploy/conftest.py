@@ -1,15 +1,12 @@
-"""A cluster, and requite packed for it."""
+"""Requite packed for a cluster."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from tests.spark.cluster import cluster
 
 from requite.spark.packing import pack
-
-__all__ = ["cluster", "packed"]
 
 
 @pytest.fixture(scope="session")
