@@ -56,7 +56,8 @@ def one_of(*names: str) -> Callable[[ArgumentCollection], None]:
 
     def check(arguments: ArgumentCollection) -> None:
         if not any(argument.tokens for argument in arguments if argument.name in names):
-            raise ValueError(f"Give {' or '.join(f'{name} URL' for name in names)}")
+            ways = (name if name == "--pool" else f"{name} URL" for name in names)
+            raise ValueError(f"Give {' or '.join(ways)}")
 
     return check
 

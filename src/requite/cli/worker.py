@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Final
 
 from cyclopts import Group, Parameter, validators
@@ -12,7 +13,7 @@ from requite.cli.retention import JournalRetain, journal_option
 from requite.heartbeat import HeartbeatPolicy
 from requite.url import redact
 
-_PLACES: Final = Group("Places", sort_key=5, validator=one_of("--connect", "--bind"))
+_PLACES: Final = Group("Places", sort_key=5, validator=one_of("--connect", "--bind", "--pool"))
 _HANDLERS: Final = Group("Handlers", sort_key=10)
 _LIVENESS: Final = Group("Liveness", sort_key=20)
 _DEFAULTS: Final = HeartbeatPolicy()
@@ -54,6 +55,15 @@ def worker(
             "takes a free one.",
         ),
     ] = (),
+    pool: Annotated[
+        bool,
+        Parameter(
+            group=_PLACES,
+            show_default=False,
+            help="Be a worker of a pool, as its manager starts them: the environment says where "
+            "(WORKER_AMQP_URL, WORKER_POOL, WORKER_KEY, WORKER_ID and others).",
+        ),
+    ] = False,
     hops: Annotated[
         int | None,
         Parameter(
@@ -150,8 +160,12 @@ def worker(
     from requite.cli.serving import run_until_stopped
     from requite.cli.targets import load_service
     from requite.worker import Worker
+    from requite.worker.environment import place_of
 
     logging.start()
+    if pool:
+        place = place_of(os.environ)
+        connect, capacity = (*connect, place.url), capacity or place.prefetch
     services = [load_service(each) for each in (target, *more)]
     server = Worker(
         [connection.complete(url) for url in connect],

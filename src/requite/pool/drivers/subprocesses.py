@@ -87,8 +87,7 @@ class SubprocessDriver:
         self._records: Final = Records(settings.state_folder / label.prefix)
         self._turns: Final = KeyedTurns()
         self._stopping: Final[set[str]] = set()
-        # Of asyncio's own processes the end of the loop would be the end.
-        self._children: Final[dict[str, subprocess.Popen[bytes]]] = {}
+        self._children: Final[dict[str, int]] = {}  # process ids, by the ids of workers
 
     async def list(self) -> Mapping[str, RunningGroup]:
         """Return the groups of which a process runs."""
@@ -141,9 +140,9 @@ class SubprocessDriver:
 
     def _launch(
         self, record: Record, variables: Mapping[str, str], file: int, log: IO[bytes] | None
-    ) -> subprocess.Popen[bytes]:
+    ) -> int:
         path = self._records.path(record.worker_id)
-        return subprocess.Popen(
+        child = subprocess.Popen(
             [*_LAUNCH, str(path), *self._settings.command],
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -153,6 +152,8 @@ class SubprocessDriver:
             pass_fds=(file,),
             start_new_session=True,
         )
+        child.returncode = 0  # workers outlive this object, and are waited for by their ids
+        return child.pid
 
     def _variables(self, key: str, worker_id: str) -> dict[str, str]:
         ours = check_environment(self._environment(key, worker_id))
@@ -172,8 +173,8 @@ class SubprocessDriver:
 
     def _reap(self) -> None:
         """Take note of the workers that have ended, which leaves no zombies behind."""
-        for worker_id, child in [*self._children.items()]:
-            code = child.poll()
+        for worker_id, pid in [*self._children.items()]:
+            code = _exit_code(pid)
             if code is not None:
                 del self._children[worker_id]
                 told = logging.INFO if worker_id in self._stopping else logging.WARNING
@@ -235,3 +236,12 @@ class SubprocessDriver:
                 await self._signal(record, signal.SIGKILL)
             await asyncio.sleep(_LOOK_S)
         self._reap()
+
+
+def _exit_code(pid: int) -> int | None:
+    """Return how a child has ended, minus the signal if by one; None while it runs."""
+    try:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:  # somebody else in this process has waited for it
+        return 0
+    return os.waitstatus_to_exitcode(status) if ended else None

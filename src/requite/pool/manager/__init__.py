@@ -1,0 +1,19 @@
+"""The manager of a pool: its engine on an event loop, with RabbitMQ on one side and a driver on the
+other.
+
+    manager.py     `PoolManager`: feeds the engine, and performs what it asks for
+    keeping.py     keeps a connection to RabbitMQ, and the right to decide
+    rabbit.py      one connection: what is declared, consumed and published
+    management.py  RabbitMQ's management API: which queues there are
+    crew.py        the driver, asked by the engine
+    environment.py what workers are told
+    messages.py    the properties of what is published
+    errors.py      what goes wrong with RabbitMQ, by the setting to look at
+    poison.py      requests that killed their workers: listed, tried again
+    status.py      what is told of it all
+    endpoints.py   /health, /ready, /status, /metrics, and commands of operators
+"""
+
+from requite.pool.manager.manager import PoolManager
+
+__all__ = ["PoolManager"]

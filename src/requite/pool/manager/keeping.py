@@ -1,0 +1,329 @@
+"""Keeps a connection to RabbitMQ, and performs what the engine asks of it.
+
+Only one manager of a pool consumes; another one stands by and tries again and again. When the
+connection ends, everything that was under way is given up: the engine is told, and RabbitMQ will
+deliver again what was not acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from enum import StrEnum
+from typing import Any, Final
+
+from aiormq.abc import DeliveredMessage
+from pamqp.commands import Basic
+
+from requite.errors import ConfigurationError
+from requite.pool.config import PoolConfig
+from requite.pool.drivers.base import DriverError
+from requite.pool.effects import (
+    Ack,
+    Answer,
+    BindQueue,
+    DeclareQueue,
+    DeleteQueue,
+    Destination,
+    Forward,
+    InspectQueue,
+    ListQueues,
+    StopConsuming,
+    UnbindQueue,
+)
+from requite.pool.inputs import (
+    ActivityArrived,
+    Connected,
+    DeadLetterArrived,
+    Disconnected,
+    OrphanArrived,
+    Published,
+    PublishFailed,
+    QueueAbsent,
+    QueueDone,
+    QueueFailed,
+    QueueInspected,
+    QueueListFailed,
+    QueuesListed,
+)
+from requite.pool.manager.errors import FAILURES, refusal, sentence
+from requite.pool.manager.management import Management
+from requite.pool.manager.messages import answer_properties, forwarded, remaining_s
+from requite.pool.manager.rabbit import Absent, Rabbit
+from requite.protocols.amqp.topology import Pool
+from requite.protocols.amqp.wire import EVENT
+
+_log = logging.getLogger("requite.pool")
+_STANDBY_S: Final = 0.5  # between two attempts to take over
+
+
+class State(StrEnum):
+    """How a manager stands with RabbitMQ."""
+
+    CONNECTING = "connecting"
+    STANDBY = "standby"
+    ACTIVE = "active"
+    CLOSED = "closed"
+
+
+class Keeping:
+    """RabbitMQ, for the engine of a pool; `feed` takes what comes of it."""
+
+    def __init__(
+        self,
+        config: PoolConfig,
+        feed: Callable[[Any], None],
+        on_state: Callable[[State], object],
+    ) -> None:
+        self._config: Final = config
+        self._feed: Final = feed
+        self._on_state: Final = on_state
+        self._pool: Final = Pool(config.pool.name)
+        self._management: Final = Management(config)
+        self._rabbit: Rabbit | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._tasks: Final[set[asyncio.Task[None]]] = set()
+        self._deliveries: dict[int, DeliveredMessage] = {}
+        self._early: list[Any] | None = []  # what has come before the engine was told
+        self.state = State.CONNECTING
+        self.messages: Mapping[str, int] = {}
+
+    # --- its life ---------------------------------------------------------------------------------
+    async def start(self) -> None:
+        """Try once, to tell what can never work; then keep trying. Raises `ConfigurationError`."""
+        rabbit = Rabbit(self._config)
+        try:
+            await rabbit.open()
+        except FAILURES as error:
+            self._raise_refusal(error)
+            _log.warning("%s; trying again", sentence(error, self._config.rabbitmq.url))
+        else:
+            await rabbit.close()
+        await self._check_management()
+        self._keeper = asyncio.create_task(self._keep())
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait((self._keeper,))
+        await self._give_up()
+        await self._management.close()
+        self._turn(State.CLOSED)
+
+    def rabbit(self) -> Rabbit:
+        """Return the connection. Raises `ConnectionError` where there is none."""
+        if self._rabbit is None:
+            raise ConnectionError("there is no connection to RabbitMQ now")
+        return self._rabbit
+
+    async def check(self) -> dict[str, str]:
+        """Really look: return what is wrong, by what it is wrong with."""
+        flaws = {}
+        try:
+            await self.rabbit().check()
+        except (Absent, *FAILURES) as error:
+            flaws["rabbitmq"] = str(error) or repr(error)
+        try:
+            await self._management.check()
+        except (DriverError, ConfigurationError) as error:
+            flaws["management"] = str(error)
+        return flaws
+
+    def _raise_refusal(self, error: BaseException) -> None:
+        text = refusal(error, self._config.rabbitmq.url)
+        if text is not None:
+            raise ConfigurationError(text) from error
+
+    async def _check_management(self) -> None:
+        try:
+            await self._management.check()
+        except DriverError as error:
+            _log.warning("%s; trying again", error)
+
+    # --- the connection ---------------------------------------------------------------------------
+    async def _keep(self) -> None:
+        loops = self._config.loops
+        pause_s = loops.backoff_s
+        while True:
+            try:
+                if await self._live():
+                    pause_s = loops.backoff_s
+            except FAILURES as error:
+                _log.warning("%s", sentence(error, self._config.rabbitmq.url))
+            finally:
+                await self._give_up()
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, loops.backoff_max_s)
+
+    async def _live(self) -> bool:
+        """Live with one connection, from its beginning to its end; return whether it was used."""
+        rabbit = Rabbit(self._config)
+        await rabbit.open()
+        self._rabbit = rabbit
+        self._early = []
+        while not await rabbit.take_over(self._orphan, self._dead_letter, self._report):
+            self._turn(State.STANDBY)
+            await asyncio.sleep(_STANDBY_S)
+        self._turn(State.ACTIVE)
+        self._feed(Connected())
+        early, self._early = self._early, None
+        for event in early:
+            self._feed(event)
+        reason = await rabbit.until_closed()
+        _log.warning("the connection to RabbitMQ has ended: %s", reason)
+        return True
+
+    async def _give_up(self) -> None:
+        """Forget the connection, and everything that was asked of it."""
+        rabbit, self._rabbit = self._rabbit, None
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._deliveries.clear()
+        was_active = self.state is State.ACTIVE
+        self._turn(State.CONNECTING)
+        if was_active:
+            self._feed(Disconnected("the connection has ended"))
+        if rabbit is not None:
+            await rabbit.close()
+
+    def _turn(self, state: State) -> None:
+        if state is not self.state:
+            self.state = state
+            self._on_state(state)
+
+    # --- deliveries -------------------------------------------------------------------------------
+    def _orphan(self, message: DeliveredMessage) -> None:
+        tag = self._take(message)
+        expires_s = remaining_s(message)
+        self._arrived(OrphanArrived(tag, _key_of(message), expires_s))
+
+    def _dead_letter(self, message: DeliveredMessage) -> None:
+        properties = message.header.properties
+        event = DeadLetterArrived(
+            self._take(message),
+            _key_of(message),
+            properties.headers or {},
+            properties.reply_to,
+            properties.correlation_id,
+        )
+        self._arrived(event)
+
+    def _report(self, message: DeliveredMessage) -> None:
+        event = (message.header.properties.headers or {}).get(EVENT)
+        self._arrived(ActivityArrived(_key_of(message), str(event)))
+
+    def _arrived(self, event: Any) -> None:
+        if self._early is None:
+            self._feed(event)
+        else:
+            self._early.append(event)
+
+    def _take(self, message: DeliveredMessage) -> tuple[int, int]:
+        """Return the name of a delivery, which no other connection's has."""
+        number = int(message.delivery_tag or 0)
+        self._deliveries[number] = message
+        return id(self._rabbit), number
+
+    # --- what the engine asks for -----------------------------------------------------------------
+    def perform(self, effect: Any) -> None:
+        """Begin to do it; what was asked of a connection that has ended is answered by its end."""
+        if self._rabbit is None:
+            return
+        task = asyncio.create_task(self._do(effect, self._rabbit))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _do(self, effect: Any, rabbit: Rabbit) -> Coroutine[Any, Any, None]:
+        match effect:
+            case ListQueues(ticket):
+                return self._list(ticket)
+            case InspectQueue(key):
+                return self._on_queue(key, self._inspect(key, rabbit))
+            case DeclareQueue(key, arguments):
+                return self._on_queue(key, rabbit.declare(key, dict(arguments)))
+            case BindQueue(key):
+                return self._on_queue(key, rabbit.bind(key))
+            case UnbindQueue(key):
+                return self._on_queue(key, rabbit.unbind(key))
+            case DeleteQueue(key):
+                return self._on_queue(key, rabbit.delete(key))
+            case Forward():
+                return self._publishing(effect.ticket, self._forward(effect, rabbit))
+            case Answer():
+                return self._publishing(effect.ticket, self._answer(effect, rabbit))
+            case Ack(tag):
+                return self._ack(tag, rabbit)
+            case StopConsuming():
+                return self._quietly(rabbit.stop_consuming())
+        raise AssertionError(f"{effect!r} is nothing that RabbitMQ does")
+
+    async def _list(self, ticket: int) -> None:
+        try:
+            found = await self._management.list_queues()
+        except Exception as error:  # as below
+            self._feed(QueueListFailed(ticket, str(error)))
+            return
+        self.messages = {key: seen.messages for key, seen in found.items()}
+        self._feed(QueuesListed(ticket, {key: seen.bound for key, seen in found.items()}))
+
+    async def _on_queue(self, key: str, work: Coroutine[Any, Any, Any]) -> None:
+        try:
+            found = await work
+        except Absent:
+            self._feed(QueueAbsent(key))
+        except Exception as error:  # whatever it is, the engine has to hear of it
+            self._feed(QueueFailed(key, str(error) or repr(error)))
+        else:
+            is_seen = isinstance(found, QueueInspected)
+            self._feed(found if is_seen else QueueDone(key))
+
+    async def _inspect(self, key: str, rabbit: Rabbit) -> QueueInspected:
+        unacknowledged = await self._management.unacknowledged(key)
+        waiting, consumers = await rabbit.count(key)
+        return QueueInspected(key, waiting, unacknowledged, consumers)
+
+    async def _publishing(self, ticket: int, work: Coroutine[Any, Any, bool]) -> None:
+        try:
+            routed = await work
+        except Exception as error:  # as above
+            self._feed(PublishFailed(ticket, str(error) or repr(error)))
+        else:
+            self._feed(Published(ticket, routed))
+
+    async def _forward(self, effect: Forward, rabbit: Rabbit) -> bool:
+        message = self._deliveries[effect.tag[1]]  # type: ignore[index]
+        exchange, routing_key = self._place(effect.to, _key_of(message))
+        properties = forwarded(message, effect.expires_s, effect.reason)
+        return await rabbit.publish(exchange, routing_key, message.body, properties)
+
+    def _place(self, to: Destination, key: str) -> tuple[str, str]:
+        match to:
+            case Destination.REQUESTS:
+                return self._pool.requests_exchange, key
+            case Destination.ORPHANS:
+                return self._pool.orphan_exchange, key
+            case Destination.DEAD_LETTERS:
+                return self._pool.dead_letter_exchange, key
+            case Destination.POISON:
+                return "", self._pool.poison_queue
+
+    async def _answer(self, effect: Answer, rabbit: Rabbit) -> bool:
+        properties: Basic.Properties = answer_properties(effect)
+        return await rabbit.publish("", effect.reply_to, b"", properties)
+
+    async def _ack(self, tag: Any, rabbit: Rabbit) -> None:
+        self._deliveries.pop(tag[1], None)
+        await self._quietly(rabbit.ack(tag[1]))
+
+    async def _quietly(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Do what has no answer: where it fails, the connection has ended, which is told."""
+        with suppress(*FAILURES):
+            await work
+
+
+def _key_of(message: DeliveredMessage) -> str:
+    return str(message.routing_key or "")

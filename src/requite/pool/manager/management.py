@@ -1,0 +1,105 @@
+"""RabbitMQ's management API: which request queues a pool has, which are bound, what is in them.
+
+Source: "RabbitMQ Management HTTP API". Its counts of messages are some seconds old; what has to be
+exact is asked over AMQP (`rabbit.py`).
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+from yarl import URL
+
+from requite.errors import ConfigurationError
+from requite.pool.config import PoolConfig
+from requite.pool.drivers.web import Web
+from requite.protocols.amqp.topology import Pool
+
+_COLUMNS: Final = "name,messages,consumers"
+_REFUSED: Final = {
+    401: "RabbitMQ refuses user and password",
+    403: "the user may not use the management API; give it the tag `management`",
+    404: "there is no management API there: enable the plugin rabbitmq_management",
+}
+
+
+class Seen(NamedTuple):
+    """A request queue: whether it is bound, and how many messages and consumers it had lately."""
+
+    bound: bool
+    messages: int
+    consumers: int
+
+
+class Management:
+    """The management API, asked about one pool."""
+
+    def __init__(self, config: PoolConfig) -> None:
+        url = URL(config.rabbitmq.management_url)
+        self._pool: Final = Pool(config.pool.name)
+        self._vhost: Final = quote(vhost_of(config.rabbitmq.url), safe="")
+        self._timeout_s: Final = config.rabbitmq.management_timeout_s
+        credentials = f"{url.user or 'guest'}:{url.password or 'guest'}"
+        self._headers: Final = {
+            "Authorization": f"Basic {b64encode(credentials.encode()).decode()}"
+        }
+        root = str(url.with_user(None)).rstrip("/")
+        self._web: Final = Web("the management API", "rabbitmq.management_url", root)
+
+    async def list_queues(self) -> dict[str, Seen]:
+        """Return the request queues of the pool, by key. Raises `DriverError`."""
+        bound = await self._bound()
+        found = await self._get(f"/api/queues/{self._vhost}", {"columns": _COLUMNS})
+        queues = {}
+        for queue in found:
+            key = self._pool.key_of(queue["name"])
+            if key is not None:
+                counts = queue.get("messages", 0), queue.get("consumers", 0)
+                queues[key] = Seen(queue["name"] in bound, *counts)
+        return queues
+
+    async def unacknowledged(self, key: str) -> int:
+        """Return how many messages of a group's queue workers hold, or held lately."""
+        name = quote(self._pool.request_queue(key), safe="")
+        found = await self._get(f"/api/queues/{self._vhost}/{name}", {})
+        return int(found.get("messages_unacknowledged", 0))
+
+    async def check(self) -> None:
+        """See that it answers. Raises `DriverError`; `ConfigurationError` where it refuses."""
+        exchange = quote(self._pool.requests_exchange, safe="")
+        path = f"/api/exchanges/{self._vhost}/{exchange}"
+        expect = (200, *_REFUSED)
+        answer = await self._web.ask(
+            "GET", path, expect=expect, headers=self._headers, timeout_s=self._timeout_s
+        )
+        if answer.status in _REFUSED:
+            raise ConfigurationError(f"rabbitmq.management_url: {_REFUSED[answer.status]}")
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._web.close()
+
+    async def _bound(self) -> set[str]:
+        exchange = quote(self._pool.requests_exchange, safe="")
+        path = f"/api/exchanges/{self._vhost}/{exchange}/bindings/source"
+        found = await self._get(path, {})
+        return {each["destination"] for each in found if each["destination_type"] == "queue"}
+
+    async def _get(self, path: str, params: dict[str, str]) -> Any:
+        answer = await self._web.ask(
+            "GET",
+            path,
+            expect=(200,),
+            params=params,
+            headers=self._headers,
+            timeout_s=self._timeout_s,
+        )
+        return answer.content
+
+
+def vhost_of(url: str) -> str:
+    """Return the virtual host that a URL of AMQP names: without a path, or with `/`, the usual."""
+    path = URL(url).path.removeprefix("/")
+    return path or "/"

@@ -1,0 +1,157 @@
+"""`PoolManager`: the engine of a pool on an event loop.
+
+    deliveries, answers ──► engine ──► effects ──► RabbitMQ (`keeping.py`), the driver (`crew.py`)
+
+The engine decides everything; what is here keeps its promises: inputs one after the other, effects
+in order, one timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from requite.engine import Drain, Stopped, Wake, Warn
+from requite.pool.config import PoolConfig
+from requite.pool.drivers.base import Driver, Label, fingerprint
+from requite.pool.drivers.choice import make_driver
+from requite.pool.effects import ListGroups, StartGroup, StopGroup
+from requite.pool.engine import PoolEngine, PoolStatus
+from requite.pool.manager.crew import Crew
+from requite.pool.manager.endpoints import Endpoints
+from requite.pool.manager.environment import environment_of
+from requite.pool.manager.keeping import Keeping, State
+from requite.pool.manager.poison import PoisonQueue
+from requite.shell.clock import now
+from requite.shell.daemon import Daemon
+from requite.shell.warnings import Warnings
+
+_log = logging.getLogger("requite.pool")
+
+
+class PoolManager(Daemon):
+    """Manages one pool, or stands by while another manager does.
+
+    `driver` replaces the one that the configuration names. `on_state` is called whenever this
+    manager connects, stands by, or takes over.
+    """
+
+    def __init__(
+        self,
+        config: PoolConfig,
+        *,
+        driver: Driver | None = None,
+        on_state: Callable[[State], object] | None = None,
+    ) -> None:
+        self.config: Final = _with_version(config)
+        if driver is None:
+            label = Label(config.pool.name, config.pool.instance)
+            driver = make_driver(config.driver, label, environment_of(config))
+        self._engine: Final = PoolEngine(self.config, now())
+        self._warnings: Final = Warnings(_log, now)
+        self._keeping: Final = Keeping(self.config, self.feed, on_state or (lambda _: None))
+        self._crew: Final = Crew(driver, config.driver.timeout_s, self.feed)
+        self._endpoints: Final = Endpoints(self)
+        self._stopped: Final = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        self.workers_max: Final = driver.workers_max
+
+    # --- its life ---------------------------------------------------------------------------------
+    async def start(self) -> None:
+        """Begin. Raises `ConfigurationError` for what RabbitMQ will not do, whenever it is asked;
+        a RabbitMQ that is not there yet is waited for."""
+        await self._endpoints.open()
+        await self._keeping.start()
+
+    async def drain(self) -> None:
+        """Take nothing more, finish what is in hand, stop the groups where so configured; close."""
+        self.feed(Drain())
+        await self._stopped.wait()
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop at once. Groups run on."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._keeping.close()
+        await self._crew.close()
+        await self._endpoints.close()
+
+    # --- the engine -------------------------------------------------------------------------------
+    def feed(self, event: Any) -> None:
+        """Feed the engine, and do what it answers with."""
+        if self._is_closed:
+            return
+        for effect in self._engine.handle(event, now()):
+            self._perform(effect)
+        self._arm()
+
+    def _perform(self, effect: Any) -> None:
+        match effect:
+            case ListGroups() | StartGroup() | StopGroup():
+                self._crew.perform(effect)
+            case Warn(kind, text):
+                self._warnings.warn(kind, text)
+            case Stopped():
+                self._stopped.set()
+            case _:
+                self._keeping.perform(effect)
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline = self._engine.deadline()
+        if deadline is not None:
+            delay_s = max(0.0, deadline - now())
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self.feed, Wake())
+
+    # --- what is told -----------------------------------------------------------------------------
+    @property
+    def state(self) -> State:
+        """How this manager stands with RabbitMQ."""
+        return self._keeping.state
+
+    @property
+    def url(self) -> str:
+        """Where its endpoints are."""
+        return self._endpoints.url
+
+    @property
+    def seen(self) -> Mapping[str, int]:
+        """How many messages the queues had when they were last listed, by key."""
+        return self._keeping.messages
+
+    def snapshot(self) -> PoolStatus:
+        """Return what the engine knows."""
+        return self._engine.snapshot()
+
+    async def check(self) -> dict[str, str]:
+        """Really look: return what is wrong, by what it is wrong with; nothing, if all is well."""
+        return await self._keeping.check() | await self._check_driver()
+
+    async def _check_driver(self) -> dict[str, str]:
+        try:
+            await self._crew.check()
+        except Exception as error:
+            return {"driver": str(error)}
+        return {}
+
+    def poison(self) -> PoisonQueue:
+        """Return the queue of requests that killed their workers. Raises `ConnectionError`."""
+        return PoisonQueue(self._keeping.rabbit(), self.config.pool.name)
+
+
+def _with_version(config: PoolConfig) -> PoolConfig:
+    """Let workers that are configured otherwise be of another version, unless it is given."""
+    version = config.pool.version or fingerprint(
+        {"kind": config.driver.kind, **config.driver.settings}
+    )
+    return replace(config, pool=replace(config.pool, version=version))

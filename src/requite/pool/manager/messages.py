@@ -1,0 +1,63 @@
+"""The properties of what a manager publishes: messages handed on, and answers to dead letters."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any, Final
+from uuid import uuid4
+
+from aiormq.abc import DeliveredMessage
+from pamqp.commands import Basic
+
+from requite.pool.effects import Answer
+from requite.protocols.amqp.wire import ATTEMPT, DELIVERY_COUNT, FIRST_DEATH_REASON, STATUS
+
+_EXPIRATION_MS_MAX: Final = 0xFFFF_FFFF
+_DEATH: Final = ("x-death", "x-first-death-", "x-last-death-", "x-opt-", DELIVERY_COUNT)
+
+
+def remaining_s(message: DeliveredMessage) -> float | None:
+    """Return what a request has left of its time; None where it has no limit, or an odd one."""
+    text = message.header.properties.expiration or ""
+    return int(text) / 1000 if text.isascii() and text.isdecimal() else None
+
+
+def forwarded(message: DeliveredMessage, expires_s: float | None, reason: str) -> Basic.Properties:
+    """Return the properties under which a message is handed on.
+
+    Without `user_id`, for RabbitMQ takes only that of who publishes, and without `CC`, which would
+    send another copy to each of its other routes.
+    """
+    properties = copy(message.header.properties)
+    headers: dict[str, Any] = dict(properties.headers or {})
+    headers.pop("CC", None)
+    if reason:
+        headers[FIRST_DEATH_REASON] = reason
+    properties.headers = headers
+    properties.user_id = None
+    properties.expiration = None if expires_s is None else _milliseconds(expires_s)
+    return properties
+
+
+def renewed(message: DeliveredMessage) -> Basic.Properties:
+    """Return the properties under which a poisoned request is tried again, as if it were new."""
+    properties = forwarded(message, None, "")
+    headers = properties.headers or {}
+    properties.headers = {
+        name: value for name, value in headers.items() if not name.startswith(_DEATH)
+    }
+    return properties
+
+
+def answer_properties(answer: Answer) -> Basic.Properties:
+    """Return the properties of an answer to a dead letter."""
+    return Basic.Properties(
+        correlation_id=answer.correlation_id,
+        headers={STATUS: answer.status, ATTEMPT: answer.attempt},
+        message_id=uuid4().hex,
+        delivery_mode=1,
+    )
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(min(_EXPIRATION_MS_MAX, max(0, int(seconds * 1000))))

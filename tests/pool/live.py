@@ -1,0 +1,145 @@
+"""Managers and workers against the tests' RabbitMQ."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+from urllib.error import HTTPError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+from tests.support.rabbit import Rabbit
+
+from requite import AsyncClient
+from requite.pool.config import (
+    DriverSection,
+    HttpSection,
+    Lifetime,
+    Loops,
+    PoolConfig,
+    PoolSection,
+    RabbitSection,
+)
+from requite.pool.drivers.records import Record, Records
+from requite.pool.manager import PoolManager
+from requite.pool.manager.keeping import State
+
+WAIT_S: Final = 30.0
+COMMAND: Final = (
+    sys.executable,
+    "-m",
+    "requite.cli",
+    "worker",
+    "tests.pool.services:who",
+    "--pool",
+)
+ROOT: Final = Path(__file__).parents[2]
+
+
+class Floor:
+    """A RabbitMQ, a folder for workers, and managers that are closed at the end."""
+
+    def __init__(self, rabbit: Rabbit, folder: Path, stack: AsyncExitStack) -> None:
+        self.rabbit = rabbit
+        self.state = folder / "state"
+        self.logs = folder / "log"
+        self.stack = stack
+
+    def config(self, **changes: Any) -> PoolConfig:
+        """Return brisk settings; `changes` replace sections."""
+        settings = {
+            "command": COMMAND,
+            "state_dir": str(self.state),
+            "log_dir": str(self.logs),
+            "directory": str(ROOT),
+            "stop_timeout": 10.0,
+        }
+        config = PoolConfig(
+            PoolSection("core"),
+            rabbitmq=RabbitSection(self.rabbit.url, self.rabbit.management_url),
+            lifetime=Lifetime(60.0, 60.0, 1.0),
+            loops=Loops(0.2, 0.1, 1.0),
+            driver=DriverSection("subprocess", 20.0, settings),
+            http=HttpSection(port=0),
+        )
+        return replace(config, **changes)
+
+    async def manager(self, config: PoolConfig | None = None, **more: Any) -> PoolManager:
+        """Start a manager; return it at once."""
+        manager = PoolManager(config or self.config(), **more)
+        return await self.stack.enter_async_context(manager)
+
+    async def active(self, config: PoolConfig | None = None) -> PoolManager:
+        """Start a manager; return when it decides."""
+        manager = await self.manager(config)
+        await until(lambda: manager.state is State.ACTIVE, "an active manager")
+        return manager
+
+    async def client(self, key: str = "42", **settings: Any) -> AsyncClient:
+        """Make a client of a group."""
+        url = f"{self.rabbit.url}?pool=core&key={quote(key, safe='')}"
+        client = AsyncClient(url, timeout=settings.pop("timeout", WAIT_S), **settings)
+        return await self.stack.enter_async_context(client)
+
+    def workers(self) -> list[Record]:
+        """Return the workers that run."""
+        return Records(self.state / "core.default").living()
+
+    async def clear(self) -> None:
+        """Kill all workers."""
+
+        def killed() -> bool:
+            living = self.workers()
+            for pid in filter(None, (record.pid for record in living)):
+                os.killpg(pid, signal.SIGKILL)
+            return not living
+
+        await until(killed, "the end of all workers")
+
+
+async def until(look: Callable[[], object], what: str) -> None:
+    """Wait until something is so."""
+    try:
+        async with asyncio.timeout(WAIT_S):
+            while not look():  # noqa: ASYNC110 - what it looks at has no event
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise AssertionError(f"{what}: not within {WAIT_S:g} s") from None
+
+
+async def eventually(ask: Callable[[], Awaitable[object]], what: str) -> None:
+    """Wait until something that has to be asked for is so."""
+    try:
+        async with asyncio.timeout(WAIT_S):
+            while not await ask():  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise AssertionError(f"{what}: not within {WAIT_S:g} s") from None
+
+
+async def ask(url: str, body: object = None) -> tuple[int, Any]:
+    """Ask an endpoint; return the status, and what it says."""
+    return await asyncio.to_thread(_ask, url, body)
+
+
+def _ask(url: str, body: object) -> tuple[int, Any]:
+    data = None if body is None else json.dumps(body).encode()
+    try:
+        with urlopen(Request(url, data), timeout=20) as answer:
+            return answer.status, _content(answer)
+    except HTTPError as error:
+        with error:
+            return error.code, _content(error)
+
+
+def _content(answer: Any) -> Any:
+    text = answer.read().decode()
+    return json.loads(text) if answer.headers.get_content_type() == "application/json" else text
