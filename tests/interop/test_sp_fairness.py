@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from tests.support import sp_nng
@@ -24,12 +25,15 @@ ROUNDS = 20
 
 class Services:
     """Services of nng, each counting what it is asked, and a client or device that shares among
-    them; `ask` makes one call."""
+    them; `ask` makes one call, `connected` tells to how many it is connected."""
 
-    def __init__(self, nng: Nng, ask: Callable[[], object], back: Place) -> None:
+    def __init__(
+        self, nng: Nng, ask: Callable[[], object], back: Place, connected: Callable[[], int]
+    ) -> None:
         self._nng = nng
         self._back = back
         self.ask = ask
+        self._connected = connected
         self.reps: list[NngRep] = []
 
     def join(self) -> NngRep:
@@ -46,9 +50,10 @@ class Services:
         return rep
 
     def leave(self, rep: NngRep) -> None:
-        """Let one go."""
+        """Let one go; that has been noticed when this returns, so nothing is sent to it."""
         self.reps.remove(rep)
         rep.close()
+        eventually(lambda: self._connected() == len(self.reps), "it is forgotten")
 
     def counts(self, n: int) -> list[int]:
         """Make `n` calls; return how many of them each service got."""
@@ -65,12 +70,16 @@ def services(request: pytest.FixtureRequest, nng: Nng, loop: Loop, places: Place
     if request.param == "client":
         client = loop.client(bind=[back.listening()])
         place = back.as_told(str(client.addresses[0]))
-        return Services(nng, lambda: loop.ask(client, b"x"), place)
+        engine = client._shell.host.engine
+        n_connected = partial(loop.call, lambda: engine.snapshot().channels)
+        return Services(nng, lambda: loop.ask(client, b"x"), place, n_connected)
     front = places.new()
     device = loop.device(front=[front.listening()], back=[back.listening()])
     req = nng.req()
     sp_nng.dial(req.socket, front.as_told(str(device.front_addresses[0])))
-    return Services(nng, lambda: req.ask(b"x"), back.as_told(str(device.back_addresses[0])))
+    place = back.as_told(str(device.back_addresses[0]))
+    n_connected = partial(loop.call, lambda: device.snapshot().back)
+    return Services(nng, lambda: req.ask(b"x"), place, n_connected)
 
 
 # --- among services -------------------------------------------------------------------------------
