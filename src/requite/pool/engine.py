@@ -103,7 +103,7 @@ class PoolEngine:
         self.groups = parts.groups(config)
         self.queues = parts.queues(config, self.groups.may_run, self._require, self.tracker.remove)
         self.orphans = parts.orphans(
-            config, self._require, self.queues.bound_since, tickets.__next__
+            config, self._require, self.queues.bound_since, self.queues.doubt, tickets.__next__
         )
         self.dead_letters = parts.dead_letters(config, tickets.__next__)
         self.activity = parts.activity(config.lifetime.extra_lifetime_s)

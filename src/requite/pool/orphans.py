@@ -62,7 +62,7 @@ class Orphans:
 
     `require(key, now)` has the tracker expect the key's group, and returns the generation since
     which it does; `bound_since(key)` tells for which generation the key's queue is bound, if it is;
-    `ticket()` makes up names.
+    `doubt(key, now)` says that it may not be; `ticket()` makes up names.
     """
 
     def __init__(
@@ -70,12 +70,14 @@ class Orphans:
         config: PoolConfig,
         require: Callable[[str, float], int],
         bound_since: Callable[[str], int | None],
+        doubt: Callable[[str, float], object],
         ticket: Callable[[], int],
     ) -> None:
         self._limits = config.limits
         self._pool = Pool(config.pool.name)
         self._require = require
         self._bound_since = bound_since
+        self._doubt = doubt
         self._ticket = ticket
         self._keys: dict[str, _Key] = {}
         self._waiting = 0
@@ -167,6 +169,7 @@ class Orphans:
         orphan = _Orphan(tag, name, now, inf if expires_s is None else now + expires_s)
         if self._can_have_a_queue(name):
             self._wait(orphan, now)
+            self._doubt(name, now)
             self._release(name, now)
         else:
             self._forward(orphan, Destination.DEAD_LETTERS, now, "rejected")

@@ -93,6 +93,7 @@ _NEXT: Final[dict[tuple[GroupStatus | None, Actual], Step]] = {
 @dataclass(slots=True)
 class _Queue:
     """One key's queue. `touched`: the number of the last listing before its last step ended;
+    `unbound_at`, `seen_at`: when it was unbound, and when it was last known to be as it is;
     `is_probed`: somebody waits to know whether it is empty."""
 
     key: str
@@ -101,6 +102,7 @@ class _Queue:
     actual: Actual = Actual.UNKNOWN
     step: Step | None = None
     unbound_at: float = 0.0
+    seen_at: float = 0.0
     is_probed: bool = False
     touched: int = 0
 
@@ -193,6 +195,18 @@ class QueueLoop:
             self._step(queue, now)
         return self._taken()
 
+    def doubt(self, key: str, now: float) -> None:
+        """Make sure of a queue that should be bound, since a request came that did not reach it.
+
+        Requests that came shortly before it was bound say nothing.
+        """
+        queue = self._queues.get(key)
+        if queue is None or queue.step is not None or queue.actual is not Actual.BOUND:
+            return
+        if now - queue.seen_at > self._config.loops.backoff_s:
+            queue.actual = Actual.UNKNOWN
+            self._step(queue, now)
+
     def connected(self, now: float) -> list[PoolEffect]:
         """Begin: nothing is known of the queues."""
         self._connected = True
@@ -271,7 +285,7 @@ class QueueLoop:
                 self._note_bound(queue)
 
     def _correct(self, queue: _Queue, bound: bool | None, now: float) -> None:
-        was = queue.actual
+        was, queue.seen_at = queue.actual, now
         queue.actual = (
             Actual.NOTHING if bound is None else Actual.BOUND if bound else Actual.UNBOUND
         )
@@ -355,7 +369,7 @@ class QueueLoop:
         if queue is None or step is None or step is Step.INSPECT:
             return
         self._pauses.succeeded(key)
-        queue.actual = _AFTER[step]
+        queue.actual, queue.seen_at = _AFTER[step], now
         self._note_bound(queue)
         if step in (Step.UNBIND, Step.DECLARE):
             queue.unbound_at = now

@@ -21,8 +21,9 @@ Of Majordomo are `majordomo.py`, with `knobs.py` and `majordomo_scenarios.py`, t
 (`roles.py`: the broker; `clients.py`, `workers.py`, `intruder.py`: those who dial it), what looks
 at every input and effect of their engines (`watch.py`, `watch_broker.py`), and `checkers/`: what
 must hold, one class per invariant. `scalability/` has the same for the scalability protocols,
-`pirate/` for the Pirates, `titanic/` for Titanic, with its store on a disk that forgets; `pool/` has the
-manager of worker pools around a model of RabbitMQ, which takes the place of network and streams.
+`pirate/` for the Pirates, `titanic/` for Titanic, with its store on a disk that forgets. `pool/`
+has the manager of worker pools around a model of RabbitMQ, which takes the place of network and
+streams.
 """
 
 from requite.sim.run import Options, Result, run

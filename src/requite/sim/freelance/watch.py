@@ -136,7 +136,7 @@ class Hub:
         self.ending[effect.token] = None
         if isinstance(effect.what, Request):  # under a `Job`, which knows where it is from
             job = effect.token
-            self._tell("request_taken", self, job.peer, [*job.control, *effect.what.frames])
+            self._tell("request_taken", self, job.peer, [*job.envelope, *effect.what.frames])
 
     def _disconnected(self, effect: Disconnect) -> None:
         self._tell("sent_away", self, effect.peer, effect.reason)

@@ -33,7 +33,6 @@ class SimDriver:
     def __init__(self, stage: PoolStage) -> None:
         self.fails = 0
         self.slow_s = 0.0
-        self.replacing_max = 0
         self._stage = stage
         self._groups: dict[str, _Group] = {}
         self._numbers = count(1)
@@ -94,6 +93,7 @@ class SimDriver:
         for _ in range(workers - len(group.workers)):
             worker = Worker(f"worker-{next(self._numbers)}", self._stage, key, self._ended)
             group.workers.append(worker)
+            self._stage.ledger.group_started(key)
             self._stage.world.after(self._stage.knobs.start_s, worker.begin)
         return True
 

@@ -75,12 +75,15 @@ class Request:
 
 
 class Ledger:
-    """All requests. While a key is `guarded`, its group must not be unbound, or be stopped."""
+    """All requests. While a key is `guarded`, its group must not be unbound, or be stopped; of
+    groups that are `replaced`, only a few may be `away` at a time."""
 
     def __init__(self, history: History, knobs: PoolKnobs) -> None:
         self.requests: dict[int, Request] = {}
         self.guarded: set[str] = set()
         self.guarded_from_stops: set[str] = set()
+        self.replaced: set[str] = set()
+        self.away: set[str] = set()
         self._history = history
         self._knobs = knobs
         self._names = Pool("core")
@@ -130,6 +133,19 @@ class Ledger:
         """Note that a manager stops a group."""
         if key in self.guarded_from_stops:
             self._violate(f"the group of {key!r} is stopped in spite of steady traffic")
+        if key in self.replaced:
+            self.away.add(key)
+            if len(self.away) > self._knobs.config.loops.replace_max:
+                self._violate(f"{sorted(self.away)} are replaced at the same time")
+
+    def group_started(self, key: str) -> None:
+        """Note that a driver starts a worker."""
+        self.away.discard(key)
+
+    def deleted(self, key: str, bound: bool) -> None:
+        """Note that a manager deletes a queue: nothing may be able to come into it."""
+        if bound:
+            self._violate(f"the queue of {key!r} is deleted while it is bound")
 
     # --- what RabbitMQ does -----------------------------------------------------------------------
     def takes(self, names: Sequence[str], message: SimMessage) -> bool:

@@ -301,8 +301,14 @@ class Manager(Node):
         self._step(effect.key, look)
 
     def _delete(self, effect: fx.DeleteQueue) -> None:
-        name = self._names.request_queue(effect.key)
-        self._step(effect.key, lambda: self.stage.rabbit.delete(name))
+        exchange, name, key = self._names.request_binding(effect.key)
+        rabbit = self.stage.rabbit
+
+        def delete() -> None:
+            self.stage.ledger.deleted(key, name in rabbit.bindings[exchange].get(key, ()))
+            rabbit.delete(name)
+
+        self._step(effect.key, delete)
 
     # --- groups -----------------------------------------------------------------------------------
     def _list_groups(self, effect: fx.ListGroups) -> None:

@@ -1,0 +1,310 @@
+"""Parts of a pool's manager that are broken on purpose, each in one rule.
+
+Those named D1 to D13 have the defects of another implementation of the same design that
+`docs/protocols/pools.md` lists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from requite.pool.activity import ActivityFilter
+from requite.pool.deadletters import DeadLetters
+from requite.pool.effects import Ack, Answer
+from requite.pool.engine import PoolParts
+from requite.pool.groups import GroupLoop
+from requite.pool.inputs import DeadLetterArrived, OrphanArrived, QueueInspected
+from requite.pool.orphans import Orphans
+from requite.pool.queues import Actual, QueueLoop, Step
+from requite.pool.tracker import GroupStatus, Tracker
+from requite.protocols.amqp.topology import Queue
+from requite.protocols.amqp.wire import Event
+from requite.sim.pool.stage import PoolSimParts, Topology
+
+
+# --- the defects of the other implementation ------------------------------------------------------
+class D1WaitsTheWrongWayRound(Orphans):
+    """Hand an orphan over while its queue is not there yet."""
+
+    def _is_ready(self, name: str, generation: int) -> bool:
+        return not super()._is_ready(name, generation)
+
+
+class D2PassesOnTheSecondReport(ActivityFilter):
+    """Pass a report on only if there was another one in the window before it."""
+
+    def reported(self, key: str, event: str, now: float, *, expected: bool) -> bool:
+        if event != Event.REQUEST_RECEIVED:
+            return super().reported(key, event, now, expected=expected)
+        is_second = self._until.get(key, 0.0) > now
+        self._until[key] = now + self.window_s
+        return is_second
+
+
+class D3HasNoDeadLetterExchange(QueueLoop):
+    """Declare request queues whose dead letters go nowhere."""
+
+    def _arguments(self, key: str) -> Any:
+        return {k: v for k, v in super()._arguments(key).items() if "dead-letter" not in k}
+
+
+class D4ReadsAnotherHeader(DeadLetters):
+    """Look for the reason where RabbitMQ does not write it."""
+
+    def _arrived(self, event: DeadLetterArrived) -> None:
+        headers = {"x-first-death-reason": event.headers.get("x-death-reason", "expired")}
+        super()._arrived(event._replace(headers=headers))
+
+
+class D4NeverAcknowledges(DeadLetters):
+    """Answer, and leave the dead letter unacknowledged."""
+
+    def _taken(self) -> Any:
+        return [effect for effect in super()._taken() if not isinstance(effect, Ack)]
+
+
+class D4ForgetsTheCorrelationId(DeadLetters):
+    """Answer so that nobody knows what."""
+
+    def _taken(self) -> Any:
+        return [
+            effect._replace(correlation_id=None) if isinstance(effect, Answer) else effect
+            for effect in super()._taken()
+        ]
+
+
+class D5OwnsTheOrphans(Topology):
+    """Declare the queue of orphans exclusive: it goes with its manager."""
+
+    def is_exclusive(self, queue: Queue) -> bool:
+        return queue.name == self.orphan_queue
+
+
+class D6EndsWhenRefused(QueueLoop):
+    """Let the loop end with the first step that is refused."""
+
+    def _failed(self, key: str, reason: str, now: float) -> None:
+        self._connected = False
+
+
+class D7WaitsInLine(Orphans):
+    """Hand over the orphan that came first, then the next."""
+
+    def _release(self, name: str, now: float) -> None:
+        if next(iter(self._keys), name) == name:
+            super()._release(name, now)
+            for other in [*self._keys][:1]:
+                super()._release(other, now)
+
+    def _turn_at(self) -> None:
+        return None
+
+
+class D8CountsNoDeliveries(QueueLoop):
+    """Declare request queues without a delivery limit."""
+
+    def _arguments(self, key: str) -> Any:
+        return {k: v for k, v in super()._arguments(key).items() if k != "x-delivery-limit"}
+
+
+class D13LeavesWorkersBehind(GroupLoop):
+    """End without stopping anything."""
+
+    @property
+    def is_idle(self) -> bool:
+        return True
+
+    def _stop(self, key: str, now: float) -> None:
+        if self._expected:
+            super()._stop(key, now)
+
+
+# --- others ---------------------------------------------------------------------------------------
+class AcknowledgesAtOnce(Orphans):
+    """Acknowledge an orphan before its copy is confirmed."""
+
+    def _arrived(self, event: OrphanArrived, now: float) -> None:
+        self._out.append(Ack(event.tag))
+        super()._arrived(event, now)
+
+    def _published(self, ticket: int) -> None:
+        self._publishing.pop(ticket)
+
+
+class NeverPutsBack(Orphans):
+    """Hold what waits for one key until RabbitMQ gives nothing more for any."""
+
+    def _turn_at(self) -> None:
+        return None
+
+
+class ForgetsExpirations(Orphans):
+    """Give an orphan all its time again, and tell nobody when it is over."""
+
+    def _arrived(self, event: OrphanArrived, now: float) -> None:
+        super()._arrived(event._replace(expires_s=None), now)
+
+
+class HastyWithExpirations(Orphans):
+    """Give orphans up before their time is over."""
+
+    def _arrived(self, event: OrphanArrived, now: float) -> None:
+        early = None if event.expires_s is None else event.expires_s / 4
+        super()._arrived(event._replace(expires_s=early), now)
+
+    def _is_ready(self, name: str, generation: int) -> bool:
+        waiting = self._keys[name].waiting
+        return super()._is_ready(name, generation) and all(o.expires_at > 1e9 for o in waiting)
+
+
+class DeletesWhatIsNotEmpty(QueueLoop):
+    """Delete a queue whatever is in it."""
+
+    def _inspected(self, event: QueueInspected, now: float) -> None:
+        super()._inspected(event._replace(ready=0, unacknowledged=0), now)
+
+
+class DeletesUnderItsWorkers(QueueLoop):
+    """Delete a queue while workers that hold requests are still running."""
+
+    def _may_inspect(self, queue: Any, now: float) -> bool:
+        return True
+
+    def _inspected(self, event: QueueInspected, now: float) -> None:
+        queue = self._queues.get(event.key)
+        if queue is not None and queue.expected is None and queue.step is Step.INSPECT:
+            self._begin(queue, Step.DELETE)
+        else:
+            super()._inspected(event, now)
+
+
+class NeverUnbinds(QueueLoop):
+    """Take a queue for unbound without unbinding it."""
+
+    def _begin(self, queue: Any, step: Step) -> None:
+        if step is Step.UNBIND:
+            queue.actual = Actual.UNBOUND
+            self._step(queue, queue.seen_at)
+        else:
+            super()._begin(queue, step)
+
+
+class NeverDeletes(QueueLoop):
+    """Keep all queues."""
+
+    def _begin(self, queue: Any, step: Step) -> None:
+        if step is not Step.DELETE:
+            super()._begin(queue, step)
+
+
+class TrustsWhatItRemembers(QueueLoop):
+    """Correct nothing that is known, whatever there is, and doubt nothing."""
+
+    def doubt(self, key: str, now: float) -> None:
+        """Go on."""
+
+    def _correct(self, queue: Any, bound: bool | None, now: float) -> None:
+        if queue.actual is Actual.UNKNOWN:
+            super()._correct(queue, bound, now)
+
+
+class StopsBeforeItKnows(GroupLoop):
+    """Stop what it does not expect, though it has just started and expects nothing yet."""
+
+    def activate(self, now: float) -> Any:
+        self._may_stop = True
+        return super().activate(now)
+
+
+class StopsTheUnbound(GroupLoop):
+    """Stop groups as soon as they are unbound, with what is still in their queues."""
+
+    def expect(self, state: Any, now: float) -> Any:
+        active = {k: e for k, e in state.groups.items() if e.status is GroupStatus.ACTIVE}
+        return super().expect(state._replace(groups=active), now)
+
+
+class GivesUpOnGroups(GroupLoop):
+    """Never try a group again that could not be started, or died."""
+
+    def advance(self, now: float) -> Any:
+        self._pauses.due(now)
+        for key in self._groups:
+            if key in self._pauses._failures:
+                self._pauses.wait(key, 1e9, now)
+        return super().advance(now)
+
+
+class ReplacesAllAtOnce(GroupLoop):
+    """Stop all groups of the old version together."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(replace(config, loops=replace(config.loops, replace_max=1000)))
+
+
+class NeverReplaces(GroupLoop):
+    """Let groups of the old version run on."""
+
+    def set_version(self, version: str, now: float) -> Any:
+        return []
+
+
+class RemovesWithoutLooking(Tracker):
+    """Let a group go when its time is over, whatever waits in its queue."""
+
+    def advance(self, now: float) -> list[str]:
+        for key in super().advance(now):
+            self.remove(key)
+        return []
+
+
+class ShortensLives(Tracker):
+    """Let a report that counts for less make a life shorter."""
+
+    def require(self, key: str, extra_lifetime_s: float, now: float) -> int:
+        generation = super().require(key, extra_lifetime_s, now)
+        self._timers.set(key, now + 0.3 * self._policy.unbind_delay_s)
+        return generation
+
+
+class KeepsNoPoison(DeadLetters):
+    """Answer a poison request, and keep no copy."""
+
+    def _arrived(self, event: DeadLetterArrived) -> None:
+        super()._arrived(event)
+        for letter in self._publishing.values():
+            letter.left[:-1] = []
+
+    def _go_on(self, letter: Any) -> None:
+        letter.left[:-1] = []
+        super()._go_on(letter)
+
+
+class DiesOfHeaders(DeadLetters):
+    """Believe that headers are what they should be."""
+
+    def _arrived(self, event: DeadLetterArrived) -> None:
+        int(event.headers.get("x-delivery-count", 0))
+        super()._arrived(event)
+
+
+class RemembersTickets(Orphans):
+    """Keep what has been confirmed."""
+
+    def _published(self, ticket: int) -> None:
+        orphan = self._publishing[ticket]
+        super()._published(ticket)
+        self._publishing[-ticket] = orphan
+
+
+class RemembersReports(ActivityFilter):
+    """Keep all windows, so that nothing is passed on twice, and nothing forgotten."""
+
+    def _forget(self, now: float) -> None:
+        self._until.update({f"{key}'": now for key in [*self._until] if "'" not in key})
+
+
+def engine(**parts: Any) -> PoolSimParts:
+    """Return what takes part in a run, with some parts of the engine replaced."""
+    return PoolSimParts(engine=PoolParts(**parts))
