@@ -509,6 +509,18 @@ def test_it_does_not_wait_for_ever() -> None:
     assert not bench.serves
 
 
+def test_one_that_drains_does_not_take_over_any_more() -> None:
+    """Not even from a peer that has taken over, and has resigned in its turn."""
+    bench = Bench()
+    bench.become(State.ACTIVE)
+    bench.drain()
+    bench.hear(State.RESIGNED, 2)
+    assert bench.state is State.RESIGNED
+    assert not any(view.serves for view in bench.views[-2:])
+    bench.pass_time(2.0)
+    assert bench.stopped
+
+
 @pytest.mark.parametrize("state", [State.PRIMARY, State.PASSIVE, State.SUSPENDED, State.FAILED])
 def test_who_does_not_serve_ends_at_once(state: State) -> None:
     bench = Bench()

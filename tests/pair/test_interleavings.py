@@ -32,14 +32,14 @@ _NETWORKS = pytest.mark.parametrize("timely", [True, False], ids=["timely", "any
 )
 def test_every_order_of_events_after_both_have_met(timely: bool, depth: int, faults: int) -> None:
     model = Model.begin(timely=timely).settled()
-    visited = explore(model, depth, faults, heal_every=50)
+    visited = explore(model, depth, faults, heal_every=200)
     assert visited > 3_000
 
 
 @_NETWORKS
 @pytest.mark.parametrize("depth", [6, pytest.param(8, marks=_LONG)])
 def test_every_order_of_events_from_the_start(timely: bool, depth: int) -> None:
-    visited = explore(Model.begin(timely=timely), depth, 2, heal_every=25)
+    visited = explore(Model.begin(timely=timely), depth, 2, heal_every=100)
     assert visited > 500
 
 

@@ -51,6 +51,56 @@ def test_it_is_the_guides_machine(key: tuple[State, Event]) -> None:
     assert TABLE.get(key) == GUIDE.get(key)
 
 
+def by_the_rules(state: State, event: Event) -> tuple[State, Action] | None:
+    """Return what is done, not from the table but from what each event means."""
+    waits = state not in (State.ACTIVE, State.FAILED)
+    _, _, said = event.name.partition("_")
+    if state is State.FAILED or event is Event.CLIENT_REQUEST:
+        return None
+    if event is Event.STALL:
+        return (State.SUSPENDED, Action.SUSPEND) if state is State.ACTIVE else None
+    if event is Event.SWITCH:
+        resigns, asks = (State.RESIGNED, Action.RESIGN), (State.PASSIVE, Action.ASK)
+        return {State.ACTIVE: resigns, State.PASSIVE: asks}.get(state)
+    if event is Event.SEIZE:
+        return _TAKES_OVER if waits else None
+    if event is Event.CLIENT_VOTE:  # a backup that has never heard its primary is no witness
+        return _TAKES_OVER if waits and state is not State.BACKUP else None
+    if said == "RESIGNED":  # of two that have both resigned the newer one is taken at its word
+        is_younger = state is State.RESIGNED and event is not Event.NEWER_RESIGNED
+        return _TAKES_OVER if waits and not is_younger else None
+    if said == "ACTIVE":
+        return _upon_an_active(state, event)
+    return _upon_one_that_does_not_serve(state, event)
+
+
+def _upon_an_active(state: State, event: Event) -> tuple[State, Action] | None:
+    if state in (State.PRIMARY, State.BACKUP):  # knows nothing, whatever its epoch is
+        return _FOLLOWS
+    if event is Event.NEWER_ACTIVE:
+        return None if state is State.PASSIVE else _FOLLOWS
+    return _FAILS if (state, event) == (State.ACTIVE, Event.EQUAL_ACTIVE) else None
+
+
+def _upon_one_that_does_not_serve(state: State, event: Event) -> tuple[State, Action] | None:
+    if state is State.SUSPENDED:
+        if event is Event.NEWER_SUSPENDED:
+            return _FOLLOWS
+        return _FAILS if event is Event.EQUAL_SUSPENDED else (State.ACTIVE, Action.RESUME)
+    if state is State.PASSIVE and event is Event.EQUAL_PASSIVE:
+        return _FAILS
+    peer_starts = event in (Event.PEER_PRIMARY, Event.PEER_BACKUP)
+    if state is State.PASSIVE and peer_starts:
+        return _TAKES_OVER
+    both_start = (state, event) == (State.PRIMARY, Event.PEER_BACKUP)
+    return _TAKES_OVER if both_start else None
+
+
+@pytest.mark.parametrize("key", list(itertools.product(State, Event)), ids=str)
+def test_every_state_with_every_event_does_what_the_rules_say(key: tuple[State, Event]) -> None:
+    assert TABLE.get(key) == by_the_rules(*key)
+
+
 def test_nothing_leads_out_of_failed() -> None:
     assert not [state for state, _ in TABLE if state is State.FAILED]
 

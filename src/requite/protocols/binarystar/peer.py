@@ -346,6 +346,8 @@ class BinaryStarPeer:
         if step is None:
             return
         state, action = step
+        if action is Action.TAKE_OVER and self._draining:
+            return  # it would be gone in the same moment, and the other wait for it
         match action:
             case Action.ASK:
                 self._say(encode(Switch(self.epoch)))
