@@ -351,9 +351,12 @@ def add_log(item: pytest.Item, report: pytest.TestReport) -> None:
 def _free_ports(count: int) -> list[int]:
     """Return free ports that the system gives to nobody by itself: after a kill, the server has to
     find them free again."""
+    draw = random.SystemRandom()  # others that test at the same time may have our seed
     found: list[int] = []
     while len(found) < count:
-        port = random.randrange(15_000, 30_000)
+        port = draw.randrange(15_000, 32_000)
+        if port in found:
+            continue
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             found.append(port)
