@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+from dataclasses import replace
+from typing import Any
+
 import pytest
-from tests.pool.live import Floor
+from tests.pool.live import Floor, ask, eventually, until
+
+from requite import AsyncClient, CallTimeout, ConfigurationError, Poisoned
+from requite.pool.config import DriverSection, Lifetime, Limits, PoolSection, RabbitSection
+from requite.pool.manager import PoolManager
+from requite.pool.manager.keeping import State
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+
+async def who(client: AsyncClient, word: bytes = b"hi") -> str:
+    """Return the id of the worker that answers."""
+    return (await client.call(word)).body.decode().rsplit(" ", 2)[1]
 
 
 async def test_the_first_request_of_a_key_starts_its_group(floor: Floor) -> None:
@@ -14,6 +30,232 @@ async def test_the_first_request_of_a_key_starts_its_group(floor: Floor) -> None
     first = await client.call(b"hi")
     key, worker_id, word = first.body.decode().rsplit(" ", 2)
     assert (key, word) == ("a/b é", "hi")
-    second = await client.call(b"again")
-    assert second.body.decode().rsplit(" ", 2)[1] == worker_id
+    assert await who(client) == worker_id
     assert [record.key for record in floor.workers()] == ["a/b é"]
+
+
+async def test_a_group_without_requests_goes_and_comes_back_with_the_next(floor: Floor) -> None:
+    await floor.active(floor.config(lifetime=Lifetime(0.4, 0.4, 0.1)))
+    client = await floor.client()
+    first = await who(client)
+    await until(lambda: not floor.workers(), "the end of the idle group")
+    await until(lambda: floor.rabbit.queue("core-req-42") is None, "the end of its queue")
+    assert await who(client) != first
+
+
+async def test_steady_traffic_keeps_a_group_alive(floor: Floor) -> None:
+    await floor.active(floor.config(lifetime=Lifetime(1.0, 0.5, 0.3)))
+    client = await floor.client()
+    ids = set()
+    for _ in range(25):
+        ids.add(await who(client))
+        await asyncio.sleep(0.1)  # the traffic of the title
+    assert len(ids) == 1
+
+
+async def test_a_request_that_kills_its_workers_is_told_kept_and_tried_again(floor: Floor) -> None:
+    manager = await floor.active(floor.config(limits=Limits(delivery_limit=1)))
+    client = await floor.client()
+    with pytest.raises(Poisoned):
+        await client.call(b"die")
+    _, kept = await ask(f"{manager.url}/poison")
+    [poisoned] = kept["poison"]
+    assert (poisoned["key"], poisoned["size_bytes"]) == ("42", 3)
+    assert (await ask(f"{manager.url}/poison"))[1] == kept  # a look takes nothing away
+    refused = await ask(f"{manager.url}/poison/retry", {"ids": ["another"]})
+    assert refused == (200, {"retried": 0})
+    retried = await ask(f"{manager.url}/poison/retry", {"ids": [poisoned["id"]]})
+    assert retried == (200, {"retried": 1})
+
+    async def poisoned_again() -> bool:
+        return len((await ask(f"{manager.url}/poison"))[1]["poison"]) == 1
+
+    await eventually(poisoned_again, "the request in the poison queue again")
+    _, status = await ask(f"{manager.url}/status")
+    assert status["dead_letters"]["by_reason"] == {"delivery_limit": 2}
+
+
+async def test_workers_that_die_are_replaced_and_nothing_is_lost(floor: Floor) -> None:
+    await floor.active()
+    client = await floor.client()
+    first = await who(client)
+    call = asyncio.create_task(who(client, b"sleep 0.5"))
+    await until(lambda: floor.workers() and floor.workers()[0].pid, "the process of the worker")
+    os.killpg(floor.workers()[0].pid, signal.SIGKILL)
+    assert await call != first
+
+
+async def test_calls_outlive_a_kill_of_rabbitmq(floor: Floor) -> None:
+    manager = await floor.active()
+    client = await floor.client()
+    first = await who(client)
+    await asyncio.to_thread(floor.rabbit.kill)
+    await until(lambda: manager.state is State.CONNECTING, "a manager that has noticed")
+    await asyncio.to_thread(floor.rabbit.start)
+    assert await who(client) == first
+    other = await floor.client("new")
+    assert await who(other) != first
+    assert manager.state == State.ACTIVE
+
+
+async def test_requests_wait_for_a_manager_that_comes_later(floor: Floor) -> None:
+    gone = await floor.active()
+    await gone.close()
+    client = await floor.client()
+    call = asyncio.create_task(who(client))
+    await until(lambda: _messages(floor, "core-orphan"), "an orphan")
+    await floor.active()
+    assert await call
+
+
+def _messages(floor: Floor, queue: str) -> int:
+    found = floor.rabbit.queue(queue)
+    return 0 if found is None else int(found.get("messages", 0))
+
+
+async def test_a_second_manager_stands_by_and_takes_over_with_the_workers(floor: Floor) -> None:
+    first = await floor.active()
+    second = await floor.manager()
+    await until(lambda: second.state is State.STANDBY, "a manager that stands by")
+    client = await floor.client()
+    worker_id = await who(client)
+    assert (await ask(f"{second.url}/ready"))[0] == 503
+    assert (await ask(f"{second.url}/health"))[0] == 200
+    refused, said = await ask(f"{second.url}/scale", {"key": "42", "workers": 2})
+    assert (refused, "standby" in said["error"]) == (503, True)
+    await first.close()
+    await until(lambda: second.state is State.ACTIVE, "the other manager")
+    assert await who(client) == worker_id
+    assert await who(await floor.client("43")) != worker_id
+
+
+async def test_a_new_version_replaces_workers_and_no_call_fails(floor: Floor) -> None:
+    first = await floor.active(floor.config(pool=PoolSection("core", version="1")))
+    client = await floor.client()
+    old = await who(client)
+    await first.close()
+    second = await floor.active(floor.config(pool=PoolSection("core", version="2")))
+    seen = {old}
+    while len(seen) < 2:
+        seen.add(await who(client))
+    await until(lambda: [each.version for each in floor.workers()] == ["2"], "the new version")
+    assert (await ask(f"{second.url}/version", {"version": "3"}))[0] == 202
+    await until(lambda: [each.version for each in floor.workers()] == ["3"], "the newest version")
+    assert await who(client) not in seen
+
+
+async def test_operators_scale_groups_and_let_them_go(floor: Floor) -> None:
+    manager = await floor.active(floor.config(lifetime=Lifetime(60.0, 0.3, 0.1)))
+    assert (await ask(f"{manager.url}/scale", {"key": "42", "workers": 2}))[0] == 202
+    await until(lambda: len(floor.workers()) == 2, "two workers")
+    client = await floor.client()
+    seen = set()
+    while len(seen) < 2:
+        seen |= set(await asyncio.gather(*(who(client) for _ in range(4))))
+
+    async def counted() -> bool:
+        [group] = (await ask(f"{manager.url}/status"))[1]["groups"]
+        return (group["workers"], group["expected"], group["queue"]) == (2, "active", "bound")
+
+    await eventually(counted, "two workers in the status")
+    assert (await ask(f"{manager.url}/release", {"key": "42"}))[0] == 202
+    await until(lambda: not floor.workers(), "the end of the group")
+
+
+async def test_a_manager_that_drains_stops_its_groups(floor: Floor) -> None:
+    manager = await floor.active()
+    await who(await floor.client())
+    await manager.drain()
+    assert floor.workers() == []
+    assert manager.state == State.CLOSED
+
+
+async def test_a_manager_can_leave_its_groups_behind(floor: Floor) -> None:
+    section = PoolSection("core", stop_groups_on_exit=False)
+    manager = await floor.active(floor.config(pool=section))
+    client = await floor.client()
+    first = await who(client)
+    await manager.drain()
+    assert len(floor.workers()) == 1
+    assert await who(client) == first
+
+
+async def test_requests_of_groups_that_cannot_start_are_answered_in_time(floor: Floor) -> None:
+    driver = DriverSection("subprocess", 5.0, {"command": ("no-such-program",)})
+    config = floor.config(driver=driver, limits=Limits(message_ttl_s=0.5))
+    manager = await floor.active(config)
+    client = await floor.client(timeout=20.0)
+    with pytest.raises(CallTimeout, match="expired"):
+        await client.call(b"hi")
+    _, status = await ask(f"{manager.url}/status")
+    assert status["dead_letters"]["by_reason"] == {"expired": 1}
+
+
+# --- what cannot work -----------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("section", "text"),
+    [
+        (lambda rabbit: {"url": rabbit.url_of(password="wrong")}, "refuses user and password"),
+        (lambda rabbit: {"url": rabbit.url_of(vhost="nowhere")}, "no such virtual host"),
+        (
+            lambda rabbit: {"management_url": rabbit.management_url.replace("secret", "wrong")},
+            r"rabbitmq\.management_url: RabbitMQ refuses user and password",
+        ),
+    ],
+)
+async def test_what_rabbitmq_refuses_is_named(floor: Floor, section: Any, text: str) -> None:
+    right = RabbitSection(floor.rabbit.url, floor.rabbit.management_url)
+    config = floor.config(rabbitmq=replace(right, **section(floor.rabbit)))
+    manager = PoolManager(config)
+    with pytest.raises(ConfigurationError, match=text) as caught:
+        await manager.start()
+    assert "wrong" not in str(caught.value)
+
+
+async def test_missing_permissions_are_named(floor: Floor) -> None:
+    floor.rabbit.permit(floor.rabbit.user, configure="")
+    manager = PoolManager(floor.config())
+    with pytest.raises(ConfigurationError, match=r"rabbitmq\.url .* may not do"):
+        await manager.start()
+
+
+async def test_without_the_management_api_nothing_is_lost(
+    floor: Floor, caplog: pytest.LogCaptureFixture
+) -> None:
+    off = RabbitSection(floor.rabbit.url, "http://guest:guest@127.0.0.1:1")
+    manager = await floor.active(floor.config(rabbitmq=off))
+    assert await who(await floor.client())  # a group is started without it, but none is stopped
+    status, said = await ask(f"{manager.url}/health")
+    assert status == 503
+    assert "rabbitmq.management_url" in said["flaws"]["management"]
+    assert "rabbitmq.management_url" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "text"),
+    [
+        ("/scale", {"key": "42"}, "workers is missing"),
+        ("/scale", {"key": "42", "workers": 0}, "workers: 1 to 64"),
+        ("/scale", {"key": "42", "workers": "2"}, "workers is not int"),
+        ("/scale", {"key": "42", "workers": 1, "now": True}, "unknown: now"),
+        ("/release", [], "no JSON object"),
+    ],
+)
+async def test_commands_that_make_no_sense_are_refused(
+    floor: Floor, path: str, body: Any, text: str
+) -> None:
+    manager = await floor.active()
+    status, said = await ask(manager.url + path, body)
+    assert status == 400
+    assert text in said["error"]
+
+
+async def test_figures_are_told_as_prometheus_reads_them(floor: Floor) -> None:
+    manager = await floor.active()
+    await who(await floor.client())
+    status, text = await ask(f"{manager.url}/metrics")
+    assert status == 200
+    assert 'requite_pool_active{pool="core"} 1\n' in text
+    assert 'requite_pool_groups{pool="core",status="active"} 1\n' in text
+    assert 'requite_pool_orphans_forwarded_total{pool="core"} 1\n' in text
+    assert (await ask(f"{manager.url}/ready"))[0] == 200

@@ -52,9 +52,13 @@ def run(arguments: Sequence[str]) -> int:
     verb = _find(VERBS, arguments[0])
     if verb is None:
         return _unknown_verb(arguments[0], VERBS)
-    rest = list(arguments[1:])
+    return _choose(verb, list(arguments[1:]))
+
+
+def _choose(verb: Verb, rest: list[str]) -> int:
+    """Run a verb with what follows it, or the one that this chooses among its own."""
     if not verb.verbs:
-        return _run(verb, arguments)
+        return _run(verb, [*verb.words.split(), *rest])
     if rest in _HELP:
         say(group_page(verb))
         return ExitCode.OK
@@ -63,7 +67,7 @@ def run(arguments: Sequence[str]) -> int:
     inner = _find(verb.verbs, rest[0])
     if inner is None:
         return _unknown_verb(rest[0], verb.verbs, verb.words)
-    return _run(inner, [arguments[0], *rest])
+    return _choose(inner, rest[1:])
 
 
 def _find(verbs: Sequence[Verb], word: str) -> Verb | None:

@@ -52,6 +52,27 @@ SERVE: Final = (
         ),
         unnamed="serve",
     ),
+    Verb(
+        "pool",
+        "run --config FILE",
+        "Manage keyed workers on RabbitMQ: start and stop them by demand",
+        (
+            Verb("pool run", "--config FILE", "Manage a pool, or stand by for its manager"),
+            Verb("pool status", "", "Show how a pool goes"),
+            Verb("pool ls", "", "List its groups"),
+            Verb("pool scale", "KEY N", "Have N workers in a group"),
+            Verb("pool drain", "KEY...", "Have groups finish what they have, and go"),
+            Verb(
+                "pool poison",
+                "ls|retry",
+                "Show requests that killed their workers; try them again",
+                (
+                    Verb("pool poison ls", "", "List them"),
+                    Verb("pool poison retry", "ID...", "Give them to workers again"),
+                ),
+            ),
+        ),
+    ),
 )
 ASK: Final = (
     Verb("call", "URL [BODY]", "Make one call; its reply goes to stdout"),

@@ -13,6 +13,7 @@ from aiormq.exceptions import (
     ChannelPreconditionFailed,
     ConnectionNotAllowed,
     IncompatibleProtocolError,
+    InvalidFrameError,
     ProbableAuthenticationError,
 )
 
@@ -39,6 +40,9 @@ def is_taken(error: BaseException) -> bool:
 
 def refusal(error: BaseException, url: str) -> str | None:
     """Return why RabbitMQ will not do what it was asked, however often; None for other failures."""
+    if isinstance(error, InvalidFrameError) and "OpenOk" in str(error):
+        # What aiormq makes of a connection that is closed in place of opened.
+        error = ConnectionNotAllowed(error)
     for kind, text in _REFUSALS:
         if isinstance(error, kind):
             return f"rabbitmq.url ({redact(url)}): {text}: {error}"

@@ -64,8 +64,12 @@ class PoolManager(Daemon):
     async def start(self) -> None:
         """Begin. Raises `ConfigurationError` for what RabbitMQ will not do, whenever it is asked;
         a RabbitMQ that is not there yet is waited for."""
-        await self._endpoints.open()
-        await self._keeping.start()
+        try:
+            await self._endpoints.open()
+            await self._keeping.start()
+        except BaseException:
+            await self.close()
+            raise
 
     async def drain(self) -> None:
         """Take nothing more, finish what is in hand, stop the groups where so configured; close."""

@@ -1,0 +1,52 @@
+"""`requite pool ls`: the groups of a pool."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from requite.cli.options import OUTPUT, QUIET, Logging
+from requite.cli.output import printable, say, say_json
+from requite.cli.pool.asking import DEFAULT, ManagerUrl, ask
+
+
+def ls(
+    *,
+    manager: ManagerUrl = DEFAULT,
+    as_json: Annotated[
+        bool,
+        Parameter(
+            name="--json", show_default=False, group=OUTPUT, help="One object per line and group."
+        ),
+    ] = False,
+    logging: Logging = QUIET,
+) -> None:
+    """List the groups of a pool.
+
+    One line per group: what is expected of it, its queue, how many workers it
+    has, how many messages its queue had lately, its version, and its key.
+
+      $ requite pool ls
+    """
+    logging.start()
+    for group in ask(manager, "/status")["groups"]:
+        if as_json:
+            say_json(group)
+        else:
+            say(_line(group))
+
+
+def _line(group: dict[str, Any]) -> str:
+    expected = group["expected"] or "gone"
+    queue = group["queue"] or "unknown"
+    if not group["running"]:
+        workers = "no workers"
+    elif group["workers"] is None:
+        workers = "running"
+    else:
+        workers = f"{group['workers']} worker{'s' * (group['workers'] != 1)}"
+    messages = "-" if group["messages"] is None else str(group["messages"])
+    version = printable(group["version"] or "-")
+    key = printable(group["key"])
+    return f"{expected:<8} {queue:<8} {workers:<11} {messages:>7}  {version:<14} {key}"

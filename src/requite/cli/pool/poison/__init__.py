@@ -1,0 +1,1 @@
+"""`requite pool poison`: requests that killed as many workers as allowed."""

@@ -1,0 +1,40 @@
+"""`requite pool poison ls`: requests that killed their workers."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from requite.cli.options import OUTPUT, QUIET, Logging
+from requite.cli.output import printable, say, say_json
+from requite.cli.pool.asking import DEFAULT, ManagerUrl, ask
+
+
+def ls(
+    *,
+    manager: ManagerUrl = DEFAULT,
+    as_json: Annotated[
+        bool,
+        Parameter(
+            name="--json", show_default=False, group=OUTPUT, help="One object per line and request."
+        ),
+    ] = False,
+    logging: Logging = QUIET,
+) -> None:
+    """List the requests that were given up, since each worker that had one was lost.
+
+    One line per request: its id, how often a worker had it, the size of its body
+    in bytes, its correlation id, and its key.
+
+      $ requite pool poison ls
+    """
+    logging.start()
+    for each in ask(manager, "/poison")["poison"]:
+        if as_json:
+            say_json(each)
+        else:
+            key = "?" if each["key"] is None else printable(each["key"])
+            correlation = printable(each["correlation_id"] or "-")
+            count, size = each["attempts"], each["size_bytes"]
+            say(f"{each['id']}  {count:>3}  {size:>9}  {correlation}  {key}")

@@ -1,0 +1,38 @@
+"""`requite pool poison retry`: try requests again that killed their workers."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from requite.cli.exit_codes import ExitCode
+from requite.cli.options import QUIET, Logging
+from requite.cli.output import say
+from requite.cli.pool.asking import DEFAULT, ManagerUrl, ask
+from requite.errors import ConfigurationError
+
+
+def retry(
+    *ids: Annotated[str, Parameter(name="ID", help="What `requite pool poison ls` shows.")],
+    everything: Annotated[
+        bool, Parameter(name="--all", show_default=False, help="All that are there.")
+    ] = False,
+    manager: ManagerUrl = DEFAULT,
+    logging: Logging = QUIET,
+) -> int:
+    """Give requests to workers again, as if they were new.
+
+    Their callers have been told that they failed, and hardly wait any more. Prints
+    how many were published; exit code 1 where none was found.
+
+      $ requite pool poison retry 3f2504e04f8941d3
+      $ requite pool poison retry --all
+    """
+    logging.start()
+    if everything == bool(ids):
+        raise ConfigurationError("retry which requests? Give their ids, or --all")
+    said = {"all": True} if everything else {"ids": list(ids)}
+    count = ask(manager, "/poison/retry", said)["retried"]
+    say(f"retried {count}")
+    return ExitCode.OK if count else ExitCode.FAILED

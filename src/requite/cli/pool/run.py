@@ -1,0 +1,94 @@
+"""`requite pool run`: manage a pool of workers on RabbitMQ."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from requite.cli.options import QUIET, Logging
+from requite.cli.output import say
+from requite.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from requite.pool.config import PoolConfig
+    from requite.pool.manager.keeping import State
+
+
+def run(
+    *,
+    config: Annotated[
+        Path, Parameter(metavar="FILE", help="The settings of the pool, as TOML (pool.toml).")
+    ],
+    set_: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--set",
+            metavar="SECTION.NAME=VALUE",
+            show_default=False,
+            help="Override a setting; repeat it for several. Variables such as "
+            "REQUITE_POOL__RABBITMQ__URL override the file, too.",
+        ),
+    ] = (),
+    logging: Logging = QUIET,
+) -> int:
+    """Manage a pool of workers on RabbitMQ.
+
+    Groups of workers, one per key, are started when a request for their key
+    comes, and stopped when none has come for a while. Requests go to workers by
+    RabbitMQ alone; the manager only sees those for which no group is there.
+
+    It prints where it answers questions (`requite pool status`), and whether it
+    manages the pool or stands by because another manager does.
+
+    SIGTERM or Ctrl-C drains: what is in hand is finished, groups are stopped
+    (pool.stop_groups_on_exit), exit code 0. A second one stops at once.
+
+      $ requite pool run --config pool.toml
+      $ requite pool run --config pool.toml --set pool.version=7 --set http.port=0
+    """
+    from requite.cli.serving import run_until_stopped
+
+    logging.start()
+    settings = read(config, set_)
+    try:
+        from requite.pool.manager import PoolManager
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"the manager of pools needs the package {error.name}, which is not installed:"
+            " pip install 'requite[pool]'"
+        ) from error
+    name = settings.pool.name
+    manager = PoolManager(settings, on_state=lambda state: _tell(name, state))
+    return run_until_stopped(manager, lambda: say(f"pool {name} at {manager.url}"))
+
+
+def read(file: Path, overrides: tuple[str, ...]) -> PoolConfig:
+    """Read the settings of a pool. Raises `ConfigurationError`."""
+    from requite.pool.config import read_config
+
+    try:
+        text = file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"--config: {file}: {error}") from error
+    flags = {}
+    for override in overrides:
+        setting, sign, value = override.partition("=")
+        if not sign or "." not in setting:
+            raise ConfigurationError(f"--set: {override!r} is not SECTION.NAME=VALUE")
+        flags[setting] = value
+    return read_config(text, os.environ, flags, str(file))
+
+
+_SAID = {
+    "connecting": "pool {name}: connecting to RabbitMQ",
+    "standby": "pool {name}: standing by, another manager is active",
+    "active": "pool {name}: active",
+}
+
+
+def _tell(name: str, state: State) -> None:
+    if state in _SAID:
+        say(_SAID[state].format(name=name))

@@ -1,0 +1,51 @@
+"""`requite pool status`: how a pool goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from requite.cli.exit_codes import ExitCode
+from requite.cli.options import QUIET, JsonFlag, Logging
+from requite.cli.output import printable, say, say_json
+from requite.cli.pool.asking import DEFAULT, ManagerUrl, ask
+
+
+def status(
+    *, manager: ManagerUrl = DEFAULT, as_json: JsonFlag = False, logging: Logging = QUIET
+) -> int:
+    """Show how a pool goes.
+
+    It tells whether the manager is active or stands by, how many groups there
+    are, and what became of requests without a group, and of those that no worker
+    answered. The exit code is 0 while the manager is active or stands by.
+
+      $ requite pool status
+      $ requite pool status --manager http://127.0.0.1:8670 --json
+    """
+    logging.start()
+    seen = ask(manager, "/status")
+    if as_json:
+        say_json(seen)
+    else:
+        for line in _lines(seen):
+            say(line)
+    return ExitCode.OK if seen["state"] in ("active", "standby") else ExitCode.UNAVAILABLE
+
+
+def _lines(seen: dict[str, Any]) -> list[str]:
+    groups = seen["groups"]
+    active = sum(group["expected"] == "active" for group in groups)
+    unbound = sum(group["expected"] == "unbound" for group in groups)
+    running = sum(group["running"] for group in groups)
+    orphans, dead = seen["orphans"], seen["dead_letters"]
+    reasons = ", ".join(f"{count} {reason}" for reason, count in dead["by_reason"].items())
+    draining = ", draining" if seen["draining"] else ""
+    return [
+        f"pool          {printable(seen['pool'])} ({printable(seen['instance'])})",
+        f"state         {seen['state']}{draining}",
+        f"version       {printable(seen['version'])}",
+        f"groups        {active} active, {unbound} unbound, {running} running",
+        f"orphans       {orphans['waiting']} waiting, {orphans['forwarded']} handed on",
+        f"dead letters  {reasons or 'none'}",
+        f"poison        {dead['poison']} since the manager began",
+    ]
