@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
+from contextlib import ExitStack
 
 import pytest
 from tests.cli.command import (
@@ -15,6 +16,7 @@ from tests.cli.command import (
     running_broker,
     running_worker,
 )
+from tests.support.gate import Gate
 
 from requite.cli.exit_codes import ExitCode
 
@@ -64,18 +66,25 @@ def test_without_requests_the_first_signal_ends_it(stop):
         assert broker.end() == (ExitCode.OK, "", "")
 
 
-def test_sigterm_lets_a_running_call_end_with_its_reply():
-    with (
-        running_broker() as (broker, url),
-        running_worker("requite.examples:slow", "--connect", url),
-        running("call", f"{url}/slow", "1.5") as call,
-    ):
-        await_running(url, "slow")
-        broker.send(signal.SIGTERM)
-        late = requite("call", f"{url}/slow", "0", "--timeout", "0.5")
-        assert late.code == ExitCode.TIMEOUT  # it takes nothing new: the call waits for the next
-        assert call.end() == (0, "1.5", "")
+def test_sigterm_lets_a_running_call_end_with_its_reply(tmp_path):
+    gate = Gate(tmp_path)
+    with running_broker() as (broker, url), ExitStack() as stack:
+        worker = gate.worker(url)
+        stack.callback(worker.dispose)
+        worker.await_start()
+        with running("call", f"{url}/gated", "early", "--timeout", "30") as call:
+            gate.await_run("early")
+            broker.send(signal.SIGTERM)
+            await_draining(url)
+            late = requite("call", f"{url}/gated", "late", "--timeout", "0.5")
+            assert (
+                late.code == ExitCode.TIMEOUT
+            )  # it takes nothing new: the call waits for the next
+            gate.open()
+            code, out, err = call.end()
+        assert (code, out, err) == (0, f"early{worker.pid}", "")
         assert broker.end() == (ExitCode.OK, "", "")
+    assert not gate.runs("late")
 
 
 def test_a_second_sigterm_stops_at_once():

@@ -24,7 +24,8 @@ pytestmark = [
 
 CROWD: Final = 10_000
 # Longer than it takes to open that many connections, by far: all are to be open at the same time.
-HANDSHAKE_TIMEOUT_S: Final = 5.0
+HANDSHAKE_TIMEOUT_S: Final = 10.0
+HANG_UP_S: Final = 10.0  # what hanging up on all of them may take
 SPARE_DESCRIPTORS: Final = 300
 # One connection costs the broker some 8 kB: its transport, its link, its framing.
 BYTES_PER_CONNECTION_MAX: Final = 32 << 10
@@ -76,17 +77,19 @@ def test_ten_thousand_connections_that_send_nothing(
     before = broker.descriptors()
     memory_before = broker.memory()
     began = monotonic()
-    crowd = gather(broker, crowd_size, client, worker)
+    crowd: list[socket.socket] = []
     try:
+        gather(crowd, broker, crowd_size, client, worker)
         eventually(lambda: broker.descriptors() >= before + crowd_size, "all are there at a time")
         assert broker.memory() - memory_before < crowd_size * BYTES_PER_CONNECTION_MAX
         serve(client, worker)
-        await_hang_ups(crowd, client, worker, within_s=HANDSHAKE_TIMEOUT_S + WAIT_S)
+        all_there_s = monotonic() - began
+        await_hang_ups(crowd, client, worker, within_s=HANDSHAKE_TIMEOUT_S + HANG_UP_S)
     finally:
         for member in crowd:
             member.close()
     took_s = monotonic() - began
-    assert HANDSHAKE_TIMEOUT_S <= took_s < 20
+    assert all_there_s < HANDSHAKE_TIMEOUT_S <= took_s
     serve(client, worker)
     assert broker.descriptors() <= before + 1  # the observer
     stats = broker.stats()
@@ -130,12 +133,15 @@ def serve(client: HandClient, worker: HandWorker) -> None:
 
 
 def gather(
-    broker: ShortBroker, count: int, client: HandClient, worker: HandWorker
-) -> list[socket.socket]:
+    crowd: list[socket.socket],
+    broker: ShortBroker,
+    count: int,
+    client: HandClient,
+    worker: HandWorker,
+) -> None:
     """Open so many connections; the good pair is served all the while."""
     before = broker.descriptors()
     host, _, port = broker.endpoint.removeprefix("tcp://").rpartition(":")
-    crowd: list[socket.socket] = []
     for number in range(count):
         crowd.append(socket.socket())
         crowd[-1].settimeout(WAIT_S)
@@ -143,7 +149,6 @@ def gather(
         if number % 500 == 499:  # less than the listener's backlog, beyond which TCP waits a second
             eventually(lambda: broker.descriptors() >= before + len(crowd), "all are there")
             serve(client, worker)
-    return crowd
 
 
 def await_hang_ups(

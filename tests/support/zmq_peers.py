@@ -16,7 +16,7 @@ from typing import Any, Final
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-WAIT_S: Final = 10.0  # for what must come; only a failing test waits so long
+WAIT_S: Final = 30.0  # for what must come; only a failing test waits so long
 
 _EVENTS: Final = (
     zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
