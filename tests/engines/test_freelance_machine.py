@@ -18,10 +18,10 @@ from tests.support.freelance_engines import ClientBench, ServerBench
 from requite.errors import CallTimeout, Cancelled, Overloaded, TransportError
 from requite.protocols.freelance.agent import AgentClient
 from requite.protocols.freelance.failover import FailoverClient
-from requite.protocols.freelance.jobs import Job
 from requite.protocols.freelance.shotgun import ShotgunClient
 from requite.protocols.freelance.wire import Model
 from requite.request import Status
+from requite.serving import Job
 
 SLOTS = 4
 PLACES = ("a", "b", "c")

@@ -41,14 +41,14 @@ class SaysItHasNotRun(AgentClient):
 
 
 class HasNoLimit(AgentClient):
-    def _why_not(self, asked: Any, now: float) -> Any:
+    def _why_not(self, deadline: float, now: float) -> Any:
         return None
 
 
 class RemembersCalls(AgentClient):
     def _hold(self, call: Any, until: float) -> None:
         super()._hold(call, until)
-        self.seen = [*getattr(self, "seen", ()), call.asked.token]
+        self.seen = [*getattr(self, "seen", ()), call.token]
 
 
 class SendsWhatMayHaveRun(AgentClient):
@@ -58,7 +58,7 @@ class SendsWhatMayHaveRun(AgentClient):
 
 class TriesForEver(AgentClient):
     def _is_last(self, call: Any) -> bool:
-        return not call.asked.idempotent
+        return not call.idempotent
 
 
 # --- model three ----------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class WaitsForGodot(AgentClient):
     """Leave what was lost with its server until somebody comes."""
 
     def _interrupt(self, call: Any, reason: str, now: float) -> None:
-        self._hold(call, call.asked.deadline)
+        self._hold(call, call.deadline)
 
 
 # --- models one and two ---------------------------------------------------------------------------

@@ -40,13 +40,15 @@ class KeepsItsSocket(LazyPirate):
     """Send again over the connection on which no reply came: a late one is taken for the next."""
 
     def _recall(self, call: Any) -> None:
-        self._lanes[call.peer] = None
-        self._idle[call.peer] = None
+        if call.peer is not None:
+            self._lanes[call.peer] = None
+            self._idle[call.peer] = None
+            call.peer = None
 
 
 class SendsAgainWhatMayHaveRun(LazyPirate):
     def _interrupt(self, call: Any, reason: str, now: float) -> None:
-        call.asked = call.asked._replace(idempotent=True)
+        call.idempotent = True
         super()._interrupt(call, reason, now)
 
 
@@ -60,7 +62,7 @@ class LosesWhatWasSent(LazyPirate):
     """Forget a call whose connection is lost."""
 
     def _interrupt(self, call: Any, reason: str, now: float) -> None:
-        call.asked = call.asked._replace(deadline=inf)
+        call.deadline = inf
         self._wait_until(call, inf)
 
 

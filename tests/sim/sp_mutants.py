@@ -69,7 +69,7 @@ class SpendsItsBudgetForGood(ScalabilityClient):
     """Let only new calls fill the budget of resending."""
 
     def _resend(self, call: Any, now: float) -> None:
-        self._earned_at = now
+        self._budget._earned_at = now
         super()._resend(call, now)
 
 

@@ -17,9 +17,9 @@ from tests.support.engine_bench import Bench, CallBench, JobBench
 from requite.chronicle import Chronicle
 from requite.engine import PeerJoined, Submit
 from requite.protocols.freelance.client_base import FreelanceClient
-from requite.protocols.freelance.jobs import Job
 from requite.protocols.freelance.policy import ClientPolicy, ServerPolicy
 from requite.protocols.freelance.server import FreelanceServer
+from requite.serving import Job
 
 Frames = list[bytes]
 

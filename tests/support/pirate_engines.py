@@ -39,7 +39,6 @@ from requite.engine import (
 )
 from requite.errors import CallError
 from requite.protocols.pirate.client import LazyPirate
-from requite.protocols.pirate.jobs import Job
 from requite.protocols.pirate.policy import (
     BACK,
     FRONT,
@@ -53,6 +52,7 @@ from requite.protocols.pirate.server import PirateServer
 from requite.protocols.pirate.wire import Pattern
 from requite.protocols.pirate.worker import PirateWorker
 from requite.request import Reply, Request, Status
+from requite.serving import Job
 
 INSTANCE = b"a-worker"
 ORIGIN = b"a-client"

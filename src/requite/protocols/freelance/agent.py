@@ -65,7 +65,6 @@ class AgentClient(FreelanceClient):
         super().__init__(*args, **given)
         self._servers: dict[Peer, Server] = {}
         self._live: dict[Peer, Server] = {}  # the first one is asked
-        self._attend_at = inf
 
     # --- calls ------------------------------------------------------------------------------------
     def _maybe_send(self, call: PendingCall, now: float) -> bool:
@@ -165,10 +164,7 @@ class AgentClient(FreelanceClient):
         return len(self._servers), len(self._live), blocked
 
     # --- time -------------------------------------------------------------------------------------
-    def _next_at(self) -> float:
-        return self._attend_at
-
-    def _attend_servers(self, now: float) -> None:
+    def _attend(self, now: float) -> None:
         """Ping who was silent for an interval, and give up who was for several."""
         late_s = now - self._attend_at
         if late_s > self._policy.ping.interval_s:  # we were away ourselves
@@ -185,7 +181,7 @@ class AgentClient(FreelanceClient):
 
     def _plan(self) -> None:
         """Find out when servers need attention next."""
-        self._attend_at = min(self._instants(), default=inf)
+        self._attend_at = inf if self._stopped else min(self._instants(), default=inf)
 
     def _instants(self) -> Iterator[float]:
         for server in self._servers.values():
@@ -202,5 +198,5 @@ class AgentClient(FreelanceClient):
         return server.heard_at + ttl_s * (1 if server.is_open else LIVES_WHILE_PRESSED)
 
     def _tell(self, kind: str, server: Server, **facts: Any) -> None:
-        if self._policy.notes:
+        if self._notes:
             self._out.append(Note(kind, {"server": str(server)} | facts))

@@ -91,7 +91,7 @@ class FailoverClient(FreelanceClient):
         if self._maybe_send(call, now):
             self._held.pop(call)
         else:
-            self._hold(call, call.asked.deadline)
+            self._hold(call, call.deadline)
 
     def _each(self) -> str:
         return f"with {self._policy.attempt_s:g} s for each server"
@@ -102,7 +102,7 @@ class FailoverClient(FreelanceClient):
             self._hold(call, now + (self._policy.attempt_s or 0.0))
 
     def _is_last(self, call: PendingCall) -> bool:
-        is_through = self._policy.servers > 1 and len(call.tried) >= self._policy.servers
+        is_through = 1 < self._policy.servers <= call.tries
         return is_through or super()._is_last(call)
 
     def _recall(self, call: PendingCall) -> None:
@@ -170,7 +170,7 @@ class FailoverClient(FreelanceClient):
 
     def _send_or_hold(self, call: PendingCall, now: float) -> None:
         """Send a new call to the first server, and one that was sent before to the next."""
-        if call.tries and now < call.asked.deadline:
+        if call.tries and now < call.deadline:
             self._go_on(call, now)
         else:
             super()._send_or_hold(call, now)

@@ -23,13 +23,6 @@ LIVES_WHILE_PRESSED: Final = 5
 """How many times longer a server that pushes back may be silent: our ping is behind a large body,
 and no answer can be expected soon."""
 
-BUDGET_PAUSE_S: Final = 0.1
-"""How long a call waits that finds no budget for another try."""
-
-CALLS_WORTH_A_SECOND: Final = 50
-"""What time adds to the budget of retries, so that calls whose client makes no others still come to
-their end."""
-
 _SLOTS_MAX: Final = 1 << 24
 
 

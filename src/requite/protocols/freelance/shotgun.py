@@ -51,7 +51,7 @@ class ShotgunClient(FreelanceClient):
                 self._name(call)
                 self._transmit(call, peer, wire.sequenced(call.control, call.frames), now)
         if call.peers:
-            self._wait_until(call, call.asked.deadline)
+            self._wait_until(call, call.deadline)
         return bool(call.peers)
 
     def _has_had_enough(self, call: PendingCall) -> bool:
@@ -85,7 +85,7 @@ class ShotgunClient(FreelanceClient):
         self._open[event.peer] = True
         self._release(now)
         for call in self._calls.values():
-            if now < call.asked.deadline:  # I15: else its timer is late
+            if now < call.deadline:  # I15: else its timer is late
                 self._maybe_send(call, now)
 
     def _lost(self, event: PeerLost, now: float) -> None:

@@ -19,9 +19,9 @@ Sources: Guide, "Basic Reliable Queuing (Simple Pirate Pattern)" and "Robust Rel
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from math import inf
-from typing import Any
+from typing import Any, ClassVar
 
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.engine import (
@@ -44,6 +44,7 @@ from requite.engine import (
     Warn,
 )
 from requite.errors import LocalViolation, RemoteViolation
+from requite.machine import Handlers, Machine
 from requite.protocols.pirate import wire
 from requite.protocols.pirate.crew import BUSY, IDLE, UNREADY, Crew, Hand
 from requite.protocols.pirate.jobs import REQUESTS, QueueSnapshot, Why
@@ -54,13 +55,17 @@ from requite.protocols.pirate.wire import Envelope, Pattern, Ready
 from requite.sweep import Sweep
 
 
-class PirateQueue:
-    """Hands requests of its front to workers at its back; on which side a peer is, its place tells.
+class PirateQueue(Machine):
+    """Hands requests of its front to workers at its back; on which side a peer is, its place tells:
+    FRONT or BACK. After `Drain` requests are left unread; `Stopped` follows when no worker has one
+    any more.
 
     `first_address` should be random per start: a worker may still answer a former queue's client.
     So should `instance`: journals know the queue by it. `chronicle` takes down what happens to the
     requests that come by.
     """
+
+    _kind: ClassVar = "a queue"
 
     def __init__(
         self,
@@ -71,6 +76,7 @@ class PirateQueue:
         instance: bytes = NO_INSTANCE,
         chronicle: Chronicle | None = None,
     ) -> None:
+        super().__init__()
         self._pattern = pattern
         self._policy = policy = policy or QueuePolicy()
         self._next_address = first_address
@@ -80,10 +86,10 @@ class PirateQueue:
         self._sweep = Sweep()
         self._requests = self._replies = 0
         self._dropped: Counter[str] = Counter()
-        self._draining = self._stopped = False
         self._stop_at = inf
-        self._out: list[Effect] = []
-        self._inputs: dict[type, Callable[[Any, float], None]] = {
+
+    def _handlers(self) -> Handlers:
+        return {
             Received: self._received,
             Wake: self._woken,
             PeerJoined: self._joined,
@@ -93,24 +99,11 @@ class PirateQueue:
             Drain: self._drained,
         }
 
-    # --- the engine's contract --------------------------------------------------------------------
     def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`.
-
-        A peer whose place is neither FRONT nor BACK is a `LocalViolation`. After `Drain` requests
-        are left unread; `Stopped` follows when no worker has one any more.
-        """
-        handler = self._inputs.get(event.__class__)
-        if handler is None:
-            raise LocalViolation(f"a queue has no use for {event!r}")
-        handler(event, now)
+        """See `requite.engine.Engine.handle`."""
+        self._feed(event, now)
         self._dispatch(now)
-        if self._draining:
-            self._maybe_stop(now)
-        out = self._out
-        if out:
-            self._out = []
-        return out
+        return self._said(now)
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""

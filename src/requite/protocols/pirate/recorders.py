@@ -1,6 +1,4 @@
-"""What clients, servers, workers and queues of the Pirates write into their chronicles
-(`requite.recording`).
-"""
+"""What a queue writes into its chronicle (`requite.recording`)."""
 
 from __future__ import annotations
 
@@ -11,35 +9,12 @@ from math import inf
 from typing import Any, Final
 
 from requite.chronicle import MADE_UP, NO_INSTANCE, Chronicle, Happening, Kind
-from requite.errors import CallError
-from requite.protocols.pirate.calls import PendingCall
 from requite.protocols.pirate.crew import BUSY, Hand
-from requite.protocols.pirate.jobs import Job
 from requite.protocols.pirate.turns import Asker
-from requite.recording import CallRecorder, JobRecorder, Recorder, encode_name, refusal
+from requite.recording import Recorder
 from requite.request import Status, error_class_of
 
 _ENDS: Final = {Status.CANCELLED: Kind.CANCELLED}
-
-
-class ClientRecorder(CallRecorder[PendingCall]):
-    """Tells about calls, at the client."""
-
-    def about(self, call: PendingCall) -> tuple[bytes, int, float]:
-        """Return the name of a call's service, the bytes of its body, and its deadline."""
-        return encode_name(call.asked.service), call.size, call.asked.deadline
-
-    def replied(self, call: PendingCall, frames: Iterable[bytes], now: float) -> None:
-        """Tell of the reply to a call."""
-        self.answered(call, sum(map(len, frames)), now)
-
-    def refused(self, service: str, error: CallError, now: float) -> None:
-        """Tell that a call was not taken on."""
-        self._happen(refusal(error, now, service))
-
-
-class WorkerRecorder(JobRecorder[Job]):
-    """Tells about requests in the hands of a server or worker, under ids of its own."""
 
 
 class Errand:

@@ -16,45 +16,31 @@ Source: Guide, "Client-side Reliability (Lazy Pirate Pattern)".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from math import inf
-from typing import Any
-
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.engine import (
-    Abandon,
-    Deliver,
     Disconnect,
     Drain,
-    Effect,
     Finished,
-    Input,
-    Message,
-    Note,
     PeerBlocked,
     PeerJoined,
     PeerLost,
     PeerWritable,
-    Produced,
-    Progressed,
     Received,
     ResumeReading,
     Send,
-    Started,
     Stopped,
     StopReading,
-    Wake,
     Warn,
 )
-from requite.errors import LocalViolation
-from requite.protocols.pirate.jobs import Job, ServerSnapshot, reason_of
+from requite.protocols.pirate.jobs import ServerSnapshot
 from requite.protocols.pirate.policy import ServerPolicy
-from requite.protocols.pirate.recorders import WorkerRecorder
 from requite.protocols.pirate.turns import Asker, Turns
-from requite.request import Request, Status
+from requite.recording import JobRecorder
+from requite.request import Status
+from requite.serving import Job, ServingEngine, reason_of
 
 
-class PirateServer:
+class PirateServer(ServingEngine[Job]):
     """A server for whoever is connected; `service` is what its handlers' requests are called.
 
     `instance` should be random per start: journals know the server by it. `chronicle` takes down
@@ -70,55 +56,17 @@ class PirateServer:
         chronicle: Chronicle | None = None,
     ) -> None:
         self._policy = policy = policy or ServerPolicy()
-        self._service = service
-        self._recorder = None if chronicle is None else WorkerRecorder(chronicle, instance, service)
+        super().__init__(
+            service,
+            recorder=None if chronicle is None else JobRecorder(chronicle, instance, service),
+            reply_size_max=policy.reply_size_max,
+            notes=policy.notes,
+        )
         self._turns: Turns[Job] = Turns(policy.queue_max, policy.queue_size_max, one_at_a_time=True)
-        self._jobs: dict[Job, Asker[Job]] = {}
-        self._draining = self._stopped = False
-        self._out: list[Effect] = []
-        self._inputs: dict[type, Callable[[Any, float], None]] = {
-            Received: self._received,
-            Finished: self._finished,
-            Produced: self._produced,
-            Progressed: _go_on,  # nobody keeps a lease
-            Started: self._began,
-            Wake: self._woken,
-            PeerJoined: self._joined,
-            PeerLost: self._lost,
-            PeerBlocked: self._blocked,
-            PeerWritable: self._writable,
-            Drain: self._drained,
-        }
-
-    # --- the engine's contract --------------------------------------------------------------------
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`.
-
-        For each `Deliver` of a `Request` there is to be one `Finished`, also after an `Abandon`: it
-        gives the place back. A `Finished` has the status OK, FAILED (with the reason) or CANCELLED;
-        only OK brings about a reply.
-        """
-        handler = self._inputs.get(event.__class__)
-        if handler is None:
-            raise LocalViolation(f"a server has no use for {event!r}")
-        handler(event, now)
-        self._deliver_waiting(now)
-        if self._draining and not (self._stopped or self._jobs):
-            self._stopped = True
-            self._out.append(Stopped())
-        out = self._out
-        if out:
-            self._out = []
-        return out
-
-    def deadline(self) -> float | None:
-        """See `requite.engine.Engine.deadline`."""
-        at = inf if self._recorder is None else self._recorder.look_at
-        return None if at == inf else at
 
     def snapshot(self) -> ServerSnapshot:
         """Return the sizes of all tables."""
-        abandoned = sum(job.abandoned != "" for job in self._jobs)
+        abandoned = self._abandoned
         return ServerSnapshot(
             len(self._turns),
             self._turns.waiting,
@@ -128,19 +76,15 @@ class PirateServer:
             self._stopped,
         )
 
-    def tell_beginnings(self, now: float) -> None:
-        """Let the journal, if one is kept, have the beginnings of what is under way."""
-        if self._recorder is not None:
-            self._recorder.look(self._jobs, now)
-
     # --- requests ---------------------------------------------------------------------------------
-    def _received(self, event: Received, _now: float) -> None:
+    def _received(self, event: Received, now: float) -> None:
         asker = self._turns.by_peer.get(event.peer)
         if asker is None or self._draining:
             return
         for message in event.messages:
             if self._turns.push(asker, message):
                 self._out.append(StopReading(asker.peer))
+        self._deliver_waiting(now)
 
     def _deliver_waiting(self, now: float) -> None:
         """Have handlers run for what waits, in turn, while there is room."""
@@ -148,59 +92,41 @@ class PirateServer:
             due = self._turns.pop()
             if due is None:
                 return
-            self._deliver(*due, now)
-
-    def _deliver(self, asker: Asker[Job], message: Message, now: float) -> None:
-        job = Job(asker.peer, [], now)
-        self._jobs[job] = asker
-        asker.in_hand[job] = None
-        self._turns.offer(asker)
-        self._out.append(Deliver(job, Request(self._service, message)))
-        if self._recorder is not None:
-            self._recorder.delivered(job, sum(map(len, message)), now)
-        self._note("delivered", job)
-        if self._turns.resumes(asker):
-            self._out.append(ResumeReading(asker.peer))
+            asker, message = due
+            job = Job(asker.peer)
+            asker.in_hand[job] = None
+            self._turns.offer(asker)
+            self._hand_over(job, asker, message, now)
+            if self._turns.resumes(asker):
+                self._out.append(ResumeReading(asker.peer))
 
     # --- from handlers ----------------------------------------------------------------------------
-    def _began(self, event: Started, now: float) -> None:
-        if self._recorder is not None and event.token in self._jobs:
-            self._recorder.started(event.token, now)
-
-    def _produced(self, event: Produced, now: float) -> None:
-        job: Job = event.token
-        if job not in self._jobs or job.abandoned:
-            return
-        job.join(event.frames)
-        if self._recorder is not None:
-            self._recorder.partial(job, event.frames, now)
-        if job.joined_size > self._policy.reply_size_max:
-            text = f"its partial replies came to more than {self._policy.reply_size_max} bytes"
-            self._out.append(Warn("reply too large", f"no reply: {text}"))
-            self._hang_up(self._jobs[job], text, now)
-
     def _finished(self, event: Finished, now: float) -> None:
-        job, frames, status = event
-        asker = self._jobs.pop(job, None)
-        if asker is None:
+        ended = self._end(event, now)
+        if ended is None:
             return
-        if job.abandoned:
-            status = Status.CANCELLED
-        if self._recorder is not None:
-            self._recorder.finished(job, status, frames, now)
-        self._note("finished", job, status=Status(status).name)
+        asker, status = ended
+        job: Job = event.token
         asker.in_hand.pop(job, None)
-        if job.abandoned:
-            return
+        if not job.abandoned:
+            self._answer(asker, job, event, status, now)
+        self._deliver_waiting(now)
+
+    def _answer(
+        self, asker: Asker[Job], job: Job, event: Finished, status: Status, now: float
+    ) -> None:
         if status is Status.OK:
-            self._out.append(Send(asker.peer, job.reply(frames)))
+            self._out.append(Send(asker.peer, job.reply(event.frames)))
             self._turns.offer(asker)
             if self._draining:
                 self._maybe_see_off(asker)
             return
-        text = f"a request failed, which REP cannot say: {reason_of(frames)}"
+        text = f"a request failed, which REP cannot say: {reason_of(event.frames)}"
         self._out.append(Warn("failed request", text))
         self._hang_up(asker, text, now)
+
+    def _outgrown(self, job: Job, reason: str, now: float) -> None:
+        self._hang_up(self._jobs[job], reason, now)
 
     def _hang_up(self, asker: Asker[Job], reason: str, now: float) -> None:
         self._out.append(Disconnect(asker.peer, reason))
@@ -210,11 +136,7 @@ class PirateServer:
         """Abandon what an asker waits for: nobody does any more."""
         self._turns.leave(asker.peer)
         for job in asker.in_hand:
-            job.abandoned = reason
-            self._out.append(Abandon(job, reason))
-            if self._recorder is not None:
-                self._recorder.abandoned(job, reason, now)
-            self._note("abandoned", job, reason=reason)
+            self._abandon(job, reason, now)
 
     # --- connections ------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, _now: float) -> None:
@@ -232,16 +154,13 @@ class PirateServer:
         if asker := self._turns.by_peer.get(event.peer):
             asker.is_open = False
 
-    def _writable(self, event: PeerWritable, _now: float) -> None:
+    def _writable(self, event: PeerWritable, now: float) -> None:
         if asker := self._turns.by_peer.get(event.peer):
             asker.is_open = True
             self._turns.offer(asker)
+            self._deliver_waiting(now)
 
-    # --- time, and the end ------------------------------------------------------------------------
-    def _woken(self, _event: Wake, now: float) -> None:
-        if self._recorder is not None and now >= self._recorder.look_at:
-            self._recorder.look(self._jobs, now)
-
+    # --- the end ----------------------------------------------------------------------------------
     def _drained(self, _event: Drain, _now: float) -> None:
         if self._draining:
             return
@@ -259,10 +178,7 @@ class PirateServer:
             self._turns.leave(asker.peer)
             self._out.append(Disconnect(asker.peer, "the server is shutting down"))
 
-    def _note(self, kind: str, job: Job, **facts: Any) -> None:
-        if self._policy.notes:
-            self._out.append(Note(kind, {"service": self._service, "job": job} | facts))
-
-
-def _go_on(_event: Progressed, _now: float) -> None:
-    """Take no notice."""
+    def _maybe_stop(self, _now: float) -> None:
+        if not (self._stopped or self._jobs):
+            self._stopped = True
+            self._out.append(Stopped())

@@ -23,51 +23,45 @@ Pirate Pattern)" and "Heartbeating"; 6/PPP.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from math import inf
-from typing import Any
+from typing import Any, ClassVar
 
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.engine import (
-    Abandon,
     Connect,
-    Deliver,
     Disconnect,
     Drain,
-    Effect,
     Finished,
-    Input,
     Note,
     Peer,
-    PeerBlocked,
     PeerJoined,
     PeerLost,
-    PeerWritable,
-    Produced,
-    Progressed,
     Received,
     Send,
-    Started,
     Stopped,
     Wake,
     Warn,
 )
-from requite.errors import LocalViolation, RemoteViolation
+from requite.errors import RemoteViolation
 from requite.heartbeat import Heartbeat
 from requite.protocols.pirate import wire
-from requite.protocols.pirate.jobs import Job, WorkerSnapshot, reason_of
+from requite.protocols.pirate.jobs import WorkerSnapshot
 from requite.protocols.pirate.policy import WorkerPolicy
-from requite.protocols.pirate.recorders import WorkerRecorder
 from requite.protocols.pirate.wire import Envelope, Pattern
-from requite.request import Request, Status
+from requite.recording import JobRecorder
+from requite.request import Status
+from requite.serving import Job, ServingEngine, reason_of
 
 
-class PirateWorker:
+class PirateWorker(ServingEngine[Job]):
     """A worker for one queue; `service` is what its handler's requests are called.
 
     `instance` should be random per start: journals know the worker by it. `first_number` parts the
     ids of several engines of one instance. `chronicle` takes down what happens to the requests.
     """
+
+    _kind: ClassVar = "a worker"
 
     def __init__(
         self,
@@ -82,11 +76,15 @@ class PirateWorker:
         self._pattern = pattern
         self._words = wire.words_of(pattern)
         self._policy = policy = policy or WorkerPolicy()
-        self._service = service
-        self._recorder = (
-            None
-            if chronicle is None
-            else WorkerRecorder(chronicle, instance, service, first_number)
+        super().__init__(
+            service,
+            recorder=(
+                None
+                if chronicle is None
+                else JobRecorder(chronicle, instance, service, first_number)
+            ),
+            reply_size_max=policy.reply_size_max,
+            notes=policy.notes,
         )
         self._peer: Peer | None = None
         self._heart = Heartbeat(policy.heartbeat, 0.0)
@@ -96,44 +94,8 @@ class PirateWorker:
         self._joined_at = 0.0
         self._dialling = False
         self._dial_at = 0.0
-        self._job: Job | None = None  # of this conversation, with a handler
-        self._abandoned: set[Job] = set()  # whose handlers have not ended yet
+        self._job: Job | None = None  # of this conversation; there may be abandoned ones as well
         self._waiting: deque[Envelope] = deque()
-        self._draining = self._stopped = False
-        self._out: list[Effect] = []
-        self._inputs: dict[type, Callable[[Any, float], None]] = {
-            Received: self._received,
-            Finished: self._finished,
-            Produced: self._produced,
-            Progressed: _go_on,  # nobody keeps a lease
-            Started: self._began,
-            Wake: self._woken,
-            PeerJoined: self._joined,
-            PeerLost: self._lost,
-            # A queue that does not read gets no more than the replies to what it handed out.
-            PeerBlocked: _go_on,
-            PeerWritable: _go_on,
-            Drain: self._drained,
-        }
-
-    # --- the engine's contract --------------------------------------------------------------------
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`.
-
-        For each `Deliver` of a `Request` there is to be one `Finished`, also after an `Abandon`. A
-        `Finished` has the status OK, FAILED (with the reason) or CANCELLED; only OK brings about a
-        reply.
-        """
-        handler = self._inputs.get(event.__class__)
-        if handler is None:
-            raise LocalViolation(f"a worker has no use for {event!r}")
-        handler(event, now)
-        if self._draining:
-            self._maybe_stop()
-        out = self._out
-        if out:
-            self._out = []
-        return out
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
@@ -149,15 +111,10 @@ class PirateWorker:
             self._dialling,
             len(self._waiting),
             int(self._job is not None),
-            len(self._abandoned),
+            self._abandoned,
             self._draining,
             self._stopped,
         )
-
-    def tell_beginnings(self, now: float) -> None:
-        """Let the journal, if one is kept, have the beginnings of what is under way."""
-        if self._recorder is not None:
-            self._recorder.look([self._job] if self._job else [], now)
 
     # --- from the queue ---------------------------------------------------------------------------
     def _received(self, event: Received, now: float) -> None:
@@ -187,57 +144,32 @@ class PirateWorker:
             self._out.append(Warn("backlog", text))
 
     def _deliver(self, request: Envelope, now: float) -> None:
-        assert self._peer is not None
-        self._job = job = Job(self._peer, request.envelope, now)
-        self._out.append(Deliver(job, Request(self._service, request.body)))
-        if self._recorder is not None:
-            self._recorder.delivered(job, sum(map(len, request.body)), now)
-        self._note("delivered", job=job)
+        self._job = job = Job(self._peer, request.envelope)
+        self._hand_over(job, None, request.body, now)
 
     # --- from handlers ----------------------------------------------------------------------------
-    def _began(self, event: Started, now: float) -> None:
-        job: Job = event.token
-        if self._recorder is not None and job is self._job:
-            self._recorder.started(job, now)
-
-    def _produced(self, event: Produced, now: float) -> None:
-        job: Job = event.token
-        if job is not self._job:
-            return
-        job.join(event.frames)
-        if self._recorder is not None:
-            self._recorder.partial(job, event.frames, now)
-        if job.joined_size > self._policy.reply_size_max:
-            text = f"its partial replies came to more than {self._policy.reply_size_max} bytes"
-            self._out.append(Warn("reply too large", f"no reply: {text}"))
-            self._hang_up(text, now)
-
     def _finished(self, event: Finished, now: float) -> None:
+        ended = self._end(event, now)
+        if ended is None:
+            return
         job: Job = event.token
-        frames, status = event.frames, event.status
-        if job in self._abandoned:
-            self._abandoned.discard(job)
-            self._tell_finished(job, Status.CANCELLED, frames, now)
+        if job is not self._job:  # it was abandoned
             self._maybe_dial(now)
             return
-        if self._job is not job:
-            return
-        self._tell_finished(job, status, frames, now)
         self._job = None
-        if status is Status.OK:
+        if ended[1] is Status.OK:
             self._heart.heard_at = now  # it was not to be heard while we were busy
-            self._say([*job.envelope, *job.reply(frames)], now)
+            self._say(job.reply(event.frames), now)
             if self._waiting:
                 self._deliver(self._waiting.popleft(), now)
             return
-        text = f"a request failed, which a worker of the Pirates cannot say: {reason_of(frames)}"
+        reason = reason_of(event.frames)
+        text = f"a request failed, which a worker of the Pirates cannot say: {reason}"
         self._out.append(Warn("failed request", text))
         self._hang_up(text, now)
 
-    def _tell_finished(self, job: Job, status: Status, frames: Sequence[bytes], now: float) -> None:
-        if self._recorder is not None:
-            self._recorder.finished(job, status, frames, now)
-        self._note("finished", job=job, status=Status(status).name)
+    def _outgrown(self, _job: Job, reason: str, now: float) -> None:
+        self._hang_up(reason, now)
 
     # --- the conversation -------------------------------------------------------------------------
     def _say(self, message: Sequence[bytes], now: float) -> None:
@@ -256,7 +188,7 @@ class PirateWorker:
         if self._pattern.beats:
             self._beat_at = self._heart.next_at()
         self._say([self._words.ready], now)
-        self._note("ready")
+        self._tell("ready")
 
     def _lost(self, event: PeerLost, now: float) -> None:
         if event.peer is self._peer and not self._stopped:
@@ -278,6 +210,7 @@ class PirateWorker:
         self._waiting.clear()
         if self._job is not None:
             self._abandon(self._job, reason, now)
+            self._job = None
         if self._draining:
             return
         has_worked = self._was_heard or now - self._joined_at >= self._policy.pause_first_s
@@ -286,14 +219,6 @@ class PirateWorker:
             self._dial_at += self._pause_s
             self._pause_s = min(2 * self._pause_s, self._policy.pause_max_s)
         self._maybe_dial(now)
-
-    def _abandon(self, job: Job, reason: str, now: float) -> None:
-        self._job = None
-        self._abandoned.add(job)
-        self._out.append(Abandon(job, reason))
-        if self._recorder is not None:
-            self._recorder.abandoned(job, reason, now)
-        self._note("abandoned", job=job, reason=reason)
 
     def _maybe_dial(self, now: float) -> None:
         """Connect, if it is time to. While a handler runs that could not be interrupted we are
@@ -306,9 +231,8 @@ class PirateWorker:
             self._out.append(Connect())
 
     # --- time -------------------------------------------------------------------------------------
-    def _woken(self, _event: Wake, now: float) -> None:
-        if self._recorder is not None and now >= self._recorder.look_at:
-            self.tell_beginnings(now)
+    def _woken(self, event: Wake, now: float) -> None:
+        super()._woken(event, now)
         if now >= self._beat_at:
             self._beat(now)
         self._maybe_dial(now)
@@ -322,7 +246,7 @@ class PirateWorker:
         is_busy = self._job is not None
         if now >= heart.gone_at() and not is_busy:
             reason = f"nothing came from the queue for {now - heart.heard_at:.2f} s"
-            self._note("silent", reason=reason)
+            self._tell("silent", reason=reason)
             self._out.append(Disconnect(self._peer, reason))
             self._go_without(reason, now, silent=True)
             return
@@ -336,9 +260,9 @@ class PirateWorker:
         self._dial_at = inf
         self._waiting.clear()
 
-    def _maybe_stop(self) -> None:
+    def _maybe_stop(self, _now: float) -> None:
         """Leave once nothing is in hand; there are no words for it."""
-        if self._stopped or self._job is not None or self._abandoned:
+        if self._stopped or self._jobs:
             return
         self._stopped = True
         self._beat_at = inf
@@ -347,10 +271,7 @@ class PirateWorker:
             self._peer = None
         self._out.append(Stopped())
 
-    def _note(self, kind: str, **facts: Any) -> None:
-        if self._policy.notes:
+    def _tell(self, kind: str, **facts: Any) -> None:
+        """Note what happens to the conversation."""
+        if self._notes:
             self._out.append(Note(kind, {"service": self._service} | facts))
-
-
-def _go_on(_event: Any, _now: float) -> None:
-    """Take no notice."""

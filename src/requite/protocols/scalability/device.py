@@ -23,16 +23,13 @@ and "Loop avoidance".
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
 from math import inf
-from typing import Any, Final
+from typing import ClassVar, Final
 
 from requite.chronicle import Chronicle
 from requite.engine import (
     Disconnect,
     Drain,
-    Effect,
-    Input,
     Note,
     PeerBlocked,
     PeerJoined,
@@ -46,6 +43,7 @@ from requite.engine import (
     Wake,
 )
 from requite.errors import LocalViolation
+from requite.machine import Handlers, Machine
 from requite.protocols.scalability.channels import PORTION_SIZE, Channels
 from requite.protocols.scalability.jobs import DeviceSnapshot, Why, unread_reply
 from requite.protocols.scalability.policy import BACK, FRONT, DevicePolicy, place_of
@@ -56,12 +54,16 @@ from requite.protocols.scalability.wire import BOTTOM, TAG_SIZE, is_too_deep, st
 _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
 
 
-class ScalabilityDevice:
+class ScalabilityDevice(Machine):
     """Passes requests on from its front to its back, and replies the other way.
 
-    On which side a peer is tells the `Place` it joins with. `first_id` is the first channel id, 0
+    On which side a peer is tells the `Place` it joins with; one that names neither side is a
+    `LocalViolation`. After `Drain` requests are left unread, and replies are passed on for
+    `linger_s`; then `Stopped` follows. `first_id` is the first channel id, 0
     to 2**31 - 1: it MUST be random per start. `chronicle` takes down who came and went, and counts.
     """
+
+    _kind: ClassVar = "a device"
 
     def __init__(
         self,
@@ -70,6 +72,7 @@ class ScalabilityDevice:
         first_id: int,
         chronicle: Chronicle | None = None,
     ) -> None:
+        super().__init__()
         self._policy = policy = policy or DevicePolicy()
         self._hops = policy.hops - 1  # of a request when it comes in
         self._callers = Callers(
@@ -82,10 +85,9 @@ class ScalabilityDevice:
         self._release_at = inf  # when to let the next portion of what waits go
         self._stuck_at = inf  # when to drop what waits, unless something moves
         self._stop_at = inf
-        self._draining = False
-        self._stopped = False
-        self._out: list[Effect] = []
-        self._inputs: dict[type, Callable[[Any, float], None]] = {
+
+    def _handlers(self) -> Handlers:
+        return {
             Received: self._received,
             Wake: self._woken,
             PeerJoined: self._joined,
@@ -94,22 +96,6 @@ class ScalabilityDevice:
             PeerWritable: self._writable,
             Drain: self._drained,
         }
-
-    # --- the engine's contract --------------------------------------------------------------------
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`.
-
-        A peer whose place names neither side is a `LocalViolation`. After `Drain` requests are left
-        unread, and replies are passed on for `linger_s`; then `Stopped` follows.
-        """
-        handler = self._inputs.get(event.__class__)
-        if handler is None:
-            raise LocalViolation(f"a device has no use for {event!r}")
-        handler(event, now)
-        out = self._out
-        if out:
-            self._out = []
-        return out
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""

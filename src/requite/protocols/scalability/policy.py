@@ -14,19 +14,12 @@ seconds"."""
 
 FRONT: Final = "front"
 BACK: Final = "back"
-BUDGET_PAUSE_S: Final = 0.1
-"""How long a call waits that finds no budget: about as long as time takes to add one retry."""
-
 LOSSES_BEFORE_REST: Final = 3
 """How many channels a call may lose before it rests between tries. A call whose request is too
 large costs everybody their connection each time it is sent."""
 
 REST_S: Final = 0.1
 """The first rest; each is twice as long as the one before, up to the interval of resending."""
-
-CALLS_WORTH_A_SECOND: Final = 50
-"""What time adds to the budget of resending: ten retries a second, with the usual one for five
-calls. A client that makes no call any more must still come to the end of those that it has made."""
 
 BACKLOG_SIZE_MAX_DEFAULT: Final = 60 << 20
 """Somewhat less than the 64 MiB at which shells drop a peer that does not read (`shell/link.py`):
@@ -70,8 +63,8 @@ class ReqPolicy:
     - `hold`: whether a call waits while no channel takes it. If not, it fails with `Overloaded`.
     - `budget`, `budget_burst`: bound resending by the timer, see `requite.request.RetryPolicy`.
       The first time is free for each call, as the draft demands it. What exceeds the budget waits
-      until there is some again. Each second counts as `CALLS_WORTH_A_SECOND` new calls. What was
-      lost with its channel is not charged: to send it elsewhere adds no load.
+      until there is some again. Each second counts as `requite.calling.CALLS_WORTH_A_SECOND` new
+      calls. What was lost with its channel is not charged: to send it elsewhere adds no load.
     - `notes`: make `Note` effects: `sent`, `resent`, `replied`, `failed`.
     """
 

@@ -1,4 +1,4 @@
-"""What client, worker and device write into their chronicles (`requite.recording`).
+"""What client and device write into their chronicles (`requite.recording`).
 
 A worker's rows tell how long handlers took and how busy they were; the audit passes no verdict on
 requests of which only workers tell. A device keeps no account of single requests, and writes none:
@@ -7,30 +7,18 @@ it tells who came and went, and counts.
 
 from __future__ import annotations
 
+from requite import calling
 from requite.chronicle import NO_INSTANCE, Chronicle, Happening, Kind
-from requite.errors import CallError
 from requite.protocols.scalability.calls import PendingCall
-from requite.protocols.scalability.jobs import Job
-from requite.recording import CallRecorder, JobRecorder, Recorder, encode_name, refusal
+from requite.recording import Recorder, encode_name
 
 
-class ClientRecorder(CallRecorder[PendingCall]):
+class ClientRecorder(calling.ClientRecorder[PendingCall]):
     """Tells about calls, at the client."""
 
     def about(self, call: PendingCall) -> tuple[bytes, int, float]:
         """Return the name of a call's service, the bytes of its body, and its deadline."""
         return encode_name(call.service), len(call.body), call.deadline
-
-    # The body of a reply is one frame here, of which the engine gives the size.
-    replied = CallRecorder.answered
-
-    def refused(self, service: str, error: CallError, now: float) -> None:
-        """Tell that a call was not taken on."""
-        self._happen(refusal(error, now, service))
-
-
-class WorkerRecorder(JobRecorder[Job]):
-    """Tells about requests in the hands of a worker, under ids of the worker's own."""
 
 
 class DeviceRecorder(Recorder):

@@ -4,26 +4,23 @@
        │           └──► failed, cancelled: no reply is ever sent
        └──► lost with its channel: never started
 
-The engine does not run handlers: it delivers each request under a token, a `Job`, and whoever runs
-the handler answers with `Produced` and `Finished`. At most `capacity` handlers run at a time; what
-comes beyond that waits per channel, and channels take turns (`raw.py`). So nobody can keep others
-from being served by asking more.
+At most `capacity` handlers run at a time; what comes beyond that waits per channel, and channels
+take turns (`raw.py`). So nobody can keep others from being served by asking more.
 
-SP has neither partial nor negative replies, nor deadlines: partial replies are joined to one, and a
-failed request gets no reply at all (the draft's cancelling); its client will ask again, or give up.
+SP has neither partial nor negative replies, nor deadlines: a failed request gets no reply at all
+(the draft's cancelling); its client will ask again, or give up.
 
 Source: sp-request-reply-01, "REP endpoint" and "End-to-end functionality".
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Final
 
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.engine import (
-    Abandon,
     Deliver,
     DeliverAll,
     Disconnect,
@@ -31,42 +28,40 @@ from requite.engine import (
     Effect,
     Finished,
     Input,
-    Note,
     Peer,
     PeerBlocked,
     PeerJoined,
     PeerLost,
     PeerWritable,
-    Produced,
-    Progressed,
     Received,
     ResumeReading,
     Send,
     SendAll,
-    Started,
     Stopped,
     StopReading,
-    Wake,
     Warn,
 )
 from requite.errors import LocalViolation
 from requite.protocols.scalability.jobs import Job, RepSnapshot, Why, unread_reply
 from requite.protocols.scalability.policy import RepPolicy
 from requite.protocols.scalability.raw import Caller, Callers
-from requite.protocols.scalability.recorders import WorkerRecorder
 from requite.protocols.scalability.wire import is_too_deep, stack_size
+from requite.recording import JobRecorder
 from requite.request import Request, Status
+from requite.serving import ServingEngine, reason_of
 
 _NO_REPLY: Final = frozenset({Status.FAILED, Status.CANCELLED})
 _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
 
 
-class ScalabilityWorker:
+class ScalabilityWorker(ServingEngine[Job]):
     """A worker for whoever is connected; `service` is what its handlers' requests are called.
 
     `first_id` is the first channel id, random per start. `instance` should be, too: journals know
     the worker by it. `chronicle` takes down what happens to the requests that it is given.
     """
+
+    _kind: ClassVar = "a worker"
 
     def __init__(
         self,
@@ -78,51 +73,23 @@ class ScalabilityWorker:
         chronicle: Chronicle | None = None,
     ) -> None:
         self._policy = policy = policy or RepPolicy()
-        self._service = service
+        super().__init__(
+            service,
+            recorder=None if chronicle is None else JobRecorder(chronicle, instance, service),
+            reply_size_max=policy.reply_size_max,
+            notes=policy.notes,
+        )
         self._hops = policy.hops
         self._capacity = policy.capacity
-        self._notes = policy.notes
-        self._recorder = None if chronicle is None else WorkerRecorder(chronicle, instance, service)
         self._callers = Callers(
             first_id,
             queue_max=policy.queue_max,
             queue_size_max=policy.queue_size_max,
             backlog_size_max=policy.backlog_size_max,
         )
-        self._jobs: dict[Job, None] = {}  # a set that keeps its order
-        self._dropped: Counter[str] = Counter()
-        self._draining = False
-        self._stopped = False
-        self._out: list[Effect] = []
         self._bulk: _Bulk | None = None  # in `handle_all`
-        self._inputs: dict[type, Callable[[Any, float], None]] = {
-            Received: self._received,
-            Finished: self._finished,
-            Produced: self._produced,
-            Progressed: _go_on,  # nobody keeps a lease
-            Started: self._began,
-            Wake: self._woken,
-            PeerJoined: self._joined,
-            PeerLost: self._lost,
-            PeerBlocked: self._blocked,
-            PeerWritable: self._writable,
-            Drain: self._drained,
-        }
 
     # --- the engine's contract --------------------------------------------------------------------
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`.
-
-        For each `Deliver` of a `Request` there is to be one `Finished`, also after an `Abandon`: it
-        gives the place back. A `Finished` has the status OK, FAILED (with the reason) or CANCELLED;
-        only OK brings about a reply.
-        """
-        handler = self._inputs.get(event.__class__)
-        if handler is None:
-            raise LocalViolation(f"a worker has no use for {event!r}")
-        handler(event, now)
-        return self._said(now)
-
     def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         """See `requite.engine.BulkEngine.handle_all`."""
         self._bulk = bulk = _Bulk()
@@ -136,22 +103,10 @@ class ScalabilityWorker:
             self._out += [SendAll(*each) for each in bulk.replies.items()]
         return self._said(now)
 
-    def _said(self, now: float) -> Iterable[Effect]:
-        if self._draining:
-            self._maybe_stop(now)
-        out = self._out
-        if out:
-            self._out = []
-        return out
-
-    def deadline(self) -> float | None:
-        """See `requite.engine.Engine.deadline`."""
-        return None if self._recorder is None else self._recorder.next_at()
-
     def snapshot(self) -> RepSnapshot:
         """Return the sizes of all tables."""
         callers = list(self._callers)
-        abandoned = sum(job.abandoned != "" for job in self._jobs)
+        abandoned = self._abandoned
         return RepSnapshot(
             len(callers),
             sum(not caller.is_open for caller in callers),
@@ -212,39 +167,7 @@ class ScalabilityWorker:
     def _refuse(self, payload: bytes, now: float) -> None:
         self._drop(Why.HOPS if is_too_deep(payload, self._hops) else Why.MALFORMED, now)
 
-    def _drop(self, why: str, now: float, count: int = 1) -> None:
-        """Count messages that nothing becomes of."""
-        if not count:
-            return
-        self._dropped[why] += count
-        if self._recorder is not None:
-            self._recorder.dropped(why, now, count)
-        if self._notes:
-            self._out.append(Note("dropped", {"why": why, "count": count}))
-
     # --- from handlers ----------------------------------------------------------------------------
-    def _began(self, event: Started, now: float) -> None:
-        if self._recorder is not None and event.token in self._jobs:
-            self._recorder.started(event.token, now)
-
-    def _produced(self, event: Produced, now: float) -> None:
-        job: Job = event.token
-        if job not in self._jobs or job.abandoned:
-            return
-        if job.joined is None:
-            job.joined = []
-            job.joined_size = 0
-        job.joined += event.frames
-        job.joined_size += sum(map(len, event.frames))
-        if self._recorder is not None:
-            self._recorder.partial(job, event.frames, now)
-        if job.joined_size > self._policy.reply_size_max:
-            self._out.append(Warn("reply too large", f"no reply: {self._too_large()}"))
-            self._abandon(job, self._too_large(), now)
-
-    def _too_large(self) -> str:
-        return f"its partial replies came to more than {self._policy.reply_size_max} bytes"
-
     def _finished(self, event: Finished, now: float) -> None:
         job, frames, status = event
         if status and status not in _NO_REPLY:
@@ -264,8 +187,8 @@ class ScalabilityWorker:
             else:
                 self._reply(caller, job, frames, now)
         elif status == Status.FAILED:
-            text = b" ".join(frames).decode("utf-8", "replace")
-            self._out.append(Warn("failed request", f"no reply, since a request failed: {text}"))
+            text = f"no reply, since a request failed: {reason_of(frames)}"
+            self._out.append(Warn("failed request", text))
         if self._callers.turns:
             self._deliver_waiting(now)
 
@@ -283,15 +206,6 @@ class ScalabilityWorker:
             self._out.append(_new(Send, (caller.peer, message)))
         else:
             self._bulk.replies[caller.peer].append(message)
-
-    def _abandon(self, job: Job, reason: str, now: float) -> None:
-        job.abandoned = reason
-        job.joined = None
-        self._out.append(Abandon(job, reason))
-        if self._recorder is not None:
-            self._recorder.abandoned(job, reason, now)
-        if self._notes:
-            self._note("abandoned", job, reason=reason)
 
     # --- channels ---------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, _now: float) -> None:
@@ -316,16 +230,7 @@ class ScalabilityWorker:
         self._callers.unblock(event.peer)
         self._deliver_waiting(now)
 
-    # --- time, and the end ------------------------------------------------------------------------
-    def _woken(self, _event: Wake, now: float) -> None:
-        if self._recorder is not None and now >= self._recorder.look_at:
-            self._recorder.look(self._jobs, now)
-
-    def tell_beginnings(self, now: float) -> None:
-        """Let the journal, if one is kept, have the beginnings of what is under way."""
-        if self._recorder is not None:
-            self._recorder.look(self._jobs, now)
-
+    # --- the end ----------------------------------------------------------------------------------
     def _drained(self, _event: Drain, _now: float) -> None:
         if self._draining:
             return
@@ -342,9 +247,6 @@ class ScalabilityWorker:
             self._drop(Why.LOST, now, self._callers.clear())
             self._out.append(Stopped())
 
-    def _note(self, kind: str, job: Job, **facts: Any) -> None:
-        self._out.append(Note(kind, {"service": self._service, "job": job} | facts))
-
 
 class _Bulk:
     """What goes to handlers, and to peers, when many inputs have been handled."""
@@ -354,7 +256,3 @@ class _Bulk:
     def __init__(self) -> None:
         self.requests: list[tuple[Job, Request]] = []
         self.replies: defaultdict[Peer, list[Sequence[bytes]]] = defaultdict(list)
-
-
-def _go_on(_event: Progressed, _now: float) -> None:
-    """Take no notice."""

@@ -18,22 +18,17 @@ Source: sp-request-reply-01, "REQ endpoint" and "End-to-end functionality".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
-from operator import attrgetter
 from typing import Any, Final
 
+from requite.calling import CallingEngine, TimedBudget
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.engine import (
-    Cancel,
     Deliver,
     DeliverAll,
-    Disconnect,
-    Drain,
     Effect,
-    Fail,
     Input,
-    Note,
     Peer,
     PeerBlocked,
     PeerJoined,
@@ -42,17 +37,14 @@ from requite.engine import (
     Received,
     Send,
     SendAll,
-    Stopped,
     Submit,
-    Wake,
 )
-from requite.errors import CallError, Cancelled, LocalViolation
+from requite.errors import CallError, LocalViolation
+from requite.machine import Handlers
 from requite.protocols.scalability import failures
 from requite.protocols.scalability.calls import RESTING, Ask, PendingCall, ReqSnapshot
 from requite.protocols.scalability.channels import PORTION_SIZE, Channel, Channels
 from requite.protocols.scalability.policy import (
-    BUDGET_PAUSE_S,
-    CALLS_WORTH_A_SECOND,
     LOSSES_BEFORE_REST,
     RESEND_S_DEFAULT,
     REST_S,
@@ -61,18 +53,16 @@ from requite.protocols.scalability.policy import (
 )
 from requite.protocols.scalability.recorders import ClientRecorder
 from requite.protocols.scalability.wire import BOTTOM, IDS, TAG_SIZE, pack_tag, request_tag
-from requite.request import Reply, RetryBudget, RetryPolicy, Status
-from requite.sweep import Sweep
+from requite.request import Reply, Status
 
 _OK: Final = Status.OK
 _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
-
-
 _GOLDEN: Final = 0.6180339887498949  # its multiples spread evenly between whole numbers
 
 
-class ScalabilityClient:
-    """A client of whoever its shell is connected to.
+class ScalabilityClient(CallingEngine[PendingCall]):
+    """A client of whoever its shell is connected to. An `Ask` is answered as a `Submit` is; a body
+    of several frames, or an idempotency key, is a `LocalViolation`.
 
     `first_id` is the first request id, 0 to 2**31 - 1: it MUST be random per start. So should
     `origin`, by which journals know the client; `chronicle` takes down what happens to calls.
@@ -87,57 +77,23 @@ class ScalabilityClient:
         chronicle: Chronicle | None = None,
     ) -> None:
         self._policy = policy = policy or ReqPolicy()
-        self._resend_s = inf if policy.resend_s is None else policy.resend_s
-        self._slots = policy.slots
-        self._notes = policy.notes
-        self._next_id = first_id % IDS
-        self._budget = RetryBudget(
-            RetryPolicy(budget=policy.budget, budget_burst=policy.budget_burst)
+        super().__init__(
+            policy.slots,
+            recorder=None if chronicle is None else ClientRecorder(chronicle, origin),
+            notes=policy.notes,
         )
+        self._resend_s = inf if policy.resend_s is None else policy.resend_s
+        self._next_id = first_id % IDS
+        self._budget = TimedBudget(policy.budget, policy.budget_burst)
         self._earned_id = self._next_id  # the budget has heard of all calls before
-        self._earned_at = 0.0  # whatever that is: it is full
-        self._budget_at = -inf  # when those that found no budget ask again, all at once
         self._channels = Channels()
-        self._calls: dict[Any, PendingCall] = {}  # by token, in the order of submission
         self._pending: dict[bytes, PendingCall] = {}  # by tag, those that were sent
         self._held: dict[PendingCall, None] = {}  # a set that keeps its order
-        self._sweep = Sweep()
-        self._release_at = inf  # when to let the next portion of those held go
-        self._recorder = None if chronicle is None else ClientRecorder(chronicle, origin)
-        self._resent = self._malformed = self._stray = 0
-        self._stopped = False
-        self._out: list[Effect] = []
+        self._malformed = self._stray = 0
         self._in_bulk = False  # in `handle_all`
-        self._inputs: dict[type, Callable[[Any, float], None]] = {
-            Submit: self._submitted,
-            Ask: self._asked,
-            Received: self._received,
-            Cancel: self._cancelled,
-            Wake: self._woken,
-            PeerJoined: self._joined,
-            PeerLost: self._lost,
-            PeerBlocked: self._blocked,
-            PeerWritable: self._writable,
-            Drain: self._drained,
-        }
 
-    # --- the engine's contract --------------------------------------------------------------------
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`.
-
-        Each `Submit` or `Ask` is answered exactly once: by a `Deliver` of a `Reply`, or by a
-        `Fail`; after a `Cancel`, by a `Fail` with `Cancelled`. The token of a call that is still
-        outstanding, a body of several frames or an idempotency key is a `LocalViolation`. After
-        `Drain` every call fails at once with `Cancelled`, those outstanding and those to come.
-        """
-        handler = self._inputs.get(event.__class__)
-        if handler is None:
-            raise LocalViolation(f"a client has no use for {event!r}")
-        handler(event, now)
-        out = self._out
-        if out:
-            self._out = []
-        return out
+    def _handlers(self) -> Handlers:
+        return {**super()._handlers(), Ask: self._asked}
 
     def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         """See `requite.engine.BulkEngine.handle_all`."""
@@ -146,19 +102,7 @@ class ScalabilityClient:
             self._submit_all(events, now)
         finally:
             self._in_bulk = False
-        out = self._out
-        if out:
-            self._out = []
-        return out
-
-    def deadline(self) -> float | None:
-        """See `requite.engine.Engine.deadline`."""
-        at = self._sweep.at
-        if self._release_at < at:
-            at = self._release_at
-        if self._recorder is not None and self._recorder.look_at < at:
-            at = self._recorder.look_at
-        return None if at == inf else at
+        return self._said(now)
 
     def snapshot(self) -> ReqSnapshot:
         """Return the sizes of all tables."""
@@ -173,13 +117,6 @@ class ScalabilityClient:
             self._stray,
             self._stopped,
         )
-
-    def forsake(self, error: CallError, now: float) -> None:
-        """Tell the journal that all calls have ended with `error`, because the engine was given up:
-        an exception struck while it was at work. It must not be used any more."""
-        if self._recorder is not None:
-            for call in self._calls.values():
-                self._recorder.failed(call, error, now)
 
     # --- from the user ----------------------------------------------------------------------------
     def _submitted(self, event: Submit, now: float) -> None:
@@ -264,51 +201,18 @@ class ScalabilityClient:
         """Send a new call, hold it, or turn it down."""
         call.tag = b""
         call.tries = call.losses = 0
-        if call.token in self._calls:
-            raise LocalViolation(f"a call with the token {call.token!r} is still outstanding")
-        if self._stopped or call.deadline <= now or not self._has_slot(now):
-            self._turn_down(call, self._why_not(call, now), now)
+        if self._maybe_refuse(call.token, call.service, call.deadline, now):
             return
         channel = None if self._held else self._channels.next()
         if channel is None and not hold:
-            self._turn_down(call, failures.pushback(len(self._channels)), now)
+            error = failures.pushback(len(self._channels))
+            self._turn_down(call.token, call.service, error, now)
             return
-        self._calls[call.token] = call
-        if self._recorder is not None:
-            self._recorder.accepted(call)
+        self._take_on(call)
         if channel is None:
             self._hold(call)
         else:
             self._transmit(call, channel, now)
-
-    def _has_slot(self, now: float) -> bool:
-        if len(self._calls) >= self._slots and now >= self._sweep.at:
-            self._look(now)  # reclaims the slots of calls whose deadline has passed
-        return len(self._calls) < self._slots
-
-    def _why_not(self, call: PendingCall, now: float) -> CallError:
-        if self._stopped:
-            return failures.closed()
-        return failures.too_late() if call.deadline <= now else failures.no_slot(self._slots)
-
-    def _turn_down(self, call: PendingCall, error: CallError, now: float) -> None:
-        self._out.append(Fail(call.token, error))
-        if self._recorder is not None:
-            self._recorder.refused(call.service, error, now)
-
-    def _cancelled(self, event: Cancel, now: float) -> None:
-        call = self._calls.get(event.token)
-        if call is not None:  # else its end has just crossed the cancel
-            self._fail(call, Cancelled("the call was given up by its caller"), now)
-
-    def _drained(self, _event: Drain, now: float) -> None:
-        if self._stopped:
-            return
-        self._stopped = True
-        for call in list(self._calls.values()):
-            self._fail(call, Cancelled("the client was closed"), now)
-        self._sweep.at = self._release_at = inf
-        self._out.append(Stopped())
 
     # --- the life of a try ------------------------------------------------------------------------
     def _hold(self, call: PendingCall) -> None:
@@ -363,7 +267,7 @@ class ScalabilityClient:
 
     def _tell_reply(self, call: PendingCall, reply: Reply, now: float) -> None:
         if self._recorder is not None:
-            self._recorder.replied(call, len(reply.frames[0]), now)
+            self._recorder.answered(call, len(reply.frames[0]), now)
         if self._notes:
             self._note("replied", call, elapsed_s=reply.elapsed)
 
@@ -379,26 +283,16 @@ class ScalabilityClient:
             self._recorder.dropped(why, now)
 
     def _forget(self, call: PendingCall) -> None:
-        del self._calls[call.token]
+        super()._forget(call)
         self._pending.pop(call.tag, None)
         if call.peer is None:
             del self._held[call]
 
-    def _fail(self, call: PendingCall, error: CallError, now: float) -> None:
-        self._forget(call)
-        error.attempts = call.tries
-        error.may_have_executed = call.tries > 0
-        self._out.append(Fail(call.token, error))
-        if self._recorder is not None:
-            self._recorder.failed(call, error, now)
-        if self._notes:
-            self._note("failed", call, error=type(error).__name__, reason=str(error))
+    def _expired(self, call: PendingCall, now: float) -> CallError:
+        return failures.expired(call, now)
 
     # --- channels ---------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
-        if self._stopped:
-            self._out.append(Disconnect(event.peer, "the client is closed"))
-            return
         self._channels.join(event.peer, place_of(event.place))
         self._release(now)
 
@@ -415,14 +309,17 @@ class ScalabilityClient:
         self._channels.unblock(event.peer)
         self._release(now)
 
+    def _attend(self, now: float) -> None:
+        self._release(now)
+
     def _release(self, now: float) -> None:
         """Let a portion of what is held go; the next one follows in the next turn."""
-        self._release_at = inf
+        self._attend_at = inf
         size = 0
         while self._held:
             call = next(iter(self._held))
             if now >= call.deadline:  # its timer is late (I15)
-                self._fail(call, failures.expired(call, now), now)
+                self._fail(call, self._expired(call, now), now)
                 continue
             channel = self._channels.next()
             if channel is None:
@@ -431,7 +328,7 @@ class ScalabilityClient:
             self._transmit(call, channel, now)
             size += len(call.body)
             if size >= PORTION_SIZE:
-                self._release_at = now
+                self._attend_at = now
                 return
 
     def _interrupt(self, call: PendingCall, reason: str, now: float) -> None:
@@ -467,55 +364,27 @@ class ScalabilityClient:
         else:
             self._transmit(call, channel, now)
 
-    def _take_back(self, call: PendingCall, reason: str, now: float) -> None:
-        """Count a try that is given up for the next one."""
-        self._resent += 1
-        if self._recorder is not None:
-            self._recorder.taken_back(call, reason, now)
-
     def _is_last(self, call: PendingCall) -> bool:
         """Whether there cannot be another try."""
         limit = self._policy.attempts_max
         return limit is not None and call.tries >= limit
 
     # --- time -------------------------------------------------------------------------------------
-    def _woken(self, _event: Wake, now: float) -> None:
-        if self._recorder is not None and now >= self._recorder.look_at:
-            self._recorder.look(self._calls, now)
-        if now >= self._sweep.at:
-            self._look(now)
-        if now >= self._release_at:
-            self._release(now)
-
-    def _wait_until(self, call: PendingCall, at: float) -> None:
-        call.due_at = at
-        self._sweep.arm(at)
-
-    def _look(self, now: float) -> None:
-        """Handle every call whose instant has come."""
-        due = self._sweep.due(self._calls.values(), now)
-        # So that the budget, if it is short, goes round; and to the oldest first.
-        due.sort(key=attrgetter("tries", "submitted_at"))
-        for call in due:
-            if now >= call.deadline:
-                self._fail(call, failures.expired(call, now), now)
-            elif call.peer is RESTING:
-                self._try_again(call, now)
-            elif self._is_last(call):
-                self._fail(call, failures.silent(call), now)
-            else:
-                self._resend(call, now)
+    def _time_out(self, call: PendingCall, now: float) -> None:
+        if call.peer is RESTING:
+            self._try_again(call, now)
+        elif self._is_last(call):
+            self._fail(call, failures.silent(call), now)
+        else:
+            self._resend(call, now)
 
     def _resend(self, call: PendingCall, now: float) -> None:
         """Try a call again that has waited long enough, if the budget allows."""
-        calls = (self._next_id - self._earned_id) % IDS
-        self._budget.earn(calls + (now - self._earned_at) * CALLS_WORTH_A_SECOND)
-        self._earned_id, self._earned_at = self._next_id, now
+        self._budget.earn((self._next_id - self._earned_id) % IDS)
+        self._earned_id = self._next_id
         is_first = call.tries - 1 == call.losses  # that one is free
-        if not is_first and (now < self._budget_at or not self._budget.maybe_spend()):
-            if now >= self._budget_at:
-                self._budget_at = now + BUDGET_PAUSE_S
-            self._wait_until(call, min(self._budget_at, call.deadline))
+        if not (is_first or self._budget.maybe_spend(now)):
+            self._wait_until(call, min(self._budget.again_at, call.deadline))
             return
         self._take_back(call, f"no reply within {call.resend_s:g} s", now)
         channel = None if self._held else self._channels.next_but(call.peer)
@@ -525,5 +394,4 @@ class ScalabilityClient:
             self._transmit(call, channel, now)
 
     def _note(self, kind: str, call: PendingCall, **facts: Any) -> None:
-        known = {"token": call.token, "service": call.service, "attempts": call.tries}
-        self._out.append(Note(kind, known | facts))
+        super()._note(kind, call, service=call.service, **facts)
