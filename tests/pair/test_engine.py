@@ -339,11 +339,25 @@ def test_there_is_room_for_so_many_connections_and_always_for_our_own() -> None:
     bench = Bench()
     for i in range(LINKS_MAX):
         bench.join(f"stranger {i}", dialled=False)
-    bench.join("one more", dialled=False)
-    assert bench.closed == ["one more"]
+    bench.pass_time(1.0)
+    bench.tell(Ask(), "stranger 0")
+    bench.join("operator", dialled=False)
+    assert bench.closed == ["stranger 1"]  # has been silent for longest
+    bench.tell(Ask(), "operator")
+    assert len(bench.said["operator"]) == 1
     bench.join("peer")
     assert len(bench.words()) == 1
+    assert bench.closed == ["stranger 1"]
     assert bench.engine.snapshot().links == LINKS_MAX + 1
+
+
+def test_connections_to_the_other_server_make_room_for_nobody() -> None:
+    bench = Bench()
+    for i in range(LINKS_MAX):
+        bench.join(f"peer {i}")
+    bench.join("stranger", dialled=False)
+    assert bench.closed == ["stranger"]
+    assert bench.engine.snapshot().links == LINKS_MAX
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from typing import Final
 from requite.engine import Peer
 from requite.protocols.binarystar.wire import Word
 
-# Operators' commands ask a few times and leave. Whoever else comes finds no room beyond this.
+# Operators' commands ask a few times and leave. With more than this, whoever has been silent for
+# longest goes: a crowd that says nothing must not keep the other server out, nor its operators.
 LINKS_MAX: Final = 64
 # How long somebody who has dialled us may say nothing.
 _STRANGER_S: Final = 30.0
@@ -47,12 +48,16 @@ class PeerLinks:
         """Return a connection that stands."""
         return self._links.get(peer)
 
-    def add(self, peer: Peer, is_dialled: bool, now: float) -> bool:
-        """Take a connection; tell whether there is room for it."""
-        if len(self._links) >= LINKS_MAX and not is_dialled:
-            return False
+    def add(self, peer: Peer, is_dialled: bool, now: float) -> Peer | None:
+        """Take a connection, and return the one that has to make room for it (None: none has). That
+        is the new one itself where all the others lead to the other server."""
         self._links[peer] = PeerLink(peer, is_dialled, now)
-        return True
+        if len(self._links) <= LINKS_MAX or is_dialled:
+            return None
+        strangers = (link for link in self._links.values() if not link.is_peer)
+        outdone = min(strangers, key=lambda link: link.heard_at).peer
+        self.remove(outdone)
+        return outdone
 
     def remove(self, peer: Peer) -> None:
         """Forget a connection that has ended."""

@@ -222,9 +222,10 @@ class BinaryStarPeer:
     # --- connections ------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
         is_dialled = event.place == DIALLED
-        if not self._links.add(event.peer, is_dialled, now):
-            self._out.append(Disconnect(event.peer, "too many connections"))
-        elif is_dialled:
+        outdone = self._links.add(event.peer, is_dialled, now)
+        if outdone is not None:
+            self._out.append(Disconnect(outdone, "too many connections"))
+        if is_dialled:
             # Somebody is there. What we say now he may act upon, so we must not become something
             # else before he could answer.
             self._other.excuse(now)
