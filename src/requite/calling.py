@@ -43,8 +43,8 @@ BUDGET_PAUSE_S: Final = 0.1
 """How long a call waits that finds no budget: about as long as time takes to add one retry."""
 
 CALLS_WORTH_A_SECOND: Final = 50
-"""What time adds to the budget of retries: ten a second, with the usual one for five calls. A client
-that makes no call any more must still come to the end of those that it has made."""
+"""What time adds to the budget of retries: ten a second, with the usual one for five calls. Who
+makes no call any more must still come to the end of those made before."""
 
 
 class Call(recording.Call, Protocol):
