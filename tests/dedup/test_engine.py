@@ -7,7 +7,7 @@ from tests.dedup.bench import Bench
 
 from requite.dedup.inputs import Interrupted
 from requite.dedup.records import Kind
-from requite.engine import Abandon, Drain, Progressed, Wake
+from requite.engine import Abandon, Drain, Progressed, Wake, Warn
 from requite.errors import ConfigurationError, LocalViolation
 from requite.request import Status
 
@@ -561,3 +561,15 @@ def test_failures_alone_do_not_fill_the_log():
         disk.run(number, b"no", FAILED)
         disk.sync()
     assert len({place.segment for place in disk.log}) <= 2
+
+
+def test_a_full_disk_is_told_of_once_and_once_more_when_it_takes_records_again() -> None:
+    bench = Bench(durable=True)
+    for token in range(5):
+        bench.ask(token, key=b"%d" % token)
+        bench.fail()
+    bench.ask("last")
+    bench.sync()
+    told = [effect for effect in bench.out if isinstance(effect, Warn)]
+    assert [warning.kind for warning in told] == ["not stored", "stored again"]
+    assert bench.ran == ["last"]

@@ -79,6 +79,7 @@ class DedupEngine:
         self._tokens: dict[Any, Entry] = {}  # of owners and of those who wait
         self._loads: set[Any] = set()  # tokens that wait for a reply to be read
         self._running = 0
+        self._is_failing = False  # the disk took nothing the last time
         self._counts = dict.fromkeys(("ran", "replayed", "joined", "refused"), 0)
         self._out: list[Any] = []
         self._inputs: dict[type, Callable[[Any, float], None]] = {
@@ -337,6 +338,9 @@ class DedupEngine:
         kind, entry, size = event.ticket
         assert isinstance(entry, Entry)
         [position] = event.positions
+        if self._is_failing:
+            self._is_failing = False
+            self._out.append(Warn("stored again", "the log of replies takes records again"))
         self._segments.grow(position.segment, size)
         if kind is Kind.BEGUN:
             if entry.state is State.BEGINNING:
@@ -357,7 +361,9 @@ class DedupEngine:
 
     def _store_failed(self, event: StoreFailed, now: float) -> None:
         kind, entry, _size = event.ticket
-        self._out.append(Warn("not stored", f"{entry}: {event.error}"))
+        if not self._is_failing:  # one line for a disk that is full, not one for each request
+            self._is_failing = True
+            self._out.append(Warn("not stored", f"{entry}: {event.error}"))
         if kind is Kind.BEGUN and entry.state is State.BEGINNING:
             self._entries.remove(entry)
             self._refuse_all(entry, f"it has not run, since that could not be noted: {event.error}")

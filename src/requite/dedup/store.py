@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from os import PathLike
 from typing import Any, Final
@@ -18,7 +18,7 @@ from requite.dedup.policy import DedupPolicy
 from requite.dedup.records import decode_head
 from requite.engine import Input, Load, Loaded, LoadFailed, Store, Stored, StoreFailed
 from requite.errors import LocalViolation, LogCorrupt, StorageError
-from requite.storage import Damage, GroupCommit, Log, LogSettings
+from requite.storage import GroupCommit, Log, LogReader, LogSettings, Position, Record
 
 PURPOSE: Final = b"DEDU"
 _SEGMENTS: Final = 8  # of which the log has so many when it is full
@@ -105,19 +105,29 @@ class LogStore:
     # --- in the thread ----------------------------------------------------------------------------
     def _do(self, loads: Sequence[Load], discards: Sequence[int]) -> Inputs:
         inputs: Inputs = [self._load(each) for each in loads]
+        is_stored = True
         for ticket, positions, error in self._group.flush():
+            is_stored = is_stored and error is None
             inputs.append(
                 Stored(ticket, positions) if error is None else StoreFailed(ticket, error)
             )
-        for segment in discards:  # behind the records that make them superfluous
-            self._remove(segment)
+        for segment in discards if is_stored else ():
+            self._remove(segment)  # behind the records that make it superfluous
+        if discards and not is_stored:  # it may hold the only note that a handler has started
+            _log.warning("segments of the log of replies stay: what replaces them is not stored")
         return inputs
 
     def _load(self, load: Load) -> Input:
         try:
-            return Loaded(load.ticket, self._log.read_at(load.position))
+            return Loaded(load.ticket, self._read(load.position))
         except StorageError as error:
             return LoadFailed(load.ticket, error)
+
+    def _read(self, position: Position) -> bytes:
+        try:
+            return self._log.read_at(position)
+        except LogCorrupt:
+            return self._log.reader().mend_at(position)
 
     def _remove(self, segment: int) -> None:
         try:
@@ -127,15 +137,13 @@ class LogStore:
 
 
 def read_log(log: Log) -> list[Found]:
-    """Read all records; say which cannot be read, and go on.
+    """Read all records, also those of which a single bit has turned round; say which cannot be
+    read, and go on.
 
     Raises `StorageError` where there are records of a newer version, or the disk fails.
     """
     found = []
-    for item in log.reader().tail():
-        if isinstance(item, Damage):
-            _report(f"segment {item.segment} at {item.offset}: {item.reason}")
-            continue
+    for item in _mended(log.reader()):
         try:
             record = decode_head(bytes(item.payload))
         except LogCorrupt as error:
@@ -143,6 +151,21 @@ def read_log(log: Log) -> list[Found]:
         else:
             found.append(Found(record, item.position, len(item.payload)))
     return found
+
+
+def _mended(reader: LogReader) -> Iterator[Record]:
+    """Yield what can be read, or mended, and report the rest."""
+    for item in reader.tail():
+        if isinstance(item, Record):
+            yield item
+            continue
+        where = f"segment {item.segment} at {item.offset}: {item.reason}"
+        mended = reader.mend(item)
+        if mended is None:
+            _report(where)
+        else:
+            _log.warning("the log of replies was damaged, and is mended: %s", where)
+            yield from mended
 
 
 def _settings(policy: DedupPolicy) -> LogSettings:

@@ -1,0 +1,95 @@
+"""The log of replies on a disk that is full, and one that rots."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from requite.dedup.inputs import Discard
+from requite.dedup.policy import DedupPolicy
+from requite.dedup.records import DedupRecord, Kind, Outcome, encode
+from requite.dedup.store import LogStore
+from requite.engine import Load, Loaded, Store, Stored, StoreFailed
+from requite.errors import LogFull
+from requite.request import Status
+from requite.storage.layout import segment_name
+
+POLICY = DedupPolicy(durable=True)
+BEGUN = DedupRecord(Kind.BEGUN, 1, b"long")
+LARGE = DedupRecord(
+    Kind.ENDED, 2, b"large", outcome=Outcome(Status.OK, (), (bytes(700_000), b"x" * 400))
+)
+
+
+class Served:
+    """A store that serves this loop; `heard` is what came of effects."""
+
+    def __init__(self, folder: Path, policy: DedupPolicy = POLICY) -> None:
+        self.heard: list[Any] = []
+        self.store = LogStore(folder, policy)
+        self.store.start(self.heard.extend)
+
+    async def do(self, *effects: Any) -> list[Any]:
+        for effect in effects:
+            self.store.perform(effect)
+        await self.store._idle.wait()
+        heard, self.heard[:] = self.heard[:], []
+        return heard
+
+
+def written(*records: DedupRecord) -> Store:
+    return Store("ticket", [encode(record) for record in records])
+
+
+async def test_what_replaces_a_segment_is_stored_before_that_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The only note that a handler has started must not go because its copy found no room: the
+    next process would let it run once more."""
+    small = DedupPolicy(durable=True, bytes_max=1 << 20)
+    first = Served(tmp_path, small)
+    for record in (BEGUN, LARGE, LARGE):
+        [stored] = await first.do(written(record))
+        assert isinstance(stored, Stored)
+
+    def full(_payloads: Any) -> Any:
+        raise LogFull("no space is left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(first.store._log, "commit", full)
+        [failed] = await first.do(written(BEGUN), Discard(0))
+        assert isinstance(failed, StoreFailed)
+    assert "segments of the log of replies stay" in caplog.text
+    await first.store.close()
+    second = Served(tmp_path, small)
+    assert next(found.record.kind for found in second.store.found) is Kind.BEGUN
+    await second.do(written(BEGUN), Discard(0))
+    await second.store.close()
+    third = Served(tmp_path, small)
+    assert [found.record.kind for found in third.store.found] == [Kind.ENDED, Kind.BEGUN]
+    await third.store.close()
+
+
+async def test_one_flipped_bit_is_mended_when_it_starts_and_when_it_reads(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "requite.worker")
+    ended = DedupRecord(Kind.ENDED, 1, b"key", outcome=Outcome(Status.OK, (), (b"the reply",)))
+    first = Served(tmp_path)
+    await first.do(written(ended))
+    await first.store.close()
+    segment = tmp_path / segment_name(0)
+    whole = segment.read_bytes()
+    for at in (whole.index(b"key"), whole.index(b"the reply") + 3, 64, 70):
+        segment.write_bytes(whole[:at] + bytes([whole[at] ^ 32]) + whole[at + 1 :])
+        caplog.clear()
+        again = Served(tmp_path)
+        [found] = again.store.found
+        assert (found.record.kind, found.record.key) == (Kind.ENDED, b"key")
+        [loaded] = await again.do(Load("load", found.position))
+        assert loaded == Loaded("load", encode(ended))
+        assert "and is mended" in caplog.text
+        await again.store.close()
