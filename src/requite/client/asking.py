@@ -21,6 +21,7 @@ CallBody = BytesLike | Sequence[BytesLike]
 
 TIMEOUT_S: Final = 30.0  # of clients that are given none
 _SERVICES_KNOWN_MAX: Final = 1024
+_BYTES: Final = {bytes}
 
 _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
 
@@ -130,6 +131,9 @@ def check_timeout(timeout: Any) -> float:
 
 def frames_of(body: Any) -> Sequence[bytes]:
     """Return the frames of a body; `TypeError` for anything but bytes or a sequence of them."""
+    # What a submission is made of: 0.4 us, where the steps below take 1.1.
+    if body.__class__ is tuple and _BYTES.issuperset(map(type, body)):
+        return body or (b"",)
     if isinstance(body, bytes | bytearray | memoryview):
         return (bytes(body),)
     if isinstance(body, str):

@@ -1,8 +1,8 @@
 """MDP 0.3 on the wire: one packed header frame, then the body frames.
 
 Each decoder first takes a short cut for the one command that every request needs; whatever does not
-fit it exactly, well-formed or not, goes to `headers_03.decode`. Encoders of the two commands that a
-broker sends per request are written out, the others go through `headers_03.encode`.
+fit it exactly, well-formed or not, goes to `headers_03.decode`. Encoders of the three commands that
+clients and brokers send per request are written out, the others go through `headers_03.encode`.
 
 A message carries no client address and no service on the way back: `address` is always empty here,
 and so is the `service` of replies. Service names are the business of `dialects.check_service_name`.
@@ -77,6 +77,7 @@ _unpack_c_request: Final = C_REQUEST.fixed.unpack_from
 _unpack_c_final: Final = C_FINAL.fixed.unpack
 _unpack_w_request: Final = W_REQUEST.fixed.unpack
 _unpack_w_final: Final = W_FINAL.fixed.unpack
+_pack_c_request: Final = C_REQUEST.fixed.pack
 _pack_c_final: Final = C_FINAL.fixed.pack
 _pack_w_request: Final = W_REQUEST.fixed.pack
 
@@ -166,10 +167,16 @@ class Mdp03:
         """Encode a client's REQUEST; reserved flags are refused."""
         if flags & ~NOT_IDEMPOTENT:
             raise LocalViolation(f"REQUEST: the flags {flags:#04x} are reserved")
+        if not body:
+            raise no_body(C_REQUEST)
         check_key(C_REQUEST, key)
         check_size("call id", call_id, CALL_ID_SIZE)
         fields = (request_id, timeout_ms, flags, len(service), call_id)
-        return encode(C_REQUEST, fields, service + key, body)
+        try:
+            header = _pack_c_request(_C_REQUEST_PREFIX, *fields)
+        except struct.error as error:
+            raise no_room(C_REQUEST, fields) from error
+        return [header + service + key, *body]
 
     def client_cancel(self, request_id: int) -> Message:
         """Encode a client's CANCEL."""
