@@ -68,7 +68,8 @@ class Broker(Daemon):
       and `run` raise `PairFailed`; with a loop of your own await the pair's `until_failed`.
     - `on_note`: gets every `Note` of the engine; it is called on the event loop and must be quick.
 
-    Raises `ConfigurationError` for addresses and settings that cannot work.
+    Raises `ConfigurationError` for addresses and settings that cannot work, and `LocalViolation`
+    for a pair that has been started, or that another broker has.
     """
 
     def __init__(
@@ -206,7 +207,7 @@ class Broker(Daemon):
 
     def _put_behind_door(self, pair: Pair) -> Door:
         self._engine.standing = lambda: as_facts(pair.view)
-        pair.tell(lambda _view: self._shell.submit(Wake()))
+        pair.belong_to(lambda _view: self._shell.submit(Wake()))
         return Door(self._engine, pair)
 
     async def _end_journal(self) -> None:

@@ -210,6 +210,8 @@ def test_settings_that_cannot_work_are_refused(two: Two, settings: Any, why: str
 def test_a_role_is_one_of_two() -> None:
     with pytest.raises(ConfigurationError, match="'primary' or 'backup', not 'king'"):
         Pair("king", bind="ipc:///a", peer="ipc:///b")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="not None"):
+        Pair(None, bind="ipc:///a", peer="ipc:///b")  # type: ignore[arg-type]
     assert Pair(Role.BACKUP, bind="ipc:///a", peer="ipc:///b").role is Role.BACKUP
 
 

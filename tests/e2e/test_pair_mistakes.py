@@ -17,7 +17,7 @@ from tests.cli.command import WAIT_S, requite
 import requite as package
 from requite import Broker
 from requite.cli.exit_codes import ExitCode
-from requite.errors import PairFailed, RemoteFailure
+from requite.errors import LocalViolation, PairFailed, RemoteFailure
 from requite.pair import Pair, PairView, State
 from requite.pair.operator import Operator
 
@@ -85,6 +85,16 @@ async def test_a_broker_that_is_run_ends_when_the_pair_has_failed(places: Places
         with pytest.raises(PairFailed, match="start one as primary"):
             await first
     assert brokers[0].endpoints == brokers[1].endpoints == []
+
+
+async def test_a_pair_belongs_to_one_broker_which_starts_it(places: Places) -> None:
+    """A second one would end it for the first, when it finds that it cannot start."""
+    pair = places.primary()
+    Broker("tcp://127.0.0.1:0", pair=pair)
+    async with places.backup() as started:
+        for taken in (pair, started):
+            with pytest.raises(LocalViolation, match="no other broker has"):
+                Broker("tcp://127.0.0.1:0", pair=taken)
 
 
 async def test_a_broker_that_is_run_can_be_cancelled(places: Places) -> None:

@@ -75,6 +75,7 @@ class Pair(Daemon):
         self._hearers = [] if on_change is None else [on_change]
         self._told = ("", logging.NOTSET)
         self._started = False
+        self._is_owned = False
         self._failed = asyncio.Event()
         self._shell = AioShell(
             self._engine,
@@ -135,8 +136,15 @@ class Pair(Daemon):
             raise LocalViolation(f"cannot switch: {reason}")
         self._shell.submit(SwitchOver())
 
-    def tell(self, on_change: Callable[[PairView], object]) -> None:
-        """Have somebody else told what `on_change` is told."""
+    def belong_to(self, on_change: Callable[[PairView], object]) -> None:
+        """Be started and ended by somebody else, who is told what `on_change` is told. Raises
+        `LocalViolation` where that cannot be any more."""
+        if self._started or self._is_owned:
+            raise LocalViolation(
+                "a broker starts its pair itself: give it one that has not been started, and that"
+                " no other broker has"
+            )
+        self._is_owned = True
         self._hearers.append(on_change)
 
     async def until_failed(self) -> PairFailed:
@@ -197,7 +205,7 @@ def read_role(role: Role | str) -> Role:
     """Return the role of that name. Raises `ConfigurationError`."""
     try:
         return role if isinstance(role, Role) else Role[role.upper()]
-    except KeyError:
+    except (KeyError, AttributeError):
         raise ConfigurationError(f"a role is 'primary' or 'backup', not {role!r}") from None
 
 
