@@ -139,8 +139,10 @@ class QueueLoop:
         self._remove = remove
         self._queues: dict[str, _Queue] = {}
         self._pauses: Pauses[str] = Pauses(config.loops.backoff_s, config.loops.backoff_max_s)
+        self._waits: Pauses[str] = Pauses(config.loops.interval_s, config.loops.interval_s)
         self._listing = 0  # the ticket of the last listing
         self._is_listing = False
+        self._gone: set[str] = set()  # keys whose queues have gone since the last listing began
         self._list_pauses: Pauses[str] = Pauses(config.loops.backoff_s, config.loops.backoff_max_s)
         self._connected = False
         self._bound: list[str] = []
@@ -169,7 +171,7 @@ class QueueLoop:
         """Return when a pause ends, or queues are to be listed."""
         if not self._connected:
             return None
-        ends = (self._pauses.deadline(), self._list_pauses.deadline())
+        ends = (self._pauses.deadline(), self._waits.deadline(), self._list_pauses.deadline())
         return min((end for end in ends if end is not None), default=None)
 
     # --- inputs -----------------------------------------------------------------------------------
@@ -179,6 +181,7 @@ class QueueLoop:
             queue = self._queues.get(key) or self._add(key)
             if queue.generation != generation:
                 queue.expected, queue.generation, queue.is_probed = status, generation, False
+                self._waits.succeeded(key)
                 self._step(queue, now)
                 self._note_bound(queue)
         for key in [*self._queues.keys() - state.groups.keys()]:
@@ -245,7 +248,7 @@ class QueueLoop:
         if self._connected:
             if self._list_pauses.due(now):
                 self._list()
-            for key in self._pauses.due(now):
+            for key in [*self._pauses.due(now), *self._waits.due(now)]:
                 if key in self._queues:
                     self._step(self._queues[key], now)
         return self._taken()
@@ -255,6 +258,7 @@ class QueueLoop:
         if not self._is_listing:
             self._is_listing = True
             self._listing += 1
+            self._gone.clear()
             self._out.append(ListQueues(self._listing))
 
     def _listed(self, event: QueuesListed | QueueListFailed, now: float) -> None:
@@ -273,7 +277,7 @@ class QueueLoop:
     def _compare(self, found: Mapping[str, bool], now: float) -> None:
         """Correct what is known; of queues that were touched since, the listing is too old."""
         for key in found:
-            if key not in self._queues:
+            if key not in self._queues and key not in self._gone:
                 self._add(key)
                 self._require(key, now)  # found at the beginning, or made by somebody else
         self.is_listed = True
@@ -303,7 +307,9 @@ class QueueLoop:
 
     def _step(self, queue: _Queue, now: float) -> None:
         """Do what is next for a queue, unless something is under way or it has to wait."""
-        if not self._connected or queue.step is not None or queue.key in self._pauses:
+        if not self._connected or queue.step is not None:
+            return
+        if queue.key in self._pauses or queue.key in self._waits:
             return
         if queue.expected is None and queue.actual is Actual.NOTHING:
             self._forget(queue)
@@ -322,7 +328,7 @@ class QueueLoop:
         if rest_s <= 0 and not self._may_run(queue.key):
             return True
         interval_s = self._config.loops.interval_s
-        self._pauses.wait(queue.key, rest_s if rest_s > 0 else interval_s, now)
+        self._waits.wait(queue.key, rest_s if rest_s > 0 else interval_s, now)
         return False
 
     def _begin(self, queue: _Queue, step: Step) -> None:
@@ -353,6 +359,8 @@ class QueueLoop:
 
     def _forget(self, queue: _Queue) -> None:
         self._pauses.succeeded(queue.key)
+        self._waits.succeeded(queue.key)
+        self._gone.add(queue.key)
         del self._queues[queue.key]
 
     # --- their ends -------------------------------------------------------------------------------
@@ -404,7 +412,7 @@ class QueueLoop:
             if probed:
                 self._remove(event.key)
         elif event.consumers or self._may_run(event.key):
-            self._pauses.wait(event.key, self._config.loops.interval_s, now)
+            self._waits.wait(event.key, self._config.loops.interval_s, now)
         else:
             self._begin(queue, Step.DELETE)
 

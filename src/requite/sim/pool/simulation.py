@@ -106,11 +106,19 @@ class PoolSimulation(Simulation):
 
     # --- what must come about (I10, I14) ----------------------------------------------------------
     def _settle(self) -> bool:
-        """All requests are served, or answered with a reason."""
+        """All requests are served, or answered with a reason, and the dead are known to be dead."""
         knobs = self.knobs
+        self.world.run(self.world.now + knobs.notice_s)
         attempts_s = (knobs.delivery_limit + 2) * (knobs.ack_timeout_s + self._round_s)
         limit_s = 3 * knobs.message_ttl_s + attempts_s + self._cycle_s + knobs.notice_s
-        return self._must(lambda: not self.ledger.open, limit_s, lambda: f"{self.ledger.open[0]}")
+        return self._must(lambda: not self._unsettled(), limit_s, self._unsettled)
+
+    def _unsettled(self) -> str:
+        """Say what is left: requests without an answer, and copies of others in queues."""
+        if self.ledger.open:
+            return f"{self.ledger.open[0]}"
+        left = [name for name, queue in self.rabbit.queues.items() if queue.content]
+        return ", ".join(name for name in left if self._names.key_of(name) is not None)
 
     def _serve(self) -> bool:
         """Requests of a key that has been there, and of a new one, are served within moments."""
