@@ -7,9 +7,11 @@ import os
 import signal
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from tests.pool.live import Floor, ask, eventually, until
+from tests.support.live import eventually as eventually_true
 
 from requite import AsyncClient, CallTimeout, ConfigurationError, Poisoned
 from requite.pool.config import DriverSection, Lifetime, Limits, PoolSection, RabbitSection
@@ -189,6 +191,69 @@ async def test_requests_of_groups_that_cannot_start_are_answered_in_time(floor: 
         await client.call(b"hi")
     _, status = await ask(f"{manager.url}/status")
     assert status["dead_letters"]["by_reason"] == {"expired": 1}
+
+
+async def test_queues_have_what_they_must_have(floor: Floor) -> None:
+    await floor.active(floor.config(limits=Limits(message_ttl_s=7.0, delivery_limit=2)))
+    await who(await floor.client())
+    queue = floor.rabbit.queue("core-req-42")
+    assert queue is not None
+    assert (queue["type"], queue["durable"]) == ("quorum", True)
+    assert queue["arguments"]["x-dead-letter-exchange"] == "core-dl-xchg"
+    assert queue["arguments"]["x-delivery-limit"] == 2
+    assert queue["arguments"]["x-message-ttl"] == 7000
+    exchange = floor.rabbit.api("GET", f"/exchanges/{floor.rabbit.vhost}/core-req-xchg")
+    assert exchange["arguments"] == {"alternate-exchange": "core-orphan-xchg"}
+    for name in ("core-orphan", "core-dl", "core-activity", "core-poison"):
+        found = floor.rabbit.queue(name)
+        assert found is not None, name
+        assert (found["durable"], found["exclusive"], found["auto_delete"]) == (True, False, False)
+
+
+def cut_connections(floor: Floor) -> None:
+    """End all connections to RabbitMQ that are there, once it has told of them."""
+
+    def told() -> list[Any]:
+        found: list[Any] = floor.rabbit.api("GET", f"/vhosts/{floor.rabbit.vhost}/connections")
+        return found
+
+    for connection in eventually_true(lambda: len(told()) >= 3 and told(), "the connections"):
+        floor.rabbit.api("DELETE", f"/connections/{quote(connection['name'])}")
+
+
+async def test_queues_with_other_limits_serve_on(floor: Floor) -> None:
+    section = PoolSection("core", stop_groups_on_exit=False)
+    first = await floor.active(floor.config(pool=section, limits=Limits(message_ttl_s=7.0)))
+    client = await floor.client()
+    await who(client)
+    await first.close()
+    manager = await floor.active(floor.config(limits=Limits(message_ttl_s=8.0)))
+    cut_connections(floor)  # after which the queue is declared again
+    await until(lambda: manager.state is not State.ACTIVE, "a manager that has noticed")
+    await until(lambda: manager.state is State.ACTIVE, "an active manager")
+    await who(client)
+
+    async def bound() -> bool:
+        groups = (await ask(f"{manager.url}/status"))[1]["groups"]
+        return [each["queue"] for each in groups] == ["bound"]
+
+    await eventually(bound, "a queue that is bound")
+
+
+async def test_a_queue_that_was_made_otherwise_is_told_of(
+    floor: Floor, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Without the dead-letter exchange its requests would vanish in silence.
+    floor.rabbit.api("PUT", f"/queues/{floor.rabbit.vhost}/core-req-42", {"durable": True})
+    await floor.active()
+    client = await floor.client()
+    call = asyncio.create_task(who(client))
+    await until(lambda: "PRECONDITION_FAILED" in caplog.text, "a warning")
+    assert "could not declare the queue of '42'" in caplog.text
+    other = await floor.client("43")
+    assert await who(other)  # nobody else is kept waiting
+    floor.rabbit.delete_queue("core-req-42")
+    assert await call
 
 
 # --- what cannot work -----------------------------------------------------------------------------

@@ -84,7 +84,7 @@ async def test_a_group_that_ends_is_listed_until_it_has(house: Cluster) -> None:
     driver = house.driver()
     await driver.start("42", "1")
     await driver.stop("42")
-    assert dict(await driver.list()) == {"42": RunningGroup("1", 1)}
+    assert dict(await driver.list()) == {"42": RunningGroup("1", 1, stopping=True)}
     assert dict(await driver.list()) == {}
 
 

@@ -133,8 +133,7 @@ async def test_a_group_that_drains_is_listed_until_it_has_ended(house: Processes
     await driver.start("42", "1")
     await until_told(house)
     stopping = asyncio.create_task(driver.stop("42"))
-    await asyncio.sleep(0)
-    assert dict(await driver.list()) == {"42": RunningGroup("1", 1)}
+    await listed(driver, {"42": RunningGroup("1", 1, stopping=True)})
     await stopping
     assert dict(await driver.list()) == {}
 

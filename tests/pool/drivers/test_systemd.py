@@ -84,7 +84,7 @@ async def test_a_unit_that_stops_is_listed_until_it_has(house: Host) -> None:
     driver = house.driver()
     await driver.start("42", "1")
     await driver.stop("42")
-    assert dict(await driver.list()) == {"42": RunningGroup("1", 1)}
+    assert dict(await driver.list()) == {"42": RunningGroup("1", 1, stopping=True)}
     house.systemd.manager.units.clear()
     assert dict(await driver.list()) == {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from logging import CRITICAL, getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,6 +53,8 @@ def run(
     from requite.cli.serving import run_until_stopped
 
     logging.start()
+    if not logging.verbose:  # the manager says itself what goes wrong with a connection
+        getLogger("aiormq").setLevel(CRITICAL)
     settings = read(config, set_)
     try:
         from requite.pool.manager import PoolManager

@@ -50,7 +50,7 @@ class Driver(Protocol):
         """Return all groups with this label that have workers, by key, whoever has started them.
 
         Workers are those that run, or, where others start them again, that shall run. A group stays
-        listed until the last of them has ended.
+        listed until the last of them has ended, as one that is stopping.
         """
         ...
 

@@ -63,9 +63,7 @@ class KubernetesDriver:
     async def list(self) -> Mapping[str, RunningGroup]:
         """Return the groups that have a Deployment, also one that is being deleted."""
         return {
-            each["metadata"]["annotations"][KEY]: RunningGroup(
-                each["metadata"]["annotations"].get(VERSION, ""), self._workers_of(each)
-            )
+            each["metadata"]["annotations"][KEY]: self._group(each)
             async for each in self._deployments()
         }
 
@@ -94,10 +92,14 @@ class KubernetesDriver:
         await self._web.close()
 
     # --- objects ----------------------------------------------------------------------------------
-    def _workers_of(self, found: Mapping[str, Any]) -> int | None:
-        """Return how many workers a Deployment shall have; None where that changes by itself."""
+    def _group(self, found: Mapping[str, Any]) -> RunningGroup:
+        """Return what a Deployment says of its group; how many workers it has, where that changes
+        by itself, is nobody's business here."""
+        metadata = found["metadata"]
         fixed = self._settings.scaling == "fixed"
-        return int(found["spec"].get("replicas", 1)) if fixed else None
+        workers = int(found["spec"].get("replicas", 1)) if fixed else None
+        stopping = "deletionTimestamp" in metadata
+        return RunningGroup(metadata["annotations"].get(VERSION, ""), workers, stopping)
 
     async def _deployments(self) -> AsyncIterator[Mapping[str, Any]]:
         wanted = ",".join(f"{name}={value}" for name, value in selector(self._label).items())

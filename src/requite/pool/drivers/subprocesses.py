@@ -95,7 +95,8 @@ class SubprocessDriver:
         for record in await self._living():
             before = groups.get(record.key)
             count = 0 if before is None else before.workers or 0
-            groups[record.key] = RunningGroup(record.version, count + 1)
+            ends = record.worker_id in self._stopping and (before is None or before.stopping)
+            groups[record.key] = RunningGroup(record.version, count + 1, ends)
         return groups
 
     async def start(self, key: str, version: str = "", workers: int | None = None) -> None:

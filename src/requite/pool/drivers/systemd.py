@@ -86,10 +86,13 @@ class SystemdDriver:
         """Return the groups whose unit runs, or is starting or stopping."""
         patterns: Any = [self._units.pattern]
         [found] = await self._call("ListUnitsByPatterns", "asas", [[*_ALIVE], patterns])
-        units = {unit[0] for unit in found}
-        self._units.sweep(units)
-        told = [self._units.told_of(unit) for unit in units]
-        return {each.key: RunningGroup(each.version, 1) for each in told}
+        states = {unit[0]: unit[3] for unit in found}
+        self._units.sweep(set(states))
+        groups = {}
+        for unit, state in states.items():
+            told = self._units.told_of(unit)
+            groups[told.key] = RunningGroup(told.version, 1, state == "deactivating")
+        return groups
 
     async def start(self, key: str, version: str = "", workers: int | None = None) -> None:
         """Start the unit of a key, unless it runs."""

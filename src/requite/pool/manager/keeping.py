@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final
 
 from aiormq.abc import DeliveredMessage
+from aiormq.exceptions import ChannelPreconditionFailed
 from pamqp.commands import Basic
 
 from requite.errors import ConfigurationError
@@ -242,23 +244,23 @@ class Keeping:
             case ListQueues(ticket):
                 return self._list(ticket)
             case InspectQueue(key):
-                return self._on_queue(key, self._inspect(key, rabbit))
+                return self._on_queue(key, partial(self._inspect, key, rabbit))
             case DeclareQueue(key, arguments):
-                return self._on_queue(key, rabbit.declare(key, dict(arguments)))
+                return self._on_queue(key, partial(self._declare, key, dict(arguments), rabbit))
             case BindQueue(key):
-                return self._on_queue(key, rabbit.bind(key))
+                return self._on_queue(key, partial(rabbit.bind, key))
             case UnbindQueue(key):
-                return self._on_queue(key, rabbit.unbind(key))
+                return self._on_queue(key, partial(rabbit.unbind, key))
             case DeleteQueue(key):
-                return self._on_queue(key, rabbit.delete(key))
+                return self._on_queue(key, partial(rabbit.delete, key))
             case Forward():
-                return self._publishing(effect.ticket, self._forward(effect, rabbit))
+                return self._publishing(effect.ticket, partial(self._forward, effect, rabbit))
             case Answer():
-                return self._publishing(effect.ticket, self._answer(effect, rabbit))
+                return self._publishing(effect.ticket, partial(self._answer, effect, rabbit))
             case Ack(tag):
                 return self._ack(tag, rabbit)
             case StopConsuming():
-                return self._quietly(rabbit.stop_consuming())
+                return self._quietly(rabbit.stop_consuming)
         raise AssertionError(f"{effect!r} is nothing that RabbitMQ does")
 
     async def _list(self, ticket: int) -> None:
@@ -270,9 +272,9 @@ class Keeping:
         self.messages = {key: seen.messages for key, seen in found.items()}
         self._feed(QueuesListed(ticket, {key: seen.bound for key, seen in found.items()}))
 
-    async def _on_queue(self, key: str, work: Coroutine[Any, Any, Any]) -> None:
+    async def _on_queue(self, key: str, work: Callable[[], Awaitable[Any]]) -> None:
         try:
-            found = await work
+            found = await work()
         except Absent:
             self._feed(QueueAbsent(key))
         except Exception as error:  # whatever it is, the engine has to hear of it
@@ -281,14 +283,24 @@ class Keeping:
             is_seen = isinstance(found, QueueInspected)
             self._feed(found if is_seen else QueueDone(key))
 
+    async def _declare(self, key: str, arguments: dict[str, Any], rabbit: Rabbit) -> None:
+        """Declare a group's queue. One that was made with other limits serves as long as it is
+        there; one that loses requests does not."""
+        try:
+            await rabbit.declare(key, arguments)
+        except ChannelPreconditionFailed as error:
+            if not await self._management.is_sound(key):
+                raise
+            _log.info("the queue of %r keeps its limits until it is made anew: %s", key, error)
+
     async def _inspect(self, key: str, rabbit: Rabbit) -> QueueInspected:
         unacknowledged = await self._management.unacknowledged(key)
         waiting, consumers = await rabbit.count(key)
         return QueueInspected(key, waiting, unacknowledged, consumers)
 
-    async def _publishing(self, ticket: int, work: Coroutine[Any, Any, bool]) -> None:
+    async def _publishing(self, ticket: int, work: Callable[[], Awaitable[bool]]) -> None:
         try:
-            routed = await work
+            routed = await work()
         except Exception as error:  # as above
             self._feed(PublishFailed(ticket, str(error) or repr(error)))
         else:
@@ -317,12 +329,12 @@ class Keeping:
 
     async def _ack(self, tag: Any, rabbit: Rabbit) -> None:
         self._deliveries.pop(tag[1], None)
-        await self._quietly(rabbit.ack(tag[1]))
+        await self._quietly(partial(rabbit.ack, tag[1]))
 
-    async def _quietly(self, work: Coroutine[Any, Any, Any]) -> None:
+    async def _quietly(self, work: Callable[[], Awaitable[Any]]) -> None:
         """Do what has no answer: where it fails, the connection has ended, which is told."""
         with suppress(*FAILURES):
-            await work
+            await work()
 
 
 def _key_of(message: DeliveredMessage) -> str:

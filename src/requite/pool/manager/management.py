@@ -17,7 +17,7 @@ from requite.pool.config import PoolConfig
 from requite.pool.drivers.web import Web
 from requite.protocols.amqp.topology import Pool
 
-_COLUMNS: Final = "name,messages,consumers"
+_COLUMNS: Final = "name,messages,consumers,type,arguments"
 _REFUSED: Final = {
     401: "RabbitMQ refuses user and password",
     403: "the user may not use the management API; give it the tag `management`",
@@ -49,22 +49,36 @@ class Management:
         self._web: Final = Web("the management API", "rabbitmq.management_url", root)
 
     async def list_queues(self) -> dict[str, Seen]:
-        """Return the request queues of the pool, by key. Raises `DriverError`."""
+        """Return the request queues of the pool, by key. Raises `DriverError`.
+
+        Those are left out that lose requests in silence, for somebody has made them otherwise:
+        whoever declares them is told so by RabbitMQ.
+        """
         bound = await self._bound()
         found = await self._get(f"/api/queues/{self._vhost}", {"columns": _COLUMNS})
         queues = {}
         for queue in found:
             key = self._pool.key_of(queue["name"])
-            if key is not None:
+            if key is not None and self._is_sound(queue):
                 counts = queue.get("messages", 0), queue.get("consumers", 0)
                 queues[key] = Seen(queue["name"] in bound, *counts)
         return queues
 
     async def unacknowledged(self, key: str) -> int:
         """Return how many messages of a group's queue workers hold, or held lately."""
+        return int((await self._queue(key)).get("messages_unacknowledged", 0))
+
+    async def is_sound(self, key: str) -> bool:
+        """Whether a group's queue counts deliveries, and has its dead letters answered."""
+        return self._is_sound(await self._queue(key))
+
+    def _is_sound(self, queue: Any) -> bool:
+        letters = queue["arguments"].get("x-dead-letter-exchange")
+        return bool(queue["type"] == "quorum" and letters == self._pool.dead_letter_exchange)
+
+    async def _queue(self, key: str) -> Any:
         name = quote(self._pool.request_queue(key), safe="")
-        found = await self._get(f"/api/queues/{self._vhost}/{name}", {})
-        return int(found.get("messages_unacknowledged", 0))
+        return await self._get(f"/api/queues/{self._vhost}/{name}", {})
 
     async def check(self) -> None:
         """See that it answers. Raises `DriverError`; `ConfigurationError` where it refuses."""
