@@ -10,9 +10,12 @@ import requite
 
 HEAVY = [
     "aio_pika",
+    "aiohttp",
+    "aiormq",
     "airportsdata",
     "altair",
     "cyclopts",
+    "dbus_fast",
     "h11",
     "numpy",
     "pandas",
