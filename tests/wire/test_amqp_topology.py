@@ -94,7 +94,7 @@ def test_keys_that_are_too_long_are_refused() -> None:
         check_routing_key("\ud800")
 
 
-@pytest.mark.parametrize("name", ["", "amq.mine", "q" * 256, "\ud800"])
+@pytest.mark.parametrize("name", ["", "amq.mine", "q" * 256, "\ud800", "a\nb", "a\r"])
 def test_names_that_no_queue_can_have(name: str) -> None:
     with pytest.raises(ConfigurationError):
         check_queue(name)

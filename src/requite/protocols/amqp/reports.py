@@ -13,7 +13,6 @@ from requite.protocols.amqp import methods, wire
 from requite.protocols.amqp.connected import SIDE
 from requite.protocols.amqp.post import Post
 from requite.protocols.amqp.properties import Properties, encode_properties
-from requite.protocols.amqp.topology import CONTROL_QUEUE_PREFIX
 from requite.protocols.amqp.wire import Event
 
 ACTIVITY: Final = methods.channel(3)
@@ -23,22 +22,16 @@ _CONSUMER: Final = "control"
 
 
 class Reports:
-    """The side channels of a responder; `send` takes a channel and the parts of a message.
+    """The side channels of a responder; `send` takes a channel and the parts of a message."""
 
-    `instance` makes the name of the queue for cancels unlike any other.
-    """
-
-    def __init__(self, post: Post, instance: bytes, send: Callable[..., None]) -> None:
+    def __init__(self, post: Post, send: Callable[..., None]) -> None:
         self._post = post
-        self._instance = instance
         self._send = send
-        self._connections = 0
         self._reports = False
         self.worker_id = post.worker_id
 
     def begin(self) -> None:
         """Open the channels of a new connection."""
-        self._connections += 1
         self._listen()
         if self._post.activity_exchange:
             self._reports = True
@@ -64,11 +57,12 @@ class Reports:
         self._send(ACTIVITY, publishing, header, b"")
 
     def _listen(self) -> None:
+        """Have a queue for cancels. RabbitMQ makes its name; an empty one stands for that of the
+        queue which was declared last (AMQP 0.9.1, section 3.1.10.2)."""
         post = self._post
-        queue = f"{CONTROL_QUEUE_PREFIX}{self._instance.hex()}-{self._connections}"
         self._send(SIDE, methods.OPEN_CHANNEL)
         if post.declares:
             self._send(SIDE, methods.exchange_declare(post.control_exchange, "direct"))
-        self._send(SIDE, methods.queue_declare(queue, exclusive=True, auto_delete=True))
-        self._send(SIDE, methods.queue_bind(queue, post.control_exchange, post.control_key))
-        self._send(SIDE, methods.consume(queue, _CONSUMER, no_ack=True))
+        self._send(SIDE, methods.queue_declare("", exclusive=True, auto_delete=True))
+        self._send(SIDE, methods.queue_bind("", post.control_exchange, post.control_key))
+        self._send(SIDE, methods.consume("", _CONSUMER, no_ack=True))

@@ -80,7 +80,7 @@ class AmqpResponder(ConnectedEngine):
         self._recorder = (
             None if chronicle is None else ResponderRecorder(chronicle, instance, service)
         )
-        self._reports = Reports(post, instance, self._send)
+        self._reports = Reports(post, self._send)
         self._jobs: dict[Job, None] = {}  # a set that keeps its order
         self._unconfirmed: dict[int, int | None] = {}  # deliveries by the number of a publishing
         self._published = 0

@@ -29,9 +29,6 @@ DIRECT_REPLY_TO: Final = "amq.rabbitmq.reply-to"
 REPLY_QUEUE_PREFIX: Final = "requite-reply-"
 """What the names of callers' reply queues begin with; a random part follows."""
 
-CONTROL_QUEUE_PREFIX: Final = "requite-control-"
-"""What the names of workers' queues for control messages begin with; a random part follows."""
-
 SERVICE_QUEUE_ARGUMENTS: Final[Mapping[str, Any]] = {"x-queue-type": "quorum"}
 """Quorum queues count deliveries, so that a request which kills its workers can be given up."""
 
@@ -242,6 +239,8 @@ def check_queue(name: str) -> None:
         raise ConfigurationError("a service over AMQP is a queue, which needs a name (queue=NAME)")
     if name.startswith("amq."):
         raise ConfigurationError(f"queue={name}: names that begin with amq. are RabbitMQ's own")
+    if "\r" in name or "\n" in name:
+        raise ConfigurationError(f"queue={name!r}: RabbitMQ drops line breaks out of names")
     encode_key(name)
     _check_size(name, "the name of the service (queue=...)")
 

@@ -1,0 +1,257 @@
+"""RabbitMQ, workers and clients are killed; calls end once, with their reply or a typed error."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.amqp.live import is_consuming, responders, serving, until
+from tests.support.rabbit import Rabbit
+
+from requite import AsyncClient, Client, Request, Worker, service
+from requite.errors import CallTimeout, NoService, Poisoned, TransportError
+from requite.request import Reply
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+_WORKER = Path(__file__).with_name("serving_echo.py")
+
+
+@service("echo")
+async def echo(request: Request) -> bytes:
+    return request.body
+
+
+@contextmanager
+def worker_process(url: str) -> Iterator[subprocess.Popen[str]]:
+    """A worker that can be killed; it serves when the block begins."""
+    process = subprocess.Popen(
+        [sys.executable, str(_WORKER), url], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "started\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+async def served(client: AsyncClient, name: str) -> None:
+    """Wait until a service answers. What comes while RabbitMQ still makes its quorum queue is lost
+    there, so calls are short."""
+    while True:
+        try:
+            await client.call(b"", service=name, timeout=2)
+        except (NoService, CallTimeout):
+            await asyncio.sleep(0.05)
+        else:
+            return
+
+
+def hang_up(rabbit: Rabbit) -> None:
+    """Have RabbitMQ close all connections of the test's user."""
+    rabbit.api("DELETE", f"/connections/username/{rabbit.user}")
+
+
+async def until_began(process: subprocess.Popen[str], bodies: set[str]) -> None:
+    """Wait until the worker has begun with all of these requests."""
+    assert process.stdout is not None
+    missing = set(bodies)
+    while missing:
+        line = await asyncio.to_thread(process.stdout.readline)
+        assert line, "the worker has ended"
+        missing.discard(line.removeprefix("began ").rstrip("\n"))
+
+
+# --- RabbitMQ -------------------------------------------------------------------------------------
+@pytest.mark.timeout(200)
+async def test_rabbitmq_is_killed_under_calls(rabbit: Rabbit) -> None:
+    """Outstanding requests are sent again, and both ends come back by themselves."""
+    answered: list[tuple[bytes, Reply]] = []
+    over = asyncio.Event()
+
+    async def ask(client: AsyncClient, name: int) -> None:
+        number = 0
+        while not over.is_set():
+            body = b"%d of %d" % (number, name)
+            answered.append((body, await client.call(body)))
+            number += 1
+
+    async with (
+        serving(rabbit.url, echo) as worker,
+        AsyncClient(f"{rabbit.url}?queue=echo", timeout=150) as client,
+    ):
+        asking = asyncio.gather(*(ask(client, name) for name in range(16)))
+        await until(lambda: len(answered) > 200, "calls are answered")
+        await asyncio.to_thread(rabbit.kill)
+        before = len(answered)
+        await asyncio.to_thread(rabbit.start)
+        await until(lambda: len(answered) > before + 200, "calls are answered again")
+        over.set()
+        await asking
+        assert is_consuming(worker)
+
+    assert all(reply.body == body for body, reply in answered)
+    assert max(reply.attempts for _, reply in answered) > 1
+
+
+@pytest.mark.timeout(120)
+async def test_who_comes_before_rabbitmq_waits(rabbit: Rabbit) -> None:
+    await asyncio.to_thread(rabbit.stop)
+    async with (
+        Worker(rabbit.url, echo),
+        AsyncClient(f"{rabbit.url}?queue=echo", timeout=90) as client,
+    ):
+        with pytest.raises(CallTimeout, match="cannot connect") as caught:
+            await client.call(b"early", timeout=0.5)
+        assert not caught.value.may_have_executed
+        assert caught.value.attempts == 0
+
+        starting = asyncio.create_task(asyncio.to_thread(rabbit.start))
+        try:
+            reply = await client.call(b"patient")
+        except NoService:  # it was there before the worker, which has not made the queue yet
+            await served(client, "echo")
+            reply = await client.call(b"patient")
+        await starting
+
+    assert reply.body == b"patient"
+
+
+async def test_a_request_that_must_not_be_repeated_ends_with_its_connection(
+    rabbit: Rabbit,
+) -> None:
+    began = asyncio.Event()
+
+    @service("hold")
+    async def hold(_request: Request) -> bytes:
+        began.set()
+        await asyncio.Event().wait()
+        return b""
+
+    async with serving(rabbit.url, hold), AsyncClient(f"{rabbit.url}?queue=hold") as client:
+        call = asyncio.ensure_future(client.call(b"", timeout=100, idempotent=False))
+        await asyncio.wait_for(began.wait(), 10)
+        await asyncio.to_thread(hang_up, rabbit)
+        with pytest.raises(TransportError, match="not idempotent") as caught:
+            await call
+
+    assert caught.value.may_have_executed
+
+
+# --- queues ---------------------------------------------------------------------------------------
+async def test_consumers_come_back_to_a_queue_that_was_deleted(rabbit: Rabbit) -> None:
+    async with (
+        serving(rabbit.url, echo) as worker,
+        AsyncClient(f"{rabbit.url}?queue=echo", timeout=30) as client,
+    ):
+        assert (await client.call(b"1")).body == b"1"
+        await asyncio.to_thread(rabbit.delete_queue, "echo")
+        await served(client, "echo")
+        assert (await client.call(b"2")).body == b"2"
+        assert is_consuming(worker)
+
+
+async def test_a_reply_queue_belongs_to_its_client_alone(rabbit: Rabbit) -> None:
+    async with (
+        serving(rabbit.url, echo),
+        AsyncClient(f"{rabbit.url}?queue=echo", timeout=30) as client,
+    ):
+        assert (await client.call(b"1")).body == b"1"
+        every = await asyncio.to_thread(rabbit.api, "GET", f"/queues/{rabbit.vhost}")
+        [mine] = [each for each in every if each["name"].startswith("requite-reply-")]
+        assert (mine["exclusive"], mine["auto_delete"], mine["durable"]) == (True, True, False)
+        with pytest.raises(RuntimeError, match="exclusive access"):
+            await asyncio.to_thread(rabbit.delete_queue, mine["name"])
+
+
+# --- workers --------------------------------------------------------------------------------------
+@pytest.mark.timeout(120)
+async def test_a_request_whose_worker_was_killed_goes_to_another(rabbit: Rabbit) -> None:
+    async with AsyncClient(rabbit.url, timeout=60) as client:
+        with worker_process(rabbit.url) as first:
+            await served(client, "slow")
+            call = asyncio.ensure_future(client.call(b"kept", service="slow"))
+            await until_began(first, {"kept"})
+            os.kill(first.pid, signal.SIGKILL)
+            with worker_process(rabbit.url):
+                reply = await call
+
+    assert reply.body == b"kept"
+    assert reply.attempts == 2
+
+
+@pytest.mark.timeout(120)
+async def test_a_request_that_kills_its_workers_is_given_up(rabbit: Rabbit) -> None:
+    async with AsyncClient(rabbit.url, timeout=100) as client:
+        with worker_process(rabbit.url):
+            await served(client, "echo")
+        call = asyncio.ensure_future(client.call(b"", service="die", idempotent=True))
+        for _ in range(3):
+            with worker_process(rabbit.url) as victim:
+                await asyncio.to_thread(victim.wait, 30)
+        with worker_process(rabbit.url):
+            with pytest.raises(Poisoned, match="3 of them"):
+                await call
+            assert (await client.call(b"on", service="echo")).body == b"on"
+
+
+@pytest.mark.timeout(120)
+async def test_a_drained_worker_answers_what_it_has(rabbit: Rabbit) -> None:
+    async with AsyncClient(rabbit.url, timeout=60) as client:
+        with worker_process(rabbit.url) as process:
+            await served(client, "slow")
+            bodies = [b"%d" % number for number in range(4)]
+            calls = [asyncio.ensure_future(client.call(body, service="slow")) for body in bodies]
+            await until_began(process, {body.decode() for body in bodies})
+            process.terminate()
+            replies = await asyncio.gather(*calls)
+            assert await asyncio.to_thread(process.wait, 20) == 0
+
+    assert [(reply.body, reply.attempts) for reply in replies] == [(body, 1) for body in bodies]
+
+
+# --- clients --------------------------------------------------------------------------------------
+async def test_a_client_that_is_gone_leaves_nothing_behind(rabbit: Rabbit) -> None:
+    """Its reply queue goes with it, and RabbitMQ drops what comes for it."""
+    program = (
+        "import sys; from requite import Client; c = Client(sys.argv[1]); c.call(b'', timeout=20);"
+        "c.start(b'left behind'); import os; os._exit(1)"
+    )
+    async with serving(rabbit.url, echo) as worker, AsyncClient(f"{rabbit.url}?queue=echo") as ours:
+        url = f"{rabbit.url}?queue=echo"
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, url)
+        assert await process.wait() == 1
+        assert (await ours.call(b"here", timeout=20)).body == b"here"
+        [engine] = responders(worker)
+        await until(lambda: not engine.snapshot().unconfirmed, "all replies are confirmed")
+
+        def reply_queues() -> list[str]:
+            queues = rabbit.api("GET", f"/queues/{rabbit.vhost}?disable_stats=true")
+            return [each["name"] for each in queues if "reply" in each["name"]]
+
+        await until(lambda: len(reply_queues()) == 1, "only our reply queue is left")
+
+
+def test_an_idle_client_that_rabbitmq_has_dropped_connects_again(rabbit: Rabbit) -> None:
+    async def serve_while(act: object) -> None:
+        async with serving(rabbit.url, echo):
+            await asyncio.to_thread(act)  # type: ignore[arg-type]
+
+    def act() -> None:
+        with Client(f"{rabbit.url}?queue=echo", timeout=30) as client:
+            assert client.call(b"1").body == b"1"
+            hang_up(rabbit)
+            reply = client.call(b"2")
+            assert reply.body == b"2"
+
+    asyncio.run(serve_while(act))

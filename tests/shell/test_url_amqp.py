@@ -1,0 +1,146 @@
+"""URLs of AMQP, and what of them a client or worker refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from requite import Client, Worker, service
+from requite.errors import ConfigurationError
+from requite.transport.address import TcpAddress, TlsAddress
+from requite.transport.tls import TlsSettings
+from requite.url import parse_url
+
+
+@service("echo")
+async def echo(request: Any) -> bytes:
+    return bytes(request.body)
+
+
+@service("other")
+async def other(request: Any) -> bytes:
+    return bytes(request.body)
+
+
+@pytest.mark.parametrize(
+    ("text", "address", "vhost", "name"),
+    [
+        ("amqp://a", TcpAddress("a", 5672), "/", ""),
+        ("amqp://a/", TcpAddress("a", 5672), "/", ""),
+        ("amqp://a:1/%2F?queue=echo", TcpAddress("a", 1), "/", "echo"),
+        ("amqp://a/v?queue=a%2Fb", TcpAddress("a", 5672), "v", "a/b"),
+        ("amqp://a/v%2Fw?pool=core&key=42", TcpAddress("a", 5672), "v/w", "42"),
+        ("amqp://a?pool=core&key=K%C3%B6ln%00", TcpAddress("a", 5672), "/", "Köln\0"),
+        ("amqp://[::1]:1/v", TcpAddress("::1", 1), "v", ""),
+    ],
+)
+def test_what_they_say(text: str, address: Any, vhost: str, name: str) -> None:
+    url = parse_url(text)
+    assert (url.protocol, url.addresses, url.service) == ("amqp", (address,), name)
+    assert url.options["vhost"] == vhost
+    assert url.tls is None
+
+
+def test_who_asks() -> None:
+    url = parse_url("amqp://us%40er:p%2Fw@a/v")
+    assert (url.user, url.password) == ("us@er", "p/w")
+    assert "p/w" not in repr(url)
+
+
+def test_over_tls_the_key_of_a_certificate_has_another_name() -> None:
+    url = parse_url("amqps://a/v?pool=core&key=42&ca=ca.pem&certificate=c&certificate_key=k")
+    assert url.addresses == (TlsAddress("a", 5671),)
+    assert url.tls == TlsSettings("ca.pem", "c", "k")
+    assert url.service == "42"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("amqp://", "host is missing"),
+        ("amqp://a,b/v", "takes one host"),
+        ("amqp://a/v/w", "write %2F for a /"),
+        ("amqp://a/v?key=42", "'key' belongs to a pool"),
+        ("amqp://a/v?activity=x", "'activity' belongs to a pool"),
+        ("amqp://a/v?pool=core&key=", "'key' takes one value"),
+        ("amqp://a/v?pool=core&key=%FF", "not UTF-8"),
+        ("amqp://a/v?service=echo", "there is no option 'service'"),
+        ("amqp://user@a/v", "user:password, both"),
+        ("amqp://a:0/v", "for listening"),
+        ("amqp://a/v?ca=x", "for sp"),
+        ("amqps://a/v?certificate_key=x", "a key needs its certificate"),
+    ],
+)
+def test_what_cannot_be_meant(text: str, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        parse_url(text)
+
+
+def test_nobody_listens_at_them() -> None:
+    with pytest.raises(ConfigurationError, match="nobody listens at it but RabbitMQ"):
+        Worker(echo, bind="amqp://a/v")
+
+
+@pytest.mark.parametrize(
+    ("url", "how", "why"),
+    [
+        ("amqp://a", {}, "queue=NAME"),
+        ("amqp://a?pool=core", {}, "which group"),
+        ("amqp://a?queue=amq.gen-1", {}, "RabbitMQ's own"),
+        ("amqp://a?queue=" + "q" * 256, {}, r"queue=\.\.\..*takes 255"),
+        ("amqp://a?pool=core&key=" + "k" * 300, {}, r"key=\.\.\..*takes 255"),
+        ("amqp://a?pool=core&key=" + "%2F" * 100, {}, r"key=\.\.\..*takes 255"),
+        ("amqp://a?pool=core&key=1&queue=q", {}, "name a key"),
+        ("amqp://a?queue=q&id=w", {}, "'id' of the URL is for workers"),
+        ("amqp://a?queue=q&confirm=maybe", {}, "takes yes or no"),
+        ("amqp://a?queue=q&reply=none", {}, "takes queue or direct"),
+        ("amqp://a?queue=q", {"dialect": "0.3"}, "no dialects"),
+        ("amqp://a?queue=q", {"heartbeat": 60.0}, "heartbeat interval"),
+        ("amqp://a?queue=q", {"slots": 0}, "slots"),
+        (["amqp://a?queue=q", "amqp://b?queue=q"], {}, "takes one URL"),
+    ],
+)
+def test_what_a_client_refuses(url: Any, how: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why), Client(url, **how) as client:
+        client.call(b"")
+
+
+@pytest.mark.parametrize(
+    ("body", "how", "why"),
+    [
+        ([b"a", b"b"], {}, "one body, not 2 frames"),
+        (b"a", {"service": ""}, "queue=NAME"),
+        (b"x" * 101, {}, "message_size_max"),
+    ],
+)
+def test_what_cannot_be_asked(body: Any, how: dict[str, Any], why: str) -> None:
+    with (
+        Client("amqp://127.0.0.1:1?queue=q", message_size_max=100) as client,
+        pytest.raises(ConfigurationError, match=why),
+    ):
+        client.call(body, **how)
+
+
+@pytest.mark.parametrize(
+    ("url", "how", "why"),
+    [
+        ("amqp://a?pool=core", {}, "which group of the pool is served"),
+        ("amqp://a?confirm=yes", {}, "'confirm' of the URL is for clients"),
+        ("amqp://a", {"capacity": 0}, "capacity"),
+        ("amqp://a", {"capacity": 70_000}, "capacity"),
+        ("amqp://a", {"handler_timeout": 1.0}, "no leases"),
+        ("amqp://a", {"hops": 3}, "no devices"),
+        ("amqp://a?queue=amq.x", {}, "RabbitMQ's own"),
+    ],
+)
+def test_what_a_worker_refuses(url: str, how: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        Worker(url, echo, **how)
+
+
+@pytest.mark.parametrize("option", ["queue=q", "pool=core&key=1"])
+def test_one_queue_has_one_service(option: str) -> None:
+    Worker("amqp://a", echo, other)
+    with pytest.raises(ConfigurationError, match="one queue has one service"):
+        Worker(f"amqp://a?{option}", echo, other)
