@@ -43,6 +43,14 @@ def test_every_order_of_events_from_the_start(timely: bool, depth: int) -> None:
     assert visited > 500
 
 
+@_NETWORKS
+@pytest.mark.parametrize("depth", [6, pytest.param(9, marks=_LONG)])
+def test_every_order_of_events_within_a_heartbeat(timely: bool, depth: int) -> None:
+    """Time goes by quarters of it: the two are out of step, and stand still for less than one."""
+    model = Model.begin(timely=timely, quarters=1).settled()
+    assert explore(model, depth, 2, heal_every=200) > 400
+
+
 # Where a few steps from the start would not lead. Each story begins when both have met.
 _FROM_AFAR = {
     "the active one wakes": ("stall primary", "beat", "beat", "wake primary", "beat"),

@@ -350,8 +350,9 @@ class Model:
         engine = self.engines[side]
         if engine is None:
             return None
-        word = engine._other.word
         other = self.engines[OTHER[side]]
+        word = engine._other.word
+        is_current = word and other and other._instance == word.instance
         times = (
             engine.serves_until,
             engine._spoke_at,
@@ -366,7 +367,9 @@ class Model:
             engine._draining,
             engine._doubt.is_there,
             engine._number - engine._doubt._asked,
-            word and (word.state, word.epoch, other and other._instance == word.instance),
+            word and (word.state, word.epoch),
+            # It says which of the other's words it has heard: a doubt may be settled by that.
+            word and other and is_current and word.number - other._number,
             tuple(max(-9.0, at - self.now) for at in times),
             tuple(self._link_key(link, other) for link in engine._links._links.values()),
         )
