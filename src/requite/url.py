@@ -420,7 +420,9 @@ def _read_options(query: str, scheme: _Scheme, shown: str) -> dict[str, str]:
             _refuse(shown, f"the option {name!r} is for sp+tls and sp+wss")
         if name not in scheme.options:
             _refuse(shown, f"there is no option {name!r}; there are {', '.join(scheme.options)}")
-        if name in options or not value:
+        # A key of a pool is any text, also an empty one.
+        is_lacking = not value and not (name == "key" and scheme.protocol == "amqp")
+        if name in options or is_lacking:
             _refuse(shown, f"the option {name!r} takes one value")
         options[name] = _decode(value, shown)
     return options

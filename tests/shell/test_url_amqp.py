@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from requite import Client, Worker, service
-from requite.errors import ConfigurationError
+from requite.errors import CallTimeout, ConfigurationError
 from requite.transport.address import TcpAddress, TlsAddress
 from requite.transport.tls import TlsSettings
 from requite.url import parse_url
@@ -32,6 +32,7 @@ async def other(request: Any) -> bytes:
         ("amqp://a/v?queue=a%2Fb", TcpAddress("a", 5672), "v", "a/b"),
         ("amqp://a/v%2Fw?pool=core&key=42", TcpAddress("a", 5672), "v/w", "42"),
         ("amqp://a?pool=core&key=K%C3%B6ln%00", TcpAddress("a", 5672), "/", "Köln\0"),
+        ("amqp://a?pool=core&key=", TcpAddress("a", 5672), "/", ""),
         ("amqp://[::1]:1/v", TcpAddress("::1", 1), "v", ""),
     ],
 )
@@ -63,7 +64,9 @@ def test_over_tls_the_key_of_a_certificate_has_another_name() -> None:
         ("amqp://a/v/w", "write %2F for a /"),
         ("amqp://a/v?key=42", "'key' belongs to a pool"),
         ("amqp://a/v?activity=x", "'activity' belongs to a pool"),
-        ("amqp://a/v?pool=core&key=", "'key' takes one value"),
+        ("amqp://a/v?pool=&key=1", "'pool' takes one value"),
+        ("amqp://a/v?queue=", "'queue' takes one value"),
+        ("amqp://a/v?pool=core&key=1&key=2", "'key' takes one value"),
         ("amqp://a/v?pool=core&key=%FF", "not UTF-8"),
         ("amqp://a/v?service=echo", "there is no option 'service'"),
         ("amqp://user@a/v", "user:password, both"),
@@ -144,3 +147,12 @@ def test_one_queue_has_one_service(option: str) -> None:
     Worker("amqp://a", echo, other)
     with pytest.raises(ConfigurationError, match="one queue has one service"):
         Worker(f"amqp://a?{option}", echo, other)
+
+
+def test_the_empty_key_is_one_like_others() -> None:
+    Worker("amqp://a?pool=core&key=", echo)
+    with (
+        Client("amqp://127.0.0.1:1?pool=core&key=") as client,
+        pytest.raises(CallTimeout, match="never published"),
+    ):
+        client.call(b"", timeout=0.05)

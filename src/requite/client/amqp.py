@@ -30,9 +30,13 @@ _CONFIRMS: Final = {"yes": True, "no": False}
 
 @dataclass(frozen=True, slots=True)
 class _Abilities:
-    """A request has one body; it may be named by a key, and have partial replies."""
+    """A request has one body; it may be named by a key, and have partial replies.
+
+    `has_key`: the URL names the group of the pool, perhaps that of the empty key.
+    """
 
     pool: Pool | None
+    has_key: bool
 
     def check(self, *, key: bytes, partials: bool, idempotent: bool) -> None:
         """All of it can be had."""
@@ -41,7 +45,7 @@ class _Abilities:
         """A service is a queue, or a group of a pool, by its key."""
         if self.pool is None:
             check_queue(service)
-        elif not service:
+        elif not (service or self.has_key):
             raise ConfigurationError(
                 "which group of the pool is to be called? Name it: key=... in the URL, or service="
             )
@@ -81,7 +85,7 @@ def stack(reach: Reach, settings: ClientSettings) -> Stack:
             chronicle=chronicle,
         ),
         wires_to(url, heartbeat, settings.message_size_max),
-        _Abilities(pool),
+        _Abilities(pool, "key" in url.options),
     )
 
 
