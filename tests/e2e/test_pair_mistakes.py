@@ -17,6 +17,7 @@ from tests.cli.command import WAIT_S, requite
 import requite as package
 from requite import Broker
 from requite.cli.exit_codes import ExitCode
+from requite.cli.pair.asking import sentences
 from requite.errors import LocalViolation, PairFailed, RemoteFailure
 from requite.pair import Pair, PairView, State
 from requite.pair.operator import Operator
@@ -133,6 +134,18 @@ async def test_status_tells_what_keeps_the_two_apart(places: Places) -> None:
     first, second = ended.out.splitlines()
     assert first == "primary  starting, serves nobody, epoch 0"
     assert second.startswith(f"backup   not heard of yet (cannot connect to {nobody}: ")
+
+
+async def test_a_lonely_backup_says_why_it_waits(
+    places: Places, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with places.backup() as backup:
+        await until(lambda: backup.view.peer_is_silent and "never heard" in caplog.text)
+        lines = sentences(backup.view)
+        assert "start the primary, or tell this one to serve" in lines[-1]
+        backup.switch()
+        assert backup.serves
+        assert len(sentences(backup.view)) == 2
 
 
 async def test_status_at_another_address_tells_which_one_is_meant() -> None:

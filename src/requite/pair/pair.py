@@ -12,7 +12,7 @@ from requite.errors import ConfigurationError, LocalViolation, PairFailed
 from requite.pair.ends import listen_at, stay_connected_to
 from requite.protocols.binarystar.peer import BinaryStarPeer
 from requite.protocols.binarystar.policy import HEARTBEAT_S_DEFAULT, BinaryStarPolicy
-from requite.protocols.binarystar.reasons import word_for
+from requite.protocols.binarystar.reasons import lonely, word_for
 from requite.protocols.binarystar.table import Role, State
 from requite.protocols.binarystar.view import PairView, SwitchOver, Vote
 from requite.shell import clock
@@ -198,7 +198,9 @@ class Pair(Daemon):
         self._told = (sentence, level)
         is_unheard = view.state is not State.FAILED and view.trouble
         reason = f" ({view.trouble})" if is_unheard else ""
-        _log.log(level, "%s%s", sentence, reason, extra=_facts(view))
+        advice = lonely(view.state, view.peer_is_silent)
+        ending = f"; {advice}" if advice else ""
+        _log.log(level, "%s%s%s", sentence, reason, ending, extra=_facts(view))
 
 
 def read_role(role: Role | str) -> Role:

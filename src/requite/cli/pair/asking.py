@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from requite.cli.exit_codes import ExitCode
 from requite.cli.output import complain, printable, say, say_json
-from requite.protocols.binarystar.reasons import word_for
+from requite.protocols.binarystar.reasons import lonely, word_for
 from requite.protocols.binarystar.table import State
 from requite.protocols.binarystar.view import PairView
 
@@ -48,12 +48,14 @@ def record(view: PairView) -> dict[str, Any]:
 
 
 def sentences(view: PairView) -> list[str]:
-    """Return a view for people: a line for each of the two servers."""
+    """Return a view for people: a line for each of the two servers, and what to do."""
     serves = "serves" if view.serves else "serves nobody"
     own = f"{view.role.name.lower():<8} {word_for(view.state)}, {serves}, epoch {view.epoch}"
     other = f"{view.role.other.name.lower():<8} {_heard(view)}"
     is_unheard = view.trouble and view.state is not State.FAILED
-    return [own, f"{other} ({printable(view.trouble)})" if is_unheard else other]
+    advice = lonely(view.state, view.peer_is_silent)
+    heard = f"{other} ({printable(view.trouble)})" if is_unheard else other
+    return [own, heard, advice] if advice else [own, heard]
 
 
 def _heard(view: PairView) -> str:

@@ -57,6 +57,16 @@ def word_for(state: State) -> str:
     return "starting" if state in (State.PRIMARY, State.BACKUP) else state.name.lower()
 
 
+def lonely(state: State, peer_is_silent: bool) -> str:
+    """Return why a server waits although nobody else serves, and what to do; "" for any other."""
+    if state is not State.BACKUP or not peer_is_silent:
+        return ""
+    return (
+        "a backup that has never heard its primary serves nobody: start the primary, or tell this"
+        " one to serve (`requite pair switch`)"
+    )
+
+
 def outdated(asked: int, epoch: int) -> str:
     """Return why a switch is void that was meant for another epoch."""
     return (
