@@ -9,7 +9,12 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
+import aiormq
 import pytest
+from aiormq.abc import ChannelFrame
+from pamqp.body import ContentBody
+from pamqp.commands import Basic
+from pamqp.header import ContentHeader
 from tests.pool.live import Floor, ask, eventually, until
 from tests.support.live import eventually as eventually_true
 
@@ -87,6 +92,7 @@ async def test_workers_that_die_are_replaced_and_nothing_is_lost(floor: Floor) -
     assert await call != first
 
 
+@pytest.mark.timeout(180)
 async def test_calls_outlive_a_kill_of_rabbitmq(floor: Floor) -> None:
     manager = await floor.active()
     client = await floor.client()
@@ -254,6 +260,30 @@ async def test_a_queue_that_was_made_otherwise_is_told_of(
     assert await who(other)  # nobody else is kept waiting
     floor.rabbit.delete_queue("core-req-42")
     assert await call
+
+
+async def publish_raw(floor: Floor, routing_key: bytes) -> None:
+    """Publish a request of which nothing is checked before RabbitMQ sees it."""
+    connection = await aiormq.connect(floor.rabbit.url)
+    channel = await connection.channel(publisher_confirms=False)
+    frame: Any = Basic.Publish(exchange="core-req-xchg", routing_key="PLACE")
+    whole = frame.marshal().replace(b"\x05PLACE", bytes([len(routing_key)]) + routing_key)
+    frame.marshal = lambda: whole
+    header = ContentHeader(properties=Basic.Properties(), body_size=2)
+    frames = [frame, header, ContentBody(b"hi")]
+    await channel.write_queue.put(ChannelFrame.marshall(channel.number, frames))
+    await channel.close()
+    await connection.close()
+
+
+@pytest.mark.parametrize("routing_key", [b"\xff", b"a\xfe\xffb", b"\xc3"])
+async def test_keys_that_are_no_text_keep_nobody_waiting(floor: Floor, routing_key: bytes) -> None:
+    manager = await floor.active()
+    await publish_raw(floor, routing_key)
+    assert await who(await floor.client())
+    key = routing_key.decode(errors="replace")
+    await until(lambda: key in {each.key for each in floor.workers()}, "its group")
+    assert manager.state is State.ACTIVE
 
 
 # --- what cannot work -----------------------------------------------------------------------------

@@ -7,6 +7,7 @@ other.
     management.py  RabbitMQ's management API: which queues there are
     crew.py        the driver, asked by the engine
     environment.py what workers are told
+    lenient.py     messages of others may be malformed
     messages.py    the properties of what is published
     errors.py      what goes wrong with RabbitMQ, by the setting to look at
     poison.py      requests that killed their workers: listed, tried again

@@ -153,7 +153,7 @@ class Keeping:
             try:
                 if await self._live():
                     pause_s = loops.backoff_s
-            except FAILURES as error:
+            except Exception as error:  # nothing that comes over a connection may end the manager
                 _log.warning("%s", sentence(error, self._config.rabbitmq.url))
             finally:
                 await self._give_up()

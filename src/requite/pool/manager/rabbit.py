@@ -22,6 +22,7 @@ from yarl import URL
 
 from requite.pool.config import PoolConfig
 from requite.pool.manager.errors import FAILURES, is_taken
+from requite.pool.manager.lenient import read_anything
 from requite.protocols.amqp.topology import Pool
 
 _HEARTBEAT_S: Final = 10
@@ -52,6 +53,7 @@ class Rabbit:
     # --- the connection ---------------------------------------------------------------------------
     async def open(self) -> None:
         """Connect, and declare what the pool has besides its groups. Raises `FAILURES`."""
+        read_anything()
         url = URL(self._url)
         if "heartbeat" not in url.query:
             url = url.update_query(heartbeat=_HEARTBEAT_S)
@@ -99,7 +101,12 @@ class Rabbit:
 
     # --- consuming --------------------------------------------------------------------------------
     async def take_over(self, orphan: Receive, dead_letter: Receive, report: Receive) -> bool:
-        """Be the one who consumes; False while another manager is."""
+        """Be the one who consumes; False while another manager is.
+
+        Who consumes is looked up first: of each refusal RabbitMQ writes a line into its log.
+        """
+        if await self._is_taken():
+            return False
         self._consuming = await self._connection.channel(publisher_confirms=False)
         self._consuming.on_consumer_cancel_callbacks.add(self._on_cancel)
         await self._consuming.basic_qos(prefetch_count=self._prefetch)
@@ -113,6 +120,11 @@ class Rabbit:
                 raise
             return False
         return True
+
+    async def _is_taken(self) -> bool:
+        name = self._pool.orphan_queue
+        found = await self._operate(lambda on: on.queue_declare(name, passive=True))
+        return bool(found.consumer_count)
 
     async def stop_consuming(self) -> None:
         """Take nothing more."""
