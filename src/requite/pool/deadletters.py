@@ -167,7 +167,7 @@ class DeadLetters:
 def reason_of(headers: Mapping[str, Any]) -> str:
     """Return why a request has died first; `rejected` where its headers do not tell."""
     reason = _text(headers.get(FIRST_DEATH_REASON))
-    return reason if reason in _REASONS else ReplyStatus.REJECTED
+    return reason if isinstance(reason, str) and reason in _REASONS else ReplyStatus.REJECTED
 
 
 def _text(value: Any) -> Any:

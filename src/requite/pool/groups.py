@@ -193,7 +193,7 @@ class GroupLoop:
         for key in sorted(self._expected - running.keys()):
             self._start(key, now)
         for key in sorted(running.keys() - self._expected):
-            if self._may_stop:
+            if self._may_stop and not running[key].stopping:
                 self._stop(key, now)
         for key in sorted(self._expected & running.keys()):
             self._keep(key, running[key], now)

@@ -133,6 +133,8 @@ class Manager(Node):
         return all(self._consume(name, prefetch) for name in alone)
 
     def _take_up(self, granted: Any) -> None:
+        if self.is_active:
+            return
         if granted is not True:
             self.later(_STAND_BY_S, self._try_again)
             return

@@ -1,0 +1,136 @@
+"""`pool.toml`: what it says, what overrides it, what is refused, and how that is named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from requite.errors import ConfigurationError
+from requite.pool.config import PoolConfig, read_config, read_section
+
+MINIMAL = '[pool]\nname = "core"\n'
+
+
+def test_a_name_is_enough() -> None:
+    config = read_config(MINIMAL)
+    assert config.pool.name == "core"
+    assert config.lifetime.unbind_delay_s == 300.0
+    assert config.driver.kind == "subprocess"
+
+
+def test_every_setting_of_the_file_is_read() -> None:
+    config = read_config(
+        MINIMAL
+        + """
+        [lifetime]
+        unbind_delay = 20
+        stop_delay = 1.5
+        [limits]
+        delivery_limit = 7
+        [driver]
+        kind = "docker"
+        timeout = 5
+        image = "core:3"
+        """
+    )
+    assert (config.lifetime.unbind_delay_s, config.lifetime.stop_delay_s) == (20.0, 1.5)
+    assert config.limits.delivery_limit == 7
+    assert (config.driver.kind, config.driver.timeout_s) == ("docker", 5.0)
+    assert config.driver.settings == {"image": "core:3"}
+
+
+def test_the_environment_overrides_the_file_and_flags_override_both() -> None:
+    text = MINIMAL + "[lifetime]\nunbind_delay = 1\nstop_delay = 1\nextra_lifetime = 1\n"
+    environ = {
+        "REQUITE_POOL__LIFETIME__STOP_DELAY": "2",
+        "REQUITE_POOL__LIFETIME__EXTRA_LIFETIME": "2",
+        "REQUITE_POOL__DRIVER__IMAGE": "core:3",
+        "REQUITE_POOL__POOL__STOP_GROUPS_ON_EXIT": "false",
+        "PATH": "/bin",
+    }
+    flags = {"lifetime.extra_lifetime": 3, "lifetime.unbind_delay": None}
+    config = read_config(text, environ, flags)
+    lifetime = config.lifetime
+    assert (lifetime.unbind_delay_s, lifetime.stop_delay_s, lifetime.extra_lifetime_s) == (1, 2, 3)
+    assert config.driver.settings == {"image": "core:3"}
+    assert config.pool.stop_groups_on_exit is False
+
+
+def test_the_environment_is_enough() -> None:
+    assert read_config("", {"REQUITE_POOL__POOL__NAME": "core"}) == read_config(MINIMAL)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "no \\[pool\\]"),
+        ("[pool]", "name is missing"),
+        ('[pool]\nname = ""', "pool.name is empty"),
+        ("name = 1", "name stands outside of a section"),
+        ("[pool", "pool.toml: "),
+        (MINIMAL + "colour = 1", "no such setting 'colour'"),
+        (MINIMAL + "[lifetimes]", "no such section; there are pool, "),
+        (MINIMAL + "[lifetime]\nunbind_delay = -1", "lifetime.unbind_delay is not positive"),
+        (MINIMAL + "[lifetime]\nunbind_delay = 'soon'", "must be a number"),
+        (MINIMAL + "[lifetime]\nunbind_delay = nan", "must be a number"),
+        (MINIMAL + "[lifetime]\nunbind_delay = true", "must be a number"),
+        (MINIMAL + "[limits]\ndelivery_limit = 1.5", "must be a whole number"),
+        (MINIMAL + "[limits]\norphans = 70000", "between 1 and 65535"),
+        (MINIMAL + "[loops]\nbackoff = 100", "loops.backoff exceeds"),
+        (MINIMAL + "[pool.sub]\na = 1", "no such setting 'sub'"),
+        (MINIMAL + "[http]\nhost = 1", "must be a text"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_name(text: str, complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        read_config(text)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "complaint"),
+    [
+        ("REQUITE_POOL__LIFETIME__COLOUR", "1", "REQUITE_POOL__LIFETIME__COLOUR: no such setting"),
+        ("REQUITE_POOL__LIFETIMES__X", "1", "REQUITE_POOL__LIFETIMES__X: no such section"),
+        ("REQUITE_POOL__LIFETIME", "1", "REQUITE_POOL__SECTION__NAME"),
+        ("REQUITE_POOL__LIMITS__ORPHANS", "some", "must be a whole number"),
+    ],
+)
+def test_what_the_environment_says_wrongly_is_refused(
+    variable: str, value: str, complaint: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        read_config(MINIMAL, {variable: value})
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Settings of a driver."""
+
+    command: tuple[str, ...]
+    grace_s: float = 1.0
+    verbose: bool = False
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ({"command": ["a", "b"]}, Sample(("a", "b"))),
+        ({"command": "a b", "grace": "2.5", "verbose": "yes"}, Sample(("a", "b"), 2.5, True)),
+        ({"command": [], "grace": 3}, Sample((), 3.0)),
+    ],
+)
+def test_drivers_read_their_own_settings(table: dict[str, Any], expected: Sample) -> None:
+    assert read_section(Sample, table, "[driver]") == expected
+
+
+@pytest.mark.parametrize("table", [{}, {"command": [1]}, {"command": "a", "verbose": "maybe"}])
+def test_drivers_refuse_what_they_cannot_read(table: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=r"\[driver\]"):
+        read_section(Sample, table, "[driver]")
+
+
+def test_configurations_compare() -> None:
+    assert isinstance(read_config(MINIMAL), PoolConfig)
+    assert read_config(MINIMAL) == read_config(MINIMAL)

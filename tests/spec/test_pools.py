@@ -1,0 +1,217 @@
+"""What "Scalable async RPC" asks of a pool, shown by a whole pool in the simulator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pamqp import commands
+from tests.engines.test_amqp_responder import Side, worker
+from tests.spec.requirement import requirement
+
+from requite.engine import Finished
+from requite.pool.config import read_config
+from requite.pool.drivers.choice import KINDS
+from requite.pool.manager.environment import environment_of
+from requite.protocols.amqp.reports import ACTIVITY
+from requite.protocols.amqp.topology import Binding, Exchange, Pool
+from requite.request import Status
+from requite.sim import Options, run
+from requite.sim.pool.knobs import PoolFault, PoolKnobs, Task
+from requite.sim.pool.simulation import PoolSimulation
+from requite.sim.run import knobs_of
+
+CORE = Pool("core")
+
+
+class Play(PoolSimulation):
+    """A pool in which nothing goes wrong but what the test does to it."""
+
+    def __init__(self, **knobs: Any) -> None:
+        drawn = knobs_of(1, "pool-calm", Options(knobs={"calls": 0, "managers": 1, **knobs}))
+        assert isinstance(drawn, PoolKnobs)
+        super().__init__(1, drawn, Options())
+        self.plan()
+        self.world.run(2.0)
+
+    def ask(self, key: str, task: Task = Task.SERVE, **how: Any) -> Any:
+        """Make a request."""
+        return self.callers[0].call(next(self.numbers), key, task, **how)
+
+    def after(self, seconds: float) -> None:
+        """Let time pass; nothing may be violated in it."""
+        self.world.run(self.world.now + seconds)
+        assert not self.history.violations
+
+    @property
+    def waiting(self) -> int:
+        """How many orphans wait for a manager."""
+        return len(self.rabbit.queues[CORE.orphan_queue].content)
+
+
+# --- names and routes -----------------------------------------------------------------------------
+@requirement("pool:names")
+def test_exchanges_and_queues_have_their_names() -> None:
+    assert CORE.exchanges() == [
+        Exchange("core-orphan-xchg", "fanout", {}),
+        Exchange("core-dl-xchg", "fanout", {}),
+        Exchange("core-activity-xchg", "fanout", {}),
+        Exchange("core-control-xchg", "fanout", {}),
+        Exchange("core-req-xchg", "direct", {"alternate-exchange": "core-orphan-xchg"}),
+    ]
+    assert {queue.name for queue in CORE.queues()} == {
+        "core-orphan",
+        "core-dl",
+        "core-activity",
+        "core-poison",
+    }
+
+
+@requirement("pool:request:routing")
+def test_requests_are_routed_by_their_key() -> None:
+    assert CORE.request_binding("42") == Binding("core-req-xchg", "core-req-42", "42")
+
+
+@requirement("pool:startup:declares")
+def test_a_manager_declares_its_pool() -> None:
+    play = Play()
+    assert {exchange.name for exchange in CORE.exchanges()} <= play.rabbit.bindings.keys()
+    assert {queue.name for queue in CORE.queues()} <= play.rabbit.queues.keys()
+    for binding in CORE.bindings():
+        assert binding.queue in play.rabbit.bindings[binding.exchange][binding.routing_key]
+
+
+@requirement("pool:drivers")
+def test_there_is_a_driver_for_every_place() -> None:
+    assert {"subprocess", "noop", "docker", "kubernetes", "systemd"} <= {*KINDS}
+
+
+# --- workers --------------------------------------------------------------------------------------
+@requirement("pool:worker:environment")
+def test_workers_are_told_what_they_need() -> None:
+    told = environment_of(read_config('[pool]\nname = "core"'))("a/b", "w1")
+    assert told["WORKER_ID"] == "w1"
+    assert told["WORKER_KEY"] == "a/b"
+    assert told["WORKER_POOL"] == "core"
+    assert told["WORKER_REQUESTS_QUEUE"] == "core-req-a%2Fb"
+    assert told["WORKER_ACTIVITY_EXCHANGE"] == "core-activity-xchg"
+
+
+def reports(side: Side) -> list[tuple[str, str, str]]:
+    """Return exchange, routing key and event of what was just reported."""
+    published = side.published(ACTIVITY)
+    return [(exchange, key, of.headers["x-event"]) for exchange, key, of, _ in published]
+
+
+@requirement("pool:worker:reports")
+def test_workers_report_with_their_key() -> None:
+    side = worker()
+    side.connect()
+    assert reports(side) == [("core-activity-xchg", "a/b", "started")]
+    side.consume()
+    side.request()
+    assert reports(side) == [("core-activity-xchg", "a/b", "request-received")]
+
+
+@requirement("pool:failure:parse")
+def test_a_worker_that_cannot_parse_a_request_says_so() -> None:
+    side = worker()
+    side.consume()
+    job, _ = side.request(b"\xff not what it expects")
+    side.feed(Finished(job, [b"cannot be parsed"], Status.FAILED))
+    headers, body = side.answer()
+    assert (headers["x-status"], body) == ("error", b"cannot be parsed")
+
+
+@requirement("pool:worker:ack-after", "pool:confirms")
+def test_a_request_is_acknowledged_when_its_response_is_confirmed() -> None:
+    side = worker()
+    side.consume()
+    job, _ = side.request()
+    side.feed(Finished(job, [b"done"]))
+    assert "BASIC_ACK" not in side.sent()
+    side.say(commands.Basic.Ack(1))
+    assert "BASIC_ACK" in side.sent()
+
+
+# --- the life of a call ---------------------------------------------------------------------------
+@requirement("pool:request:at-least-once", "pool:worker:requeue")
+@pytest.mark.parametrize("task", [Task.SERVE, Task.REQUEUE])
+def test_a_request_of_a_new_key_is_served(task: Task) -> None:
+    play = Play()
+    request = play.ask("42", task)
+    play.after(20.0)
+    assert request.answers == ["ok"]
+    assert request.runs == (2 if task is Task.REQUEUE else 1)
+
+
+@requirement("pool:fast-path", "pool:failure:no-manager")
+def test_without_a_manager_groups_serve_and_others_wait() -> None:
+    play = Play(unbind_delay_s=60.0)
+    play.ask("there")
+    play.after(10.0)
+    play.managers[0].end("is killed")
+    served, waits = play.ask("there"), play.ask("new")
+    play.after(10.0)
+    assert served.answers == ["ok"]
+    assert not waits.answers
+    assert play.waiting == 1
+    play.managers[0].start()
+    play.after(20.0)
+    assert waits.answers == ["ok"]
+
+
+@requirement("pool:failure:managers")
+def test_of_two_managers_one_decides_and_the_other_waits_to() -> None:
+    play = Play(managers=2)
+    play.after(3.0)
+    assert sorted(manager.is_active for manager in play.managers) == [False, True]
+    active = next(manager for manager in play.managers if manager.is_active)
+    active.end("is killed")
+    request = play.ask("42")
+    play.after(20.0)
+    assert request.answers == ["ok"]
+    assert next(m for m in play.managers if m.alive and m.is_active) is not active
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+@requirement("pool:failure:crash")
+@pytest.mark.parametrize("task", [Task.POISON, Task.STALL])
+def test_a_request_that_kills_or_stalls_its_workers_is_given_up(task: Task) -> None:
+    play = Play(delivery_limit=2, message_ttl_s=60.0, ack_timeout_s=3.0)
+    request = play.ask("42", task)
+    play.after(60.0)
+    assert request.answers == ["delivery_limit"]
+    assert request.runs == 3
+    kept = play.rabbit.queues[CORE.poison_queue].content
+    assert [message.number for message in kept] == [request.number]
+    after = play.ask("42")
+    play.after(20.0)
+    assert after.answers == ["ok"]
+
+
+@requirement("pool:failure:no-worker")
+def test_requests_expire_where_workers_do_not_start() -> None:
+    play = Play(message_ttl_s=15.0)
+    play.driver.fails = 1
+    request = play.ask("42")
+    play.after(20.0)
+    assert request.answers == ["expired"]
+
+
+@requirement("pool:failure:key")
+@pytest.mark.parametrize(
+    ("key", "answer"), [("", "ok"), ("%/\x00\n", "ok"), ("é" * 30, "ok"), ("/" * 100, "rejected")]
+)
+def test_whatever_the_key_there_is_an_answer(key: str, answer: str) -> None:
+    play = Play()
+    request = play.ask(key)
+    play.after(20.0)
+    assert request.answers == [answer]
+
+
+@pytest.mark.parametrize("fault", PoolFault)
+def test_each_fault_alone_loses_nothing(fault: PoolFault) -> None:
+    knobs = {"faults": (fault,), "faults_per_s": 0.5, "calls": 25, "faulty_s": 15.0}
+    result = run(3, "pool-calm", Options(knobs=knobs))
+    assert not result.violations
