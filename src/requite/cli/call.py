@@ -48,7 +48,8 @@ def call(
             help="Broker and service: `mdp://HOST:PORT/SERVICE`. Or, without a broker, where a "
             "service or a device of SP is: `sp+tcp://HOST:PORT`, `sp+ipc:///PATH`, `sp+tls://`, "
             "`sp+ws://HOST:PORT/PATH`, `sp+wss://`; or Freelance servers: `flp://A:PORT,B:PORT`; "
-            "or a Lazy Pirate's server, or a queue's front: `pirate://HOST:PORT`."
+            "or a Lazy Pirate's server, or a queue's front: `pirate://HOST:PORT`; or a queue of "
+            "RabbitMQ: `amqp://USER:PASSWORD@HOST/VHOST?queue=NAME`."
         ),
     ],
     body: Annotated[

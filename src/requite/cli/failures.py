@@ -35,7 +35,7 @@ class Kind(NamedTuple):
     brokerless: str = ""
 
 
-_BROKERLESS: Final = ("sp", "flp", "pirate")
+_BROKERLESS: Final = ("sp", "flp", "pirate", "amqp", "amqps")
 _NO_CONNECTION: Final = Kind(
     "NO_CONNECTION",
     "see that a broker listens at {place}",

@@ -40,7 +40,7 @@ def worker(
             show_default=False,
             help="Where the broker is: `mdp://HOST:PORT`. Or, without a broker, where clients or "
             "devices of SP listen: `sp+tcp://HOST:PORT`; repeat it for several. Or a queue's back: "
-            "`pirate://HOST:PORT`.",
+            "`pirate://HOST:PORT`. Or RabbitMQ: `amqp://USER:PASSWORD@HOST/VHOST`.",
         ),
     ] = (),
     bind: Annotated[
