@@ -22,6 +22,8 @@ from requite import AsyncClient, CallTimeout, ConfigurationError, Poisoned
 from requite.pool.config import DriverSection, Lifetime, Limits, PoolSection, RabbitSection
 from requite.pool.manager import PoolManager
 from requite.pool.manager.keeping import State
+from requite.pool.manager.rabbit import Rabbit, _declare
+from requite.protocols.amqp.topology import Exchange
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -244,6 +246,25 @@ async def test_queues_with_other_limits_serve_on(floor: Floor) -> None:
         return [each["queue"] for each in groups] == ["bound"]
 
     await eventually(bound, "a queue that is bound")
+
+
+async def test_requests_find_a_way_as_soon_as_their_exchange_is_there(floor: Floor) -> None:
+    declared: list[str] = []
+    rabbit = Rabbit(floor.config())
+
+    async def note(channel: Any, exchange: Exchange) -> None:
+        declared.append(exchange.name)
+        if exchange.name == "core-req-xchg":
+            source = f"/exchanges/{floor.rabbit.vhost}/core-orphan-xchg/bindings/source"
+            found = await asyncio.to_thread(floor.rabbit.api, "GET", source)
+            assert [each["destination"] for each in found] == ["core-orphan"]
+        await _declare(channel, exchange)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("requite.pool.manager.rabbit._declare", note)
+        await rabbit.open()
+    await rabbit.close()
+    assert declared[-1] == "core-req-xchg"
 
 
 async def test_a_queue_that_was_made_otherwise_is_told_of(

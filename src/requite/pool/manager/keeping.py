@@ -108,12 +108,12 @@ class Keeping:
 
     async def close(self) -> None:
         """Let go of everything."""
+        self._turn(State.CLOSED)
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait((self._keeper,))
         await self._give_up()
         await self._management.close()
-        self._turn(State.CLOSED)
 
     def rabbit(self) -> Rabbit:
         """Return the connection. Raises `ConnectionError` where there is none."""
@@ -193,7 +193,7 @@ class Keeping:
             await rabbit.close()
 
     def _turn(self, state: State) -> None:
-        if state is not self.state:
+        if state is not self.state and self.state is not State.CLOSED:
             self.state = state
             self._on_state(state)
 

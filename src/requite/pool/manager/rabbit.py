@@ -23,7 +23,7 @@ from yarl import URL
 from requite.pool.config import PoolConfig
 from requite.pool.manager.errors import FAILURES, is_taken
 from requite.pool.manager.lenient import read_anything
-from requite.protocols.amqp.topology import Pool
+from requite.protocols.amqp.topology import Exchange, Pool
 
 _HEARTBEAT_S: Final = 10
 _AT_A_TIME: Final = 16  # channels for operations on queues
@@ -89,15 +89,18 @@ class Rabbit:
         return str(ended.exception() or "closed")
 
     async def _declare_all(self) -> None:
+        """Declare everything, and the exchange of requests last: whoever finds that finds the way
+        to the queue of orphans behind it, and has no request returned."""
+        requests = self._pool.requests_exchange
+        exchanges = sorted(self._pool.exchanges(), key=lambda each: each.name == requests)
         async with self._channel() as channel:
-            for name, kind, arguments in self._pool.exchanges():
-                await channel.exchange_declare(
-                    name, exchange_type=kind, durable=True, arguments=dict(arguments)
-                )
+            for exchange in exchanges[:-1]:
+                await _declare(channel, exchange)
             for name, arguments in self._pool.queues():
                 await channel.queue_declare(name, durable=True, arguments=dict(arguments))
-            for exchange, queue, routing_key in self._pool.bindings():
-                await channel.queue_bind(queue, exchange, routing_key)
+            for source, queue, routing_key in self._pool.bindings():
+                await channel.queue_bind(queue, source, routing_key)
+            await _declare(channel, exchanges[-1])
 
     # --- consuming --------------------------------------------------------------------------------
     async def take_over(self, orphan: Receive, dead_letter: Receive, report: Receive) -> bool:
@@ -227,6 +230,13 @@ class Rabbit:
         """Return a channel for the length of a `with`; what was got and not acknowledged on it goes
         back to its queue."""
         return self._channel()
+
+
+async def _declare(channel: AbstractChannel, exchange: Exchange) -> None:
+    name, kind, arguments = exchange
+    await channel.exchange_declare(
+        name, exchange_type=kind, durable=True, arguments=dict(arguments)
+    )
 
 
 def _accept() -> None:
