@@ -257,6 +257,24 @@ def test_a_joined_peer_counts_as_alive_for_a_while() -> None:
     assert bench.vote()
 
 
+def test_who_hangs_up_again_and_again_without_a_word_is_not_waited_for() -> None:
+    """It is something else that listens there, such as a broker for its clients."""
+    bench = Bench(Role.PRIMARY)
+    for _ in range(10):
+        bench.join()
+        bench.lose()
+        bench.pass_time(1.0)
+    assert bench.engine.view(bench.now).peer_is_silent
+    assert bench.vote()
+    bench.join()
+    bench.hear(State.BACKUP)
+    bench.lose()
+    bench.pass_time(1.9)
+    bench.join()  # a server of the pair, so what it is told counts
+    bench.pass_time(1.9)
+    assert not bench.engine.view(bench.now).peer_is_silent
+
+
 # --- epochs ---------------------------------------------------------------------------------------
 def test_one_that_has_forgotten_the_epochs_begins_a_new_one() -> None:
     bench = Bench(Role.PRIMARY)

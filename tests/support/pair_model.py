@@ -365,6 +365,7 @@ class Model:
             engine.state,
             engine.epoch,
             engine._draining,
+            min(engine._joined_in_vain, 4),
             engine._doubt.is_there,
             engine._number - engine._doubt._asked,
             word and (word.state, word.epoch),

@@ -73,6 +73,10 @@ _TURN: Final = 0.25
 _PAUSE: Final = 0.5
 _MARGIN: Final = 0.25
 
+# Who has hung up on us as often as this without a word is no server of a pair: the address is that
+# of something else, a broker's for its clients for instance.
+_JOINED_IN_VAIN_MAX: Final = 3
+
 
 class BinaryStarPeer:
     """The engine. `instance` names the process: random, not 0, new at every start. `why_unheard`
@@ -96,6 +100,7 @@ class BinaryStarPeer:
         self._number = 0  # of our last word
         self._spoke_at = -inf
         self._turn_at = -inf
+        self._joined_in_vain = 0
         self._doubt = Doubt(instance, self._lease_s)
         self._links = PeerLinks(2 * policy.failover_s)
         self._other = Other(policy)
@@ -228,7 +233,9 @@ class BinaryStarPeer:
         if is_dialled:
             # Somebody is there. What we say now he may act upon, so we must not become something
             # else before he could answer.
-            self._other.excuse(now)
+            self._joined_in_vain += 1
+            if self._joined_in_vain <= _JOINED_IN_VAIN_MAX:
+                self._other.excuse(now)
             self._speak(now)
 
     def _lost(self, event: PeerLost, _now: float) -> None:
@@ -271,6 +278,7 @@ class BinaryStarPeer:
         link.instance = word.instance
         is_new = self._other.is_new(word)
         is_sudden = is_new and self._other.word is not None and not self._other.is_silent(now)
+        self._joined_in_vain = 0
         if not self._other.note(word, now):
             return
         if is_sudden:
