@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -179,7 +180,16 @@ def test_what_is_given_wrongly_is_named(tmp_path: Path) -> None:
     assert requite("pool", "drain")[0] == 2
 
 
-def test_a_worker_of_a_pool_is_told_what_it_lacks(tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    (tmp_path / "pool.toml").write_text("[pool]\nname = 'core'\n[driver]\nkind = 'noop'")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = f"http.port={taken.getsockname()[1]}"
+        code, said = requite("pool", "run", "--config", str(tmp_path / "pool.toml"), "--set", port)
+    assert code == 7
+    assert "http.port: cannot listen at 127.0.0.1" in said
+
+
+def test_a_worker_of_a_pool_is_told_what_it_lacks() -> None:
     code, said = requite("worker", "tests.pool.services:who", "--pool")
     assert code == 2
     assert "WORKER_AMQP_URL, WORKER_POOL, WORKER_KEY, WORKER_ID missing" in said
