@@ -76,7 +76,8 @@ class Result(NamedTuple):
     @property
     def failures(self) -> list[str]:
         """The lines in which pytest names what failed."""
-        return [x for x in self.output.splitlines() if x.startswith(("FAILED ", "ERROR "))]
+        named = ("FAILED tests", "ERROR tests")
+        return [line for line in self.output.splitlines() if line.startswith(named)]
 
 
 class Runner:
