@@ -290,6 +290,12 @@ def test_a_reason_in_bytes_is_read() -> None:
     assert reason_of({"x-first-death-reason": "expired", "x-death": [{"reason": "x"}]}) == "expired"
 
 
+def test_how_often_a_poison_request_ran_follows_from_the_limit(bench: PoolBench) -> None:
+    bench.feed(letter("delivery_limit"))
+    bench.feed(Published(bench.asked(Forward).ticket))
+    assert bench.asked(Answer).attempt == 4
+
+
 @pytest.mark.parametrize("count", ["many", -1, 2.5, None])
 def test_counts_that_make_no_sense_are_no_attempts(bench: PoolBench, count: Any) -> None:
     bench.feed(letter(headers={"x-delivery-count": count}))

@@ -62,6 +62,7 @@ class DeadLetters:
 
     def __init__(self, config: PoolConfig, ticket: Callable[[], int]) -> None:
         self._ticket = ticket
+        self._delivery_limit = config.limits.delivery_limit
         self._publishing: dict[int, _DeadLetter] = {}
         self._pauses: Pauses[_DeadLetter] = Pauses(
             config.loops.backoff_s, config.loops.backoff_max_s
@@ -149,8 +150,17 @@ class DeadLetters:
 
     def _answer(self, ticket: int, letter: _DeadLetter) -> Answer:
         event = letter.event
-        attempts = _attempts(event.headers)
+        attempts = self._attempts(letter)
         return Answer(ticket, event.reply_to or "", event.correlation_id, letter.reason, attempts)
+
+    def _attempts(self, letter: _DeadLetter) -> int:
+        """Return how often the request was given to a worker; 0: nobody knows.
+
+        RabbitMQ 3.10 does not tell of a dead letter how often it came back, but its limit does.
+        """
+        is_poison = letter.reason == ReplyStatus.DELIVERY_LIMIT
+        known = self._delivery_limit + 1 if is_poison else 0
+        return _counted(letter.event.headers) or known
 
     def _failed(self, ticket: int, reason: str, now: float) -> None:
         letter = self._publishing.pop(ticket)
@@ -174,7 +184,7 @@ def _text(value: Any) -> Any:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def _attempts(headers: Mapping[str, Any]) -> int:
-    """Return how often the request was given to a worker, as far as its queue counted."""
-    count = headers.get(DELIVERY_COUNT, 0)
+def _counted(headers: Mapping[str, Any]) -> int:
+    """Return how often the request came back, as far as its queue tells."""
+    count = headers.get(DELIVERY_COUNT)
     return count if isinstance(count, int) and count >= 0 else 0

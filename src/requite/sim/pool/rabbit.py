@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.protocols.amqp.topology import Pool, Queue
-from requite.protocols.amqp.wire import DELIVERY_COUNT, FIRST_DEATH_REASON
+from requite.protocols.amqp.wire import FIRST_DEATH_REASON
 from requite.sim.pool.queue import Consumer, Entry, SimMessage, SimQueue
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class SimRabbit:
     def bury(self, queue: SimQueue, entry: Entry, reason: str) -> None:
         """Let a message die: it goes to the dead letter exchange of its queue."""
         message = entry.message
-        headers = {DELIVERY_COUNT: entry.returns, FIRST_DEATH_REASON: reason, **message.headers}
+        headers = {FIRST_DEATH_REASON: reason, **message.headers}
         dead = SimMessage(
             message.number, message.key, message.reply_to, message.correlation_id, None, headers
         )

@@ -169,7 +169,11 @@ class PoolTrouble:
     def _send_garbage(self, fault: Fault) -> None:
         """Publish where it hurts what nobody should publish."""
         names = self._stage.rabbit.names
-        headers = {EVENT: b"\xff", "x-first-death-reason": {"no": "text"}, "x-delivery-count": "many"}
+        headers = {
+            EVENT: b"\xff",
+            "x-first-death-reason": {"no": "text"},
+            "x-delivery-count": "many",
+        }
         exchanges = (
             names.activity_exchange,
             names.dead_letter_exchange,
