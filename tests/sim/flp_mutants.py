@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from tests.sim.parts import with_part
+
 from requite.engine import Deliver, Disconnect, Effect, Fail, Input, Send
 from requite.errors import CallTimeout
 from requite.protocols.freelance import wire
@@ -265,19 +267,9 @@ class _NeverReadsAgain(Callers):
         return False
 
 
-def _with_callers(kind: type[Callers]) -> type[FreelanceServer]:
-    class Broken(FreelanceServer):
-        def __init__(self, *args: Any, **given: Any) -> None:
-            super().__init__(*args, **given)
-            self._callers.__class__ = kind
-
-    Broken.__name__ = kind.__name__.strip("_")
-    return Broken
-
-
-ServesOneAfterTheOther = _with_callers(_OneAfterTheOther)
-ReadsOn = _with_callers(_ReadsOn)
-NeverReadsAgain = _with_callers(_NeverReadsAgain)
+ServesOneAfterTheOther = with_part(FreelanceServer, "_callers", _OneAfterTheOther)
+ReadsOn = with_part(FreelanceServer, "_callers", _ReadsOn)
+NeverReadsAgain = with_part(FreelanceServer, "_callers", _NeverReadsAgain)
 
 
 # --- bugs that the simulator has found, put back --------------------------------------------------

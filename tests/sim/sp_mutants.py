@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Any
 
+from tests.sim.parts import with_part
+
 from requite.engine import Deliver, Disconnect, Effect, Fail, Input, Received, Send
 from requite.errors import CallTimeout
 from requite.protocols.scalability.channels import Channel, Channels
@@ -175,19 +177,9 @@ class _WithoutWeights(Channels):
         super().join(peer, place._replace(weight=1))
 
 
-def _with_channels(kind: type[Channels]) -> type[ScalabilityClient]:
-    class Broken(ScalabilityClient):
-        def __init__(self, *args: Any, **given: Any) -> None:
-            super().__init__(*args, **given)
-            self._channels.__class__ = kind
-
-    Broken.__name__ = kind.__name__.strip("_")
-    return Broken
-
-
-SameForEver = _with_channels(_SameForEver)
-Backwards = _with_channels(_Backwards)
-WithoutWeights = _with_channels(_WithoutWeights)
+SameForEver = with_part(ScalabilityClient, "_channels", _SameForEver)
+Backwards = with_part(ScalabilityClient, "_channels", _Backwards)
+WithoutWeights = with_part(ScalabilityClient, "_channels", _WithoutWeights)
 
 
 # --- workers --------------------------------------------------------------------------------------
@@ -202,16 +194,6 @@ class _OneAfterTheOther(Callers):
             self.turns.remove(due[0])
             self.turns.appendleft(due[0])
         return due
-
-
-def _with_callers(base: Any, kind: type[Callers]) -> Any:
-    class Broken(base):  # type: ignore[misc]
-        def __init__(self, *args: Any, **given: Any) -> None:
-            super().__init__(*args, **given)
-            self._callers.__class__ = kind
-
-    Broken.__name__ = kind.__name__.strip("_")
-    return Broken
 
 
 class _ReadsOn(Callers):
@@ -243,10 +225,10 @@ class _NeverReadsAgain(Callers):
         return False
 
 
-NeverReadsAgain = _with_callers(ScalabilityWorker, _NeverReadsAgain)
-ServesOneAfterTheOther = _with_callers(ScalabilityWorker, _OneAfterTheOther)
-ReadsOn = _with_callers(ScalabilityWorker, _ReadsOn)
-SwapsRequests = _with_callers(ScalabilityWorker, _SwapsRequests)
+NeverReadsAgain = with_part(ScalabilityWorker, "_callers", _NeverReadsAgain)
+ServesOneAfterTheOther = with_part(ScalabilityWorker, "_callers", _OneAfterTheOther)
+ReadsOn = with_part(ScalabilityWorker, "_callers", _ReadsOn)
+SwapsRequests = with_part(ScalabilityWorker, "_callers", _SwapsRequests)
 
 
 class StartsWhatWasLost(ScalabilityWorker):
@@ -379,7 +361,7 @@ class _OneIdForAll(Callers):
         return super().leave(peer)
 
 
-OneIdForAll = _with_callers(ScalabilityDevice, _OneIdForAll)
+OneIdForAll = with_part(ScalabilityDevice, "_callers", _OneIdForAll)
 
 
 class CountsFromOne(ScalabilityClient):

@@ -9,15 +9,13 @@ from typing import Any, Final
 from requite.errors import CallError
 from requite.protocols.freelance.wire import Model
 from requite.request import Reply
+from requite.sim.checkers import manners
 from requite.sim.freelance.knobs import FreelanceKnobs
 from requite.sim.freelance.watch import Hub
 from requite.sim.freelance.words import PING, PONG, call_in, sent_body
 from requite.sim.history import Call, Checker, Execution, History
-from requite.sim.process import Process
 
 _SLACK_S: Final = 0.001
-# Why a process may send an honest peer away.
-_FAIR_REASONS: Final = ("closed", "shut", "given up")
 
 
 class FlpChecker(Checker):
@@ -175,23 +173,7 @@ class PongAtOnce(FlpChecker):
         self._owed.clear()
 
 
-class NobodyNotices(FlpChecker):
+class NobodyNotices(manners.NobodyNotices):
     """No exception leaves an engine, a framing or a host; nobody honest is sent away."""
 
-    invariant = "I13"
-    sentence = "garbage bytes never end a loop or a process"
-
-    def process_failed(self, process: Process, trace: str) -> None:
-        """Check what ends a process: never an exception."""
-        self.violate(f"{process.name} ends with an exception:\n{trace}")
-
-    def expelled(self, process: Process, reason: str) -> None:
-        """Check whose bytes a framing refuses."""
-        if process.is_honest:
-            self.violate(f"{process.name}, which is honest, is sent away: {reason}")
-
-    def sent_away(self, hub: Hub, peer: Any, reason: str) -> None:
-        """Check whom an engine disconnects."""
-        is_honest = peer.stream.other.process.is_honest
-        if is_honest and not any(word in reason for word in _FAIR_REASONS):
-            self.violate(f"{hub} sends {hub.names[peer]} away, which is honest: {reason}")
+    fair = ("closed", "shut", "given up")

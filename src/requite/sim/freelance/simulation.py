@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from random import Random
 from typing import Final
 
-from requite.request import Reply
 from requite.sim.checkers.calls import EndsOnce, HonestErrors, OwnReply, PartialsInOrder
-from requite.sim.faults import plan_faults
+from requite.sim.checkers.leftovers import left_after_all
 from requite.sim.freelance.cast import FlpCast
 from requite.sim.freelance.checkers import (
     FlpChecker,
@@ -23,18 +23,18 @@ from requite.sim.freelance.knobs import FreelanceKnobs
 from requite.sim.freelance.party import FlpStage, Party
 from requite.sim.freelance.queues import Bounded, FairQueues
 from requite.sim.freelance.tables import (
-    left_after_all,
     left_after_calls,
     left_after_drain,
     not_settled,
 )
 from requite.sim.freelance.words import describe
-from requite.sim.freelance.workload import plan_calls, probe
+from requite.sim.freelance.workload import plan_calls
 from requite.sim.history import Checker, History
-from requite.sim.knobs import Behaviour
 from requite.sim.network import Network
+from requite.sim.parties import LEAVE_S, PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
+from requite.sim.plain_calls import plain_call
 from requite.sim.result import Options
-from requite.sim.simulation import Phase, Simulation
+from requite.sim.simulation import Phase
 from requite.sim.workload import CallPlan
 
 FLP_CHECKERS: Final[tuple[type[Checker], ...]] = (
@@ -55,18 +55,15 @@ FLP_CHECKERS: Final[tuple[type[Checker], ...]] = (
     PongAtOnce,
     LosesNothing,
 )
-_PROBE_S: Final = 15.0
-_LEAVE_S: Final = 10.0
-_HANDLER_S_MAX: Final = 2.0
 
 
-class FreelanceSimulation(Simulation):
+class FreelanceSimulation(PartiesSimulation):
     """Clients and servers, each with each."""
 
     def __init__(self, seed: int, knobs: FreelanceKnobs, options: Options) -> None:
         super().__init__(seed, knobs, options, FLP_CHECKERS, describe(knobs.model))
-        self.knobs = knobs
-        self.cast = FlpCast(self._stage())
+        self.knobs: FreelanceKnobs = knobs
+        self.cast: FlpCast = FlpCast(self._stage())
         self.trouble = FlpTrouble(self.cast)
         instruct(self.history, knobs)
 
@@ -81,89 +78,50 @@ class FreelanceSimulation(Simulation):
             self.transcript,
         )
 
-    def plan(self) -> None:
-        """Plan the start, the calls and the faults."""
-        world, cast = self.world, self.cast
-        rng = world.rng("start")
-        for party in cast.parties:
-            world.at(rng.random() * 0.1, party.start)
-        for plan in plan_calls(self.knobs, world.rng("calls")):
-            self.plan_call(plan, cast.client(plan.client).user)
-        for fault in plan_faults(self.knobs, world.rng("faults")):
-            world.at(fault.at_s, self.trouble.strike, fault)
-
-    def heal(self) -> None:
-        """End all faults."""
-        self.trouble.end()
+    def plan_calls(self, rng: Random) -> Iterable[CallPlan]:
+        """See `PartiesSimulation.plan_calls`."""
+        return plan_calls(self.knobs, rng)
 
     def phases(self) -> Iterable[Phase]:
         """Settle, ask everybody, and go."""
-        return (self._settle, self._probe, self._send_clients_home, self._send_servers_home)
+        return (self.settle, self.ask, self._send_clients_home, self._send_servers_home)
 
     # --- what must come about (I10) ---------------------------------------------------------------
-    def _settle(self) -> bool:
-        """Everything pending comes to its end, and everybody is connected."""
-        limit_s = settle_s(self.knobs)
-        self.world.run(self.world.now + self.knobs.network.spike_s)  # what is late has come by then
-        self.wait(lambda: not self._unsettled(), limit_s)
-        problems = self._unsettled()
-        for problem in problems:
-            self.history.violate("I10", f"{limit_s:.1f} s after all faults have healed, {problem}")
-        return not problems
+    def settle_s(self) -> float:
+        """See `settle_s`."""
+        return settle_s(self.knobs)
 
-    def _unsettled(self) -> list[str]:
-        problems = [f"{call} has not ended" for call in self.history.open.values()]
-        return problems or not_settled(self.cast) or [*left_after_calls(self.cast)]
+    def not_settled(self) -> list[str]:
+        """See `tables.not_settled`."""
+        return not_settled(self.cast)
 
-    def _probe(self) -> bool:
-        """Who asks now gets replies."""
-        self.remark("every client calls")
-        probes = [plan for client in self.knobs.clients for plan in self._plan_probes(client.name)]
-        self.wait(lambda: self.have_ended(probes), _PROBE_S * (len(probes) + 1))
-        for plan in probes:
-            outcome = self.outcome_of(plan)
-            if not isinstance(outcome, Reply):
-                text = f"{plan.client} calls and gets {outcome!r}"
-                self.history.violate("I10", f"with all faults healed, {text}")
-        return not self.history.open
+    def probes(self, _client: str) -> int:
+        """Return how many calls there are: two for each server."""
+        return 2 * len(self.knobs.servers)
 
-    def _plan_probes(self, client: str) -> Iterator[CallPlan]:
-        """Make calls one after the other, two for each server."""
-        user, before = self.cast.client(client).user, None
-        for _ in range(2 * len(self.knobs.servers)):
-            plan = probe(client, next(self.numbers), _PROBE_S)._replace(follows=before)
-            self.plan_call(plan, user)
-            yield plan
-            before = plan.number
+    def probe(self, client: str, number: int) -> CallPlan:
+        """See `PartiesSimulation.probe`."""
+        return plain_call(client, number, PROBE_S)
 
     # --- what must not be left (I9) ---------------------------------------------------------------
-    def _send_clients_home(self) -> bool:
-        self._wait_until_idle()
-        left = [*left_after_calls(self.cast)]
-        return self._send_home("clients", self.cast.clients, left)
+    def left_after_calls(self) -> list[str]:
+        """See `tables.left_after_calls`."""
+        return left_after_calls(self.cast)
 
-    def _wait_until_idle(self) -> None:
+    def left_after_drain(self, party: Party) -> Iterator[str]:
+        """See `tables.left_after_drain`."""
+        return left_after_drain(party)
+
+    def _send_clients_home(self) -> bool:
         """The shotgun's servers may still be at work on what another one has answered."""
-        self.wait(lambda: not [*left_after_calls(self.cast)], _LEAVE_S)
+        return self.send_home("clients", self.cast.clients, self.left_in_the_end(LEAVE_S))
 
     def _send_servers_home(self) -> bool:
         """With everybody gone, a server is as good as new."""
         servers = self.cast.servers
-        self.wait(lambda: not any(server.streams for server in servers), _LEAVE_S)
+        self.wait_until_alone(servers)
         left = [what for server in servers for what in left_after_all(server)]
-        return self._send_home("servers", servers, left)
-
-    def _send_home(self, who: str, parties: Sequence[Party], left: list[str]) -> bool:
-        self.remark(f"the {who} leave")
-        for party in parties:
-            party.retired = True
-            party.drain()
-        if not self.wait(lambda: not any(party.alive for party in parties), _LEAVE_S):
-            left.append(f"one of the {who} does not end when it is told to")
-        left += [what for party in parties for what in left_after_drain(party)]
-        for what in left:
-            self.history.violate("I9", what)
-        return not left
+        return self.send_home("servers", servers, left)
 
 
 def instruct(history: History, knobs: FreelanceKnobs) -> None:
@@ -188,12 +146,8 @@ def settle_s(knobs: FreelanceKnobs) -> float:
     out and replaced, a silent server is given up and revived, deadlines pass, tries are repeated,
     and what servers were given, some of it more than once, is worked off by one of them.
     """
-    network = knobs.network
-    connection_s = network.keepalive_s + network.retransmit_s + 2 * network.connect_timeout_s + 12
     deadlines_s = 1.5 * knobs.timeout_s
     tries_s = sum((client.attempt_s or 0.0) * client.attempts for client in knobs.clients)
-    handler_s = 15 * knobs.service_s  # five partial replies, three times the knob's each
-    if Behaviour.HANG in knobs.behaviours:
-        handler_s = max(handler_s, _HANDLER_S_MAX)
+    handler_s = handler_s_max(knobs.service_s, knobs.behaviours)
     work_s = (2 * knobs.calls + 100) * handler_s * len(knobs.servers)
-    return connection_s + deadlines_s + tries_s + 6 * knobs.ttl_s + work_s
+    return reconnect_s(knobs.network) + deadlines_s + tries_s + 6 * knobs.ttl_s + work_s

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
-from requite.engine import Drain, PeerLost
-from requite.sim.checkers.tables import difference, sizes
+from requite.sim.checkers import leftovers
+from requite.sim.checkers.leftovers import dead_ends
+from requite.sim.checkers.tables import sizes
 from requite.sim.freelance.cast import FlpCast
 from requite.sim.freelance.party import Party
 
@@ -15,7 +16,6 @@ _IDLE: Final = {
     "client": ("held", "sent", "blocked"),
     "server": ("waiting", "running", "abandoned", "unread"),
 }
-_HOST_TABLES: Final = ("links", "_dirty", "_backlog", "_greeting", "_closing")
 
 
 # --- the tables equal the live peers (I10) --------------------------------------------------------
@@ -37,10 +37,7 @@ def _expected(party: Party, cast: FlpCast) -> Counter[str]:
 
 
 def _unlike_knobs(party: Party, expected: Counter[str]) -> Iterator[str]:
-    for stream in party.streams:
-        if not (stream.is_open and stream.other.is_open) or stream.pipe.broken:
-            gone = stream.other.process.name
-            yield f"{party.name} has a connection whose other end, at {gone}, is gone"
+    yield from dead_ends(party)
     found = Counter(party.hub.names.values())
     if found != expected:
         yield f"{party.name} has connections to {dict(found)}, not to {dict(expected)}"
@@ -63,34 +60,14 @@ def _not_live(cast: FlpCast) -> Iterator[str]:
 
 
 # --- bounded memory (I9) --------------------------------------------------------------------------
-def left_after_calls(cast: FlpCast) -> Iterator[str]:
+def left_after_calls(cast: FlpCast) -> list[str]:
     """Say what anybody still holds when nothing is asked any more."""
-    for party in cast.parties:
-        if party.alive:
-            state = party.hub.snapshot()
-            for name in _IDLE[party.kind]:
-                if left := getattr(state, name):
-                    yield f"nothing is asked any more, but {party.name} has {left} {name}"
+    return [*leftovers.held(cast.parties, _IDLE)]
 
 
 def left_after_drain(party: Party) -> Iterator[str]:
     """Say in what a party that has drained differs from one that never did anything."""
-    engine, now = party.hub.engine, party.clock()
-    for peer in list(party.hub.names):  # its host has not told it of them any more
-        engine.handle(PeerLost(peer), now)
-    fresh = party.make_engine()
-    fresh.handle(Drain(), now)
-    for what in difference(_sizes(engine), _sizes(fresh)):
-        yield f"{party.name} has drained, but {what}"
-
-
-def left_after_all(party: Party) -> Iterator[str]:
-    """Say in what a server that everybody has left differs from a new one."""
-    for what in difference(_sizes(party.hub.engine), _sizes(party.make_engine())):
-        yield f"everybody has left {party.name}, but {what}"
-    for table in _HOST_TABLES:
-        if getattr(party.host, table):
-            yield f"everybody has left {party.name}, but its host's {table} has entries"
+    return leftovers.left_after_drain(party, party.hub.names, _sizes)
 
 
 def _sizes(engine: object) -> dict[str, int]:

@@ -4,72 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
-from typing import Final
 
-from requite.sim.freelance.knobs import FreelanceKnobs
+from requite.sim.freelance.knobs import FlpClientSpec, FreelanceKnobs
 from requite.sim.knobs import Behaviour
+from requite.sim.plain_calls import ANSWERING, plan_plain_calls
 from requite.sim.workload import CallPlan
-
-_BIG_SIZES: Final = (1_000, 9_000, 70_000)
-_SERVICE_SPREAD: Final = 3.0  # service times are up to so many times the knob's
-# Without a deadline, a call ends only if some handler answers in the end.
-_ANSWERING: Final = (Behaviour.ECHO, Behaviour.STREAM)
 
 
 def plan_calls(knobs: FreelanceKnobs, rng: Random) -> Iterator[CallPlan]:
     """Draw the calls of the first phase, in no particular order."""
-    at_s = 0.0
-    last: dict[str, int] = {}  # call of each client
-    for number in range(1, knobs.calls + 1):
-        if number == 1 or rng.random() >= knobs.bursts_p:  # else together with the one before
-            at_s = 0.1 + rng.random() * (knobs.faulty_s - 0.1)
-        client = rng.choice(knobs.clients)
-        behaviour = rng.choices(knobs.behaviours, knobs.weights)[0]
-        idempotent = rng.random() < knobs.idempotent_p
-        yield CallPlan(
-            number=number,
-            at_s=at_s,
-            client=client.name,
-            service="",
-            behaviour=behaviour,
-            service_s=knobs.service_s * rng.uniform(0.3, _SERVICE_SPREAD),
-            parts=rng.randint(1, 5) if behaviour is Behaviour.STREAM else 0,
-            payload=_draw_payload(knobs, rng, number),
-            timeout_s=_draw_timeout(
-                knobs, rng, may_be_endless=idempotent and behaviour in _ANSWERING
-            ),
-            idempotent=idempotent,
-            wants_partials=False,
-            cancel_after_s=rng.expovariate(4.0) if rng.random() < knobs.cancel_p else None,
-            follows=last.get(client.name) if rng.random() < knobs.follow_p else None,
-        )
-        last[client.name] = number
+    return plan_plain_calls(knobs, rng, _may_be_endless)
 
 
-def probe(client: str, number: int, timeout_s: float) -> CallPlan:
-    """Make a call that must be answered once all is well."""
-    return CallPlan(
-        number=number,
-        at_s=0.0,
-        client=client,
-        service="",
-        behaviour=Behaviour.ECHO,
-        service_s=0.0,
-        parts=0,
-        payload=b"probe %d" % number,
-        timeout_s=timeout_s,
-        idempotent=True,
-        wants_partials=False,
-        cancel_after_s=None,
-    )
-
-
-def _draw_payload(knobs: FreelanceKnobs, rng: Random, number: int) -> bytes:
-    size = rng.choice(_BIG_SIZES) if rng.random() < knobs.big_p else rng.randint(0, 40)
-    return (b"%d:" % number) * (size // 3)
-
-
-def _draw_timeout(knobs: FreelanceKnobs, rng: Random, *, may_be_endless: bool) -> float | None:
-    if may_be_endless and rng.random() < knobs.endless_p:
-        return None
-    return knobs.timeout_s * rng.uniform(0.2, 1.5)
+def _may_be_endless(_client: FlpClientSpec, behaviour: Behaviour, idempotent: bool) -> bool:
+    return idempotent and behaviour in ANSWERING

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from random import Random
 from typing import Any, Final
 
-from requite.engine import Drain, PeerLost
-from requite.request import Reply
 from requite.sim.checkers.calls import EndsOnce
-from requite.sim.checkers.tables import difference, sizes
-from requite.sim.faults import Fault, plan_faults
+from requite.sim.checkers.leftovers import dead_ends, held, left_after_all, left_after_drain
+from requite.sim.faults import Fault
 from requite.sim.history import History
-from requite.sim.knobs import Behaviour
 from requite.sim.network import Network
+from requite.sim.parties import PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
 from requite.sim.pirate.checkers import PIRATE_CHECKERS, LosesNothing
 from requite.sim.pirate.intruder import PirateIntruder
 from requite.sim.pirate.knobs import Crew, PirateFault, PirateKnobs
@@ -24,15 +23,12 @@ from requite.sim.pirate.words import describe
 from requite.sim.pirate.workload import plan_call, plan_calls
 from requite.sim.process import Process
 from requite.sim.result import Options
-from requite.sim.simulation import Phase, Simulation
+from requite.sim.simulation import Phase
 from requite.sim.stream import SimStream
 from requite.sim.trouble import Deed, Trouble, Way, choose
 from requite.sim.workload import CallPlan
 
-_PROBE_S: Final = 15.0
-_LEAVE_S: Final = 10.0
 _INTRUDERS: Final = 3
-_HANG_S: Final = 2.0
 _SLACK_S: Final = 0.01
 
 
@@ -57,12 +53,12 @@ class Cast:
         return next(client for client in self.clients if client.name == name)
 
 
-class PirateSimulation(Simulation):
+class PirateSimulation(PartiesSimulation):
     """Clients, and those whom they ask."""
 
     def __init__(self, seed: int, knobs: PirateKnobs, options: Options) -> None:
         super().__init__(seed, knobs, options, PIRATE_CHECKERS, describe)
-        self.knobs = knobs
+        self.knobs: PirateKnobs = knobs
         stage = PirateStage(
             self.world,
             Network(self.world, knobs.network),
@@ -72,100 +68,57 @@ class PirateSimulation(Simulation):
             options.pirate_parts,
             self.transcript,
         )
-        self.cast = Cast(stage)
+        self.cast: Cast = Cast(stage)
         self.trouble = PirateTrouble(self.cast)
         instruct(self.history, knobs)
 
-    def plan(self) -> None:
-        """Plan the start, the calls and the faults."""
-        rng = self.world.rng("start")
-        for party in self.cast.parties:
-            self.world.at(rng.random() * 0.1, party.start)
-        for plan in plan_calls(self.knobs, self.world.rng("calls")):
-            self.plan_call(plan, self.cast.client(plan.client).user)
-        for fault in plan_faults(self.knobs, self.world.rng("faults")):
-            self.world.at(fault.at_s, self.trouble.strike, fault)
-
-    def heal(self) -> None:
-        """End all faults."""
-        self.trouble.end()
+    def plan_calls(self, rng: Random) -> Iterable[CallPlan]:
+        """See `PartiesSimulation.plan_calls`."""
+        return plan_calls(self.knobs, rng)
 
     def phases(self) -> Iterable[Phase]:
         """Settle, ask everybody, and go."""
-        return (self._settle, self._probe, self._clients_home, self._workers_home, self._last_home)
+        return (self.settle, self.ask, self._clients_home, self._workers_home, self._last_home)
 
     # --- what must come about (I10) ---------------------------------------------------------------
-    def _settle(self) -> bool:
-        """Everything pending settles, and every worker is ready."""
-        limit_s = settle_s(self.knobs)
-        self.world.run(self.world.now + self.knobs.network.spike_s)  # what is late has come by then
-        self.wait(lambda: not self._unsettled(), limit_s)
-        problems = self._unsettled()
-        for problem in problems:
-            self.history.violate("I10", f"{limit_s:.1f} s after all faults have healed, {problem}")
-        return not problems
+    def settle_s(self) -> float:
+        """See `settle_s`."""
+        return settle_s(self.knobs)
 
-    def _unsettled(self) -> list[str]:
-        problems = [f"{call} has not ended" for call in self.history.open.values()]
-        problems += [f"{p.name} is not alive" for p in self.cast.parties if not p.alive]
-        return problems or [*_unlike_peers(self.cast)] or [*_left_after_calls(self.cast.parties)]
+    def not_settled(self) -> list[str]:
+        """Say who is not alive, or not connected, or not ready."""
+        dead = [f"{party.name} is not alive" for party in self.cast.parties if not party.alive]
+        return dead or [*_unlike_peers(self.cast)]
 
-    def _probe(self) -> bool:
-        """Who asks now gets replies, from every worker."""
-        self.remark("every client calls, once for each worker and once more")
-        probes = [plan for client in self.knobs.clients for plan in self._plan_probes(client.name)]
-        self.wait(lambda: self.have_ended(probes), _PROBE_S * (len(probes) + 1))
-        for plan in probes:
-            outcome = self.outcome_of(plan)
-            if not isinstance(outcome, Reply):
-                text = f"{plan.client} calls and gets {outcome!r}"
-                self.history.violate("I10", f"with all faults healed, {text}")
-        return not self.history.open
+    def probes(self, _client: str) -> int:
+        """Return how many calls there are: one for each worker, and one more."""
+        return len(self.knobs.workers) + 1
 
-    def _plan_probes(self, client: str) -> Iterator[CallPlan]:
-        before = None
-        for _ in range(len(self.knobs.workers) + 1):
-            number = next(self.numbers)
-            plan = plan_call(self.knobs, client, number, _PROBE_S, self.world.now)
-            plan = plan._replace(follows=before)
-            self.plan_call(plan, self.cast.client(client).user)
-            yield plan
-            before = number
+    def probe(self, client: str, number: int) -> CallPlan:
+        """See `PartiesSimulation.probe`."""
+        return plan_call(self.knobs, client, number, PROBE_S, self.world.now)
 
     # --- what must not be left (I9) ---------------------------------------------------------------
+    def left_after_calls(self) -> list[str]:
+        """Say what anybody still holds when nothing is asked any more."""
+        return [*held(self.cast.parties, _IDLE)]
+
+    def left_after_drain(self, party: Party) -> Iterator[str]:
+        """See `leftovers.left_after_drain`."""
+        return left_after_drain(party, party.hub.places)
+
     def _clients_home(self) -> bool:
-        return self._send_home("clients", self.cast.clients, self._left_in_the_end())
+        return self.send_home("clients", self.cast.clients, self.left_in_the_end(self.settle_s()))
 
     def _workers_home(self) -> bool:
-        return self._send_home("workers", self.cast.workers, self._left_in_the_end())
-
-    def _left_in_the_end(self) -> list[str]:
-        """Say what stays: what was sent again may have met its reply, and runs once more."""
-        self.wait(lambda: not [*_left_after_calls(self.cast.parties)], settle_s(self.knobs))
-        return [*_left_after_calls(self.cast.parties)]
+        return self.send_home("workers", self.cast.workers, self.left_in_the_end(self.settle_s()))
 
     def _last_home(self) -> bool:
         """With everybody gone, a queue or a server is as good as new."""
         middle = self.cast.middle
-        self.wait(lambda: not any(party.streams for party in middle), _LEAVE_S)
-        left = [
-            f"everybody has left {party.name}, but {what}"
-            for party in middle
-            for what in difference(sizes(party.hub.engine), sizes(party.make_engine()))
-        ]
-        return self._send_home("last", middle, left)
-
-    def _send_home(self, who: str, parties: Sequence[Party], left: list[str]) -> bool:
-        self.remark(f"the {who} leave")
-        for party in parties:
-            party.retired = True
-            party.drain()
-        if not self.wait(lambda: not any(party.alive for party in parties), _LEAVE_S):
-            left.append(f"one of the {who} does not end when it is told to")
-        left += [what for party in parties for what in _left_after_drain(party)]
-        for what in left:
-            self.history.violate("I9", what)
-        return not left
+        self.wait_until_alone(middle)
+        left = [what for party in middle for what in left_after_all(party)]
+        return self.send_home("last", middle, left)
 
 
 class PirateTrouble(Trouble):
@@ -234,13 +187,9 @@ def settle_s(knobs: PirateKnobs) -> float:
     out and replaced, silent peers are noticed, a pause before the next connection, deadlines pass,
     and handlers end.
     """
-    network = knobs.network
-    connection_s = network.keepalive_s + network.retransmit_s + 2 * network.connect_timeout_s + 12
     presence_s = 2 * knobs.silence_s + knobs.pause_max_s
-    handler_s = 15 * knobs.service_s  # five partial replies, three times the knob's each
-    if Behaviour.HANG in knobs.behaviours:
-        handler_s = max(handler_s, _HANG_S)
-    return connection_s + presence_s + 1.5 * knobs.timeout_s + 3 * handler_s
+    handler_s = handler_s_max(knobs.service_s, knobs.behaviours)
+    return reconnect_s(knobs.network) + presence_s + 1.5 * knobs.timeout_s + 3 * handler_s
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -252,23 +201,10 @@ _IDLE: Final = {
 }
 
 
-def _left_after_calls(parties: Sequence[Party]) -> Iterator[str]:
-    """Say what anybody still holds when nothing is asked any more."""
-    for party in parties:
-        state = party.hub.snapshot() if party.alive else None
-        for name in _IDLE[party.kind] if state is not None else ():
-            if getattr(state, name):
-                what = f"{getattr(state, name)} {name}"
-                yield f"nothing is asked any more, but {party.name} has {what}"
-
-
 def _unlike_peers(cast: Cast) -> Iterator[str]:
     """Say which tables differ from who is there."""
     for party in cast.parties:
-        for stream in party.streams:
-            if not (stream.is_open and stream.other.is_open) or stream.pipe.broken:
-                gone = stream.other.process.name
-                yield f"{party.name} has a connection whose other end, at {gone}, is gone"
+        yield from dead_ends(party)
     askers = sum(client.hub.snapshot().connections for client in cast.clients)
     known = sum(_front_of(party) for party in cast.middle)
     if askers != known:
@@ -283,14 +219,3 @@ def _unlike_peers(cast: Cast) -> Iterator[str]:
 def _front_of(party: Party) -> int:
     count: int = party.hub.snapshot().clients
     return count
-
-
-def _left_after_drain(party: Party) -> Iterator[str]:
-    """Say in what a party that has drained differs from one that never did anything."""
-    engine, now = party.hub.engine, party.clock()
-    for peer in list(party.hub.places):  # its host has not told it of them any more
-        engine.handle(PeerLost(peer), now)
-    fresh = party.make_engine()
-    fresh.handle(Drain(), now)
-    for what in difference(sizes(engine), sizes(fresh)):
-        yield f"{party.name} has drained, but {what}"

@@ -8,10 +8,10 @@ from typing import Final
 
 from requite.sim.knobs import Behaviour
 from requite.sim.pirate.knobs import PirateKnobs
+from requite.sim.plain_calls import draw_payload, plain_call
 from requite.sim.workload import CallPlan
 
 SERVICE: Final = "work"  # what handlers call it; nobody names it on the wire
-_BIG_SIZES: Final = (1_000, 9_000, 70_000)
 _SERVICE_SPREAD: Final = 3.0  # service times are up to so many times the knob's
 
 
@@ -29,7 +29,7 @@ def plan_calls(knobs: PirateKnobs, rng: Random) -> Iterator[CallPlan]:
             behaviour=behaviour,
             service_s=knobs.service_s * rng.uniform(0.3, _SERVICE_SPREAD),
             parts=rng.randint(1, 5) if behaviour is Behaviour.STREAM else 0,
-            payload=_draw_payload(knobs, rng, number),
+            payload=draw_payload(rng, number, knobs.big_p),
             idempotent=rng.random() < knobs.idempotent_p,
             cancel_after_s=rng.expovariate(4.0) if rng.random() < knobs.cancel_p else None,
             follows=last.get(client) if rng.random() < knobs.follow_p else None,
@@ -41,22 +41,6 @@ def plan_call(
     knobs: PirateKnobs, client: str, number: int, timeout_s: float, at_s: float
 ) -> CallPlan:
     """Make a plain call."""
-    return CallPlan(
-        number=number,
-        at_s=at_s,
-        client=client,
-        service=SERVICE,
-        behaviour=Behaviour.ECHO,
-        service_s=min(0.001, knobs.service_s),
-        parts=0,
-        payload=b"probe %d" % number,
-        timeout_s=timeout_s,
-        idempotent=True,
-        wants_partials=False,
-        cancel_after_s=None,
-    )
-
-
-def _draw_payload(knobs: PirateKnobs, rng: Random, number: int) -> bytes:
-    size = rng.choice(_BIG_SIZES) if rng.random() < knobs.big_p else rng.randint(0, 40)
-    return (b"%d:" % number) * (size // 3)
+    service_s = min(0.001, knobs.service_s)
+    plan = plain_call(client, number, timeout_s, service_s=service_s, at_s=at_s)
+    return plan._replace(service=SERVICE)

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from requite.engine import Drain, PeerLost
-from requite.sim.checkers.tables import difference, sizes
+from requite.sim.checkers import leftovers
+from requite.sim.checkers.leftovers import dead_ends
 from requite.sim.scalability.cast import SpCast
 from requite.sim.scalability.party import Party
 from requite.sim.scalability.topology import BACK, FRONT, Edge
@@ -17,7 +17,6 @@ _IDLE = {
     "device": ("held", "front_blocked", "front_unread", "back_blocked"),
     "worker": ("waiting", "running", "abandoned", "blocked", "unread"),
 }
-_HOST_TABLES = ("links", "_dirty", "_backlog", "_greeting", "_closing")
 
 
 # --- the tables equal the live peers (I10) --------------------------------------------------------
@@ -31,10 +30,7 @@ def not_settled(cast: SpCast) -> list[str]:
 
 
 def _unlike_topology(party: Party, edges: tuple[Edge, ...]) -> Iterator[str]:
-    for stream in party.streams:
-        if not (stream.is_open and stream.other.is_open) or stream.pipe.broken:
-            gone = stream.other.process.name
-            yield f"{party.name} has a connection whose other end, at {gone}, is gone"
+    yield from dead_ends(party)
     hub = party.hub
     expected = Counter((BACK, edge.lower) for edge in edges if edge.upper == party.name)
     expected += Counter((FRONT, edge.upper) for edge in edges if edge.lower == party.name)
@@ -58,35 +54,6 @@ def _channels(party: Party) -> int:
 
 
 # --- bounded memory (I9) --------------------------------------------------------------------------
-def left_after_calls(cast: SpCast) -> Iterator[str]:
+def left_after_calls(cast: SpCast) -> list[str]:
     """Say what anybody still holds when nothing is asked any more."""
-    for party in cast.parties:
-        if party.alive:
-            yield from _left_at(party)
-
-
-def _left_at(party: Party) -> Iterator[str]:
-    state = party.hub.snapshot()
-    for name in _IDLE[party.kind]:
-        if getattr(state, name):
-            yield f"nothing is asked any more, but {party.name} has {getattr(state, name)} {name}"
-
-
-def left_after_drain(party: Party) -> Iterator[str]:
-    """Say in what a party that has drained differs from one that never did anything."""
-    engine, now = party.hub.engine, party.clock()
-    for peer in list(party.hub.places):  # its host has not told it of them any more
-        engine.handle(PeerLost(peer), now)
-    fresh = party.make_engine()
-    fresh.handle(Drain(), now)
-    for what in difference(sizes(engine), sizes(fresh)):
-        yield f"{party.name} has drained, but {what}"
-
-
-def left_after_all(party: Party) -> Iterator[str]:
-    """Say in what a worker that everybody has left differs from a new one."""
-    for what in difference(sizes(party.hub.engine), sizes(party.make_engine())):
-        yield f"everybody has left {party.name}, but {what}"
-    for table in _HOST_TABLES:
-        if getattr(party.host, table):
-            yield f"everybody has left {party.name}, but its host's {table} has entries"
+    return [*leftovers.held(cast.parties, _IDLE)]

@@ -6,6 +6,7 @@ The numbers are those of ARCHITECTURE.md; rules of the protocol that have none t
 from typing import Final
 
 from requite.sim.checkers.calls import EndsOnce, HonestErrors
+from requite.sim.checkers.manners import NobodyNotices
 from requite.sim.history import Checker
 from requite.sim.scalability.checkers.calls import (
     LosesNothing,
@@ -15,7 +16,6 @@ from requite.sim.scalability.checkers.calls import (
 )
 from requite.sim.scalability.checkers.channels import FairChannels, OnlyTheWilling
 from requite.sim.scalability.checkers.devices import HopsBounded, Unaltered
-from requite.sim.scalability.checkers.intrusion import NobodyNotices
 from requite.sim.scalability.checkers.queues import Bounded, FairQueues, NeverStartedInVain
 
 SP_CHECKERS: Final[tuple[type[Checker], ...]] = (

@@ -1,15 +1,11 @@
-"""I13: whatever strangers send, no process ends and no honest peer is made to pay for it."""
+"""I13 for parties: whatever strangers send, no process ends and nobody honest is made to pay."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar
 
 from requite.sim.history import Checker
 from requite.sim.process import Process
-from requite.sim.scalability.watch import Hub
-
-# Why a process may send an honest peer away.
-_FAIR_REASONS: Final = ("closed", "drain", "shut", "leav")
 
 
 class NobodyNotices(Checker):
@@ -17,6 +13,12 @@ class NobodyNotices(Checker):
 
     invariant = "I13"
     sentence = "garbage bytes never end a loop or a process"
+    fair: ClassVar[tuple[str, ...]] = (
+        "closed",
+        "drain",
+        "shut",
+        "leav",
+    )  # reasons to send somebody honest away
 
     def process_failed(self, process: Process, trace: str) -> None:
         """Check what ends a process: never an exception."""
@@ -27,8 +29,11 @@ class NobodyNotices(Checker):
         if process.is_honest:
             self.violate(f"{process.name}, which is honest, is sent away: {reason}")
 
-    def sent_away(self, hub: Hub, peer: Any, reason: str) -> None:
+    def sent_away(self, hub: Any, peer: Any, reason: str) -> None:
         """Check whom an engine disconnects."""
-        is_honest = peer.stream.other.process.is_honest
-        if is_honest and not any(word in reason for word in _FAIR_REASONS):
+        if peer.stream.other.process.is_honest and not self.is_fair(reason):
             self.violate(f"{hub} sends {hub.names[peer]} away, which is honest: {reason}")
+
+    def is_fair(self, reason: str) -> bool:
+        """Whether somebody honest may be sent away for that."""
+        return any(word in reason for word in self.fair)
