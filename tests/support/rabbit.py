@@ -34,6 +34,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import pytest
+from tests.support.certificates import Certificates
 
 WAIT_S: Final = 50.0
 PASSWORD: Final = "secret"
@@ -46,6 +47,11 @@ _PR_SET_PDEATHSIG: Final = 1  # prctl(2)
 _LIBC: Final = ctypes.CDLL(None)
 _SETTINGS: Final = """\
 listeners.tcp.default = 127.0.0.1:{port}
+listeners.ssl.default = 127.0.0.1:{tls_port}
+ssl_options.cacertfile = {ca}
+ssl_options.certfile = {certificate}
+ssl_options.keyfile = {key}
+ssl_options.verify = verify_none
 management.tcp.ip = 127.0.0.1
 management.tcp.port = {management_port}
 collect_statistics_interval = 500
@@ -71,7 +77,9 @@ class Rabbit:
         self._starter = ThreadPoolExecutor(1, "rabbit")
         self._mapper: subprocess.Popen[bytes] | None = None
         self._server: subprocess.Popen[bytes] | None = None
-        self.port, self.management_port, self._mapper_port, self._dist_port = _free_ports(4)
+        self.port, self.tls_port, self.management_port, *ports = _free_ports(5)
+        self._mapper_port, self._dist_port = ports
+        self.certificates = Certificates(folder)
         self.vhost = "/"
         self.user = "guest"
         self.password = "guest"
@@ -152,6 +160,12 @@ class Rabbit:
         vhost = self.vhost if vhost is None else vhost
         credentials = f"{quote(user, safe='')}:{quote(password, safe='')}"
         return f"amqp://{credentials}@127.0.0.1:{self.port}/{quote(vhost, safe='')}"
+
+    @property
+    def tls_url(self) -> str:
+        """The same over TLS; `certificates.ca` is who signed the server's certificate."""
+        plain = self.url.replace("amqp://", "amqps://", 1)
+        return plain.replace(f":{self.port}/", f":{self.tls_port}/", 1)
 
     @property
     def management_url(self) -> str:
@@ -252,7 +266,14 @@ class Rabbit:
 
     # --- inside -----------------------------------------------------------------------------------
     def _configure(self) -> None:
-        settings = _SETTINGS.format(port=self.port, management_port=self.management_port)
+        settings = _SETTINGS.format(
+            port=self.port,
+            tls_port=self.tls_port,
+            ca=self.certificates.ca,
+            certificate=self.certificates.server.certificate,
+            key=self.certificates.server.key,
+            management_port=self.management_port,
+        )
         (self._folder / "rabbitmq.conf").write_text(settings)
         (self._folder / "plugins").write_text("[rabbitmq_management].\n")
 
