@@ -47,8 +47,9 @@ async def test_it_is_asked_and_answers(pair: Pair, dealer: zmq.asyncio.Socket) -
     await dealer.send(ASK)
     (view,) = await dealer.recv_multipart()
     role, state, flags, peer_state, heard_ms, interval_ms, epoch = struct.unpack(
-        "!BBBBIIQ", view[7:]
+        "!BBBBIIQ", view[7:27]
     )
+    assert b"/backup" in view[27:]  # why it is not heard
     assert view[:7] == b"BSTAR\x01\x04"
     assert (role, state, flags & 1, peer_state) == (1, 1, 0, 0)
     assert (heard_ms, interval_ms, epoch) == (0xFFFFFFFF, 1000, 0)
