@@ -20,6 +20,7 @@ from tests.support.live import eventually as eventually_true
 
 from requite import AsyncClient, CallTimeout, ConfigurationError, Poisoned
 from requite.pool.config import DriverSection, Lifetime, Limits, PoolSection, RabbitSection
+from requite.pool.drivers.noop import NoopDriver
 from requite.pool.manager import PoolManager
 from requite.pool.manager.keeping import State
 from requite.pool.manager.rabbit import Rabbit, _declare
@@ -364,6 +365,15 @@ async def test_commands_that_make_no_sense_are_refused(
     status, said = await ask(manager.url + path, body)
     assert status == 400
     assert text in said["error"]
+
+
+async def test_groups_that_others_scale_are_not_scaled(floor: Floor) -> None:
+    driver = NoopDriver()
+    driver.workers_max = 0
+    manager = await floor.manager(driver=driver)
+    await until(lambda: manager.state is State.ACTIVE, "an active manager")
+    status, said = await ask(f"{manager.url}/scale", {"key": "42", "workers": 1})
+    assert (status, "driver.scaling" in said["error"]) == (400, True)
 
 
 async def test_figures_are_told_as_prometheus_reads_them(floor: Floor) -> None:

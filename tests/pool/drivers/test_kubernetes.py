@@ -167,6 +167,7 @@ async def test_an_hpa_scales_by_load(house: Cluster) -> None:
 async def _check_scaled_by_others(house: Cluster, driver: KubernetesDriver) -> None:
     [deployed] = house.server.of_kind("Deployment")
     assert "replicas" not in deployed["spec"]
+    assert driver.workers_max == 0
     await listed(driver, {"42": RunningGroup("1", None)})
     with pytest.raises(DriverError, match=r"driver\.scaling"):
         await driver.start("42", "1", 3)

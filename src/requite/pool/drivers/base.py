@@ -44,7 +44,7 @@ class Driver(Protocol):
     """Whoever runs workers. All of it may be repeated at any time, and raises `DriverError`."""
 
     workers_max: int
-    """How many workers a group can have."""
+    """How many workers a group can have; 0: something else decides how many it has."""
 
     async def list(self) -> Mapping[str, RunningGroup]:
         """Return all groups with this label that have workers, by key, whoever has started them.

@@ -33,6 +33,7 @@ from requite.pool.inputs import RunningGroup
 
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PAGE: Final = "500"
+_WORKERS_MAX: Final = 1_000
 _DEPLOYMENTS: Final = ("apis/apps/v1", "deployments")
 _SCALERS: Final = {
     "hpa": ("apis/autoscaling/v2", "horizontalpodautoscalers"),
@@ -44,11 +45,10 @@ _MERGE: Final = {"Content-Type": "application/merge-patch+json"}
 class KubernetesDriver:
     """Runs workers as pods of Deployments."""
 
-    workers_max: int = 1_000
-
     def __init__(
         self, settings: KubernetesSettings, label: Label, environment: Environment
     ) -> None:
+        self.workers_max: int = _WORKERS_MAX if settings.scaling == "fixed" else 0
         self._settings: Final = settings
         self._label: Final = label
         self._environment: Final = environment
@@ -69,12 +69,12 @@ class KubernetesDriver:
 
     async def start(self, key: str, version: str = "", workers: int | None = None) -> None:
         """Create what lacks; change the number of replicas of what is there."""
-        check_workers(workers, self.workers_max)
         if workers is not None and self._settings.scaling != "fixed":
             raise DriverError(
                 f"driver.scaling is {self._settings.scaling!r}, which decides how many workers"
                 " there are; a number can be given where it is 'fixed'"
             )
+        check_workers(workers, self.workers_max)
         async with self._turns.of(key):
             await self._create_scaler(key, version)
             if not await self._create_deployment(key, version, workers) and workers is not None:

@@ -105,8 +105,11 @@ class Endpoints:
 
     async def _scale(self, request: web.Request) -> web.Response:
         said = await _read(request, {"key": str, "workers": int})
-        if not 1 <= said["workers"] <= self._manager.workers_max:
-            raise _Refused(f"workers: 1 to {self._manager.workers_max} with this driver")
+        workers_max = self._manager.workers_max
+        if not workers_max:
+            raise _Refused("workers: something else scales groups here (driver.scaling)")
+        if not 1 <= said["workers"] <= workers_max:
+            raise _Refused(f"workers: 1 to {workers_max} with this driver")
         return self._command(ScaleGroup(said["key"], said["workers"]))
 
     async def _require(self, request: web.Request) -> web.Response:
