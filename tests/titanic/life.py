@@ -4,12 +4,12 @@
     ticket = life.submit(b"hi")
     life.ask(REPLY, ticket)
 
-Services answer `re:` and the body, unless `serves` is False.
+Services answer `re:` and the body, unless `serves` is False; or what `reply_of` says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -45,6 +45,7 @@ class Life:
     ) -> None:
         self.now = now
         self.serves = True
+        self.reply_of: Callable[[Sequence[bytes]], bytes] = lambda frames: b"re:" + b"".join(frames)
         self.replica: Life | None = None
         self.submits: list[Submit] = []
         self.warnings: list[str] = []
@@ -124,7 +125,7 @@ class Life:
         elif effect.service == REPLICATE and self.replica is not None:
             yield Answered(effect.token, self._replicated(self.replica, effect))
         elif self.serves and effect.service != REPLICATE:
-            yield Answered(effect.token, Reply([b"re:" + b"".join(effect.frames)]))
+            yield Answered(effect.token, Reply([self.reply_of(effect.frames)]))
         else:
             self.submits.append(effect)
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
 from random import Random
-from typing import TypeVar
 
 import pytest
 from tests.titanic.life import Life
@@ -25,12 +22,7 @@ from requite.protocols.titanic.wire import (
     RETRY,
 )
 from requite.request import Reply
-from requite.sim.titanic.disk import Killed, SimDisk
 from requite.storage import MemoryFolder
-from requite.titanic.store import StoreSettings
-
-T = TypeVar("T")
-SYNCED = StoreSettings(segment_size_bytes=4096, compact_below=0.8)
 
 
 def behind(life: Life) -> int:
@@ -292,94 +284,3 @@ def test_whatever_happens_in_the_end_they_agree(seed: int) -> None:
     replica.ask(PROMOTE)
     for ticket in tickets:
         assert replica.ask(REPLY, ticket) == primary.ask(REPLY, ticket)
-
-
-class Machine:
-    """A Titanic on a disk that loses what was not synced; it is started again when it dies."""
-
-    def __init__(self, name: str, random: Random, **policy: object) -> None:
-        self.random = random
-        self.disk = SimDisk()
-        self.lives = 0
-        self.now = 100.0
-        self._seed = name
-        self._policy = policy
-        self.life = self._start()
-
-    def _start(self) -> Life:
-        self.lives += 1
-        seed = Random(f"{self._seed} {self.lives}").randrange(1 << 30)
-        life = Life(self.disk, SYNCED, now=self.now, seed=seed, key_window_s=3.0, **self._policy)
-        life.wait(0.0)
-        return life
-
-    def do(self, what: Callable[[Life], T], other: Machine) -> T | None:
-        """Let it do something; None, if it has died of it."""
-        self.life.replica = other.life
-        try:
-            return what(self.life)
-        except Killed:
-            return None
-        finally:
-            self.maybe_restart()
-            other.maybe_restart()
-
-    def maybe_restart(self) -> None:
-        """Start it again, if its disk has stopped."""
-        while self.disk.operations == self.disk.stop_at:
-            self.now = max(self.now, self.life.now)
-            is_cut = self.random.random() < 0.7
-            self.disk = (
-                self.disk.after_power_cut(self.random) if is_cut else self.disk.after_death()
-            )
-            if self.random.random() < 0.2:  # and dies while it starts
-                self.disk.stop_at = self.random.randrange(8)
-            with suppress(Killed):
-                self.life = self._start()
-
-
-@pytest.mark.parametrize("seed", [*range(8), 150, 212])
-def test_what_was_acknowledged_in_step_survives_the_loss_of_either_disk(seed: int) -> None:
-    """Both machines lose power, again and again, at any operation of their disks. Then the first
-    one is gone for good, and the other has all that was acknowledged."""
-    random = Random(seed)
-    replica = Machine(f"{seed} replica", random, standby=True)
-    primary = Machine(f"{seed} primary", random, replicate=Replicate.SYNC)
-    kept: dict[bytes, bytes] = {}
-    for at in range(250):
-        lot = random.random()
-        if lot < 0.1:
-            hit = random.choice([primary, replica])
-            hit.disk.stop_at = hit.disk.operations + random.randrange(6)
-        body = b"%d" % at + b"x" * random.randrange(100)
-        if lot < 0.55:
-            question = (REQUEST, b"echo", body)
-            answer = primary.do(lambda life, asked=question: asked_of(life, *asked), replica)
-            if answer and answer[0] == b"200":
-                kept[answer[1]] = body
-        elif lot < 0.62 and kept:
-            ticket = random.choice(list(kept))
-            kept.pop(ticket)
-            primary.do(lambda life, ticket=ticket: asked_of(life, CLOSE, ticket), replica)
-        elif lot < 0.7:
-            primary.do(lambda life: life.compact(5), replica)
-        else:
-            primary.do(lambda life: life.wait(2.0), replica)
-        primary.do(forget_calls, replica)
-    replica.disk.stop_at = -1
-    assert len(kept) > 15
-    assert replica.life.ask(PROMOTE) == [b"200"]
-    replica.life.wait(100.0)
-    for ticket, body in kept.items():
-        assert replica.life.ask(REPLY, ticket) == [b"200", b"re:" + body]
-
-
-def asked_of(life: Life, service: str, *frames: bytes) -> list[bytes] | None:
-    """Ask; None if there is no answer yet, and so none that anybody could rely on."""
-    return life.answers.get(life.begin(service, *frames))
-
-
-def forget_calls(life: Life) -> None:
-    """What died with a machine that was asked is never answered."""
-    calls, life.submits = life.submits, []
-    life.feed([Answered(call.token, CallTimeout("it died")) for call in calls])

@@ -187,6 +187,7 @@ def test_a_copy_that_is_damaged_is_given_everything_anew() -> None:
     primary, replica = pair()
     primary.serves = False
     tickets = [primary.submit(b"%d" % n + b"x" * 40) for n in range(10)]
+    primary.wait(15.0)
     primary.ask(CLOSE, tickets.pop())
     folder = replica.store._log._folder
     replica.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import Final
 
 from requite.errors import LogMismatch, RemoteViolation
 from requite.protocols.titanic import records
@@ -16,6 +17,9 @@ from requite.protocols.titanic.requests import (
 from requite.storage import Damage, Log, LogReader, Record
 from requite.storage.layout import HEADER_SIZE
 from requite.titanic.index import Index, Item
+
+_ONE_WRITE_US: Final = 10_000_000
+_ONE_WRITE_BYTES: Final = 8 << 20
 
 
 @dataclass(slots=True)
@@ -32,6 +36,32 @@ class StoreReport:
     cut_bytes: int = 0
     damaged: list[Damage] = field(default_factory=list)
     mended: list[Damage] = field(default_factory=list)
+
+
+class _Suspicion:
+    """Damage before the record `number`, up to the offset `end`, and after the time `since_us`.
+
+    Acknowledged records may have been there, or what a power cut has torn: of the last write, which
+    nobody was told of, any part may be on the disk. Only one write is under way at a time. So there
+    were acknowledged ones if what follows cannot all be of one write: it takes too many bytes, or
+    was made within too long a time. (Copies that compaction has made are as old as they are.)
+    """
+
+    def __init__(self, number: int, end: int, since_us: int) -> None:
+        self.number = number
+        self._end = end
+        self._since_us = since_us
+        self._first_us: int | None = None
+
+    def is_confirmed_by(self, at_us: int, offset: int) -> bool:
+        """Whether a record of that time, at that offset, shows it."""
+        if offset - self._end > _ONE_WRITE_BYTES:
+            return True
+        if at_us < self._since_us:
+            return False
+        if self._first_us is None:
+            self._first_us = at_us
+        return at_us - self._first_us > _ONE_WRITE_US
 
 
 class Survey:
@@ -51,6 +81,8 @@ class Survey:
         self.complete_from = 0
         self.mended: list[Record] = []
         self._doubtful_to = 0  # records before this number have damage behind them
+        self._suspicions: list[_Suspicion] = []  # of this segment
+        self._latest_us = 0  # when the newest record so far was made; what is older is a copy
         reader = log.reader()
         end = 0
         for segment in reader.segments():
@@ -58,6 +90,7 @@ class Survey:
                 self.complete_from = segment.number
             end = segment.next_number
             self._next_number = segment.number
+            self._suspicions = []
             for item in reader.read(segment.number):
                 if isinstance(item, Damage):
                     self._damage(reader, item)
@@ -86,7 +119,13 @@ class Survey:
             return
         self.report.damaged.append(damage)
         if (damage.offset, damage.size) != (0, HEADER_SIZE):  # no record is in a header
-            self._doubtful_to = self._next_number
+            self._suspicions.append(_Suspicion(self._next_number, damage.end, self._latest_us))
+
+    def _suspect(self, entry: records.Entry, offset: int) -> None:
+        """Look whether damage in this segment is confirmed by what is written behind it."""
+        for suspicion in self._suspicions:
+            if suspicion.is_confirmed_by(entry.at_us, offset):
+                self._doubtful_to = max(self._doubtful_to, suspicion.number)
 
     def _is_in_doubt(self, item: Item) -> bool:
         """Whether a request may have been answered, or closed, where the log is damaged.
@@ -111,6 +150,9 @@ class Survey:
         self.report.records += 1
         self._next_number = record.number + 1
         self.index.add(payload, record.position)
+        self._latest_us = max(self._latest_us, entry.at_us)
+        if self._suspicions:
+            self._suspect(entry, record.offset)
         if isinstance(entry, records.Role):
             self._role = entry
         elif isinstance(entry, records.Closed):

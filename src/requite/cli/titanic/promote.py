@@ -17,8 +17,9 @@ def promote(
 ) -> None:
     """Let the replica at a broker take over: from now on it runs what it keeps.
 
-    It takes nothing more from the Titanic that it followed. See to it that the
-    other one is gone: each of them would run what both have.
+    It takes nothing more from the Titanic that it followed. If that one still
+    runs, or comes back, it is told that it was superseded, and stops; as long as
+    the two cannot reach each other, each of them may run what both have.
 
       $ requite titanic promote mdp://standby:5555
     """
