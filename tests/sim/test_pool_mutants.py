@@ -19,7 +19,7 @@ _SEEDS = range(1, 31)
 # Groups that live briefly, and requests that expire soon, kill their workers, or are slow.
 _POISON: dict[str, Any] = {"tasks": (Task.SERVE, Task.POISON), "weights": (3, 1)}
 _EXPIRING: dict[str, Any] = {"ttl_p": 0.7, "faults_per_s": 0.5}
-_HELD: dict[str, Any] = {"sees_unacked": False, "service_s": 0.4, "prefetch": 3}
+_HELD: dict[str, Any] = {"service_s": 0.4, "prefetch": 3}
 
 # Where messages go round in circles: so few of them that the run comes to its end.
 _SLOW: dict[str, Any] = {

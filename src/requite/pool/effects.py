@@ -50,7 +50,11 @@ class UnbindQueue(NamedTuple):
 
 
 class InspectQueue(NamedTuple):
-    """See what is in the key's request queue; `QueueInspected` follows."""
+    """See what is in the key's request queue; `QueueInspected` follows.
+
+    What consumers hold counts as well: a worker that stops consuming and dies leaves no other trace
+    until its connection is found to be dead. Where that cannot be told, `QueueFailed` does.
+    """
 
     key: str
 

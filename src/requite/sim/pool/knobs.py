@@ -43,7 +43,7 @@ class PoolKnobs(Printed):
     """A run: `calls` in the first phase, of `faulty_s` seconds, for `keys` keys.
 
     `managers`: one works, the others stand by. `ttl_p`, `silent_p`: which share of requests expires
-    early, and has no reply-to. `sees_unacked`: whether an inspection counts what workers hold.
+    early, and has no reply-to.
     """
 
     calls: int
@@ -61,7 +61,6 @@ class PoolKnobs(Printed):
     latency_s: float
     notice_s: float
     api_s: float
-    sees_unacked: bool
     ack_timeout_s: float
     driver_s: float
     start_s: float

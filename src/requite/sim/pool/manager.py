@@ -293,12 +293,11 @@ class Manager(Node):
 
     def _inspect(self, effect: fx.InspectQueue) -> None:
         name = self._names.request_queue(effect.key)
-        sees = self.stage.knobs.sees_unacked
 
         def look() -> said.QueueInspected:
             queue = self.stage.rabbit.find(name)
-            held = queue.unacknowledged if sees else 0
-            return said.QueueInspected(effect.key, len(queue.ready), held, queue.listening)
+            counts = len(queue.ready), queue.unacknowledged, queue.listening
+            return said.QueueInspected(effect.key, *counts)
 
         self._step(effect.key, look)
 
