@@ -10,7 +10,7 @@ from typing import Any
 from requite import Worker
 from requite.protocols.amqp.responder import AmqpResponder
 
-WAIT_S = 30.0
+WAIT_S = 45.0
 _PAUSE_S = 0.01
 
 

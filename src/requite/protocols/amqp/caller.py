@@ -4,10 +4,8 @@
       ▲        │
       └────────┘   the way of its reply is gone: connection, channel or reply queue
 
-and out of both states: failed, timed out, cancelled. Whenever there is a connection, a reply queue
-is declared (or direct reply-to used) and consumed; calls are held until that stands. For a pool its
-exchange is asked for as well, on a channel of its own: publishing to one that is not there would
-close the channel of all calls.
+and out of both states: failed, timed out, cancelled. Calls are held until there is a connection and
+a reply queue (`way.py`).
 
 A request that no queue takes comes back at once (`mandatory`), and its call ends with `NoService`.
 One that is not idempotent is never published again once it may have run, and retries by time share
@@ -46,13 +44,13 @@ from requite.protocols.amqp.methods import Heard
 from requite.protocols.amqp.policy import BUDGET_PAUSE_S, CALLS_WORTH_A_SECOND, CallerPolicy
 from requite.protocols.amqp.properties import Properties, decode_properties, encode_properties
 from requite.protocols.amqp.recorders import CallerRecorder
-from requite.protocols.amqp.topology import DIRECT_REPLY_TO, REPLY_QUEUE_PREFIX, Destination
+from requite.protocols.amqp.topology import Destination
+from requite.protocols.amqp.way import Way
 from requite.protocols.amqp.wire import Control
 from requite.request import Partial, Reply, RetryBudget, RetryPolicy
 from requite.slots import Slots
 from requite.sweep import Sweep
 
-_CONSUMER: Final = "replies"
 _CACHED_MAX: Final = 1024  # beyond it the table starts afresh: users may make names up
 _ACCESS_REFUSED: Final = 403  # AMQP 0.9.1, section 1.2
 
@@ -75,7 +73,6 @@ class AmqpCaller(ConnectedEngine):
     ) -> None:
         self._policy = policy = policy or CallerPolicy()
         super().__init__(policy.heartbeat)
-        self._destination = destination or Destination()
         self._origin = origin
         self._recorder = None if chronicle is None else CallerRecorder(chronicle, origin)
         self._budget = RetryBudget(
@@ -88,12 +85,14 @@ class AmqpCaller(ConnectedEngine):
         self._unconfirmed: dict[int, int] = {}  # request ids by the number of their publishing
         self._sweep = Sweep()
         self._publishings: dict[str, bytes] = {}  # the method by service
-        self._call_number = self._queue_number = self._publish_number = 0
-        self._reply_to = ""
-        self._is_open = False  # the channel of the calls, or it is about to be
-        self._is_consuming = False
-        self._side_is_open = False
-        self._has_exchange = self._is_asking = self._has_no_control = False
+        self._call_number = self._publish_number = 0
+        self._way = Way(
+            destination or Destination(),
+            origin,
+            self._send,
+            confirms=policy.confirms,
+            direct_reply=policy.direct_reply,
+        )
         self._resent = self._returned = self._stray = 0
         self._inputs |= {
             Submit: self._submitted,
@@ -124,7 +123,7 @@ class AmqpCaller(ConnectedEngine):
         """Return the sizes of all tables."""
         held = len(self._held)
         return CallerSnapshot(
-            self._is_ready,
+            self._way.is_ready,
             held,
             len(self._calls) - held,
             len(self._unconfirmed),
@@ -152,7 +151,7 @@ class AmqpCaller(ConnectedEngine):
                 self._recorder.refused(refusal, now)
             return
         call = self._take_on(asked, now)
-        if self._is_ready:
+        if self._way.is_ready:
             self._transmit(call, now)
             return
         self._hold(call, call.asked.deadline)
@@ -199,77 +198,34 @@ class AmqpCaller(ConnectedEngine):
         self._out.append(Stopped())
 
     # --- the way of requests and replies ----------------------------------------------------------
-    @property
-    def _is_ready(self) -> bool:
-        return self._is_consuming and self._has_exchange
-
-    def _begin(self, now: float) -> None:
-        self._is_open = self._side_is_open = self._has_no_control = False
-        self._has_exchange = self._is_asking = False
+    def _begin(self, _now: float) -> None:
+        self._way.reset()
         self._get_ready()
 
     def _end(self, reason: str, now: float) -> None:
-        self._is_open = self._is_consuming = self._side_is_open = self._is_asking = False
+        self._way.reset()
         self._interrupt(reason, now)
 
     def _get_ready(self) -> None:
-        """Do what is missing for calls to be published, where there is a connection."""
-        if not self._agreed:
-            return
-        if not self._is_open:
-            self._is_open = True
-            self._send(WORK, methods.OPEN_CHANNEL)
-            self._publish_number = 0
-            if self._policy.confirms:
-                self._send(WORK, methods.SELECT_CONFIRMS)
-            self._begin_to_consume()
-        if not self._destination.exchange:
-            self._has_exchange = True
-        elif not (self._has_exchange or self._is_asking):
-            self._is_asking = True
-            self._ask_for_exchange()
-
-    def _begin_to_consume(self) -> None:
-        """Have a queue for replies, of a new name: RabbitMQ may know the last one for a while."""
-        if self._policy.direct_reply:
-            self._reply_to = DIRECT_REPLY_TO
-        else:
-            self._queue_number += 1
-            self._reply_to = f"{REPLY_QUEUE_PREFIX}{self._origin.hex()}-{self._queue_number}"
-            declare = methods.queue_declare(self._reply_to, exclusive=True, auto_delete=True)
-            self._send(WORK, declare)
-        self._send(WORK, methods.consume(self._reply_to, _CONSUMER, no_ack=True))
-
-    def _ask_for_exchange(self) -> None:
-        self._open_side()
-        self._send(
-            SIDE, methods.exchange_declare(self._destination.exchange, "direct", passive=True)
-        )
-
-    def _open_side(self) -> None:
-        if not self._side_is_open:
-            self._side_is_open = True
-            self._send(SIDE, methods.OPEN_CHANNEL)
+        """Have the way made, where there is a connection."""
+        if self._agreed and self._way.get_ready():
+            self._publish_number = 0  # RabbitMQ counts per channel
 
     def _began_to_consume(self, _heard: Any, _message: Message, now: float) -> None:
-        self._is_consuming = True
+        self._way.began_to_consume()
         self._maybe_release(now)
 
     def _lost_queue(self, _heard: Any, _message: Message, now: float) -> None:
         """Have another reply queue in place of the one that somebody deleted."""
-        self._is_consuming = False
-        self._begin_to_consume()
+        self._way.have_queue()
         self._interrupt("the reply queue was deleted", now)
 
     def _lost_channel(self, closed: methods.Closed, _message: Message, now: float) -> None:
-        self._send(WORK, methods.CHANNEL_CLOSE_OK)
         reason = f"RabbitMQ closed the channel: {closed.code} {closed.text}"
-        was_consuming, self._is_consuming, self._is_open = self._is_consuming, False, False
-        self._has_exchange = False
-        if not was_consuming or closed.code == _ACCESS_REFUSED:
-            self._refused(f"{reason} (permissions of the user in the URL)", now)
-        else:
+        if self._way.lost_channel() and closed.code != _ACCESS_REFUSED:
             self._interrupt(reason, now)
+        else:
+            self._refused(f"{reason} (permissions of the user in the URL)", now)
         if self._calls:
             self._get_ready()
 
@@ -282,25 +238,15 @@ class AmqpCaller(ConnectedEngine):
     def _hear_aside(self, heard: Heard, now: float) -> None:
         match heard:
             case methods.Done(method=methods.EXCHANGE_DECLARE_OK):
-                self._is_asking = False
-                self._has_exchange = True
+                self._way.found_exchange()
                 self._maybe_release(now)
-            case methods.Closed():
-                self._side_is_open = False
-                self._send(SIDE, methods.CHANNEL_CLOSE_OK)
-                self._lost_side(heard, now)
-
-    def _lost_side(self, closed: methods.Closed, now: float) -> None:
-        if closed.method == methods.EXCHANGE_DECLARE:
-            self._is_asking = False
-            for call in list(self._held):
-                self._fail(call, failures.no_exchange(self._destination.exchange, closed.text), now)
-            return
-        self._has_no_control = True
-        text = f"cancelled calls are not told to workers: {closed.code} {closed.text}"
-        self._out.append(Warn("no control", text))
-        if self._is_asking:
-            self._ask_for_exchange()
+            case methods.Closed() if self._way.lost_side(heard):
+                exchange = self._way.destination.exchange
+                for call in list(self._held):
+                    self._fail(call, failures.no_exchange(exchange, heard.text), now)
+            case methods.Closed(code=code, text=text):
+                lack = f"cancelled calls are not told to workers: {code} {text}"
+                self._out.append(Warn("no control", lack))
 
     def _refused(self, reason: str, now: float) -> None:
         """End all calls: RabbitMQ will not have them until somebody does something."""
@@ -315,7 +261,7 @@ class AmqpCaller(ConnectedEngine):
 
     def _maybe_release(self, now: float) -> None:
         """Publish what is held, if that is possible by now."""
-        if not self._is_ready:
+        if not self._way.is_ready:
             return
         for call in list(self._held):
             del self._held[call]
@@ -333,7 +279,7 @@ class AmqpCaller(ConnectedEngine):
         header = encode_properties(
             Properties(
                 wire.correlation_id(call.request_id),
-                self._reply_to,
+                self._way.reply_to,
                 call.message_id,
                 wire.expiration(asked.deadline - now),
                 {wire.IDEMPOTENCY_KEY: asked.idempotency_key} if asked.idempotency_key else {},
@@ -359,7 +305,7 @@ class AmqpCaller(ConnectedEngine):
         if method is None:
             if len(self._publishings) >= _CACHED_MAX:
                 self._publishings.clear()
-            method = methods.publish(self._destination.exchange, service, mandatory=True)
+            method = methods.publish(self._way.destination.exchange, service, mandatory=True)
             self._publishings[service] = method
         return method
 
@@ -392,14 +338,12 @@ class AmqpCaller(ConnectedEngine):
 
     def _recall(self, call: PendingCall) -> None:
         """Tell the worker that nobody waits for a call any more, if it may have it."""
-        if not (call.is_sent and self._agreed) or self._has_no_control:
+        if not (call.is_sent and self._agreed) or self._way.has_no_control:
             return
         headers = {wire.CONTROL: Control.CANCEL.value}
         name = wire.correlation_id(call.request_id)
         properties = Properties(name, message_id=call.message_id, headers=headers)
-        publishing = methods.publish(self._destination.control_exchange, call.asked.service)
-        self._open_side()
-        self._send(SIDE, publishing, encode_properties(properties, 0), b"")
+        self._way.publish_control(call.asked.service, encode_properties(properties, 0))
 
     # --- what comes back --------------------------------------------------------------------------
     def _replied(self, _heard: Any, message: Message, now: float) -> None:
@@ -488,7 +432,7 @@ class AmqpCaller(ConnectedEngine):
         request_id = wire.request_id_of(properties.correlation_id)
         call = self._slots.get(request_id) if request_id >= 0 else None
         if call is not None and call.is_sent:
-            where = self._destination.describe(returned.routing_key)
+            where = self._way.destination.describe(returned.routing_key)
             error = failures.unroutable(where, returned.text)
             self._fail(call, error, now, tried=call.tries > 1)
 
