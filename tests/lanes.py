@@ -22,6 +22,8 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Final, NamedTuple
 
+from tests.support import bytecode
+
 ROOT: Final = Path(__file__).parents[1]
 _END_S: Final = 45.0  # Spark's processes take their time; who is not gone then is killed
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -175,6 +177,7 @@ def main(words: Sequence[str] | None = None) -> int:
         parser.error(f"no lane {sorted(unknown)[0]}; there are {', '.join(names)}")
     if asked.at_once < 1:
         parser.error("at least one lane runs at once")
+    bytecode.keep()  # for pytest itself, which is loaded before the tests are
     return asyncio.run(
         run([x for x in LANES if not asked.lane or x.name in asked.lane], asked.at_once)
     )
