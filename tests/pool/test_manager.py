@@ -192,7 +192,7 @@ async def test_a_manager_can_leave_its_groups_behind(floor: Floor) -> None:
 
 
 async def test_requests_of_groups_that_cannot_start_are_answered_in_time(floor: Floor) -> None:
-    driver = DriverSection("subprocess", 5.0, {"command": ("no-such-program",)})
+    driver = DriverSection("subprocess", 50.0, {"command": ("no-such-program",)})
     config = floor.config(driver=driver, limits=Limits(message_ttl_s=0.5))
     manager = await floor.active(config)
     client = await floor.client(timeout=20.0)

@@ -45,6 +45,8 @@ async def test_kinds_have_drivers(kind: str, settings: dict[str, Any], made: typ
         ("docker", {}, "image is missing"),
         ("docker", {"image": "x", "sockte": "y"}, "no such setting 'sockte'"),
         ("subprocess", {"command": []}, r"driver\.command"),
+        ("subprocess", {"command": ["x"], "stop_timeout": 60}, r"driver\.timeout \(60 s\) has"),
+        ("docker", {"image": "x", "stop_timeout": "90"}, r"driver\.stop_timeout \(90 s\)"),
         ("systemd", {"env": "NAME"}, r"driver\.env"),
     ],
 )

@@ -42,6 +42,7 @@ def _make(section: DriverSection, label: Label, environment: Environment) -> Dri
             from requite.pool.drivers.docker import DockerDriver, DockerSettings
 
             docker = read_section(DockerSettings, section.settings, where)
+            _check_timeouts(section.timeout_s, docker.stop_timeout_s)
             return DockerDriver(docker, label, environment)
         case "kubernetes":
             from requite.pool.drivers.kubernetes import KubernetesDriver
@@ -58,6 +59,17 @@ def _make(section: DriverSection, label: Label, environment: Environment) -> Dri
             from requite.pool.drivers.subprocesses import SubprocessDriver, SubprocessSettings
 
             processes = read_section(SubprocessSettings, section.settings, where)
+            _check_timeouts(section.timeout_s, processes.stop_timeout_s)
             return SubprocessDriver(processes, label, environment)
     read_section(_NoSettings, section.settings, where)
     return NoopDriver()
+
+
+def _check_timeouts(timeout_s: float, stop_timeout_s: float) -> None:
+    """A stop that is given up is asked for again, and a worker that is told twice drops what it
+    holds."""
+    if timeout_s <= stop_timeout_s:
+        raise ConfigurationError(
+            f"driver.timeout ({timeout_s:g} s) has to be longer than driver.stop_timeout"
+            f" ({stop_timeout_s:g} s), for a stop takes so long"
+        )
