@@ -22,7 +22,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from requite.calling import CallingEngine, SubmittedRecorder, TimedBudget
+from requite.budget import TimedBudget
+from requite.calling import CallingEngine, SubmittedRecorder
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.engine import Send, Submit
 from requite.errors import CallError, LocalViolation

@@ -22,7 +22,8 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Any, Final
 
-from requite.calling import CallingEngine, TimedBudget
+from requite.budget import TimedBudget
+from requite.calling import CallingEngine
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.engine import (
     Deliver,
