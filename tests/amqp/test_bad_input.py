@@ -11,6 +11,7 @@ import pytest
 from aiormq.abc import AbstractChannel, DeliveredMessage
 from pamqp.commands import Basic
 from tests.amqp.live import responders, serving, until
+from tests.spec.requirement import requirement
 from tests.support.rabbit import Rabbit
 
 from requite import AsyncClient, Client, Request, Worker, service
@@ -143,6 +144,7 @@ def headers_of(message: DeliveredMessage) -> dict[str, Any]:
     return dict(message.header.properties.headers or {})
 
 
+@requirement("amqp:reply-to", "amqp:copied")
 async def test_a_client_that_is_not_ours(rabbit: Rabbit) -> None:
     async with serving(rabbit.url, echo):
         client = await foreign(rabbit)
@@ -174,6 +176,7 @@ async def test_malformed_requests_are_answered(
         await client.channel.connection.close()
 
 
+@requirement("amqp:no-reply-to")
 async def test_requests_without_reply_to_are_rejected(rabbit: Rabbit) -> None:
     async with serving(rabbit.url, echo) as worker:
         client = await foreign(rabbit)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.amqp.live import serving
+from tests.spec.requirement import requirement
 from tests.support.rabbit import Rabbit
 
 from requite import AsyncClient, Client, RemoteFailure, Request, service
@@ -28,6 +29,7 @@ async def count(request: Request) -> AsyncIterator[bytes]:
         yield b"%d" % number
 
 
+@requirement("amqp:one-of-each")
 async def test_one_client_and_one_servant(rabbit: Rabbit) -> None:
     async with (
         serving(rabbit.url, increment),
@@ -39,6 +41,7 @@ async def test_one_client_and_one_servant(rabbit: Rabbit) -> None:
     assert reply.attempts == 1
 
 
+@requirement("amqp:many-servants", "amqp:reply-queue")
 async def test_many_clients_and_many_servants(rabbit: Rabbit) -> None:
     url = f"{rabbit.url}?queue=increment.requests"
     async with serving(rabbit.url, increment), serving(rabbit.url, increment):
@@ -68,6 +71,7 @@ def test_plain_threads(rabbit: Rabbit) -> None:
     asyncio.run(serve_while(act))
 
 
+@requirement("amqp:negative")
 async def test_a_negative_reply_comes_at_once(rabbit: Rabbit) -> None:
     @service("divide")
     async def divide(request: Request) -> bytes:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.amqp.live import is_consuming, responders, serving, until
+from tests.spec.requirement import requirement
 from tests.support.rabbit import Rabbit
 
 from requite import AsyncClient, Client, Request, Worker, service
@@ -161,6 +162,7 @@ async def test_consumers_come_back_to_a_queue_that_was_deleted(rabbit: Rabbit) -
         assert is_consuming(worker)
 
 
+@requirement("amqp:reply-queue", "amqp:auto-delete")
 async def test_a_reply_queue_belongs_to_its_client_alone(rabbit: Rabbit) -> None:
     async with (
         serving(rabbit.url, echo),
@@ -221,6 +223,7 @@ async def test_a_drained_worker_answers_what_it_has(rabbit: Rabbit) -> None:
 
 
 # --- clients --------------------------------------------------------------------------------------
+@requirement("amqp:client-gone", "amqp:auto-delete")
 async def test_a_client_that_is_gone_leaves_nothing_behind(rabbit: Rabbit) -> None:
     """Its reply queue goes with it, and RabbitMQ drops what comes for it."""
     program = (

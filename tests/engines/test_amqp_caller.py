@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pamqp import commands
+from tests.spec.requirement import requirement
 from tests.support.amqp_engines import SIDE, CallerSide, method
 
 from requite.engine import Cancel, Disconnect, Drain, PeerJoined, PeerLost, Stopped, Warn
@@ -38,6 +39,7 @@ def caller(
 
 
 # --- one call -------------------------------------------------------------------------------------
+@requirement("amqp:reply-to")
 def test_a_call_and_its_reply() -> None:
     rabbit = caller()
     rabbit.get_ready()
@@ -105,6 +107,7 @@ def test_an_idempotency_key_travels() -> None:
 
 
 # --- slots ----------------------------------------------------------------------------------------
+@requirement("amqp:bounded")
 def test_all_slots_taken() -> None:
     rabbit = caller(CallerPolicy(slots=1))
     rabbit.get_ready()
@@ -114,6 +117,7 @@ def test_all_slots_taken() -> None:
     assert (token, type(error), error.may_have_executed) == ("b", Overloaded, False)
 
 
+@requirement("amqp:all-taken")
 def test_a_slot_whose_time_is_over_is_reclaimed_when_all_are_taken() -> None:
     rabbit = caller(CallerPolicy(slots=1))
     rabbit.get_ready()
@@ -127,6 +131,7 @@ def test_a_slot_whose_time_is_over_is_reclaimed_when_all_are_taken() -> None:
     assert len(rabbit.published()) == 1
 
 
+@requirement("amqp:no-mismatch", "amqp:correlation-id")
 def test_a_late_reply_to_a_slot_that_has_another_call() -> None:
     """The article's sequence A to B: response A must not be paired with request B."""
     rabbit = caller(CallerPolicy(slots=1))
@@ -176,6 +181,7 @@ def test_a_token_is_used_once_at_a_time() -> None:
         (["a", "list"], RemoteFailure),
     ],
 )
+@requirement("amqp:negative")
 def test_a_negative_reply_frees_its_slot(status: Any, kind: type[CallError]) -> None:
     rabbit = caller(CallerPolicy(slots=1))
     rabbit.get_ready()

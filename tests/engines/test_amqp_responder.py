@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pamqp import commands
+from tests.spec.requirement import requirement
 from tests.support.amqp_engines import SIDE, Rabbit
 
 from requite.engine import Abandon, Drain, Finished, PeerLost, Produced, Stopped, Warn
@@ -121,6 +122,7 @@ def test_the_consumer_comes_back_after_its_queue_was_deleted(side: Any) -> None:
 
 
 # --- requests and replies -------------------------------------------------------------------------
+@requirement("amqp:copied")
 def test_a_request_is_acknowledged_when_its_reply_is_confirmed() -> None:
     rabbit = servant()
     rabbit.consume()
@@ -194,6 +196,7 @@ def test_a_request_that_a_worker_cannot_serve_goes_back() -> None:
 
 
 # --- bad requests ---------------------------------------------------------------------------------
+@requirement("amqp:no-reply-to")
 def test_without_reply_to_it_is_rejected() -> None:
     """ "RPC over AMQP": the servant has not the information it needs to send the response."""
     rabbit = servant()

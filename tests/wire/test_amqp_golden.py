@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import commands, header
+from tests.spec.requirement import requirement
 
 from requite.errors import LocalViolation, RemoteViolation
 from requite.protocols.amqp import fields, methods, wire
@@ -222,6 +223,7 @@ def test_what_does_not_fit_is_not_sent() -> None:
 
 
 # --- what messages say ----------------------------------------------------------------------------
+@requirement("amqp:correlation-id")
 def test_correlation_ids_are_slot_and_sequence_number() -> None:
     request_id = 3 << 32 | 0xABCD
 
