@@ -100,6 +100,18 @@ def test_half_a_turn_leaves_before_the_turn_ends(bulk: Bench) -> None:
     assert bulk.stream.calls == [("now", first), b"%d\n" % _PORTION]
 
 
+def test_what_belongs_to_a_turn_is_fed_at_once_in_portions_behind_what_was_put_off(
+    bulk: Bench,
+) -> None:
+    bulk.host.submit_soon(Cancel(0))
+    bulk.host.submit_all([Cancel(token) for token in range(1, _PORTION + 2)])
+    fed = [list(range(_PORTION + 1)), [_PORTION + 1]]
+    assert [tokens(events) for events in bulk.engine.fed] == fed
+    assert bulk.stream.calls == [
+        ("now", b"".join(b"%d\n" % token for token in portion)) for portion in fed
+    ]
+
+
 def test_a_stream_that_always_sends_at_once_is_written_to() -> None:
     engine = Bulk()
     bench = Bench(engine, FakeStream())

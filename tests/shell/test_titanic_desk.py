@@ -57,9 +57,9 @@ class Scene:
             self.engine, self._noting("store"), self._noting("call"), self._noting("copy")
         )
 
-    def finish(self, job: Any, frames: Any) -> None:
+    def answer_all(self, answers: list[Finished]) -> None:
         """What a post does."""
-        self.done.append(("finish", (job, frames)))
+        self.done.append(("answers", answers))
 
     def _noting(self, kind: str) -> Callable[[Any], None]:
         return lambda effect: self.done.append((kind, effect))
@@ -70,7 +70,7 @@ async def turn() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_turn_is_fed_at_once_and_its_effects_are_performed_in_order(caplog):
+async def test_a_turn_is_fed_at_once_and_its_effects_are_performed_with_answers_at_the_end(caplog):
     scene = Scene()
     scene.start()
     await turn()
@@ -79,7 +79,16 @@ async def test_a_turn_is_fed_at_once_and_its_effects_are_performed_in_order(capl
     copy = Submit(2, REPLICATE, [b"x"], 1.0)
     store, load, note = Store(3, [b"r"]), Load(4, 0), Note("submitted", {})
     scene.engine.answers = [
-        [store, Finished((scene, "job"), [b"200"]), call, copy, load, Cancel(1), note]
+        [
+            store,
+            Finished((scene, "job"), [b"200"]),
+            call,
+            copy,
+            load,
+            Finished((scene, "other"), [b"300"]),
+            Cancel(1),
+            note,
+        ]
     ]
     for number in range(3):
         scene.desk.take((number,))
@@ -87,12 +96,12 @@ async def test_a_turn_is_fed_at_once_and_its_effects_are_performed_in_order(capl
     assert scene.engine.turns[1] == [(0,), (1,), (2,)]
     assert scene.done == [
         ("store", store),
-        ("finish", ("job", [b"200"])),
         ("call", call),
         ("copy", copy),
         ("store", load),
         ("call", Cancel(1)),
         ("note", note),
+        ("answers", [Finished("job", [b"200"]), Finished("other", [b"300"])]),
     ]
     scene.engine.answers = [[Warn("disk", "it is nearly full"), Stopped()]]
     scene.desk.take((0,))

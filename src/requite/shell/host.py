@@ -204,6 +204,14 @@ class Host:
             self._feed_soon()
             self._write_out(now=True)
 
+    def submit_all(self, events: Sequence[Input]) -> None:
+        """Feed the engine inputs of the user's now: together, but in portions that leave at once.
+        For whoever has collected what belongs to a turn."""
+        for at in range(0, len(events), _PORTION):
+            self._soon += events[at : at + _PORTION]
+            self._feed_soon()
+            self._write_out(now=True)
+
     def wake(self) -> None:
         """Do what is due."""
         self._armed_at = inf

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from requite.engine import Effect, Finished, Input
+from requite.engine import Effect, Input
 from requite.errors import CallError
 from requite.protocols.majordomo.calls import ClientPolicy
 from requite.protocols.majordomo.client import client_engine
@@ -19,7 +19,7 @@ from requite.protocols.majordomo.wire import Dialect
 from requite.protocols.majordomo.worker import MajordomoWorker
 from requite.protocols.titanic.inputs import Answered, Asked
 from requite.protocols.titanic.wire import SERVICES, STANDARD_SERVICES
-from requite.request import Reply, Request, RetryPolicy, Status
+from requite.request import Reply, Request, RetryPolicy
 from requite.shell.aio import AioShell
 from requite.shell.journaling import new_name
 from requite.shell.wires import Wires
@@ -35,7 +35,6 @@ _CONNECTIONS_MAX: Final = 64  # of a client of an older dialect, one for each re
 _LOGGER: Final = "requite.titanic"
 _SEQUENCES: Final = 1 << 32
 
-_OK: Final = Status.OK
 _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class, on the hot path
 
 Take = Callable[[Input], None]
@@ -56,20 +55,19 @@ class PostEngine(MajordomoWorker):
 
 
 class Post:
-    """One service at the broker: an engine with a connection of its own."""
+    """One service at the broker: an engine with a connection of its own.
+
+    `answer_all(answers)` takes the `Finished` of a turn, each for the job of a request.
+    """
 
     def __init__(self, engine: PostEngine, wires: Wires, take: Take) -> None:
         self._take = take
         self.shell = AioShell(engine, wires, deliver=self._deliver, abandon=_go_on, logger=_LOGGER)
-        self._submit = self.shell.host.submit_soon
+        self.answer_all = self.shell.host.submit_all
 
     def _deliver(self, job: Any, request: Request) -> None:
         token = (self, job)
         self._take(_new(Asked, (token, request.service, request.frames, request.idempotency_key)))
-
-    def finish(self, job: Any, frames: Sequence[bytes]) -> None:
-        """Answer a request."""
-        self._submit(_new(Finished, (job, frames, _OK)))
 
 
 def posts_at(place: Place, take: Take) -> list[Post]:
