@@ -205,12 +205,12 @@ class Log:
 
     def _append_part(self, payloads: Sequence[bytes]) -> list[Position]:
         """Append as many as fit into the active segment, or into a new one."""
-        sizes = [record_size(len(payload)) for payload in payloads]
-        writer = self._writer_for(sum(sizes), sizes[0])
-        fitting = len(sizes)
-        if sum(sizes) > writer.free():
-            fitting = bisect_right(list(accumulate(sizes)), writer.free())
-        positions = writer.append(payloads[:fitting])
+        sizes = list(map(record_size, map(len, payloads)))
+        total = sum(sizes)
+        writer = self._writer_for(total, sizes[0])
+        if total > writer.free():
+            payloads = payloads[: bisect_right(list(accumulate(sizes)), writer.free())]
+        positions = writer.append(payloads)
         self.next_number = writer.next_number
         return positions
 
@@ -321,7 +321,7 @@ class Log:
 
 def refuse_oversize(payloads: Sequence[bytes]) -> None:
     """Raise `LocalViolation` for a payload that no record can hold."""
-    if any(len(payload) > PAYLOAD_SIZE_MAX for payload in payloads):
+    if max(map(len, payloads), default=0) > PAYLOAD_SIZE_MAX:
         raise LocalViolation(f"a payload has more than {PAYLOAD_SIZE_MAX} bytes")
 
 

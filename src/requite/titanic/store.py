@@ -323,7 +323,7 @@ class Store:
         size, bound = 0, self._bound
         for effect in stores:
             if bound.limit is not None:
-                with_it = size + sum(record_size(len(record)) for record in effect.records)
+                with_it = size + sum(map(record_size, map(len, effect.records)))
                 refused = bound.refusal(effect.records, with_it, len(payloads))
                 if refused is not None:
                     done.append(StoreFailed(effect.ticket, refused))
