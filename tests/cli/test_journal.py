@@ -106,6 +106,8 @@ def test_tail_shows_the_newest_events_a_line_each(journal):
     assert (ended.code, ended.err) == (0, "")
     day, *lines = ended.out.splitlines()
     assert day.endswith(" UTC")
+    # The flights are of the time when the machine was started, which may be an earlier day.
+    lines = [line for line in lines if not line.endswith(" UTC")]
     assert len(lines) == 12
     assert any("  broker 0101  answered     " + CALL_ID in line for line in lines)
     assert any("FAILED, RemoteFailure, out of stock, attempt 2" in line for line in lines)
@@ -191,7 +193,7 @@ def test_stats_count_per_log_and_per_kind(journal):
     rows = [line.split() for line in ended.out.splitlines() if line.strip()]
     assert rows[0] == ["log", "from", "to", "events", "size", "state"]
     (broker,) = (row for row in rows if row[0] == "broker-0101010101010101")
-    assert broker[4] == "16"
+    assert broker[-4] == "16"
     assert broker[-1] == "closed"
     assert ["kind", "broker", "client"] in rows
     assert ["accepted", "4", "4"] in rows
