@@ -109,6 +109,14 @@ async def test_calls_outlive_a_kill_of_rabbitmq(floor: Floor) -> None:
     assert manager.state == State.ACTIVE
 
 
+async def test_a_deleted_queue_of_orphans_is_made_again(floor: Floor) -> None:
+    manager = await floor.active()
+    floor.rabbit.delete_queue("core-orphan")
+    await until(lambda: manager.state is not State.ACTIVE, "a manager that has noticed")
+    await until(lambda: manager.state is State.ACTIVE, "an active manager")
+    assert await who(await floor.client())
+
+
 async def test_requests_wait_for_a_manager_that_comes_later(floor: Floor) -> None:
     gone = await floor.active()
     await gone.close()
