@@ -299,3 +299,20 @@ def test_what_went_to_a_removed_file_is_not_said_to_be_on_the_disk(tmp_path: Pat
     with pytest.raises(LogFailed, match="has been removed"):
         log.append([b"refused"])
     log.close()
+
+
+def test_what_was_cut_off_is_told_even_where_the_log_cannot_be_opened() -> None:
+    """Opened once more, it has no torn tail, and nobody would hear of it."""
+    disk = Disk()
+    log = MemoryLog(b"TEST", SMALL, disk)
+    log.append([b"whole"])
+    log.append([b"torn"])
+    [file] = disk._files.values()
+    file._data[-1] ^= 1
+    disk.unlock()  # its process is dead
+    disk.fail["create"] = LogFull("no space")
+    with pytest.raises(LogFull, match=r"no space \(before that: \d+ bytes at the end"):
+        MemoryLog(b"TEST", SMALL, disk)
+    with MemoryLog(b"TEST", SMALL, disk) as log:
+        assert log.recovered.cut_bytes == 0
+        assert payloads(log.reader().tail()) == [b"whole"]

@@ -72,7 +72,7 @@ class Log:
         folder.lock()
         try:
             self._recover()
-            self._next_segment()
+            self._begin()
         except BaseException:
             folder.unlock()
             raise
@@ -234,6 +234,13 @@ class Log:
         self._log_id = found.log_id or self._new_id()
         self.next_number = found.next_number
         self.recovered = found.recovery
+
+    def _begin(self) -> None:
+        try:
+            self._next_segment()
+        except StorageError as error:
+            self.recovered.add_to(error)
+            raise
 
     def _next_segment(self, least: int = 0) -> SegmentWriter:
         """Begin a segment that has room for a record of `least` bytes, at least.

@@ -82,3 +82,9 @@ class Recovery(NamedTuple):
     cut_bytes: int = 0
     torn_at: Position | None = None
     damaged: tuple[Damage, ...] = ()
+
+    def add_to(self, error: Exception) -> None:
+        """Have an error tell what was cut off, too: when it is opened again, the log cannot."""
+        if self.cut_bytes:
+            cut = f"{self.cut_bytes} bytes at the end of the log were torn, and are cut off"
+            error.args = (f"{error} (before that: {cut})",)

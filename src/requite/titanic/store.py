@@ -172,6 +172,10 @@ def open_memory(
 def _opened(log: Log, settings: StoreSettings, now_us: Callable[[], int]) -> Store:
     try:
         return Store(log, settings, now_us)
+    except StorageError as error:
+        log.close()
+        log.recovered.add_to(error)
+        raise
     except BaseException:
         log.close()
         raise
