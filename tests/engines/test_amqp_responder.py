@@ -409,3 +409,14 @@ def test_names_that_no_queue_has(name: str) -> None:
 def test_policies_that_cannot_work(value: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
         ResponderPolicy(**value)
+
+
+def test_a_side_channel_that_is_refused_is_left_once() -> None:
+    """RabbitMQ refuses all that was on its way; a second answer would cost the connection."""
+    rabbit = servant()
+    rabbit.consume()
+    refused = commands.Channel.Close(403, "refused", 40, 10)
+    rabbit.say(refused, methods.channel(2))
+    assert rabbit.sent() == ["CHANNEL_CLOSE_OK"]
+    rabbit.say(refused, methods.channel(2))
+    assert not rabbit.sent()

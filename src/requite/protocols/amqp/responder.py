@@ -86,6 +86,7 @@ class AmqpResponder(ConnectedEngine):
         self._published = 0
         self._cancels: dict[tuple[str, str], None] = {}  # of requests that may be yet to come
         self._dropped: Counter[str] = Counter()
+        self._closed: set[bytes] = set()  # of the channels aside
         self._is_declaring = False
         self._is_consuming = False
         self._try_at = inf  # when to ask for the queue again
@@ -140,6 +141,7 @@ class AmqpResponder(ConnectedEngine):
     def _begin(self, _now: float) -> None:
         if self._draining:
             return
+        self._closed.clear()
         self._reports.begin()
         self._open_channel()
 
@@ -374,7 +376,8 @@ class AmqpResponder(ConnectedEngine):
         match heard:
             case methods.Delivered() if len(message) > 2:
                 self._controlled(message[2], now)
-            case methods.Closed(code=code, text=text):
+            case methods.Closed(code=code, text=text) if channel not in self._closed:
+                self._closed.add(channel)  # what was on its way is refused, too: one answer is due
                 self._send(channel, methods.CHANNEL_CLOSE_OK)
                 what = "cancels are not heard of" if channel == SIDE else "nothing is reported"
                 self._out.append(Warn("no side channel", f"{what}: {code} {text}"))
