@@ -232,3 +232,12 @@ class ClientBench:
     def _assert_open(self, token: Any) -> None:
         assert token not in self.replies, f"{token} has its reply already"
         assert token not in self.errors, f"{token} has failed already"
+
+
+def connected(**settings: object) -> ClientBench:
+    """Return a client that has a connection and has heard from its broker."""
+    bench = ClientBench(eager=True, **settings)  # type: ignore[arg-type]
+    bench.advance(0)
+    bench.join()
+    bench.say(bench.dialect.client_heartbeat(1000))
+    return bench

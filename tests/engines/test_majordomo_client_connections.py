@@ -1,0 +1,338 @@
+"""The client engine of MDP 0.3: brokers that leave, are lost, misbehave or fall silent."""
+
+from __future__ import annotations
+
+import pytest
+from tests.spec.requirement import requirement
+from tests.support.client import ClientBench, connected
+
+from requite.errors import (
+    CallTimeout,
+    Cancelled,
+    TransportError,
+)
+from requite.request import Status
+
+GONE = Status.SHUTTING_DOWN
+
+
+# --- the broker is shutting down ------------------------------------------------------------------
+@requirement("mdp03:client-drain")
+@pytest.mark.parametrize(("idempotent", "attempts"), [(True, 0), (True, 1), (False, 0)])
+def test_what_a_broker_gives_back_goes_to_the_next_one(idempotent, attempts):
+    bench = connected(retry={"attempts": 1, "budget": 0.0, "budget_burst": 0})
+    bench.submit("a", b"a", timeout=10.0, idempotent=idempotent)
+    bench.answer(bench.requests[0], b"the broker is shutting down", GONE, attempts)
+    assert bench.disconnected == {"link-1": "the broker is shutting down"}
+    assert bench.dialling == 0  # there is a pause
+    bench.submit("b", b"b", timeout=10.0)
+    bench.advance(0.2)
+    assert bench.dialling == 1
+    bench.join()
+    assert bench.bodies() == [b"a", b"a", b"b"]
+    for sent in bench.requests[1:]:
+        bench.answer(sent)
+    assert [bench.replies[token].attempts for token in "ab"] == [1, 1]
+    bench.assert_empty()
+
+
+@requirement("mdp03:client-drain")
+def test_what_may_have_run_and_must_not_run_twice_ends_with_its_broker():
+    bench = connected()
+    bench.submit("a", idempotent=False)
+    bench.answer(bench.requests[0], b"the broker is shutting down", GONE, 1)
+    error = bench.errors["a"]
+    assert isinstance(error, TransportError)
+    assert (error.may_have_executed, error.attempts) == (True, 1)
+    assert str(error) == (
+        "the broker is shutting down; the request may have run, and is not idempotent"
+    )
+    bench.assert_empty()
+
+
+def test_a_stream_that_has_begun_ends_with_its_broker():
+    bench = connected()
+    bench.submit("a", partials=True)
+    bench.say(bench.partial(bench.requests[0], b"0", 0))
+    bench.answer(bench.requests[0], b"the broker is shutting down", GONE, 1)
+    assert isinstance(bench.errors["a"], TransportError)
+    assert bench.errors["a"].may_have_executed
+
+
+@requirement("mdp03:client-drain")
+def test_a_broker_that_shuts_down_still_answers_what_it_has():
+    bench = connected()
+    bench.submit("first", b"first")
+    bench.submit("second", b"second")
+    first, second = bench.requests
+    bench.answer(second, b"bye", GONE, 0)
+    bench.submit("third", b"third")
+    assert (bench.links, bench.bodies()) == (["link-1"], [b"first", b"second"])
+    bench.answer(first, b"done")
+    assert bench.replies["first"].body == b"done"
+    assert bench.links == []
+    bench.advance(0.2)
+    bench.join()
+    assert bench.bodies()[2:] == [b"second", b"third"]
+
+
+@pytest.mark.parametrize("how", ["cancel", "deadline"])
+def test_it_is_left_as_soon_as_nobody_waits_for_it_any_more(how):
+    bench = connected()
+    bench.submit("first", timeout=1.0)
+    bench.submit("second")
+    bench.answer(bench.requests[1], b"bye", GONE, 0)
+    if how == "cancel":
+        bench.cancel("first")
+    bench.advance(0.0 if how == "cancel" else 1.0)
+    assert len(bench.cancels) == 1
+    assert bench.links == []
+    bench.advance(0.2)
+    assert bench.dialling == 1
+
+
+def test_a_broker_that_leaves_first_is_replaced_at_once():
+    bench = connected()
+    bench.submit("first")
+    bench.submit("second")
+    bench.answer(bench.requests[1], b"bye", GONE, 0)
+    bench.lose()
+    assert bench.dialling == 1
+    bench.join()
+    assert len(bench.requests) == 4
+    for sent in bench.requests[2:]:
+        bench.answer(sent)
+    assert [bench.replies[token].attempts for token in ("first", "second")] == [2, 1]
+
+
+def test_a_broker_that_goes_on_shutting_down_is_asked_at_growing_intervals_below_a_second():
+    bench = connected(retry={"budget": 0.0, "budget_burst": 0})
+    bench.submit("a", timeout=20.0)
+    pauses = []
+    for _ in range(8):
+        bench.answer(bench.requests[-1], b"bye", GONE, 0)
+        left_at = bench.now
+        while not bench.dialling:
+            bench.advance(bench.client.deadline() - bench.now)
+        pauses.append(bench.now - left_at)
+        bench.join()
+    assert pauses == pytest.approx([0.075, 0.15, 0.3, 0.6, 0.6, 0.6, 0.6, 0.6])
+    bench.answer(bench.requests[-1])
+    assert bench.replies["a"].attempts == 1
+
+
+def test_the_deadline_bounds_the_wait_for_another_broker():
+    bench = connected()
+    bench.submit("a", timeout=1.0)
+    bench.answer(bench.requests[0], b"bye", GONE, 0)
+    bench.advance(1.0)
+    error = bench.errors["a"]
+    assert isinstance(error, CallTimeout)
+    assert not error.may_have_executed
+    assert str(error) == "no reply from 'echo' within 1.000 s; it was sent 1 time and has not run"
+
+
+def test_closing_a_client_that_is_leaving_its_broker():
+    bench = connected()
+    bench.submit("a")
+    bench.submit("b")
+    bench.answer(bench.requests[1], b"bye", GONE, 0)
+    bench.drain()
+    assert isinstance(bench.errors["b"], Cancelled)
+    assert not bench.errors["b"].may_have_executed
+    assert bench.errors["a"].may_have_executed
+    assert bench.client.deadline() is None
+    bench.assert_empty()
+
+
+# --- a connection is lost -------------------------------------------------------------------------
+@requirement("mdp03:client-resend")
+def test_after_a_lost_connection_the_idempotent_is_sent_again_and_the_other_fails():
+    bench = connected()
+    bench.submit("safe", b"safe", timeout=10.0)
+    bench.submit("once", b"once", timeout=10.0, idempotent=False)
+    bench.advance(1.0)
+    bench.lose()
+    error = bench.errors["once"]
+    assert isinstance(error, TransportError)
+    assert (error.may_have_executed, error.attempts) == (True, 1)
+    assert str(error) == (
+        "the connection to the broker was lost: reset;"
+        " the request may have run, and is not idempotent"
+    )
+    assert bench.dialling == 1
+    bench.advance(1.0)
+    bench.join()
+    assert bench.bodies() == [b"safe", b"once", b"safe"]
+    assert bench.requests[-1].command.timeout_ms == 8000
+    bench.answer(bench.requests[-1])
+    assert bench.replies["safe"].attempts == 2
+
+
+def test_what_was_only_waiting_is_not_touched_by_a_lost_connection():
+    bench = ClientBench(retry={"attempts": 1})
+    bench.submit("a", idempotent=False)
+    bench.join()
+    bench.lose()
+    assert isinstance(bench.errors["a"], TransportError)
+    bench.submit("b", idempotent=False)
+    bench.advance(1.0)
+    bench.join()
+    bench.answer(bench.requests[-1])
+    assert bench.replies["b"].attempts == 1
+
+
+def test_calls_go_out_in_the_order_of_submission_the_repeated_ones_first():
+    bench = connected()
+    for n in range(3):
+        bench.submit(n, b"%d" % n)
+    bench.answer(bench.requests[0])  # frees the first slot for the next call
+    bench.submit(3, b"3")
+    bench.lose()
+    bench.submit(4, b"4")
+    bench.sent.clear()
+    bench.join()
+    assert bench.bodies() == [b"1", b"2", b"3", b"4"]
+
+
+def test_an_old_reply_cannot_be_taken_for_that_of_the_repeated_request():
+    bench = connected()
+    bench.submit("a")
+    old = bench.requests[0]
+    bench.lose()
+    bench.join()
+    bench.say(bench.final(old, b"from another life"))
+    assert "a" not in bench.replies
+
+
+def test_a_request_is_not_repeated_for_ever():
+    bench = connected(retry={"attempts": 2})
+    bench.submit("a")
+    bench.lose()
+    bench.join()
+    bench.lose()
+    error = bench.errors["a"]
+    assert isinstance(error, TransportError)
+    assert "sent 2 times, which is the limit" in str(error)
+
+
+def test_a_retry_whose_pause_ends_without_a_connection_waits_for_one():
+    bench = connected(retry={"backoff": 0.5})
+    bench.submit("a")
+    bench.answer(bench.requests[0], b"none", Status.NO_SERVICE, 0)
+    bench.lose()
+    bench.advance(1.0)
+    assert len(bench.requests) == 1
+    bench.join()
+    assert len(bench.requests) == 2
+
+
+def test_a_connection_that_worked_is_replaced_at_once_and_others_ever_later():
+    bench = connected()
+    bench.lose()
+    assert bench.dialling == 1
+    pauses = []
+    for _ in range(4):
+        bench.join()
+        lost_at = bench.now
+        bench.lose()
+        while not bench.dialling:
+            bench.advance(bench.client.deadline() - bench.now)
+        pauses.append(round(bench.now - lost_at, 3))
+    assert pauses == sorted(pauses)
+    assert 0 < pauses[0] < pauses[-1] < 2
+
+
+def test_a_connection_that_was_quiet_for_long_is_replaced_at_once():
+    bench = connected()
+    for _ in range(5):
+        bench.lose()
+        assert bench.dialling == 1
+        bench.join()
+        bench.advance(60.0)
+
+
+# --- a broker that misbehaves ---------------------------------------------------------------------
+def test_garbage_ends_the_connection_and_the_calls_go_on_over_the_next():
+    bench = connected()
+    bench.submit("a")
+    bench.say([b"what is this"])
+    assert bench.warnings[0].kind == "malformed"
+    assert "link-1" in bench.disconnected
+    bench.join()
+    bench.answer(bench.requests[-1])
+    assert bench.replies["a"].attempts == 2
+
+
+def test_what_a_closed_connection_still_brings_is_ignored():
+    bench = connected()
+    bench.submit("a")
+    sent = bench.requests[0]
+    bench.say([b"garbage"], bench.final(sent))
+    bench.say(bench.final(sent), link="link-1")
+    assert "a" not in bench.replies
+
+
+# --- heartbeats -----------------------------------------------------------------------------------
+@requirement("mdp03:client-heartbeat")
+def test_a_client_asks_only_while_it_waits():
+    bench = connected()
+    bench.advance(60.0)
+    assert bench.heartbeats == 0
+    bench.submit("a")
+    for _ in range(5):
+        bench.advance(1.0)
+        bench.say(bench.dialect.client_heartbeat(1000))
+    assert bench.heartbeats == 5
+    bench.answer(bench.requests[0])
+    bench.advance(60.0)
+    assert bench.heartbeats == 5
+    assert bench.links == ["link-1"]
+    assert bench.client.deadline() is None
+
+
+@requirement("mdp03:client-heartbeat")
+def test_a_broker_that_stays_silent_is_left_and_the_calls_go_to_the_next():
+    bench = connected()
+    bench.submit("a")
+    bench.submit("b", idempotent=False)
+    bench.advance(2.9)
+    assert bench.links == ["link-1"]
+    bench.advance(0.1)
+    assert "nothing came from the broker for 3.00 s" in bench.disconnected["link-1"]
+    assert isinstance(bench.errors["b"], TransportError)
+    bench.join()
+    bench.answer(bench.requests[-1])
+    assert bench.replies["a"].attempts == 2
+
+
+def test_who_sends_all_the_time_still_asks_before_it_judges():
+    """Requests are not answered until they are done: only a HEARTBEAT asks for a sign of life."""
+    bench = connected()
+    for n in range(30):
+        bench.submit(n)
+        bench.advance(0.25)
+        if bench.heartbeats and n % 4 == 0:
+            bench.say(bench.dialect.client_heartbeat(1000))
+    assert bench.heartbeats >= 5
+    assert bench.links == ["link-1"]
+
+
+def test_a_client_that_was_frozen_does_not_blame_the_broker():
+    bench = connected()
+    bench.submit("a", timeout=100.0)
+    bench.advance(0.5)
+    bench.freeze(50.0)
+    assert bench.links == ["link-1"]
+    bench.answer(bench.requests[0])
+    assert "a" in bench.replies
+
+
+def test_silence_before_a_call_is_not_held_against_the_broker():
+    bench = connected()
+    bench.submit("a")
+    bench.answer(bench.requests[0])
+    bench.advance(30.0)
+    bench.submit("b")
+    bench.advance(2.5)
+    assert bench.links == ["link-1"]
