@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any
 
-from requite.engine import Effect, Input, Received
+from requite.engine import Effect, Input, Received, Send
 from requite.errors import RemoteViolation
 from requite.shell.host import Host, Link, LinkLimits
 from requite.transport.base import Owner
@@ -196,3 +196,10 @@ class HostBench:
 
 def warnings_of(caplog: Any) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+def echo(event: Any) -> list[Any]:
+    """Answer each message with itself, as a scripted engine."""
+    if isinstance(event, Received):
+        return [Send(event.peer, message) for message in event.messages]
+    return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.shell.fakes import FakeStream, HostBench, LineFraming, ScriptedEngine, warnings_of
+from tests.shell.fakes import FakeStream, HostBench, LineFraming, ScriptedEngine, echo, warnings_of
 
 from requite.engine import (
     Abandon,
@@ -16,31 +16,16 @@ from requite.engine import (
     Drain,
     Fail,
     Note,
-    PeerBlocked,
     PeerJoined,
     PeerLost,
-    PeerWritable,
     Received,
-    ResumeReading,
     Send,
     Stopped,
-    StopReading,
     Warn,
 )
 from requite.errors import CallTimeout, LocalViolation
 from requite.framing import IdentityTable
 from requite.shell.host import Host, LinkLimits
-
-
-@pytest.fixture
-def bench() -> HostBench:
-    return HostBench()
-
-
-def echo(event: Any) -> list[Any]:
-    if isinstance(event, Received):
-        return [Send(event.peer, message) for message in event.messages]
-    return []
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -244,271 +229,6 @@ def test_what_is_due_at_once_is_asked_for_at_once(bench: HostBench) -> None:
     assert bench.engine.kinds() == ["Wake"]
 
 
-# --- handshakes -----------------------------------------------------------------------------------
-def test_a_silent_connection_is_dropped_after_its_time(
-    bench: HostBench, caplog: pytest.LogCaptureFixture
-) -> None:
-    silent, stream = bench.open("silent", joined=False)
-    _, lively = bench.open("lively")
-    bench.tick(29.0)
-    assert "abort" not in stream.calls
-    bench.tick(1.0)
-    assert stream.calls[-1] == "abort"
-    assert "abort" not in lively.calls
-    assert warnings_of(caplog) == ["handshake timeout: silent said too little within 30 s"]
-    assert silent.ended
-    assert bench.engine.kinds() == ["PeerJoined"]  # the engine never heard of the silent one
-
-
-def test_ten_thousand_silent_connections_need_one_timer(bench: HostBench) -> None:
-    streams = [bench.open(joined=False)[1] for _ in range(10_000)]
-    assert len(bench.wakes) == 1
-    bench.tick(30.0)
-    assert all(stream.calls[-1] == "abort" for stream in streams)
-    assert len(bench.wakes) == 1
-
-
-def test_a_place_to_which_there_is_an_alternative_has_less_time(bench: HostBench) -> None:
-    bench.open("first", joined=False)
-    hasty = bench.host.opened(FakeStream("hasty"), patience_s=1.0)
-    quick = bench.host.opened(FakeStream("quick"), patience_s=0.5)
-    bench.host.received(quick, b"quick\n")
-    assert bench.armed_at == 100.5
-    bench.tick(0.5)
-    assert bench.armed_at == 101.0
-    assert not quick.ended
-    bench.tick(0.5)
-    assert hasty.ended
-    assert bench.told == [("ended", False, "takes connections and does not answer")]
-    assert bench.connects == 1
-    bench.tick(28.9)
-    assert len(bench.told) == 1
-    bench.tick(0.1)
-    assert len(bench.told) == 2  # the first one, which had all the time of others
-
-
-def test_a_dialled_connection_that_ends_in_its_handshake_is_dialled_again(bench: HostBench) -> None:
-    link, _ = bench.open(accepted=False, joined=False)
-    bench.host.closed(link, "")
-    assert bench.connects == 1
-    assert bench.told[0] == ("ended", False, "the peer closed the connection")
-    bench.open(accepted=False, joined=False)
-    bench.tick(30.0)
-    assert bench.connects == 2
-    link, _ = bench.open(accepted=False, joined=False)
-    bench.host.received(link, b"!\n")
-    assert bench.connects == 3
-    link, _ = bench.open(accepted=False)
-    bench.host.closed(link, "")  # the engine knows of this one, and asks itself
-    assert bench.connects == 3
-    link, _ = bench.open(accepted=True, joined=False)
-    bench.host.closed(link, "")
-    assert bench.connects == 3
-
-
-def test_why_a_peer_did_not_get_through_its_handshake_is_logged(
-    bench: HostBench, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Who dials gets an error; the side that listens has only its log."""
-    for accepted, joined, reason in (
-        (True, False, ""),  # it looked in, and went
-        (True, True, "the connection broke"),
-        (False, False, "the peer does not speak TLS"),
-    ):
-        link, _ = bench.open(accepted=accepted, joined=joined)
-        bench.host.closed(link, reason)
-    assert not caplog.records
-    link, _ = bench.open("bad", accepted=True, joined=False)
-    bench.host.closed(link, "the peer does not speak TLS")
-    assert warnings_of(caplog) == ["handshake failed: bad: the peer does not speak TLS"]
-
-
-# --- violations -----------------------------------------------------------------------------------
-def test_a_violation_costs_the_peer_its_connection_and_nobody_else(
-    bench: HostBench, caplog: pytest.LogCaptureFixture
-) -> None:
-    bad, stream = bench.open("bad")
-    good, _ = bench.open("good")
-    bench.host.received(bad, b"fine\n!nonsense\n")
-    assert stream.calls[-2:] == [b"bye\n", "close"]
-    assert bench.engine.inputs[2:] == [PeerLost(bad, "no line starts like b'!nonsense'")]
-    assert warnings_of(caplog) == ["protocol violation: bad: no line starts like b'!nonsense'"]
-    bench.host.received(bad, b"more\n")
-    bench.host.received(good, b"hi\n")
-    assert bench.engine.messages() == [[[b"hi"]]]
-
-
-def test_what_is_sent_to_a_link_that_ended_goes_nowhere(bench: HostBench) -> None:
-    link, stream = bench.open()
-    bench.host.received(link, b"!\n")
-    before = list(stream.calls)
-    bench.engine.script = lambda event: [Send(link, [b"x"])]
-    bench.host.submit(Drain())
-    bench.host.flush()
-    assert stream.calls == before
-    assert link.size == 0
-    assert not link.out
-
-
-def test_warnings_of_a_kind_come_once_a_second(
-    bench: HostBench, caplog: pytest.LogCaptureFixture
-) -> None:
-    bench.engine.script = lambda event: [Warn("kind", f"text {event.token}")]
-    for number in range(5):
-        bench.host.submit(Cancel(number))
-    bench.engine.script = lambda event: [Warn("other", "text")]
-    bench.host.submit(Cancel(0))
-    bench.now += 1.0
-    bench.engine.script = lambda event: [Warn("kind", "again")]
-    bench.host.submit(Cancel(0))
-    assert warnings_of(caplog) == [
-        "kind: text 0",
-        "other: text",
-        "kind: again (4 more of this kind left out)",
-    ]
-
-
-def test_part_of_a_message_is_a_sign_of_life(bench: HostBench) -> None:
-    link, _ = bench.open()
-    bench.host.received(link, b"one\nt")
-    bench.host.received(link, b"w")
-    bench.host.received(link, b"o\n")
-    batches = [event.messages for event in bench.engine.inputs if isinstance(event, Received)]
-    assert batches == [[[b"one"]], [], [[b"two"]]]
-
-
-# --- peers that do not read -----------------------------------------------------------------------
-def test_who_does_not_read_is_not_read_from() -> None:
-    bench = HostBench(LinkLimits(output_size_max=56))
-    link, stream = bench.open()
-    bench.engine.script = echo
-    bench.host.blocked(link)
-    bench.host.blocked(link)
-    bench.host.flush()
-    assert "pause" not in stream.calls  # it may be busy with one large message, and has more to say
-    assert bench.engine.kinds() == ["PeerJoined", "PeerBlocked"]
-    assert bench.told == [("flow", False)]
-    bench.host.received(link, b"one\ntwo\n")
-    bench.host.flush()
-    assert stream.calls[-1] == "pause"
-    assert stream.written == b"hello\n"  # the output stays here
-    assert link.size == 8
-    bench.host.writable(link)
-    assert stream.written == b"hello\none\ntwo\n"
-    assert stream.calls[-1] == "resume"
-    assert bench.engine.inputs[-1] == PeerWritable(link)
-    assert bench.told == [("flow", False), ("flow", True)]
-
-
-def test_the_side_that_dialled_reads_on(bench: HostBench) -> None:
-    link, stream = bench.open(accepted=False)
-    bench.host.blocked(link)
-    bench.host.writable(link)
-    assert "pause" not in stream.calls
-    assert "resume" not in stream.calls
-    assert bench.engine.inputs[1:] == [PeerBlocked(link), PeerWritable(link)]
-
-
-def test_a_write_that_blocks_at_once_again_tells_the_engine_nothing(bench: HostBench) -> None:
-    link, stream = bench.open()
-    bench.engine.script = echo
-    bench.host.blocked(link)
-    bench.host.received(link, b"much\n")
-    stream.on_write = lambda: bench.host.blocked(link)
-    bench.host.writable(link)
-    assert bench.engine.kinds() == ["PeerJoined", "PeerBlocked", "Received"]
-    assert "resume" not in stream.calls
-
-
-def test_blocking_inside_a_flush_is_told_and_what_comes_of_it_is_flushed(bench: HostBench) -> None:
-    slow, slow_stream = bench.open("slow")
-    _, other_stream = other = bench.open("other")
-    bench.engine.script = lambda event: (
-        [Send(other[0], [b"slow", b"blocks"])]
-        if isinstance(event, PeerBlocked)
-        else [Send(slow, [b"data"])]
-    )
-    slow_stream.on_write = lambda: bench.host.blocked(slow)
-    bench.host.submit(Drain())
-    bench.host.flush()
-    assert other_stream.written == b"hello\nslow blocks\n"
-
-
-def test_more_than_the_limit_costs_the_connection(caplog: pytest.LogCaptureFixture) -> None:
-    bench = HostBench(LinkLimits(output_size_max=10))
-    link, stream = bench.open("slow")
-    bench.engine.script = lambda event: (
-        [Send(link, [b"0123456789"])] if isinstance(event, Cancel) else []
-    )
-    bench.host.submit(Cancel(1))
-    bench.host.flush()  # 11 bytes, but they leave
-    assert stream.calls[-1] == b"0123456789\n"
-    bench.host.blocked(link)
-    bench.host.submit(Cancel(2))
-    bench.host.flush()
-    assert stream.calls[-1] == "abort"
-    assert bench.engine.inputs[-1] == PeerLost(link, "does not read: 11 bytes wait for it")
-    assert warnings_of(caplog) == ["output limit: slow does not read: 11 bytes wait for it"]
-    assert bench.told[-1] == ("ended", True, "does not read: 11 bytes wait for it")
-    assert ("flow", True) in bench.told  # nobody pushes back any more
-    bench.host.closed(link, "")
-    assert bench.engine.kinds().count("PeerLost") == 1
-
-
-def test_flow_is_told_for_all_links_together(bench: HostBench) -> None:
-    one, _ = bench.open("one")
-    two, _ = bench.open("two")
-    bench.host.blocked(one)
-    bench.host.blocked(two)
-    bench.host.writable(one)
-    assert bench.told == [("flow", False)]
-    bench.host.closed(two, "reset")
-    assert ("flow", True) in bench.told
-
-
-# --- push-back by the engine ----------------------------------------------------------------------
-def perform(bench: HostBench, *effects: Any) -> None:
-    bench.engine.script = lambda event: effects
-    bench.host.submit(Drain())
-    bench.engine.script = lambda event: []
-
-
-def test_the_engine_stops_reading_one_peer_and_resumes(bench: HostBench) -> None:
-    one, one_stream = bench.open("one")
-    _, two_stream = bench.open("two")
-    perform(bench, StopReading(one))
-    perform(bench, StopReading(one))
-    assert one_stream.calls.count("pause") == 1
-    perform(bench, ResumeReading(one), ResumeReading(one))
-    assert one_stream.calls[-2:] == ["pause", "resume"]
-    assert "pause" not in two_stream.calls
-
-
-def test_a_link_is_read_from_when_neither_engine_nor_host_objects() -> None:
-    bench = HostBench(LinkLimits(output_size_max=56))
-    link, stream = bench.open()
-    bench.host.blocked(link)
-    perform(bench, StopReading(link), Send(link, [b"12345678"]))
-    bench.host.flush()
-    assert stream.calls.count("pause") == 1
-    perform(bench, ResumeReading(link))
-    assert "resume" not in stream.calls  # its output still waits
-    perform(bench, StopReading(link))
-    bench.host.writable(link)
-    assert "resume" not in stream.calls
-    perform(bench, ResumeReading(link))
-    assert stream.calls[-1] == "resume"
-
-
-def test_reading_of_a_link_that_ended_is_nobodys_business(bench: HostBench) -> None:
-    link, stream = bench.open()
-    perform(bench, StopReading(link))
-    bench.host.closed(link, "reset")
-    calls = list(stream.calls)
-    perform(bench, ResumeReading(link), StopReading(link))
-    assert stream.calls == calls
-
-
 # --- places ---------------------------------------------------------------------------------------
 def test_the_engine_is_told_by_which_address_a_peer_came(bench: HostBench) -> None:
     framing = LineFraming()
@@ -522,51 +242,6 @@ def test_a_kept_connection_is_not_asked_for_again(bench: HostBench) -> None:
     bench.host.closed(link, "refused")
     assert bench.connects == 0
     assert bench.told[0] == ("ended", False, "refused")
-
-
-# --- ends that are ours ---------------------------------------------------------------------------
-def test_disconnect_sends_what_is_queued_and_is_not_echoed(bench: HostBench) -> None:
-    link, stream = bench.open()
-    bench.engine.script = lambda event: (
-        [Send(link, [b"goodbye"]), Disconnect(link, "enough"), Send(link, [b"never"])]
-        if isinstance(event, Drain)
-        else []
-    )
-    bench.host.submit(Drain())
-    assert stream.calls[-2:] == [b"goodbye\n.\n", "close"]
-    bench.host.submit(Drain())  # a second one does nothing
-    bench.host.received(link, b"too late\n")
-    bench.host.closed(link, "")
-    bench.host.flush()
-    assert stream.calls[-2:] == [b"goodbye\n.\n", "close"]
-    assert "PeerLost" not in bench.engine.kinds()
-    assert bench.told == [("ended", True, "enough"), ("released", link)]
-
-
-def test_a_close_that_does_not_end_is_ended(bench: HostBench) -> None:
-    link, stream = bench.open()
-    bench.host.blocked(link)
-    bench.engine.script = lambda event: [Disconnect(link, "")] if isinstance(event, Drain) else []
-    bench.host.submit(Drain())
-    assert stream.calls[-1] == "close"
-    bench.tick(4.9)
-    assert stream.calls[-1] == "close"
-    bench.tick(0.1)
-    assert stream.calls[-1] == "abort"
-
-
-def test_shut_lets_everything_out_and_tells_the_engine_nothing(bench: HostBench) -> None:
-    link, stream = bench.open()
-    _, half_open = bench.open(joined=False, accepted=False)
-    bench.engine.script = lambda event: [Send(link, [b"last"])]
-    bench.host.submit(Drain())
-    bench.engine.script = lambda event: pytest.fail(f"{event} came after the end")
-    bench.host.shut()
-    assert stream.calls[-2:] == [b"last\n.\n", "close"]
-    assert half_open.calls[-1] == "close"
-    assert bench.connects == 0
-    bench.host.abort()
-    assert stream.calls[-1] == "abort"
 
 
 # --- identities -----------------------------------------------------------------------------------

@@ -1,0 +1,194 @@
+"""The host, and how connections begin and end: handshakes, violations, farewells."""
+
+from __future__ import annotations
+
+import pytest
+from tests.shell.fakes import FakeStream, HostBench, warnings_of
+
+from requite.engine import (
+    Cancel,
+    Disconnect,
+    Drain,
+    PeerLost,
+    Received,
+    Send,
+    Warn,
+)
+
+
+# --- handshakes -----------------------------------------------------------------------------------
+def test_a_silent_connection_is_dropped_after_its_time(
+    bench: HostBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    silent, stream = bench.open("silent", joined=False)
+    _, lively = bench.open("lively")
+    bench.tick(29.0)
+    assert "abort" not in stream.calls
+    bench.tick(1.0)
+    assert stream.calls[-1] == "abort"
+    assert "abort" not in lively.calls
+    assert warnings_of(caplog) == ["handshake timeout: silent said too little within 30 s"]
+    assert silent.ended
+    assert bench.engine.kinds() == ["PeerJoined"]  # the engine never heard of the silent one
+
+
+def test_ten_thousand_silent_connections_need_one_timer(bench: HostBench) -> None:
+    streams = [bench.open(joined=False)[1] for _ in range(10_000)]
+    assert len(bench.wakes) == 1
+    bench.tick(30.0)
+    assert all(stream.calls[-1] == "abort" for stream in streams)
+    assert len(bench.wakes) == 1
+
+
+def test_a_place_to_which_there_is_an_alternative_has_less_time(bench: HostBench) -> None:
+    bench.open("first", joined=False)
+    hasty = bench.host.opened(FakeStream("hasty"), patience_s=1.0)
+    quick = bench.host.opened(FakeStream("quick"), patience_s=0.5)
+    bench.host.received(quick, b"quick\n")
+    assert bench.armed_at == 100.5
+    bench.tick(0.5)
+    assert bench.armed_at == 101.0
+    assert not quick.ended
+    bench.tick(0.5)
+    assert hasty.ended
+    assert bench.told == [("ended", False, "takes connections and does not answer")]
+    assert bench.connects == 1
+    bench.tick(28.9)
+    assert len(bench.told) == 1
+    bench.tick(0.1)
+    assert len(bench.told) == 2  # the first one, which had all the time of others
+
+
+def test_a_dialled_connection_that_ends_in_its_handshake_is_dialled_again(bench: HostBench) -> None:
+    link, _ = bench.open(accepted=False, joined=False)
+    bench.host.closed(link, "")
+    assert bench.connects == 1
+    assert bench.told[0] == ("ended", False, "the peer closed the connection")
+    bench.open(accepted=False, joined=False)
+    bench.tick(30.0)
+    assert bench.connects == 2
+    link, _ = bench.open(accepted=False, joined=False)
+    bench.host.received(link, b"!\n")
+    assert bench.connects == 3
+    link, _ = bench.open(accepted=False)
+    bench.host.closed(link, "")  # the engine knows of this one, and asks itself
+    assert bench.connects == 3
+    link, _ = bench.open(accepted=True, joined=False)
+    bench.host.closed(link, "")
+    assert bench.connects == 3
+
+
+def test_why_a_peer_did_not_get_through_its_handshake_is_logged(
+    bench: HostBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who dials gets an error; the side that listens has only its log."""
+    for accepted, joined, reason in (
+        (True, False, ""),  # it looked in, and went
+        (True, True, "the connection broke"),
+        (False, False, "the peer does not speak TLS"),
+    ):
+        link, _ = bench.open(accepted=accepted, joined=joined)
+        bench.host.closed(link, reason)
+    assert not caplog.records
+    link, _ = bench.open("bad", accepted=True, joined=False)
+    bench.host.closed(link, "the peer does not speak TLS")
+    assert warnings_of(caplog) == ["handshake failed: bad: the peer does not speak TLS"]
+
+
+# --- violations -----------------------------------------------------------------------------------
+def test_a_violation_costs_the_peer_its_connection_and_nobody_else(
+    bench: HostBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad, stream = bench.open("bad")
+    good, _ = bench.open("good")
+    bench.host.received(bad, b"fine\n!nonsense\n")
+    assert stream.calls[-2:] == [b"bye\n", "close"]
+    assert bench.engine.inputs[2:] == [PeerLost(bad, "no line starts like b'!nonsense'")]
+    assert warnings_of(caplog) == ["protocol violation: bad: no line starts like b'!nonsense'"]
+    bench.host.received(bad, b"more\n")
+    bench.host.received(good, b"hi\n")
+    assert bench.engine.messages() == [[[b"hi"]]]
+
+
+def test_what_is_sent_to_a_link_that_ended_goes_nowhere(bench: HostBench) -> None:
+    link, stream = bench.open()
+    bench.host.received(link, b"!\n")
+    before = list(stream.calls)
+    bench.engine.script = lambda event: [Send(link, [b"x"])]
+    bench.host.submit(Drain())
+    bench.host.flush()
+    assert stream.calls == before
+    assert link.size == 0
+    assert not link.out
+
+
+def test_warnings_of_a_kind_come_once_a_second(
+    bench: HostBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.engine.script = lambda event: [Warn("kind", f"text {event.token}")]
+    for number in range(5):
+        bench.host.submit(Cancel(number))
+    bench.engine.script = lambda event: [Warn("other", "text")]
+    bench.host.submit(Cancel(0))
+    bench.now += 1.0
+    bench.engine.script = lambda event: [Warn("kind", "again")]
+    bench.host.submit(Cancel(0))
+    assert warnings_of(caplog) == [
+        "kind: text 0",
+        "other: text",
+        "kind: again (4 more of this kind left out)",
+    ]
+
+
+def test_part_of_a_message_is_a_sign_of_life(bench: HostBench) -> None:
+    link, _ = bench.open()
+    bench.host.received(link, b"one\nt")
+    bench.host.received(link, b"w")
+    bench.host.received(link, b"o\n")
+    batches = [event.messages for event in bench.engine.inputs if isinstance(event, Received)]
+    assert batches == [[[b"one"]], [], [[b"two"]]]
+
+
+# --- ends that are ours ---------------------------------------------------------------------------
+def test_disconnect_sends_what_is_queued_and_is_not_echoed(bench: HostBench) -> None:
+    link, stream = bench.open()
+    bench.engine.script = lambda event: (
+        [Send(link, [b"goodbye"]), Disconnect(link, "enough"), Send(link, [b"never"])]
+        if isinstance(event, Drain)
+        else []
+    )
+    bench.host.submit(Drain())
+    assert stream.calls[-2:] == [b"goodbye\n.\n", "close"]
+    bench.host.submit(Drain())  # a second one does nothing
+    bench.host.received(link, b"too late\n")
+    bench.host.closed(link, "")
+    bench.host.flush()
+    assert stream.calls[-2:] == [b"goodbye\n.\n", "close"]
+    assert "PeerLost" not in bench.engine.kinds()
+    assert bench.told == [("ended", True, "enough"), ("released", link)]
+
+
+def test_a_close_that_does_not_end_is_ended(bench: HostBench) -> None:
+    link, stream = bench.open()
+    bench.host.blocked(link)
+    bench.engine.script = lambda event: [Disconnect(link, "")] if isinstance(event, Drain) else []
+    bench.host.submit(Drain())
+    assert stream.calls[-1] == "close"
+    bench.tick(4.9)
+    assert stream.calls[-1] == "close"
+    bench.tick(0.1)
+    assert stream.calls[-1] == "abort"
+
+
+def test_shut_lets_everything_out_and_tells_the_engine_nothing(bench: HostBench) -> None:
+    link, stream = bench.open()
+    _, half_open = bench.open(joined=False, accepted=False)
+    bench.engine.script = lambda event: [Send(link, [b"last"])]
+    bench.host.submit(Drain())
+    bench.engine.script = lambda event: pytest.fail(f"{event} came after the end")
+    bench.host.shut()
+    assert stream.calls[-2:] == [b"last\n.\n", "close"]
+    assert half_open.calls[-1] == "close"
+    assert bench.connects == 0
+    bench.host.abort()
+    assert stream.calls[-1] == "abort"
