@@ -1,10 +1,10 @@
-"""The worker engine: registration, requests, presence, cancellation, leases, draining."""
+"""The worker engine: registration, requests, cancellation, draining."""
 
 from __future__ import annotations
 
 import pytest
 from tests.spec.requirement import requirement
-from tests.support.worker import INSTANCE, WorkerBench
+from tests.support.worker import INSTANCE, WorkerBench, started
 
 from requite.engine import Finished, PeerBlocked, PeerJoined, PeerWritable, Submit
 from requite.errors import ConfigurationError, LocalViolation
@@ -13,7 +13,6 @@ from requite.protocols.majordomo.jobs import WorkerPolicy
 from requite.protocols.majordomo.wire import (
     Disconnect,
     DrainNotice,
-    Progress,
     Ready,
     WorkerFinal,
     WorkerHeartbeat,
@@ -24,13 +23,6 @@ from requite.request import Status
 
 VERSIONS = ["0.1", "0.2", "0.3"]
 OLD = ["0.1", "0.2"]
-
-
-def started(version: str = "0.3", **settings: object) -> WorkerBench:
-    """Return a worker that has registered."""
-    bench = WorkerBench(version, **settings)  # type: ignore[arg-type]
-    bench.start()
-    return bench
 
 
 # --- registration ---------------------------------------------------------------------------------
@@ -312,140 +304,6 @@ def test_a_broker_that_keeps_refusing_is_asked_ever_less_often():
         pauses.append(bench.now - refused_at)
     assert pauses == sorted(pauses)
     assert pauses[0] == 0 < pauses[1] < pauses[-1] <= 10.0
-
-
-# --- heartbeats -----------------------------------------------------------------------------------
-@requirement(
-    "mdp01:heartbeat:regular",
-    "mdp02:heartbeat:regular",
-    "mdp01:heartbeat:any-time",
-    "mdp02:heartbeat:any-time",
-)
-@pytest.mark.parametrize("version", VERSIONS)
-def test_an_idle_worker_sends_heartbeats_also_while_a_handler_runs(version):
-    bench = started(version)
-    bench.advance_alive(5.0)
-    bench.request()
-    bench.advance_alive(5.0)
-    assert len(bench.said(WorkerHeartbeat)) == 10
-
-
-@requirement("mdp01:heartbeat:sparing", "mdp02:heartbeat:sparing")
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_worker_that_says_other_things_sends_no_heartbeats(version):
-    bench = started(version)
-    for _ in range(20):
-        bench.finish(bench.request())
-        bench.advance(0.6)
-    assert not bench.said(WorkerHeartbeat)
-
-
-@requirement("mdp01:heartbeat:gone", "mdp02:heartbeat:gone", "mdp02:worker:restart")
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_silent_broker_is_left_and_a_new_conversation_begins(version):
-    bench = started(version)
-    job = bench.request()
-    bench.advance(2.99)
-    assert bench.link == "link-1"
-    bench.advance(0.01)
-    assert "nothing came from the broker for 3.00 s" in bench.disconnected["link-1"]
-    assert job in bench.abandoned
-    assert bench.dialling == 1
-
-
-@requirement("mdp01:heartbeat:any-command", "mdp02:heartbeat:any-command")
-@pytest.mark.parametrize("version", VERSIONS)
-def test_any_command_shows_that_the_broker_lives(version):
-    bench = started(version)
-    for _ in range(5):
-        bench.finish(bench.request())
-        bench.advance(2.5)
-    assert bench.link == "link-1"
-
-
-@requirement("mdp03:worker-heartbeat")
-def test_the_longer_interval_holds_for_both():
-    bench = WorkerBench(interval_s=0.5)
-    bench.advance(0)
-    bench.join()
-    assert bench.said()[0].interval_ms == 500
-    bench.heartbeat(interval_ms=2000)
-    bench.advance(5.9)
-    assert len(bench.said(WorkerHeartbeat)) == 2
-    assert bench.link == "link-1"
-    bench.advance(0.1)
-    assert bench.link is None
-
-
-@requirement("mdp03:worker-heartbeat")
-def test_a_hasty_broker_does_not_make_a_worker_hasty():
-    bench = started()
-    bench.heartbeat(interval_ms=10)
-    bench.advance(2.9)
-    assert len(bench.said(WorkerHeartbeat)) == 2
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_worker_that_was_frozen_does_not_blame_the_broker(version):
-    bench = started(version)
-    bench.advance(0.5)
-    bench.freeze(60.0)
-    assert bench.link == "link-1"
-    assert len(bench.said(WorkerHeartbeat)) == 1
-
-
-# --- leases ---------------------------------------------------------------------------------------
-@requirement("mdp03:worker-lease")
-def test_progress_is_told_to_the_broker_but_not_more_often_than_it_helps():
-    bench = started(lease_s=8.0)
-    job = bench.request()
-    for _ in range(100):
-        bench.progress(job)
-        bench.advance_alive(0.1, every=0.1)
-    progress = bench.said(Progress)
-    assert progress[0] == Progress(job.dispatch_id, 0)
-    assert len(progress) == 10
-
-
-def test_an_extension_is_told_every_time():
-    bench = started(lease_s=8.0)
-    job = bench.request()
-    bench.progress(job, 20.0)
-    bench.progress(job, 30.0)
-    assert [p.extend_ms for p in bench.said(Progress)] == [20_000, 30_000]
-
-
-def test_without_a_lease_there_is_nothing_to_renew():
-    bench = started()
-    bench.progress(bench.request())
-    assert not bench.said(Progress)
-
-
-@pytest.mark.parametrize("version", OLD)
-def test_an_older_worker_falls_silent_when_a_handler_outlives_its_lease(version):
-    bench = started(version, lease_s=2.0)
-    job = bench.request()
-    bench.advance_alive(4.5)
-    assert len(bench.said(WorkerHeartbeat)) == 1
-    bench.finish(job)
-    bench.advance_alive(3.0)
-    assert len(bench.said(WorkerHeartbeat)) == 4
-    assert bench.finals()
-
-
-@pytest.mark.parametrize("version", OLD)
-@pytest.mark.parametrize("way", ["progress", "extension", "partial"])
-def test_an_older_worker_vouches_for_a_handler_that_shows_progress(version, way):
-    bench = started(version, lease_s=2.0)
-    job = bench.request()
-    bench.advance_alive(1.5)
-    if way == "partial":
-        bench.produce(job, b"part")
-    else:
-        bench.progress(job, 4.0 if way == "extension" else 0.0)
-    bench.advance_alive(1.5)
-    assert bench.link == "link-1"
-    assert len(bench.said(WorkerHeartbeat)) + len(bench.said(WorkerPartial)) == 3
 
 
 # --- draining -------------------------------------------------------------------------------------

@@ -225,3 +225,10 @@ class WorkerBench:
             ids = [c.dispatch_id for c in commands if isinstance(c, wire.WorkerFinal)]
             assert command.dispatch_id not in ids, "a second FINAL"
         commands.append(command)
+
+
+def started(version: str = "0.3", **settings: object) -> WorkerBench:
+    """Return a worker that has registered."""
+    bench = WorkerBench(version, **settings)  # type: ignore[arg-type]
+    bench.start()
+    return bench
