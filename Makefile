@@ -32,8 +32,9 @@ docs: setup ## build docs/_build/html, warnings are errors
 unit: setup ## the tests alone, in lanes; LANES="spark sim" chooses
 	@$(bin)/python -m tests.lanes $(LANES)
 
-long: setup ## the tests that `make test` has in a short form, in full
+long: setup ## the tests that `make test` has in a short form, in full; fresh examples for hypothesis
 	$(bin)/python -m pytest -m long
+	HYPOTHESIS_PROFILE=fresh $(bin)/python -m pytest -m "hypothesis and not nng"
 
 bench: ## compare with other brokers on this machine
 	@scripts/setup bench

@@ -4,7 +4,7 @@ import os
 from collections.abc import Generator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from tests.support import bytecode
 from tests.support.rabbit import add_log, rabbit, rabbit_server
 
@@ -12,12 +12,14 @@ __all__ = ["rabbit", "rabbit_server"]
 
 bytecode.keep()
 
-# A busy machine makes single examples slow without anything being wrong, so there is no deadline
-# per example; pytest-timeout bounds the test as a whole. Where CI is set, hypothesis' own profile
-# "ci" draws the same examples in every run.
-settings.register_profile("local", deadline=None)
-settings.register_profile("thorough", deadline=None, max_examples=2000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "local"))
+# `make test` draws the same examples in every run, so that it says of a tree what it said before;
+# `make long` draws fresh ones. A busy machine makes single examples slow without anything being
+# wrong, so there is no deadline per example; pytest-timeout bounds the test as a whole.
+_SLOW = [HealthCheck.too_slow]
+settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=_SLOW)
+settings.register_profile("fresh", print_blob=True, deadline=None, suppress_health_check=_SLOW)
+settings.register_profile("thorough", settings.get_profile("fresh"), max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
