@@ -117,8 +117,33 @@ def test_the_consumer_comes_back_after_its_queue_was_deleted(side: Any) -> None:
     rabbit.feed(Finished(job, [b"still"]))
     assert rabbit.answer()[1] == b"still"
     rabbit.say(commands.Queue.DeclareOk("echo", 0, 0))
+    assert not rabbit.raw("BASIC_CONSUME"), "others have made it just now"
+    rabbit.wake(1.0)
+    rabbit.say(commands.Queue.DeclareOk("echo", 0, 0))
     rabbit.say(commands.Basic.ConsumeOk("requests"))
     assert rabbit.engine.snapshot().is_consuming
+
+
+def test_a_queue_that_others_have_just_made_is_looked_at_twice() -> None:
+    """RabbitMQ shows a quorum queue before it is ready; who consumes then may hear nothing."""
+    rabbit = worker()
+    rabbit.connect()
+    rabbit.close_channel(404, methods.QUEUE_DECLARE)
+    rabbit.wake(1.0)
+    rabbit.say(commands.Queue.DeclareOk("echo", 0, 0))
+    assert not rabbit.raw("BASIC_CONSUME")
+    rabbit.wake(1.0)
+    assert rabbit.sent() == ["QUEUE_DECLARE"], "the channel stands"
+    rabbit.say(commands.Queue.DeclareOk("echo", 0, 0))
+    assert len(rabbit.raw("BASIC_CONSUME")) == 1
+
+
+def test_a_queue_of_ones_own_making_is_ready_when_it_is_declared() -> None:
+    rabbit = servant()
+    rabbit.connect()
+    rabbit.close_channel(404, methods.QUEUE_DECLARE)
+    rabbit.say(commands.Queue.DeclareOk("echo", 0, 0))
+    assert len(rabbit.raw("BASIC_CONSUME")) == 1
 
 
 # --- requests and replies -------------------------------------------------------------------------

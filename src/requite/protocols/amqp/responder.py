@@ -89,6 +89,8 @@ class AmqpResponder(ConnectedEngine):
         self._closed: set[bytes] = set()  # of the channels aside
         self._is_declaring = False
         self._is_consuming = False
+        self._has_channel = False
+        self._was_missing = False  # the queue, when it was last asked for
         self._try_at = inf  # when to ask for the queue again
         self._draining = False
         self._inputs |= {
@@ -143,29 +145,42 @@ class AmqpResponder(ConnectedEngine):
             return
         self._closed.clear()
         self._reports.begin()
-        self._open_channel()
+        self._look_for_queue()
 
     def _open_channel(self) -> None:
-        """Ask for the queue first: to declare one that others have made differently fails."""
-        self._try_at = inf
         self._published = 0
+        self._has_channel = True
         self._is_declaring = False
         self._send(WORK, methods.OPEN_CHANNEL)
         self._send(WORK, methods.qos(self._policy.prefetch))
         self._send(WORK, methods.SELECT_CONFIRMS)
+
+    def _look_for_queue(self) -> None:
+        """Ask for the queue first: to declare one that others have made differently fails."""
+        self._try_at = inf
+        if not self._has_channel:
+            self._open_channel()
         self._send(WORK, methods.queue_declare(self._post.queue, passive=True))
 
     def _declare(self) -> None:
+        self._open_channel()
         self._is_declaring = True
-        self._published = 0
-        self._send(WORK, methods.OPEN_CHANNEL)
-        self._send(WORK, methods.qos(self._policy.prefetch))
-        self._send(WORK, methods.SELECT_CONFIRMS)
+        self._was_missing = False
         post = self._post
         self._send(WORK, methods.queue_declare(post.queue, post.arguments, durable=True))
 
-    def _has_queue(self, _declared: Any, _message: Message, _now: float) -> None:
-        if not self._draining:
+    def _has_queue(self, _declared: Any, _message: Message, now: float) -> None:
+        """Consume; but look again after a pause where others have made it just now.
+
+        RabbitMQ 3.10 shows a quorum queue to others before it is ready. Who consumes from it then
+        may never get a request, or loses the connection (541).
+        """
+        if self._draining:
+            return
+        if self._was_missing:
+            self._was_missing = False
+            self._try_at = now + self._policy.retry_s
+        else:
             self._send(WORK, methods.consume(self._post.queue, _CONSUMER, no_ack=False))
 
     def _began_to_consume(self, _heard: Any, _message: Message, _now: float) -> None:
@@ -183,12 +198,15 @@ class AmqpResponder(ConnectedEngine):
             return
         text = f"the queue {self._post.queue!r} was deleted; waiting for another one"
         self._out.append(Warn("queue deleted", text))
+        self._was_missing = True
         if not self._draining:
-            self._send(WORK, methods.queue_declare(self._post.queue, passive=True))
+            self._look_for_queue()
 
     def _lost_channel(self, closed: methods.Closed, _message: Message, now: float) -> None:
         """Open another channel: at once where the queue is ours to make, else after a pause."""
         self._send(WORK, methods.CHANNEL_CLOSE_OK)
+        self._has_channel = False
+        self._was_missing = closed.code == _NOT_FOUND
         self._lose_work("RabbitMQ closed the channel of the request", now)
         if self._draining:
             self._maybe_stop()
@@ -201,6 +219,7 @@ class AmqpResponder(ConnectedEngine):
 
     def _end(self, reason: str, now: float) -> None:
         self._reports.end()
+        self._has_channel = False
         self._try_at = inf
         self._lose_work(f"its connection was lost: {reason}", now)
         self._maybe_stop()
@@ -418,7 +437,7 @@ class AmqpResponder(ConnectedEngine):
             return
         self._attend(now)
         if now >= self._try_at and self._agreed:
-            self._open_channel()
+            self._look_for_queue()
 
     def _drained(self, _event: Drain, _now: float) -> None:
         """Take no more requests; what has come is finished, and its replies are confirmed."""
