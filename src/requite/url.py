@@ -5,6 +5,7 @@
     mdp://user:password@host/echo?dialect=0.2   PLAIN credentials; an older dialect of MDP
     mdp+ipc:///run/broker.sock?service=echo     over a Unix socket, whose path takes the URL's path
     mdp+inproc://name/echo                      within one event loop
+    mdp://host:5555?pool=core&key=42            a group of a pool of workers
 
     sp+tcp://a:7000,b:7000                      scalability protocols: connected to both at once
     sp+ipc:///run/service.sock                  over a Unix socket
@@ -47,6 +48,7 @@ from urllib.parse import unquote
 
 from requite.errors import ConfigurationError
 from requite.protocols.freelance.wire import Model
+from requite.protocols.majordomo.keyed import service_of
 from requite.transport.address import (
     Address,
     HostAddress,
@@ -145,7 +147,7 @@ def parse_url(text: str, *, listening: bool = False) -> ServiceUrl:
     if listening:
         _refuse(shown, "nobody listens at it but a broker: requite broker --bind tcp://host:port")
     _check_can_be_dialled(url, shown)
-    return url
+    return _majordomo(url, shown)
 
 
 def redact(text: str) -> str:
@@ -220,7 +222,7 @@ def _split_authority(body: str, shown: str) -> tuple[list[str], str]:
     return authority.split(","), path
 
 
-_MDP_OPTIONS: Final = ("dialect", "service")
+_MDP_OPTIONS: Final = ("dialect", "service", "pool", "key")
 _SP_OPTIONS: Final = ("priority", "weight", "resend", "ids")
 _TLS_OPTIONS: Final = ("ca", "certificate", "key", "server_name")
 _SP_TLS_OPTIONS: Final = _SP_OPTIONS + _TLS_OPTIONS
@@ -231,6 +233,7 @@ _AMQP_OPTIONS: Final = ("queue", "pool", "key", "confirm", "reply", "id", "activ
 # As those of SP, but for the private key: a key is the pool's here.
 _AMQP_TLS: Final = ("ca", "certificate", "certificate_key", "server_name")
 _AMQPS_OPTIONS: Final = (*_AMQP_OPTIONS, *_AMQP_TLS)
+_POOLED: Final = ("amqp", "mdp")
 _SCHEMES: Final[dict[str, _Scheme]] = {
     "mdp": _Scheme("mdp", _read_tcp, _MDP_OPTIONS),
     "mdp+ipc": _Scheme("mdp", _read_ipc, _MDP_OPTIONS),
@@ -260,6 +263,22 @@ def _check_can_be_dialled(url: ServiceUrl, shown: str) -> None:
                 _refuse(shown, "host * and port 0 are for listening; here it takes a place to dial")
             case InprocAddress(name="*"):
                 _refuse(shown, "the name * is for listening; here it takes a place to dial")
+
+
+# --- Majordomo ------------------------------------------------------------------------------------
+def _majordomo(url: ServiceUrl, shown: str) -> ServiceUrl:
+    """Name the service of a group of a pool."""
+    pool, key = url.options.get("pool"), url.options.get("key")
+    if pool is None and key is None:
+        return url
+    if pool is None or key is None:
+        _refuse(shown, "a group of a pool has both options: pool=NAME and key=KEY")
+    if url.service:
+        _refuse(shown, f"it names a service, {url.service!r}, and a group of a pool")
+    try:
+        return replace(url, service=service_of(pool, key))
+    except ConfigurationError as error:
+        _refuse(shown, str(error))
 
 
 # --- the scalability protocols --------------------------------------------------------------------
@@ -421,7 +440,7 @@ def _read_options(query: str, scheme: _Scheme, shown: str) -> dict[str, str]:
         if name not in scheme.options:
             _refuse(shown, f"there is no option {name!r}; there are {', '.join(scheme.options)}")
         # A key of a pool is any text, also an empty one.
-        is_lacking = not value and not (name == "key" and scheme.protocol == "amqp")
+        is_lacking = not value and not (name == "key" and scheme.protocol in _POOLED)
         if name in options or is_lacking:
             _refuse(shown, f"the option {name!r} takes one value")
         options[name] = _decode(value, shown)

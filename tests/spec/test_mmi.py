@@ -99,3 +99,24 @@ def test_the_services_of_requite_answer_one_frame_of_json(bench: BrokerBench, na
     assert answer
     if name != b"mmi.ping":
         assert "echo" in json.dumps(answer)
+
+
+@every_version
+def test_the_services_under_a_prefix(bench: BrokerBench) -> None:
+    assert json.loads(ask(bench, b"mmi.under", b"core/")) == []
+    bench.worker("w", b"core/1", instance=b"\x01" * 8)
+    bench.worker("v", b"core/1", instance=b"\x02" * 8)
+    bench.worker("x", b"other/1")
+    bench.request("c", 8, service=b"core/1")
+    bench.request("c", 9, service=b"core/2")
+    assert json.loads(ask(bench, b"mmi.under", b"core/")) == [
+        {
+            "service": "core/1",
+            "workers": ["01" * 8, "02" * 8],
+            "queued": 0,
+            "in_progress": 1,
+            "accepted": 1,
+        },
+        {"service": "core/2", "workers": [], "queued": 1, "in_progress": 0, "accepted": 1},
+    ]
+    assert len(json.loads(ask(bench, b"mmi.under"))) == 3

@@ -1,7 +1,8 @@
 """Who a worker of a pool is: what its manager put into its environment.
 
 Source: "Scalable async RPC", section "Worker protocol"; WORKER_AMQP_URL and WORKER_PREFETCH are
-requite's additions to it.
+requite's additions to it. WORKER_BROKER_URL stands in place of WORKER_AMQP_URL where the pool is
+one of a broker of MDP.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ class Place(NamedTuple):
     prefetch: int
 
 
-_NEEDED = ("WORKER_AMQP_URL", "WORKER_POOL", "WORKER_KEY", "WORKER_ID")
+_AMQP = "WORKER_AMQP_URL"
+_BROKER = "WORKER_BROKER_URL"
+_NEEDED = ("WORKER_POOL", "WORKER_KEY", "WORKER_ID")
+_KEYED = {"pool": "WORKER_POOL", "key": "WORKER_KEY"}
 _OPTIONS = {
     "pool": "WORKER_POOL",
     "key": "WORKER_KEY",
@@ -32,18 +36,24 @@ _OPTIONS = {
 
 def place_of(environ: Mapping[str, str]) -> Place:
     """Return the place of a worker. Raises `ConfigurationError` for what is missing or odd."""
-    missing = [name for name in _NEEDED if name not in environ]
+    is_brokered = _BROKER in environ
+    if is_brokered and _AMQP in environ:
+        raise ConfigurationError(f"{_BROKER} and {_AMQP}: a worker serves at one of the two")
+    where = _BROKER if is_brokered else _AMQP
+    missing = [name for name in (where, *_NEEDED) if name not in environ]
     if missing:
         raise ConfigurationError(
             f"a worker of a pool is started by its manager, which tells it who it is;"
             f" {', '.join(missing)} missing in the environment"
         )
-    base = environ["WORKER_AMQP_URL"]
-    options = {
-        name: environ[variable] for name, variable in _OPTIONS.items() if variable in environ
-    }
+    known = _KEYED if is_brokered else _OPTIONS
+    options = {name: environ[variable] for name, variable in known.items() if variable in environ}
+    return Place(_with_options(environ[where], options), _prefetch(environ))
+
+
+def _with_options(base: str, options: Mapping[str, str]) -> str:
     query = "&".join(f"{name}={quote(value, safe='')}" for name, value in options.items())
-    return Place(f"{base}{'&' if '?' in base else '?'}{query}", _prefetch(environ))
+    return f"{base}{'&' if '?' in base else '?'}{query}"
 
 
 def _prefetch(environ: Mapping[str, str]) -> int:

@@ -34,8 +34,7 @@ _DIALECT_DEFAULT: Final = "0.3"
 def parts(reach: Reach, services: Sequence[Service], settings: WorkerSettings) -> list[Part]:
     """Make one part per service. Raises `ConfigurationError`."""
     url = reach.only_dialled()
-    if url.service:
-        raise ConfigurationError(f"a worker's services have their own names, not {url.service!r}")
+    names = _names(url, services)
     if settings.hops is not None:
         raise ConfigurationError(
             "hops is for SP: an MDP broker does not forward requests to others"
@@ -49,10 +48,30 @@ def parts(reach: Reach, services: Sequence[Service], settings: WorkerSettings) -
         ),
         dial_to=url.addresses,
     )
-    return [_part(each, dialect, wires, settings) for each in services]
+    return [
+        _part(each, name, dialect, wires, settings)
+        for each, name in zip(services, names, strict=True)
+    ]
 
 
-def _part(each: Service, dialect: Dialect, wires: Wires, settings: WorkerSettings) -> Part:
+def _names(url: ServiceUrl, services: Sequence[Service]) -> Sequence[str]:
+    """Return the names to register by: the services' own, or that of a pool's group."""
+    if "pool" not in url.options:
+        if url.service:
+            raise ConfigurationError(
+                f"a worker's services have their own names, not {url.service!r}"
+            )
+        return [each.name for each in services]
+    if len(services) > 1:
+        raise ConfigurationError(
+            "a group of a pool has one service: give each of the others a worker"
+        )
+    return [url.service]
+
+
+def _part(
+    each: Service, name: str, dialect: Dialect, wires: Wires, settings: WorkerSettings
+) -> Part:
     capacity = settings.capacity
     if capacity is None:
         capacity = CAPACITY_DEFAULT if dialect.has_ids else 1
@@ -66,7 +85,7 @@ def _part(each: Service, dialect: Dialect, wires: Wires, settings: WorkerSetting
         policy = replace(policy, capacity=min(capacity, threads))
     engine = MajordomoWorker(
         dialect,
-        each.name,
+        name,
         policy,
         rng=random.random,
         instance=settings.name,

@@ -6,11 +6,17 @@
 | `mmi.list` | anything | `[{"service", "workers", "waiting", "queued", "in_progress"}]` |
 | `mmi.stats` | a service name, or empty: all | `{"services": [...], "clients", "pending", ...}` |
 | `mmi.workers` | a service name, or empty: all | `[{"service", "worker", "dialect", ...}]` |
+| `mmi.under` | what names begin with | `[{"service", "workers": [...], "queued", ...}]` |
 | `mmi.ping` | anything | `{"pong": true, "draining"}` |
 | `mmi.pair` | anything | of one of a pair: `{"role", "state", "epoch", ...}`; else `501` |
 | any other `mmi.` name | | `501` (8/MMI) |
 
 A name that is not valid UTF-8 is shown with replacement characters. Nothing here changes anything.
+
+`mmi.under` is for whoever watches many services that belong together, such as the manager of a
+pool. It tells what such a one needs and no more, since it is asked several times a second:
+`queued`, `in_progress` and `accepted` as in `mmi.stats`, and the names of the workers (in hex, as
+journals have them), those first that came first.
 """
 
 from __future__ import annotations
@@ -126,6 +132,22 @@ def _workers(subject: bytes, broker: BrokerView) -> bytes:
     return _json(_about(subject, [asdict(worker) for worker in broker.snapshot().workers]))
 
 
+def _under(subject: bytes, broker: BrokerView) -> bytes:
+    return _json(
+        [
+            {
+                "service": _text(name),
+                "workers": [worker.name.hex() for worker in service.workers],
+                "queued": service.queue.length,
+                "in_progress": service.in_progress,
+                "accepted": service.counters.accepted,
+            }
+            for name, service in broker.services.items()
+            if name.startswith(subject)
+        ]
+    )
+
+
 def _ping(_subject: bytes, broker: BrokerView) -> bytes:
     return _json({"pong": True, "draining": broker.draining})
 
@@ -139,6 +161,7 @@ _HANDLERS: dict[bytes, Callable[[bytes, BrokerView], bytes]] = {
     b"mmi.list": _list,
     b"mmi.stats": _stats,
     b"mmi.workers": _workers,
+    b"mmi.under": _under,
     b"mmi.ping": _ping,
     b"mmi.pair": _pair,
 }

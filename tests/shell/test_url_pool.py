@@ -1,0 +1,136 @@
+"""Groups of pools at a broker: their URLs, the names of their services, and their environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from requite import Client, Worker, service
+from requite.errors import ConfigurationError
+from requite.protocols.majordomo.dialects import check_service_name
+from requite.protocols.majordomo.keyed import key_of, managers_of, meant_by, prefix_of, service_of
+from requite.url import parse_url
+from requite.worker.environment import place_of
+
+
+@service("price")
+async def price(request: Any) -> bytes:
+    return bytes(request.body)
+
+
+@service("stock")
+async def stock(request: Any) -> bytes:
+    return bytes(request.body)
+
+
+@pytest.mark.parametrize(
+    ("key", "encoded"),
+    [
+        ("42", "42"),
+        ("", ""),
+        ("a/b", "a%2Fb"),
+        ("100%", "100%25"),
+        ("Köln", "K%C3%B6ln"),
+        ("\0\n", "%00%0A"),
+        ("!managers", "%21managers"),
+        ("mmi.list", "mmi.list"),
+    ],
+)
+def test_the_service_of_a_key(key: str, encoded: str) -> None:
+    name = service_of("core", key)
+    assert name == f"core/{encoded}"
+    assert key_of("core", name) == key
+    path, option = encoded.replace("%", "%25"), encoded
+    assert parse_url(f"mdp://a/core/{path}").service == name
+    assert parse_url(f"mdp://a?pool=core&key={option}").service == name
+    assert parse_url(f"mdp+ipc:///run/a.sock?pool=core&key={option}").service == name
+
+
+@given(st.text(max_size=300))
+def test_any_key_has_one_service_or_is_refused(key: str) -> None:
+    try:
+        name = service_of("core", key)
+    except ConfigurationError as refused:
+        assert "key" in str(refused) or "UTF-8" in str(refused)
+        return
+    assert check_service_name(name.encode()) == name
+    assert key_of("core", name) == key
+    assert name != managers_of("core")
+
+
+@pytest.mark.parametrize("name", ["core/a/b", "core/%c3%b6", "core/%41", "core/ö", "core/!x"])
+def test_other_spellings_of_a_key_are_no_groups_and_tell_what_is_meant(name: str) -> None:
+    assert key_of("core", name) is None
+    meant = meant_by("core", name)
+    assert meant is not None
+    assert key_of("core", service_of("core", meant)) == meant
+
+
+@pytest.mark.parametrize("name", ["core", "cores/1", "Core/1", "core/%FF"])
+def test_names_that_mean_no_key(name: str) -> None:
+    assert meant_by("core", name) is None
+    assert key_of("core", name) is None
+
+
+def test_a_pool_needs_a_name() -> None:
+    with pytest.raises(ConfigurationError, match="a pool needs a name"):
+        prefix_of("")
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("mdp://a?pool=core", "both options"),
+        ("mdp://a?key=42", "both options"),
+        ("mdp://a/echo?pool=core&key=42", "a service, 'echo', and a group"),
+        ("mdp://a?pool=&key=42", "'pool' takes one value"),
+        (f"mdp://a?pool=core&key={'x' * 300}", r"makes 305 bytes; the name of a service takes 255"),
+        (f"mdp://a?pool=core&key={'%C3%B6' * 50}", "makes 305 bytes"),
+    ],
+)
+def test_what_is_refused(url: str, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        Client(url)
+
+
+def test_a_key_too_long_for_a_name_is_refused_by_the_call() -> None:
+    with (
+        Client("mdp://127.0.0.1:1", timeout=1.0) as client,
+        pytest.raises(ConfigurationError, match="255"),
+    ):
+        client.call(b"", service=f"core/{'x' * 300}")
+
+
+def test_a_worker_of_a_group_serves_under_its_name() -> None:
+    assert "price" in repr(Worker("mdp://a?pool=core&key=42", price))
+    with pytest.raises(ConfigurationError, match="a group of a pool has one service"):
+        Worker("mdp://a?pool=core&key=42", price, stock)
+    with pytest.raises(ConfigurationError, match="have their own names"):
+        Worker("mdp://a/core/42", price)
+
+
+ENVIRON = {
+    "WORKER_BROKER_URL": "mdp://a:5555",
+    "WORKER_POOL": "core",
+    "WORKER_KEY": "a/b ö",
+    "WORKER_ID": "w1",
+    "WORKER_PREFETCH": "3",
+}
+
+
+def test_the_place_of_a_worker() -> None:
+    place = place_of(ENVIRON)
+    assert parse_url(place.url).service == service_of("core", "a/b ö")
+    assert place.prefetch == 3
+    older = place_of({**ENVIRON, "WORKER_BROKER_URL": "mdp://a?dialect=0.2"})
+    assert parse_url(older.url).options["dialect"] == "0.2"
+
+
+def test_an_environment_that_says_too_little_or_too_much() -> None:
+    with pytest.raises(ConfigurationError, match="WORKER_KEY missing"):
+        place_of({name: value for name, value in ENVIRON.items() if name != "WORKER_KEY"})
+    with pytest.raises(ConfigurationError, match="one of the two"):
+        place_of({**ENVIRON, "WORKER_AMQP_URL": "amqp://a"})
