@@ -184,7 +184,8 @@ class Request:
 
     `remaining_s` is what was left of the caller's deadline when the request arrived (None: no
     deadline). `attempt` is 1 for the first worker that was given it. `idempotency_key` is empty
-    unless the caller gave one.
+    unless the caller gave one. `traceparent` is the W3C trace context of the call, "" where its
+    protocol carries none (AMQP does).
     """
 
     service: str
@@ -194,6 +195,7 @@ class Request:
     idempotency_key: bytes = b""
     _on_progress: Callable[[Any, float], None] = field(default=_no_progress, repr=False)
     _token: Any = field(default=None, repr=False)  # what whoever keeps the lease knows it by
+    traceparent: str = ""
 
     @property
     def body(self) -> bytes:

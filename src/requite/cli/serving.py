@@ -40,6 +40,9 @@ class Server(Protocol):
 UntilFailed: TypeAlias = Callable[[], Coroutine[Any, Any, RequiteError]]
 """Waits until there is nothing left to serve for, and returns the error that says why."""
 
+UntilOver: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+"""Waits until the server has done what it was there for."""
+
 
 def collect_rarely() -> None:
     """Have the garbage collector look less often at what is there.
@@ -53,48 +56,59 @@ def collect_rarely() -> None:
 
 
 def run_until_stopped(
-    server: Server, on_started: Callable[[], None], until_failed: UntilFailed | None = None
+    server: Server,
+    on_started: Callable[[], None],
+    until_failed: UntilFailed | None = None,
+    until_over: UntilOver | None = None,
 ) -> ExitCode:
     """Do what `serve` does on an event loop of its own; tell of an address that cannot be had."""
     from requite.shell.aio import run
 
     try:
-        return run(serve(server, on_started, until_failed))
+        return run(serve(server, on_started, until_failed, until_over))
     except TransportError as error:
         complain(str(error))
         return ExitCode.CANNOT_LISTEN
 
 
 async def serve(
-    server: Server, on_started: Callable[[], None], until_failed: UntilFailed | None = None
+    server: Server,
+    on_started: Callable[[], None],
+    until_failed: UntilFailed | None = None,
+    until_over: UntilOver | None = None,
 ) -> ExitCode:
-    """Serve until a signal ends it; return OK if it has drained, else what stopped it. Raises what
-    `until_failed` returns."""
+    """Serve until a signal ends it, or `until_over` does; return OK if it has drained, else what
+    stopped it. Raises what `until_failed` returns."""
     with _caught_signals() as arrived:
         try:
             await server.start()
             on_started()
-            first = await _first(arrived, until_failed)
-            _log.info("draining; a second signal stops at once", extra={"signal": first.name})
+            first = await _first(arrived, until_failed, until_over)
+            name = "none" if first is None else first.name
+            _log.info("draining; a second signal stops at once", extra={"signal": name})
             return await _drain(server, arrived)
         finally:
             await server.close()
 
 
 async def _first(
-    arrived: asyncio.Queue[signal.Signals], until_failed: UntilFailed | None
-) -> signal.Signals:
-    """Wait for a signal, and raise what fails before one comes."""
-    if until_failed is None:
-        return await arrived.get()
+    arrived: asyncio.Queue[signal.Signals],
+    until_failed: UntilFailed | None,
+    until_over: UntilOver | None,
+) -> signal.Signals | None:
+    """Wait for a signal, or for the end (None), and raise what fails before either comes."""
     told = asyncio.ensure_future(arrived.get())
-    failed = asyncio.ensure_future(until_failed())
-    await asyncio.wait((told, failed), return_when=asyncio.FIRST_COMPLETED)
-    told.cancel()
-    failed.cancel()
+    others: list[asyncio.Future[Any]] = [
+        asyncio.ensure_future(wait()) for wait in (until_failed, until_over) if wait is not None
+    ]
+    await asyncio.wait((told, *others), return_when=asyncio.FIRST_COMPLETED)
+    for each in (told, *others):
+        each.cancel()
     if told.done() and not told.cancelled():
         return told.result()
-    raise failed.result()
+    if until_failed is not None and others[0].done() and not others[0].cancelled():
+        raise others[0].result()
+    return None
 
 
 async def _drain(server: Server, arrived: asyncio.Queue[signal.Signals]) -> ExitCode:

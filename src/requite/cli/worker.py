@@ -188,7 +188,7 @@ def worker(
         for url in connect:
             say(f"serving {names} for {redact(url)}")
 
-    return run_until_stopped(server, announce)
+    return run_until_stopped(server, announce, until_over=server.until_over)
 
 
 def _heartbeat(interval_s: float | None, liveness: int | None) -> HeartbeatPolicy | None:

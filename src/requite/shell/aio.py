@@ -152,6 +152,10 @@ class AioShell:
         await self._drained.wait()
         await self.close()
 
+    async def until_drained(self) -> None:
+        """Wait until the engine has drained, whoever told it to."""
+        await self._drained.wait()
+
     async def close(self) -> None:
         """End everything; what has been sent still leaves, within the links' `linger_s`."""
         self.stop_listening()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
@@ -26,14 +27,19 @@ class Daemon(ABC):
     async def close(self) -> None:
         """Stop at once; to do so again does nothing."""
 
+    async def until_over(self) -> None:
+        """Wait until nothing is left to serve for; here it never is."""
+        await asyncio.get_running_loop().create_future()
+
     async def serve(self, on_started: Callable[[], object] | None = None) -> None:
-        """Serve until SIGTERM or SIGINT: the first drains, a second one stops. Main thread only."""
+        """Serve until SIGTERM or SIGINT, or until nothing is left to serve for; then drain. A
+        second signal stops. Main thread only."""
         try:
             with StopSignals() as signals:
                 await self.start()
                 if on_started is not None:
                     on_started()
-                await signals.first()
+                await signals.first_or(self.until_over())
                 await signals.unless_second(self.drain())
         finally:
             await self.close()

@@ -31,9 +31,14 @@ class StopSignals:
     def _arrived(self) -> None:
         (self._second if self._first.is_set() else self._first).set()
 
-    async def first(self) -> None:
-        """Wait for the first signal."""
-        await self._first.wait()
+    async def first_or(self, other: Coroutine[Any, Any, None]) -> None:
+        """Wait for the first signal, or for something else."""
+        waits = [asyncio.ensure_future(self._first.wait()), asyncio.ensure_future(other)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
 
     async def unless_second(self, work: Coroutine[Any, Any, None]) -> None:
         """Do `work`, or give it up when a second signal comes."""

@@ -144,6 +144,11 @@ class Worker(Daemon):
             pass  # the broker gives what is left to others; `close` interrupts it here
         await self.close()
 
+    async def until_over(self) -> None:
+        """Wait until nothing is left to serve for: the manager of the pool has let it go, and what
+        was in hand is done (RPC over AMQP, "The responder")."""
+        await asyncio.gather(*(post.shell.until_drained() for post in self._posts))
+
     async def close(self) -> None:
         """Stop at once: handlers are interrupted. A broker gives their requests to others; clients
         of SP ask again."""

@@ -1,4 +1,5 @@
-"""What a responder has beside its requests: reports of its activity, and a queue for cancels.
+"""What a responder has beside its requests: reports of its activity, and a queue for control
+messages: cancels, and in pools drains.
 
 Each has a channel of its own. RabbitMQ closes a channel for any error, a missing exchange or a
 permission that is not there; requests and replies must not suffer from that.
@@ -47,18 +48,20 @@ class Reports:
         if channel == ACTIVITY:
             self._reports = False
 
-    def report(self, event: Event) -> None:
-        """Tell the manager of the pool, if there is one."""
+    def report(self, event: Event, traceparent: str = "") -> None:
+        """Tell the manager of the pool, if there is one; `traceparent` is that of a request."""
         if not self._reports:
             return
         headers = {wire.EVENT: event.value, wire.WORKER_ID: self.worker_id}
+        if traceparent:
+            headers[wire.TRACEPARENT] = traceparent
         header = encode_properties(Properties(headers=headers), 0)
         publishing = methods.publish(self._post.activity_exchange, self._post.key)
         self._send(ACTIVITY, publishing, header, b"")
 
     def _listen(self) -> None:
-        """Have a queue for cancels. RabbitMQ makes its name; an empty one stands for that of the
-        queue which was declared last (AMQP 0.9.1, section 3.1.10.2)."""
+        """Have a queue for control messages. RabbitMQ makes its name; an empty one stands for that
+        of the queue which was declared last (AMQP 0.9.1, section 3.1.10.2)."""
         post = self._post
         self._send(SIDE, methods.OPEN_CHANNEL)
         if post.declares:

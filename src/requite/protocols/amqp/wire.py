@@ -10,8 +10,10 @@
                x-partial       number of a partial reply; absent in the final one
                x-worker-id     who answers; x-attempt: which delivery of the request it was
                traceparent     copied from the request
-    activity   x-event, x-worker-id; the routing key is the worker's key
-    control    x-control       `cancel` (correlation-id and message-id name the request) or `drain`
+    activity   x-event, x-worker-id, and traceparent of the request that was received; the routing
+               key is the worker's key
+    control    x-control       `cancel` (correlation-id and message-id name the request), or
+               `drain` (x-key and x-worker-id say who; what is not named means all of them)
 
 Sources: "RPC over AMQP", sections "The slotted client" and "Negative responses"; "Scalable async
 RPC", sections "Client protocol", "Worker protocol" and "Worker activity reports"; W3C Trace Context
@@ -40,6 +42,7 @@ WORKER_ID: Final = "x-worker-id"
 ATTEMPT: Final = "x-attempt"
 PARTIAL: Final = "x-partial"
 CONTROL: Final = "x-control"
+KEY: Final = "x-key"
 TRACEPARENT: Final = "traceparent"
 IDEMPOTENCY_KEY: Final = "x-idempotency-key"
 DELIVERY_COUNT: Final = "x-delivery-count"
@@ -116,6 +119,17 @@ def status_error(status: Any, body: bytes, attempts: int) -> CallError | None:
         said = f"the reply has the unknown status {status!r}"
         return RemoteFailure(f"{said}: {text}" if text else said, attempts=attempts)
     return kind(text or meaning, may_have_executed=may_have_executed, attempts=attempts)
+
+
+def concerns(headers: Mapping[str, Any], key: str, worker_id: str) -> bool:
+    """Tell whether a control message is about a worker: what it does not name, it means all of."""
+    return bool(headers.get(KEY, key) == key and headers.get(WORKER_ID, worker_id) == worker_id)
+
+
+def traceparent_of(headers: Mapping[str, Any]) -> str:
+    """Return the trace that a request belongs to, as its header has it; "" for none."""
+    parent = headers.get(TRACEPARENT)
+    return parent if isinstance(parent, str) else ""
 
 
 def partial_index(headers: Mapping[str, Any]) -> int | None:
