@@ -48,7 +48,6 @@ from urllib.parse import unquote
 
 from requite.errors import ConfigurationError
 from requite.protocols.freelance.wire import Model
-from requite.protocols.majordomo.keyed import service_of
 from requite.transport.address import (
     Address,
     HostAddress,
@@ -275,6 +274,9 @@ def _majordomo(url: ServiceUrl, shown: str) -> ServiceUrl:
         _refuse(shown, "a group of a pool has both options: pool=NAME and key=KEY")
     if url.service:
         _refuse(shown, f"it names a service, {url.service!r}, and a group of a pool")
+    # Only here: clients of other protocols load nothing of Majordomo.
+    from requite.protocols.majordomo.keyed import service_of
+
     try:
         return replace(url, service=service_of(pool, key))
     except ConfigurationError as error:
