@@ -9,6 +9,7 @@ has had nothing to do for a while loses first its binding, then its workers and 
     config.py              what may be set, in `pool.toml`, the environment and flags
     tracker.py             which groups should be there: active, unbound, gone; generations
     queues.py              makes request queues so: declare, bind, unbind, delete
+    services.py            in place of queues, where a broker of MDP has the pool
     groups.py              makes groups so: start, stop, replace
     orphans.py             requests without a queue wait for it, each key for itself
     deadletters.py         requests that nobody will answer are answered, with the reason

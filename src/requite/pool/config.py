@@ -58,6 +58,24 @@ class RabbitSection:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerSection:
+    """`[broker]`. `url`: of a broker of MDP that has the pool in place of RabbitMQ (empty: RabbitMQ
+    has it). `interval`: how often that is asked for requests that wait; `timeout`: how long its
+    answer may take. `settle`: how long workers have to come back to a broker that was away, before
+    a group is taken for one that nobody needs."""
+
+    url: str = ""
+    interval_s: float = 0.25
+    timeout_s: float = 5.0
+    settle_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        _check(self.interval_s > 0, "broker.interval is not positive")
+        _check(self.timeout_s > 0, "broker.timeout is not positive")
+        _check(self.settle_s >= 0, "broker.settle is negative")
+
+
+@dataclass(frozen=True, slots=True)
 class Lifetime:
     """`[lifetime]`. A group that got no request for `unbind_delay` is unbound, and `stop_delay`
     later stopped. Of the reports of one group in `extra_lifetime` only the first counts, for so
@@ -126,14 +144,16 @@ class HttpSection:
 
 @dataclass(frozen=True, slots=True)
 class WorkersSection:
-    """`[workers]`. What workers are told: `amqp_url`, where they reach RabbitMQ (empty: where the
-    manager does), and how many requests each takes at a time."""
+    """`[workers]`. What workers are told: `amqp_url`, where they reach RabbitMQ, or `broker_url`,
+    where they reach the broker (empty: where the manager does), and how many requests each takes at
+    a time."""
 
     amqp_url: str = ""
     prefetch: int = 1
 
     def __post_init__(self) -> None:
         _check(1 <= self.prefetch <= 65535, "workers.prefetch is not between 1 and 65535")
+    broker_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +176,7 @@ class PoolConfig:
     loops: Loops = field(default_factory=Loops)
     limits: Limits = field(default_factory=Limits)
     workers: WorkersSection = field(default_factory=WorkersSection)
+    broker: BrokerSection = field(default_factory=BrokerSection)
     driver: DriverSection = field(default_factory=DriverSection)
     http: HttpSection = field(default_factory=HttpSection)
 

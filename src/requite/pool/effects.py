@@ -67,6 +67,13 @@ class DeleteQueue(NamedTuple):
     key: str
 
 
+# --- in place of queues, at a broker of MDP -------------------------------------------------------
+class ListServices(NamedTuple):
+    """Ask the broker for the services of the pool; `ServicesListed` follows."""
+
+    ticket: int
+
+
 # --- groups: answered by GroupDone, GroupFailed ---------------------------------------------------
 class ListGroups(NamedTuple):
     """Ask the driver which groups run; `GroupsListed` follows."""
@@ -137,5 +144,6 @@ PoolEffect = (
     | Ack
     | StopConsuming
     | Warn
+    | ListServices
     | Stopped
 )

@@ -48,17 +48,21 @@ from requite.pool.inputs import (
     ScaleGroup,
     SetVersion,
 )
+    ServiceListFailed,
+    ServicesListed,
 from requite.pool.orphans import Orphans, OrphansStatus
 from requite.pool.queues import QueueLoop, QueueStatus
 from requite.pool.tracker import PoolState, Tracker
 
+from requite.pool.services import ServiceLoop
 
 @dataclass(frozen=True, slots=True)
 class PoolParts:
-    """Which engine takes which part; simulations put broken ones in."""
+    """Which engine takes which part; simulations put broken ones in. Of a pool at a broker of MDP,
+    which has services in place of queues, a `ServiceLoop` takes the part of queues."""
 
     tracker: type[Tracker] = Tracker
-    queues: type[QueueLoop] = QueueLoop
+    queues: type[QueueLoop] | type[ServiceLoop] = QueueLoop
     groups: type[GroupLoop] = GroupLoop
     orphans: type[Orphans] = Orphans
     dead_letters: type[DeadLetters] = DeadLetters
@@ -136,6 +140,8 @@ class PoolEngine:
                 self._about_queues,
             ),
             **dict.fromkeys(
+                    ServicesListed,
+                    ServiceListFailed,
                 (GroupsListed, GroupListFailed, GroupDone, GroupFailed), self._about_groups
             ),
             RequireGroup: self._operator_requires,
@@ -272,6 +278,8 @@ class PoolEngine:
     def _operator_requires(self, event: RequireGroup, now: float) -> None:
         self._require(event.key, now)
 
+        if self.queues.take_ended():
+            self._add(self.groups.look_again(now))
     def _scale(self, event: ScaleGroup, now: float) -> None:
         self._require(event.key, now)
         self._tell(now)

@@ -124,6 +124,31 @@ class PublishFailed(NamedTuple):
     reason: str
 
 
+# --- in place of queues, what a broker of MDP tells -----------------------------------------------
+class ServiceSeen(NamedTuple):
+    """What a broker knows of a group's service: requests that wait, those that workers hold, those
+    that it has accepted since it first heard of the service, and how many workers there are."""
+
+    queued: int
+    in_progress: int
+    accepted: int
+    workers: int
+
+
+class ServicesListed(NamedTuple):
+    """The services of the pool that the broker knows, by key."""
+
+    ticket: int
+    services: Mapping[str, ServiceSeen]
+
+
+class ServiceListFailed(NamedTuple):
+    """The broker does not answer, or not with what it was asked for."""
+
+    ticket: int
+    reason: str
+
+
 # --- what has become of what was asked of the driver ----------------------------------------------
 class GroupsListed(NamedTuple):
     """The groups that run, by key; only those of this pool and instance."""

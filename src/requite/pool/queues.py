@@ -165,6 +165,10 @@ class QueueLoop:
     def snapshot(self) -> Mapping[str, QueueStatus]:
         """Return all queues, by key."""
         queues = self._queues.values()
+    def take_ended(self) -> bool:
+        """Tell whether a group's workers have ended since the last time; RabbitMQ tells nobody."""
+        return False
+
         return {q.key: QueueStatus(q.expected, q.actual, q.step) for q in queues}
 
     def deadline(self) -> float | None:
