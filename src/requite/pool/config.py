@@ -149,11 +149,11 @@ class WorkersSection:
     a time."""
 
     amqp_url: str = ""
+    broker_url: str = ""
     prefetch: int = 1
 
     def __post_init__(self) -> None:
         _check(1 <= self.prefetch <= 65535, "workers.prefetch is not between 1 and 65535")
-    broker_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +172,11 @@ class PoolConfig:
 
     pool: PoolSection
     rabbitmq: RabbitSection = field(default_factory=RabbitSection)
+    broker: BrokerSection = field(default_factory=BrokerSection)
     lifetime: Lifetime = field(default_factory=Lifetime)
     loops: Loops = field(default_factory=Loops)
     limits: Limits = field(default_factory=Limits)
     workers: WorkersSection = field(default_factory=WorkersSection)
-    broker: BrokerSection = field(default_factory=BrokerSection)
     driver: DriverSection = field(default_factory=DriverSection)
     http: HttpSection = field(default_factory=HttpSection)
 

@@ -136,6 +136,7 @@ PoolEffect = (
     | UnbindQueue
     | InspectQueue
     | DeleteQueue
+    | ListServices
     | ListGroups
     | StartGroup
     | StopGroup
@@ -144,6 +145,5 @@ PoolEffect = (
     | Ack
     | StopConsuming
     | Warn
-    | ListServices
     | Stopped
 )

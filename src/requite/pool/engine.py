@@ -46,15 +46,15 @@ from requite.pool.inputs import (
     ReleaseGroup,
     RequireGroup,
     ScaleGroup,
-    SetVersion,
-)
     ServiceListFailed,
     ServicesListed,
+    SetVersion,
+)
 from requite.pool.orphans import Orphans, OrphansStatus
 from requite.pool.queues import QueueLoop, QueueStatus
+from requite.pool.services import ServiceLoop
 from requite.pool.tracker import PoolState, Tracker
 
-from requite.pool.services import ServiceLoop
 
 @dataclass(frozen=True, slots=True)
 class PoolParts:
@@ -136,12 +136,12 @@ class PoolEngine:
                     QueueAbsent,
                     QueueFailed,
                     QueueInspected,
+                    ServicesListed,
+                    ServiceListFailed,
                 ),
                 self._about_queues,
             ),
             **dict.fromkeys(
-                    ServicesListed,
-                    ServiceListFailed,
                 (GroupsListed, GroupListFailed, GroupDone, GroupFailed), self._about_groups
             ),
             RequireGroup: self._operator_requires,
@@ -271,6 +271,8 @@ class PoolEngine:
         self._add(self.queues.handle(event, now))
         if self.queues.is_listed:
             self._add(self.groups.allow_stops(now))
+        if self.queues.take_ended():
+            self._add(self.groups.look_again(now))
 
     def _about_groups(self, event: Any, now: float) -> None:
         self._add(self.groups.handle(event, now))
@@ -278,8 +280,6 @@ class PoolEngine:
     def _operator_requires(self, event: RequireGroup, now: float) -> None:
         self._require(event.key, now)
 
-        if self.queues.take_ended():
-            self._add(self.groups.look_again(now))
     def _scale(self, event: ScaleGroup, now: float) -> None:
         self._require(event.key, now)
         self._tell(now)

@@ -136,6 +136,11 @@ class GroupLoop:
         self._look(now)
         return self._taken()
 
+    def look_again(self, now: float) -> list[PoolEffect]:
+        """Begin a round now, since workers seem to have ended."""
+        self._look(now)
+        return self._taken()
+
     def handle(self, event: Any, now: float) -> list[PoolEffect]:
         """Take an answer. Raises `LocalViolation` for what is no answer about groups."""
         match event:
@@ -152,11 +157,6 @@ class GroupLoop:
     def advance(self, now: float) -> list[PoolEffect]:
         """Begin a round, if it is time."""
         due = [*self._rounds.due(now), *self._pauses.due(now)]
-    def look_again(self, now: float) -> list[PoolEffect]:
-        """Begin a round now, since workers seem to have ended."""
-        self._look(now)
-        return self._taken()
-
         if due and self._active:
             self._look(now)
         return self._taken()

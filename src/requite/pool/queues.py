@@ -162,13 +162,13 @@ class QueueLoop:
         taken, self._bound = self._bound, []
         return taken
 
-    def snapshot(self) -> Mapping[str, QueueStatus]:
-        """Return all queues, by key."""
-        queues = self._queues.values()
     def take_ended(self) -> bool:
         """Tell whether a group's workers have ended since the last time; RabbitMQ tells nobody."""
         return False
 
+    def snapshot(self) -> Mapping[str, QueueStatus]:
+        """Return all queues, by key."""
+        queues = self._queues.values()
         return {q.key: QueueStatus(q.expected, q.actual, q.step) for q in queues}
 
     def deadline(self) -> float | None:
