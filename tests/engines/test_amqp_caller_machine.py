@@ -130,7 +130,7 @@ class Calls(RuleBasedStateMachine):
     def tables_add_up(self) -> None:
         found = self.caller.snapshot()
         outstanding = found.held + found.sent
-        assert outstanding == self.made - len(self.ended) == len(self.caller._slots) <= _SLOTS
+        assert outstanding == self.made - len(self.ended) == len(self.caller._table) <= _SLOTS
 
     @invariant()
     def tries_are_bounded(self) -> None:
@@ -142,7 +142,7 @@ class Calls(RuleBasedStateMachine):
         self.look()
         assert len(self.ended) == self.made
         found = self.caller.snapshot()
-        assert (found.held, found.sent, len(self.caller._slots)) == (0, 0, 0)
+        assert (found.held, found.sent, len(self.caller._table)) == (0, 0, 0)
 
 
 Calls.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

@@ -282,7 +282,7 @@ def test_a_request_that_has_killed_its_workers_is_given_up() -> None:
 
 
 # --- cancels --------------------------------------------------------------------------------------
-def cancel(rabbit: Side, **name: str) -> None:
+def cancel(rabbit: Side, **name: Any) -> None:
     rabbit.deliver(b"", channel=SIDE, headers={"x-control": "cancel"}, **name)
 
 

@@ -4,52 +4,48 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from requite.calling import SubmittedCall
 from requite.engine import Submit
 
 
-class PendingCall:
-    """One call. `request_id` is its slot and sequence number; `message_id` names it in all tries.
+class PendingCall(SubmittedCall):
+    """One call. `request_id` is its slot and sequence number; `message_id` names it in all tries,
+    and `traceparent` the trace that it begins.
 
-    `tries` counts how often it was published, `is_sent` tells whether a try is out now, and
-    `due_at` is when to look at it next. Of partial replies: `source` is who sends them, `index` the
-    number that is next, `joined` what has come of those that the user does not take one by one.
-    `loss` tells what became of the last try that was lost. The rest is for the journal.
+    `is_sent` tells whether a try is out now. Of partial replies: `source` is who sends them,
+    `index` the number that is next, `joined` what has come of those that the user does not take one
+    by one (`partials`: it does). `redelivered`: how often RabbitMQ gave the request to another
+    worker, by the reply.
     """
 
     __slots__ = (
-        "asked",
         "body",
-        "call_id",
-        "due_at",
+        "idempotency_key",
         "index",
         "is_sent",
-        "is_told",
         "joined",
-        "loss",
         "message_id",
+        "partials",
+        "redelivered",
         "request_id",
-        "sent_at",
         "source",
-        "submitted_at",
-        "tries",
+        "traceparent",
     )
 
-    def __init__(self, asked: Submit, call_id: bytes, now: float) -> None:
-        frames = asked.frames
-        self.asked = asked
+    def __init__(self, asked: Submit, call_id: bytes, traceparent: str, now: float) -> None:
+        super().__init__(asked, now)
+        frames = self.frames
         self.body = frames[0] if len(frames) == 1 else b"".join(frames)
+        self.idempotency_key = asked.idempotency_key
+        self.partials = asked.partials
         self.call_id = call_id
         self.message_id = call_id.hex()
+        self.traceparent = traceparent
         self.request_id = -1
-        self.submitted_at = self.sent_at = now
-        self.due_at = asked.deadline
-        self.tries = 0
         self.is_sent = False
         self.source: tuple[Any, Any] | None = None
-        self.index = 0
+        self.index = self.redelivered = 0
         self.joined: list[bytes] = []
-        self.loss = ""
-        self.is_told = False
 
     def __repr__(self) -> str:
         return f"<PendingCall {self.message_id}>"

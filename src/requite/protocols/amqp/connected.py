@@ -9,15 +9,12 @@ Source: AMQP 0.9.1, section 4.2.7 (heartbeats); RabbitMQ, "Detecting Dead TCP Co
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from abc import abstractmethod
 from math import inf
 from typing import Any, Final
 
 from requite.engine import (
     Disconnect,
-    Effect,
-    Input,
     Message,
     Peer,
     PeerJoined,
@@ -26,8 +23,9 @@ from requite.engine import (
     Send,
     Warn,
 )
-from requite.errors import LocalViolation, RemoteViolation
+from requite.errors import RemoteViolation
 from requite.heartbeat import Heartbeat, HeartbeatPolicy
+from requite.machine import Machine
 from requite.protocols.amqp import methods
 from requite.protocols.amqp.methods import CONNECTION, Blocked, Closed, Heard, Tuned
 
@@ -44,32 +42,15 @@ _HINTS: Final = {
 }
 
 
-class ConnectedEngine(ABC):
-    """An engine with one connection to RabbitMQ."""
+class ConnectedEngine(Machine):
+    """An engine with one connection to RabbitMQ; `given` is for what else the engine is."""
 
-    def __init__(self, heartbeat: HeartbeatPolicy) -> None:
+    def __init__(self, heartbeat: HeartbeatPolicy, **given: Any) -> None:
+        super().__init__(**given)
         self._heartbeat_policy = heartbeat
         self._peer: Peer | None = None
         self._agreed = False
         self._beat: Heartbeat | None = None
-        self._stopped = False
-        self._out: list[Effect] = []
-        self._inputs: dict[type, Callable[[Any, float], None]] = {
-            PeerJoined: self._joined,
-            PeerLost: self._lost,
-            Received: self._received,
-        }
-
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`."""
-        handler = self._inputs.get(event.__class__)
-        if handler is None:
-            raise LocalViolation(f"this engine has no use for {event!r}")
-        handler(event, now)
-        out = self._out
-        if out:
-            self._out = []
-        return out
 
     # --- what the engines do ----------------------------------------------------------------------
     @abstractmethod

@@ -6,10 +6,10 @@ known that it has not.
 
 from __future__ import annotations
 
+from requite.calling import times
 from requite.errors import (
     CallError,
     CallTimeout,
-    Cancelled,
     NoService,
     Overloaded,
     RemoteFailure,
@@ -17,23 +17,6 @@ from requite.errors import (
     WorkerLost,
 )
 from requite.protocols.amqp.calls import PendingCall
-
-
-def closed() -> CallError:
-    """The client is closed."""
-    return Cancelled("the client is closed", may_have_executed=False)
-
-
-def too_late() -> CallError:
-    """The deadline lies in the past."""
-    text = "the deadline of the call passed before it was made"
-    return CallTimeout(text, may_have_executed=False)
-
-
-def no_slot(slots: int) -> CallError:
-    """All slots are taken."""
-    text = f"all {slots} slots of this client are taken by outstanding calls"
-    return Overloaded(text, may_have_executed=False)
 
 
 def unroutable(where: str, text: str) -> CallError:
@@ -61,7 +44,7 @@ def expired(call: PendingCall, now: float) -> CallError:
     """The deadline has passed."""
     text = f"no reply within {now - call.submitted_at:.3f} s; the request was "
     if call.tries:
-        text += f"published {_count(call.tries)} and may have run"
+        text += f"published {times(call.tries)} and may have run"
     else:
         text += "never published, and has not run"
     return CallTimeout(f"{text}; {call.loss}" if call.loss else text)
@@ -69,16 +52,16 @@ def expired(call: PendingCall, now: float) -> CallError:
 
 def silent(call: PendingCall, attempt_s: float) -> CallError:
     """The last try that is allowed has had its time."""
-    times = f"{_count(call.tries)}, for {attempt_s:g} s each"
-    return CallTimeout(f"no reply to a request that was published {times}")
+    tried = f"{times(call.tries)}, for {attempt_s:g} s each"
+    return CallTimeout(f"no reply to a request that was published {tried}")
 
 
 def lost(call: PendingCall, reason: str) -> CallError:
     """The way of the reply is gone, and the request must not be published again."""
     if call.index:
         why = "part of its reply had come"
-    elif call.asked.idempotent:
-        why = f"was published {_count(call.tries)}, the limit"
+    elif call.idempotent:
+        why = f"was published {times(call.tries)}, the limit"
     else:
         why = "is not idempotent"
     return TransportError(f"its reply is lost: {reason}; the request may have run, and {why}")
@@ -97,7 +80,3 @@ def malformed(reason: str) -> CallError:
 def too_large() -> CallError:
     """The reply is larger than the caller allows."""
     return RemoteFailure("the reply is larger than the message_size_max of this client")
-
-
-def _count(n: int) -> str:
-    return "once" if n == 1 else f"{n} times"

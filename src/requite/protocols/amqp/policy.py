@@ -13,13 +13,6 @@ HEARTBEAT_DEFAULT: Final = HeartbeatPolicy(interval_s=10.0)
 """RabbitMQ's advice is a timeout of 5 to 20 seconds, which is two of these intervals."""
 
 ATTEMPTS_DEFAULT: Final = 3
-BUDGET_PAUSE_S: Final = 0.1
-"""How long a call waits that finds no budget for another try."""
-
-CALLS_WORTH_A_SECOND: Final = 50
-"""What time adds to the budget of retries, so that calls whose client makes no others still come to
-their end."""
-
 _SLOTS_MAX: Final = 1 << 24
 PREFETCH_MAX: Final = 65_535
 """A prefetch count of AMQP has 16 bits."""

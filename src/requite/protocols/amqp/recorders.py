@@ -5,27 +5,18 @@ A call keeps its id on the way (the property `message-id`), so that both tell of
 
 from __future__ import annotations
 
-from requite.errors import CallError
+from requite.calling import SubmittedRecorder
 from requite.protocols.amqp.calls import PendingCall
 from requite.protocols.amqp.jobs import Job
-from requite.recording import CallRecorder, JobRecorder, encode_name, refusal
+from requite.recording import JobRecorder
 
 
-class CallerRecorder(CallRecorder[PendingCall]):
+class CallerRecorder(SubmittedRecorder[PendingCall]):
     """Tells about calls, at the client."""
-
-    def about(self, call: PendingCall) -> tuple[bytes, int, float]:
-        """Return the name of a call's service, the bytes of its body, and its deadline."""
-        asked = call.asked
-        return encode_name(asked.service), len(call.body), asked.deadline
 
     def accepted(self, call: PendingCall) -> None:
         """Note a new call, which has its id."""
         self._look_soon(call.submitted_at)
-
-    def refused(self, error: CallError, now: float) -> None:
-        """Tell that a call was not taken on."""
-        self._happen(refusal(error, now))
 
 
 class ResponderRecorder(JobRecorder[Job]):

@@ -18,7 +18,7 @@ response protocol" and "Worker activity reports".
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, Final
 
@@ -30,16 +30,21 @@ from requite.engine import (
     Finished,
     Message,
     PeerBlocked,
+    PeerJoined,
+    PeerLost,
     PeerWritable,
     Produced,
     Progressed,
+    Received,
     Started,
     Stopped,
     Wake,
     Warn,
 )
 from requite.errors import LocalViolation, RemoteViolation
+from requite.machine import Handlers, take_no_notice
 from requite.protocols.amqp import methods, wire
+from requite.protocols.amqp.confirms import Confirms
 from requite.protocols.amqp.connected import SIDE, WORK, ConnectedEngine
 from requite.protocols.amqp.jobs import Job, ResponderSnapshot, Why
 from requite.protocols.amqp.methods import Heard
@@ -82,8 +87,7 @@ class AmqpResponder(ConnectedEngine):
         )
         self._reports = Reports(post, self._send)
         self._jobs: dict[Job, None] = {}  # a set that keeps its order
-        self._unconfirmed: dict[int, int | None] = {}  # deliveries by the number of a publishing
-        self._published = 0
+        self._confirms: Confirms[int | None] = Confirms()  # the deliveries that they answer
         self._cancels: dict[tuple[str, str], None] = {}  # of requests that may be yet to come
         self._dropped: Counter[str] = Counter()
         self._closed: set[bytes] = set()  # of the channels aside
@@ -92,17 +96,6 @@ class AmqpResponder(ConnectedEngine):
         self._has_channel = False
         self._was_missing = False  # the queue, when it was last asked for
         self._try_at = inf  # when to ask for the queue again
-        self._draining = False
-        self._inputs |= {
-            Finished: self._finished,
-            Produced: self._produced,
-            Progressed: _go_on,  # RabbitMQ has no leases
-            Started: self._began,
-            Wake: self._woken,
-            Drain: self._drained,
-            PeerBlocked: _go_on,  # replies are bounded by the requests in hand
-            PeerWritable: _go_on,
-        }
         self._hears: dict[type, Callable[[Any, Message, float], None]] = {
             methods.Delivered: self._requested,
             methods.Confirmed: self._confirmed,
@@ -110,6 +103,21 @@ class AmqpResponder(ConnectedEngine):
             methods.Consuming: self._began_to_consume,
             methods.Cancelled: self._lost_consumer,
             methods.Closed: self._lost_channel,
+        }
+
+    def _handlers(self) -> Handlers:
+        return {
+            PeerJoined: self._joined,
+            PeerLost: self._lost,
+            Received: self._received,
+            Finished: self._finished,
+            Produced: self._produced,
+            Progressed: take_no_notice,  # RabbitMQ has no leases
+            Started: self._began,
+            Wake: self._woken,
+            Drain: self._drained,
+            PeerBlocked: take_no_notice,  # replies are bounded by the requests in hand
+            PeerWritable: take_no_notice,
         }
 
     # --- the engine's contract --------------------------------------------------------------------
@@ -127,7 +135,7 @@ class AmqpResponder(ConnectedEngine):
             self._is_consuming,
             len(self._jobs) - abandoned,
             abandoned,
-            len(self._unconfirmed),
+            len(self._confirms),
             len(self._cancels),
             dict(self._dropped),
             self._draining,
@@ -148,7 +156,7 @@ class AmqpResponder(ConnectedEngine):
         self._look_for_queue()
 
     def _open_channel(self) -> None:
-        self._published = 0
+        self._confirms.begin()
         self._has_channel = True
         self._is_declaring = False
         self._send(WORK, methods.OPEN_CHANNEL)
@@ -194,7 +202,6 @@ class AmqpResponder(ConnectedEngine):
         hand went with the queue, and nobody else will answer them."""
         self._is_consuming = False
         if cancelled.by_us:
-            self._maybe_stop()
             return
         text = f"the queue {self._post.queue!r} was deleted; waiting for another one"
         self._out.append(Warn("queue deleted", text))
@@ -209,8 +216,8 @@ class AmqpResponder(ConnectedEngine):
         self._was_missing = closed.code == _NOT_FOUND
         self._lose_work("RabbitMQ closed the channel of the request", now)
         if self._draining:
-            self._maybe_stop()
-        elif closed.code == _NOT_FOUND and self._post.declares and not self._is_declaring:
+            return
+        if closed.code == _NOT_FOUND and self._post.declares and not self._is_declaring:
             self._declare()
         else:
             text = f"no requests for now: {closed.code} {closed.text}"
@@ -222,12 +229,11 @@ class AmqpResponder(ConnectedEngine):
         self._has_channel = False
         self._try_at = inf
         self._lose_work(f"its connection was lost: {reason}", now)
-        self._maybe_stop()
 
     def _lose_work(self, reason: str, now: float) -> None:
         """Give up what RabbitMQ is about to give to other workers."""
         self._is_consuming = False
-        self._unconfirmed.clear()
+        self._confirms.forget()
         self._abandon_all(reason, now)
 
     def _abandon_all(self, reason: str, now: float) -> None:
@@ -254,7 +260,7 @@ class AmqpResponder(ConnectedEngine):
         attempt = wire.attempt_of(properties, delivered.redelivered)
         call_id = _call_id(properties.message_id)
         job = Job(delivered.tag, properties, attempt, call_id)
-        self._reports.report(Event.REQUEST_RECEIVED)
+        self._reports.report(Event.REQUEST_RECEIVED, wire.traceparent_of(properties.headers))
         if self._draining:
             self._give_back(job.tag, Why.DRAINING, now, requeue=True)
         elif self._post.answers_all and not properties.reply_to:
@@ -296,7 +302,9 @@ class AmqpResponder(ConnectedEngine):
             key = key.encode()
         if not isinstance(key, bytes):
             raise RemoteViolation(f"{wire.IDEMPOTENCY_KEY} is neither text nor bytes")
-        return Request(self._service, (body,), job.attempt, wire.remaining_s(properties), key)
+        parent = wire.traceparent_of(properties.headers)
+        remaining_s = wire.remaining_s(properties)
+        return Request(self._service, (body,), job.attempt, remaining_s, key, traceparent=parent)
 
     def _refuse(
         self,
@@ -345,7 +353,6 @@ class AmqpResponder(ConnectedEngine):
         if self._recorder is not None:
             self._recorder.finished(job, status, frames, now)
         self._settle(job, status, b"".join(frames))
-        self._maybe_stop()
 
     def _settle(self, job: Job, status: Status, body: bytes) -> None:
         match status:
@@ -374,23 +381,17 @@ class AmqpResponder(ConnectedEngine):
         properties = Properties(asked.correlation_id, headers=headers)
         header = encode_properties(properties, len(body))
         self._send(WORK, methods.publish("", asked.reply_to), header, body)
-        self._published += 1
-        self._unconfirmed[self._published] = tag
+        self._confirms.published(tag)
 
     def _confirmed(self, confirmed: methods.Confirmed, _message: Message, _now: float) -> None:
         """Acknowledge the requests whose replies RabbitMQ has; give back those it has not."""
-        numbers = [confirmed.tag]
-        if confirmed.multiple:
-            numbers = [number for number in self._unconfirmed if number <= confirmed.tag]
-        for number in numbers:
-            tag = self._unconfirmed.pop(number, None)
+        for tag in self._confirms.take(confirmed):
             if tag is None:  # a partial reply's
                 continue
             answer = methods.ack(tag) if confirmed.is_taken else methods.reject(tag, requeue=True)
             self._send(WORK, answer)
-        self._maybe_stop()
 
-    # --- cancels ----------------------------------------------------------------------------------
+    # --- control messages -------------------------------------------------------------------------
     def _hear_aside(self, channel: bytes, heard: Heard, message: Message, now: float) -> None:
         match heard:
             case methods.Delivered() if len(message) > 2:
@@ -407,9 +408,19 @@ class AmqpResponder(ConnectedEngine):
             properties = decode_properties(header)
         except RemoteViolation:
             return
-        if properties.headers.get(wire.CONTROL) != Control.CANCEL:
-            return
-        name = properties.message_id, properties.correlation_id
+        headers = properties.headers
+        match headers.get(wire.CONTROL):
+            case Control.CANCEL:
+                self._cancelled((properties.message_id, properties.correlation_id), now)
+            case Control.DRAIN if self._is_told(headers):
+                self._drained(Drain(), now)
+
+    def _is_told(self, headers: Mapping[str, Any]) -> bool:
+        """Tell whether a drain is ours: workers without a pool have nobody who may say so."""
+        post = self._post
+        return not post.declares and wire.concerns(headers, post.key, post.worker_id)
+
+    def _cancelled(self, name: tuple[str, str], now: float) -> None:
         for job in self._jobs:
             if job.name == name and not job.abandoned:
                 self._abandon(job, "its caller has given it up", now)
@@ -448,11 +459,10 @@ class AmqpResponder(ConnectedEngine):
         self._reports.report(Event.STOPPING)
         if self._is_consuming:
             self._send(WORK, methods.cancel(_CONSUMER))
-        self._maybe_stop()
 
-    def _maybe_stop(self) -> None:
-        is_busy = self._jobs or self._unconfirmed or self._is_consuming
-        if self._draining and not (self._stopped or is_busy):
+    def _maybe_stop(self, _now: float) -> None:
+        is_busy = self._jobs or self._confirms or self._is_consuming
+        if not (self._stopped or is_busy):
             self._stopped = True
             self._out.append(Stopped())
 
@@ -465,7 +475,3 @@ def _call_id(message_id: str) -> bytes:
         return bytes.fromhex(message_id)
     except ValueError:
         return b""
-
-
-def _go_on(_event: object, _now: float) -> None:
-    """Take no notice."""
