@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.spec.requirement import requirement
-from tests.support.pool_engines import PoolBench, configured
+from tests.support.pool_engines import CONFIG, PoolBench, configured
 
 from requite.engine import Warn
 from requite.pool.effects import (
@@ -27,6 +27,7 @@ from requite.pool.inputs import (
     GroupListFailed,
     GroupsListed,
     OrphanArrived,
+    Published,
     QueueAbsent,
     QueueDone,
     QueueFailed,
@@ -60,8 +61,13 @@ def unbind(bench: PoolBench, key: str = "42", **groups: RunningGroup) -> None:
 
 
 def remove(bench: PoolBench, key: str = "42") -> None:
-    """Let a group go, up to the last look at its queue."""
+    """Let a group come and go, up to the last look at its queue."""
     bench.begin(key)
+    let_go(bench, key)
+
+
+def let_go(bench: PoolBench, key: str = "42") -> None:
+    """Let a group that is there go, up to the last look at its queue."""
     unbind(bench, key, **{key: UP})
     bench.pass_time(4.0)
     bench.inspect(key)
@@ -108,7 +114,7 @@ def test_a_queue_is_unbound_inspected_its_group_stopped_and_then_it_is_deleted(
     bench.list_groups()
     bench.pass_time(5.0)
     bench.list_groups()
-    bench.inspect()
+    bench.settle()
     assert bench.asked(DeleteQueue).key == "42"
     bench.feed(QueueDone("42"))
     assert bench.engine.queues.snapshot() == {}
@@ -132,7 +138,46 @@ def test_a_queue_with_consumers_is_not_deleted_but_looked_at_again(bench: PoolBe
     bench.inspect(consumers=2)
     assert not bench.take(DeleteQueue)
     bench.pass_time(5.0)
+    bench.settle()
+    assert bench.asked(DeleteQueue).key == "42"
+
+
+def test_an_empty_queue_that_is_not_empty_any_more_when_it_is_looked_at_again_is_kept(
+    bench: PoolBench,
+) -> None:
+    """What a worker held that has died comes back, or is counted at last."""
+    remove(bench)
     bench.inspect()
+    bench.pass_time(CONFIG.loops.settle_s)
+    bench.inspect(held=1)
+    assert not bench.take(DeleteQueue)
+    assert bench.asked(BindQueue).key == "42"
+    assert bench.engine.tracker.status("42") is not None
+
+
+def test_a_consumer_between_both_looks_makes_them_begin_anew(bench: PoolBench) -> None:
+    remove(bench)
+    bench.inspect()
+    bench.pass_time(CONFIG.loops.settle_s)
+    bench.inspect(consumers=1)
+    bench.pass_time(CONFIG.loops.interval_s)
+    bench.settle()
+    assert bench.asked(DeleteQueue).key == "42"
+
+
+def test_a_group_that_was_needed_between_both_looks_has_two_others(bench: PoolBench) -> None:
+    remove(bench)
+    bench.inspect()
+    bench.feed(OrphanArrived("late", "42"))
+    assert bench.asked(BindQueue).key == "42"
+    assert bench.engine.queues.snapshot()["42"].step is not None
+    bench.feed(QueueDone("42"))
+    bench.feed(Published(bench.asked(Forward).ticket))
+    bench.list_groups()
+    bench.feed(GroupDone(bench.asked(StartGroup).key))
+    bench.list_groups(**{"42": UP})
+    let_go(bench)
+    bench.settle()
     assert bench.asked(DeleteQueue).key == "42"
 
 
@@ -150,7 +195,7 @@ def test_what_is_refused_is_tried_again_after_pauses_and_ends_nothing(bench: Poo
 
 def test_a_refused_deletion_is_tried_again(bench: PoolBench) -> None:
     remove(bench)
-    bench.inspect()
+    bench.settle()
     bench.feed(QueueFailed(bench.asked(DeleteQueue).key, "540 NOT_IMPLEMENTED"))
     bench.pass_time(0.5)
     assert bench.asked(UnbindQueue), "nobody knows what the refused one has done"
@@ -160,7 +205,7 @@ def test_a_group_that_is_required_while_its_queue_is_deleted_gets_another_one(
     bench: PoolBench,
 ) -> None:
     remove(bench)
-    bench.inspect()
+    bench.settle()
     assert bench.asked(DeleteQueue)
     bench.feed(OrphanArrived("late", "42"))
     assert not bench.take(DeclareQueue)
@@ -193,7 +238,7 @@ def test_a_listing_that_is_older_than_a_step_changes_nothing(bench: PoolBench) -
 def test_an_old_listing_does_not_bring_a_deleted_queue_back(bench: PoolBench) -> None:
     remove(bench)
     listing = bench.asked(ListQueues)
-    bench.inspect()
+    bench.settle()
     assert bench.asked(DeleteQueue)
     bench.feed(QueueDone("42"))
     bench.feed(QueuesListed(listing.ticket, {"42": False}))

@@ -20,9 +20,13 @@ from requite.pool.effects import (
     DeclareQueue,
     Destination,
     Forward,
+    HandOver,
+    InspectQueue,
+    ListGroups,
     StartGroup,
     StopConsuming,
     StopGroup,
+    UnbindQueue,
 )
 from requite.pool.inputs import (
     ActivityArrived,
@@ -30,6 +34,8 @@ from requite.pool.inputs import (
     Disconnected,
     DrainPool,
     GroupDone,
+    GroupFailed,
+    HandedOver,
     OrphanArrived,
     Published,
     PublishFailed,
@@ -39,6 +45,7 @@ from requite.pool.inputs import (
     RequireGroup,
     RunningGroup,
 )
+from requite.pool.manager.messages import answer_properties
 
 UP = RunningGroup("1", 1)
 
@@ -230,7 +237,7 @@ def test_a_dead_letter_is_answered_with_its_reason_and_acknowledged(
 ) -> None:
     bench.feed(letter(reason, headers={"x-delivery-count": 2}))
     answer = bench.asked(Answer)
-    assert answer[1:] == ("replies", "c1", reason, 2)
+    assert answer[1:] == ("replies", "c1", reason, 2, "")
     assert not bench.take(Ack)
     bench.feed(Published(answer.ticket))
     assert bench.asked(Ack).tag == "tag"
@@ -254,6 +261,15 @@ def test_without_a_reply_to_it_is_only_acknowledged(bench: PoolBench) -> None:
     bench.feed(letter("expired", reply_to=None))
     assert not bench.take(Answer)
     assert bench.asked(Ack)
+
+
+@pytest.mark.parametrize("trace", ["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", ""])
+def test_an_answer_has_the_trace_of_its_request(bench: PoolBench, trace: str) -> None:
+    bench.feed(letter(headers={"traceparent": trace} if trace else {}))
+    answer = bench.asked(Answer)
+    assert answer.traceparent == trace
+    headers = answer_properties(answer).headers or {}
+    assert headers.get("traceparent", "") == trace
 
 
 def test_a_caller_that_has_gone_is_done_with(bench: PoolBench) -> None:
@@ -349,6 +365,80 @@ def test_a_group_that_starts_during_the_drain_is_stopped_too(bench: PoolBench) -
     bench.feed(GroupDone("42"))
     bench.list_groups(**{"42": UP})
     assert bench.asked(StopGroup).key == "42"
+
+
+def test_a_group_that_somebody_has_started_again_is_stopped_once(bench: PoolBench) -> None:
+    """Where another manager has taken over, both would be at work on it."""
+    bench.begin()
+    bench.feed(Drain())
+    bench.list_groups(**{"42": UP})
+    assert bench.asked(StopGroup).key == "42"
+    bench.feed(GroupDone("42"))
+    bench.list_groups(**{"42": UP})
+    assert not bench.take(StopGroup)
+    assert bench.take(Stopped)
+
+
+def test_a_stop_that_has_failed_is_not_the_one(bench: PoolBench) -> None:
+    bench.begin()
+    bench.feed(Drain())
+    bench.list_groups(**{"42": UP})
+    assert bench.asked(StopGroup)
+    bench.feed(GroupFailed("42", "no answer"))
+    bench.list_groups(**{"42": UP})
+    assert not bench.take(Stopped)
+    bench.pass_time(0.5)
+    bench.list_groups(**{"42": UP})
+    assert bench.asked(StopGroup).key == "42"
+    bench.feed(GroupDone("42"))
+    bench.list_groups()
+    assert bench.take(Stopped)
+
+
+def test_another_manager_has_the_groups_where_one_takes_over(bench: PoolBench) -> None:
+    bench.begin()
+    bench.feed(DrainPool(stop_groups=True, hand_over=True))
+    assert bench.asked(StopConsuming) == ()
+    assert bench.asked(HandOver) == ()
+    assert not bench.take(Stopped)
+    bench.feed(HandedOver(taken=True))
+    assert not bench.take(StopGroup)
+    assert not bench.take(ListGroups)
+    assert bench.take(Stopped)
+
+
+@pytest.mark.parametrize("answer", [HandedOver(taken=False), Disconnected("reset")])
+def test_groups_are_stopped_where_no_manager_takes_over(bench: PoolBench, answer: Any) -> None:
+    bench.begin()
+    bench.feed(DrainPool(stop_groups=True, hand_over=True))
+    assert bench.asked(HandOver) == ()
+    bench.feed(answer)
+    bench.list_groups(**{"42": UP})
+    assert bench.asked(StopGroup).key == "42"
+    bench.feed(HandedOver(taken=True))  # too late
+    bench.feed(GroupDone("42"))
+    bench.list_groups()
+    assert bench.take(Stopped)
+
+
+@pytest.mark.parametrize("stands_by", [True, False])
+def test_who_has_nothing_to_hand_over_asks_nobody(stands_by: bool) -> None:
+    bench = PoolBench(configured(pool={"stop_groups_on_exit": stands_by}))
+    if not stands_by:
+        bench.connect()
+    bench.feed(DrainPool(stop_groups=stands_by, hand_over=True))
+    assert not bench.take(HandOver)
+    assert bench.take(Stopped)
+
+
+def test_a_manager_that_leaves_does_nothing_more_about_queues(bench: PoolBench) -> None:
+    bench.begin()
+    bench.pass_time(10.0)
+    assert bench.asked(UnbindQueue)
+    bench.feed(DrainPool(stop_groups=False))
+    bench.feed(QueueDone("42"))
+    bench.pass_time(60.0)
+    assert not bench.take(InspectQueue)
 
 
 def test_a_drain_is_asked_for_once_and_settings_can_have_it_spare_groups() -> None:

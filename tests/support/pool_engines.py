@@ -7,7 +7,14 @@ from typing import Any, TypeVar
 
 from requite.engine import Wake
 from requite.pool.config import Lifetime, Limits, Loops, PoolConfig, PoolSection
-from requite.pool.effects import DeclareQueue, Forward, InspectQueue, ListGroups, ListQueues
+from requite.pool.effects import (
+    DeclareQueue,
+    DeleteQueue,
+    Forward,
+    InspectQueue,
+    ListGroups,
+    ListQueues,
+)
 from requite.pool.engine import PoolEngine
 from requite.pool.inputs import (
     ActivityArrived,
@@ -41,6 +48,7 @@ class PoolBench:
     """Feeds an engine, and keeps what it asks for until that is answered."""
 
     def __init__(self, config: PoolConfig = CONFIG) -> None:
+        self.config = config
         self.engine = PoolEngine(config)
         self.now = 100.0
         self.out: list[Any] = []
@@ -111,3 +119,10 @@ class PoolBench:
         """Answer what is in a queue."""
         assert self.asked(InspectQueue).key == key
         self.feed(QueueInspected(key, ready, held, consumers))
+
+    def settle(self, key: str = "42") -> None:
+        """Answer twice that a queue is empty and unused."""
+        self.inspect(key)
+        assert not self.take(DeleteQueue), "RabbitMQ may not yet know what consumers hold"
+        self.pass_time(self.config.loops.settle_s)
+        self.inspect(key)

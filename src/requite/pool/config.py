@@ -95,17 +95,21 @@ class Lifetime:
 class Loops:
     """`[loops]`. Queues and groups are compared with what is expected every `interval`, beside when
     it changes. After a failure follows a pause of `backoff`, then of twice that, up to
-    `backoff_max`. At most `replace_max` groups are replaced at a time."""
+    `backoff_max`. At most `replace_max` groups are replaced at a time. A queue is deleted once it
+    was seen to be empty twice, `settle` apart: what workers hold the management API knows so late
+    (RabbitMQ's `collect_statistics_interval`, 5 s unless it is set)."""
 
     interval_s: float = 5.0
     backoff_s: float = 0.5
     backoff_max_s: float = 30.0
     replace_max: int = 1
+    settle_s: float = 6.0
 
     def __post_init__(self) -> None:
         _check(self.interval_s > 0, "loops.interval is not positive")
         _check(0 < self.backoff_s <= self.backoff_max_s, "loops.backoff exceeds loops.backoff_max")
         _check(self.replace_max >= 1, "loops.replace_max is less than 1")
+        _check(self.settle_s >= 0, "loops.settle is negative")
 
 
 @dataclass(frozen=True, slots=True)

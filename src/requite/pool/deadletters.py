@@ -20,7 +20,12 @@ from requite.pool.backoff import Pauses
 from requite.pool.config import PoolConfig
 from requite.pool.effects import Ack, Answer, Destination, Forward, PoolEffect
 from requite.pool.inputs import DeadLetterArrived, Published, PublishFailed
-from requite.protocols.amqp.wire import DELIVERY_COUNT, FIRST_DEATH_REASON, ReplyStatus
+from requite.protocols.amqp.wire import (
+    DELIVERY_COUNT,
+    FIRST_DEATH_REASON,
+    ReplyStatus,
+    traceparent_of,
+)
 
 _REASONS: Final = frozenset(
     {
@@ -151,7 +156,14 @@ class DeadLetters:
     def _answer(self, ticket: int, letter: _DeadLetter) -> Answer:
         event = letter.event
         attempts = self._attempts(letter)
-        return Answer(ticket, event.reply_to or "", event.correlation_id, letter.reason, attempts)
+        return Answer(
+            ticket,
+            event.reply_to or "",
+            event.correlation_id,
+            letter.reason,
+            attempts,
+            traceparent_of(event.headers),
+        )
 
     def _attempts(self, letter: _DeadLetter) -> int:
         """Return how often the request was given to a worker; 0: nobody knows.

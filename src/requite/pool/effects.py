@@ -91,7 +91,8 @@ class StartGroup(NamedTuple):
 
 
 class StopGroup(NamedTuple):
-    """Stop the key's group: its workers finish what they hold. Stopping twice does nothing."""
+    """Stop the key's group: its workers are told to drain, where there is a way to tell them, and
+    the driver ends them; they finish what they hold. Stopping twice does nothing."""
 
     key: str
 
@@ -110,13 +111,15 @@ class Forward(NamedTuple):
 
 class Answer(NamedTuple):
     """Publish a negative reply to the default exchange, mandatory and confirmed: x-status is
-    `status`, x-attempt is `attempt`, the correlation id is that of the request."""
+    `status`, x-attempt is `attempt`, correlation id and trace ("": none) are those of the
+    request."""
 
     ticket: int
     reply_to: str
     correlation_id: str | None
     status: str
     attempt: int = 1
+    traceparent: str = ""
 
 
 class Ack(NamedTuple):
@@ -127,6 +130,11 @@ class Ack(NamedTuple):
 
 class StopConsuming(NamedTuple):
     """Cancel the consumers of orphans and dead letters; what is in hand will be acknowledged."""
+
+
+class HandOver(NamedTuple):
+    """See whether another manager consumes in this one's place, after `StopConsuming`;
+    `HandedOver` follows. Asked only of a shell that has told `DrainPool` so."""
 
 
 PoolEffect = (
@@ -144,6 +152,7 @@ PoolEffect = (
     | Answer
     | Ack
     | StopConsuming
+    | HandOver
     | Warn
     | Stopped
 )

@@ -7,7 +7,8 @@
 
 A manager that is not connected, or stands by, decides nothing: groups run on, since what they do
 cannot be heard of. When it comes to decide, all delays begin anew. One that ends stops its groups
-if it has ever decided, for nobody else may be there to do it.
+if it has ever decided, for nobody else may be there to do it; where somebody is (`HandOver`), that
+one has them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from requite.errors import LocalViolation
 from requite.pool.activity import ActivityFilter
 from requite.pool.config import PoolConfig
 from requite.pool.deadletters import DeadLetters, DeadLettersStatus
-from requite.pool.effects import PoolEffect, StopConsuming
+from requite.pool.effects import HandOver, PoolEffect, StopConsuming
 from requite.pool.groups import GroupLoop, GroupsStatus
 from requite.pool.inputs import (
     ActivityArrived,
@@ -34,6 +35,7 @@ from requite.pool.inputs import (
     GroupFailed,
     GroupListFailed,
     GroupsListed,
+    HandedOver,
     OrphanArrived,
     Published,
     PublishFailed,
@@ -88,9 +90,11 @@ class PoolStatus:
 
 @dataclass(slots=True)
 class _Drain:
-    """The end: whether groups are to be stopped, and whether `Stopped` has been said."""
+    """The end: whether groups are to be stopped, whether it is being found out who has them, and
+    whether `Stopped` has been said."""
 
     stop_groups: bool
+    is_handing_over: bool = False
     is_told: bool = False
 
 
@@ -152,6 +156,7 @@ class PoolEngine:
                 DrainPool(self._config.pool.stop_groups_on_exit), now
             ),
             DrainPool: self._begin_drain,
+            HandedOver: self._handed_over,
             Wake: lambda _, now: None,
         }
 
@@ -243,6 +248,8 @@ class PoolEngine:
         self.dead_letters.disconnected()
         if self._drain is None:
             self.groups.deactivate()
+        else:
+            self._handed_over(HandedOver(taken=False), now)
 
     # --- deliveries -------------------------------------------------------------------------------
     def _orphan(self, event: OrphanArrived, now: float) -> None:
@@ -289,20 +296,30 @@ class PoolEngine:
     def _begin_drain(self, event: DrainPool, now: float) -> None:
         if self._drain is not None:
             return
-        self._drain = _Drain(event.stop_groups and self._was_active)
+        stops = event.stop_groups and self._was_active
+        drain = self._drain = _Drain(stops, stops and event.hand_over and self._connected)
         self._out.append(StopConsuming())
+        self.queues.disconnected()  # they are the next manager's
         self.orphans.let_go()
         self.dead_letters.let_go()
-        if self._drain.stop_groups:
-            self._add(self.groups.activate(now))
-            self._add(self.groups.allow_stops(now))
-            self._add(self.groups.expect(PoolState(self.tracker.generation, {}), now))
-        else:
-            self.groups.deactivate()
+        self.groups.deactivate()
+        if drain.is_handing_over:
+            self._out.append(HandOver())
+        elif stops:
+            self._add(self.groups.leave(now))
+
+    def _handed_over(self, event: HandedOver, now: float) -> None:
+        drain = self._drain
+        if drain is None or not drain.is_handing_over:
+            return
+        drain.is_handing_over = False
+        drain.stop_groups = not event.taken
+        if drain.stop_groups:
+            self._add(self.groups.leave(now))
 
     def _maybe_stop(self) -> None:
         drain = self._drain
-        if drain is None or drain.is_told:
+        if drain is None or drain.is_told or drain.is_handing_over:
             return
         if drain.stop_groups and not self.groups.is_idle:
             return

@@ -6,6 +6,8 @@ What fails is told, waits, and is looked at again; nothing ends the loop.
 
 Nothing is stopped before the queues of the pool have been seen (`may_stop`): a manager that has
 just started knows of no group, and those that run are another one's good work.
+
+A manager that leaves stops each group once. One that runs after that was started by somebody else.
 """
 
 from __future__ import annotations
@@ -34,10 +36,12 @@ _ROUND: Final = ""  # the name of the pause between rounds
 @dataclass(slots=True)
 class _Group:
     """What is known of a group. `asked`: the round in which something was last asked of the driver
-    for it; `busy`: that has not ended. `started_at`: when it was last started."""
+    for it; `busy`: that has not ended; `stops`: it was to stop. `started_at`: when it was last
+    started."""
 
     asked: int = 0
     busy: bool = False
+    stops: bool = False
     started_at: float | None = None
 
 
@@ -69,6 +73,8 @@ class GroupLoop:
         self._is_fresh = False  # nothing has changed since what runs was listed
         self._may_stop = False
         self._active = False
+        self._is_leaving = False
+        self._left: set[str] = set()  # the groups that were stopped because of that
         self._out: list[PoolEffect] = []
 
     # --- what is known ----------------------------------------------------------------------------
@@ -79,9 +85,12 @@ class GroupLoop:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no group runs, as of after the last thing that was asked for has ended."""
+        """Whether no group runs, as of after the last thing that was asked for has ended; but for
+        those that were stopped and have been started again."""
         busy = any(group.busy for group in self._groups.values())
-        return self._is_fresh and not self._running and not busy
+        running = self._running or {}
+        ours = any(group.stopping or key not in self._left for key, group in running.items())
+        return self._is_fresh and not ours and not busy
 
     def snapshot(self) -> GroupsStatus:
         """Return what there is."""
@@ -124,6 +133,13 @@ class GroupLoop:
             self._look(now)
         return self._taken()
 
+    def leave(self, now: float) -> list[PoolEffect]:
+        """Stop all groups, each of them once: nobody else looks after them."""
+        self._is_leaving = self._active = self._may_stop = True
+        self._expected = frozenset()
+        self._look(now)
+        return self._taken()
+
     def set_version(self, version: str, now: float) -> list[PoolEffect]:
         """Have all groups run another version."""
         self._version = version
@@ -147,6 +163,7 @@ class GroupLoop:
             case GroupsListed() | GroupListFailed():
                 self._listed(event, now)
             case GroupDone(key):
+                self._done(key)
                 self._ended(key, now)
             case GroupFailed(key, reason):
                 self._failed(key, reason, now)
@@ -198,7 +215,7 @@ class GroupLoop:
         for key in sorted(self._expected - running.keys()):
             self._start(key, now)
         for key in sorted(running.keys() - self._expected):
-            if self._may_stop and not running[key].stopping:
+            if self._may_stop and not running[key].stopping and key not in self._left:
                 self._stop(key, now)
         for key in sorted(self._expected & running.keys()):
             self._keep(key, running[key], now)
@@ -247,10 +264,16 @@ class GroupLoop:
         group = self._groups.setdefault(key, _Group())
         if group.busy or key in self._pauses or group.asked >= self._round:
             return
-        if isinstance(effect, StopGroup):
+        group.stops = isinstance(effect, StopGroup)
+        if group.stops:
             group.started_at = None
         group.busy = True
         self._out.append(effect)
+
+    def _done(self, key: str) -> None:
+        group = self._groups.get(key)
+        if self._is_leaving and group is not None and group.busy and group.stops:
+            self._left.add(key)
 
     def _ended(self, key: str, now: float) -> None:
         """Look at what has become of it, in a round that begins after it."""

@@ -206,6 +206,14 @@ class SetVersion(NamedTuple):
 class DrainPool(NamedTuple):
     """Take no more orphans and dead letters, finish what is in hand, then say `Stopped`. With
     `stop_groups` the groups are stopped as well, for there is no other manager to look after them;
-    requests stay in their queues."""
+    requests stay in their queues. With `hand_over` it is found out first whether there is one,
+    which takes the groups over as they are."""
 
     stop_groups: bool = True
+    hand_over: bool = False
+
+
+class HandedOver(NamedTuple):
+    """Whether another manager consumes in the place of the one that is leaving."""
+
+    taken: bool

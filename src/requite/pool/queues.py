@@ -7,12 +7,13 @@
     UNBOUND     nothing          declare: its workers want to consume from it
     UNBOUND     unbound queue    inspect it, before its group goes
     gone        bound queue      unbind
-    gone        unbound queue    inspect it; delete it if it is empty and unused
+    gone        unbound queue    inspect it twice; delete it if it is empty and unused
 
 A queue that holds requests is never deleted, and its group not stopped: it is required again.
-RabbitMQ deletes quorum
-queues without conditions only, so the queue is looked at first, and only when nothing can come into
-it any more: it has been unbound for `stop_delay`, and nothing runs that could give a request back.
+RabbitMQ deletes quorum queues without conditions only, so the queue is looked at first, and only
+when nothing can come into it any more: it has been unbound for `stop_delay`, and nothing runs that
+could give a request back. It is looked at again after `settle`: how many messages consumers hold
+RabbitMQ tells with such a delay, and a worker that has died may have left one on its connection.
 
 Each key goes its own way, with its own pauses: what fails for one delays nobody else. So there is
 no single generation that the loop has reached, but one per key.
@@ -94,7 +95,8 @@ _NEXT: Final[dict[tuple[GroupStatus | None, Actual], Step]] = {
 class _Queue:
     """One key's queue. `touched`: the number of the last listing before its last step ended;
     `unbound_at`, `seen_at`: when it was unbound, and when it was last known to be as it is;
-    `is_probed`: somebody waits to know whether it is empty."""
+    `is_probed`: somebody waits to know whether it is empty; `settled_at`: when it has been empty
+    and unused for long enough, if it was when it was last seen."""
 
     key: str
     expected: GroupStatus | None = None
@@ -104,6 +106,7 @@ class _Queue:
     unbound_at: float = 0.0
     seen_at: float = 0.0
     is_probed: bool = False
+    settled_at: float | None = None
     touched: int = 0
 
 
@@ -185,6 +188,7 @@ class QueueLoop:
             queue = self._queues.get(key) or self._add(key)
             if queue.generation != generation:
                 queue.expected, queue.generation, queue.is_probed = status, generation, False
+                queue.settled_at = None
                 self._waits.succeeded(key)
                 self._step(queue, now)
                 self._note_bound(queue)
@@ -229,6 +233,7 @@ class QueueLoop:
         for queue in self._queues.values():
             queue.step = None
             queue.actual = Actual.UNKNOWN
+            queue.settled_at = None
 
     def handle(self, event: Any, now: float) -> list[PoolEffect]:
         """Take an answer. Raises `LocalViolation` for what is no answer about queues."""
@@ -337,6 +342,8 @@ class QueueLoop:
 
     def _begin(self, queue: _Queue, step: Step) -> None:
         queue.step = step
+        if step is not Step.INSPECT:
+            queue.settled_at = None
         self._out.append(self._effect(step, queue.key))
 
     def _effect(self, step: Step, key: str) -> PoolEffect:
@@ -416,7 +423,17 @@ class QueueLoop:
             if probed:
                 self._remove(event.key)
         elif event.consumers or self._may_run(event.key):
+            queue.settled_at = None
             self._waits.wait(event.key, self._config.loops.interval_s, now)
+        else:
+            self._seen_empty(queue, now)
+
+    def _seen_empty(self, queue: _Queue, now: float) -> None:
+        """Delete a queue that was seen to be empty and unused before, `settle` ago."""
+        if queue.settled_at is None:
+            queue.settled_at = now + self._config.loops.settle_s
+        if now < queue.settled_at:
+            self._waits.wait(queue.key, queue.settled_at - now, now)
         else:
             self._begin(queue, Step.DELETE)
 

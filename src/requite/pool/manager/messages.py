@@ -10,7 +10,17 @@ from aiormq.abc import DeliveredMessage
 from pamqp.commands import Basic
 
 from requite.pool.effects import Answer
-from requite.protocols.amqp.wire import ATTEMPT, DELIVERY_COUNT, FIRST_DEATH_REASON, STATUS
+from requite.protocols.amqp.wire import (
+    ATTEMPT,
+    CONTROL,
+    DELIVERY_COUNT,
+    FIRST_DEATH_REASON,
+    KEY,
+    STATUS,
+    TRACEPARENT,
+    WORKER_ID,
+    Control,
+)
 
 _EXPIRATION_MS_MAX: Final = 0xFFFF_FFFF
 _DEATH: Final = ("x-death", "x-first-death-", "x-last-death-", "x-opt-", DELIVERY_COUNT)
@@ -51,12 +61,26 @@ def renewed(message: DeliveredMessage) -> Basic.Properties:
 
 def answer_properties(answer: Answer) -> Basic.Properties:
     """Return the properties of an answer to a dead letter."""
+    headers: dict[str, Any] = {STATUS: answer.status, ATTEMPT: answer.attempt}
+    if answer.traceparent:
+        headers[TRACEPARENT] = answer.traceparent
     return Basic.Properties(
         correlation_id=answer.correlation_id,
-        headers={STATUS: answer.status, ATTEMPT: answer.attempt},
+        headers=headers,
         message_id=uuid4().hex,
         delivery_mode=1,
     )
+
+
+def drain_properties(key: str | None, worker_id: str | None) -> Basic.Properties:
+    """Return the properties of a control message that drains workers: of a group, one of them, or,
+    if neither is named, all of the pool."""
+    headers: dict[str, Any] = {CONTROL: Control.DRAIN.value}
+    if key is not None:
+        headers[KEY] = key
+    if worker_id is not None:
+        headers[WORKER_ID] = worker_id
+    return Basic.Properties(headers=headers, delivery_mode=1)
 
 
 def _milliseconds(seconds: float) -> str:
