@@ -29,9 +29,10 @@ from requite.heartbeat import HeartbeatPolicy
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(180)]
 
 ROUNDS: Final = int(os.environ.get("REQUITE_SIM_SEEDS", "1"))
-INTERVAL: Final = ("--heartbeat-interval", "0.2", "--liveness", "4")
-HEARTBEAT: Final = HeartbeatPolicy(0.2, 4)
-PAIR_HEARTBEAT: Final = ("--pair-heartbeat", "0.3")
+# Long enough that nobody is taken for dead for want of the processor.
+INTERVAL: Final = ("--heartbeat-interval", "0.3", "--liveness", "5")
+HEARTBEAT: Final = HeartbeatPolicy(0.3, 5)
+PAIR_HEARTBEAT_S: Final = 0.6
 STEP: Final = 10  # calls that each client makes after a blow
 WITHIN_S: Final = 20.0  # a busy machine
 PING: Final = (b"MDPC02", b"\x01", b"mmi.ping", b"")
@@ -44,7 +45,8 @@ class Half:
         other = {"primary": "backup", "backup": "primary"}[role]
         self._options = (
             *(f"--{role}", "--pair-bind", f"ipc://{folder}/{role}"),
-            *("--peer", f"ipc://{folder}/{other}", *INTERVAL, *PAIR_HEARTBEAT),
+            *("--peer", f"ipc://{folder}/{other}", *INTERVAL),
+            *("--pair-heartbeat", str(PAIR_HEARTBEAT_S)),
         )
         self.role = role
         self._processes = processes
@@ -94,8 +96,8 @@ class Town:
 
     def _is_passive(self, other: Half) -> bool:
         seen = self.standing()
-        was_heard = seen["heard_s_ago"] < min(0.3, monotonic() - other.since)  # not a former life
-        return seen["role"] != other.role and seen["peer"] == "passive" and was_heard
+        is_its_own = seen["heard_s_ago"] < monotonic() - other.since  # not of a former life
+        return seen["role"] != other.role and seen["peer"] == "passive" and is_its_own
 
 
 class Traffic:

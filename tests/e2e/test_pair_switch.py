@@ -24,7 +24,7 @@ from requite.titanic.titanic import Titanic
 pytestmark = pytest.mark.e2e
 
 TIMEOUT_S = 20.0
-BEAT_S = 0.2
+BEAT_S = 0.5  # none is taken for dead for want of the processor
 HEARTBEAT = HeartbeatPolicy(BEAT_S, 4)
 
 T = TypeVar("T")
@@ -163,7 +163,7 @@ async def test_without_clients_nobody_takes_over(town: Town) -> None:
     began = asyncio.get_running_loop().time()
     client = await town.client()
     assert (await client.call(b"x")).attempts == 1
-    assert asyncio.get_running_loop().time() - began < 3.0
+    assert asyncio.get_running_loop().time() - began < 5.0
 
 
 async def test_a_titanic_beside_the_pair_follows_it(town: Town, tmp_path: Path) -> None:

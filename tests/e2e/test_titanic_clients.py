@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.serving import Serving, eventually
+from tests.support.patience import failure, failure_on_loop
 
 import requite
 from requite.engine import Note
@@ -83,8 +84,9 @@ def test_a_request_waits_for_its_worker_and_its_reply_for_whoever_asks(
 ) -> None:
     client = make_client(dialect=dialect)
     ticket = client.submit([b"one", b"", b"two"])
-    with pytest.raises(requite.CallTimeout, match="it is kept"):
-        client.result(ticket, timeout=0.1)
+    failure(
+        requite.CallTimeout, "it is kept", lambda timeout: client.result(ticket, timeout=timeout)
+    )
     serving.start_worker()
     assert client.result(ticket, timeout=20).frames == [b"one", b"", b"two"]
     assert make_client().result(ticket.lower()).body == b"onetwo"  # somebody else, and again
@@ -198,8 +200,11 @@ def test_a_bound_on_the_disk_refuses_requests_and_serves_what_is_kept(tmp_path: 
     try:
         with requite.Client(serving.url("echo"), timeout=20) as client:
             tickets: list[str] = []
-            with pytest.raises(requite.StoreUnavailable, match="disk_bytes_max"):
-                tickets.extend(client.submit(bytes(10_000), timeout=0.3) for _ in range(1000))
+
+            def submit_many(timeout: float) -> None:
+                tickets.extend(client.submit(bytes(10_000), timeout=timeout) for _ in range(1000))
+
+            failure(requite.StoreUnavailable, "disk_bytes_max", submit_many)
             assert len(tickets) >= 5
             serving.start_worker()
             assert client.result(tickets[0]).body == bytes(10_000)
@@ -301,10 +306,16 @@ def test_a_disk_that_fails_ends_titanic_and_nothing_is_acknowledged(
             ):
                 ticket = await client.submit(b"kept")
                 monkeypatch.setattr(Log, "commit", fail)
-                with pytest.raises(requite.StoreUnavailable, match="the disk failed"):
-                    await client.submit(b"x", timeout=0.2)
+                await failure_on_loop(
+                    requite.StoreUnavailable,
+                    "the disk failed",
+                    lambda timeout: client.submit(b"x", timeout=timeout),
+                )
                 assert "the disk failed" in str(await titanic.until_failed())
-                with pytest.raises(requite.CallTimeout, match="kept"):
-                    await client.result(ticket, timeout=0.1)
+                await failure_on_loop(
+                    requite.CallTimeout,
+                    "kept",
+                    lambda timeout: client.result(ticket, timeout=timeout),
+                )
 
     asyncio.run(serve())

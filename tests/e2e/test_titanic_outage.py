@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.serving import Serving, eventually
+from tests.support.patience import failure
 
 import requite
 from requite.protocols.titanic.policy import TitanicPolicy
@@ -62,8 +63,16 @@ def is_accepted(client: requite.Client) -> bool:
 def break_down(client: requite.Client, device: Disk) -> None:
     """Let the disk fail, and somebody notice."""
     device.broken = True
-    with pytest.raises(requite.StoreUnavailable, match="cannot sync"):
-        client.submit(b"refused", timeout=0.2)
+    failure(
+        requite.StoreUnavailable,
+        "cannot sync",
+        lambda timeout: client.submit(b"refused", timeout=timeout),
+    )
+
+
+def is_kept(client: requite.Client, ticket: str) -> None:
+    """See that a request has no reply yet, and is known."""
+    failure(requite.CallTimeout, "kept", lambda timeout: client.result(ticket, timeout=timeout))
 
 
 def lines(caplog: pytest.LogCaptureFixture, text: str) -> int:
@@ -94,8 +103,7 @@ def test_it_goes_on_by_itself_and_nothing_is_lost_or_run_twice(
         assert "cannot sync" in told["failure"]
         assert "not stored" in told["trouble"]
         serving.handlers.gate.set()
-        with pytest.raises(requite.CallTimeout, match="kept"):
-            holding.result(held, timeout=0.3)
+        is_kept(holding, held)
 
         device.broken = False
         eventually(lambda: is_accepted(client), "it accepts requests again")
@@ -108,8 +116,7 @@ def test_it_goes_on_by_itself_and_nothing_is_lost_or_run_twice(
         serving.stop_broker()  # what was acknowledged since is on the disk as well
         serving.start_broker()
         assert holding.result(held).body == b"held"
-        with pytest.raises(requite.CallTimeout, match="kept"):
-            later.result(waiting, timeout=0.5)
+        is_kept(later, waiting)
         with pytest.raises(requite.UnknownTicket):
             client.result(answered)
     assert lines(caplog, "has failed") == 1
@@ -129,14 +136,12 @@ def test_in_an_empty_folder_it_does_not_begin_anew(
         device.broken = False
         eventually(lambda: lines(caplog, "holds another log, or none"), "it says so")
         assert not is_accepted(client)
-        with pytest.raises(requite.CallTimeout, match="kept"):
-            client.result(ticket, timeout=0.2)
+        is_kept(client, ticket)
         assert list((tmp_path / "kept").iterdir()) == []
         (tmp_path / "kept").rmdir()
         (tmp_path / "away").rename(tmp_path / "kept")
         eventually(lambda: is_accepted(client), "it accepts requests again")
-        with pytest.raises(requite.CallTimeout, match="kept"):
-            client.result(ticket, timeout=0.2)
+        is_kept(client, ticket)
 
 
 def test_it_ends_in_good_order_while_the_disk_is_broken(serving: Serving, device: Disk) -> None:

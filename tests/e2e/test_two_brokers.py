@@ -12,7 +12,6 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from time import monotonic
 from typing import Protocol, TypeVar
 
 import pytest
@@ -27,8 +26,7 @@ pytestmark = pytest.mark.e2e
 INTERVAL = ("--heartbeat-interval", "0.2", "--liveness", "4")
 HEARTBEAT = HeartbeatPolicy(0.2, 4)
 PATIENCE_S = 1.0  # with an address that does not answer
-MARGIN_S = 8.0  # of a busy machine; without the patience it were 30 s
-TIMEOUT_S = 20.0
+TIMEOUT_S = 20.0  # for a busy machine; without the patience it were 30 s
 
 P = TypeVar("P", bound=Process)
 
@@ -104,11 +102,9 @@ def test_a_broker_that_is_stopped_holds_up_neither_calls_nor_newcomers(town: Tow
         reply = call.result(TIMEOUT_S)
     assert reply.frames == [b"x", b"%d" % town.worker.pid]
     for ask in (ask_blocking, ask_on_a_loop):
-        began = monotonic()
-        assert ask(town.url, b"y").frames[0] == b"y"
-        assert monotonic() - began < PATIENCE_S + MARGIN_S
+        assert ask(town.url, b"y", timeout=TIMEOUT_S).frames[0] == b"y"
     town.own(town.gate.worker(town.url, *INTERVAL)).await_start()
-    town.second.await_workers("gated", 2, PATIENCE_S + MARGIN_S)
+    town.second.await_workers("gated", 2, TIMEOUT_S)
 
 
 @pytest.mark.parametrize("ask", [ask_blocking, ask_on_a_loop])
@@ -117,7 +113,7 @@ def test_while_nobody_answers_callers_hear_about_both_addresses(ask: Ask) -> Non
         deaf.bind(("127.0.0.1", 0))
         places = [f"tcp://127.0.0.1:{each.getsockname()[1]}" for each in (silent, deaf)]
         with pytest.raises(requite.CallTimeout) as caught:
-            ask(url_of(*places), b"x", timeout=PATIENCE_S * 1.5)
+            ask(url_of(*places), b"x", timeout=PATIENCE_S * 3)
     text = str(caught.value)
     assert f"{places[0]} has not completed the handshake yet" in text
     assert f"cannot connect to {places[1]}: connection refused" in text

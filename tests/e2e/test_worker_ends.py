@@ -64,20 +64,20 @@ async def test_a_handler_that_hangs_loses_its_request_to_another_worker(stage, d
 @pytest.mark.parametrize("in_thread", [False, True])
 async def test_a_handler_that_shows_progress_keeps_its_request(stage, in_thread):
     def slow(request: Request) -> bytes:
-        for _ in range(8):
-            threading.Event().wait(0.1)
+        for _ in range(6):
+            threading.Event().wait(0.25)
             request.progress()
         return b"attempt %d" % request.attempt
 
     async def aslow(request: Request) -> bytes:
-        for _ in range(8):
-            await asyncio.sleep(0.1)
+        for _ in range(6):
+            await asyncio.sleep(0.25)
             request.progress()
         return b"attempt %d" % request.attempt
 
     handler = service("it")(slow if in_thread else aslow)
     for _ in range(2):
-        await stage.worker(handler, handler_timeout=0.4)
+        await stage.worker(handler, handler_timeout=1.2)
     assert (await (await stage.client()).call(b"")).body == b"attempt 1"
 
 

@@ -135,7 +135,7 @@ async def test_a_deadline_interrupts_the_handler_and_what_waited_never_starts(st
 
     await stage.worker(patient, capacity=1)
     client = await stage.client()
-    calls = [client.call(b"%d" % n, timeout=0.2) for n in range(3)]
+    calls = [client.call(b"%d" % n, timeout=1.5) for n in range(3)]
     errors = await asyncio.gather(*calls, return_exceptions=True)
     assert all(isinstance(error, CallTimeout) for error in errors)
     assert (await client.call(b"last")).body == b"here"
@@ -233,11 +233,11 @@ async def test_with_a_handler_timeout_no_more_is_taken_than_there_are_threads(st
 
     @service("it")
     def handler(request: Request) -> bytes:
-        threading.Event().wait(0.15)
+        threading.Event().wait(0.25)
         return b"%d" % request.attempt
 
     await stage.open()
-    await stage.worker(handler, threads=1, capacity=8, handler_timeout=0.5)
+    await stage.worker(handler, threads=1, capacity=8, handler_timeout=1.5)
     client = await stage.client()
     replies = [reply async for reply in client.map([b""] * 8)]
     assert [reply.body for reply in replies] == [b"1"] * 8
