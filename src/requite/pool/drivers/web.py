@@ -74,7 +74,8 @@ class Web:
                 content = await _content_of(response)
                 answer = Answer(response.status, content, response.headers)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-            raise DriverError(f"{self._setting}: no answer of {self._what}: {error!r}") from error
+            why = _reason(error, timeout_s)
+            raise DriverError(f"{self._setting}: no answer of {self._what}: {why}") from error
         if answer.status not in expect:
             said = f"{answer.status} {message_of(answer.content)}"
             raise DriverError(f"{self._what} refuses {method} {path}: {said} ({self._setting})")
@@ -94,6 +95,13 @@ class Web:
                 connector = aiohttp.TCPConnector(ssl=self._tls if self._tls else True)
             self._session = aiohttp.ClientSession(connector=connector)
         return self._session
+
+
+def _reason(error: Exception, timeout_s: float) -> str:
+    """Return a failure on one line; its `repr` would show the headers, and with them a password."""
+    if isinstance(error, TimeoutError):
+        return f"none within {timeout_s:g} s"
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 async def _content_of(response: aiohttp.ClientResponse) -> Any:
