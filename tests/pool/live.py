@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -66,7 +66,7 @@ class Floor:
             PoolSection("core"),
             rabbitmq=RabbitSection(self.rabbit.url, self.rabbit.management_url),
             lifetime=Lifetime(60.0, 60.0, 1.0),
-            loops=Loops(0.2, 0.1, 1.0),
+            loops=Loops(0.2, 0.1, 1.0, settle_s=0.6),
             driver=DriverSection("subprocess", 20.0, settings),
             http=HttpSection(port=0),
         )
@@ -99,7 +99,8 @@ class Floor:
         def killed() -> bool:
             living = self.workers()
             for pid in filter(None, (record.pid for record in living)):
-                os.killpg(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it has just ended by itself
+                    os.killpg(pid, signal.SIGKILL)
             return not living
 
         await until(killed, "the end of all workers")

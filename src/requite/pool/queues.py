@@ -119,6 +119,14 @@ class QueueStatus:
     step: Step | None
 
 
+def limits_of(config: PoolConfig) -> RequestQueueLimits:
+    """Return what the settings allow request queues."""
+    limits = config.limits
+    return RequestQueueLimits(
+        limits.delivery_limit, limits.message_ttl_s, limits.queue_length or None
+    )
+
+
 class QueueLoop:
     """The request queues control loop.
 
@@ -362,11 +370,7 @@ class QueueLoop:
     def _arguments(self, key: str) -> Mapping[str, Any]:
         """Return the arguments of a queue. RabbitMQ compares them with those of a queue that is
         there (406, PRECONDITION_FAILED), so that none is set in vain."""
-        limits = self._config.limits
-        allowed = RequestQueueLimits(
-            limits.delivery_limit, limits.message_ttl_s, limits.queue_length or None
-        )
-        return self._pool.request_queue_to_declare(key, allowed).arguments
+        return self._pool.request_queue_to_declare(key, limits_of(self._config)).arguments
 
     def _forget(self, queue: _Queue) -> None:
         self._pauses.succeeded(queue.key)

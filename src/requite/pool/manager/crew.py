@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from requite.pool.drivers.base import Driver, DriverError
@@ -12,10 +12,21 @@ from requite.pool.inputs import GroupDone, GroupFailed, GroupListFailed, GroupsL
 
 
 class Crew:
-    """Performs what the engine asks for about groups, and feeds it what comes of it."""
+    """Performs what the engine asks for about groups, and feeds it what comes of it.
 
-    def __init__(self, driver: Driver, timeout_s: float, feed: Callable[[Any], None]) -> None:
+    `before_stop(key)` is awaited before the driver stops a group: it tells the workers to drain. It
+    raises nothing.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        timeout_s: float,
+        feed: Callable[[Any], None],
+        before_stop: Callable[[str], Awaitable[object]],
+    ) -> None:
         self._driver: Final = driver
+        self._before_stop: Final = before_stop
         self._timeout_s: Final = timeout_s
         self._feed: Final = feed
         self._tasks: Final[set[asyncio.Task[None]]] = set()
@@ -61,6 +72,7 @@ class Crew:
                 await self._driver.start(key, version, workers)
                 return GroupDone(key)
             case StopGroup(key):
+                await self._before_stop(key)
                 await self._driver.stop(key)
                 return GroupDone(key)
 

@@ -6,6 +6,7 @@ they are.
     GET /status    everything that is known;  GET /metrics  for Prometheus
     GET /poison    requests that killed their workers
     POST /scale {key, workers}   /require {key}   /release {key}   /version {version}
+    POST /drain {key}, {worker} or {all: true}
     POST /poison/retry {ids} or {all: true}
 """
 
@@ -17,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from requite.errors import TransportError
+from requite.errors import ConfigurationError, TransportError
 from requite.pool.inputs import ReleaseGroup, RequireGroup, ScaleGroup, SetVersion
+from requite.pool.manager.carrier import check_key
 from requite.pool.manager.errors import FAILURES
 from requite.pool.manager.status import metrics_of, status_of
 
@@ -51,6 +53,7 @@ class Endpoints:
                 web.post("/scale", self._scale),
                 web.post("/require", self._require),
                 web.post("/release", self._release),
+                web.post("/drain", self._drain),
                 web.post("/version", self._version),
             ]
         )
@@ -110,22 +113,37 @@ class Endpoints:
             raise _Refused("workers: something else scales groups here (driver.scaling)")
         if not 1 <= said["workers"] <= workers_max:
             raise _Refused(f"workers: 1 to {workers_max} with this driver")
+        check_key(self._manager.config, said["key"])
         return self._command(ScaleGroup(said["key"], said["workers"]))
 
     async def _require(self, request: web.Request) -> web.Response:
-        return self._command(RequireGroup((await _read(request, {"key": str}))["key"]))
+        key = (await _read(request, {"key": str}))["key"]
+        check_key(self._manager.config, key)
+        return self._command(RequireGroup(key))
 
     async def _release(self, request: web.Request) -> web.Response:
         return self._command(ReleaseGroup((await _read(request, {"key": str}))["key"]))
+
+    async def _drain(self, request: web.Request) -> web.Response:
+        """Have workers end; the groups that are expected get others."""
+        said = await _read(request, {"key": str, "worker": str, "all": bool}, set())
+        if len(said) != 1 or said.get("all") is False:
+            raise _Refused("drain which workers? One of key, worker, or all: true")
+        self._check_active()
+        heard = await self._manager.drain_workers(said.get("key"), said.get("worker"))
+        return web.json_response({"heard": heard}, status=202)
 
     async def _version(self, request: web.Request) -> web.Response:
         return self._command(SetVersion((await _read(request, {"version": str}))["version"]))
 
     def _command(self, command: Any) -> web.Response:
-        if self._manager.state != "active":
-            raise _NotNow(f"this manager is {self._manager.state}: ask the one that is active")
+        self._check_active()
         self._manager.feed(command)
         return web.json_response({"accepted": True}, status=202)
+
+    def _check_active(self) -> None:
+        if self._manager.state != "active":
+            raise _NotNow(f"this manager is {self._manager.state}: ask the one that is active")
 
 
 class _Refused(Exception):
@@ -144,7 +162,7 @@ async def _explained(request: web.Request, handler: Handler) -> web.StreamRespon
     """Answer a refusal with its reason."""
     try:
         return await handler(request)
-    except _Refused as refused:
+    except (_Refused, ConfigurationError) as refused:
         return web.json_response({"error": str(refused)}, status=400)
     except (_NotNow, *FAILURES) as error:
         return web.json_response({"error": str(error) or repr(error)}, status=503)

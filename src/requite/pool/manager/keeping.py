@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final
 
 from aiormq.abc import DeliveredMessage
-from aiormq.exceptions import ChannelPreconditionFailed
 from pamqp.commands import Basic
 
 from requite.errors import ConfigurationError
@@ -25,40 +24,38 @@ from requite.pool.drivers.base import DriverError
 from requite.pool.effects import (
     Ack,
     Answer,
-    BindQueue,
-    DeclareQueue,
-    DeleteQueue,
     Destination,
     Forward,
-    InspectQueue,
-    ListQueues,
+    HandOver,
     StopConsuming,
-    UnbindQueue,
 )
 from requite.pool.inputs import (
     ActivityArrived,
     Connected,
     DeadLetterArrived,
     Disconnected,
+    HandedOver,
     OrphanArrived,
     Published,
     PublishFailed,
-    QueueAbsent,
-    QueueDone,
-    QueueFailed,
-    QueueInspected,
-    QueueListFailed,
-    QueuesListed,
 )
 from requite.pool.manager.errors import FAILURES, refusal, sentence
 from requite.pool.manager.management import Management
-from requite.pool.manager.messages import answer_properties, forwarded, remaining_s
+from requite.pool.manager.messages import (
+    answer_properties,
+    drain_properties,
+    forwarded,
+    remaining_s,
+)
 from requite.pool.manager.rabbit import Absent, Rabbit
+from requite.pool.manager.requestqueues import RequestQueues
 from requite.protocols.amqp.topology import Pool
 from requite.protocols.amqp.wire import EVENT
 
 _log = logging.getLogger("requite.pool")
 _STANDBY_S: Final = 0.5  # between two attempts to take over
+_HAND_OVER_S: Final = 4 * _STANDBY_S  # after which nobody stands by
+_TELL_S: Final = 2.0  # how long workers are told to drain; the driver ends them all the same
 
 
 class State(StrEnum):
@@ -90,7 +87,7 @@ class Keeping:
         self._deliveries: dict[int, DeliveredMessage] = {}
         self._early: list[Any] | None = []  # what has come before the engine was told
         self.state = State.CONNECTING
-        self.messages: Mapping[str, int] = {}
+        self._queues: Final = RequestQueues(self._management, feed)
 
     # --- its life ---------------------------------------------------------------------------------
     async def start(self) -> None:
@@ -120,6 +117,26 @@ class Keeping:
         if self._rabbit is None:
             raise ConnectionError("there is no connection to RabbitMQ now")
         return self._rabbit
+
+    @property
+    def messages(self) -> Mapping[str, int]:
+        """How many messages the queues had when they were last listed, by key."""
+        return self._queues.messages
+
+    @property
+    def flaws(self) -> Mapping[str, Sequence[str]]:
+        """What was wrong with the queues when they were last looked at, by key."""
+        return self._queues.flaws
+
+    async def drain_workers(self, key: str | None, worker_id: str | None) -> bool:
+        """Tell workers to drain; tell whether any is there. Raises `FAILURES`."""
+        return await self.rabbit().tell_workers(drain_properties(key, worker_id))
+
+    async def tell_to_drain(self, key: str) -> None:
+        """Tell the workers of a group to drain, if that can be; their driver ends them anyway."""
+        with suppress(TimeoutError, *FAILURES):
+            async with asyncio.timeout(_TELL_S):
+                await self.drain_workers(key, None)
 
     async def check(self) -> dict[str, str]:
         """Really look: return what is wrong, by what it is wrong with."""
@@ -241,18 +258,6 @@ class Keeping:
 
     def _do(self, effect: Any, rabbit: Rabbit) -> Coroutine[Any, Any, None]:
         match effect:
-            case ListQueues(ticket):
-                return self._list(ticket)
-            case InspectQueue(key):
-                return self._on_queue(key, partial(self._inspect, key, rabbit))
-            case DeclareQueue(key, arguments):
-                return self._on_queue(key, partial(self._declare, key, dict(arguments), rabbit))
-            case BindQueue(key):
-                return self._on_queue(key, partial(rabbit.bind, key))
-            case UnbindQueue(key):
-                return self._on_queue(key, partial(rabbit.unbind, key))
-            case DeleteQueue(key):
-                return self._on_queue(key, partial(rabbit.delete, key))
             case Forward():
                 return self._publishing(effect.ticket, partial(self._forward, effect, rabbit))
             case Answer():
@@ -261,42 +266,19 @@ class Keeping:
                 return self._ack(tag, rabbit)
             case StopConsuming():
                 return self._quietly(rabbit.stop_consuming)
-        raise AssertionError(f"{effect!r} is nothing that RabbitMQ does")
+            case HandOver():
+                return self._hand_over(rabbit)
+        return self._queues.work(effect, rabbit)
 
-    async def _list(self, ticket: int) -> None:
-        try:
-            found = await self._management.list_queues()
-        except Exception as error:  # as below
-            self._feed(QueueListFailed(ticket, str(error)))
-            return
-        self.messages = {key: seen.messages for key, seen in found.items()}
-        self._feed(QueuesListed(ticket, {key: seen.bound for key, seen in found.items()}))
-
-    async def _on_queue(self, key: str, work: Callable[[], Awaitable[Any]]) -> None:
-        try:
-            found = await work()
-        except Absent:
-            self._feed(QueueAbsent(key))
-        except Exception as error:  # whatever it is, the engine has to hear of it
-            self._feed(QueueFailed(key, str(error) or repr(error)))
-        else:
-            is_seen = isinstance(found, QueueInspected)
-            self._feed(found if is_seen else QueueDone(key))
-
-    async def _declare(self, key: str, arguments: dict[str, Any], rabbit: Rabbit) -> None:
-        """Declare a group's queue. One that was made with other limits serves as long as it is
-        there; one that loses requests does not."""
-        try:
-            await rabbit.declare(key, arguments)
-        except ChannelPreconditionFailed as error:
-            if not await self._management.is_sound(key):
-                raise
-            _log.info("the queue of %r keeps its limits until it is made anew: %s", key, error)
-
-    async def _inspect(self, key: str, rabbit: Rabbit) -> QueueInspected:
-        unacknowledged = await self._management.unacknowledged(key)
-        waiting, consumers = await rabbit.count(key)
-        return QueueInspected(key, waiting, unacknowledged, consumers)
+    async def _hand_over(self, rabbit: Rabbit) -> None:
+        """See whether another manager begins to consume, now that this one does not."""
+        taken = False
+        with suppress(Absent, TimeoutError, *FAILURES):
+            await rabbit.stop_consuming()
+            async with asyncio.timeout(_HAND_OVER_S):
+                while not (taken := await rabbit.is_taken()):  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(_STANDBY_S / 4)
+        self._feed(HandedOver(taken))
 
     async def _publishing(self, ticket: int, work: Callable[[], Awaitable[bool]]) -> None:
         try:

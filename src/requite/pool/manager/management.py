@@ -15,9 +15,11 @@ from yarl import URL
 from requite.errors import ConfigurationError
 from requite.pool.config import PoolConfig
 from requite.pool.drivers.web import Web
+from requite.pool.manager.verification import Flaw, flaws_of
+from requite.pool.queues import limits_of
 from requite.protocols.amqp.topology import Pool
 
-_COLUMNS: Final = "name,messages,consumers,type,arguments"
+_COLUMNS: Final = "name,messages,consumers,type,arguments,effective_policy_definition"
 _REFUSED: Final = {
     401: "RabbitMQ refuses user and password",
     403: "the user may not use the management API; give it the tag `management`",
@@ -26,11 +28,13 @@ _REFUSED: Final = {
 
 
 class Seen(NamedTuple):
-    """A request queue: whether it is bound, and how many messages and consumers it had lately."""
+    """A request queue: whether it is bound, how many messages and consumers it had lately, and what
+    is wrong with it."""
 
     bound: bool
     messages: int
     consumers: int
+    flaws: tuple[Flaw, ...] = ()
 
 
 class Management:
@@ -45,36 +49,36 @@ class Management:
         self._headers: Final = {
             "Authorization": f"Basic {b64encode(credentials.encode()).decode()}"
         }
+        self._limits: Final = limits_of(config)
         root = str(url.with_user(None)).rstrip("/")
         self._web: Final = Web("the management API", "rabbitmq.management_url", root)
 
     async def list_queues(self) -> dict[str, Seen]:
         """Return the request queues of the pool, by key. Raises `DriverError`.
 
-        Those are left out that lose requests in silence, for somebody has made them otherwise:
-        whoever declares them is told so by RabbitMQ.
+        With what is wrong with each: somebody may have made them otherwise.
         """
         bound = await self._bound()
         found = await self._get(f"/api/queues/{self._vhost}", {"columns": _COLUMNS})
         queues = {}
         for queue in found:
             key = self._pool.key_of(queue["name"])
-            if key is not None and self._is_sound(queue):
+            if key is not None:
                 counts = queue.get("messages", 0), queue.get("consumers", 0)
-                queues[key] = Seen(queue["name"] in bound, *counts)
+                queues[key] = Seen(queue["name"] in bound, *counts, self._flaws(key, queue))
         return queues
 
     async def unacknowledged(self, key: str) -> int:
         """Return how many messages of a group's queue workers hold, or held lately."""
         return int((await self._queue(key)).get("messages_unacknowledged", 0))
 
-    async def is_sound(self, key: str) -> bool:
-        """Whether a group's queue counts deliveries, and has its dead letters answered."""
-        return self._is_sound(await self._queue(key))
+    async def flaws(self, key: str) -> tuple[Flaw, ...]:
+        """Read a group's queue back; return what is wrong with it. Raises `DriverError`."""
+        return self._flaws(key, await self._queue(key))
 
-    def _is_sound(self, queue: Any) -> bool:
-        letters = queue["arguments"].get("x-dead-letter-exchange")
-        return bool(queue["type"] == "quorum" and letters == self._pool.dead_letter_exchange)
+    def _flaws(self, key: str, found: Any) -> tuple[Flaw, ...]:
+        wanted = self._pool.request_queue_to_declare(key, self._limits)
+        return tuple(flaws_of(wanted.name, found, wanted.arguments))
 
     async def _queue(self, key: str) -> Any:
         name = quote(self._pool.request_queue(key), safe="")

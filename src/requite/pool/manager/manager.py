@@ -10,20 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from requite.engine import Drain, Stopped, Wake, Warn
+from requite.engine import Stopped, Wake, Warn
 from requite.pool.config import PoolConfig
 from requite.pool.drivers.base import Driver, Label, fingerprint
 from requite.pool.drivers.choice import make_driver
 from requite.pool.effects import ListGroups, StartGroup, StopGroup
 from requite.pool.engine import PoolEngine, PoolStatus
+from requite.pool.inputs import DrainPool
+from requite.pool.manager.carrier import carrier_of, guarded, parts_of
 from requite.pool.manager.crew import Crew
 from requite.pool.manager.endpoints import Endpoints
 from requite.pool.manager.environment import environment_of
-from requite.pool.manager.keeping import Keeping, State
+from requite.pool.manager.keeping import State
 from requite.pool.manager.poison import PoisonQueue
 from requite.shell.clock import now
 from requite.shell.daemon import Daemon
@@ -50,10 +52,12 @@ class PoolManager(Daemon):
         if driver is None:
             label = Label(config.pool.name, config.pool.instance)
             driver = make_driver(config.driver, label, environment_of(config))
-        self._engine: Final = PoolEngine(self.config, now())
+        self._engine: Final = PoolEngine(self.config, now(), parts_of(self.config))
         self._warnings: Final = Warnings(_log, now)
-        self._keeping: Final = Keeping(self.config, self.feed, on_state or (lambda _: None))
-        self._crew: Final = Crew(driver, config.driver.timeout_s, self.feed)
+        self._keeping: Final = carrier_of(self.config, self.feed, on_state or (lambda _: None))
+        driver = guarded(driver, self._keeping)
+        tell = self._keeping.tell_to_drain
+        self._crew: Final = Crew(driver, config.driver.timeout_s, self.feed, tell)
         self._endpoints: Final = Endpoints(self)
         self._stopped: Final = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -72,8 +76,9 @@ class PoolManager(Daemon):
             raise
 
     async def drain(self) -> None:
-        """Take nothing more, finish what is in hand, stop the groups where so configured; close."""
-        self.feed(Drain())
+        """Take nothing more, finish what is in hand, stop the groups where so configured and where
+        no other manager takes over; close."""
+        self.feed(DrainPool(self.config.pool.stop_groups_on_exit, hand_over=True))
         await self._stopped.wait()
         await self.close()
 
@@ -133,6 +138,18 @@ class PoolManager(Daemon):
         """How many messages the queues had when they were last listed, by key."""
         return self._keeping.messages
 
+    @property
+    def flaws(self) -> Mapping[str, Sequence[str]]:
+        """What is wrong with request queues, by key, as far as they work all the same or are
+        waited for."""
+        return self._keeping.flaws
+
+    async def drain_workers(self, key: str | None = None, worker_id: str | None = None) -> bool:
+        """Tell workers over RabbitMQ to finish what they hold and end: those of a group, one of
+        them, or all of the pool. Tells whether any worker was there to hear it. Raises what
+        RabbitMQ fails with, and `ConnectionError`."""
+        return await self._keeping.drain_workers(key, worker_id)
+
     def snapshot(self) -> PoolStatus:
         """Return what the engine knows."""
         return self._engine.snapshot()
@@ -155,7 +172,8 @@ class PoolManager(Daemon):
 
 def _with_version(config: PoolConfig) -> PoolConfig:
     """Let workers that are configured otherwise be of another version, unless it is given."""
-    version = config.pool.version or fingerprint(
-        {"kind": config.driver.kind, **config.driver.settings}
-    )
+    settings = {"kind": config.driver.kind, **config.driver.settings}
+    if config.broker.url:  # workers of another broker, or of RabbitMQ, are of no use
+        settings["broker"] = config.workers.broker_url or config.broker.url
+    version = config.pool.version or fingerprint(settings)
     return replace(config, pool=replace(config.pool, version=version))

@@ -46,6 +46,7 @@ class Rabbit:
         self._free: Final = asyncio.Semaphore(_AT_A_TIME)
         self._cancelled: Final = asyncio.Event()
         self._consumers: Final[list[str]] = []
+        self._stopping: Final = asyncio.Lock()
         self._connection: AbstractConnection
         self._consuming: AbstractChannel
         self._publishing: AbstractChannel
@@ -108,7 +109,7 @@ class Rabbit:
 
         Who consumes is looked up first: of each refusal RabbitMQ writes a line into its log.
         """
-        if await self._is_taken():
+        if await self.is_taken():
             return False
         self._consuming = await self._connection.channel(publisher_confirms=False)
         self._consuming.on_consumer_cancel_callbacks.add(self._on_cancel)
@@ -124,16 +125,18 @@ class Rabbit:
             return False
         return True
 
-    async def _is_taken(self) -> bool:
+    async def is_taken(self) -> bool:
+        """Tell whether somebody consumes orphans."""
         name = self._pool.orphan_queue
         found = await self._operate(lambda on: on.queue_declare(name, passive=True))
         return bool(found.consumer_count)
 
     async def stop_consuming(self) -> None:
-        """Take nothing more."""
-        for tag in self._consumers:
-            await self._consuming.basic_cancel(tag, timeout=self._timeout_s)
-        self._consumers.clear()
+        """Take nothing more; return when RabbitMQ gives nothing more."""
+        async with self._stopping:
+            while self._consumers:
+                await self._consuming.basic_cancel(self._consumers[-1], timeout=self._timeout_s)
+                self._consumers.pop()
 
     async def ack(self, delivery_tag: int) -> None:
         """Acknowledge a delivery."""
@@ -168,6 +171,10 @@ class Rabbit:
         except PublishError:
             return False
         return True
+
+    async def tell_workers(self, properties: Basic.Properties) -> bool:
+        """Publish a control message; return False where no worker hears it."""
+        return await self.publish(self._pool.control_exchange, "", b"", properties)
 
     # --- queues -----------------------------------------------------------------------------------
     async def declare(self, key: str, arguments: dict[str, Any]) -> None:

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from requite.url import redact
+
 if TYPE_CHECKING:
     from requite.pool.engine import PoolStatus
     from requite.pool.manager.manager import PoolManager
@@ -21,6 +23,7 @@ def status_of(manager: PoolManager) -> dict[str, Any]:
         "instance": manager.config.pool.instance,
         "version": manager.config.pool.version,
         "state": str(manager.state),
+        "broker": redact(manager.config.broker.url) or None,
         "draining": seen.draining,
         "generation": seen.state.generation,
         "groups": groups_of(manager, seen),
@@ -42,7 +45,7 @@ def status_of(manager: PoolManager) -> dict[str, Any]:
 def groups_of(manager: PoolManager, seen: PoolStatus) -> list[dict[str, Any]]:
     """Return each group that is expected, has a queue, or runs, in the order of keys."""
     running = seen.groups.running or {}
-    keys = seen.state.groups.keys() | seen.queues.keys() | running.keys()
+    keys = seen.state.groups.keys() | seen.queues.keys() | running.keys() | manager.flaws.keys()
     rows = []
     for key in sorted(keys):
         expected = seen.state.groups.get(key)
@@ -59,6 +62,7 @@ def groups_of(manager: PoolManager, seen: PoolStatus) -> list[dict[str, Any]]:
                 "replacing": key in seen.groups.replacing,
                 "messages": manager.seen.get(key),
                 "orphans": seen.orphans.waiting.get(key, 0),
+                "flaws": list(manager.flaws.get(key, ())),
             }
         )
     return rows
