@@ -52,6 +52,8 @@ class Worker(Daemon):
     - `journal`: a folder in which to keep a journal of requests (`requite.journal`), or that
       and its `JournalSettings`, as a pair; None: none.
 
+    `name` is what brokers of MDP 0.3 and journals call it: eight bytes, drawn for each worker.
+
     Raises `ConfigurationError` for a URL, a service or a setting that cannot work.
     """
 
@@ -79,7 +81,7 @@ class Worker(Daemon):
         self._drain_timeout_s = drain_timeout
         self._reply_size_max = message_size_max
         self._started = False
-        name = new_name()
+        self.name = name = new_name()
         self._journal = journal_in(journal, Role.WORKER, name)
         settings = WorkerSettings(
             capacity,

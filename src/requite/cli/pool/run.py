@@ -1,4 +1,4 @@
-"""`requite pool run`: manage a pool of workers on RabbitMQ."""
+"""`requite pool run`: manage a pool of keyed workers, on RabbitMQ or at a broker of ours."""
 
 from __future__ import annotations
 
@@ -23,6 +23,15 @@ def run(
     config: Annotated[
         Path, Parameter(metavar="FILE", help="The settings of the pool, as TOML (pool.toml).")
     ],
+    broker: Annotated[
+        str | None,
+        Parameter(
+            metavar="URL",
+            show_default=False,
+            help="A broker of MDP that has the pool in place of RabbitMQ: `mdp://HOST:PORT`. The "
+            "same as --set broker.url=URL.",
+        ),
+    ] = None,
     set_: Annotated[
         tuple[str, ...],
         Parameter(
@@ -47,15 +56,19 @@ def run(
     SIGTERM or Ctrl-C drains: what is in hand is finished, groups are stopped
     (pool.stop_groups_on_exit), exit code 0. A second one stops at once.
 
+    With --broker there is no RabbitMQ: groups are services POOL/KEY of a broker of
+    MDP, and the manager asks it which requests wait.
+
       $ requite pool run --config pool.toml
       $ requite pool run --config pool.toml --set pool.version=7 --set http.port=0
+      $ requite pool run --config pool.toml --broker mdp://127.0.0.1:5555
     """
     from requite.cli.serving import run_until_stopped
 
     logging.start()
     if not logging.verbose:  # the manager says itself what goes wrong with a connection
         getLogger("aiormq").setLevel(CRITICAL)
-    settings = read(config, set_)
+    settings = read(config, set_ if broker is None else (*set_, f"broker.url={broker}"))
     try:
         from requite.pool.manager import PoolManager
     except ModuleNotFoundError as error:
@@ -64,7 +77,8 @@ def run(
             " pip install 'requite[pool]'"
         ) from error
     name = settings.pool.name
-    manager = PoolManager(settings, on_state=lambda state: _tell(name, state))
+    where = "the broker" if settings.broker.url else "RabbitMQ"
+    manager = PoolManager(settings, on_state=lambda state: _tell(name, where, state))
     return run_until_stopped(manager, lambda: say(f"pool {name} at {manager.url}"))
 
 
@@ -86,12 +100,12 @@ def read(file: Path, overrides: tuple[str, ...]) -> PoolConfig:
 
 
 _SAID = {
-    "connecting": "pool {name}: connecting to RabbitMQ",
+    "connecting": "pool {name}: connecting to {where}",
     "standby": "pool {name}: standing by, another manager is active",
     "active": "pool {name}: active",
 }
 
 
-def _tell(name: str, state: State) -> None:
+def _tell(name: str, where: str, state: State) -> None:
     if state in _SAID:
-        say(_SAID[state].format(name=name))
+        say(_SAID[state].format(name=name, where=where))

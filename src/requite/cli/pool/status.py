@@ -37,15 +37,26 @@ def _lines(seen: dict[str, Any]) -> list[str]:
     active = sum(group["expected"] == "active" for group in groups)
     unbound = sum(group["expected"] == "unbound" for group in groups)
     running = sum(group["running"] for group in groups)
-    orphans, dead = seen["orphans"], seen["dead_letters"]
-    reasons = ", ".join(f"{count} {reason}" for reason, count in dead["by_reason"].items())
     draining = ", draining" if seen["draining"] else ""
     return [
         f"pool          {printable(seen['pool'])} ({printable(seen['instance'])})",
         f"state         {seen['state']}{draining}",
         f"version       {printable(seen['version'])}",
         f"groups        {active} active, {unbound} unbound, {running} running",
+        *(_at_broker(seen) if seen["broker"] else _on_rabbitmq(seen)),
+    ]
+
+
+def _on_rabbitmq(seen: dict[str, Any]) -> list[str]:
+    orphans, dead = seen["orphans"], seen["dead_letters"]
+    reasons = ", ".join(f"{count} {reason}" for reason, count in dead["by_reason"].items())
+    return [
         f"orphans       {orphans['waiting']} waiting, {orphans['forwarded']} handed on",
         f"dead letters  {reasons or 'none'}",
         f"poison        {dead['poison']} since the manager began",
     ]
+
+
+def _at_broker(seen: dict[str, Any]) -> list[str]:
+    waiting = sum(group["messages"] or 0 for group in seen["groups"])
+    return [f"broker        {printable(seen['broker'])}", f"requests      {waiting} waiting"]

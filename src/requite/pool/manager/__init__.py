@@ -5,6 +5,11 @@ other.
     keeping.py     keeps a connection to RabbitMQ, and the right to decide
     rabbit.py      one connection: what is declared, consumed and published
     management.py  RabbitMQ's management API: which queues there are
+    brokered.py    keeps it at a broker of MDP instead, which has services in place of queues
+    services.py    what that broker tells
+    standing.py    which of several managers decides there
+    refusals.py    requests there that no group will serve
+    carrier.py     which of both it is
     crew.py        the driver, asked by the engine
     environment.py what workers are told
     lenient.py     messages of others may be malformed

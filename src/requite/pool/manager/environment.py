@@ -1,4 +1,7 @@
-"""What workers are told when they start ("Scalable async RPC", section "Worker protocol")."""
+"""What workers are told when they start ("Scalable async RPC", section "Worker protocol").
+
+At a broker of MDP there are neither queues nor exchanges: a group is a service of the broker.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,32 @@ from collections.abc import Callable
 
 from requite.pool.config import PoolConfig
 from requite.protocols.amqp.topology import Pool
+from requite.protocols.majordomo.keyed import service_of
 
 
 def environment_of(config: PoolConfig) -> Callable[[str, str], dict[str, str]]:
     """Return what makes the variables of a worker from its key and its id."""
+    return _of_broker(config) if config.broker.url else _of_rabbitmq(config)
+
+
+def _of_broker(config: PoolConfig) -> Callable[[str, str], dict[str, str]]:
+    pool = config.pool.name
+    url = config.workers.broker_url or config.broker.url
+
+    def of(key: str, worker_id: str) -> dict[str, str]:
+        return {
+            "WORKER_POOL": pool,
+            "WORKER_BROKER_URL": url,
+            "WORKER_PREFETCH": str(config.workers.prefetch),
+            "WORKER_ID": worker_id,
+            "WORKER_KEY": key,
+            "WORKER_SERVICE": service_of(pool, key),
+        }
+
+    return of
+
+
+def _of_rabbitmq(config: PoolConfig) -> Callable[[str, str], dict[str, str]]:
     pool = Pool(config.pool.name)
     common = {
         "WORKER_POOL": config.pool.name,
