@@ -1,0 +1,215 @@
+"""Keeps a manager at a broker of MDP, and performs what the engine asks of it.
+
+    mmi.under ──► is this manager first? ──no──► stand by, and ask again
+                            │yes
+                            ▼
+             the engine decides, and is told what waits, for as long as it is first
+
+It has the verbs of `Keeping`, which does the same for RabbitMQ. When the broker does not answer, or
+another manager is first, the engine is told at once that it decides nothing any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+from requite.errors import CallError, ConfigurationError, RemoteViolation
+from requite.pool.config import PoolConfig
+from requite.pool.drivers.base import Driver
+from requite.pool.effects import HandOver, ListServices, StopConsuming
+from requite.pool.inputs import (
+    Connected,
+    Disconnected,
+    HandedOver,
+    ServiceListFailed,
+    ServicesListed,
+)
+from requite.pool.manager.keeping import State
+from requite.pool.manager.refusals import Refusals
+from requite.pool.manager.services import Look, Services
+from requite.pool.manager.standing import HeldDriver, Seat
+from requite.shell.clock import now
+from requite.shell.warnings import Warnings
+from requite.transport.address import InprocAddress
+from requite.url import parse_url, redact
+
+_log = logging.getLogger("requite.pool")
+_FAILURES: Final = (CallError, RemoteViolation, OSError)
+
+
+class BrokerKeeping:
+    """A broker of MDP, for the engine of a pool; `feed` takes what comes of it."""
+
+    def __init__(
+        self,
+        config: PoolConfig,
+        feed: Callable[[Any], None],
+        on_state: Callable[[State], object],
+    ) -> None:
+        check_url(config.broker.url)
+        self._config: Final = config
+        self._feed: Final = feed
+        self._on_state: Final = on_state
+        self._warnings: Final = Warnings(_log, now)
+        self._services: Final = Services(config)
+        self._refusals: Final = Refusals(config.broker.url, config.pool.name)
+        self._seat: Final = Seat(config.broker.url, config.pool.name, self._tell)
+        self._keeper: asyncio.Task[None] | None = None
+        self._tasks: Final[set[asyncio.Task[None]]] = set()
+        self._ended: asyncio.Future[str] | None = None  # there while this manager decides
+        self.state = State.CONNECTING
+        self.messages: Mapping[str, int] = {}  # requests that waited at the last look, by key
+        self.flaws: Final[Mapping[str, Sequence[str]]] = {}  # services have none
+
+    # --- its life ---------------------------------------------------------------------------------
+    async def start(self) -> None:
+        """Begin; a broker that is not there yet is waited for."""
+        await self._seat.take()
+        self._keeper = asyncio.create_task(self._keep())
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        self._turn(State.CLOSED)
+        for task in (*self._tasks, *filter(None, (self._keeper,))):
+            task.cancel()
+            await asyncio.wait((task,))
+        await self._refusals.close()
+        await self._seat.leave()
+        await self._services.close()
+
+    def guarded(self, driver: Driver) -> Driver:
+        """Return the driver for as long as this manager decides."""
+        return HeldDriver(driver, self._seat)
+
+    def rabbit(self) -> NoReturn:
+        """Raise `ConfigurationError`: there is no queue of poisoned requests."""
+        raise ConfigurationError(
+            "a broker of MDP keeps no poisoned requests: when as many workers were lost with one as"
+            " `requite broker --attempts` says, its caller is told so (Poisoned), and that is all"
+        )
+
+    async def tell_to_drain(self, _key: str) -> None:
+        """Do nothing: a worker that its driver ends tells the broker itself that it drains."""
+
+    async def drain_workers(self, _key: str | None, _worker_id: str | None) -> NoReturn:
+        """Raise `ConfigurationError`: nothing reaches workers but requests."""
+        raise ConfigurationError(
+            "workers at a broker of MDP hear nothing of the manager: their driver ends them, which"
+            " drains them (`requite pool drain`)"
+        )
+
+    async def check(self) -> dict[str, str]:
+        """Really look: return what is wrong, by what it is wrong with."""
+        try:
+            await self._services.look()
+        except _FAILURES as error:
+            return {"broker": str(error) or repr(error)}
+        return {}
+
+    def _tell(self) -> Mapping[str, Any]:
+        """What a request to the managers' service is answered with."""
+        return {"pool": self._config.pool.name, "state": str(self.state)}
+
+    # --- who decides ------------------------------------------------------------------------------
+    async def _keep(self) -> None:
+        while True:
+            try:
+                await self._live()
+            except _FAILURES as error:
+                self._warn(str(error) or repr(error))
+                self._turn(State.CONNECTING)
+            await asyncio.sleep(self._config.broker.interval_s)
+
+    async def _live(self) -> None:
+        """Find out who decides; if this manager does, return when that is over."""
+        asked_at = now()
+        look = await self._services.look()
+        if not self._seat.seen(look.managers, asked_at):
+            is_there = self._seat.name in look.managers
+            self._turn(State.STANDBY if is_there else State.CONNECTING)
+            return
+        self._ended = asyncio.get_running_loop().create_future()
+        self._turn(State.ACTIVE)
+        self._feed(Connected())
+        try:
+            self._warn(await self._ended)
+        finally:
+            self._ended = None
+            self._turn(State.CONNECTING)
+            self._feed(Disconnected("the broker does not answer, or has another manager"))
+            await self._refusals.close()
+
+    def _lose(self, reason: str) -> None:
+        if self._ended is not None and not self._ended.done() and not self._seat.is_left:
+            self._ended.set_result(reason)
+
+    def _warn(self, reason: str) -> None:
+        if not self._seat.is_left:
+            where = redact(self._config.broker.url)
+            self._warnings.warn("broker", f"broker.url ({where}): {reason}; trying again")
+
+    def _turn(self, state: State) -> None:
+        if state is not self.state and self.state is not State.CLOSED:
+            self.state = state
+            self._on_state(state)
+
+    # --- what the engine asks for -----------------------------------------------------------------
+    def perform(self, effect: Any) -> None:
+        """Begin to do it; where the broker has gone, `Disconnected` is the answer."""
+        match effect:
+            case ListServices(ticket):
+                work = self._list(ticket)
+            case StopConsuming():
+                work = self._seat.leave()
+            case HandOver():
+                work = self._hand_over()
+            case _:
+                raise AssertionError(f"{effect!r} is nothing that a broker of MDP does")
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _list(self, ticket: int) -> None:
+        asked_at = now()
+        try:
+            look = await self._services.look()
+        except RemoteViolation as error:
+            self._feed(ServiceListFailed(ticket, str(error)))
+        except _FAILURES as error:
+            self._lose(str(error) or repr(error))
+        else:
+            if self._seat.seen(look.managers, asked_at):
+                await self._take(ticket, look)
+            else:
+                self._lose("this manager is not the first one that the broker knows")
+
+    async def _take(self, ticket: int, look: Look) -> None:
+        self.messages = {key: seen.queued for key, seen in look.groups.items()}
+        self._feed(ServicesListed(ticket, look.groups))
+        await self._refusals.look(look.others)
+
+    async def _hand_over(self) -> None:
+        """Leave, and see whether another manager is there."""
+        await self._seat.leave()
+        try:
+            managers = (await self._services.look()).managers
+        except _FAILURES:
+            managers = ()
+        self._feed(HandedOver(taken=any(name != self._seat.name for name in managers)))
+
+
+def check_url(text: str) -> None:
+    """Raise `ConfigurationError` for a URL at which no pool can be managed."""
+    url = parse_url(text)
+    shown = f"broker.url: {redact(text)}"
+    if url.protocol != "mdp":
+        raise ConfigurationError(f"{shown}: a pool is one of a broker of MDP, or of RabbitMQ")
+    if url.service:
+        raise ConfigurationError(f"{shown}: the services are those of pool.name, not {url.service}")
+    if url.options.get("dialect", "0.3") != "0.3":
+        raise ConfigurationError(f"{shown}: managers speak MDP 0.3")
+    if any(isinstance(address, InprocAddress) for address in url.addresses):
+        raise ConfigurationError(f"{shown}: workers are other processes, which do not reach it")

@@ -1,0 +1,75 @@
+"""Answers requests to services whose names begin like those of a pool and are no group's.
+
+Nobody would ever serve them, and their callers would be told so only after the broker's grace, and
+without the reason. So the manager registers for such a name as long as requests wait there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from requite.errors import ConfigurationError, RemoteFailure
+from requite.pool.inputs import ServiceSeen
+from requite.protocols.majordomo.keyed import meant_by, service_of
+from requite.request import Request
+from requite.worker import Worker, service
+
+_AT_A_TIME_MAX: Final = 32  # each is a connection; whoever makes more names up waits
+_log = logging.getLogger("requite.pool")
+
+
+class Refusals:
+    """Workers that say why they do not serve."""
+
+    def __init__(self, url: str, pool: str) -> None:
+        self._url: Final = url
+        self._pool: Final = pool
+        self._workers: Final[dict[str, Worker]] = {}
+
+    async def look(self, others: Mapping[str, ServiceSeen]) -> None:
+        """Have requests answered that wait for names that are no group's."""
+        for name in [*self._workers]:
+            seen = others.get(name)
+            if seen is None or not (seen.queued or seen.in_progress):
+                await self._workers.pop(name).drain()
+        for name, seen in others.items():
+            room = len(self._workers) < _AT_A_TIME_MAX
+            if seen.queued and name not in self._workers and room:
+                await self._start(name)
+
+    async def close(self) -> None:
+        """Leave; requests that are left get the answer of the broker."""
+        workers = [*self._workers.values()]
+        self._workers.clear()
+        await asyncio.gather(*(worker.close() for worker in workers))
+
+    async def _start(self, name: str) -> None:
+        reason = refusal(self._pool, name)
+        _log.info("requests are refused: %s", reason)
+
+        @service(name)
+        async def refuse(_request: Request) -> bytes:
+            raise RemoteFailure(reason, may_have_executed=False)
+
+        worker = self._workers[name] = Worker(self._url, refuse)
+        await worker.start()
+
+
+def refusal(pool: str, name: str) -> str:
+    """Return why nobody serves a name."""
+    key = meant_by(pool, name)
+    if key is not None and "\0" in key:
+        return f"{name!r} is no group of the pool {pool!r}: no worker can be told a key with a NUL"
+    try:
+        meant = None if key is None else service_of(pool, key)
+    except ConfigurationError:  # too long, once it is encoded
+        meant = None
+    if meant is None:
+        return f"{name!r} is no group of the pool {pool!r}: no key is named so"
+    return (
+        f"{name!r} is no group of the pool {pool!r}: the key of a service stands percent-encoded,"
+        f" {meant!r}; or name pool= and key= in the URL"
+    )
