@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,7 +89,8 @@ async def _killed(folder: Path) -> bool:
     """Kill the workers whose process ids are known by now; tell whether there was none."""
     living = Records(folder).living()
     for pid in filter(None, (record.pid for record in living)):
-        os.killpg(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has just ended by itself
+            os.killpg(pid, signal.SIGKILL)
     return not living
 
 
@@ -129,7 +131,7 @@ async def test_stop_waits_until_the_worker_has_drained(house: Processes) -> None
 
 
 async def test_a_group_that_drains_is_listed_until_it_has_ended(house: Processes) -> None:
-    driver = house.make(replace(house.settings(STUBBORN), stop_timeout_s=0.5))
+    driver = house.make(replace(house.settings(STUBBORN), stop_timeout_s=1.5))
     await driver.start("42", "1")
     await until_told(house)
     stopping = asyncio.create_task(driver.stop("42"))
@@ -158,6 +160,36 @@ async def test_who_does_not_end_is_killed(
     await driver.stop("42")
     assert house.living() == []
     assert "does not end: killed" in caplog.text
+
+
+@pytest.mark.parametrize("start", ["", "setsid "])
+async def test_a_worker_that_dies_has_ended_though_what_it_started_goes_on(
+    house: Processes, start: str
+) -> None:
+    left = house.folder / "left"
+    script = f"{start}sh -c 'echo $$ >{left}; exec sleep 600' &\nuntil [ -s {left} ]; do :; done\n"
+    driver = house.make(house.settings(script + PATIENT))
+    await driver.start("42", "1")
+    await until_told(house)
+    await house.kill("42")
+    try:
+        await listed(driver, {})
+        await driver.start("42", "1")
+        await listed(driver, {"42": RunningGroup("1", 1)})
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(int(left.read_text()), signal.SIGKILL)
+
+
+async def test_a_worker_is_stopped_though_what_it_started_goes_on(house: Processes) -> None:
+    left = house.folder / "left"
+    script = f"setsid sh -c 'echo $$ >{left}; exec sleep 600' &\nuntil [ -s {left} ]; do :; done\n"
+    driver = house.make(house.settings(script + PATIENT))
+    await driver.start("42", "1")
+    await until_told(house)
+    await driver.stop("42")
+    os.kill(int(left.read_text()), signal.SIGKILL)  # it has left our session, and is not ours
+    assert house.living() == []
 
 
 async def test_a_worker_that_fails_is_told_of(

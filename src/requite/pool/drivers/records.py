@@ -1,8 +1,9 @@
 """Which processes are workers of ours: a folder with one file per worker, locked while it lives.
 
 The file is opened and locked (`flock`) before the process starts, which inherits it; the lock is
-gone when the process is, however it ended. So a manager that was killed, or another one that takes
-over, finds the workers again, and never takes a foreign process with a reused id for one of them.
+gone when the process is, however it ended, and all that it has started. So a manager that was
+killed, or another one that takes over, finds the workers again, and never takes a foreign process
+with a reused id for one of them.
 
 A file has two lines: what the worker is, as JSON, and its process id. The second one is written by
 the process itself before it becomes the worker, so that it is never missing for long.
@@ -48,9 +49,13 @@ class Records:
         found = (self._read(path) for path in sorted(self._folder.glob(f"*{_SUFFIX}")))
         return [record for record in found if record is not None]
 
-    def lives(self, worker_id: str) -> bool:
-        """Whether a worker runs."""
-        return self._read(self.path(worker_id)) is not None
+    def find(self, worker_id: str) -> Record | None:
+        """Return a worker, if it runs."""
+        return self._read(self.path(worker_id))
+
+    def forget(self, worker_id: str) -> None:
+        """Remove the file of a worker that has ended, though others hold the lock."""
+        self.path(worker_id).unlink(missing_ok=True)
 
     def path(self, worker_id: str) -> Path:
         """Return where the file of a worker is."""

@@ -36,7 +36,7 @@ _log = logging.getLogger("requite.pool")
 # The shell writes its process id down and becomes the worker: "$0" is the file, "$@" the command.
 _LAUNCH: Final = ("/bin/sh", "-c", 'echo $$ >>"$0" && exec "$@"')
 _KILLED_S: Final = 5.0
-_LOOK_S: Final = 0.02  # between two looks at a process that is not our child
+_LOOK_S: Final = 0.02  # between two looks at a process that is to end
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +121,27 @@ class SubprocessDriver:
     async def _living(self) -> Sequence[Record]:
         self._reap()
         try:
-            return await asyncio.to_thread(self._records.living)
+            records = await asyncio.to_thread(self._records.living)
+            return [record for record in records if not self._has_ended(record)]
         except OSError as error:
             raise DriverError(f"driver.state_dir: {error}") from error
+
+    async def _found(self, worker_id: str) -> Record | None:
+        self._reap()
+        record = await asyncio.to_thread(self._records.find, worker_id)
+        return None if record is None or self._has_ended(record) else record
+
+    def _has_ended(self, record: Record) -> bool:
+        """Whether a worker has ended and left processes behind, which hold its file; those of its
+        session are killed."""
+        if not record.pid or _exists(record.pid):
+            return False
+        with suppress(ProcessLookupError):
+            os.killpg(record.pid, signal.SIGKILL)
+        self._records.forget(record.worker_id)
+        level = self._level(record.worker_id)
+        _log.log(level, "worker %s left processes behind: killed", record.worker_id)
+        return True
 
     # --- starting ---------------------------------------------------------------------------------
     async def _spawn(self, key: str, version: str) -> None:
@@ -178,8 +196,12 @@ class SubprocessDriver:
             code = _exit_code(pid)
             if code is not None:
                 del self._children[worker_id]
-                told = logging.INFO if worker_id in self._stopping else logging.WARNING
-                _log.log(told if code else logging.INFO, "worker %s ended: %s", worker_id, code)
+                level = self._level(worker_id) if code else logging.INFO
+                _log.log(level, "worker %s ended: %s", worker_id, code)
+
+    def _level(self, worker_id: str) -> int:
+        """Return how loud the end of a worker is told."""
+        return logging.INFO if worker_id in self._stopping else logging.WARNING
 
     # --- stopping ---------------------------------------------------------------------------------
     async def _end(self, records: Iterable[Record]) -> None:
@@ -205,8 +227,7 @@ class SubprocessDriver:
             async with asyncio.timeout(_KILLED_S):
                 await self._until_ended(record)
         except TimeoutError as error:
-            file = self._records.path(record.worker_id)
-            raise DriverError(f"something that {record.worker_id} started holds {file}") from error
+            raise DriverError(f"worker {record.worker_id} cannot be killed") from error
 
     async def _signal(self, record: Record, number: signal.Signals) -> None:
         """Tell the worker to end, or kill it and all that it started."""
@@ -220,23 +241,27 @@ class SubprocessDriver:
     async def _pid_of(self, record: Record) -> int:
         """Return the process id, once the process has written it down; 0 when it has ended."""
         while not record.pid:
-            found = {one.worker_id: one for one in await self._living()}
-            if record.worker_id not in found:
+            found = await self._found(record.worker_id)
+            if found is None:
                 return 0
-            record = found[record.worker_id]
+            record = found
             await asyncio.sleep(0 if record.pid else _LOOK_S)
         return record.pid
 
     async def _until_ended(self, record: Record) -> None:
-        is_child, killed = record.worker_id in self._children, False
-        lives = self._records.lives
-        while await asyncio.to_thread(lives, record.worker_id):
-            self._reap()
-            if is_child and record.worker_id not in self._children and not killed:
-                killed = True  # what it had started and left behind
-                await self._signal(record, signal.SIGKILL)
+        while await self._found(record.worker_id):  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(_LOOK_S)
-        self._reap()
+
+
+def _exists(pid: int) -> bool:
+    """Whether there is such a process, or was one that nobody has waited for yet."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it has changed its user
+        return True
+    return True
 
 
 def _exit_code(pid: int) -> int | None:
