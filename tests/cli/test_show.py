@@ -18,7 +18,7 @@ from requite.cli.show.names import PATTERNS, find_pattern
 from requite.cli.show.tally import Tally
 from requite.cli.show.traffic import RequestSource
 from requite.errors import CallTimeout
-from requite.examples import airports
+from requite.examples import airports, tree
 from requite.request import Reply
 
 AIRPORTS = airportsdata.load()
@@ -47,7 +47,7 @@ def by_brute_force(code: str, count: int) -> list[tuple[int, str]]:
 def test_service_direct_computation_and_brute_force_agree(code):
     expected = by_brute_force(code, 7)
     assert direct_answers(7, [code]) == {code: tuple(expected)}
-    assert airports.nearest_to(airports._POINTS[code], airports._TREE, 7) == expected
+    assert tree.nearest_to(airports.WORLD.points[code], airports.WORLD.tree, 7) == expected
 
 
 @given(
@@ -55,16 +55,16 @@ def test_service_direct_computation_and_brute_force_agree(code):
     st.integers(1, 12),
 )
 def test_the_tree_finds_what_looking_at_everybody_finds(places, count):
-    points = [airports.point(f"{n:02}", *place) for n, place in enumerate(places)]
+    points = [tree.point(f"{n:02}", *place) for n, place in enumerate(places)]
     centre = points[0]
 
     def metres(other):
         chord = math.dist(centre[:3], other[:3])
-        diameter = 2 * airports.EARTH_RADIUS_M
+        diameter = 2 * tree.EARTH_RADIUS_M
         return round(diameter * math.asin(min(1.0, chord / diameter)))
 
     everybody = sorted((metres(other), other[3]) for other in points[1:])
-    assert airports.nearest_to(centre, airports.build(points), count) == everybody[:count]
+    assert tree.nearest_to(centre, tree.build(points), count) == everybody[:count]
 
 
 # --- the verdict ----------------------------------------------------------------------------------

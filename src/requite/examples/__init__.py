@@ -5,8 +5,9 @@
 
 `echo` answers with what it gets, `slow` does so after as many seconds as the request says, `count`
 streams the numbers up to the one in the request, `fail` always refuses, and `nearest` finds the
-airports around one (it needs the extra `demo`; see `requite.examples.airports`). A name service for
-several servers without a broker is in `requite.examples.names`.
+airports around one (it needs the extra `demo`; see `requite.examples.airports`). The same within
+one country, for a pool, is in `requite.examples.countries`; a name service for several servers
+without a broker is in `requite.examples.names`.
 """
 
 from __future__ import annotations

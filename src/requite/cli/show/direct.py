@@ -43,22 +43,29 @@ class World(NamedTuple):
     heights: list[float]
 
 
-def load_world() -> World:
-    """Read the airports of the package `airportsdata`."""
+def load_world(country: str | None = None) -> World:
+    """Read the airports of the package `airportsdata`, or those of a country."""
     import airportsdata
 
     rows = airportsdata.load().items()
     places = sorted(
-        (Place(code, math.radians(row["lat"]), math.radians(row["lon"])) for code, row in rows),
+        (
+            Place(code, math.radians(row["lat"]), math.radians(row["lon"]))
+            for code, row in rows
+            if country in (None, row["country"])
+        ),
         key=lambda place: place.latitude,
     )
     points = [_point(place) for place in places]
     return World(places, points, [height for _x, _y, height in points])
 
 
-def direct_answers(neighbours: int, codes: Iterable[str] | None = None) -> dict[str, Answer]:
-    """Return the true answer for each of `codes` (None: for every airport)."""
-    world = load_world()
+def direct_answers(
+    neighbours: int, codes: Iterable[str] | None = None, country: str | None = None
+) -> dict[str, Answer]:
+    """Return the true answer for each of `codes` (None: for every airport), in the world or in a
+    country."""
+    world = load_world(country)
     wanted = {place.code for place in world.places} if codes is None else set(codes)
     return {
         place.code: _answer(place, point, world, neighbours)
@@ -106,13 +113,20 @@ def _metres(here: Place, there: Place) -> int:
 def main() -> None:
     """Print the answers for the first airports: code to [[metres, code], ...].
 
-    python -m requite.cli.show.direct NEIGHBOURS AIRPORTS
+    python -m requite.cli.show.direct NEIGHBOURS AIRPORTS [COUNTRY...]
+
+    With countries: for all airports of these, each among those of its country.
     """
     os.nice(_NICENESS)
     import airportsdata
 
-    neighbours, airports = map(int, sys.argv[1:])
-    json.dump(direct_answers(neighbours, islice(airportsdata.load(), airports)), sys.stdout)
+    neighbours, airports = map(int, sys.argv[1:3])
+    answers: dict[str, Answer] = {}
+    for country in sys.argv[3:]:
+        answers |= direct_answers(neighbours, country=country)
+    if not sys.argv[3:]:
+        answers = direct_answers(neighbours, islice(airportsdata.load(), airports))
+    json.dump(answers, sys.stdout)
 
 
 if __name__ == "__main__":

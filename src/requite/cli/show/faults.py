@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable
 from itertools import cycle, pairwise
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from requite.cli.show.pattern import Fault
 from requite.cli.show.processes import ShowFailed
@@ -27,6 +27,7 @@ _ASK_EVERY_S: Final = 0.02
 _SETTLED_WITHIN_S: Final = 30.0
 _FIRST_AT: Final = 0.05  # shares of the requests between which the faults are spread
 _LAST_AT: Final = 0.9
+T = TypeVar("T")
 _FLOWING: Final = 300  # requests handed out after a pause until all workers are busy again
 
 
@@ -151,11 +152,15 @@ class Amounts(Protocol):
 
 def plan(faults: Mishaps, amounts: Amounts) -> list[Fault]:
     """Return the faults in the order in which they strike: each kind spread over the whole."""
-    kinds = (
+    return spread(
         (faults.kill_worker, amounts.worker_kills),
         (faults.kill_broker, amounts.broker_kills),
         (faults.stop_worker, amounts.stops),
     )
+
+
+def spread(*kinds: tuple[T, int]) -> list[T]:
+    """Return faults in the order in which they strike, so many of each kind."""
     placed = [((turn + 0.5) / n, fault) for fault, n in kinds for turn in range(n)]
     return [fault for _, fault in sorted(placed, key=lambda place: place[0])]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from requite.cli.show.faults import Faults, Observer, plan
 from requite.cli.show.pattern import COMMAND, SERVICE, Fault, Flow, Pattern, Plot
@@ -28,6 +28,7 @@ _LISTENING: Final = "listening on "
 class Majordomo(Pattern):
     """The broker is the first of the children, then come the workers."""
 
+    is_audited: ClassVar[bool] = True
     _observer: Observer
 
     def __init__(self, plot: Plot) -> None:

@@ -15,8 +15,9 @@ PATTERNS: Final = {
     "freelance-failover": f"{_HERE}.freelance:Failover",
     "freelance-shotgun": f"{_HERE}.freelance:Shotgun",
     "freelance-agent": f"{_HERE}.freelance:Agent",
+    "pool": f"{_HERE}.pool:Pool",
 }
-"""The patterns by name, in the order of the Guide's chapter, and where they are."""
+"""The patterns by name, in the order of the Guide's chapter and beyond it, and where they are."""
 
 _ALSO: Final = {
     "lazy": "lazy-pirate",
@@ -33,6 +34,9 @@ _ALSO: Final = {
     "agent": "freelance-agent",
     "failover": "freelance-failover",
     "shotgun": "freelance-shotgun",
+    "pools": "pool",
+    "amqp": "pool",
+    "rabbitmq": "pool",
 }
 """Other names of them: a protocol's own, and a part of the name that says enough."""
 

@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import cycle, islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from requite.cli.show.names import PATTERNS
-from requite.cli.show.processes import Child, ShowFailed, State
+from requite.cli.show.processes import Child, Member, ShowFailed, State
 from requite.cli.show.screen import Screen
 from requite.cli.show.tally import Tally
 from requite.cli.show.traffic import RequestSource, drive
+from requite.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from requite.client import AsyncClient
 
 SERVICE: Final = "requite.examples:nearest"
@@ -59,6 +63,11 @@ class Flow:
         """How many calls are under way."""
         return self._source.handed_out - self._tally.done
 
+    @property
+    def ended(self) -> int:
+        """How many calls have ended."""
+        return self._tally.done
+
     async def goes_on(self, count: int) -> None:
         """Wait until `count` more calls have ended, or none is under way."""
         enough = self._tally.done + count
@@ -72,14 +81,22 @@ class Flow:
 class Pattern(ABC):
     """What takes part beside the clients; leaving the `with` block ends all processes.
 
-    A successor takes its predecessor's place in `children`. `worker_kills` counts the processes
-    killed that do the work, `broker_kills` those that stand in between. `redelivered` is how often
-    somebody in between is known to have given a request to another worker.
+    A successor takes its predecessor's place in `children`; `members` are those that the screen
+    shows. `worker_kills` counts the processes killed that do the work, `broker_kills` those that
+    stand in between, `manager_kills` those that do neither (None: there is none). `redelivered` is
+    how often somebody in between is known to have given a request to another worker. One that
+    `is_audited` keeps journals where the plot says so. What has not been answered within
+    `time_limit_s` counts as lost.
     """
+
+    is_audited: ClassVar[bool] = False
+    time_limit_s: ClassVar[float] = 100.0
+    manager_kills: int | None = None
 
     def __init__(self, plot: Plot) -> None:
         self.plot = plot
         self.children: list[Child] = []
+        self.members: Sequence[Member] = self.children
         self._others: list[Child] = []
         self.worker_kills = 0
         self.broker_kills = 0
@@ -97,10 +114,21 @@ class Pattern(ABC):
             if child.state is not State.KILLED:
                 child.kill()
 
+    @classmethod
+    def require(cls) -> None:
+        """Raise `ConfigurationError` where something is not installed that this pattern needs."""
+        airports()
+
     @property
     def redelivered(self) -> int:
         """See above; 0 where nobody counts."""
         return 0
+
+    def asked(self) -> Sequence[str]:
+        """Return the airport of each request, in order: each there is, again and again."""
+        codes = list(airports())
+        requests = len(codes) if self.plot.requests is None else self.plot.requests
+        return list(islice(cycle(codes), requests))
 
     @abstractmethod
     async def enter(self, stack: AsyncExitStack) -> None:
@@ -127,8 +155,10 @@ class Pattern(ABC):
 
     def start_reckoner(self, neighbours: int, airports: int) -> Child:
         """Start the process that computes what the answers must be, and prints it."""
-        module = "requite.cli.show.direct"
-        child = Child("the direct computation", module, str(neighbours), str(airports))
+        return self._start_reckoner(str(neighbours), str(airports))
+
+    def _start_reckoner(self, *arguments: str) -> Child:
+        child = Child("the direct computation", "requite.cli.show.direct", *arguments)
         self._others.append(child)
         return child
 
@@ -138,8 +168,20 @@ class Pattern(ABC):
             child.check()
 
 
-def stage(plot: Plot) -> Pattern:
-    """Make the pattern that the plot names."""
-    module, _, name = PATTERNS[plot.pattern].partition(":")
-    made: Pattern = getattr(import_module(module), name)(plot)
-    return made
+def load_pattern(name: str) -> type[Pattern]:
+    """Return the pattern of a name."""
+    module, _, attribute = PATTERNS[name].partition(":")
+    found: type[Pattern] = getattr(import_module(module), attribute)
+    return found
+
+
+def airports() -> Mapping[str, Any]:
+    """Return all airports, by their codes. Raises `ConfigurationError` where there are none."""
+    try:
+        import airportsdata
+    except ImportError as error:
+        raise ConfigurationError(
+            "the demo needs the package airportsdata: pip install 'requite[demo]'"
+        ) from error
+    rows: Mapping[str, Any] = airportsdata.load()
+    return rows

@@ -9,54 +9,40 @@ import time
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.cli.show.direct import Answer
 from requite.cli.show.faults import strike
-from requite.cli.show.pattern import Flow, Pattern, Plot, stage
+from requite.cli.show.pattern import Flow, Pattern, Plot, load_pattern
 from requite.cli.show.screen import REFRESH_EVERY_S, Screen, open_screen
 from requite.cli.show.tally import Tally, Verdict
 from requite.cli.show.traffic import RequestSource
-from requite.errors import ConfigurationError
 from requite.shell.aio import run
 
 if TYPE_CHECKING:
     from requite.client import AsyncClient
 
 _NEIGHBOURS: Final = 5
-# What has not been answered by then counts as lost.
-_TIME_LIMIT_S: Final = 100.0
 
 
 def play(plot: Plot) -> Verdict:
     """Run the demo.
 
-    Raises `ConfigurationError` where there are no airports to ask about, `ShowFailed` when a
+    Raises `ConfigurationError` where something is not installed, `ShowFailed` when a
     process went its own way, and `CancelledError` after SIGTERM, when all processes have ended.
     """
-    codes = _airport_codes()
-    asked = list(islice(cycle(codes), len(codes) if plot.requests is None else plot.requests))
-    return run(_play(plot, asked))
+    pattern = load_pattern(plot.pattern)
+    pattern.require()
+    return run(_play(pattern(plot)))
 
 
-def _airport_codes() -> Sequence[str]:
-    try:
-        import airportsdata
-    except ImportError as error:
-        raise ConfigurationError(
-            "the demo needs the package airportsdata: pip install 'requite[demo]'"
-        ) from error
-    return list(airportsdata.load())
-
-
-async def _play(plot: Plot, asked: Sequence[str]) -> Verdict:
+async def _play(pattern: Pattern) -> Verdict:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    tally = Tally(asked)
-    with stage(plot) as pattern:
-        truth = asyncio.ensure_future(_compute_truth(pattern, len(asked)))
+    with pattern:
+        tally = Tally(pattern.asked())
+        truth = asyncio.ensure_future(_compute_truth(pattern, len(tally.asked)))
         try:
             return await _show(tally, pattern, truth)
         finally:
@@ -79,13 +65,14 @@ async def _show(tally: Tally, pattern: Pattern, truth: Awaitable[Mapping[str, An
             await stack.enter_async_context(pattern.new_client())
             for _ in range(pattern.plot.clients)
         ]
-        screen = stack.enter_context(open_screen(tally, pattern.children))
+        screen = stack.enter_context(open_screen(tally, pattern.members))
         took_s = await Show(tally, pattern, clients, screen).run()
     return tally.judge(
         await truth,
         took_s=took_s,
         retries=tally.sent_again + pattern.redelivered,
         kills=(pattern.worker_kills, pattern.broker_kills),
+        manager_kills=pattern.manager_kills,
     )
 
 
@@ -100,16 +87,16 @@ class Show:
 
     async def run(self) -> float:
         """Let requests and faults run against each other; return how many seconds it took."""
-        began = time.monotonic()
+        began, limit_s = time.monotonic(), self.pattern.time_limit_s
         try:
-            async with asyncio.timeout(_TIME_LIMIT_S), asyncio.TaskGroup() as group:
+            async with asyncio.timeout(limit_s), asyncio.TaskGroup() as group:
                 showing = group.create_task(self._keep_showing())
                 acts = [group.create_task(act) for act in self._acts()]
                 await asyncio.wait(acts)
                 await self.pattern.conclude()
                 showing.cancel()
         except TimeoutError:
-            self.screen.note(f"not everything was answered within {_TIME_LIMIT_S:.0f} s")
+            self.screen.note(f"not everything was answered within {limit_s:.0f} s")
         except ExceptionGroup as group:
             raise group.exceptions[0] from None  # what the others are cancelled for
         return time.monotonic() - began

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from contextlib import suppress
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 from requite.errors import RequiteError
 
@@ -30,6 +30,18 @@ class State(StrEnum):
     RUNNING = "running"
     STOPPED = "stopped"
     KILLED = "killed"
+    ABSENT = "not needed"
+
+
+class Member(Protocol):
+    """A process of the demo, as the screen shows it; without one, `pid` is 0."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def state(self) -> State: ...
+    @property
+    def pid(self) -> int: ...
 
 
 class Child:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from requite.cli.latency import in_ms, percentile
 from requite.cli.output import stderr_console
-from requite.cli.show.processes import Child, State
+from requite.cli.show.processes import Member, State
 from requite.cli.show.tally import Tally
 
 if TYPE_CHECKING:
@@ -33,12 +33,13 @@ _STYLE: Final = {
     State.RUNNING: "green",
     State.STOPPED: "blue",
     State.KILLED: "red",
+    State.ABSENT: "dim",
 }
 
 _WORDS: Final = {
     "red": ("killed (SIGKILL)",),
     "blue": ("stopped (SIGSTOP)", "resumed (SIGCONT)"),
-    "green": ("started anew", "registered again"),
+    "green": ("started anew", "registered again", "started again by a request"),
 }
 
 
@@ -83,10 +84,10 @@ class Gauge:
         )
 
 
-def open_screen(tally: Tally, children: Sequence[Child]) -> AbstractContextManager[Screen]:
-    """Return the screen that suits stderr. `children` is looked at anew for every refresh."""
+def open_screen(tally: Tally, members: Sequence[Member]) -> AbstractContextManager[Screen]:
+    """Return the screen that suits stderr. `members` is looked at anew for every refresh."""
     gauge = Gauge(tally)
-    return _live(gauge, children) if sys.stderr.isatty() else _plain(gauge)
+    return _live(gauge, members) if sys.stderr.isatty() else _plain(gauge)
 
 
 class PlainScreen:
@@ -115,9 +116,9 @@ def _plain(gauge: Gauge) -> Iterator[Screen]:
 class LiveScreen:
     """A bar, the processes and the latest events, drawn in place."""
 
-    def __init__(self, gauge: Gauge, children: Sequence[Child], live: Live) -> None:
+    def __init__(self, gauge: Gauge, members: Sequence[Member], live: Live) -> None:
         self._gauge = gauge
-        self._children = children
+        self._members = members
         self._live = live
         self._events: deque[tuple[float, str]] = deque(maxlen=_EVENTS_SHOWN)
 
@@ -147,9 +148,10 @@ class LiveScreen:
         from rich.text import Text
 
         table = Table.grid(padding=(0, 2))
-        for child in self._children:
-            state = Text(child.state.value, style=_STYLE[child.state])
-            table.add_row(child.name, state, Text(f"pid {child.pid}", style="dim"))
+        for member in self._members:
+            state = Text(member.state.value, style=_STYLE[member.state])
+            pid = f"pid {member.pid}" if member.pid else ""
+            table.add_row(member.name, state, Text(pid, style="dim"))
         return table
 
     def _lines(self) -> list[RenderableType]:
@@ -166,10 +168,10 @@ class LiveScreen:
 
 
 @contextmanager
-def _live(gauge: Gauge, children: Sequence[Child]) -> Iterator[Screen]:
+def _live(gauge: Gauge, members: Sequence[Member]) -> Iterator[Screen]:
     from rich.live import Live
 
     with Live(console=stderr_console(), auto_refresh=False) as live:
-        screen = LiveScreen(gauge, children, live)
+        screen = LiveScreen(gauge, members, live)
         yield screen
         screen.refresh()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from requite.cli.latency import percentile
@@ -18,7 +18,8 @@ _RECENT: Final = 2000
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What the demo found. `answered` counts requests with at least one answer, whatever it says,
-    `correct` those with exactly one that is right, `duplicated` the answers beyond the first."""
+    `correct` those with exactly one that is right, `duplicated` the answers beyond the first.
+    `manager_kills` is None where there is no manager."""
 
     requests: int
     answered: int
@@ -28,9 +29,14 @@ class Verdict:
     retries: int
     worker_kills: int
     broker_kills: int
+    manager_kills: int | None = field(default=None, kw_only=True)
     requests_per_s: float
     p50_ms: float
     p99_ms: float
+
+    def record(self) -> dict[str, float]:
+        """Return what applies, by name."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
     @property
     def is_good(self) -> bool:
@@ -68,7 +74,13 @@ class Tally:
         return sorted(self.latencies_s[-_RECENT:])
 
     def judge(
-        self, truth: Mapping[str, Answer], *, took_s: float, retries: int, kills: tuple[int, int]
+        self,
+        truth: Mapping[str, Answer],
+        *,
+        took_s: float,
+        retries: int,
+        kills: tuple[int, int],
+        manager_kills: int | None = None,
     ) -> Verdict:
         """Compare every answer with the truth. `kills`: of workers, of the broker."""
         answers = self._answers()
@@ -86,6 +98,7 @@ class Tally:
             requests_per_s=round(len(self.bodies) / took_s, 1),
             p50_ms=round(percentile(ordered, 0.5) * 1000, 3),
             p99_ms=round(percentile(ordered, 0.99) * 1000, 3),
+            manager_kills=manager_kills,
         )
 
     def _answers(self) -> dict[int, list[Answer]]:

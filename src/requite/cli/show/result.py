@@ -1,0 +1,139 @@
+"""What a show comes to: the verdict, that of the audit, and the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from requite.cli.exit_codes import ExitCode
+from requite.cli.output import complain, say_json, stdout_console
+from requite.cli.show.audit import Archive, Auditor, Outcome, require_spark
+from requite.cli.show.names import PATTERNS
+from requite.cli.show.pattern import Plot, load_pattern
+from requite.cli.show.play import play
+from requite.cli.show.processes import ShowFailed
+from requite.cli.show.tally import Verdict
+from requite.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def show(plot: Plot, *, no_audit: bool, keep: Path | None, as_json: bool) -> int:
+    """Let the show run, then the audit; print what comes of each, and return the exit code.
+
+    Raises `ConfigurationError` where something is missing, or `keep` cannot be.
+    """
+    archive = _archive(plot.pattern, no_audit=no_audit, keep=keep)
+    try:
+        verdict, outcome = _run(plot, archive)
+    except asyncio.CancelledError:
+        return ExitCode.STOPPED
+    except ShowFailed as error:
+        complain(str(error))
+        return ExitCode.FAILED
+    finally:
+        if archive is not None:
+            archive.clear()
+    if as_json:
+        say_json({**verdict.record(), "audit": outcome and outcome.record()})
+    is_good = verdict.is_good and (outcome is None or outcome.agrees_with(verdict))
+    return ExitCode.OK if is_good else ExitCode.FAILED
+
+
+def _archive(name: str, *, no_audit: bool, keep: Path | None) -> Archive | None:
+    """Return where journals are kept, if any are; everything that is needed is there."""
+    if keep and no_audit:
+        raise ConfigurationError("--keep: with --no-audit there is nothing to keep")
+    pattern = load_pattern(name)
+    if keep and not pattern.is_audited:
+        audited = " and ".join(each for each in PATTERNS if load_pattern(each).is_audited)
+        raise ConfigurationError(f"--keep: only the patterns {audited} keep journals")
+    if no_audit or not pattern.is_audited:
+        return None
+    require_spark()
+    pattern.require()
+    return Archive(keep)
+
+
+def _run(plot: Plot, archive: Archive | None) -> tuple[Verdict, Outcome | None]:
+    """Let the show run, then the audit."""
+    if archive is None:
+        verdict = play(plot)
+        stdout_console().print(_report(verdict))
+        return verdict, None
+    with Auditor(archive) as auditor:
+        verdict = play(replace(plot, journal=archive.journal))
+        stdout_console().print(_report(verdict))
+        outcome = auditor.audit()
+        stdout_console().print(_findings(outcome, verdict))
+        return verdict, outcome
+
+
+_LABELS: Final = {
+    "requests": "requests made",
+    "answered": "answered",
+    "correct": "answered correctly",
+    "lost": "lost",
+    "duplicated": "duplicated",
+    "retries": "sent or delivered again",
+    "worker_kills": "workers killed",
+    "broker_kills": "brokers killed",
+    "manager_kills": "managers killed",
+    "requests_per_s": "requests per second",
+    "p50_ms": "median latency, ms",
+    "p99_ms": "99th percentile, ms",
+}
+
+
+_WRONG: Final = {
+    "missing": "never ended",
+    "duplicate": "ended more than once",
+    "in_flight": "under way",
+    "orphan": "ended without being accepted",
+    "accepted_twice": "accepted twice",
+    "dropped_events": "events were dropped by the journal",
+    "damaged": "rows of the journal are damaged",
+}
+
+
+def _report(verdict: Verdict) -> RenderableType:
+    from rich.console import Group
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column()
+    table.add_column(justify="right")
+    for name, value in verdict.record().items():
+        table.add_row(_LABELS[name], f"{value:,}")
+    return Group("", table, "", _conclusion(verdict))
+
+
+def _conclusion(verdict: Verdict) -> str:
+    if verdict.is_good:
+        return "[green]Every request was answered exactly once and correctly.[/]"
+    wrong = verdict.answered - verdict.correct
+    return (
+        f"[red]{verdict.lost:,} requests were lost, {verdict.duplicated:,} answers came twice, "
+        f"{wrong:,} are wrong.[/]"
+    )
+
+
+def _findings(outcome: Outcome, verdict: Verdict) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    counts = outcome.counts
+    told = f"{counts['accepted']:,} accepted, {counts['exactly_one']:,} ended exactly once"
+    wrong = [f"{n:,} {_WRONG[name]}" for name, n in counts.items() if n and name in _WRONG]
+    agrees = outcome.agrees_with(verdict)
+    style, conclusion = ("green", "agrees") if agrees else ("red", "DISAGREES")
+    return Group(
+        "",
+        f"The audit read {outcome.events:,} events in {outcome.seconds:.1f} s: "
+        f"{', '.join([told, *wrong])}.",
+        Text(f"It {conclusion} with what was counted.", style=style),
+        Text(f"Report: {outcome.report}"),
+    )

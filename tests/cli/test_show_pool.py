@@ -1,0 +1,216 @@
+"""The demo of a pool: which airports it asks for and when, its processes, and all of it at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import airportsdata
+import pytest
+from tests.cli.command import COMMAND, ENVIRONMENT, Ended, requite
+from tests.support.live import eventually
+
+from requite.cli.show import tether
+from requite.cli.show.direct import direct_answers
+from requite.cli.show.groups import Groups
+from requite.cli.show.itinerary import Itinerary
+from requite.cli.show.pool import schedule
+from requite.cli.show.processes import State
+from requite.cli.show.rabbitmq import lack
+from requite.cli.show.tally import Tally
+from requite.errors import ConfigurationError
+from requite.examples import table
+from requite.pool.drivers.records import Record, Records
+
+AIRPORTS = airportsdata.load()
+
+
+# --- what is asked --------------------------------------------------------------------------------
+def test_countries_are_the_largest_but_one_and_one_that_sleeps():
+    itinerary = Itinerary(AIRPORTS, 4)
+    assert itinerary.countries == ["BR", "AU", "CA", "IS"]
+    sizes = Counter(row["country"] for row in AIRPORTS.values())
+    assert itinerary.airports == sum(sizes[country] for country in itinerary.countries)
+
+
+@pytest.mark.parametrize("requests", [1, 2, 10, 60, 1000, 5686, 20_000])
+def test_one_country_is_left_alone_for_a_while(requests):
+    itinerary = Itinerary(AIRPORTS, 3)
+    quiet = range(requests // 10, requests // 2)
+    countries = [itinerary.country(code) for code in itinerary.codes(requests, quiet)]
+    assert len(countries) == requests
+    assert set(countries) <= set(itinerary.countries)
+    assert countries[0] == "IS"
+    asked_at = [at for at, country in enumerate(countries) if country == "IS" and at]
+    assert not [at for at in asked_at if at in quiet]
+    assert requests < 4 or quiet.stop in asked_at
+
+
+def test_every_steady_airport_is_asked_for():
+    itinerary = Itinerary(AIRPORTS, 3)
+    asked = set(itinerary.codes(2 * itinerary.airports, range(1, 2)))
+    assert {c for c, row in AIRPORTS.items() if row["country"] in itinerary.steady} <= asked
+
+
+def test_a_rabbitmq_is_killed_right_after_it_has_settled_and_a_group_sleeps_in_between():
+    plot = SimpleNamespace(worker_kills=4, broker_kills=2, stops=1)
+    names = schedule(plot)
+    assert Counter(names) == {
+        "kill_worker": 4, "kill_manager": 2, "settle": 2, "kill_rabbit": 2, "stop_worker": 1,
+        "doze": 1, "wake": 1,
+    }  # fmt: skip
+    assert all(names[at + 1] == "kill_rabbit" for at, name in enumerate(names) if name == "settle")
+    assert names[names.index("doze") + 1] == "wake"
+    assert schedule(SimpleNamespace(worker_kills=0, broker_kills=0, stops=0)) == ["doze", "wake"]
+
+
+def test_service_and_direct_computation_agree_within_a_country():
+    home = table.Airports(table.within("IS", AIRPORTS))
+    for code, expected in direct_answers(5, ["BIRK", "BIKF", "BIAR"], "IS").items():
+        said = json.loads(home.answer(f"{code} 5 x".encode()))["nearest"]
+        assert tuple((row["metres"], row["icao"]) for row in said) == expected
+        assert {row["country"] for row in said} == {"IS"}
+
+
+def test_a_worker_without_a_country_says_so():
+    ended = requite(
+        "worker",
+        "requite.examples.countries:nearest_at_home",
+        "--connect=mdp://127.0.0.1:1",
+        env={"WORKER_KEY": "XX"},
+    )
+    assert ended.code == 2
+    assert "'XX' is no country with airports" in ended.err
+
+
+def test_manager_kills_are_told_where_there_is_a_manager():
+    told = {"took_s": 1.0, "retries": 0, "kills": (0, 0)}
+    assert "manager_kills" not in Tally([]).judge({}, **told).record()
+    record = Tally([]).judge({}, **told, manager_kills=2).record()
+    assert (record["manager_kills"], list(record)[6:9]) == (
+        2, ["worker_kills", "broker_kills", "manager_kills"]
+    )  # fmt: skip
+
+
+# --- processes ------------------------------------------------------------------------------------
+def test_a_group_is_shown_as_its_workers_come_and_go(tmp_path):
+    groups = Groups(["BR", "IS"], tmp_path, "pool.default")
+    group, other = groups.all
+    groups.look()
+    assert (group.state, group.pid) == (State.ABSENT, 0)
+    records = Records(tmp_path / "pool.default")
+    with records.entered(Record("one", "BR", "")) as file:
+        groups.look()
+        assert (group.state, group.pid) == (State.STARTING, 0)
+        child = subprocess.Popen(
+            ["/bin/sh", "-c", 'echo $$ >>"$0"; exec sleep 60', str(records.path("one"))],
+            pass_fds=(file,),
+            start_new_session=True,
+        )
+    try:
+        while not group.pid:
+            groups.look()
+        assert (group.state, group.pid, other.pid) == (State.RUNNING, child.pid, 0)
+        group.stop()
+        groups.look()
+        assert group.state is State.STOPPED
+        group.resume()
+        group.kill()
+        assert child.wait() == -signal.SIGKILL
+        groups.look()
+        assert (group.state, group.pid) == (State.KILLED, 0)
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_process_ends_with_who_holds_its_tether(tmp_path):
+    file = tmp_path / "lock"
+    with tether.held(file):
+        command = [sys.executable, "-m", tether.__name__, str(file), "http.server", "0"]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert child.poll() is None
+    assert child.wait(30) == 1
+    child.stdout.close()
+
+
+# --- RabbitMQ -------------------------------------------------------------------------------------
+def test_without_rabbitmq_it_says_how_to_get_it(tmp_path):
+    """A folder in place of all others stands for a machine without it."""
+    hidden = tmp_path / "sitecustomize.py"
+    hidden.write_text("import shutil\nshutil.which = lambda name, **_: None\n")
+    ended = requite("demo", "--pattern", "pool", "--no-audit", env={"PYTHONPATH": str(tmp_path)})
+    assert (ended.code, ended.out) == (2, "")
+    assert "apt-get install rabbitmq-server" in ended.err
+    assert "REQUITE_RABBITMQ_SERVER" in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_a_rabbitmq_somewhere_else_is_found(tmp_path, monkeypatch):
+    from requite.cli.show import rabbitmq
+
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("rabbitmq-server", "rabbitmqctl", "epmd"):
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setattr(rabbitmq, "_BEFORE", str(tmp_path))
+    monkeypatch.setattr(rabbitmq, "_AFTER", "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv(rabbitmq.SERVER_VARIABLE, raising=False)
+    with pytest.raises(ConfigurationError, match="there is no rabbitmq-server here"):
+        rabbitmq.require_rabbitmq()
+    monkeypatch.setenv(rabbitmq.SERVER_VARIABLE, str(folder / "rabbitmq-server"))
+    rabbitmq.require_rabbitmq()
+
+
+# --- all of it ------------------------------------------------------------------------------------
+@pytest.mark.e2e
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(lack() is not None, reason="no RabbitMQ here: sudo scripts/setup test")
+def test_nothing_is_lost_and_nobody_is_left(tmp_path):
+    arguments = (
+        "demo", "--pattern=pool", "--no-audit", "--json", "--requests=120", "--workers=2",
+        "--worker-kills=1", "--broker-kills=1", "--stops=0",
+    )  # fmt: skip
+    ended = Ended(
+        subprocess.run(
+            [*COMMAND, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=280,
+            env=ENVIRONMENT | {"TMPDIR": str(tmp_path)},
+            check=False,
+        )
+    )
+    assert ended.code == 0, ended.err
+    assert ended.record.items() >= {
+        "requests": 120, "answered": 120, "correct": 120, "lost": 0, "duplicated": 0,
+        "worker_kills": 1, "broker_kills": 1, "manager_kills": 1, "audit": None,
+    }.items()  # fmt: skip
+    assert "nobody asks for IS: its worker was stopped" in ended.err
+    assert "IS started again by a request" in ended.err
+    assert list(tmp_path.iterdir()) == []
+    eventually(lambda: not processes_in(tmp_path), "the end of all processes")
+
+
+def processes_in(folder: Path) -> list[str]:
+    """Return the processes that know of a folder by an argument or a variable."""
+    name = str(folder).encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # processes come and go, and others' are none of ours
+            text = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            if name in text and process.name != str(os.getpid()):
+                found.append(text.decode(errors="replace"))
+    return found
