@@ -65,12 +65,12 @@ class Child:
         with self._changed:
             return "\n    ".join([f"{self.name} {state}, its output:", *self._lines])
 
-    def stop(self) -> None:
+    def stop(self, patience_s: float = 1.0) -> None:
         """End the process: politely, then not."""
         if self._process.poll() is None:
             self._process.terminate()
             try:
-                self._process.wait(1)
+                self._process.wait(patience_s)
             except subprocess.TimeoutExpired:
                 self._process.kill()
         self._process.wait()

@@ -26,16 +26,22 @@ def lack() -> str | None:
 
 
 class Rabbit:
-    """The server; leaving the `with` block ends it, and the port mapper of Erlang with it."""
+    """The server; leaving the `with` block ends it, and the port mapper of Erlang with it.
 
-    def __init__(self, folder: Path) -> None:
+    With `management`, its management API answers at `management_port`.
+    """
+
+    def __init__(self, folder: Path, *, management: bool = False) -> None:
         self._folder = folder
         self._children = Children()
         self.port = _free_port()
+        self.management_port = _free_port() if management else 0
         self.pid = 0
         self._mapper_port = _free_port()
 
     def __enter__(self) -> Rabbit:
+        if self.management_port:
+            self._enable_management()
         # Its own log goes to stdout, where the runner waits for it.
         server = self._children.start(
             ["env", *(f"{name}={value}" for name, value in self._settings().items()), SERVER],
@@ -60,7 +66,14 @@ class Rabbit:
         with suppress(FileNotFoundError):  # it comes with Erlang, and was started by it
             subprocess.run(["epmd", "-kill"], env=environment, capture_output=True, check=False)
 
+    def _enable_management(self) -> None:
+        (self._folder / "plugins").write_text("[rabbitmq_management].\n")
+        (self._folder / "rabbitmq.conf").write_text(
+            f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {self.management_port}\n"
+        )
+
     def _settings(self) -> dict[str, str]:
+        config = "rabbitmq.conf" if self.management_port else "none"
         return {
             "PATH": _path(),
             "HOME": str(self._folder),  # the cookie
@@ -73,7 +86,7 @@ class Rabbit:
             "RABBITMQ_LOGS": "-",
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self._folder / "plugins"),
             "RABBITMQ_CONF_ENV_FILE": str(self._folder / "none"),
-            "RABBITMQ_CONFIG_FILE": str(self._folder / "none"),
+            "RABBITMQ_CONFIG_FILE": str(self._folder / config),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ("-kernel inet_dist_use_interface {127,0,0,1}"),
             "ERL_CRASH_DUMP_SECONDS": "0",
             "ERL_EPMD_ADDRESS": "127.0.0.1",

@@ -1,0 +1,63 @@
+"""The command line: `python -m bench.amqp --help`."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+import bench.amqp
+from bench.durable import rabbit
+
+MEASUREMENTS: Final = ("calls", "law", "start", "groups")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure, report; 1 if something failed. No figure fails it."""
+    given = parse(arguments)
+    if (lack := rabbit.lack()) is not None:
+        print(lack, file=sys.stderr)
+        return 1
+    from bench.amqp.turns import shared_rabbit
+
+    how = f"Made by `{shlex.join(['python', '-m', 'bench.amqp', *arguments])}`"
+    with shared_rabbit() as server:
+        failures = [
+            failure
+            for name in MEASUREMENTS
+            if name in given.measurement
+            for failure in import_module(f"bench.amqp.{name}").run(server, given, how)
+        ]
+    for failure in failures:
+        print(f"\n{failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line; `--quick` makes everything short."""
+    parser = argparse.ArgumentParser(prog="python -m bench.amqp", description=bench.amqp.__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument(
+        "measurement", nargs="*", help=f"some of {', '.join(MEASUREMENTS)} (all of them)"
+    )
+    parser.add_argument("--quick", action="store_true", help="few and short turns")
+    parser.add_argument("--rounds", type=int, help="turns of every contender (3)")
+    parser.add_argument("--seconds", type=float, help="measured time of a turn (1)")
+    parser.add_argument("--only", nargs="+", default=[], metavar="TEXT", help="of the contenders")
+    parser.add_argument("--docs", type=Path, metavar="DIR", help="the documentation to write to")
+    given = parser.parse_args(arguments)
+    unknown = set(given.measurement) - set(MEASUREMENTS)
+    if unknown:
+        parser.error(f"no such measurement: {', '.join(sorted(unknown))}")
+    given.measurement = given.measurement or list(MEASUREMENTS)
+    given.rounds = given.rounds or (1 if given.quick else 3)
+    given.seconds = given.seconds or (0.3 if given.quick else 1.0)
+    return given
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,84 @@
+"""Who calls whom, and what is missing where somebody cannot."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, Final, NamedTuple
+
+from bench.durable import rabbit
+from bench.job import Job
+
+
+class Part(NamedTuple):
+    """A part of a module in this package: one side of a contender."""
+
+    module: str
+    name: str
+
+    def command(self, job: Job) -> list[str]:
+        """Return the command line of its process."""
+        return [sys.executable, "-m", f"bench.amqp.{self.module}", self.name, job.to_argument()]
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A row: its name, both sides, the queue that they meet at, and the module that they need."""
+
+    name: str
+    client: Part
+    servant: Part
+    queue: str = "quorum"
+    needs: str = "requite"
+
+    def lack(self) -> str | None:
+        """Return what is missing, if anything."""
+        if find_spec(self.needs) is None:
+            return f"no module {self.needs}: run `scripts/setup bench`"
+        return rabbit.lack()
+
+
+QUEUES: Final[Mapping[str, dict[str, Any]]] = {
+    "quorum": {"durable": True, "arguments": {"x-queue-type": "quorum"}},
+    "classic": {},
+}
+"""How the queues of requests are declared: as requite does it, and as a plain queue in memory."""
+
+_WORKER: Final = Part("requite_peer", "worker")
+_AIO_PIKA: Final = Part("aio_pika_peer", "servant")
+_PIKA: Final = Part("pika_peer", "servant")
+
+REQUITE: Final = "AsyncClient, Worker"
+AIO_PIKA: Final = "aio-pika"
+PIKA: Final = "pika"
+REQUITE_BARE: Final = "AsyncClient, Worker: bare"
+AIO_PIKA_BARE: Final = "aio-pika: bare"
+PIKA_BARE: Final = "pika: bare"
+
+CONTENDERS: Final = (
+    Contender(REQUITE, Part("requite_peer", "async-client"), _WORKER),
+    Contender("Client, Worker", Part("requite_peer", "client"), _WORKER),
+    Contender(AIO_PIKA, Part("aio_pika_peer", "client"), _AIO_PIKA, needs="aio_pika"),
+    Contender(PIKA, Part("pika_peer", "client"), _PIKA, needs="pika"),
+    Contender(REQUITE_BARE, Part("requite_peer", "async-client-direct"), _WORKER, "classic"),
+    Contender(
+        AIO_PIKA_BARE,
+        Part("aio_pika_peer", "client-bare"),
+        Part("aio_pika_peer", "servant-bare"),
+        "classic",
+        "aio_pika",
+    ),
+    Contender(
+        PIKA_BARE,
+        Part("pika_peer", "client-bare"),
+        Part("pika_peer", "servant-bare"),
+        "classic",
+        "pika",
+    ),
+)
+BASELINE: Final = {
+    each.name: AIO_PIKA_BARE if each.queue == "classic" else AIO_PIKA for each in CONTENDERS
+}
+"""With whom each is compared."""

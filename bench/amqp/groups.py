@@ -1,0 +1,184 @@
+"""What a manager with a thousand groups costs: to make them, at rest, and while they are at work.
+
+The manager and RabbitMQ are real; the driver (noop) starts nothing. Each key is touched by one
+request, which waits in its queue. At rest nothing happens; at work, reports of workers come, each
+about another group.
+"""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from itertools import cycle
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter, sleep
+from typing import Any, Final, NamedTuple
+from urllib.request import urlopen
+
+import pika
+
+from bench.amqp.loops import engine_times
+from bench.amqp.pools import POOL, Manager, managing
+from bench.amqp.turns import ask, facts, publish
+from bench.durable.rabbit import Rabbit
+from bench.gauge import cpu_s
+from bench.processes import ChildFailed
+from bench.spark.page import table
+from requite.protocols.amqp.topology import Pool
+
+GROUPS: Final = 1000
+REST_S: Final = 30.0
+REPORTS_PER_S: Final = 500
+_QUICK_GROUPS: Final = 50
+_QUICK_REST_S: Final = 3.0
+_MADE_S: Final = 300.0
+_LOOK_S: Final = 0.5
+_KIB_PER_MB: Final = 1000
+
+
+class Phase(NamedTuple):
+    """How long it took, the processor time in it, and the manager's memory at its end."""
+
+    name: str
+    elapsed_s: float
+    manager_s: float
+    rabbit_s: float
+    memory_mb: float
+
+
+def run(rabbit: Rabbit, given: Namespace, how: str) -> list[str]:
+    """Measure and report; return what failed."""
+    count = _QUICK_GROUPS if given.quick else GROUPS
+    rest_s = _QUICK_REST_S if given.quick else REST_S
+    try:
+        with (
+            TemporaryDirectory(prefix="requite-bench-") as name,
+            managing(rabbit, Path(name), 'kind = "noop"') as manager,
+        ):
+            phases = list(_phases(rabbit, manager, count, rest_s))
+            questions = _questions(rabbit, manager)
+    except (ChildFailed, TimeoutError) as failure:
+        return [f"groups: {failure}"]
+    lead = (
+        f"{how}: {count:,} groups, the control loops' `interval` at its default of 5 s; at work,"
+        f" {REPORTS_PER_S} reports a second."
+    )
+    parts = [
+        lead,
+        facts(rabbit),
+        _phase_table(phases),
+        questions,
+        engine_times((count // 4, count)),
+    ]
+    publish(given, "amqp groups", "\n\n".join(parts))
+    return []
+
+
+# --- what happens ---------------------------------------------------------------------------------
+def _phases(rabbit: Rabbit, manager: Manager, count: int, rest_s: float) -> Iterator[Phase]:
+    keys = [f"key {number}" for number in range(count)]
+
+    def measure(name: str, happen: Callable[[], None]) -> Phase:
+        began, pids = perf_counter(), (manager.child.pid, rabbit.pid)
+        before = [cpu_s(pid) for pid in pids]
+        happen()
+        used = [cpu_s(pid) - was for pid, was in zip(pids, before, strict=True)]
+        phase = Phase(name, perf_counter() - began, *used, _memory_mb(manager.child.pid))
+        print(f"{name}: {phase.elapsed_s:.1f} s, {phase.manager_s:.2f} s of CPU", flush=True)
+        return phase
+
+    yield measure("no group, at rest", lambda: sleep(rest_s / 3))
+    yield measure("all groups are made", lambda: _make(rabbit, manager, keys))
+    yield measure("all groups, at rest", lambda: sleep(rest_s))
+    yield measure("all groups, at work", lambda: _work(rabbit, keys, rest_s))
+
+
+def _make(rabbit: Rabbit, manager: Manager, keys: list[str]) -> None:
+    """Send each group its first request; return when all of their queues have theirs."""
+    exchange = Pool(POOL).requests_exchange
+    with _connection(rabbit) as connection:
+        channel = connection.channel()
+        for key in keys:
+            channel.basic_publish(exchange, key, b"hello")
+    ends_at = perf_counter() + _MADE_S
+    while not _is_made(_tell(manager.url), len(keys)):
+        if perf_counter() > ends_at:
+            raise TimeoutError(f"{len(keys)} groups: not within {_MADE_S:g} s")
+        sleep(_LOOK_S)
+
+
+def _is_made(status: Any, count: int) -> bool:
+    bound = sum(group["queue"] == "bound" and group["running"] for group in status["groups"])
+    return bound == count == status["orphans"]["forwarded"]
+
+
+def _work(rabbit: Rabbit, keys: list[str], seconds: float) -> None:
+    """Report, for one group after the other, that it got a request."""
+    exchange = Pool(POOL).activity_exchange
+    properties = pika.BasicProperties(headers={"x-event": "request-received", "x-worker-id": "w"})
+    with _connection(rabbit) as connection:
+        channel = connection.channel()
+        began = perf_counter()
+        for number, key in enumerate(cycle(keys)):
+            at = began + number / REPORTS_PER_S
+            if at >= began + seconds:
+                break
+            sleep(max(0.0, at - perf_counter()))
+            channel.basic_publish(exchange, key, b"", properties)
+
+
+def _connection(rabbit: Rabbit) -> pika.BlockingConnection:
+    return pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", rabbit.port))
+
+
+def _tell(url: str) -> Any:
+    with urlopen(f"{url}/status") as answer:
+        return json.load(answer)
+
+
+def _memory_mb(pid: int) -> float:
+    """Return the resident memory of a process (proc(5), status)."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    [kib] = [line.split()[1] for line in lines if line.startswith("VmRSS:")]
+    return int(kib) / _KIB_PER_MB
+
+
+# --- what is told ---------------------------------------------------------------------------------
+def _phase_table(phases: list[Phase]) -> str:
+    header = ["", "s", "manager's CPU", "RabbitMQ's CPU", "manager's memory, MB"]
+    return table(header, [list(_texts(phase)) for phase in phases])
+
+
+def _texts(phase: Phase) -> Iterator[str]:
+    yield phase.name
+    yield f"{phase.elapsed_s:.1f}"
+    for used_s in (phase.manager_s, phase.rabbit_s):
+        yield f"{used_s:.2f} s ({used_s / phase.elapsed_s:.1%} of a core)"
+    yield f"{phase.memory_mb:.0f}"
+
+
+def _questions(rabbit: Rabbit, manager: Manager) -> str:
+    """Ask what a round of the control loop asks of the management API, and what operators ask."""
+    exchange = Pool(POOL).requests_exchange
+    columns = "columns=name,messages,consumers,type,arguments"
+    asked = {
+        "bindings of the requests' exchange": f"/exchanges/%2F/{exchange}/bindings/source",
+        "queues": f"/queues/%2F?{columns}",
+    }
+    rows = [
+        [f"the management API: {what}", *_timed(lambda path=path: ask(rabbit, path), rabbit.pid)]
+        for what, path in asked.items()
+    ]
+    rows.append(["the manager: `/status`", *_timed(lambda: _tell(manager.url), manager.child.pid)])
+    return table(["question", "takes, ms", "CPU of who answers, ms", "answer, kB"], rows)
+
+
+def _timed(question: Callable[[], Any], pid: int, times: int = 5) -> Iterator[str]:
+    began, used_s = perf_counter(), cpu_s(pid)
+    for _ in range(times):
+        answer = question()
+    yield f"{(perf_counter() - began) / times * 1000:.0f}"
+    yield f"{(cpu_s(pid) - used_s) / times * 1000:.0f}"
+    yield f"{len(json.dumps(answer)) / 1000:.0f}"

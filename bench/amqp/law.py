@@ -1,0 +1,158 @@
+"""The throughput law P = C / L: what a slotted client reaches, and what the law says of it.
+
+`C` slots are in use all the time. The law is taken twice: with the latency `L` measured in the same
+run, as the article means it, and with that of a client with a single slot, which is what somebody
+knows who has to choose how many slots to have. The first is to hold; where the second one bends
+away, something is full.
+"""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from statistics import median
+from typing import Final, NamedTuple
+
+from bench.amqp import law_chart
+from bench.amqp.contenders import Part
+from bench.amqp.slotted_peer import CAPACITY, WORK_S
+from bench.amqp.turns import (
+    SLACK_S,
+    START_S,
+    Settings,
+    declare,
+    facts,
+    make_job,
+    publish,
+    settings_of,
+)
+from bench.durable.rabbit import Rabbit
+from bench.job import Job
+from bench.processes import ChildFailed, Children
+from bench.spark.page import table
+
+PAGE: Final = "topics/throughput-law.md"
+PICTURE: Final = "topics/throughput-law.svg"
+SLOTS: Final = tuple(2**n for n in range(9))
+SERVANTS: Final = (1, 2, 4)
+HANDLERS: Final = {
+    "echo": "the handler answers at once",
+    "work": f"the handler waits for {WORK_S * 1000:.0f} ms",
+}
+_QUEUE: Final = "classic"
+_SIZE_BYTES: Final = 11
+
+
+class Point(NamedTuple):
+    """What a client with so many slots has reached. `cores`: how many everybody used together."""
+
+    handler: str
+    servants: int
+    slots: int
+    calls_per_s: float
+    latency_s: float
+    cores: float
+
+    @property
+    def law(self) -> float:
+        """What the law says."""
+        return self.slots / self.latency_s
+
+
+def run(rabbit: Rabbit, given: Namespace, how: str) -> list[str]:
+    """Measure and report; return what failed."""
+    settings = settings_of(given)
+    slots, servants = (SLOTS[:4], (1,)) if given.quick else (SLOTS, SERVANTS)
+    found: list[Point] = []
+    for number in range(settings.rounds):
+        for handler, each in product(HANDLERS, servants):
+            print(f"{number + 1}/{settings.rounds} {handler}, {each} servants", flush=True)
+            try:
+                found += _measure(rabbit, settings, handler, each, slots[-1])
+            except ChildFailed as failure:
+                return [f"{handler}, {each} servants: {failure}"]
+    points = medians(found)
+    lead = (
+        f"{how}: medians of {settings.rounds} rounds, {settings.seconds:g} s for each number of"
+        f" slots; {_SIZE_BYTES} B, a queue in memory, {CAPACITY} requests at a time per servant."
+    )
+    publish(given, "amqp law", "\n\n".join([lead, facts(rabbit), report(points)]), PAGE)
+    if given.docs is not None:
+        law_chart.draw(points, given.docs / PICTURE)
+    return []
+
+
+def _measure(
+    rabbit: Rabbit, settings: Settings, handler: str, servants: int, slots_max: int
+) -> Iterator[Point]:
+    declare(rabbit.port, _QUEUE)
+    job = make_job(rabbit, settings, slots_max, _SIZE_BYTES, _QUEUE)
+    with Children() as children:
+        try:
+            for line in _lines(replace(job, workers=servants), handler, children):
+                figures = json.loads(line)
+                yield Point(handler, servants, *figures.values())
+        except ChildFailed as failure:
+            raise ChildFailed(f"{failure}\n{children.last_words()}") from None
+
+
+def _lines(job: Job, handler: str, children: Children) -> Iterator[str]:
+    """Yield what the client prints, a line for each number of slots."""
+    command = Part("slotted_peer", handler).command(job)
+    workers = [children.start(command, name=f"servant {n + 1}") for n in range(job.workers)]
+    for worker in workers:
+        worker.wait_for("^ready$", START_S)
+    job = replace(job, worker_pids=[worker.pid for worker in workers])
+    client = children.start(Part("slotted_peer", "client").command(job), name="the client")
+    for slots in [each for each in SLOTS if each <= job.window]:
+        patience_s = job.warm_up_s + job.seconds + SLACK_S
+        yield client.wait_for(rf'^{{"slots": {slots},.*}}$', patience_s)[0]
+
+
+def medians(found: list[Point]) -> list[Point]:
+    """Return the medians over the rounds."""
+    rounds: dict[tuple[str, int, int], list[Point]] = {}
+    for point in found:
+        rounds.setdefault(point[:3], []).append(point)
+    return [Point(*place, *_median(points)) for place, points in rounds.items()]
+
+
+def _median(points: list[Point]) -> Iterator[float]:
+    for column in zip(*(point[3:] for point in points), strict=True):
+        yield median(column)
+
+
+# --- the report -----------------------------------------------------------------------------------
+def report(points: list[Point]) -> str:
+    """Return a table per handler."""
+    parts = []
+    for handler, what in HANDLERS.items():
+        mine = [point for point in points if point.handler == handler]
+        if mine:
+            parts += [f"**{what[0].upper()}{what[1:]}**", _table(mine)]
+    return "\n\n".join(parts)
+
+
+def _table(points: list[Point]) -> str:
+    servants = sorted({point.servants for point in points})
+    header = ["slots C"]
+    for n in servants:
+        header += [f"{n} servants: P, calls/s", "L, ms", "C / L", "C / L₁", "cores"]
+    rows = [
+        [str(slots), *(text for n in servants for text in _texts(points, n, slots))]
+        for slots in sorted({point.slots for point in points})
+    ]
+    return table(header, rows)
+
+
+def _texts(points: list[Point], servants: int, slots: int) -> Iterator[str]:
+    line = {point.slots: point for point in points if point.servants == servants}
+    point = line[slots]
+    yield f"{point.calls_per_s:,.0f}"
+    yield f"{point.latency_s * 1000:.1f}"
+    yield f"{point.law:,.0f}"
+    yield f"{slots / line[1].latency_s:,.0f}"
+    yield f"{point.cores:.1f}"

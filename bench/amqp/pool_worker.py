@@ -1,0 +1,11 @@
+"""The smallest worker of a pool; nothing else is loaded with it."""
+
+from __future__ import annotations
+
+import requite
+
+
+@requite.service("pool")
+async def echo(request: requite.Request) -> bytes:
+    """Answer with the request's body."""
+    return request.body

@@ -1,0 +1,82 @@
+"""A pool's manager as a process, as a user starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bench.amqp.turns import START_S
+from bench.durable.rabbit import Rabbit
+from bench.processes import Child, Children
+
+POOL: Final = "bench"
+DRAIN_S: Final = 60.0
+_RUN: Final = ("-m", "requite.cli", "pool", "run", "--config")
+
+
+class Manager(NamedTuple):
+    """The process, and where its endpoints are."""
+
+    child: Child
+    url: str
+
+
+def pool_url(rabbit: Rabbit) -> str:
+    """Return where callers reach the pool; they name the key as `service`."""
+    return f"amqp://guest:guest@127.0.0.1:{rabbit.port}/?pool={POOL}"
+
+
+@contextmanager
+def managing(
+    rabbit: Rabbit, folder: Path, driver: str, run: Sequence[str] = _RUN
+) -> Iterator[Manager]:
+    """Run a manager with a driver (the lines of its section); its groups end with it.
+
+    `run` are the arguments of Python that start it, before the name of its file of settings.
+    """
+    config = folder / "pool.toml"
+    config.write_text(_settings(rabbit, folder, driver))
+    with Children() as children:
+        child = children.start([sys.executable, *run, str(config)], name="the manager")
+        try:
+            url = child.wait_for(rf"^pool {POOL} at (\S+)$", START_S)[1]
+            child.wait_for(rf"^pool {POOL}: active$", START_S)
+            yield Manager(child, url)
+        finally:
+            child.stop(DRAIN_S)
+            _kill_workers(folder)
+
+
+def _settings(rabbit: Rabbit, folder: Path, driver: str) -> str:
+    where = f"guest:guest@127.0.0.1:{rabbit.port}"
+    api = f"http://guest:guest@127.0.0.1:{rabbit.management_port}"
+    return "\n".join(
+        [
+            f'[pool]\nname = "{POOL}"',
+            f'[rabbitmq]\nurl = "amqp://{where}/"\nmanagement_url = "{api}"',
+            "[lifetime]\nunbind_delay = 3600",
+            "[http]\nport = 0",
+            f"[driver]\n{driver}",
+        ]
+    )
+
+
+def processes(folder: Path, command: Sequence[str]) -> str:
+    """Return the section of the driver that runs workers as processes."""
+    places = f"state_dir = {json.dumps(str(folder))}\nlog_dir = {json.dumps(str(folder))}"
+    return f'kind = "subprocess"\ncommand = {json.dumps([*command])}\n{places}'
+
+
+def _kill_workers(folder: Path) -> None:
+    """End what a manager that was killed has left."""
+    from requite.pool.drivers.records import Records
+
+    for record in Records(folder / f"{POOL}.default").living():
+        with suppress(ProcessLookupError):
+            os.killpg(record.pid, signal.SIGKILL)

@@ -1,0 +1,118 @@
+"""How long the first request of a new key takes, by the manager of a pool, and what of it is what.
+
+Three ways: workers that the manager starts as processes, which is what users have; workers that
+need not start, on the manager's own event loop; and workers that were started by hand, whose
+reports have had their queues made. Beside them, a Python process that does nothing, and one that
+loads what a worker needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Final
+
+import requite
+from bench.amqp.pools import managing, pool_url, processes
+from bench.amqp.turns import START_S, facts, publish
+from bench.durable.rabbit import Rabbit
+from bench.processes import ChildFailed, Children
+from bench.spark.page import table
+
+KEYS: Final = 20
+_QUICK: Final = 3
+_PEER: Final = ("-m", "bench.amqp.start_peer")
+_WORKER: Final = (
+    *(sys.executable, "-m", "requite.cli"),
+    *("worker", "bench.amqp.pool_worker:echo", "--pool"),
+)
+_LOADS: Final = "import requite.cli.worker, requite.worker.amqp, bench.amqp.pool_worker"
+_TIMEOUT_S: Final = 30.0
+
+Times = list[float]
+
+
+def run(rabbit: Rabbit, given: Namespace, how: str) -> list[str]:
+    """Measure and report; return what failed."""
+    count = _QUICK if given.quick else KEYS
+    rows: dict[str, Times] = {}
+    try:
+        for what, measure in _WAYS.items():
+            with TemporaryDirectory(prefix="requite-bench-") as name:
+                rows[what] = measure(rabbit, Path(name), count)
+            print(f"{what}: {median(rows[what]):.3f} s", flush=True)
+    except (ChildFailed, requite.CallError) as failure:
+        return [f"{what}: {failure}"]
+    header = ["", "median, ms", "95 %, ms", "shortest, ms"]
+    lead = f"{how}: {count} keys, one after the other."
+    text = table(header, [[what, *_texts(times)] for what, times in rows.items()])
+    publish(given, "amqp start", "\n\n".join([lead, facts(rabbit), text]))
+    return []
+
+
+def _texts(times: Times) -> Iterator[str]:
+    ordered = sorted(times)
+    at = min(len(ordered) - 1, round(0.95 * len(ordered)))
+    for time_s in (median(ordered), ordered[at], ordered[0]):
+        yield f"{time_s * 1000:,.0f}"
+
+
+# --- by a manager ---------------------------------------------------------------------------------
+def _by_processes(rabbit: Rabbit, folder: Path, count: int) -> Times:
+    keys = [f"process {number}" for number in range(count + 1)]
+    with managing(rabbit, folder, processes(folder, _WORKER)):
+        return asyncio.run(_first_calls(rabbit, keys))
+
+
+def _by_waiting(rabbit: Rabbit, folder: Path, count: int) -> Times:
+    keys = [f"waiting {number}" for number in range(count + 1)]
+    with managing(rabbit, folder, 'kind = "noop"'), Children() as children:
+        command = [sys.executable, *_PEER, "waiting", pool_url(rabbit), *keys]
+        children.start(command, name="the workers").wait_for("^ready$", START_S)
+        return asyncio.run(_first_calls(rabbit, keys))
+
+
+def _by_tasks(rabbit: Rabbit, folder: Path, count: int) -> Times:
+    keys = [f"task {number}" for number in range(count + 1)]
+    with managing(rabbit, folder, 'kind = "noop"', (*_PEER, "manager")):
+        return asyncio.run(_first_calls(rabbit, keys))
+
+
+async def _first_calls(rabbit: Rabbit, keys: Sequence[str]) -> Times:
+    """Call each key once, over a connection that stands."""
+    times = []
+    async with requite.AsyncClient(pool_url(rabbit), timeout=_TIMEOUT_S) as client:
+        for key in keys:
+            asked = perf_counter()
+            await client.call(b"hello", service=key)
+            times.append(perf_counter() - asked)
+    return times[1:]  # the first one has waited for the connection
+
+
+# --- by nobody ------------------------------------------------------------------------------------
+def _python(program: str) -> Callable[[Rabbit, Path, int], Times]:
+    def measure(_rabbit: Rabbit, _folder: Path, count: int) -> Times:
+        times = []
+        for _ in range(count):
+            began = perf_counter()
+            subprocess.run([sys.executable, "-c", program], check=True)
+            times.append(perf_counter() - began)
+        return times
+
+    return measure
+
+
+_WAYS: Final[dict[str, Callable[[Rabbit, Path, int], Times]]] = {
+    "first reply, workers are processes": _by_processes,
+    "first reply, workers need not start": _by_tasks,
+    "first reply, workers were there before": _by_waiting,
+    "a Python process that does nothing": _python("pass"),
+    "a Python process that loads what a worker needs": _python(_LOADS),
+}

@@ -1,0 +1,131 @@
+"""One turn of a contender: a fresh queue, servants, a client; and the RabbitMQ that all share."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+from urllib.request import Request, urlopen
+
+import pika
+
+from bench import machine
+from bench.amqp.contenders import QUEUES, Contender, Part
+from bench.durable.rabbit import Rabbit
+from bench.job import Job
+from bench.processes import ChildFailed, Children
+from bench.spark import page
+
+START_S: Final = 15.0
+SLACK_S: Final = 30.0
+_OF_INTEREST: Final = ("cores", "system", "Python", "requite", "uvloop")
+
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How often, and how long; seconds."""
+
+    rounds: int
+    seconds: float
+    warm_up_s: float
+
+
+def settings_of(given: Namespace) -> Settings:
+    """Return what the command line says."""
+    return Settings(given.rounds, given.seconds, 0.2 if given.quick else 0.5)
+
+
+@contextmanager
+def shared_rabbit() -> Iterator[Rabbit]:
+    """Run a RabbitMQ with its management API."""
+    with (
+        TemporaryDirectory(prefix="requite-bench-") as name,
+        Rabbit(Path(name), management=True) as rabbit,
+    ):
+        yield rabbit
+
+
+def make_job(rabbit: Rabbit, settings: Settings, window: int, size: int, queue: str) -> Job:
+    """Put together what the processes have to know."""
+    return Job(
+        port=rabbit.port,
+        broker_pid=rabbit.pid,
+        worker_pids=[],
+        dialect=queue,
+        window=window,
+        workers=1,
+        body_size_bytes=size,
+        capacity=window,
+        seconds=settings.seconds,
+        requests=0,
+        warm_up_s=settings.warm_up_s,
+    )
+
+
+def take_turn(contender: Contender, job: Job) -> Figures:
+    """Let a contender make calls. Raises `ChildFailed`."""
+    declare(job.port, job.dialect)
+    return measure(contender.client, contender.servant, job)
+
+
+def measure(client: Part, servant: Part, job: Job) -> Figures:
+    """Start as many servants as the job says, then a client; return what that has measured."""
+    with Children() as children:
+        try:
+            servants = [
+                children.start(servant.command(job), name=f"servant {number}")
+                for number in range(1, job.workers + 1)
+            ]
+            for each in servants:
+                each.wait_for("^ready$", START_S)
+            told = replace(job, worker_pids=[each.pid for each in servants])
+            caller = children.start(client.command(told), name="the client")
+            patience_s = job.warm_up_s + 3 * job.seconds + SLACK_S
+            figures: Figures = json.loads(caller.wait_for(r"^\{.*\}$", patience_s)[0])
+        except ChildFailed as failure:
+            raise ChildFailed(f"{failure}\n{children.last_words()}") from None
+    return figures
+
+
+def declare(port: int, queue: str) -> None:
+    """Make the queue afresh, so that nobody finds what another one has left."""
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port)) as connection:
+        channel = connection.channel()
+        channel.queue_delete(queue)
+        channel.queue_declare(queue, **QUEUES[queue])
+
+
+def ask(rabbit: Rabbit, path: str) -> Any:
+    """Ask the management API; `path` without /api."""
+    url = f"http://127.0.0.1:{rabbit.management_port}/api{path}"
+    credentials = b64encode(b"guest:guest").decode()
+    with urlopen(Request(url, headers={"Authorization": f"Basic {credentials}"})) as answer:
+        return json.load(answer)
+
+
+def facts(rabbit: Rabbit) -> str:
+    """Return what a reader must know of the machine and the contenders."""
+    found = {name: fact for name, fact in machine.facts().items() if name in _OF_INTEREST}
+    for package in ("aio-pika", "aiormq", "pika"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    found["RabbitMQ"] = ask(rabbit, "/overview")["rabbitmq_version"]
+    return "; ".join(f"{what} {value}" for what, value in found.items()) + "."
+
+
+def publish(given: Namespace, name: str, text: str, to: str = "performance.md") -> None:
+    """Print a report; write it to its page where that is asked for."""
+    print(f"\n{text}\n", flush=True)
+    if given.docs is not None:
+        page.write(given.docs / to, name, text, maker="bench")
