@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from requite.cli.failures import is_brokerless, place_of
 from requite.cli.output import complain
 from requite.errors import CallError, ConfigurationError, NoService
+from requite.protocols.majordomo.keyed import managers_for
 from requite.url import parse_url
 
 if TYPE_CHECKING:
@@ -72,8 +73,10 @@ async def _is_unserved(client: AsyncClient, service: str) -> bool:
     """Ask the broker (8/MMI). One that does not answer is no reason to give up here."""
     if service.startswith("mmi."):
         return False
+    # The group of a pool is started by its first request, if there is a manager.
+    names = filter(None, (service, managers_for(service)))
     try:
-        told = await client.call(service.encode(), service="mmi.service", timeout=_ASK_S)
+        told = [await client.call(n.encode(), service="mmi.service", timeout=_ASK_S) for n in names]
     except CallError:
         return False
-    return told.body == b"404"
+    return all(each.body == b"404" for each in told)

@@ -28,6 +28,12 @@ def managers_of(pool: str) -> str:
     return f"{prefix_of(pool)}{_MANAGERS}"
 
 
+def managers_for(service: str) -> str | None:
+    """Return the service of the managers of the pool that a service belongs to, if it does."""
+    pool, slash, _ = service.partition("/")
+    return f"{pool}/{_MANAGERS}" if pool and slash else None
+
+
 def service_of(pool: str, key: str) -> str:
     """Return the name of a group's service. Raises `ConfigurationError` for a key too long."""
     name = f"{prefix_of(pool)}{_encoded(key)}"
