@@ -1,4 +1,4 @@
-"""`requite pool drain`: have groups finish what they have, and go."""
+"""`requite pool drain`: have groups, or workers, finish what they have, and go."""
 
 from __future__ import annotations
 
@@ -17,6 +17,23 @@ def drain(
     everything: Annotated[
         bool, Parameter(name="--all", show_default=False, help="All groups of the pool.")
     ] = False,
+    restart: Annotated[
+        bool,
+        Parameter(
+            name="--restart",
+            show_default=False,
+            help="Have the workers end now; the groups stay, and get others.",
+        ),
+    ] = False,
+    worker: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--worker",
+            metavar="ID",
+            show_default=False,
+            help="Have this one worker end now (WORKER_ID); repeat it for several.",
+        ),
+    ] = (),
     manager: ManagerUrl = DEFAULT,
     logging: Logging = QUIET,
 ) -> None:
@@ -26,15 +43,40 @@ def drain(
     active again. When nothing has come for lifetime.stop_delay, its workers end
     and its queue is deleted. The manager itself drains on SIGTERM.
 
+    With --restart, and with --worker, workers are told to take no more requests,
+    finish what they hold and end. Requests that come meanwhile wait in their queue
+    for the workers that the manager starts in their place.
+
       $ requite pool drain 42 43
       $ requite pool drain --all
+      $ requite pool drain 42 --restart
+      $ requite pool drain --worker 3b1f0c5ad9e2
     """
     logging.start()
-    if everything == bool(keys):
-        raise ConfigurationError("drain which groups? Give their keys, or --all")
-    chosen = keys
-    if everything:
-        chosen = tuple(group["key"] for group in ask(manager, "/status")["groups"])
+    if everything + bool(keys) + bool(worker) != 1 or (worker and restart):
+        raise ConfigurationError("drain which groups? Give their keys, or --all, or a --worker")
+    if worker or restart:
+        _drain_workers(manager, keys, worker)
+    else:
+        _release(manager, keys)
+
+
+def _drain_workers(manager: str, keys: tuple[str, ...], workers: tuple[str, ...]) -> None:
+    """Have workers end: those of groups, single ones, or, where none is named, all."""
+    for key in keys:
+        ask(manager, "/drain", {"key": key})
+        say(f"draining the workers of {printable(key)}")
+    for worker in workers:
+        ask(manager, "/drain", {"worker": worker})
+        say(f"draining worker {printable(worker)}")
+    if not keys and not workers:
+        ask(manager, "/drain", {"all": True})
+        say("draining all workers")
+
+
+def _release(manager: str, keys: tuple[str, ...]) -> None:
+    """Have groups go; where none is named, all."""
+    chosen = keys or tuple(group["key"] for group in ask(manager, "/status")["groups"])
     for key in chosen:
         ask(manager, "/release", {"key": key})
         say(f"draining {printable(key)}")

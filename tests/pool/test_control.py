@@ -1,0 +1,204 @@
+"""Drains and cancels of a pool at a real RabbitMQ, and a manager that hands its groups over."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from urllib.parse import quote
+
+import pytest
+from tests.amqp.live import is_consuming
+from tests.pool.live import Floor, ask, eventually, until
+from tests.pool.test_manager import who
+
+from requite import AsyncClient, Request, Worker, service
+from requite.pool.config import Lifetime, PoolSection
+from requite.pool.drivers.noop import NoopDriver
+from requite.pool.manager import PoolManager
+from requite.pool.manager.keeping import State
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+
+class Servant:
+    """A worker of the test's own process, whose handler waits until it is let go."""
+
+    def __init__(self, floor: Floor, key: str, worker_id: str) -> None:
+        self.began, self.release = asyncio.Event(), asyncio.Event()
+        self.interrupted = asyncio.Event()
+        self.traces: list[str] = []
+        query = f"pool=core&key={quote(key, safe='')}&id={worker_id}"
+        self.worker = Worker(f"{floor.rabbit.url}?{query}", self._service())
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def _service(self) -> service:
+        @service("pool")
+        async def hold(request: Request) -> bytes:
+            self.traces.append(request.traceparent)
+            self.began.set()
+            try:
+                if request.body == b"hold":
+                    await self.release.wait()
+            except asyncio.CancelledError:
+                self.interrupted.set()
+                raise
+            return request.body
+
+        return hold
+
+    async def start(self, floor: Floor) -> None:
+        """Serve until the test ends."""
+        await floor.stack.enter_async_context(self.worker)
+        self.over = asyncio.ensure_future(self.worker.until_over())
+        floor.stack.callback(self.over.cancel)
+
+
+async def serving(floor: Floor, key: str, worker_id: str) -> Servant:
+    """Start a worker of the test's own process."""
+    servant = Servant(floor, key, worker_id)
+    await servant.start(floor)
+    return servant
+
+
+async def by_hand(floor: Floor) -> PoolManager:
+    """Start a manager whose workers somebody else starts."""
+    lifetime = Lifetime(unbind_delay_s=60.0, stop_delay_s=0.3, extra_lifetime_s=0.1)
+    manager = await floor.manager(floor.config(lifetime=lifetime), driver=NoopDriver())
+    await until(lambda: manager.state is State.ACTIVE, "an active manager")
+    return manager
+
+
+# --- drains ---------------------------------------------------------------------------------------
+async def test_a_worker_that_is_drained_finishes_what_it_has_and_ends(floor: Floor) -> None:
+    manager = await by_hand(floor)
+    one, two = await serving(floor, "a/b", "w1"), await serving(floor, "c", "w2")
+    client, other = await floor.client("a/b"), await floor.client("c")
+    call = asyncio.ensure_future(client.call(b"hold"))
+    await asyncio.wait_for(one.began.wait(), 30)
+    assert (await other.call(b"hi")).body == b"hi"
+
+    drained = await ask(f"{manager.url}/drain", {"worker": "w1"})
+    assert drained == (202, {"heard": True})
+    await until(lambda: not is_consuming(one.worker), "a worker that takes no more")
+    assert not one.over.done()  # it holds a request
+    one.release.set()
+    assert (await call).body == b"hold"
+    await asyncio.wait_for(one.over, 30)
+    assert not two.over.done()
+    assert (await other.call(b"hi")).body == b"hi"
+
+    waits = asyncio.ensure_future(client.call(b"later"))  # in the queue, for the next worker
+    await serving(floor, "a/b", "w3")
+    assert (await waits).body == b"later"
+
+
+async def test_drains_of_a_key_and_of_all_reach_whom_they_mean(floor: Floor) -> None:
+    manager = await by_hand(floor)
+    servants = [await serving(floor, key, f"w-{key}-{n}") for key in "ab" for n in (1, 2)]
+    for key in "ab":
+        assert (await (await floor.client(key)).call(b"hi")).body == b"hi"
+    await ask(f"{manager.url}/drain", {"key": "a"})
+    await asyncio.wait_for(asyncio.gather(*(each.over for each in servants[:2])), 30)
+    assert not any(each.over.done() for each in servants[2:])
+    await ask(f"{manager.url}/drain", {"all": True})
+    await asyncio.wait_for(asyncio.gather(*(each.over for each in servants[2:])), 30)
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"key": "a", "all": True}, {"all": False}, {"worker": 5}, {"workers": "w"}]
+)
+async def test_drains_that_make_no_sense_are_refused(floor: Floor, body: object) -> None:
+    manager = await by_hand(floor)
+    status, said = await ask(f"{manager.url}/drain", body)
+    assert (status, bool(said["error"])) == (400, True)
+
+
+async def test_a_drain_that_no_worker_hears_says_so(floor: Floor) -> None:
+    manager = await by_hand(floor)
+    assert await ask(f"{manager.url}/drain", {"all": True}) == (202, {"heard": False})
+
+
+async def test_workers_that_no_driver_ends_are_told_when_their_group_goes(floor: Floor) -> None:
+    manager = await by_hand(floor)
+    servant = await serving(floor, "42", "w1")
+    assert (await (await floor.client()).call(b"hi")).body == b"hi"
+    await ask(f"{manager.url}/release", {"key": "42"})
+    await asyncio.wait_for(servant.over, 30)
+
+
+async def test_workers_that_are_drained_are_replaced_and_no_call_fails(floor: Floor) -> None:
+    manager = await floor.active()
+    client = await floor.client()
+    first = await who(client)
+    call = asyncio.ensure_future(who(client, b"sleep 0.5"))
+    assert (await ask(f"{manager.url}/drain", {"key": "42"}))[0] == 202
+    assert await call
+
+    async def replaced() -> bool:
+        return await who(client) != first
+
+    await eventually(replaced, "another worker")  # the first one may not have heard yet
+    await until(lambda: len(floor.workers()) == 1, "one worker")
+
+
+# --- cancels, and traces --------------------------------------------------------------------------
+async def test_a_cancelled_call_interrupts_its_handler_in_the_pool(floor: Floor) -> None:
+    await by_hand(floor)
+    one, two = await serving(floor, "a", "w1"), await serving(floor, "b", "w2")
+    client, other = await floor.client("a"), await floor.client("b")
+    call = asyncio.ensure_future(client.call(b"hold"))
+    kept = asyncio.ensure_future(other.call(b"hold"))
+    await asyncio.wait_for(one.began.wait(), 30)
+    await asyncio.wait_for(two.began.wait(), 30)
+    call.cancel()
+    await asyncio.wait_for(one.interrupted.wait(), 30)
+    assert not two.interrupted.is_set()
+    two.release.set()
+    assert (await kept).body == b"hold"
+    assert (await client.call(b"hi")).body == b"hi"
+
+
+async def test_a_trace_reaches_the_handler_through_the_manager(floor: Floor) -> None:
+    await by_hand(floor)
+    servant = await serving(floor, "42", "w1")
+    client = await floor.client()
+    await client.call(b"hi")  # an orphan, which the manager has handed on
+    await client.call(b"hi")
+    first, second = servant.traces
+    assert [len(part) for part in first.split("-")] == [2, 32, 16, 2]
+    assert first != second
+
+
+# --- a manager that leaves ------------------------------------------------------------------------
+@pytest.mark.parametrize("stops", [True, False])
+async def test_a_manager_leaves_its_groups_to_the_one_that_stands_by(
+    floor: Floor, stops: bool
+) -> None:
+    config = floor.config(pool=PoolSection("core", stop_groups_on_exit=stops))
+    first = await floor.active(config)
+    second = await floor.manager(config)
+    await until(lambda: second.state is State.STANDBY, "a manager that stands by")
+    client = await floor.client()
+    worker_id = await who(client)
+    calls = asyncio.ensure_future(_keep_calling(client, 30))
+    await first.drain()
+    assert second.state is State.ACTIVE or not stops
+    assert await calls == {worker_id}  # nobody was stopped
+    await until(lambda: second.state is State.ACTIVE, "the other manager")
+    assert await who(client) == worker_id
+    await second.drain()
+    assert (floor.workers() == []) is stops
+
+
+async def _keep_calling(client: AsyncClient, count: int) -> set[str]:
+    """Return who has answered."""
+    return {await who(client, b"sleep 0.05") for _ in range(count)}
+
+
+async def test_managers_that_leave_together_leave_no_worker_behind(floor: Floor) -> None:
+    first = await floor.active()
+    second = await floor.manager(replace(first.config))
+    await until(lambda: second.state is State.STANDBY, "a manager that stands by")
+    await who(await floor.client())
+    await asyncio.gather(first.drain(), second.drain())
+    assert floor.workers() == []
