@@ -43,6 +43,7 @@ from requite.protocols.amqp.methods import Heard
 from requite.protocols.amqp.policy import CallerPolicy
 from requite.protocols.amqp.properties import Properties, decode_properties, encode_properties
 from requite.protocols.amqp.recorders import CallerRecorder
+from requite.protocols.amqp.sizes import SizeLimit
 from requite.protocols.amqp.topology import Destination
 from requite.protocols.amqp.tracing import traceparent
 from requite.protocols.amqp.way import Way
@@ -83,6 +84,7 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
         self._held: dict[PendingCall, None] = {}  # a set that keeps its order
         self._confirms: Confirms[int] = Confirms()  # request ids
         self._publishings: dict[str, bytes] = {}  # the method by service
+        self._limit = SizeLimit()
         self._call_number = 0
         self._way = Way(
             destination or Destination(),
@@ -150,6 +152,7 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
 
     # --- the way of requests and replies ----------------------------------------------------------
     def _begin(self, _now: float) -> None:
+        self._limit.forget()
         self._way.reset()
         self._get_ready()
 
@@ -173,12 +176,24 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
 
     def _lost_channel(self, closed: methods.Closed, _message: Message, now: float) -> None:
         reason = f"RabbitMQ closed the channel: {closed.code} {closed.text}"
+        if self._limit.learn(closed):
+            self._drop_too_large(now)
         if self._way.lost_channel() and closed.code != _ACCESS_REFUSED:
             self._interrupt(reason, now)
         else:
             self._refused(f"{reason} (permissions of the user in the URL)", now)
         if self._calls:
             self._get_ready()
+
+    def _drop_too_large(self, now: float) -> None:
+        """End the calls whose requests RabbitMQ has not taken, for they are too large."""
+        for call in [call for call in self._calls.values() if call.is_sent]:
+            if len(call.body) > self._limit.size_max:
+                self._fail_too_large(call, now, tried=call.tries > 1)
+
+    def _fail_too_large(self, call: PendingCall, now: float, *, tried: bool) -> None:
+        text = self._limit.refusal("the request", len(call.body))
+        self._conclude(call, TransportError(text), now, tried=tried)
 
     def _hear(self, channel: bytes, heard: Heard, message: Message, now: float) -> None:
         if channel == SIDE:
@@ -223,9 +238,12 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
 
     def _transmit(self, call: PendingCall, now: float) -> None:
         """Make a try."""
+        body = call.body
+        if len(body) > self._limit.size_max:
+            self._fail_too_large(call, now, tried=call.tries > 0)
+            return
         call.tries += 1
         call.is_sent = True
-        body = call.body
         headers: dict[str, Any] = {wire.TRACEPARENT: call.traceparent}
         if call.idempotency_key:
             headers[wire.IDEMPOTENCY_KEY] = call.idempotency_key

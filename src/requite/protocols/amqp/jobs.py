@@ -12,7 +12,8 @@ class Job:
 
     `tag` is the delivery, `attempt` which one of the request it is. `index` is the number of the
     partial reply that is next. `abandoned` tells why nobody waits for it any more ("": somebody
-    does). The rest is for the journal.
+    does), and `flaw` why its reply cannot be had, whatever the handler says. The rest is for the
+    journal.
     """
 
     __slots__ = (
@@ -20,6 +21,7 @@ class Job:
         "attempt",
         "call_id",
         "delivered_at",
+        "flaw",
         "index",
         "is_told",
         "properties",
@@ -34,7 +36,7 @@ class Job:
         self.attempt = attempt
         self.call_id = call_id
         self.index = 0
-        self.abandoned = ""
+        self.abandoned = self.flaw = ""
         self.delivered_at = self.started_at = 0.0
         self.size = 0
         self.is_told = False

@@ -53,6 +53,7 @@ from requite.protocols.amqp.post import Post
 from requite.protocols.amqp.properties import Properties, decode_properties, encode_properties
 from requite.protocols.amqp.recorders import ResponderRecorder
 from requite.protocols.amqp.reports import Reports
+from requite.protocols.amqp.sizes import SizeLimit
 from requite.protocols.amqp.wire import Control, Event, ReplyStatus
 from requite.request import Request, Status
 
@@ -88,6 +89,7 @@ class AmqpResponder(ConnectedEngine):
         self._reports = Reports(post, self._send)
         self._jobs: dict[Job, None] = {}  # a set that keeps its order
         self._confirms: Confirms[int | None] = Confirms()  # the deliveries that they answer
+        self._limit = SizeLimit()
         self._cancels: dict[tuple[str, str], None] = {}  # of requests that may be yet to come
         self._dropped: Counter[str] = Counter()
         self._closed: set[bytes] = set()  # of the channels aside
@@ -152,6 +154,7 @@ class AmqpResponder(ConnectedEngine):
         if self._draining:
             return
         self._closed.clear()
+        self._limit.forget()
         self._reports.begin()
         self._look_for_queue()
 
@@ -214,6 +217,7 @@ class AmqpResponder(ConnectedEngine):
         self._send(WORK, methods.CHANNEL_CLOSE_OK)
         self._has_channel = False
         self._was_missing = closed.code == _NOT_FOUND
+        self._limit.learn(closed)
         self._lose_work("RabbitMQ closed the channel of the request", now)
         if self._draining:
             return
@@ -336,11 +340,20 @@ class AmqpResponder(ConnectedEngine):
         job: Job = event.token
         if job not in self._jobs or job.abandoned:
             return
+        body = b"".join(event.frames)
+        if self._is_too_large(job, body):
+            return
         if self._recorder is not None:
             self._recorder.partial(job, event.frames, now)
         if job.properties.reply_to:
-            self._publish(job, {wire.PARTIAL: job.index}, b"".join(event.frames), None)
+            self._publish(job, {wire.PARTIAL: job.index}, body, None)
         job.index += 1
+
+    def _is_too_large(self, job: Job, body: bytes) -> bool:
+        """Whether RabbitMQ does not take a reply, or has not taken a part of it."""
+        if len(body) > self._limit.size_max and not job.flaw:
+            job.flaw = self._limit.refusal("the reply", len(body))
+        return bool(job.flaw)
 
     def _finished(self, event: Finished, now: float) -> None:
         job, frames, status = event
@@ -348,11 +361,14 @@ class AmqpResponder(ConnectedEngine):
             raise LocalViolation(f"a responder cannot end a request with {status!r}")
         if self._jobs.pop(job, 0) is not None:  # it is a set: those in it have None
             return
+        body = b"".join(frames)
         if job.abandoned:
             status = Status.CANCELLED
+        elif self._is_too_large(job, body):
+            status, body = Status.FAILED, job.flaw.encode()
         if self._recorder is not None:
-            self._recorder.finished(job, status, frames, now)
-        self._settle(job, status, b"".join(frames))
+            self._recorder.finished(job, status, [body], now)
+        self._settle(job, status, body)
 
     def _settle(self, job: Job, status: Status, body: bytes) -> None:
         match status:
