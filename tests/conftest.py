@@ -6,7 +6,7 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.support import bytecode
-from tests.support.rabbit import add_log, rabbit, rabbit_server
+from tests.support.rabbit import add_log, allow_time, rabbit, rabbit_server
 
 __all__ = ["rabbit", "rabbit_server"]
 
@@ -23,8 +23,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what has nng in its process (`scripts/test-nng` runs it)."""
+    """Mark what has nng in its process (`scripts/test-nng` runs it), and what takes RabbitMQ."""
     for item in items:
+        allow_time(item)
         names = vars(getattr(item, "module", None) or object)
         if {"sp_nng", "Nng", "nng"} & names.keys():
             item.add_marker("nng")

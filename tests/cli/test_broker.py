@@ -76,10 +76,9 @@ def test_sigterm_lets_a_running_call_end_with_its_reply(tmp_path):
             gate.await_run("early")
             broker.send(signal.SIGTERM)
             await_draining(url)
-            late = requite("call", f"{url}/gated", "late", "--timeout", "0.5")
-            assert (
-                late.code == ExitCode.TIMEOUT
-            )  # it takes nothing new: the call waits for the next
+            late = requite("call", f"{url}/gated", "late", "--timeout", "1.5")
+            # It takes nothing new: the call waits for the next.
+            assert late.code == ExitCode.TIMEOUT
             gate.open()
             code, out, err = call.end()
         assert (code, out, err) == (0, f"early{worker.pid}", "")
@@ -121,10 +120,11 @@ def test_who_has_no_password_is_not_admitted(tmp_path):
     mine.write_text("me:p@ss/word:1\n", encoding="utf-8")
     others.write_text("me:wrong\n", encoding="utf-8")
     with running_broker(env={"REQUITE_CREDENTIALS_FILE": str(users)}) as (_broker, url):
-        ask = ("call", f"{url}/mmi.ping", "--timeout", "1", "--credentials-file")
-        assert requite(*ask, str(mine)).code == 0
-        assert requite(*ask, str(others)).code == ExitCode.NO_CONNECTION
-        assert requite(*ask[:-1]).code == ExitCode.NO_CONNECTION
+        ask = ("call", f"{url}/mmi.ping", "--timeout")
+        assert requite(*ask, "20", "--credentials-file", str(mine)).code == 0
+        ended = requite(*ask, "1", "--credentials-file", str(others))
+        assert ended.code == ExitCode.NO_CONNECTION
+        assert requite(*ask, "1").code == ExitCode.NO_CONNECTION
 
 
 def test_log_lines_are_objects_if_asked_for():

@@ -49,7 +49,7 @@ def test_other_models_are_named_where_the_server_listens(model: str) -> None:
 @pytest.mark.parametrize("model", ["agent", "failover", "shotgun"])
 def test_without_any_server_the_call_says_what_to_look_at(model: str) -> None:
     nobody = f"flp://127.0.0.1:1?model={model}"  # nothing listens at port 1 (tcpmux)
-    ended = requite("call", nobody, "hello", "--timeout", "0.3")
+    ended = requite("call", nobody, "hello", "--timeout", "1")
     assert ended.code == ExitCode.NO_CONNECTION
     assert "connection refused" in ended.err
     assert "has not run" in ended.err

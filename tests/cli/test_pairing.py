@@ -57,11 +57,11 @@ def test_what_services_says_of_a_pair(peer, silent, heard):
 @pytest.mark.e2e
 def test_two_of_a_kind_end_with_what_to_do(tmp_path):
     places = [f"ipc://{tmp_path}/{name}" for name in "ab"]
-    common = ("broker", "--bind", "tcp://127.0.0.1:0", "--primary", "--pair-heartbeat", "0.2")
+    common = ("broker", "--bind", "tcp://127.0.0.1:0", "--primary", "--pair-heartbeat", "0.5")
     with running(*common, "--pair-bind", places[0], "--peer", places[1]) as first:
         address = first.line().removeprefix("listening on tcp://")
         # A first request is a vote: this one serves from now on, and whoever comes later gives up.
-        call = requite("call", f"mdp://{address}/nobody", "x", "--timeout", "1.5")
+        call = requite("call", f"mdp://{address}/nobody", "x", "--timeout", "3")
         assert call.code in (ExitCode.TIMEOUT, ExitCode.UNAVAILABLE)
         second = requite(*common, "--pair-bind", places[1], "--peer", places[0])
         assert second.code == ExitCode.FAILED

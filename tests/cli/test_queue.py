@@ -91,7 +91,7 @@ def test_a_lazy_pirate_is_served_and_told_the_truth_when_it_is_not() -> None:
     with running("worker", "requite.examples:slow", *bind) as server:
         url = server.line().removeprefix("serving slow at ")
         assert requite("call", url, "0.01").stdout == b"0.01"
-        ended = requite("call", url, "30", "--timeout", "0.5", "--json")
+        ended = requite("call", url, "30", "--timeout", "1.5", "--json")
         assert ended.code == ExitCode.TIMEOUT
         assert (ended.record["status"], ended.record["may_have_executed"]) == ("TIMEOUT", True)
         assert requite("services", url).code == ExitCode.USAGE

@@ -88,11 +88,11 @@ def test_several_clients_share_the_calls(url):
 def test_as_long_as_asked_for(url):
     record = requite("bench", f"{url}/echo", "--duration", "0.3", "--json").record
     assert record["answered"] > 0
-    assert 0.3 <= record["took_s"] < 5
+    assert 0.3 <= record["took_s"] < 20
 
 
 def test_a_call_that_does_not_end_is_told_before_anything_is_measured(url):
-    words = ("--requests", "20", "--body", "30", "--timeout", "0.5", "--json")
+    words = ("--requests", "20", "--body", "30", "--timeout", "1.5", "--json")
     ended = requite("bench", f"{url}/slow", *words)
     assert (ended.code, ended.out) == (ExitCode.TIMEOUT, "")
     assert "may have run" in ended.err
@@ -120,6 +120,6 @@ def test_some_failed_calls_make_the_run_fail(tmp_path):
 
 
 def test_a_missing_service_is_told_before_anything_is_measured(url):
-    ended = requite("bench", f"{url}/nope", "--timeout", "0.3", "--requests", "5")
+    ended = requite("bench", f"{url}/nope", "--timeout", "1.5", "--requests", "5")
     assert (ended.code, ended.out) == (ExitCode.UNAVAILABLE, "")
     assert "no worker serves 'nope'" in ended.err

@@ -109,7 +109,7 @@ def test_bench_counts(url: str) -> None:
 
 # --- what goes wrong ------------------------------------------------------------------------------
 def test_nobody_there() -> None:
-    ended = requite("call", NOBODY, "x", "--timeout", "0.3")
+    ended = requite("call", NOBODY, "x", "--timeout", "1")
     assert ended.code == ExitCode.NO_CONNECTION
     (line,) = ended.err.splitlines()
     assert "connection refused" in line
@@ -120,7 +120,7 @@ def test_nobody_there() -> None:
 def test_somebody_who_speaks_another_protocol() -> None:
     with running("broker", "--bind", "tcp://127.0.0.1:0") as broker:
         address = broker.line().removeprefix("listening on ")
-        ended = requite("call", f"sp+{address}", "x", "--timeout", "0.5", "--json")
+        ended = requite("call", f"sp+{address}", "x", "--timeout", "1.5", "--json")
     assert ended.code == ExitCode.NO_CONNECTION
     assert ended.record["may_have_executed"] is False
     assert "SP" in ended.record["message"]
@@ -131,7 +131,7 @@ def test_a_server_with_the_wrong_certificate(places: Places) -> None:
     with running("worker", ECHO, "--bind", place.listening()) as worker:
         place = listening(worker, place)
         ca = str(places.certificates.other_ca)
-        ended = requite("call", place.dialling(ca=ca), "x", "--timeout", "0.5")
+        ended = requite("call", place.dialling(ca=ca), "x", "--timeout", "1.5")
     assert ended.code == ExitCode.NO_CONNECTION
     assert "certificate" in ended.err
 
@@ -139,7 +139,7 @@ def test_a_server_with_the_wrong_certificate(places: Places) -> None:
 def test_a_handler_that_fails_is_silence_to_the_caller_and_a_line_in_the_log(here: Path) -> None:
     with running("worker", "shop:picky", "--bind", "sp+tcp://127.0.0.1:0", cwd=here) as worker:
         url = worker.line().removeprefix("serving picky at ")
-        ended = requite("call", url, "bad", "--timeout", "0.5", "--json")
+        ended = requite("call", url, "bad", "--timeout", "1.5", "--json")
         assert requite("call", url, "good").stdout == b"good"
         worker.send(signal.SIGTERM)
         _, _, err = worker.end()

@@ -111,7 +111,7 @@ def test_a_key_names_a_request(here, kept):
 
 def test_what_has_no_reply_in_time_is_still_kept(here, kept):
     ticket = submit(here, kept, "nobody", "x")
-    ended = here("result", kept, ticket, "--timeout", "0.2")
+    ended = here("result", kept, ticket, "--timeout", "2")
     assert (ended.code, ended.out) == (ExitCode.TIMEOUT, "")
     assert "it is kept" in ended.err
     assert here("titanic", "show", kept, ticket, "--json").record["state"] == "waiting"
@@ -283,8 +283,8 @@ def test_a_log_of_a_newer_version_is_refused_and_left_alone(here, tmp_path: Path
 def test_where_nobody_keeps_requests_that_is_told(here):
     with running_broker() as (_broker, url):
         for words in (
-            ("result", url, NEVER, "--timeout", "0.5"),
-            ("call", f"{url}/echo", "x", "--submit", "--timeout", "0.5"),
+            ("result", url, NEVER, "--timeout", "1.5"),
+            ("call", f"{url}/echo", "x", "--submit", "--timeout", "1.5"),
         ):
             ended = here(*words)
             assert (ended.code, ended.out) == (ExitCode.UNAVAILABLE, "")

@@ -125,11 +125,11 @@ def test_sigterm_lets_a_running_handler_answer():
     with (
         running_broker() as (_broker, url),
         running_worker("requite.examples:slow", "--connect", url) as worker,
-        running("call", f"{url}/slow", "1.5") as call,
+        running("call", f"{url}/slow", "3") as call,
     ):
         await_running(url, "slow")
         worker.send(signal.SIGTERM)
-        assert call.end() == (0, "1.5", "")
+        assert call.end() == (0, "3", "")
         assert worker.end()[0] == ExitCode.OK
         assert state(url)["services"][0]["redelivered"] == 0
 
@@ -138,7 +138,7 @@ def test_a_second_sigterm_stops_at_once_and_the_request_goes_to_another_worker()
     with (
         running_broker() as (_broker, url),
         running_worker("requite.examples:slow", "--connect", url) as worker,
-        running("call", f"{url}/slow", "2") as call,
+        running("call", f"{url}/slow", "3.0") as call,
     ):
         await_running(url, "slow")
         worker.send(signal.SIGTERM)
@@ -147,4 +147,4 @@ def test_a_second_sigterm_stops_at_once_and_the_request_goes_to_another_worker()
         assert code == ExitCode.INTERRUPTED
         assert "stopped before it had drained" in err
         with running_worker("requite.examples:slow", "--connect", url):
-            assert call.end() == (0, "2", "")
+            assert call.end() == (0, "3.0", "")

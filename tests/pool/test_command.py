@@ -98,7 +98,7 @@ def as_json(*words: str) -> list[Any]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 async def test_a_pool_from_its_first_request_to_its_end(floor: Floor, tmp_path: Path) -> None:
     file = write(floor, tmp_path)
     first, second = Run(file, tmp_path), None

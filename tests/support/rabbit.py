@@ -30,6 +30,8 @@ from requite.cli.show.rabbitmq import RabbitServer, free_ports, lack
 
 PASSWORD: Final = "secret"
 _LOG_TAIL_BYTES: Final = 12_000
+_START_S: Final = 120.0  # what its start, or its end, may take on a busy machine
+_TEST_S: Final = 180  # so a test with it may take longer than others
 _TLS: Final = """\
 listeners.ssl.default = 127.0.0.1:{port}
 ssl_options.cacertfile = {ca}
@@ -197,12 +199,14 @@ def rabbit_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rabbit]:
     """The server of the session; it is started by the first test that needs it."""
     if lack():
         pytest.skip("no RabbitMQ here; get it with: sudo scripts/setup test")
-    server = Rabbit(tmp_path_factory.mktemp("rabbit"))
-    try:
-        server.start()
-        yield server
-    finally:
-        server.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("requite.cli.show.rabbitmq.WAIT_S", _START_S)
+        server = Rabbit(tmp_path_factory.mktemp("rabbit"))
+        try:
+            server.start()
+            yield server
+        finally:
+            server.close()
 
 
 @pytest.fixture
@@ -211,6 +215,12 @@ def rabbit(rabbit_server: Rabbit) -> Iterator[Rabbit]:
     rabbit_server.open_space()
     yield rabbit_server
     rabbit_server.close_space()
+
+
+def allow_time(item: pytest.Item) -> None:
+    """Give a test with the server time for its start, which is most of what such a test takes."""
+    if "rabbit" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("timeout"):
+        item.add_marker(pytest.mark.timeout(_TEST_S))
 
 
 def add_log(item: pytest.Item, report: pytest.TestReport) -> None:
