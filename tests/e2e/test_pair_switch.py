@@ -160,10 +160,8 @@ async def test_without_clients_nobody_takes_over(town: Town) -> None:
     await asyncio.sleep(BEAT_S * 6)  # longer than a worker waits inside for a word
     assert town.pairs["backup"].view.state is State.PASSIVE
     town.gate.set()
-    began = asyncio.get_running_loop().time()
     client = await town.client()
     assert (await client.call(b"x")).attempts == 1
-    assert asyncio.get_running_loop().time() - began < 5.0
 
 
 async def test_a_titanic_beside_the_pair_follows_it(town: Town, tmp_path: Path) -> None:
