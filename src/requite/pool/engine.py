@@ -222,7 +222,7 @@ class PoolEngine:
         """Tell the loops what is expected, if that has changed."""
         if self._told == self.tracker.generation or self._drain is not None:
             return
-        self.orphans.renew(now)
+        self.orphans.renew(self.tracker.is_active, now)
         self._told = self.tracker.generation
         state = self.tracker.state()
         self._add(self.queues.expect(state, now))

@@ -137,10 +137,15 @@ class Orphans:
             self._put_back(now)
         return self._taken()
 
-    def renew(self, now: float) -> None:
-        """Keep the groups that orphans wait for expected, however long that takes."""
+    def renew(self, is_active: Callable[[str], bool], now: float) -> None:
+        """Keep the groups that orphans wait for expected, however long that takes.
+
+        Those that are active stay as they are: this is done whenever any group changes, and to
+        require all of a thousand new ones for each of them costs seconds.
+        """
         for name, key in self._keys.items():
-            key.generation = self._require(name, now)
+            if not is_active(name):
+                key.generation = self._require(name, now)
 
     def release(self, name: str, now: float) -> list[PoolEffect]:
         """Hand over what waits for a key's queue, if that is there now."""
@@ -165,7 +170,7 @@ class Orphans:
 
     # --- one orphan -------------------------------------------------------------------------------
     def _arrived(self, event: OrphanArrived, now: float) -> None:
-        tag, name, expires_s = event
+        tag, name, expires_s, _ = event
         orphan = _Orphan(tag, name, now, inf if expires_s is None else now + expires_s)
         if self._can_have_a_queue(name):
             self._wait(orphan, now)

@@ -13,7 +13,6 @@ only when its queue has been seen to be empty. Every change gives the pool's sta
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -42,12 +41,6 @@ class PoolState(NamedTuple):
     groups: Mapping[str, Expected]
 
 
-@dataclass(slots=True)
-class _Group:
-    status: GroupStatus
-    generation: int
-
-
 class Tracker:
     """The table of expected groups.
 
@@ -57,7 +50,7 @@ class Tracker:
 
     def __init__(self, policy: Lifetime, initial: Iterable[str] = (), now: float = 0.0) -> None:
         self._policy = policy
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[str, Expected] = {}
         self._timers: Timers[str] = Timers()
         self._generation = 0
         for key in initial:
@@ -74,10 +67,14 @@ class Tracker:
         group = self._groups.get(key)
         return None if group is None else group.status
 
+    def is_active(self, key: str) -> bool:
+        """Whether a group is expected, and gets requests."""
+        group = self._groups.get(key)
+        return group is not None and group.status is GroupStatus.ACTIVE
+
     def state(self) -> PoolState:
         """Return what is expected of all groups."""
-        groups = {key: Expected(g.status, g.generation) for key, g in self._groups.items()}
-        return PoolState(self._generation, groups)
+        return PoolState(self._generation, dict(self._groups))
 
     def deadline(self) -> float | None:
         """Return the next instant at which a group has not been required for too long."""
@@ -94,7 +91,7 @@ class Tracker:
         until = now + self._policy.unbind_delay_s + extra_lifetime_s
         if group is None or group.status is GroupStatus.UNBOUND:
             self._generation += 1
-            group = self._groups[key] = _Group(GroupStatus.ACTIVE, self._generation)
+            group = self._groups[key] = Expected(GroupStatus.ACTIVE, self._generation)
         else:
             until = max(until, self._timers.at(key) or until)
         self._timers.set(key, until)
@@ -134,5 +131,5 @@ class Tracker:
 
     def _unbind(self, key: str, now: float) -> None:
         self._generation += 1
-        self._groups[key] = _Group(GroupStatus.UNBOUND, self._generation)
+        self._groups[key] = Expected(GroupStatus.UNBOUND, self._generation)
         self._timers.set(key, now + self._policy.stop_delay_s)
