@@ -44,6 +44,7 @@ class Role(IntEnum):
     CLIENT = 2
     WORKER = 3
     DEVICE = 4
+    MANAGER = 5  # of a pool
 
 
 class Kind(IntEnum):
@@ -70,6 +71,8 @@ class Kind(IntEnum):
     ABANDONED = 19  # worker: nobody waits for it any more
     OPENED = 20  # the journal begins
     CLOSED = 21  # the journal ends in good order
+    REQUIRED = 22  # manager: a key is to have a group
+    RELEASED = 23  # manager: nobody has asked for it for so long that it gets no more requests
 
 
 Row = TypeVar("Row")

@@ -52,6 +52,7 @@ STEPS: Final[Mapping[Role, tuple[Step, ...]]] = {
         Step(3, Kind.FINISHED, "third_at", "third_at", "reply_size", 1, Status.OK, True),
     ),
     Role.DEVICE: (),
+    Role.MANAGER: (),
 }
 
 # Kinds of happenings whose cells mean something; for all others the column is null.

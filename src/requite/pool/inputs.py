@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
+from requite.chronicle import NO_CALL
+
 Tag = Hashable
 
 
@@ -40,22 +42,26 @@ class Disconnected(NamedTuple):
 
 # --- deliveries -----------------------------------------------------------------------------------
 class OrphanArrived(NamedTuple):
-    """A request without a queue; `expires_s` is what it has left of its time, None: no limit."""
+    """A request without a queue; `expires_s` is what it has left of its time, None: no limit.
+    `call_id` is the call's, for journals."""
 
     tag: Tag
     key: str
     expires_s: float | None = None
+    call_id: bytes = NO_CALL
 
 
 class DeadLetterArrived(NamedTuple):
     """A request that left its queue otherwise than to a worker who served it. `headers` are as
-    RabbitMQ wrote them; `reply_to` and `correlation_id` are those of the request, if it has any."""
+    RabbitMQ wrote them; `reply_to` and `correlation_id` are those of the request, if it has any.
+    `call_id` is the call's, for journals."""
 
     tag: Tag
     key: str
     headers: Mapping[str, Any]
     reply_to: str | None = None
     correlation_id: str | None = None
+    call_id: bytes = NO_CALL
 
 
 class ActivityArrived(NamedTuple):

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from requite.cli.options import QUIET, Logging
+from requite.cli.options import QUIET, JournalFolder, Logging
 from requite.cli.output import say
+from requite.cli.retention import JournalRetain, journal_option
 from requite.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def run(
             "REQUITE_POOL__RABBITMQ__URL override the file, too.",
         ),
     ] = (),
+    journal: JournalFolder = None,
+    journal_retain: JournalRetain = None,
     logging: Logging = QUIET,
 ) -> int:
     """Manage a pool of workers on RabbitMQ.
@@ -78,7 +81,11 @@ def run(
         ) from error
     name = settings.pool.name
     where = "the broker" if settings.broker.url else "RabbitMQ"
-    manager = PoolManager(settings, on_state=lambda state: _tell(name, where, state))
+    manager = PoolManager(
+        settings,
+        on_state=lambda state: _tell(name, where, state),
+        journal=journal_option(journal, journal_retain),
+    )
     return run_until_stopped(manager, lambda: say(f"pool {name} at {manager.url}"))
 
 

@@ -262,7 +262,7 @@ class Pool(Pattern):
 
     async def _new_manager(self) -> Child:
         """Start a manager; return when it decides."""
-        arguments = ("pool", "run", f"--config={self._settings}")
+        arguments = ("pool", "run", f"--config={self._settings}", *self._journal())
         manager = Child("manager", COMMAND, *arguments)
         try:
             while not (line := await manager.read_line()).endswith(": active"):

@@ -125,7 +125,7 @@ class Upsets:
 
     # --- inside -----------------------------------------------------------------------------------
     async def _next_victim(self) -> Group:
-        """Return the next steady group, whose worker serves: where it has none, one is asked for."""
+        """Return the next steady group, whose worker serves; one that has none is required."""
         group = self._pool.groups[next(self._victims)]
         await self._until(
             lambda: self._pool.answers[group.key] or not self._flow.outstanding,

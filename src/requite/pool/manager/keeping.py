@@ -43,6 +43,7 @@ from requite.pool.manager.errors import FAILURES, refusal, sentence
 from requite.pool.manager.management import Management
 from requite.pool.manager.messages import (
     answer_properties,
+    call_id_of,
     drain_properties,
     forwarded,
     remaining_s,
@@ -218,7 +219,7 @@ class Keeping:
     def _orphan(self, message: DeliveredMessage) -> None:
         tag = self._take(message)
         expires_s = remaining_s(message)
-        self._arrived(OrphanArrived(tag, _key_of(message), expires_s))
+        self._arrived(OrphanArrived(tag, _key_of(message), expires_s, call_id_of(message)))
 
     def _dead_letter(self, message: DeliveredMessage) -> None:
         properties = message.header.properties
@@ -228,6 +229,7 @@ class Keeping:
             properties.headers or {},
             properties.reply_to,
             properties.correlation_id,
+            call_id_of(message),
         )
         self._arrived(event)
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from requite.chronicle import Role
 from requite.engine import Stopped, Wake, Warn
 from requite.pool.config import PoolConfig
 from requite.pool.drivers.base import Driver, Label, fingerprint
@@ -27,8 +28,10 @@ from requite.pool.manager.endpoints import Endpoints
 from requite.pool.manager.environment import environment_of
 from requite.pool.manager.keeping import State
 from requite.pool.manager.poison import PoisonQueue
+from requite.pool.recorder import PoolRecorder
 from requite.shell.clock import now
 from requite.shell.daemon import Daemon
+from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.shell.warnings import Warnings
 
 _log = logging.getLogger("requite.pool")
@@ -38,7 +41,8 @@ class PoolManager(Daemon):
     """Manages one pool, or stands by while another manager does.
 
     `driver` replaces the one that the configuration names. `on_state` is called whenever this
-    manager connects, stands by, or takes over.
+    manager connects, stands by, or takes over. `journal`: a folder in which to keep a journal of
+    groups and of what passes the manager (`requite.journal`), or that and settings.
     """
 
     def __init__(
@@ -47,6 +51,7 @@ class PoolManager(Daemon):
         *,
         driver: Driver | None = None,
         on_state: Callable[[State], object] | None = None,
+        journal: JournalOption | None = None,
     ) -> None:
         self.config: Final = _with_version(config)
         if driver is None:
@@ -59,6 +64,9 @@ class PoolManager(Daemon):
         tell = self._keeping.tell_to_drain
         self._crew: Final = Crew(driver, config.driver.timeout_s, self.feed, tell)
         self._endpoints: Final = Endpoints(self)
+        self._journal: Final = journal_in(journal, Role.MANAGER, new_name())
+        chronicle = chronicle_of(self._journal)
+        self._recorder: Final = None if chronicle is None else PoolRecorder(chronicle)
         self._stopped: Final = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._armed_at: float | None = None
@@ -71,6 +79,8 @@ class PoolManager(Daemon):
         a RabbitMQ that is not there yet is waited for."""
         try:
             await self._endpoints.open()
+            if self._journal is not None:
+                self._journal.start()
             await self._keeping.start()
         except BaseException:
             await self.close()
@@ -93,13 +103,19 @@ class PoolManager(Daemon):
         await self._keeping.close()
         await self._crew.close()
         await self._endpoints.close()
+        if self._journal is not None:
+            await asyncio.to_thread(self._journal.close)
 
     # --- the engine -------------------------------------------------------------------------------
     def feed(self, event: Any) -> None:
         """Feed the engine, and do what it answers with."""
         if self._is_closed:
             return
-        for effect in self._engine.handle(event, now()):
+        at = now()
+        effects = self._engine.handle(event, at)
+        if self._recorder is not None:
+            self._recorder.saw(event, effects, self._engine.tracker, at)
+        for effect in effects:
             self._perform(effect)
         self._arm()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from copy import copy
 from typing import Any, Final
 from uuid import uuid4
@@ -9,6 +10,7 @@ from uuid import uuid4
 from aiormq.abc import DeliveredMessage
 from pamqp.commands import Basic
 
+from requite.chronicle import CALL_ID_SIZE, NO_CALL
 from requite.pool.effects import Answer
 from requite.protocols.amqp.wire import (
     ATTEMPT,
@@ -22,6 +24,7 @@ from requite.protocols.amqp.wire import (
     Control,
 )
 
+_CALL_ID: Final = re.compile(rf"[0-9a-f]{{{2 * CALL_ID_SIZE}}}")
 _EXPIRATION_MS_MAX: Final = 0xFFFF_FFFF
 _DEATH: Final = ("x-death", "x-first-death-", "x-last-death-", "x-opt-", DELIVERY_COUNT)
 
@@ -30,6 +33,12 @@ def remaining_s(message: DeliveredMessage) -> float | None:
     """Return what a request has left of its time; None where it has no limit, or an odd one."""
     text = message.header.properties.expiration or ""
     return int(text) / 1000 if text.isascii() and text.isdecimal() else None
+
+
+def call_id_of(message: DeliveredMessage) -> bytes:
+    """Return the call that a request belongs to; `NO_CALL` where its client has no ids."""
+    text = message.header.properties.message_id or ""
+    return bytes.fromhex(text) if _CALL_ID.fullmatch(text) else NO_CALL
 
 
 def forwarded(message: DeliveredMessage, expires_s: float | None, reason: str) -> Basic.Properties:
