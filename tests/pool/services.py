@@ -14,6 +14,8 @@ async def who(request: requite.Request) -> bytes:
     word = request.body.decode()
     if word == "die":
         os._exit(3)
+    if word == "hang" and request.attempt == 1:
+        await asyncio.Event().wait()
     if word.startswith("sleep "):
         await asyncio.sleep(float(word.removeprefix("sleep ")))
     return f"{os.environ['WORKER_KEY']} {os.environ['WORKER_ID']} {word}".encode()

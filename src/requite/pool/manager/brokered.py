@@ -203,8 +203,11 @@ class BrokerKeeping:
 
 def check_url(text: str) -> None:
     """Raise `ConfigurationError` for a URL at which no pool can be managed."""
-    url = parse_url(text)
     shown = f"broker.url: {redact(text)}"
+    try:
+        url = parse_url(text)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"broker.url: {error}") from None
     if url.protocol != "mdp":
         raise ConfigurationError(f"{shown}: a pool is one of a broker of MDP, or of RabbitMQ")
     if url.service:

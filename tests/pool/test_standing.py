@@ -1,0 +1,145 @@
+"""Who decides at a broker of MDP, what it tells, and whom a driver obeys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from requite.errors import ConfigurationError, RemoteViolation
+from requite.pool.config import BrokerSection, PoolConfig, PoolSection
+from requite.pool.drivers.base import DriverError
+from requite.pool.drivers.noop import NoopDriver
+from requite.pool.inputs import ServiceSeen
+from requite.pool.manager import standing
+from requite.pool.manager.brokered import check_url
+from requite.pool.manager.carrier import check_key
+from requite.pool.manager.environment import environment_of
+from requite.pool.manager.refusals import refusal
+from requite.pool.manager.services import Services, read_look
+from requite.pool.manager.standing import LEASE_S, HeldDriver, Seat
+from requite.worker.environment import place_of
+
+CONFIG = PoolConfig(PoolSection("core"), broker=BrokerSection("mdp://a:5555"))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A clock that the test turns."""
+    at = [100.0]
+    monkeypatch.setattr(standing, "now", lambda: at[0])
+    return at
+
+
+async def test_a_driver_obeys_the_first_manager_for_as_long_as_that_is_sure(
+    clock: list[float],
+) -> None:
+    seat = Seat("mdp://a:5555", "core", dict)
+    driver = HeldDriver(NoopDriver(), seat)
+    with pytest.raises(DriverError, match="another manager may decide"):
+        await driver.start("42")
+    assert not seat.seen(("another", seat.name), 100.0)
+    assert not seat.seen((), 100.0)
+    with pytest.raises(DriverError, match="another manager may decide"):
+        await driver.stop("42")
+    assert seat.seen((seat.name, "another"), 100.0)
+    await driver.start("42")
+    clock[0] += LEASE_S + 0.1
+    with pytest.raises(DriverError, match=r"broker\.url"):
+        await driver.stop("42")
+    assert (await driver.list()).keys() == {"42"}
+    assert not seat.seen(("another", seat.name), clock[0])
+    await seat.leave()
+    assert not seat.seen((seat.name,), clock[0])
+    await driver.stop("42")  # what it has started is its own to end
+    assert await driver.list() == {}
+
+
+def test_what_a_broker_tells() -> None:
+    def row(name: str, *workers: str) -> dict[str, Any]:
+        return {
+            "service": name,
+            "workers": list(workers),
+            "queued": 1,
+            "in_progress": 2,
+            "accepted": 3,
+        }
+
+    rows = [row("core/!managers", "b", "a"), row("core/a%2Fb", "w"), row("core/"), row("core/a/b")]
+    look = read_look([*rows, row("core/%00")], "core")
+    assert look.managers == ("b", "a")
+    assert look.groups == {"a/b": ServiceSeen(1, 2, 3, 1), "": ServiceSeen(1, 2, 3, 0)}
+    assert look.others.keys() == {"core/a/b", "core/%00"}
+
+
+@pytest.mark.parametrize(
+    "rows", [[1], [{}], [{"service": "core/1", "workers": 1}], {"a": 1}, None, 5]
+)
+def test_what_no_broker_tells(rows: Any) -> None:
+    with pytest.raises((TypeError, KeyError, ValueError)):
+        read_look(rows, "core")
+
+
+@pytest.mark.parametrize("body", [b"501", b"", b"{", b"[1]", b'"text"'])
+async def test_a_broker_that_is_not_requites_is_told_of(body: bytes) -> None:
+    """Other brokers have services of other names; this one answers in its place."""
+
+    class Answers:
+        async def call(self, *_: Any, **__: Any) -> Any:
+            class Reply:
+                pass
+
+            reply: Any = Reply()
+            reply.body = body
+            return reply
+
+    services = Services(CONFIG)
+    services._client = Answers()  # type: ignore[assignment, misc]
+    with pytest.raises(RemoteViolation, match=r"mmi\.under"):
+        await services.look()
+
+
+def test_why_a_name_is_refused() -> None:
+    assert "'core/a%2Fb'" in refusal("core", "core/a/b")
+    assert "no key is named so" in refusal("core", "core/%FF")
+    assert "no key is named so" in refusal("core", "core/" + "é" * 120)
+    assert "NUL" in refusal("core", "core/%00")
+
+
+def test_keys_that_can_have_no_group() -> None:
+    check_key(CONFIG, "a/b" * 40)
+    for config in (CONFIG, PoolConfig(PoolSection("core"))):
+        for key in ("\0", "x" * 300, "\ud800"):
+            with pytest.raises(ConfigurationError):
+                check_key(config, key)
+
+
+def test_what_workers_are_told() -> None:
+    told = environment_of(CONFIG)("a/b", "w1")
+    assert told == {
+        "WORKER_POOL": "core",
+        "WORKER_BROKER_URL": "mdp://a:5555",
+        "WORKER_PREFETCH": "1",
+        "WORKER_ID": "w1",
+        "WORKER_KEY": "a/b",
+        "WORKER_SERVICE": "core/a%2Fb",
+    }
+    assert place_of(told).url == "mdp://a:5555?pool=core&key=a%2Fb"
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("amqp://localhost", "a pool is one of a broker of MDP, or of RabbitMQ"),
+        ("mdp://localhost/core", "the services are those of pool.name, not core"),
+        ("mdp://localhost?pool=core&key=1", "the services are those of pool.name, not core/1"),
+        ("mdp://localhost?dialect=0.2", "managers speak MDP 0.3"),
+        ("mdp+inproc://here", "workers are other processes"),
+        ("mdp://localhost:no", "'no' is not a port"),
+        ("localhost:5555", "the scheme is none of"),
+    ],
+)
+def test_urls_at_which_no_pool_can_be(url: str, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"broker\.url: ") as refused:
+        check_url(url)
+    assert why in str(refused.value)
