@@ -1,0 +1,142 @@
+"""What the manager of a pool tells about groups, orphans and dead letters."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.support.pool_engines import PoolBench, configured
+
+from requite.chronicle import NO_CALL, Chronicle, Happening, Kind
+from requite.pool.effects import Answer, BindQueue, DeclareQueue, Forward
+from requite.pool.inputs import (
+    DeadLetterArrived,
+    Disconnected,
+    GroupFailed,
+    GroupsListed,
+    OrphanArrived,
+    Published,
+    QueueDone,
+    ReleaseGroup,
+    RequireGroup,
+    RunningGroup,
+)
+from requite.pool.manager.messages import call_id_of
+from requite.pool.recorder import PoolRecorder
+from requite.request import Status
+
+CALL = bytes(range(16))
+
+
+class RecordedBench(PoolBench):
+    """A bench whose engine is written about."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.chronicle = Chronicle()
+        self.recorder = PoolRecorder(self.chronicle)
+
+    def feed(self, event: Any) -> list[Any]:
+        effects = super().feed(event)
+        self.recorder.saw(event, effects, self.engine.tracker, self.now)
+        return effects
+
+    def told(self) -> list[Happening]:
+        """Return what was told since the last look."""
+        return self.chronicle.take()[2]
+
+    def list_groups(self, **groups: RunningGroup) -> None:
+        """Have the driver list groups, in the round that was asked for last."""
+        self.feed(GroupsListed(self.engine.groups._round, groups))
+
+
+@pytest.fixture
+def bench() -> RecordedBench:
+    bench = RecordedBench()
+    bench.connect()
+    bench.out.clear()
+    bench.told()
+    return bench
+
+
+def kinds(told: list[Happening]) -> list[tuple[Kind, bytes]]:
+    return [(Kind(row.kind), row.service) for row in told]
+
+
+def test_an_orphan_is_told_when_it_has_been_handed_to_its_queue(bench):
+    bench.feed(OrphanArrived("tag", "BR", None, CALL))
+    assert kinds(bench.told()) == [(Kind.REQUIRED, b"BR")]
+    for effect in (DeclareQueue, BindQueue):
+        assert bench.asked(effect).key == "BR"
+        bench.feed(QueueDone("BR"))
+    assert bench.told() == []
+    bench.feed(Published(bench.asked(Forward).ticket))
+    [row] = bench.told()
+    assert (row.kind, row.call_id, row.service, row.at) == (Kind.QUEUED, CALL, b"BR", bench.now)
+
+
+def test_groups_that_come_and_go_are_told_apart_from_those_that_die(bench):
+    bench.feed(OrphanArrived("tag", "BR"))
+    bench.told()
+    bench.list_groups(BR=RunningGroup("1", 2))
+    bench.list_groups(BR=RunningGroup("1", 1))
+    [row] = bench.told()
+    assert (row.kind, row.service, row.reason) == (Kind.WORKER_JOINED, b"BR", "2 workers")
+    bench.list_groups()
+    assert kinds(bench.told()) == [(Kind.WORKER_LOST, b"BR")]
+    bench.feed(GroupFailed("BR", "no such program"))
+    [row] = bench.told()
+    assert (row.kind, row.service, row.reason) == (Kind.REFUSED, b"BR", "no such program")
+
+
+def test_a_group_that_is_not_needed_is_released_and_drained():
+    bench = RecordedBench(configured(pool={"version": "2"}))
+    bench.connect()
+    bench.feed(RequireGroup("BR"))
+    bench.told()
+    bench.list_groups(BR=RunningGroup("1", None))  # of another version: it is replaced
+    bench.list_groups()
+    assert kinds(bench.told()) == [(Kind.WORKER_JOINED, b"BR"), (Kind.WORKER_DRAINED, b"BR")]
+    bench.feed(ReleaseGroup("BR"))
+    assert kinds(bench.told()) == [(Kind.RELEASED, b"BR")]
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind", "outcome", "error"),
+    [
+        ("expired", Kind.EXPIRED, Status.EXPIRED, "CallTimeout"),
+        ("rejected", Kind.ANSWERED, Status.FAILED, "RemoteFailure"),
+        ("maxlen", Kind.ANSWERED, Status.OVERLOADED, "Overloaded"),
+        ("delivery_limit", Kind.ANSWERED, Status.POISONED, "Poisoned"),
+        ("of old age", Kind.ANSWERED, Status.FAILED, "RemoteFailure"),
+    ],
+)
+def test_a_dead_letter_is_told_when_its_caller_was(bench, reason, kind, outcome, error):
+    headers = {"x-first-death-reason": reason}
+    bench.feed(DeadLetterArrived("tag", "BR", headers, "client", "id", CALL))
+    if reason == "delivery_limit":
+        bench.feed(Published(bench.asked(Forward).ticket))
+    assert bench.told() == []
+    bench.feed(Published(bench.asked(Answer).ticket, routed=False))
+    [row] = bench.told()
+    assert (row.kind, row.outcome, row.error) == (kind, outcome, error)
+    assert (row.call_id, row.service) == (CALL, b"BR")
+
+
+def test_what_a_lost_connection_takes_along_is_not_told(bench):
+    bench.feed(DeadLetterArrived("tag", "BR", {}, None, None, CALL))
+    assert [row.call_id for row in bench.told()] == [CALL]  # nobody to tell: it is over
+    bench.feed(OrphanArrived("other", "BR", None, CALL))
+    bench.feed(Disconnected())
+    assert kinds(bench.told()) == [(Kind.REQUIRED, b"BR")]
+    assert bench.recorder._held == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "call_id"),
+    [(CALL.hex(), CALL), (None, NO_CALL), ("", NO_CALL), ("7", NO_CALL), ("x" * 32, NO_CALL)],
+)
+def test_a_call_is_known_by_its_message_id_if_that_is_one(text, call_id):
+    properties = SimpleNamespace(message_id=text)
+    assert call_id_of(SimpleNamespace(header=SimpleNamespace(properties=properties))) == call_id
