@@ -26,6 +26,7 @@ from requite.errors import (
     ConfigurationError,
     RemoteFailure,
     RequiteError,
+    TransportError,
 )
 from requite.shell.warnings import Warnings
 from requite.url import parse_url
@@ -103,6 +104,17 @@ def test_what_to_do_without_a_connection_depends_on_who_should_be_there(url, adv
     with pytest.raises(CallTimeout) as failed, advised(url):
         raise CallTimeout("it has not run", may_have_executed=False)
     assert sentence(failed.value) == f"it has not run; {advice}"
+
+
+def test_what_rabbitmq_refuses_it_says_itself():
+    url = "amqp://me:secret@host/vhost?queue=echo"
+    with pytest.raises(CallTimeout) as unsent, advised(url):
+        raise CallTimeout("it has not run", may_have_executed=False)
+    advice = "see that RabbitMQ listens at amqp://me:***@host/vhost"
+    assert sentence(unsent.value) == f"it has not run; {advice}"
+    with pytest.raises(TransportError) as refused, advised(url):
+        raise TransportError("RabbitMQ refuses; it has not run", may_have_executed=False)
+    assert sentence(refused.value) == "RabbitMQ refuses; it has not run"
 
 
 # --- credentials ----------------------------------------------------------------------------------

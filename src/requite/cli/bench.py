@@ -18,7 +18,7 @@ from requite.cli.failures import advised
 from requite.cli.latency import bar, histogram, in_ms, percentile
 from requite.cli.options import PLAIN, QUIET, Connection, JsonFlag, Logging, Timeout
 from requite.cli.output import say_json, stderr_console, stdout_console
-from requite.cli.presence import name_service, wait_for_worker
+from requite.cli.presence import can_be_asked, name_service, wait_for_worker
 from requite.errors import CallError, RemoteFailure
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ async def _measure(url: str, dialect: str | None, load: Load) -> Measured:
             for _ in range(load.clients)
         ]
         for client in clients:
-            await _warm_up(client, load)
+            await _warm_up(client, url, load)
         with _shown(measured, load) as showing:
             measured.began = time.monotonic()
             await _ask_all(clients, load, measured, showing)
@@ -167,9 +167,11 @@ async def _measure(url: str, dialect: str | None, load: Load) -> Measured:
     return measured
 
 
-async def _warm_up(client: AsyncClient, load: Load) -> None:
+async def _warm_up(client: AsyncClient, url: str, load: Load) -> None:
     """Make a call that is not counted; a handler that fails is there, which is what matters."""
-    left_s = await wait_for_worker(client, load.service, load.timeout_s)
+    left_s = load.timeout_s
+    if can_be_asked(url, load.service):
+        left_s = await wait_for_worker(client, load.service, left_s)
     with suppress(RemoteFailure):
         await client.call(load.body, timeout=left_s)
 

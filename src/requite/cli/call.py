@@ -27,7 +27,12 @@ from requite.cli.options import (
     Timeout,
 )
 from requite.cli.output import complain, say, say_json
-from requite.cli.presence import check_keeps_requests, name_service, wait_for_worker
+from requite.cli.presence import (
+    can_be_asked,
+    check_keeps_requests,
+    name_service,
+    wait_for_worker,
+)
 from requite.errors import CallError, ConfigurationError, NoService, TransportError
 from requite.protocols.titanic.wire import REQUEST
 from requite.request import Partial, Reply, RetryPolicy, Status
@@ -217,12 +222,13 @@ def _retry(place: Place, retries: int | None) -> RetryPolicy | None:
 
 
 async def _ask(asked: Asked, stream: bool, printer: Printer) -> None:
-    waits_apart = asked.journal is not None and bool(asked.place.service)
+    waits = can_be_asked(asked.place.url, asked.place.service)
+    waits_apart = waits and asked.journal is not None
     left_s = await _wait_unrecorded(asked) if waits_apart else asked.timeout
     client = _client(asked)
     try:
         await _open(client)
-        if not waits_apart:
+        if waits and not waits_apart:
             left_s = await wait_for_worker(client, asked.place.service, asked.timeout)
         await _print_replies(client, replace(asked, timeout=left_s), stream, printer)
     finally:

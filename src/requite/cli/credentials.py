@@ -45,10 +45,15 @@ def read_one_user(path: Path | None) -> tuple[str, str] | None:
     return next(iter(users.items()))
 
 
+def names_user(url: str) -> bool:
+    """Whether there are credentials in a URL."""
+    return "@" in url.partition("://")[2].partition("?")[0]
+
+
 def with_user(url: str, user: tuple[str, str]) -> str:
     """Put a user name and a password into a URL that has none."""
-    scheme, separator, rest = url.partition("://")
-    if "@" in rest.partition("?")[0]:
+    if names_user(url):
         raise ConfigurationError("there are credentials in the URL and in a file; give one of them")
+    scheme, separator, rest = url.partition("://")
     name, password = (quote(part, safe="") for part in user)
     return f"{scheme}{separator}{name}:{password}@{rest}"

@@ -25,7 +25,8 @@ from requite.url import redact
 
 
 class Kind(NamedTuple):
-    """A kind of failure: its name in JSON, and what to do where there is a broker, and without.
+    """A kind of failure: its name in JSON, and what to do where there is a broker of ours, where
+    there is none, and where it is RabbitMQ.
 
     {place} stands for the URL without its service.
     """
@@ -33,25 +34,31 @@ class Kind(NamedTuple):
     name: str
     advice: str
     brokerless: str = ""
+    rabbit: str = ""
 
 
-_BROKERLESS: Final = ("sp", "flp", "pirate", "amqp", "amqps")
+_RABBIT: Final = ("amqp", "amqps")
+_BROKERLESS: Final = ("sp", "flp", "pirate", *_RABBIT)
+_AGAIN: Final = "try again later"
+_LOGS: Final = "read its workers' logs before you try again"
 _NO_CONNECTION: Final = Kind(
     "NO_CONNECTION",
     "see that a broker listens at {place}",
     "see that a service or a device is there for {place}",
+    "see that RabbitMQ listens at {place}",
 )
 _KINDS: Final[dict[type[CallError], Kind]] = {
     CallTimeout: Kind("TIMEOUT", "`requite services {place}` shows who is at work"),
     NoService: Kind("NO_SERVICE", "`requite services {place}` shows what is served"),
-    Overloaded: Kind("OVERLOADED", "try again later", "try again later"),
+    Overloaded: Kind("OVERLOADED", _AGAIN, _AGAIN, _AGAIN),
     RemoteFailure: Kind("FAILED", ""),
-    WorkerLost: Kind("WORKER_LOST", "read its worker's log before you try again"),
-    Poisoned: Kind("POISONED", "read its workers' logs before you try again"),
+    WorkerLost: Kind("WORKER_LOST", "read its worker's log before you try again", "", _LOGS),
+    Poisoned: Kind("POISONED", _LOGS, "", _LOGS),
     UnknownTicket: Kind("UNKNOWN_TICKET", "`requite titanic ls {place}` shows what is kept"),
-    StoreUnavailable: Kind("STORE_UNAVAILABLE", "try again later"),
+    StoreUnavailable: Kind("STORE_UNAVAILABLE", _AGAIN),
     Cancelled: Kind("CANCELLED", ""),
-    TransportError: _NO_CONNECTION,
+    # RabbitMQ says itself what it refuses.
+    TransportError: _NO_CONNECTION._replace(rabbit=""),
 }
 
 
@@ -82,10 +89,14 @@ def advised(url: str, *, is_request: bool = True) -> Iterator[None]:
         if is_request and not is_told:
             ran = "may have run" if error.may_have_executed else "has not run"
             error.add_note(f"the request {ran}")
-        kind = kind_of(error)
-        advice = kind.brokerless if is_brokerless(url) else kind.advice
-        error.add_note(advice.format(place=place_of(url)))
+        error.add_note(_advice(kind_of(error), url).format(place=place_of(url)))
         raise
+
+
+def _advice(kind: Kind, url: str) -> str:
+    if _is_rabbit(url):
+        return kind.rabbit
+    return kind.brokerless if is_brokerless(url) else kind.advice
 
 
 def sentence(error: RequiteError) -> str:
@@ -96,9 +107,18 @@ def sentence(error: RequiteError) -> str:
 
 
 def is_brokerless(url: str) -> bool:
-    """Whether this is a URL of a protocol that has no broker and no names of services."""
+    """Whether this is a URL of a protocol without a broker that can be asked who serves what."""
     scheme = url.partition("://")[0]
     return scheme == "inproc" or scheme.partition("+")[0] in _BROKERLESS
+
+
+def has_users(url: str) -> bool:
+    """Whether this is a URL of a protocol in which one says who one is."""
+    return _is_rabbit(url) or not is_brokerless(url)
+
+
+def _is_rabbit(url: str) -> bool:
+    return url.partition("://")[0] in _RABBIT
 
 
 def place_of(url: str) -> str:

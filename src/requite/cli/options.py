@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 from cyclopts import ArgumentCollection, Group, Parameter, validators
 
 from requite.cli.credentials import CREDENTIALS_FILE_VARIABLE, read_one_user, with_user
-from requite.cli.failures import is_brokerless
+from requite.cli.failures import has_users
 from requite.cli.logs import LogFormat, start_logging
 from requite.errors import ConfigurationError
 
@@ -85,7 +85,7 @@ class Connection:
     def complete(self, url: str) -> str:
         """Return `url` with the credentials in it; `ConfigurationError` where it has none (SP)."""
         user = read_one_user(self.credentials_file)
-        if user is not None and is_brokerless(url):
+        if user is not None and not has_users(url):
             raise ConfigurationError(
                 "SP has no users and passwords: go without --credentials-file and"
                 f" {CREDENTIALS_FILE_VARIABLE}; with sp+tls:// certificates are checked"

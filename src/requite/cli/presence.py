@@ -48,14 +48,18 @@ def check_keeps_requests(url: str) -> None:
         )
 
 
+def can_be_asked(url: str, service: str) -> bool:
+    """Whether there is a broker that knows who serves this. Elsewhere the question would be a
+    request like any other: on RabbitMQ it would start a group of a pool."""
+    return bool(service) and not is_brokerless(url)
+
+
 async def wait_for_worker(client: AsyncClient, service: str, timeout_s: float) -> float:
     """Return how much of the time is left once there is a worker; raise `NoService` if none comes.
 
     The time runs from when the broker was heard to say that there is none. In a terminal the
-    command says what it waits for. Without a name (SP) there is nobody to ask.
+    command says what it waits for.
     """
-    if not service:
-        return timeout_s
     left_s, has_told = timeout_s, False
     while await _is_unserved(client, service):
         if left_s <= 0:

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 from cyclopts import Group, Parameter, validators
 
+from requite.cli.credentials import names_user
 from requite.cli.options import PLAIN, QUIET, Connection, JournalFolder, Logging, one_of
 from requite.cli.output import say
 from requite.cli.retention import JournalRetain, journal_option
@@ -156,6 +157,7 @@ def worker(
       $ requite worker shop:price shop:stock --connect mdp://broker --capacity 4
       $ requite worker requite.examples:echo --bind sp+tcp://127.0.0.1:7000
       $ requite worker requite.examples:echo --bind flp://127.0.0.1:5555
+      $ requite worker requite.examples:echo --connect amqp://guest:guest@localhost/
     """
     from requite.cli.serving import run_until_stopped
     from requite.cli.targets import load_service
@@ -168,7 +170,7 @@ def worker(
         connect, capacity = (*connect, place.url), capacity or place.prefetch
     services = [load_service(each) for each in (target, *more)]
     server = Worker(
-        [connection.complete(url) for url in connect],
+        [_complete(connection, url, is_told=pool) for url in connect],
         *services,
         bind=bind,
         capacity=capacity,
@@ -189,6 +191,11 @@ def worker(
             say(f"serving {names} for {redact(url)}")
 
     return run_until_stopped(server, announce, until_over=server.until_over)
+
+
+def _complete(connection: Connection, url: str, *, is_told: bool) -> str:
+    """Add the credentials; a manager tells its workers where to connect, and perhaps as whom."""
+    return url if is_told and names_user(url) else connection.complete(url)
 
 
 def _heartbeat(interval_s: float | None, liveness: int | None) -> HeartbeatPolicy | None:

@@ -13,7 +13,10 @@ from requite.cli.pool.asking import DEFAULT, Key, ManagerUrl, ask
 def scale(
     key: Key,
     workers: Annotated[
-        int, Parameter(validator=validators.Number(gt=0), help="How many workers it shall have.")
+        int,
+        Parameter(
+            name="N", validator=validators.Number(gt=0), help="How many workers it shall have."
+        ),
     ],
     /,
     *,

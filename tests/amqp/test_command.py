@@ -1,0 +1,60 @@
+"""`requite call`, `bench` and `worker` at a real RabbitMQ: the real commands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.amqp.live import serving
+from tests.cli.command import Ended, requite
+from tests.support.rabbit import Rabbit
+
+from requite import Request, service
+from requite.cli.exit_codes import ExitCode
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+
+@service("echo")
+async def echo(request: Request) -> bytes:
+    return request.body
+
+
+@pytest.fixture
+async def url(rabbit: Rabbit) -> AsyncIterator[str]:
+    """The URL of a RabbitMQ at which `echo` is served."""
+    async with serving(rabbit.url, echo):
+        yield rabbit.url
+
+
+async def command(*words: str) -> Ended:
+    return await asyncio.to_thread(requite, *words)
+
+
+async def test_rabbitmq_is_not_asked_who_serves_what(rabbit: Rabbit) -> None:
+    """It does not know, so that the question would be a request; in a pool it would start a
+    group."""
+    asked = []
+
+    @service("mmi.service")
+    async def asking(request: Request) -> bytes:
+        asked.append(request.body)
+        return b"404"
+
+    async with serving(rabbit.url, echo, asking):
+        ended = await command("call", rabbit.url, "x", "--service", "echo")
+        assert (ended.code, ended.stdout) == (ExitCode.OK, b"x")
+        ended = await command("bench", rabbit.url, "--service", "echo", "--requests", "10")
+        assert ended.code == ExitCode.OK
+    assert asked == []
+
+
+async def test_credentials_come_from_a_file(url: str, rabbit: Rabbit, tmp_path: Path) -> None:
+    place = url.replace(f"{rabbit.user}:{rabbit.password}@", "")
+    file = tmp_path / "me"
+    for password, code in ((rabbit.password, ExitCode.OK), ("wrong", ExitCode.NO_CONNECTION)):
+        file.write_text(f"{rabbit.user}:{password}\n")
+        words = "call", f"{place}?queue=echo", "x", "--credentials-file", str(file)
+        assert (await command(*words)).code == code
