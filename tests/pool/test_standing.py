@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from requite.errors import ConfigurationError, RemoteViolation
-from requite.pool.config import BrokerSection, PoolConfig, PoolSection
+from requite.pool.config import BrokerSection, DriverSection, PoolConfig, PoolSection
 from requite.pool.drivers.base import DriverError
 from requite.pool.drivers.noop import NoopDriver
 from requite.pool.inputs import ServiceSeen
 from requite.pool.manager import standing
-from requite.pool.manager.brokered import check_url
+from requite.pool.manager.brokered import check_driver, check_url
 from requite.pool.manager.carrier import check_key
 from requite.pool.manager.environment import environment_of
 from requite.pool.manager.refusals import refusal
@@ -143,3 +144,10 @@ def test_urls_at_which_no_pool_can_be(url: str, why: str) -> None:
     with pytest.raises(ConfigurationError, match=r"broker\.url: ") as refused:
         check_url(url)
     assert why in str(refused.value)
+
+
+def test_a_driver_that_needs_rabbitmq_is_refused() -> None:
+    check_driver(CONFIG)
+    keda = DriverSection("kubernetes", settings={"scaling": "keda"})
+    with pytest.raises(ConfigurationError, match=r"driver\.scaling"):
+        check_driver(replace(CONFIG, driver=keda))

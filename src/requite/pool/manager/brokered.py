@@ -50,6 +50,7 @@ class BrokerKeeping:
         on_state: Callable[[State], object],
     ) -> None:
         check_url(config.broker.url)
+        check_driver(config)
         self._config: Final = config
         self._feed: Final = feed
         self._on_state: Final = on_state
@@ -216,3 +217,11 @@ def check_url(text: str) -> None:
         raise ConfigurationError(f"{shown}: managers speak MDP 0.3")
     if any(isinstance(address, InprocAddress) for address in url.addresses):
         raise ConfigurationError(f"{shown}: workers are other processes, which do not reach it")
+
+
+def check_driver(config: PoolConfig) -> None:
+    """Raise `ConfigurationError` for a driver that needs RabbitMQ."""
+    if config.driver.kind == "kubernetes" and config.driver.settings.get("scaling") == "keda":
+        raise ConfigurationError(
+            'driver.scaling: "keda" scales by a queue of RabbitMQ, and the pool is at broker.url'
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from requite.client import AsyncClient
@@ -15,6 +16,8 @@ from requite.protocols.majordomo.keyed import key_of, managers_of, prefix_of
 
 _UNDER: Final = "mmi.under"
 _UNKNOWN: Final = b"501"  # 8/MMI: the broker has no such service
+# The same names come with every look, and are taken apart once.
+_key_of: Final = lru_cache(maxsize=10_000)(key_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +61,15 @@ def read_look(rows: list[dict[str, Any]], pool: str) -> Look:
     """Read the rows of `mmi.under`. Raises `ValueError`, `TypeError` or `KeyError` for others."""
     groups, others = {}, {}
     managers: tuple[str, ...] = ()
+    of_managers = managers_of(pool)
     for row in rows:
         name = str(row["service"])
-        if name == managers_of(pool):
+        if name == of_managers:
             managers = tuple(map(str, row["workers"]))
             continue
         counts = (int(row["queued"]), int(row["in_progress"]), int(row["accepted"]))
         seen = ServiceSeen(*counts, workers=len(row["workers"]))
-        key = key_of(pool, name)
+        key = _key_of(pool, name)
         if key is None or "\0" in key:  # no environment can hold it
             others[name] = seen
         else:
