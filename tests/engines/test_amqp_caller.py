@@ -236,6 +236,21 @@ def test_a_request_that_comes_back_is_no_service() -> None:
     assert "nowhere" in str(error)
 
 
+def test_a_request_comes_back_to_a_caller_that_has_lost_its_reply_queue() -> None:
+    """It is about to be published again, and would only come back once more."""
+    rabbit = caller()
+    rabbit.get_ready()
+    rabbit.submit("a", "nowhere")
+    [(_, _, asked, _)] = rabbit.published()
+    rabbit.say(commands.Basic.Cancel("replies"))
+    assert rabbit.engine.snapshot().held == 1
+    returned = method(commands.Basic.Return(312, "NO_ROUTE", "", "nowhere"))
+    rabbit.hear([methods.channel(1), returned, encode_properties(asked, 0), b""])
+    error = rabbit.outcome()
+    assert isinstance(error, NoService)
+    assert not error.may_have_executed
+
+
 def test_a_request_that_is_not_confirmed() -> None:
     rabbit = caller(CallerPolicy(confirms=True))
     rabbit.get_ready()

@@ -300,6 +300,24 @@ def test_a_cancel_interrupts_its_handler() -> None:
     assert not rabbit.sent()
 
 
+def test_a_cancel_is_of_all_copies_of_a_request() -> None:
+    """One that its caller has published again comes more than once."""
+    rabbit = servant()
+    rabbit.consume()
+    copy: dict[str, Any] = {"reply_to": "replies", "correlation_id": "c", "message_id": "m"}
+    jobs = []
+    for tag in (1, 2):
+        rabbit.deliver(b"", tag, **copy)
+        jobs += [job for job, _ in rabbit.delivered()]
+    cancel(rabbit, correlation_id="c", message_id="m")
+    assert [each.token for each in rabbit.effects if isinstance(each, Abandon)] == jobs
+    assert rabbit.raw("BASIC_ACK") == [methods.ack(1), methods.ack(2)]
+    for tag in (3, 4):
+        rabbit.deliver(b"", tag, **copy)
+        assert not rabbit.delivered()
+        assert rabbit.raw("BASIC_ACK") == [methods.ack(tag)]
+
+
 def test_what_was_cancelled_before_it_came_never_starts() -> None:
     rabbit = servant(ResponderPolicy(cancels_max=2))
     rabbit.consume()

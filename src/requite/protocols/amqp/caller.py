@@ -386,7 +386,7 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
             return
         request_id = wire.request_id_of(properties.correlation_id)
         call = self._table.get(request_id) if request_id >= 0 else None
-        if call is not None and call.is_sent:
+        if call is not None:
             where = self._way.destination.describe(returned.routing_key)
             error = failures.unroutable(where, returned.text)
             self._conclude(call, error, now, tried=call.tries > 1)

@@ -270,7 +270,6 @@ class AmqpResponder(ConnectedEngine):
         elif self._post.answers_all and not properties.reply_to:
             self._give_back(job.tag, Why.NO_REPLY_TO, now)
         elif job.name in self._cancels:
-            del self._cancels[job.name]
             self._drop(Why.CANCELLED, now)
             self._send(WORK, methods.ack(job.tag))
         else:
@@ -437,15 +436,18 @@ class AmqpResponder(ConnectedEngine):
         return not post.declares and wire.concerns(headers, post.key, post.worker_id)
 
     def _cancelled(self, name: tuple[str, str], now: float) -> None:
+        """Give a request up that is in hand: all its copies, if it was published again."""
         for job in self._jobs:
             if job.name == name and not job.abandoned:
                 self._abandon(job, "its caller has given it up", now)
                 self._send(WORK, methods.ack(job.tag))
-                return
         self._remember(name)
 
     def _remember(self, name: tuple[str, str]) -> None:
-        """Keep a cancel whose request may be yet to come (I15); the oldest one gives way."""
+        """Keep a cancel whose request, or a copy of it, may be yet to come (I15); the oldest one
+        gives way."""
+        if name in self._cancels:
+            return
         if len(self._cancels) >= self._policy.cancels_max:
             del self._cancels[next(iter(self._cancels))]
         self._cancels[name] = None
