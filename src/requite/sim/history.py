@@ -178,6 +178,12 @@ EVENTS: Final = (
     "gave_up",
     "turns_unknown",
     "rested",
+    # those of RPC over AMQP: see `requite.sim.amqp.watch` and `requite.sim.amqp.server`
+    "request_returned",
+    "mistaken",
+    "acked_unanswered",
+    "silent",
+    "left",
     # those of services that run each request once: see `requite.sim.dedup.workers`
     "effect_began",
     "effect_ended",

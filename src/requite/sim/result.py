@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from requite.sim.amqp.party import AmqpParts
 from requite.sim.freelance.party import FlpParts
 from requite.sim.history import Violation
 from requite.sim.pair.server import PairParts
@@ -26,6 +27,7 @@ class Options:
     pirate_parts: PirateParts = field(default_factory=PirateParts)
     pair_parts: PairParts = field(default_factory=PairParts)
     pool_parts: PoolSimParts = field(default_factory=PoolSimParts)
+    amqp_parts: AmqpParts = field(default_factory=AmqpParts)
     knobs: dict[str, Any] = field(default_factory=dict)
     transcript: bool = False
     heartbeats: bool = True  # whether the transcript has them

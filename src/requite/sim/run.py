@@ -6,6 +6,8 @@ import logging
 from dataclasses import replace
 
 from requite.sim import scenarios
+from requite.sim.amqp.knobs import AmqpKnobs
+from requite.sim.amqp.simulation import AmqpSimulation
 from requite.sim.dedup.knobs import DedupKnobs
 from requite.sim.dedup.simulation import DedupSimulation
 from requite.sim.freelance.knobs import FreelanceKnobs
@@ -62,6 +64,8 @@ def _simulation(seed: int, knobs: AnyKnobs, options: Options) -> Simulation:
         return PairedSimulation(seed, knobs, options)
     if isinstance(knobs, PoolKnobs):
         return PoolSimulation(seed, knobs, options)
+    if isinstance(knobs, AmqpKnobs):
+        return AmqpSimulation(seed, knobs, options)
     if isinstance(knobs, DedupKnobs):
         return DedupSimulation(seed, knobs, options)
     return MajordomoSimulation(seed, knobs, options)

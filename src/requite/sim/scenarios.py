@@ -6,6 +6,9 @@ from typing import Final
 
 from requite.errors import ConfigurationError
 from requite.sim import majordomo_scenarios
+from requite.sim.amqp import scenarios as amqp_scenarios
+from requite.sim.amqp.knobs import AmqpKnobs
+from requite.sim.amqp.scenarios import AMQP_SCENARIOS, AmqpScenario
 from requite.sim.dedup import scenarios as dedup_scenarios
 from requite.sim.dedup.knobs import DedupKnobs
 from requite.sim.dedup.scenarios import DEDUP_SCENARIOS, DedupScenario
@@ -40,6 +43,7 @@ AnyScenario = (
     | TitanicScenario
     | PairScenario
     | PoolScenario
+    | AmqpScenario
 )
 AnyKnobs = (
     Knobs
@@ -50,6 +54,7 @@ AnyKnobs = (
     | TitanicKnobs
     | PairKnobs
     | PoolKnobs
+    | AmqpKnobs
 )
 
 SCENARIOS: Final[dict[str, AnyScenario]] = {
@@ -62,6 +67,7 @@ SCENARIOS: Final[dict[str, AnyScenario]] = {
     **PAIR_SCENARIOS,
     **PAIRED_SCENARIOS,
     **POOL_SCENARIOS,
+    **AMQP_SCENARIOS,
 }
 GROUPS: Final = {
     "all": [*SCENARIOS],
@@ -74,6 +80,7 @@ GROUPS: Final = {
     "pair": [*PAIR_SCENARIOS],
     "pair-broker": [*PAIRED_SCENARIOS],
     "pool": [*POOL_SCENARIOS],
+    "amqp": [*AMQP_SCENARIOS],
 }
 """Scenarios that take turns, under one name."""
 
@@ -103,6 +110,8 @@ def draw(seed: int, scenario: AnyScenario) -> AnyKnobs:
         return paired_scenarios.draw(seed, scenario)
     if isinstance(scenario, PoolScenario):
         return pool_scenarios.draw(seed, scenario)
+    if isinstance(scenario, AmqpScenario):
+        return amqp_scenarios.draw(seed, scenario)
     if isinstance(scenario, DedupScenario):
         return dedup_scenarios.draw(seed, scenario)
     return majordomo_scenarios.draw(seed, scenario)

@@ -1,0 +1,183 @@
+"""What can go wrong between clients, workers and RabbitMQ, and how it is performed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from random import Random
+from typing import Any, Final
+
+from requite.protocols.amqp import wire
+from requite.protocols.amqp.properties import Properties, encode_properties
+from requite.protocols.amqp.topology import CONTROL_EXCHANGE, REPLY_QUEUE_PREFIX
+from requite.sim.amqp.cast import AmqpCast
+from requite.sim.amqp.knobs import AmqpFault, AmqpKnobs
+from requite.sim.amqp.server import Server
+from requite.sim.amqp.store import POOL
+from requite.sim.faults import Fault
+from requite.sim.process import Process
+from requite.sim.stream import SimStream
+from requite.sim.trouble import Deed, Trouble, Way, choose, spare
+
+_CODES: Final = ((541, "INTERNAL_ERROR"), (406, "PRECONDITION_FAILED - consumer ack timed out"))
+_GARBAGE: Final = 12
+_HEADERS: Final = (
+    wire.STATUS,
+    wire.PARTIAL,
+    wire.CONTROL,
+    wire.IDEMPOTENCY_KEY,
+    wire.DELIVERY_COUNT,
+)
+_MADE_AGAIN_S: Final = 0.5
+
+
+class AmqpTrouble(Trouble):
+    """Performs faults upon clients, workers and RabbitMQ."""
+
+    _cast: AmqpCast
+
+    def __init__(self, cast: AmqpCast, knobs: AmqpKnobs) -> None:
+        super().__init__(cast)
+        self._knobs = knobs
+        self._rng = cast.world.rng("garbage")
+
+    def deeds(self) -> Mapping[StrEnum, Deed]:
+        """Return what each `AmqpFault` does."""
+        cast = self._cast
+        return {
+            AmqpFault.CRASH_CLIENT: self.crash(cast.clients),
+            AmqpFault.CRASH_WORKER: self.crash(cast.workers),
+            AmqpFault.CRASH_RABBIT: self.crash([cast.rabbit]),
+            AmqpFault.POWER_LOSS: self.lose_power,
+            AmqpFault.FREEZE_CLIENT: self.freeze(cast.clients),
+            AmqpFault.FREEZE_WORKER: self.freeze(cast.workers),
+            AmqpFault.FREEZE_RABBIT: self.freeze([cast.rabbit]),
+            AmqpFault.PARTITION: self.partition,
+            AmqpFault.PARTITION_ONE_WAY: self.partition_one_way,
+            AmqpFault.CLOG: self.clog,
+            AmqpFault.RESET: self.reset,
+            AmqpFault.BLACK_HOLE: self.black_hole,
+            AmqpFault.DRAIN_CLIENT: self.drain(cast.clients),
+            AmqpFault.DRAIN_WORKER: self.drain(cast.workers),
+            AmqpFault.CLOSE_CHANNEL: self._close_channel,
+            AmqpFault.CLOSE_CONNECTION: self._close_connection,
+            AmqpFault.DELETE_QUEUE: self._delete_queue,
+            AmqpFault.DELETE_REPLIES: self._delete_replies,
+            AmqpFault.BLOCK: self._block,
+            AmqpFault.REFUSE: self._refuse,
+            AmqpFault.GARBAGE: self._publish_garbage,
+        }
+
+    def choose_way(self, lot: float) -> Way:
+        """Choose a client or worker, and RabbitMQ."""
+        others: list[Process] = [*self._cast.clients, *self._cast.workers]
+        return choose(others, lot).name, self._cast.rabbit.name
+
+    def streams(self) -> Sequence[SimStream]:
+        """Return the ends of all connections."""
+        return [stream for p in self._cast.honest for stream in p.streams if stream.is_open]
+
+    def end(self) -> None:
+        """Heal everything."""
+        super().end()
+        self._let(Server.unblock)
+        self._let(_accept)
+        for service in self._knobs.services:
+            self._make_again(service)
+
+    def _let(self, act: Callable[..., None], *args: Any) -> None:
+        """Let RabbitMQ do something, if it runs."""
+        rabbit = self._cast.rabbit
+        if rabbit.alive:
+            rabbit.later(0.0, lambda: rabbit.let(lambda: act(rabbit.hub, *args)))
+
+    # --- what RabbitMQ does of its own accord -----------------------------------------------------
+    def _close_channel(self, fault: Fault) -> None:
+        self._let(_close_channel, fault.lot)
+
+    def _close_connection(self, fault: Fault) -> None:
+        self._let(_close_connection, fault.lot)
+
+    def _delete_queue(self, fault: Fault) -> None:
+        service = choose(self._knobs.services, fault.lot)
+        self._let(Server.delete, self._cast.rabbit.store.queue_of(service))
+        self._world.after(_MADE_AGAIN_S, self._make_again, service)
+
+    def _make_again(self, service: str) -> None:
+        store = self._cast.rabbit.store
+        if store.queue_of(service) not in store.queues:
+            store.make_service(service)
+
+    def _delete_replies(self, fault: Fault) -> None:
+        names = [n for n in self._cast.rabbit.store.queues if n.startswith(REPLY_QUEUE_PREFIX)]
+        if names:
+            self._let(Server.delete, choose(names, fault.lot))
+
+    def _block(self, fault: Fault) -> None:
+        self._let(Server.block)
+        self._world.after(fault.duration_s, self._let, Server.unblock)
+
+    def _refuse(self, fault: Fault) -> None:
+        self._let(_refuse)
+        self._world.after(fault.duration_s, self._let, _accept)
+
+    def _publish_garbage(self, _fault: Fault) -> None:
+        rng = self._rng
+        store = self._cast.rabbit.store
+        control = POOL.control_exchange if self._knobs.pool else CONTROL_EXCHANGE
+        for _ in range(rng.randint(1, _GARBAGE)):
+            body = rng.randbytes(rng.choice((0, 3, 200)))
+            header = _garbage(rng, body)
+            service = rng.choice(self._knobs.services)
+            if rng.random() < 0.2 and control in store.exchanges:
+                self._let(Server.publish, service, header, body, control)
+                continue
+            names = [*store.queues, store.queue_of(service)]
+            self._let(Server.publish, rng.choice(names), header, body)
+
+
+def _close_channel(server: Server, lot: float) -> None:
+    channels = [
+        (session, channel)
+        for session in server.sessions.values()
+        for channel in session.channels.values()
+        if not channel.is_closing
+    ]
+    if channels:
+        session, channel = choose(channels, lot)
+        server.close_channel(session, channel, *choose(_CODES, spare(lot)))
+
+
+def _close_connection(server: Server, lot: float) -> None:
+    sessions = list(server.sessions.values())
+    if sessions:
+        text = "CONNECTION_FORCED - Closed via management plugin"
+        server.close_connection(choose(sessions, lot), 320, text)
+
+
+def _refuse(server: Server) -> None:
+    server.refuses = True
+
+
+def _accept(server: Server) -> None:
+    server.refuses = False
+
+
+def _garbage(rng: Random, body: bytes) -> bytes:
+    """Make the header of a message that nobody should send."""
+    names = ("", "0000000000000001", "ffffffffffffffff", "0" * 15 + "x", "é")
+    headers: dict[str, Any] = {}
+    for name in _HEADERS:
+        if rng.random() < 0.3:
+            headers[name] = rng.choice(("ok", "", "cancel", 0, 1 << 40, -1, True, None, [1]))
+    properties = Properties(
+        rng.choice(names),
+        rng.choice(("", "", "nowhere", "amq.rabbitmq.reply-to")),
+        rng.choice(("", "00" * 16, "zz" * 16)),
+        rng.choice(("", "", "1000", "-1", "soon")),
+        headers,
+    )
+    header = encode_properties(properties, len(body))
+    if rng.random() < 0.3:  # of which the table of headers is cut, or something else
+        return header[:12] + b"\xff\xfc" + rng.randbytes(rng.choice((0, 8, 40)))
+    return header

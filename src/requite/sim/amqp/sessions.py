@@ -1,0 +1,81 @@
+"""Connections and channels as RabbitMQ keeps them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from requite.protocols.amqp.methods import Confirmed
+from requite.sim.amqp.store import HeldQueue
+from requite.sim.pool.queue import Consumer
+
+
+class Holding:
+    """One delivery that is not acknowledged: of which queue and consumer, under which tag there."""
+
+    __slots__ = ("consumer", "queue", "queue_tag")
+
+    def __init__(self, queue: HeldQueue, consumer: Consumer, queue_tag: int) -> None:
+        self.queue = queue
+        self.consumer = consumer
+        self.queue_tag = queue_tag
+
+
+class Channel:
+    """One channel. `answered` are the requests, by `reply-to` and correlation id, whose final reply
+    was published on it and confirmed; `answers` those yet to be confirmed, by their numbers."""
+
+    def __init__(self, id_: bytes) -> None:
+        self.id = id_
+        self.is_closing = False
+        self.prefetch = 0
+        self.consumers: dict[str, tuple[HeldQueue, Consumer]] = {}
+        self.direct = ""  # the consumer of direct replies
+        self.last_queue = ""
+        self.tag = 0  # of the last delivery
+        self.held: dict[int, Holding] = {}
+        self.confirms = False
+        self.published = 0
+        self.answers: dict[int, tuple[str, str]] = {}
+        self.answered: Counter[tuple[str, str]] = Counter()
+        self._waiting: dict[int, None] = {}
+        self._settled: dict[int, bool] = {}
+
+    def publish(self) -> int:
+        """Count a publishing; return its number."""
+        self.published += 1
+        self._waiting[self.published] = None
+        return self.published
+
+    def settle(self, number: int, is_taken: bool) -> None:
+        """Note what has become of a publishing; `confirms_due` tells the client."""
+        self._settled[number] = is_taken
+
+    def confirms_due(self) -> list[Confirmed]:
+        """Return what is to be confirmed: several at once, where nothing before them waits."""
+        due: list[Confirmed] = []
+        for number in sorted(self._settled):
+            is_taken = self._settled[number]
+            del self._waiting[number]
+            answer = self.answers.pop(number, None)
+            if answer is not None and is_taken:
+                self.answered[answer] += 1
+            is_first = all(other > number for other in self._waiting)
+            if due and is_first and due[-1].is_taken is is_taken:
+                due[-1] = Confirmed(number, True, is_taken)
+            else:
+                due.append(Confirmed(number, is_first and not due, is_taken))
+        self._settled.clear()
+        return due
+
+
+class Session:
+    """One connection. `heard_at` and `spoke_at` are for its heartbeats; `publishes`: it has."""
+
+    def __init__(self, peer: Any, now: float) -> None:
+        self.peer = peer
+        self.name: str = peer.stream.other.process.name
+        self.channels: dict[bytes, Channel] = {}
+        self.heard_at = self.spoke_at = now
+        self.publishes = False
+        self.is_paused = False

@@ -1,0 +1,174 @@
+"""A run of RPC over AMQP: its phases, and what its checkers are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from random import Random
+from typing import Final
+
+from requite.sim.amqp.cast import AmqpCast
+from requite.sim.amqp.checkers import (
+    AckedLast,
+    AmqpChecker,
+    Bounded,
+    DrainLosesNothing,
+    Heard,
+    LosesNothing,
+    NeverInVain,
+    NobodyNotices,
+    NoMistakes,
+    ReturnedAtOnce,
+    RunsBounded,
+    SentOnce,
+)
+from requite.sim.amqp.faults import AmqpTrouble
+from requite.sim.amqp.knobs import NOBODY, AmqpClientSpec, AmqpKnobs
+from requite.sim.amqp.party import AmqpParty, AmqpStage
+from requite.sim.amqp.speech import NAMES, unpack
+from requite.sim.amqp.tables import left_after_calls, left_after_drain, not_settled
+from requite.sim.checkers.calls import EndsOnce, HonestErrors, OwnReply, PartialsInOrder
+from requite.sim.history import Checker, History
+from requite.sim.knobs import Behaviour
+from requite.sim.network import Network
+from requite.sim.parties import LEAVE_S, PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
+from requite.sim.plain_calls import ANSWERING, plain_call, plan_plain_calls
+from requite.sim.result import Options
+from requite.sim.simulation import Phase
+from requite.sim.transcript import show_body
+from requite.sim.workload import CallPlan
+
+AMQP_CHECKERS: Final[tuple[type[Checker], ...]] = (
+    EndsOnce,
+    OwnReply,
+    PartialsInOrder,
+    HonestErrors,
+    SentOnce,
+    RunsBounded,
+    NeverInVain,
+    AckedLast,
+    ReturnedAtOnce,
+    Bounded,
+    NoMistakes,
+    DrainLosesNothing,
+    Heard,
+    LosesNothing,
+    NobodyNotices,
+)
+
+
+class AmqpSimulation(PartiesSimulation):
+    """Clients, workers, and RabbitMQ in between."""
+
+    def __init__(self, seed: int, knobs: AmqpKnobs, options: Options) -> None:
+        super().__init__(seed, knobs, options, AMQP_CHECKERS, describe)
+        self.knobs: AmqpKnobs = knobs
+        self.cast: AmqpCast = AmqpCast(self._stage())
+        self.trouble = AmqpTrouble(self.cast, knobs)
+        instruct(self.history, knobs)
+
+    def _stage(self) -> AmqpStage:
+        return AmqpStage(
+            self.world,
+            Network(self.world, self.knobs.network),
+            self.history,
+            self,
+            self.knobs,
+            self.options.amqp_parts,
+            self.transcript,
+        )
+
+    def plan_calls(self, rng: Random) -> Iterable[CallPlan]:
+        """See `PartiesSimulation.plan_calls`."""
+        return plan_calls(self.knobs, rng)
+
+    def phases(self) -> Iterable[Phase]:
+        """Settle, ask everybody, and go."""
+        return (self.settle, self.ask, self._send_clients_home, self._send_workers_home)
+
+    # --- what must come about (I10) ---------------------------------------------------------------
+    def settle_s(self) -> float:
+        """See `settle_s`."""
+        return settle_s(self.knobs)
+
+    def not_settled(self) -> list[str]:
+        """See `tables.not_settled`."""
+        return not_settled(self.cast, self.knobs)
+
+    def probes(self, _client: str) -> int:
+        """Return how many calls there are: two for each service."""
+        return 2 * len(self.knobs.services)
+
+    def probe(self, client: str, number: int) -> CallPlan:
+        """See `PartiesSimulation.probe`."""
+        services = self.knobs.services
+        return plain_call(client, number, PROBE_S)._replace(
+            service=services[number % len(services)]
+        )
+
+    # --- what must not be left (I9) ---------------------------------------------------------------
+    def left_after_calls(self) -> list[str]:
+        """See `tables.left_after_calls`."""
+        return left_after_calls(self.cast)
+
+    def left_after_drain(self, party: AmqpParty) -> Iterator[str]:
+        """See `tables.left_after_drain`."""
+        return left_after_drain(party)
+
+    def _send_clients_home(self) -> bool:
+        return self.send_home("clients", self.cast.clients, self.left_in_the_end(LEAVE_S))
+
+    def _send_workers_home(self) -> bool:
+        return self.send_home("workers", self.cast.workers, [])
+
+
+def plan_calls(knobs: AmqpKnobs, rng: Random) -> Iterator[CallPlan]:
+    """Draw the calls of the first phase, in no particular order."""
+    for plan in plan_plain_calls(knobs, rng, _may_be_endless):
+        is_lost = rng.random() < knobs.nobody_p
+        service = NOBODY if is_lost else rng.choice(knobs.services)
+        wants_partials = rng.random() < knobs.partials_p
+        yield plan._replace(service=service, wants_partials=wants_partials)
+
+
+def _may_be_endless(client: AmqpClientSpec, behaviour: Behaviour, idempotent: bool) -> bool:
+    """What is lost with RabbitMQ ends only if its tries do."""
+    return idempotent and client.attempt_s is not None and behaviour in ANSWERING
+
+
+def instruct(history: History, knobs: AmqpKnobs) -> None:
+    """Tell the checkers what the knobs allow."""
+    for checker in history.checkers:
+        if isinstance(checker, AmqpChecker):
+            checker.knobs = knobs
+        if isinstance(checker, EndsOnce):
+            checker.grace_s = knobs.pace.timer_late_s
+        elif isinstance(checker, SentOnce):
+            checker.attempt_s = {client.name: client.attempt_s for client in knobs.clients}
+        elif isinstance(checker, Bounded):
+            slots = {client.name: client.slots for client in knobs.clients}
+            checker.in_hand_max = slots | {each.name: each.prefetch for each in knobs.workers}
+
+
+def settle_s(knobs: AmqpKnobs) -> float:
+    """Return the time in which everything must settle once faults are healed (I10).
+
+    It is the sum of all that may have to happen one after the other: a dead connection is found
+    out and replaced, queues are made and looked at, deadlines pass, tries are repeated, and what
+    was published, some of it more than once, is worked off by one worker.
+    """
+    deadlines_s = 1.5 * knobs.timeout_s
+    tries_s = sum((client.attempt_s or 0.0) * client.attempts for client in knobs.clients)
+    handler_s = handler_s_max(knobs.service_s, knobs.behaviours)
+    work_s = (2 * knobs.calls + 100) * handler_s * knobs.attempts_max
+    gone_s = 6 * knobs.interval_s * knobs.liveness
+    return reconnect_s(knobs.network) + deadlines_s + tries_s + gone_s + work_s
+
+
+def describe(_sender: str, message: Sequence[bytes]) -> str:
+    """Say in words what a message says."""
+    if not message:
+        return "HEARTBEAT"
+    text = f"{int.from_bytes(message[0], 'big')} {NAMES[message[1][:4]]}"
+    if len(message) < 4:
+        return text
+    return f"{text}: {show_body(unpack(message[3]) or [message[3]])}"

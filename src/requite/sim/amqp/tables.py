@@ -1,0 +1,74 @@
+"""What tables must hold when nothing goes wrong any more: I9 and I10."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from requite.sim.amqp.cast import AmqpCast
+from requite.sim.amqp.knobs import AmqpKnobs
+from requite.sim.amqp.party import AmqpParty
+from requite.sim.checkers import leftovers
+from requite.sim.checkers.leftovers import dead_ends
+from requite.sim.checkers.tables import sizes
+
+_IDLE: Final = {
+    "client": ("held", "sent", "unconfirmed"),
+    "worker": ("running", "abandoned", "unconfirmed"),
+}
+# Tables with a bound of their own: methods that were made once, cancels that are remembered.
+_BOUNDED: Final = ("._publishings", "._cancels", "._closed")
+
+
+# --- the tables equal the live peers (I10) --------------------------------------------------------
+def not_settled(cast: AmqpCast, knobs: AmqpKnobs) -> list[str]:
+    """Say who is not alive, or not where it should be."""
+    problems = [f"{party.name} is not alive" for party in cast.parties if not party.alive]
+    if problems:
+        return problems
+    for party in cast.parties:
+        problems += dead_ends(party)
+    for client in cast.clients:
+        if not client.hub.snapshot().is_ready:
+            problems.append(f"{client.name} cannot publish")
+    for worker in cast.workers:
+        if not worker.hub.snapshot().is_consuming:
+            problems.append(f"{worker.name} does not consume")
+    return [*problems, *_unlike_rabbit(cast, knobs)]
+
+
+def _unlike_rabbit(cast: AmqpCast, knobs: AmqpKnobs) -> Iterator[str]:
+    sessions = cast.rabbit.hub.snapshot()
+    expected = len(cast.clients) + len(cast.workers)
+    if sessions != expected:
+        yield f"RabbitMQ has {sessions} connections, not {expected}"
+    for service in knobs.services:
+        queue = cast.rabbit.store.queues.get(cast.rabbit.store.queue_of(service))
+        workers = sum(worker.spec.service == service for worker in cast.workers)
+        found = 0 if queue is None else queue.listening
+        if found != workers:
+            yield f"{found} consumers take from {service}, not {workers}"
+
+
+# --- bounded memory (I9), and no message that nobody takes ----------------------------------------
+def left_after_calls(cast: AmqpCast) -> list[str]:
+    """Say what anybody still holds when nothing is asked any more."""
+    engines = [*cast.clients, *cast.workers]
+    return [*leftovers.held(engines, _IDLE), *_left_in_queues(cast)]
+
+
+def _left_in_queues(cast: AmqpCast) -> Iterator[str]:
+    for name, queue in cast.rabbit.store.queues.items():
+        if queue.ready or queue.unacknowledged:
+            counts = f"{len(queue.ready)} requests, and {queue.unacknowledged} unacknowledged"
+            yield f"nothing is asked any more, but {name} holds {counts}"
+
+
+def left_after_drain(party: AmqpParty) -> Iterator[str]:
+    """Say in what a party that has drained differs from one that never did anything."""
+    return leftovers.left_after_drain(party, party.hub.names, _sizes)
+
+
+def _sizes(engine: object) -> dict[str, Any]:
+    found = sizes(engine)
+    return {path: n for path, n in found.items() if not path.startswith(_BOUNDED)}

@@ -1,0 +1,62 @@
+"""A worker's process, and its handlers, which do what the requests say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from requite.engine import Engine
+from requite.protocols.amqp.policy import ResponderPolicy
+from requite.protocols.amqp.post import pool_post, service_post
+from requite.request import Request, Status
+from requite.sim.amqp.knobs import AmqpWorkerSpec
+from requite.sim.amqp.party import AmqpParty, AmqpStage
+from requite.sim.amqp.speech import pack, unpack
+from requite.sim.amqp.store import POOL
+from requite.sim.handlers import Handling
+from requite.sim.workload import final_frames, parse_task, partial_frames
+
+
+class AmqpWorker(Handling, AmqpParty):
+    """A worker, and its handlers."""
+
+    kind = "worker"
+    hang_s = 2.0  # nothing else ever ends a handler that hangs
+
+    def __init__(self, spec: AmqpWorkerSpec, stage: AmqpStage) -> None:
+        super().__init__(spec.name, stage)
+        self.spec = spec
+
+    def make_engine(self) -> Engine:
+        """Make a responder; handlers of an earlier life are gone."""
+        self.forget_handlers()
+        spec, knobs = self.spec, self.stage.knobs
+        post = pool_post(POOL, spec.service, spec.name)
+        if not knobs.pool:
+            post = service_post(spec.service, spec.name)
+        policy = ResponderPolicy(
+            prefetch=spec.prefetch,
+            attempts_max=None if knobs.pool else knobs.attempts_max,
+            heartbeat=knobs.heartbeat,
+        )
+        return self.stage.parts.responder(post, policy, service=spec.service)
+
+    def deliver(self, token: Any, what: Any) -> None:
+        """Start a handler."""
+        request: Request = what
+        frames = unpack(request.frames[0])
+        task = None if frames is None else parse_task(frames)
+        call = None if task is None else self.stage.history.calls.get(task.number)
+        if frames is None or task is None or call is None:  # a stranger's request
+            self.later(0.0, self.answer, token, Status.OK, list(request.frames))
+            return
+        key = request.idempotency_key
+        execution = self.stage.history.started(call, self.name, frames[1], key)
+        self.begin(token, execution, task, frames[1])
+
+    def partial_reply(self, number: int, serial: int, index: int) -> list[bytes]:
+        """Return a partial reply."""
+        return [pack(partial_frames(number, serial, index))]
+
+    def final_reply(self, number: int, serial: int, payload: bytes) -> list[bytes]:
+        """Return a final reply."""
+        return [pack(final_frames(number, serial, payload))]
