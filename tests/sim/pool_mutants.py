@@ -179,6 +179,13 @@ class DeletesUnderItsWorkers(QueueLoop):
             super()._inspected(event, now)
 
 
+class DeletesAfterOneLook(QueueLoop):
+    """Believe at once that nobody holds anything, since RabbitMQ has not counted it yet."""
+
+    def _seen_empty(self, queue: Any, now: float) -> None:
+        self._begin(queue, Step.DELETE)
+
+
 class NeverUnbinds(QueueLoop):
     """Take a queue for unbound without unbinding it."""
 
@@ -215,6 +222,13 @@ class StopsBeforeItKnows(GroupLoop):
     def activate(self, now: float) -> Any:
         self._may_stop = True
         return super().activate(now)
+
+
+class StopsAgainAndAgain(GroupLoop):
+    """Leave, and stop what another manager has started meanwhile, until nothing runs."""
+
+    def _done(self, key: str) -> None:
+        return None
 
 
 class StopsTheUnbound(GroupLoop):

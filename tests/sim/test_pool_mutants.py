@@ -10,7 +10,7 @@ from tests.sim.finding import assert_found, assert_whole
 
 from requite.sim import Options, run
 from requite.sim.knobs import Printed
-from requite.sim.pool.knobs import Task
+from requite.sim.pool.knobs import PoolFault, Task
 from requite.sim.pool.stage import PoolSimParts
 from requite.sim.run import knobs_of
 
@@ -28,6 +28,31 @@ _SLOW: dict[str, Any] = {
     "message_ttl_s": 15.0,
     "delivery_limit": 1,
     "ack_timeout_s": 3.0,
+}
+
+# Workers that are killed with a request in hand, which nobody notices, and RabbitMQ counts late.
+_COUNTED_LATE: dict[str, Any] = {
+    "tasks": (Task.SERVE, Task.STALL),
+    "weights": (1, 2),
+    "sample_s": 5.0,
+    "notice_s": 3.0,
+    "ack_timeout_s": 8.0,
+    "delivery_limit": 2,
+    "prefetch": 1,
+    "faults": (),
+    "keys": 6,
+    "calls": 30,
+    "faulty_s": 60.0,
+}
+
+# Managers that are told to leave, and cannot see who stands by.
+_LEAVING: dict[str, Any] = {
+    "managers": 2,
+    "faults": (PoolFault.DRAIN_MANAGER, PoolFault.CUT_MANAGER),
+    "faults_per_s": 1.5,
+    "faulty_s": 30.0,
+    "driver_s": 0.5,
+    "notice_s": 0.0,
 }
 
 _part = mutants.engine
@@ -50,10 +75,12 @@ _CASES: list[tuple[str, str, PoolSimParts, dict[str, Any]]] = [
     ("I15", "pool-rabbit", _part(orphans=mutants.HastyWithExpirations), _EXPIRING),
     ("I14", "pool-brief", _part(queues=mutants.DeletesWhatIsNotEmpty), {}),
     ("I14", "pool-brief", _part(queues=mutants.DeletesUnderItsWorkers), _HELD),
+    ("I14", "pool-brief", _part(queues=mutants.DeletesAfterOneLook), _COUNTED_LATE),
     ("I14", "pool-calm", _part(queues=mutants.NeverUnbinds), {}),
     ("I14", "pool-calm", _part(queues=mutants.NeverDeletes), {}),
     ("I14", "pool-meddling", _part(queues=mutants.TrustsWhatItRemembers), _SLOW),
     ("I14", "pool-calm", _part(groups=mutants.StopsBeforeItKnows), {}),
+    ("I14", "pool-manager", _part(groups=mutants.StopsAgainAndAgain), _LEAVING),
     ("I14", "pool-brief", _part(groups=mutants.StopsTheUnbound), {}),
     ("I14", "pool-driver", _part(groups=mutants.GivesUpOnGroups), {}),
     ("I14", "pool-calm", _part(groups=mutants.ReplacesAllAtOnce), {}),
@@ -82,7 +109,7 @@ def test_a_broken_manager_is_found(
     assert_found(invariant, scenario, Options(pool_parts=parts, knobs=knobs), _SEEDS)
 
 
-@pytest.mark.parametrize("knobs", [{}, _POISON, _EXPIRING, _HELD])
+@pytest.mark.parametrize("knobs", [{}, _POISON, _EXPIRING, _HELD, _COUNTED_LATE, _LEAVING])
 def test_the_same_knobs_find_nothing_in_managers_that_are_whole(knobs: dict[str, Any]) -> None:
     for scenario in sorted({case[1] for case in _CASES}):
         result = run(1, scenario, Options(knobs=knobs))

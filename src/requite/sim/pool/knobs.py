@@ -43,7 +43,7 @@ class PoolKnobs(Printed):
     """A run: `calls` in the first phase, of `faulty_s` seconds, for `keys` keys.
 
     `managers`: one works, the others stand by. `ttl_p`, `silent_p`: which share of requests expires
-    early, and has no reply-to.
+    early, and has no reply-to. `sample_s`: how often RabbitMQ counts what consumers hold.
     """
 
     calls: int
@@ -61,6 +61,7 @@ class PoolKnobs(Printed):
     latency_s: float
     notice_s: float
     api_s: float
+    sample_s: float
     ack_timeout_s: float
     driver_s: float
     start_s: float
@@ -85,12 +86,17 @@ class PoolKnobs(Printed):
         return 1.0
 
     @property
+    def settle_s(self) -> float:
+        """A little longer than what RabbitMQ tells may be old."""
+        return 1.2 * self.sample_s
+
+    @property
     def config(self) -> PoolConfig:
         """The settings of the managers."""
         return PoolConfig(
             PoolSection("core", version="1"),
             lifetime=Lifetime(self.unbind_delay_s, self.stop_delay_s, self.extra_lifetime_s),
-            loops=Loops(self.interval_s, 0.2, 2.0, 1),
+            loops=Loops(self.interval_s, 0.2, 2.0, 1, self.settle_s),
             limits=Limits(
                 self.message_ttl_s,
                 self.delivery_limit,

@@ -138,6 +138,10 @@ class Ledger:
             if len(self.away) > self._knobs.config.loops.replace_max:
                 self._violate(f"{sorted(self.away)} are replaced at the same time")
 
+    def stopped_twice(self, key: str) -> None:
+        """Note that a manager that leaves stops a group again that somebody else has started."""
+        self._violate(f"the group of {key!r} is stopped again by a manager that leaves")
+
     def group_started(self, key: str) -> None:
         """Note that a driver starts a worker."""
         self.away.discard(key)

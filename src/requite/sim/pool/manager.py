@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _STAND_BY_S: Final = 0.5
 _API_TIMEOUT_S: Final = 5.0
+_HAND_OVER_S: Final = 4 * _STAND_BY_S
 _REPORTS_MAX: Final = 50
 
 
@@ -49,6 +50,7 @@ class Manager(Node):
             fx.Answer: self._answer,
             fx.Ack: self._ack,
             fx.StopConsuming: self._stop_consuming,
+            fx.HandOver: self._leave_to_another,
             Stopped: self._stopped,
             Warn: lambda warn: stage.remark(self.name, f"warns: {warn.text}"),
         }
@@ -58,6 +60,7 @@ class Manager(Node):
         """Begin with an engine that knows nothing. Its clock starts anywhere."""
         self._offset_s = self.rng.random() * 10_000
         self.is_leaving = self.has_stopped = False
+        self._left: set[str] = set()  # groups that it has stopped since it was to leave
         self._armed = 0
         self._armed_at: float | None = None
         self.is_active = False
@@ -70,11 +73,16 @@ class Manager(Node):
         """The time by this process's own clock."""
         return self.stage.world.now + self._offset_s
 
+    @property
+    def decides(self) -> bool:
+        """Whether it is the one that says which groups there should be."""
+        return self.alive and self.is_active and not self.is_leaving
+
     def drain(self, *, stop_groups: bool) -> None:
         """Be told to leave."""
         if self.alive and not self.is_leaving:
             self.is_leaving = True
-            self.act(self.feed, said.DrainPool(stop_groups))
+            self.act(self.feed, said.DrainPool(stop_groups, hand_over=True))
 
     def feed(self, event: Any) -> None:
         """Let the engine know, and do what it says."""
@@ -215,6 +223,23 @@ class Manager(Node):
             if queue is not None:
                 self.ask(partial(queue.stop, consumer))
 
+    def _leave_to_another(self, _: fx.HandOver) -> None:
+        """See for a while whether somebody else consumes what this one did."""
+        self._look_who_consumes(self.stage.world.now + _HAND_OVER_S)
+
+    def _look_who_consumes(self, until: float) -> None:
+        def judge(taken: bool) -> None:
+            if taken or self.stage.world.now >= until:
+                self.feed(said.HandedOver(taken))
+            else:
+                self.later(_STAND_BY_S / 4, self._look_who_consumes, until)
+
+        def look() -> bool:
+            queue = self.stage.rabbit.queues.get(self._names.orphan_queue)
+            return queue is not None and queue.listening > 0
+
+        self.ask(look, judge)
+
     # --- publishing -------------------------------------------------------------------------------
     def _forward(self, effect: fx.Forward) -> None:
         message = self._held[effect.tag][2].message
@@ -296,7 +321,7 @@ class Manager(Node):
 
         def look() -> said.QueueInspected:
             queue = self.stage.rabbit.find(name)
-            counts = len(queue.ready), queue.unacknowledged, queue.listening
+            counts = len(queue.ready), queue.sampled(), queue.listening
             return said.QueueInspected(effect.key, *counts)
 
         self._step(effect.key, look)
@@ -326,9 +351,15 @@ class Manager(Node):
         self.stage.driver.start(effect.key, effect.version, effect.workers or 1, tell)
 
     def _stop_group(self, effect: fx.StopGroup) -> None:
-        tell = self._in_this_life(lambda done: self.feed(_asked(effect.key, done)))
+        def told(done: bool) -> None:
+            if done and self.is_leaving:
+                self._left.add(effect.key)
+            self.feed(_asked(effect.key, done))
+
+        if effect.key in self._left:
+            self.stage.ledger.stopped_twice(effect.key)
         self.stage.ledger.group_stopped(effect.key)
-        self.stage.driver.stop(effect.key, tell)
+        self.stage.driver.stop(effect.key, self._in_this_life(told))
 
     def _in_this_life(self, tell: Callable[[Any], None]) -> Callable[[Any], None]:
         life = self.life

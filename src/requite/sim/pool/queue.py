@@ -65,12 +65,26 @@ class SimQueue:
         self.consumers: list[Consumer] = []
         self._rabbit = rabbit
         self._tags = count(1)
+        self._sample = 0  # the number of the last one, and what consumers held then
+        self._sampled = 0
 
     # --- what is known ----------------------------------------------------------------------------
     @property
     def unacknowledged(self) -> int:
         """How many messages consumers hold."""
         return sum(len(consumer.held) for consumer in self.consumers)
+
+    def sampled(self) -> int:
+        """How many messages consumers held when RabbitMQ took its last sample of that, which is all
+        that its management API knows."""
+        self._maybe_sample()
+        return self._sampled
+
+    def _maybe_sample(self) -> None:
+        """Note what consumers hold, as of the last sample; to be called before that changes."""
+        sample = int(self._rabbit.world.now / self._rabbit.sample_s)
+        if sample > self._sample:
+            self._sample, self._sampled = sample, self.unacknowledged
 
     @property
     def listening(self) -> int:
@@ -98,9 +112,8 @@ class SimQueue:
 
     def consume(self, consumer: Consumer) -> bool:
         """Take a consumer; tell whether that is allowed."""
-        if any(other.exclusive for other in self.consumers) or (
-            consumer.exclusive and self.consumers
-        ):
+        listening = [other for other in self.consumers if other.takes_more]
+        if any(other.exclusive for other in listening) or (consumer.exclusive and listening):
             return False
         self.consumers.append(consumer)
         self._pump()
@@ -108,6 +121,7 @@ class SimQueue:
 
     def acknowledge(self, consumer: Consumer, tag: int) -> None:
         """Forget a message that was served."""
+        self._maybe_sample()
         entry = consumer.held.pop(tag, None)
         if entry is not None:
             self._rabbit.ledger.acknowledged(self.name, entry.message)
@@ -115,6 +129,7 @@ class SimQueue:
 
     def reject(self, consumer: Consumer, tag: int, *, requeue: bool) -> None:
         """Take a message back, or bury it."""
+        self._maybe_sample()
         entry = consumer.held.pop(tag, None)
         if entry is not None:
             if requeue:
@@ -126,6 +141,7 @@ class SimQueue:
     def lose(self, consumer: Consumer) -> None:
         """Take back what a consumer holds that has gone."""
         if consumer in self.consumers:
+            self._maybe_sample()
             self.consumers.remove(consumer)
             for entry in reversed([*consumer.held.values()]):
                 self._give_back(entry)
@@ -160,6 +176,7 @@ class SimQueue:
             consumer = free[0]
             self.consumers.remove(consumer)
             self.consumers.append(consumer)
+            self._maybe_sample()
             tag, entry = next(self._tags), self.ready.popleft()
             consumer.held[tag] = entry
             consumer.connection.deliver(consumer.deliver, tag, entry)

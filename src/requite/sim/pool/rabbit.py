@@ -32,7 +32,8 @@ class Absent(Refused):
 
 class SimRabbit:
     """The server. `cursed` are keys for whose queues it refuses everything; `api_fails` and
-    `api_slow_s` are the troubles of its management API."""
+    `api_slow_s` are the troubles of its management API, which knows how things were at the last
+    full `sample_s`."""
 
     def __init__(self, world: World, knobs: PoolKnobs, ledger: Ledger) -> None:
         self.world = world
@@ -47,6 +48,7 @@ class SimRabbit:
         self.cursed: set[str] = set()
         self.api_fails = 0
         self.api_slow_s = 0.0
+        self.sample_s = knobs.sample_s
         self._knobs = knobs
         self._rng = world.rng("rabbit")
 

@@ -91,6 +91,7 @@ def draw(seed: int, scenario: PoolScenario) -> PoolKnobs:
         "latency_s": rng.choice((0.0005, 0.005, 0.05)),
         "notice_s": rng.choice((0.0, 0.5, 3.0)),
         "api_s": rng.choice((0.01, 0.1, 0.5)),
+        "sample_s": rng.choice((0.5, 5.0)),
         "ack_timeout_s": rng.choice((3.0, 8.0)),
         "driver_s": rng.choice((0.005, 0.1, 0.5)),
         "start_s": rng.choice((0.01, 0.3, 1.0)),

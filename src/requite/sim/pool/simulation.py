@@ -102,7 +102,8 @@ class PoolSimulation(Simulation):
     def _cycle_s(self) -> float:
         """How long a group lives that nobody needs any more."""
         knobs = self.knobs
-        return knobs.unbind_delay_s + knobs.extra_lifetime_s + 2 * knobs.stop_delay_s
+        delays_s = knobs.unbind_delay_s + knobs.extra_lifetime_s + 2 * knobs.stop_delay_s
+        return delays_s + 2 * knobs.settle_s
 
     # --- what must come about (I10, I14) ----------------------------------------------------------
     def _settle(self) -> bool:
@@ -317,7 +318,7 @@ class PoolSimulation(Simulation):
     # --- helpers ----------------------------------------------------------------------------------
     @property
     def _active(self) -> Manager | None:
-        active = [manager for manager in self.managers if manager.alive and manager.is_active]
+        active = [manager for manager in self.managers if manager.decides]
         if len(active) > 1:
             self.history.violate("I14", "two managers decide at the same time")
         return active[0] if active else None

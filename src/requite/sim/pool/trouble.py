@@ -81,9 +81,7 @@ class PoolTrouble:
     def _drain_manager(self, fault: Fault) -> None:
         """Tell a manager to leave; whoever runs it starts it again."""
         manager = choose(self._managers, fault.lot)
-        # With another one that takes over, both would be at work on the same groups.
-        is_alone = len(self._managers) == 1
-        manager.drain(stop_groups=is_alone and spare(fault.lot) < 0.5)
+        manager.drain(stop_groups=spare(fault.lot) < 0.5)
         self._restart(manager, fault.duration_s)
 
     def _restart(self, manager: Manager, after_s: float) -> None:

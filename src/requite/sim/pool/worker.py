@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from requite.sim.pool.stage import PoolStage
 
 _ASKS_AGAIN_S: Final = 0.5
-_GRACE_S: Final = 5.0
+_GRACE_S: Final = 2.0  # shorter than RabbitMQ may take to count what workers hold
 
 
 class Worker(Node):
@@ -58,7 +58,8 @@ class Worker(Node):
             queue = self.stage.rabbit.queues.get(self._queue)
             if consumer is not None and queue is not None:
                 self.ask(lambda: queue.stop(consumer))
-            self.later(_GRACE_S, self.end, "is killed")
+            noticed_s = self.rng.random() * self.stage.knobs.notice_s
+            self.later(_GRACE_S, self.end, "is killed", noticed_s)
             self.later(2 * self.stage.knobs.latency_s, self._maybe_leave)
 
     def _maybe_leave(self) -> None:
