@@ -58,6 +58,7 @@ SERVE: Final = (
         "Manage keyed workers on RabbitMQ: start and stop them by demand",
         (
             Verb("pool run", "--config FILE", "Manage a pool, or stand by for its manager"),
+            Verb("pool demo", "", "Watch one survive: kill workers, manager and RabbitMQ"),
             Verb("pool status", "", "Show how a pool goes"),
             Verb("pool ls", "", "List its groups"),
             Verb("pool scale", "KEY N", "Have N workers in a group"),
