@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Final
 
 from bench.processes import ChildFailed, Children
+from requite.cli.show.rabbitmq import SERVER_VARIABLE
 
 SERVER: Final = "rabbitmq-server"
 _START_S: Final = 60.0
@@ -95,8 +96,10 @@ class Rabbit:
 
 
 def _path() -> str:
+    named = os.environ.get(SERVER_VARIABLE)
     # Debian's command in /usr/sbin changes to a user of RabbitMQ's own; the one behind it does not.
-    return f"/usr/lib/rabbitmq/bin:{os.environ.get('PATH', '')}:/usr/sbin"
+    places = (named and str(Path(named).parent), "/usr/lib/rabbitmq/bin", os.environ.get("PATH"))
+    return os.pathsep.join([*filter(None, places), "/usr/sbin"])
 
 
 def _free_port() -> int:
