@@ -3,7 +3,8 @@
 Each registers as a worker of one service, and the one that has come first decides. When it ends,
 its connection does, and the next one is first; when it falls silent, the broker drops it after its
 heartbeats. Whoever has not been told lately that it is first must not decide any more: the broker
-may have dropped it, and another one may be.
+may have dropped it, and another one may be first. (Where a registration breaks at once, two may
+decide until the next look. That does no harm: starts are idempotent, stops drain.)
 """
 
 from __future__ import annotations
