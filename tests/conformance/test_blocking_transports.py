@@ -302,7 +302,7 @@ def test_without_descriptors_connections_are_turned_away(
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     for peer in peers:
-        peer.settimeout(5)
+        peer.settimeout(20)
         assert peer.recv(1) == b""
         peer.close()
     [record] = caplog.records

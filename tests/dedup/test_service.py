@@ -15,7 +15,7 @@ from requite import Dedup, Request
 from requite.errors import LogLocked, LogMismatch
 from requite.storage import Log
 
-WAIT_S = 10.0
+WAIT_S = 20.0
 _TELLING = requite.BrokerPolicy(tell_old_clients=True)
 
 

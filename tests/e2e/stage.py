@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from requite import AsyncClient, Broker, BrokerPolicy, HeartbeatPolicy, Worker
 from requite.worker import Service
 
-WAIT_S = 10.0
+WAIT_S = 20.0
 BRISK = HeartbeatPolicy(interval_s=0.05, liveness=4)
 
 

@@ -7,6 +7,7 @@ their document has.
 from __future__ import annotations
 
 import logging
+from itertools import pairwise
 from time import monotonic
 from typing import Any
 
@@ -183,11 +184,11 @@ class ClientSuite:
 
     def test_pings_of_libzmq_are_answered(self, sockets: Sockets, broker: LiveBroker) -> None:
         client = self.client(
-            sockets, broker, HEARTBEAT_IVL=50, HEARTBEAT_TIMEOUT=200, HEARTBEAT_TTL=1000
+            sockets, broker, HEARTBEAT_IVL=100, HEARTBEAT_TIMEOUT=800, HEARTBEAT_TTL=5000
         )
         assert client.call(b"mmi.service", b"x") == [b"404"]
-        # Without PONGs libzmq would hang up in 250 ms.
-        assert not client.socket.had_event(zmq.EVENT_DISCONNECTED, 0.8)
+        # Without PONGs libzmq would hang up in 900 ms.
+        assert not client.socket.had_event(zmq.EVENT_DISCONNECTED, 1.5)
         assert client.call(b"mmi.service", b"x") == [b"404"]
 
     def test_peers_on_ipc(self, sockets: Sockets, make_broker: MakeBroker, tmp_path: Any) -> None:
@@ -266,7 +267,7 @@ class RfcSuite(ClientSuite):
         silent.awaited("disconnect")
 
     def _take_while_beating(self, worker: HandWorker) -> tuple[bytes, bytes]:
-        end = monotonic() + 10
+        end = monotonic() + 30
         while monotonic() < end:
             worker.heartbeat()
             try:
@@ -302,8 +303,9 @@ class RfcSuite(ClientSuite):
             worker.awaited("heartbeat")
             came_at.append(monotonic())
             worker.heartbeat()
-        mean_s = (came_at[-1] - came_at[0]) / 5
-        assert 0.5 * QUICK.interval_s < mean_s < 3 * QUICK.interval_s
+        assert (came_at[-1] - came_at[0]) / 5 > 0.5 * QUICK.interval_s
+        # This machine may pause now and then, but not each time.
+        assert min(b - a for a, b in pairwise(came_at)) < 3 * QUICK.interval_s
 
     def test_the_broker_does_not_heartbeat_while_requests_flow(
         self, sockets: Sockets, make_broker: MakeBroker
@@ -314,11 +316,13 @@ class RfcSuite(ClientSuite):
         worker = self.worker(sockets, broker)
         client = self.client(sockets, broker)
         end = monotonic() + 1.0  # five intervals
-        while monotonic() < end:
+        pauses = 0  # of this machine's, each of which may let one through
+        while (began := monotonic()) < end:
             client.request(b"echo", b"x")
             worker.serve_one()
             client.reply()
-        assert worker.heartbeats <= 1  # a pause of this machine's may let one through
+            pauses += monotonic() - began > 0.1
+        assert worker.heartbeats <= pauses
 
     def test_a_worker_registers_anew_with_a_broker_that_was_restarted(
         self, sockets: Sockets, processes: list[Process]
@@ -390,7 +394,7 @@ class RfcSuite(ClientSuite):
         worker.take()
         new = self.client(sockets, broker, identity=b"me")
         assert new.call(b"mmi.service", b"echo") == [b"200"]
-        assert old.socket.had_event(zmq.EVENT_DISCONNECTED, 10)
+        assert old.socket.had_event(zmq.EVENT_DISCONNECTED, 30)
         broker.await_service("echo", cancelled=1)
         worker.final(b"me", b"late")  # for a request that is nobody's any more
         new.request(b"echo", b"new")

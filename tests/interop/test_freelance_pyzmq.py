@@ -167,7 +167,7 @@ def test_a_req_client_is_answered(bind: str, serving: Serving) -> None:
     """Also by a server of model three: the envelope is an empty control frame to it."""
     endpoint = endpoint_of(serving.start(Echo(), bind=bind)[0])
     nobody = "tcp://127.0.0.1:1"
-    assert ask_model_one([nobody, endpoint], [b"hello"], 1.0) == [b"hello"]
+    assert ask_model_one([nobody, endpoint], [b"hello"], 2.5) == [b"hello"]
 
 
 def test_a_req_client_reaches_our_server_through_a_proxy(serving: Serving) -> None:

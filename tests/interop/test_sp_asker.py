@@ -9,6 +9,7 @@ from time import monotonic
 import pytest
 from tests.support import sp_nng
 from tests.support.live import eventually
+from tests.support.patience import failure
 from tests.support.sp_hand import BOTTOM, REP, REQ, HandListener, HandPeer, Hands, header, tags
 from tests.support.sp_live import WAIT_S, Loop
 from tests.support.sp_nng import Nng
@@ -164,7 +165,7 @@ def test_an_unanswered_request_is_sent_again_with_its_id(make_scene: MakeScene) 
     reply = scene.begin(b"x")
     request = service.receive()
     assert service.receive() == request
-    assert RESEND_S * 0.9 <= monotonic() - began <= RESEND_S + 2
+    assert monotonic() - began >= RESEND_S * 0.9
     service.send(request)
     assert reply.result(WAIT_S) == b"x"
 
@@ -219,11 +220,11 @@ def test_the_error_names_the_type_of_a_stranger(loop: Loop, places: Places, nng:
     with pynng.Pair0() as pair:
         sp_nng.prepare(pair)
         client = loop.client(sp_nng.listen(pair, places.new()))
-        with pytest.raises(requite.CallError) as failed:
-            loop.ask(client, b"x", timeout=0.5)
-    assert not failed.value.may_have_executed
-    assert "16" in str(failed.value)
-    assert "PAIR" in str(failed.value)
+        error = failure(
+            requite.CallError, "PAIR", lambda timeout: loop.ask(client, b"x", timeout=timeout)
+        )
+    assert not error.may_have_executed
+    assert "16" in str(error)
 
 
 def test_ids_of_the_draft_are_spoken_on_request_only(loop: Loop, places: Places, nng: Nng) -> None:
@@ -234,9 +235,7 @@ def test_ids_of_the_draft_are_spoken_on_request_only(loop: Loop, places: Places,
     usual = requite.AsyncClient(place.dialling())
     try:
         assert loop.ask(draft, b"x") == b"x"
-        with pytest.raises(requite.CallError) as failed:
-            loop.ask(usual, b"x", timeout=0.5)
-        assert "17" in str(failed.value)
+        failure(requite.CallError, "17", lambda timeout: loop.ask(usual, b"x", timeout=timeout))
     finally:
         loop.do(draft.close())
         loop.do(usual.close())
@@ -246,10 +245,10 @@ def test_ids_of_the_draft_meet_nobody_at_nng(loop: Loop, places: Places, nng: Nn
     place = sp_nng.listen(nng.rep().socket, places.new())
     client = requite.AsyncClient(place.dialling(ids="draft"))
     try:
-        with pytest.raises(requite.CallError) as failed:
-            loop.ask(client, b"x", timeout=0.5)
-        assert "49" in str(failed.value)
-        assert not failed.value.may_have_executed
+        error = failure(
+            requite.CallError, "49", lambda timeout: loop.ask(client, b"x", timeout=timeout)
+        )
+        assert not error.may_have_executed
     finally:
         loop.do(client.close())
 

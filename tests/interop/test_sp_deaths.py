@@ -245,11 +245,12 @@ def test_a_storm_of_deaths_loses_nothing(loop: Loop, troupe: Troupe) -> None:
 
 def test_a_port_is_free_again_at_once(troupe: Troupe) -> None:
     """A worker that was killed leaves connections behind; the next one listens all the same."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    place = troupe.places.new().at(port)
-    first = troupe.service(OURS, place)
-    client = troupe.client(OURS, place, "x")
-    assert client.line() == "reply X"
-    first.kill()
-    troupe.service(OURS, place)
+    with socket.socket() as holder:  # which keeps the port from others, and does not listen
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        place = troupe.places.new().at(holder.getsockname()[1])
+        first = troupe.service(OURS, place)
+        client = troupe.client(OURS, place, "x")
+        assert client.line() == "reply X"
+        first.kill()
+        troupe.service(OURS, place)

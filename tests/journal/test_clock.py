@@ -51,4 +51,4 @@ def test_the_closest_reading_counts_where_all_are_interrupted():
 def test_the_real_clocks():
     import time
 
-    assert abs(WallClock().offset_us() / 1e6 + time.monotonic() - time.time()) < 0.1
+    assert abs(WallClock().offset_us() / 1e6 + time.monotonic() - time.time()) < 1.0

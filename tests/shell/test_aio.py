@@ -345,7 +345,7 @@ def test_closing_while_it_dials_leaves_nothing_behind(
         began = clock.now()
         await shell.close()
         await listener.close()
-        assert clock.now() - began < 1
+        assert clock.now() - began < 4  # nobody has waited for the other: 5 s
         assert not shell.host.links
         assert not listener.host.links
 

@@ -125,7 +125,7 @@ async def test_it_wakes_the_engine_when_that_wants_it():
     scene = Scene()
     scene.engine.at = clock.now() + 0.01
     scene.start()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while len(scene.engine.turns) < 2:  # noqa: ASYNC110 - nobody sets an event
             await asyncio.sleep(0)
     assert scene.engine.turns == [[Wake()], [Wake()]]

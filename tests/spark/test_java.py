@@ -79,7 +79,7 @@ def test_a_trimmed_java_gets_a_front_that_drops_the_module(
     assert home != trimmed
     assert os.environ["JAVA_HOME"] == str(home)
     command = [home / "bin" / "java", "-cp", "a b", VECTOR, "Main", "it's", ""]
-    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert run.stdout == "ran with: -cp a b Main it's \n"
     # A second time it is found as it was made: it is a Java like any other.
     assert ensure_java() == home

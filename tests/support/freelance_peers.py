@@ -13,7 +13,7 @@ from typing import Final
 
 import zmq
 
-WAIT_S: Final = 10.0
+WAIT_S: Final = 20.0
 
 Frames = list[bytes]
 Answer = Callable[[Frames], Frames | None]

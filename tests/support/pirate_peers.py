@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import zmq
 
-WAIT_S: Final = 10.0
+WAIT_S: Final = 20.0
 _POLL_MS: Final = 20
 READY: Final = (b"\x01", b"READY")
 BEATS: Final = (b"\x02", b"HEARTBEAT")

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Sequence
 from typing import Final
 
-WAIT_S: Final = 10.0
+WAIT_S: Final = 20.0
 _CLOSED: Final = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
 
 

@@ -16,7 +16,7 @@ from typing import Final, Self
 import pytest
 from tests.support.sp_wires import IPC, Place
 
-WAIT_S: Final = 10.0
+WAIT_S: Final = 20.0
 REQ: Final = 48
 REP: Final = 49
 BOTTOM: Final = 1 << 31  # the bit of the tag that ends the stack

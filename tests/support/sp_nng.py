@@ -13,7 +13,7 @@ import pytest
 from pynng import TLSConfig, check_err, ffi, lib
 from tests.support.sp_wires import Place
 
-WAIT_S: Final = 10.0  # for what must come; only a failing test waits so long
+WAIT_S: Final = 20.0  # for what must come; only a failing test waits so long
 SIZE_MAX: Final = 8 << 20
 _RECONNECT_MS: Final = 20
 

@@ -26,7 +26,7 @@ def poll() -> HandPoll:
 def pair(poll: HandPoll) -> Iterator[tuple[BlockingStream, Owner, socket.socket]]:
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    theirs.settimeout(5)
+    theirs.settimeout(20)
     stream, owner = BlockingStream(ours, "peer", poll), Owner()
     stream.start(owner, "link")
     yield stream, owner, theirs

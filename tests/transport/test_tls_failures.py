@@ -296,7 +296,7 @@ def test_a_foreign_peer_comes_speaks_and_goes(certificates: Certificates, end: s
         served = await listening.first()
         await served.until_size(80_000)
         served.write(b"answer")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             assert await reader.readexactly(6) == b"answer"
             if end == "close":
                 writer.close()
@@ -326,7 +326,7 @@ def test_a_foreign_server_is_spoken_to(certificates: Certificates) -> None:
         tap = await dialled(TlsAddress("localhost", port), certificates.to_dial)
         tap.write(b"hello" * 10_000)
         await tap.until_size(50_000)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             tap.call(tap.stream.close)
             await tap.until_closed()
             server.close()
