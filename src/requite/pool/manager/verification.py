@@ -2,7 +2,8 @@
 
 RabbitMQ refuses to declare a queue that is there with other arguments. What it does not tell then
 is which policies hold besides: an operator's policy may shorten what arguments allow, and have a
-queue deleted that nobody uses. So a queue is read back.
+queue deleted that nobody uses. So a queue is read back, and looked at with each listing: policies
+are told of with RabbitMQ's statistics, some seconds late.
 """
 
 from __future__ import annotations
