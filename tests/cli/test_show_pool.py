@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,7 +21,8 @@ from requite.cli.show import tether
 from requite.cli.show.direct import direct_answers
 from requite.cli.show.groups import Groups
 from requite.cli.show.itinerary import Itinerary
-from requite.cli.show.pool import schedule
+from requite.cli.show.options import Scale
+from requite.cli.show.pool import Pool, Server, schedule
 from requite.cli.show.processes import State
 from requite.cli.show.rabbitmq import lack
 from requite.cli.show.tally import Tally
@@ -141,6 +142,25 @@ def test_a_process_ends_with_who_holds_its_tether(tmp_path):
         assert child.poll() is None
     assert child.wait(30) == 1
     child.stdout.close()
+
+
+async def test_the_screen_shows_the_manager_that_there_is(monkeypatch):
+    children = iter([SimpleNamespace(name="manager", state=State.KILLED) for _ in range(2)])
+
+    async def new_manager(_pool):
+        return next(children)
+
+    monkeypatch.setattr(Pool, "_new_manager", new_manager)
+    monkeypatch.setattr(Server, "start", lambda _server: None)
+    with Pool(Scale(workers=3).plot("pool")) as pool:
+        shown = pool.members
+        async with AsyncExitStack() as stack:
+            await pool.enter(stack)
+        names = ["RabbitMQ", "manager", "workers of BR", "workers of AU", "workers of IS"]
+        assert [member.name for member in shown] == names
+        await pool.restart_manager()
+        assert [member.name for member in shown] == names
+        assert shown[1] is pool.children[0]
 
 
 # --- RabbitMQ -------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from requite.cli.show.faults import milestones, spread
 from requite.cli.show.groups import Groups
 from requite.cli.show.itinerary import Itinerary
 from requite.cli.show.pattern import COMMAND, Fault, Flow, Pattern, Plot, airports
-from requite.cli.show.processes import Child, ShowFailed, State
+from requite.cli.show.processes import Child, Member, ShowFailed, State
 from requite.cli.show.rabbitmq import RabbitServer, require_rabbitmq
 from requite.cli.show.screen import Screen
 from requite.cli.show.tally import Tally
@@ -106,6 +106,8 @@ class Pool(Pattern):
         self.server = Server(self._folder)
         self._stack.callback(self.server.close)
         self.groups = Groups(self._itinerary.countries, self._folder / "state", f"{NAME}.default")
+        self._cast: list[Member] = [self.server, *self.groups.all]
+        self.members = self._cast
         self._stack.enter_context(tether.held(self._lock))
         self.manager_kills = 0
         self.sleeper = self._itinerary.sleeper
@@ -144,7 +146,7 @@ class Pool(Pattern):
         self.server.state = State.RUNNING
         self._settings.write_text(self._toml())
         self.children.append(await self._new_manager())
-        self.members = [self.server, self.children[0], *self.groups.all]
+        self._cast[1:1] = self.children
 
     def new_client(self) -> AsyncClient:
         """Make a client of all groups."""
@@ -225,8 +227,7 @@ class Pool(Pattern):
 
     async def restart_manager(self) -> None:
         """Start its successor."""
-        self.children[0] = await self._new_manager()
-        self.members = [self.server, self.children[0], *self.groups.all]
+        self.children[0] = self._cast[1] = await self._new_manager()
 
     async def status(self) -> Any:
         """Return what the manager knows, as `requite pool status --json` shows it."""

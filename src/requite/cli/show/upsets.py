@@ -38,13 +38,14 @@ class Upsets:
     async def kill_worker(self) -> None:
         """SIGKILL a worker with requests in its hands; the manager starts its successor."""
         group = await self._next_victim()
-        before, answers = group.worker, self._pool.answers[group.key]
+        before = group.worker
         group.kill()
         self._pool.worker_kills += 1
         self._screen.note(f"worker of {group.key} killed (SIGKILL): RabbitMQ keeps its requests")
         began = time.monotonic()
         await self._until(lambda: group.pid and group.worker != before, f"a worker of {group.key}")
         told = f"worker of {group.key} started anew by the manager {since(began)} later"
+        answers = self._pool.answers[group.key]  # those of the former one have come by now
         await self._until(
             lambda: self._pool.answers[group.key] > answers or not self._flow.outstanding,
             f"an answer of {group.key}",
