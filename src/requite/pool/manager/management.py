@@ -15,6 +15,7 @@ from yarl import URL
 from requite.errors import ConfigurationError
 from requite.pool.config import PoolConfig
 from requite.pool.drivers.web import Web
+from requite.pool.manager.address import Place
 from requite.pool.manager.verification import Flaw, flaws_of
 from requite.pool.queues import limits_of
 from requite.protocols.amqp.topology import Pool
@@ -42,8 +43,11 @@ class Management:
 
     def __init__(self, config: PoolConfig) -> None:
         url = URL(config.rabbitmq.management_url)
+        if url.scheme not in ("http", "https"):
+            raise ConfigurationError("rabbitmq.management_url: it takes http:// or https://")
         self._pool: Final = Pool(config.pool.name)
-        self._vhost: Final = quote(vhost_of(config.rabbitmq.url), safe="")
+        place = Place(config)
+        self._vhost: Final = quote(place.vhost, safe="")
         self._timeout_s: Final = config.rabbitmq.management_timeout_s
         credentials = f"{url.user or 'guest'}:{url.password or 'guest'}"
         self._headers: Final = {
@@ -51,7 +55,9 @@ class Management:
         }
         self._limits: Final = limits_of(config)
         root = str(url.with_user(None)).rstrip("/")
-        self._web: Final = Web("the management API", "rabbitmq.management_url", root)
+        self._web: Final = Web(
+            "the management API", "rabbitmq.management_url", root, tls=place.context
+        )
 
     async def list_queues(self) -> dict[str, Seen]:
         """Return the request queues of the pool, by key. Raises `DriverError`.
@@ -115,9 +121,3 @@ class Management:
             timeout_s=self._timeout_s,
         )
         return answer.content
-
-
-def vhost_of(url: str) -> str:
-    """Return the virtual host that a URL of AMQP names: without a path, or with `/`, the usual."""
-    path = URL(url).path.removeprefix("/")
-    return path or "/"

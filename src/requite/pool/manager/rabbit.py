@@ -18,14 +18,14 @@ import aiormq
 from aiormq.abc import AbstractChannel, AbstractConnection, DeliveredMessage
 from aiormq.exceptions import ChannelNotFoundEntity, PublishError
 from pamqp.commands import Basic, Queue
-from yarl import URL
 
+from requite.errors import ConfigurationError
 from requite.pool.config import PoolConfig
+from requite.pool.manager.address import Place
 from requite.pool.manager.errors import FAILURES, is_taken
 from requite.pool.manager.lenient import read_anything
 from requite.protocols.amqp.topology import Exchange, Pool
 
-_HEARTBEAT_S: Final = 10
 _AT_A_TIME: Final = 16  # channels for operations on queues
 
 Receive = Callable[[DeliveredMessage], None]
@@ -39,7 +39,7 @@ class Rabbit:
     """A connection; `open` it, `take_over`, and use it until `until_closed` returns."""
 
     def __init__(self, config: PoolConfig) -> None:
-        self._url: Final = config.rabbitmq.url
+        self._place: Final = Place(config)
         self._timeout_s: Final = config.rabbitmq.publish_timeout_s
         self._prefetch: Final = config.limits.orphans
         self._pool: Final = Pool(config.pool.name)
@@ -55,11 +55,12 @@ class Rabbit:
     async def open(self) -> None:
         """Connect, and declare what the pool has besides its groups. Raises `FAILURES`."""
         read_anything()
-        url = URL(self._url)
-        if "heartbeat" not in url.query:
-            url = url.update_query(heartbeat=_HEARTBEAT_S)
+        try:
+            options = self._place.options
+        except ConfigurationError as error:  # a file was there when the manager started
+            raise OSError(str(error)) from error
         async with asyncio.timeout(self._timeout_s):
-            self._connection = await aiormq.connect(url)
+            self._connection = await aiormq.connect(self._place.url, **options)
             try:
                 await self._declare_all()
                 self._publishing = await self._connection.channel(publisher_confirms=True)
