@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from collections.abc import Sequence
@@ -104,25 +103,7 @@ def broker_process(bind: str = ANY_PORT, options: Sequence[str] = ()) -> BrokerP
     return BrokerProcess("--service-grace", str(WAIT_S), *options, bind=bind)
 
 
-async def who(client: AsyncClient, word: bytes = b"hi", **how: Any) -> str:
+async def who(client: AsyncClient, word: bytes = b"hi") -> str:
     """Return the id of the worker that answers."""
-    reply = await client.call(word, **how)
+    reply = await client.call(word)
     return reply.body.removesuffix(b" " + word).decode().rsplit(" ", 1)[1]
-
-
-async def gone(pid: int) -> None:
-    """Wait for the end of a process."""
-
-    def is_gone() -> bool:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        return False
-
-    await until(is_gone, f"the end of process {pid}")
-
-
-async def in_thread(work: Any, *arguments: Any) -> Any:
-    """Do something that blocks."""
-    return await asyncio.to_thread(work, *arguments)
