@@ -62,7 +62,7 @@ def worker(
             group=_PLACES,
             show_default=False,
             help="Be a worker of a pool, as its manager starts them: the environment says where "
-            "(WORKER_AMQP_URL, WORKER_POOL, WORKER_KEY, WORKER_ID and others).",
+            "(WORKER_AMQP_URL or WORKER_BROKER_URL, WORKER_POOL, WORKER_KEY, WORKER_ID and more).",
         ),
     ] = False,
     hops: Annotated[
