@@ -5,12 +5,14 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import pytest
+from aiormq.exceptions import InvalidFrameError
 from tests.pool.live import Floor
 from tests.support.certificates import Certificates
 
 from requite.errors import ConfigurationError
 from requite.pool.config import PoolConfig, PoolSection, RabbitSection
 from requite.pool.manager.address import Place
+from requite.pool.manager.errors import refusal
 from requite.pool.manager.management import Management
 
 
@@ -58,6 +60,12 @@ def test_what_is_no_place_is_refused_by_the_name_of_the_setting(url: str, told: 
         Place(config_of(url))
     assert told in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+def test_a_virtual_host_that_is_not_there_is_told_in_plain_words() -> None:
+    closed = InvalidFrameError("Expected one of ['Connection.OpenOk'], got <object at 0x7f>")
+    text = "rabbitmq.url (amqp://h/v): there is no such virtual host, or the user may not use it"
+    assert refusal(closed, "amqp://h/v") == text
 
 
 async def test_a_file_that_is_missing_is_told_at_once() -> None:

@@ -254,8 +254,8 @@ def read_section(kind: type[Section], table: Mapping[str, Any], where: str) -> S
     known = {each.name.removesuffix("_s"): each for each in fields(kind)}  # type: ignore[arg-type]
     values = {}
     for name, value in table.items():
-        names = ", ".join(known)
-        _check(name in known, f"{where}: no such setting {name!r}; there are {names}")
+        names = f"there are {', '.join(known)}" if known else "it has none"
+        _check(name in known, f"{where}: no such setting {name!r}; {names}")
         values[known[name].name] = _convert(value, hints[known[name].name], f"{where}: {name}")
     for name, each in known.items():
         optional = each.default is not MISSING or each.default_factory is not MISSING

@@ -41,7 +41,7 @@ async def test_kinds_have_drivers(kind: str, settings: dict[str, Any], made: typ
     ("kind", "settings", "text"),
     [
         ("dokcer", {}, "'dokcer'; there are subprocess, noop, docker, kubernetes, systemd"),
-        ("noop", {"command": ["x"]}, "no such setting 'command'"),
+        ("noop", {"command": ["x"]}, "no such setting 'command'; it has none"),
         ("docker", {}, "image is missing"),
         ("docker", {"image": "x", "sockte": "y"}, "no such setting 'sockte'"),
         ("subprocess", {"command": []}, r"driver\.command"),

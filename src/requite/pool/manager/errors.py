@@ -42,10 +42,11 @@ def refusal(error: BaseException, url: str) -> str | None:
     """Return why RabbitMQ will not do what it was asked, however often; None for other failures."""
     if isinstance(error, InvalidFrameError) and "OpenOk" in str(error):
         # What aiormq makes of a connection that is closed in place of opened.
-        error = ConnectionNotAllowed(error)
+        error = ConnectionNotAllowed()
     for kind, text in _REFUSALS:
         if isinstance(error, kind):
-            return f"rabbitmq.url ({redact(url)}): {text}: {error}"
+            why = f"{text}: {error}" if error.args else text
+            return f"rabbitmq.url ({redact(url)}): {why}"
     return None
 
 
