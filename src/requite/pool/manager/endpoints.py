@@ -94,8 +94,8 @@ class Endpoints:
         return web.Response(text=text, headers={"Content-Type": "text/plain; version=0.0.4"})
 
     async def _poison(self, _request: web.Request) -> web.Response:
-        found = await self._manager.poison().list()
-        return web.json_response({"poison": [each._asdict() for each in found]})
+        found, more = await self._manager.poison().look()
+        return web.json_response({"poison": [each._asdict() for each in found], "more": more})
 
     # --- commands ---------------------------------------------------------------------------------
     async def _retry(self, request: web.Request) -> web.Response:

@@ -47,6 +47,7 @@ class Rabbit:
         self._cancelled: Final = asyncio.Event()
         self._consumers: Final[list[str]] = []
         self._stopping: Final = asyncio.Lock()
+        self.looking: Final = asyncio.Lock()  # whoever looks at the poison queue
         self._connection: AbstractConnection
         self._consuming: AbstractChannel
         self._publishing: AbstractChannel

@@ -25,12 +25,14 @@ def ls(
     """List the requests that were given up, since each worker that had one was lost.
 
     One line per request: its id, how often a worker had it, the size of its body
-    in bytes, its correlation id, and its key.
+    in bytes, its correlation id, and its key. The oldest thousand are shown, or fewer
+    where their bodies make more than 64 MiB; then how many more there are.
 
       $ requite pool poison ls
     """
     logging.start()
-    for each in ask(manager, "/poison")["poison"]:
+    seen = ask(manager, "/poison")
+    for each in seen["poison"]:
         if as_json:
             say_json(each)
         else:
@@ -38,3 +40,5 @@ def ls(
             correlation = printable(each["correlation_id"] or "-")
             count, size = each["attempts"], each["size_bytes"]
             say(f"{each['id']}  {count:>3}  {size:>9}  {correlation}  {key}")
+    if seen["more"] and not as_json:
+        say(f"and {seen['more']} more")
