@@ -68,6 +68,7 @@ AMQP_PORT: Final = 5672
 AMQPS_PORT: Final = 5671
 PRIORITY_MAX: Final = 16
 WEIGHT_MAX: Final = 1000
+_NO_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 # Greedy on purpose: up to the last @, so that a password with an unescaped / or @ is hidden, too.
 _SECRET: Final = re.compile(r"//([^/?#:@]*):.*@", re.DOTALL)
 
@@ -438,7 +439,7 @@ def _read_options(query: str, scheme: _Scheme, shown: str) -> dict[str, str]:
     for pair in filter(None, query.split("&")):
         name, _, value = pair.partition("=")
         if name in _TLS_OPTIONS and name not in scheme.options:
-            _refuse(shown, f"the option {name!r} is for sp+tls and sp+wss")
+            _refuse(shown, f"the option {name!r} is for sp+tls, sp+wss and amqps")
         if name not in scheme.options:
             _refuse(shown, f"there is no option {name!r}; there are {', '.join(scheme.options)}")
         # A key of a pool is any text, also an empty one.
@@ -456,6 +457,8 @@ def _only_one(path: str, option: str, shown: str) -> str:
 
 
 def _decode(text: str, shown: str) -> str:
+    if _NO_ESCAPE.search(text):
+        _refuse(shown, "write %25 for a % that belongs to a name or a password")
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:

@@ -49,6 +49,10 @@ class _Abilities:
             raise ConfigurationError(
                 "which group of the pool is to be called? Name it: key=... in the URL, or service="
             )
+        elif "\0" in service:
+            raise ConfigurationError(
+                f"the key {service[:20]!r} (key=...) has a NUL, and no worker can be told such a key"
+            )
         else:
             check_routing_key(service)
             self.pool.request_queue(service)
