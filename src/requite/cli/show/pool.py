@@ -7,6 +7,7 @@ import json
 import sys
 from collections import Counter
 from contextlib import AsyncExitStack, ExitStack
+from dataclasses import replace
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -34,6 +35,9 @@ _SERVICE: Final = "requite.examples.countries:nearest_at_home"
 _MANAGER_NEEDS: Final = ("aiormq", "aiohttp")
 # A call outlives restarts of RabbitMQ, of the manager and of its worker, one after the other.
 _CALL_TIMEOUT_S: Final = 120.0
+# RabbitMQ 3.10 may keep back a request that comes while its queue is made or deleted; so each goes
+# out again when nothing has come of it for longer than a restart takes.
+_RETRY: Final = replace(RETRY, attempt_timeout=20.0)
 # Short, so that one sees groups go while one watches; each default is given behind.
 _SETTINGS: Final = """\
 [pool]
@@ -152,7 +156,7 @@ class Pool(Pattern):
         """Make a client of all groups."""
         return AsyncClient(
             f"{self.server.url}?pool={NAME}",
-            retry=RETRY,
+            retry=_RETRY,
             slots=self.plot.concurrency,
             journal=self.plot.journal,
         )
