@@ -51,7 +51,7 @@ class _Abilities:
             )
         elif "\0" in service:
             raise ConfigurationError(
-                f"the key {service[:20]!r} (key=...) has a NUL, and no worker can be told such a key"
+                f"the key {service[:20]!r} (key=...) has a NUL, which no worker can be told"
             )
         else:
             check_routing_key(service)
