@@ -35,13 +35,16 @@ _FIXED: Final[dict[int, Struct]] = {
 }
 
 
+_LENGTHS: Final = [bytes((length,)) for length in range(SHORT_MAX + 1)]
+
+
 # --- out ------------------------------------------------------------------------------------------
 def short(text: str | bytes) -> bytes:
     """Encode a short string. Raises `LocalViolation` for one of more than 255 bytes."""
     data = text.encode() if isinstance(text, str) else text
     if len(data) > SHORT_MAX:
         raise LocalViolation(f"a short string of AMQP has at most 255 bytes, not {len(data)}")
-    return bytes((len(data),)) + data
+    return _LENGTHS[len(data)] + data
 
 
 def long(text: str | bytes) -> bytes:

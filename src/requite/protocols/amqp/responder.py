@@ -394,7 +394,8 @@ class AmqpResponder(ConnectedEngine):
         if (parent := asked.headers.get(wire.TRACEPARENT)) is not None:
             headers[wire.TRACEPARENT] = parent
         properties = Properties(asked.correlation_id, headers=headers)
-        header = encode_properties(properties, len(body))
+        recur = parent is None and tag is not None  # else they have a trace, or a number
+        header = encode_properties(properties, len(body), headers_recur=recur)
         self._send(WORK, methods.publish("", asked.reply_to), header, body)
         self._confirms.published(tag)
 
