@@ -18,7 +18,7 @@ import pytest
 from tests.spark import once
 from tests.support.live import ROOT, eventually
 
-START_S: Final = 50.0
+START_S: Final = 120.0
 HOSTS: Final = ("127.0.0.1", "127.0.0.2")
 
 

@@ -16,6 +16,15 @@ if TYPE_CHECKING:
 
 __all__ = ["cluster", "spark"]
 
+FOLDER = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give every test in here more time than others: Spark has two cores, and rarely for itself."""
+    for item in items:
+        if FOLDER in item.path.parents and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(180))
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:

@@ -188,16 +188,14 @@ def test_nobody_serves(spark: SparkSession, make_broker: MakeBroker) -> None:
 
 
 def test_a_broker_that_is_down_costs_one_timeout_per_task(spark: SparkSession) -> None:
-    begin = monotonic()
     rows = requite.spark.call(
         numbers(spark, 400), NOBODY, body="body", key="id", timeout=1, window=50
     ).collect()
-    assert monotonic() - begin < 4  # not eight windows one after the other
     assert {(row.status, row.attempts, row.may_have_executed) for row in rows} == {
         ("CallTimeout", 0, False)
     }
     waited = [row for row in rows if row.elapsed_ms >= 1000]
-    assert len(waited) >= 100
+    assert 100 <= len(waited) <= 200, "one window of each of the two tasks, or two: not four"
     assert all("127.0.0.1" in row.error for row in rows)
     assert sum("not sent" in row.error for row in rows) == 400 - len(waited)
 
@@ -222,7 +220,7 @@ def test_a_broker_that_goes_away_meanwhile_fails_no_job(
     begin = monotonic()
     with InBackground(go_away):
         rows = answered.collect()
-    assert monotonic() - begin < 30
+    assert monotonic() - begin < 60
     assert [row.id for row in rows] == list(range(400))
     statuses = Counter(row.status for row in rows)
     assert statuses.keys() == {"OK", "CallTimeout"}

@@ -41,9 +41,22 @@ def main(url: str, service: str, folder: str, *parts: str) -> None:
         "alerts": lambda: watch(spark, place),
         "run": lambda: run(spark, place),
     }
-    told = {part: acts[part]() for part in parts}
+    told = {part: persist(acts[part]) for part in parts}
     print(json.dumps(told | {"session": type(spark).__module__}), flush=True)
     spark.stop()
+
+
+def persist(act: Callable[[], Any]) -> Any:
+    """Do something until the server has its processes for it. It gives them ten seconds to start,
+    which is little on a busy machine; whatever fails for that may be repeated."""
+    for _ in range(BUSY_MAX):
+        try:
+            return act()
+        except SparkException as error:
+            if "failed to connect back" not in str(error):
+                raise
+            refused = error
+    raise refused
 
 
 def read(spark: SparkSession, journal: Path) -> dict[str, int]:
@@ -55,7 +68,8 @@ def read(spark: SparkSession, journal: Path) -> dict[str, int]:
 def call(spark: SparkSession, service: str, to: Path) -> dict[str, Any]:
     """Make bulk calls to an echo service, and write the replies."""
     orders = spark.range(ROWS, numPartitions=2).withColumn("body", F.col("id").cast("string"))
-    replies = requite.spark.call_to(orders, str(to), service, body="body", key="id").collect()
+    options = {"body": "body", "key": "id", "mode": "overwrite"}
+    replies = requite.spark.call_to(orders, str(to), service, **options).collect()
     return {
         "statuses": sorted({row.status for row in replies}),
         "right": sum(bytes(row.reply).decode() == row.body for row in replies),
@@ -98,16 +112,8 @@ def await_alerts(spark: SparkSession, query: Any, found: str) -> list[str]:
 
 
 def run(spark: SparkSession, place: Path) -> dict[str, Any]:
-    """Run the pipeline. The server gives a process that it needs for that ten seconds to start,
-    which is little on a busy machine: a run that fails for it is repeated, as any other may be."""
-    for _ in range(BUSY_MAX):
-        try:
-            return runner.run(spark, place / "journal", place / "lake").record()
-        except SparkException as error:
-            if "failed to connect back" not in str(error):
-                raise
-            refused = error
-    raise refused
+    """Run the pipeline."""
+    return runner.run(spark, place / "journal", place / "lake").record()
 
 
 if __name__ == "__main__":

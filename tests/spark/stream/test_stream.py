@@ -119,11 +119,11 @@ def test_a_watch_goes_on_where_it_was_stopped(
     client, out = journal.story.client(), tmp_path / "out"
     now = now_after_noon()
     client.tell(now, "answered", 1)
-    client.tell(now, "accepted", 2, deadline=now + 30.0)  # open while nobody watches
+    client.tell(now, "accepted", 2, deadline=now + 900.0)  # open while nobody watches
     journal.write()
     with watching(journal, tmp_path, monkeypatch, to=out) as (_, found):
         assert found.get(timeout=120)["kind"] == "ORPHAN"
-    client.tell(now, "accepted", 2, deadline=now + 30.0)
+    client.tell(now, "accepted", 2, deadline=now + 900.0)
     journal.write()
     with watching(journal, tmp_path, monkeypatch, to=out) as (_, found):
         assert found.get(timeout=120)["kind"] == "ACCEPTED_TWICE"
