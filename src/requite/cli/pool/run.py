@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def run(
     *,
     config: Annotated[
-        Path, Parameter(metavar="FILE", help="The settings of the pool, as TOML (pool.toml).")
-    ],
+        Path, Parameter(metavar="FILE", help="The settings of the pool, as TOML.")
+    ] = Path("pool.toml"),
     broker: Annotated[
         str | None,
         Parameter(
@@ -64,7 +64,7 @@ def run(
 
       $ requite pool run --config pool.toml
       $ requite pool run --config pool.toml --set pool.version=7 --set http.port=0
-      $ requite pool run --config pool.toml --broker mdp://127.0.0.1:5555
+      $ requite pool run --broker mdp://127.0.0.1:5555
     """
     from requite.cli.serving import run_until_stopped
 
