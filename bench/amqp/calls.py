@@ -76,7 +76,7 @@ class Calls:
     def _turn(self, cell: Cell, contender: Contender, number: int) -> bool:
         job = make_job(self._rabbit, self._settings, *cell, contender.queue)
         try:
-            figures = take_turn(contender, job)
+            figures = take_turn(self._rabbit, contender, job)
         except ChildFailed as failure:
             self.failures.append(f"{contender.name}, {cell}: {failure}")
             return False

@@ -42,7 +42,7 @@ class Contender:
 
 QUEUES: Final[Mapping[str, dict[str, Any]]] = {
     "quorum": {"durable": True, "arguments": {"x-queue-type": "quorum"}},
-    "classic": {},
+    "classic": {"durable": False},
 }
 """How the queues of requests are declared: as requite does it, and as a plain queue in memory."""
 

@@ -69,11 +69,11 @@ def run(rabbit: Rabbit, given: Namespace, how: str) -> list[str]:
     found: list[Point] = []
     for number in range(settings.rounds):
         for handler, each in product(HANDLERS, servants):
-            print(f"{number + 1}/{settings.rounds} {handler}, {each} servants", flush=True)
+            print(f"{number + 1}/{settings.rounds} {handler}, {_servants(each)}", flush=True)
             try:
                 found += _measure(rabbit, settings, handler, each, slots[-1])
             except ChildFailed as failure:
-                return [f"{handler}, {each} servants: {failure}"]
+                return [f"{handler}, {_servants(each)}: {failure}"]
     points = medians(found)
     lead = (
         f"{how}: medians of {settings.rounds} rounds, {settings.seconds:g} s for each number of"
@@ -88,7 +88,7 @@ def run(rabbit: Rabbit, given: Namespace, how: str) -> list[str]:
 def _measure(
     rabbit: Rabbit, settings: Settings, handler: str, servants: int, slots_max: int
 ) -> Iterator[Point]:
-    declare(rabbit.port, _QUEUE)
+    declare(rabbit, _QUEUE)
     job = make_job(rabbit, settings, slots_max, _SIZE_BYTES, _QUEUE)
     with Children() as children:
         try:
@@ -140,12 +140,16 @@ def _table(points: list[Point]) -> str:
     servants = sorted({point.servants for point in points})
     header = ["slots C"]
     for n in servants:
-        header += [f"{n} servants: P, calls/s", "L, ms", "C / L", "C / L₁", "cores"]
+        header += [f"{_servants(n)}: P, calls/s", "L, ms", "C / L", "C / L₁", "cores"]
     rows = [
         [str(slots), *(text for n in servants for text in _texts(points, n, slots))]
         for slots in sorted({point.slots for point in points})
     ]
     return table(header, rows)
+
+
+def _servants(count: int) -> str:
+    return "1 servant" if count == 1 else f"{count} servants"
 
 
 def _texts(points: list[Point], servants: int, slots: int) -> Iterator[str]:

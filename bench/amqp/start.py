@@ -34,7 +34,7 @@ _WORKER: Final = (
     *("worker", "bench.amqp.pool_worker:echo", "--pool"),
 )
 _LOADS: Final = "import requite.cli.worker, requite.worker.amqp, bench.amqp.pool_worker"
-_TIMEOUT_S: Final = 30.0
+_TIMEOUT_S: Final = 60.0
 
 Times = list[float]
 

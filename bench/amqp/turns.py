@@ -6,15 +6,14 @@ import json
 from argparse import Namespace
 from base64 import b64encode
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
-
-import pika
 
 from bench import machine
 from bench.amqp.contenders import QUEUES, Contender, Part
@@ -23,8 +22,8 @@ from bench.job import Job
 from bench.processes import ChildFailed, Children
 from bench.spark import page
 
-START_S: Final = 15.0
-SLACK_S: Final = 30.0
+START_S: Final = 60.0
+SLACK_S: Final = 60.0
 _OF_INTEREST: Final = ("cores", "system", "Python", "requite", "uvloop")
 
 Figures = dict[str, float]
@@ -71,9 +70,9 @@ def make_job(rabbit: Rabbit, settings: Settings, window: int, size: int, queue: 
     )
 
 
-def take_turn(contender: Contender, job: Job) -> Figures:
+def take_turn(rabbit: Rabbit, contender: Contender, job: Job) -> Figures:
     """Let a contender make calls. Raises `ChildFailed`."""
-    declare(job.port, job.dialect)
+    declare(rabbit, job.dialect)
     return measure(contender.client, contender.servant, job)
 
 
@@ -96,20 +95,27 @@ def measure(client: Part, servant: Part, job: Job) -> Figures:
     return figures
 
 
-def declare(port: int, queue: str) -> None:
+def declare(rabbit: Rabbit, queue: str) -> None:
     """Make the queue afresh, so that nobody finds what another one has left."""
-    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port)) as connection:
-        channel = connection.channel()
-        channel.queue_delete(queue)
-        channel.queue_declare(queue, **QUEUES[queue])
+    with suppress(HTTPError):  # there is none
+        ask(rabbit, f"/queues/%2F/{queue}", "DELETE")
+    ask(rabbit, f"/queues/%2F/{queue}", "PUT", QUEUES[queue])
 
 
-def ask(rabbit: Rabbit, path: str) -> Any:
+def ask(rabbit: Rabbit, path: str, method: str = "GET", body: object = None) -> Any:
     """Ask the management API; `path` without /api."""
-    url = f"http://127.0.0.1:{rabbit.management_port}/api{path}"
-    credentials = b64encode(b"guest:guest").decode()
-    with urlopen(Request(url, headers={"Authorization": f"Basic {credentials}"})) as answer:
-        return json.load(answer)
+    request = Request(
+        f"http://127.0.0.1:{rabbit.management_port}/api{path}",
+        None if body is None else json.dumps(body).encode(),
+        {
+            "Authorization": f"Basic {b64encode(b'guest:guest').decode()}",
+            "Content-Type": "application/json",
+        },
+        method=method,
+    )
+    with urlopen(request) as answer:
+        text = answer.read()
+    return json.loads(text) if text else None
 
 
 def facts(rabbit: Rabbit) -> str:
