@@ -33,9 +33,7 @@ def server(rabbit: Rabbit) -> Iterator[Any]:
     """A RabbitMQ as the bench has it: it uses the virtual host `/`, as guest."""
     yield rabbit
     for queue in ask(rabbit, "/queues/%2F?columns=name"):
-        ask(
-            rabbit, f"/queues/%2F/{queue['name'].replace('%', '%25').replace(' ', '%20')}", "DELETE"
-        )
+        ask(rabbit, f"/queues/%2F/{quote(queue['name'], safe='')}", "DELETE")
     for exchange in ask(rabbit, "/exchanges/%2F?columns=name"):
         if exchange["name"].startswith("bench-"):
             ask(rabbit, f"/exchanges/%2F/{exchange['name']}", "DELETE")
