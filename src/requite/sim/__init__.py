@@ -23,7 +23,7 @@ at every input and effect of their engines (`watch.py`, `watch_broker.py`), and 
 must hold, one class per invariant. `scalability/` has the same for the scalability protocols,
 `pirate/` for the Pirates, `titanic/` for Titanic, with its store on a disk that forgets. `pool/`
 has the manager of worker pools around a model of RabbitMQ, which takes the place of network and
-streams.
+streams. `amqp/` has callers and responders around another one, which speaks AMQP over them.
 """
 
 from requite.sim.run import Options, Result, run

@@ -68,6 +68,12 @@ _LIST: Final = (
         fixed=_QUIET,
     ),
     AmqpScenario(
+        "amqp-quiet",
+        "hardly anything is asked: nothing but heartbeats tells who lives",
+        behaviours=ANSWERING,
+        fixed=_QUIET | {"calls": 6, "faulty_s": 25.0},
+    ),
+    AmqpScenario(
         "amqp-workers",
         "workers die, and meet requests that kill them",
         (AmqpFault.CRASH_WORKER, AmqpFault.POWER_LOSS),

@@ -1,0 +1,250 @@
+"""Engines of RPC over AMQP that are broken on purpose, one way each.
+
+Each is a real engine with one rule taken out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from tests.sim.parts import with_part
+
+from requite.engine import Deliver, Disconnect, Effect, Fail, Input, Send, Stopped
+from requite.errors import CallTimeout
+from requite.protocols.amqp import methods
+from requite.protocols.amqp.caller import AmqpCaller
+from requite.protocols.amqp.connected import WORK
+from requite.protocols.amqp.jobs import Why
+from requite.protocols.amqp.responder import AmqpResponder
+from requite.request import Reply
+from requite.slots import Slots
+
+
+# --- callers --------------------------------------------------------------------------------------
+class AnswersTwice(AmqpCaller):
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        for effect in super().handle(event, now):
+            yield effect
+            if isinstance(effect, Deliver) and isinstance(effect.what, Reply):
+                yield effect
+
+
+class ForgetsToExpire(AmqpCaller):
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        effects = super().handle(event, now)
+        return (e for e in effects if not (type(e) is Fail and type(e.error) is CallTimeout))
+
+
+class _AnySequence(Slots[Any]):
+    """Take a reply for whatever call has the slot now."""
+
+    __slots__ = ()
+
+    def get(self, request_id: int) -> Any:
+        slot = request_id >> 32
+        return self._held[slot] if slot < len(self._held) else None
+
+
+TakesLateReplies = with_part(AmqpCaller, "_table", _AnySequence)
+
+
+class JumblesPartials(AmqpCaller):
+    """Put each partial reply in front of those that came before it."""
+
+    def _take_partial(self, call: Any, source: Any, index: int, body: bytes, now: float) -> None:
+        before, call.joined = call.joined, []
+        super()._take_partial(call, source, index, body, now)
+        call.joined = [*call.joined, *before]
+
+
+class SaysItHasNotRun(AmqpCaller):
+    def _fail(self, call: Any, error: Any, now: float) -> None:
+        super()._fail(call, error, now)
+        error.may_have_executed = False
+
+
+class TakesOneMore(AmqpCaller):
+    def __init__(self, policy: Any, *args: Any, **given: Any) -> None:
+        super().__init__(replace(policy, slots=policy.slots + 1), *args, **given)
+
+
+class RemembersCalls(AmqpCaller):
+    def _hold(self, call: Any, until: float) -> None:
+        super()._hold(call, until)
+        self.seen = [*getattr(self, "seen", ()), call.token]
+
+
+class SendsWhatMayHaveRun(AmqpCaller):
+    def _is_last(self, call: Any) -> bool:
+        return call.tries >= self._policy.attempts_max
+
+
+class TriesForEver(AmqpCaller):
+    def _is_last(self, call: Any) -> bool:
+        return not call.idempotent
+
+
+class IsImpatient(AmqpCaller):
+    """Give tries half of their time."""
+
+    def __init__(self, policy: Any, *args: Any, **given: Any) -> None:
+        attempt_s = policy.attempt_s and policy.attempt_s / 2
+        super().__init__(replace(policy, attempt_s=attempt_s), *args, **given)
+
+
+class IgnoresReturns(AmqpCaller):
+    def _came_back(self, returned: Any, message: Any, now: float) -> None:
+        """Wait for somebody to come."""
+
+
+class KeepsTheOldQueue(AmqpCaller):
+    """Wait for replies in the queue that was deleted."""
+
+    def _lost_queue(self, heard: Any, message: Any, now: float) -> None:
+        self._way._is_consuming = False
+
+
+class NeverBeats(AmqpCaller):
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        effects = super().handle(event, now)
+        return (e for e in effects if not (type(e) is Send and not e.message))
+
+
+class WaitsForEver(AmqpCaller):
+    """Never give a silent RabbitMQ up."""
+
+    def _attend(self, now: float) -> None:
+        if self._beat is not None:
+            self._beat.heard_at = now
+        super()._attend(now)
+
+
+class HearsBadly(AmqpCaller):
+    """Miss every tenth reply."""
+
+    heard = 0
+
+    def _replied(self, heard: Any, message: Any, now: float) -> None:
+        self.heard += 1
+        if self.heard % 10:
+            super()._replied(heard, message, now)
+
+
+class PublishesAnyhow(AmqpCaller):
+    """Publish what is held when its time is over."""
+
+    def _maybe_release(self, now: float) -> None:
+        if self._way.is_ready:
+            for call in list(self._held):
+                del self._held[call]
+                self._transmit(call, now)
+
+
+# --- responders -----------------------------------------------------------------------------------
+class RunsForEver(AmqpResponder):
+    """Run a request however many workers it has killed."""
+
+    def __init__(self, post: Any, policy: Any, **given: Any) -> None:
+        super().__init__(post, replace(policy, attempts_max=None), **given)
+
+
+class TakesTooMany(AmqpResponder):
+    def __init__(self, post: Any, policy: Any, **given: Any) -> None:
+        super().__init__(post, replace(policy, prefetch=policy.prefetch + 1), **given)
+
+
+class StaysAway(AmqpResponder):
+    """Do not come back when the queue is deleted."""
+
+    def _lost_consumer(self, cancelled: Any, message: Any, now: float) -> None:
+        self._is_consuming = False
+
+
+class NeverAcknowledges(AmqpResponder):
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        effects = super().handle(event, now)
+        return (e for e in effects if not (type(e) is Send and _is_ack(e)))
+
+
+class AcknowledgesAtOnce(AmqpResponder):
+    """Acknowledge a request when its reply is sent, whether RabbitMQ has that or not."""
+
+    def _publish(self, job: Any, headers: Any, body: bytes, tag: int | None) -> None:
+        super()._publish(job, headers, body, None)
+        if tag is not None:
+            self._send(WORK, methods.ack(tag))
+
+
+class AcknowledgesTwice(AmqpResponder):
+    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+        for effect in super().handle(event, now):
+            yield effect
+            if type(effect) is Send and _is_ack(effect):
+                yield effect
+
+
+class KeepsWhatIsLost(AmqpResponder):
+    """Answer, and acknowledge on the next channel, what came on one that was closed."""
+
+    def _abandon_all(self, reason: str, now: float) -> None:
+        """Go on."""
+
+
+class ForgetsCancels(AmqpResponder):
+    def _remember(self, name: Any) -> None:
+        """Let it start when it comes."""
+
+
+class LeavesAtOnce(AmqpResponder):
+    """Drain without waiting for what is in hand."""
+
+    def _maybe_stop(self, _now: float) -> None:
+        if not self._stopped:
+            self._stopped = True
+            self._out.append(Stopped())
+
+
+class DiesOfGarbage(AmqpResponder):
+    def _drop(self, why: str, now: float) -> None:
+        if why == Why.MALFORMED:
+            raise KeyError(why)
+        super()._drop(why, now)
+
+
+class PunishesTheInnocent(AmqpResponder):
+    """Hang up on RabbitMQ for what others have published."""
+
+    def _drop(self, why: str, now: float) -> None:
+        super()._drop(why, now)
+        if why == Why.MALFORMED and self._peer is not None:
+            self._out.append(Disconnect(self._peer, "malformed"))
+            self._leave("malformed", now)
+
+
+# --- bugs that the simulator has found, put back --------------------------------------------------
+class ForgetsCopies(AmqpResponder):
+    """Forget a cancel when it has been of use."""
+
+    def _give_up(self, name: Any, now: float) -> None:
+        for job in self._jobs:
+            if job.name == name and not job.abandoned:
+                self._abandon(job, "its caller has given it up", now)
+                self._send(WORK, methods.ack(job.tag))
+                return
+        self._remember(name)
+
+    _cancelled = _give_up
+
+
+class WaitsForTheNextReturn(AmqpCaller):
+    """Take no notice of a request that comes back while its call waits for another reply queue."""
+
+    def _came_back(self, returned: Any, message: Any, now: float) -> None:
+        if not self._held:
+            super()._came_back(returned, message, now)
+
+
+def _is_ack(effect: Send) -> bool:
+    return bool(effect.message) and effect.message[1].startswith(methods.BASIC_ACK)
