@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,8 @@ class Yard:
         def killed() -> bool:
             living = self.workers()
             for pid in filter(None, (record.pid for record in living)):
-                os.killpg(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGKILL)
             return not living
 
         await until(killed, "the end of all workers")

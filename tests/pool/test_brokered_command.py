@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,6 +48,9 @@ directory = {root}
 """
 
 
+STANDBY: Final = "standing by, another manager is active"
+
+
 class Place:
     """A broker, the settings of a pool, and what is started beside them."""
 
@@ -64,18 +69,26 @@ class Place:
             TOML.format(**{name: json.dumps(value) for name, value in values.items()})
         )
 
-    def manager(self) -> tuple[Process, str]:
-        """Start a manager; return it when it decides, and where it answers."""
+    def manager(self, state: str = "active") -> tuple[Process, str]:
+        """Start a manager; return it when it has come to this state, and where it answers."""
         words = ("-m", "requite.cli", "pool", "run", "--config", str(self.file))
         process = Process(*words, "--broker", self.broker.url)
         self.started.append(process)
         url = process.line().rpartition(" ")[2]
-        assert process.line() == "pool core: active"
+        assert process.line() == f"pool core: {state}"
         return process, url
 
     def workers(self) -> list[Record]:
         """Return the workers that run."""
         return Records(self.state / "core.default").living()
+
+    def is_cleared(self) -> bool:
+        """Kill the workers that run; return whether there was none."""
+        living = self.workers()
+        for pid in filter(None, (record.pid for record in living)):  # 0 is not known yet
+            with suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+        return not living
 
     def requite(self, *words: str) -> tuple[int, str]:
         """Run the command; return its exit code, and what it printed."""
@@ -96,9 +109,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
     yield place
     for process in reversed(place.started):
         process.dispose()
-    for record in place.workers():
-        subprocess.run(["kill", "-KILL", f"-{record.pid}"], check=True)
-    eventually(lambda: not place.workers(), "the end of all workers")
+    eventually(place.is_cleared, "the end of all workers")
 
 
 @pytest.mark.timeout(120)
@@ -112,8 +123,9 @@ def test_a_pool_from_its_first_request_to_its_end(place: Place) -> None:
     code, row = place.requite("pool", "ls", "--manager", url, "--json")
     assert (json.loads(row)["key"], json.loads(row)["workers"]) == ("a/b", 1)
 
+    second, url = place.manager(STANDBY)
     first.kill()
-    second, url = place.manager()
+    assert second.line() == "pool core: active"
     with Client(group, timeout=WAIT_S) as client:
         assert client.call(b"hi").body.decode() == said.rstrip("\n")
     assert len(place.workers()) == 1
@@ -134,3 +146,20 @@ def test_a_url_at_which_no_pool_can_be_is_named(place: Place) -> None:
     assert code == 2
     assert "broker.url" in said
     assert "secret" not in said
+
+
+@pytest.mark.long
+@pytest.mark.timeout(180)
+def test_a_manager_that_was_frozen_finds_another_one_in_its_place(place: Place) -> None:
+    first, _ = place.manager()
+    second, url = place.manager(STANDBY)
+    group = f"{place.broker.url}?pool=core&key=1"
+    with Client(group, timeout=WAIT_S) as client:
+        worker = client.call(b"hi").body
+        first.signal(signal.SIGSTOP)
+        assert second.line() == "pool core: active"
+        first.signal(signal.SIGCONT)
+        assert first.line() == "pool core: connecting to the broker"
+        assert first.line() == f"pool core: {STANDBY}"
+        assert client.call(b"hi").body == worker
+    assert place.requite("pool", "ls", "--manager", url)[1].count("1 worker") == 1
