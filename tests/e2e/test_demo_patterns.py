@@ -16,7 +16,7 @@ DEMO = (sys.executable, "-m", "requite.cli", "demo", "--json", "--no-audit", "--
 IN_BETWEEN = {"simple-pirate", "paranoid-pirate", "majordomo", "titanic", "binary-star"}
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_every_request_is_answered_once_and_correctly(pattern: str) -> None:
     faults = ("--worker-kills=1", "--broker-kills=1", "--stops=1")
@@ -24,7 +24,7 @@ def test_every_request_is_answered_once_and_correctly(pattern: str) -> None:
         [*DEMO, f"--pattern={pattern}", "--requests=1500", "--clients=1", *faults],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=220,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr

@@ -16,6 +16,7 @@ import pytest
 from tests.support import sp_web
 from tests.support.descriptors import how_many, none_left
 from tests.support.live import eventually
+from tests.support.patience import failure
 from tests.support.sp_hand import REP, REQ, HandPeer, Hands, deep, hands, header
 from tests.support.sp_live import WAIT_S, Loop, echo
 from tests.support.sp_web import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, read_frame
@@ -185,10 +186,12 @@ def test_a_service_that_never_says_its_header_is_told_to_the_caller(
 ) -> None:
     listener = hands.listen(places.new())
     client = loop.client(listener.place)
-    with pytest.raises(requite.CallTimeout) as failed:
-        loop.ask(client, b"x", timeout=3 * SILENCE_S)
-    assert failed.value.may_have_executed is False
-    assert f"within {SILENCE_S:g} s" in str(failed.value)
+    error = failure(
+        requite.CallTimeout,
+        f"within {SILENCE_S:g} s",
+        lambda timeout: loop.ask(client, b"x", timeout=timeout),
+    )
+    assert error.may_have_executed is False
 
 
 # --- WebSockets -----------------------------------------------------------------------------------
@@ -291,7 +294,7 @@ def test_what_is_no_websocket_of_a_rep_is_told_to_the_caller(
 ) -> None:
     listener = hands.listen(places.new(WS))
     client = loop.client(listener.place)
-    call = loop.begin(client.call(b"x", timeout=0.5))
+    call = loop.begin(client.call(b"x", timeout=1.2))
     peer = hands.keep(listener.accept())
     head = sp_web.read_head(peer)
     peer.write(answer if isinstance(answer, bytes) else sp_web.accepting(head, answer))
@@ -302,25 +305,26 @@ def test_what_is_no_websocket_of_a_rep_is_told_to_the_caller(
 
 
 # --- TLS ------------------------------------------------------------------------------------------
-def fail(loop: Loop, url: str) -> str:
-    """Make a call that never leaves; return what is said of it."""
-    client = requite.AsyncClient(url, timeout=0.5)
+def fail(loop: Loop, url: str, words: str = "") -> str:
+    """Make a call that never leaves; return what is said of it, in which these words are."""
+    client = requite.AsyncClient(url)
     try:
-        with pytest.raises(requite.CallTimeout) as failed:
-            loop.do(client.call(b"x"))
+        error = failure(
+            requite.CallTimeout,
+            words,
+            lambda timeout: loop.do(client.call(b"x", timeout=timeout)),
+        )
     finally:
         loop.do(client.close())
-    assert failed.value.may_have_executed is False
-    return str(failed.value)
+    assert error.may_have_executed is False
+    return str(error)
 
 
 @pytest.mark.parametrize("wire", [TLS, WSS], ids=str)
 def test_a_certificate_of_a_stranger_is_refused(wire: Wire, loop: Loop, places: Places) -> None:
     scene = Scene(loop, places.new(wire))
-    told = fail(loop, scene.place.dialling(ca=str(places.certificates.other_ca)))
-    assert "certificate" in told
-    told = fail(loop, scene.place.dialling(server_name="elsewhere.example"))
-    assert "certificate" in told
+    fail(loop, scene.place.dialling(ca=str(places.certificates.other_ca)), "certificate")
+    told = fail(loop, scene.place.dialling(server_name="elsewhere.example"), "certificate")
     assert "elsewhere.example" in told
     scene.check()
 
@@ -331,8 +335,7 @@ def test_a_certificate_for_another_name_is_refused(loop: Loop, places: Places) -
     place = places.new(TLS)
     options = {"certificate": str(files.wrong_name), "key": str(files.wrong_name_key)}
     worker = loop.worker(bind=place.listening(**options))
-    told = fail(loop, place.as_told(worker.addresses[0]).dialling())
-    assert "certificate" in told
+    told = fail(loop, place.as_told(worker.addresses[0]).dialling(), "certificate")
     assert "127.0.0.1" in told
 
 
@@ -361,17 +364,20 @@ def test_the_blocking_client_says_the_same(loop: Loop, places: Places, hands: Ha
         (listener.place.dialling(), f"within {SILENCE_S:g} s"),
         ("sp+tcp://127.0.0.1:1", "refused"),
     ):
-        with requite.Client(url) as client, pytest.raises(requite.CallTimeout) as failed:
-            client.call(b"x", timeout=2 * SILENCE_S)
-        assert failed.value.may_have_executed is False
-        assert told in str(failed.value)
+        with requite.Client(url) as client:
+            error = failure(
+                requite.CallTimeout,
+                told,
+                lambda timeout, client=client: client.call(b"x", timeout=timeout),
+            )
+        assert error.may_have_executed is False
     secret.check()
 
 
 @both_loops
 def test_tls_and_plain_do_not_meet(loop: Loop, places: Places) -> None:
     plain, secret = Scene(loop, places.new()), Scene(loop, places.new(TLS))
-    assert "TLS" in fail(loop, Place(TLS, places.certificates, plain.place.port).dialling())
+    fail(loop, Place(TLS, places.certificates, plain.place.port).dialling(), "TLS")
     fail(loop, Place(TCP, places.certificates, secret.place.port).dialling())
     for scene in (plain, secret):
         scene.check()
@@ -484,7 +490,8 @@ def test_a_thousand_strangers_do_not_make_a_thousand_log_lines(
             peer.write(header(16))
             peer.hung_up()
     lines = [record for record in caplog.records if "PAIR" in record.getMessage()]
-    assert 1 <= len(lines) <= 20
+    took_s = lines[-1].created - lines[0].created
+    assert 1 <= len(lines) <= took_s + 20
     scene.check()
 
 
@@ -494,13 +501,13 @@ def test_a_dialler_that_is_refused_pauses_between_attempts(
     """Somebody who accepts and hangs up is not dialled as fast as the machine allows."""
     listener = hands.listen(places.new())
     client = loop.client(listener.place)
-    call = loop.begin(client.call(b"x", timeout=1.0))
+    call = loop.begin(client.call(b"x", timeout=2.0))
     accepted = 0
     while not call.done():
         if listener.has_caller(0.1):
             accepted += 1
     assert isinstance(call.exception(), requite.CallTimeout)
-    assert 2 <= accepted <= 30
+    assert 2 <= accepted <= 40
 
 
 def test_a_rep_that_dials_a_rep_is_told_apart(scene: Scene, loop: Loop) -> None:

@@ -76,7 +76,7 @@ async def test_a_failure_and_a_timeout_are_told(folder: Path) -> None:
         AsyncClient(worker.addresses, journal=folder) as client,
     ):
         with pytest.raises(CallTimeout):
-            await client.call(b"refuse", timeout=0.2)
+            await client.call(b"refuse", timeout=1.5)
     [at_client] = requests_of(folder, "client")
     assert kinds(at_client) == ["accepted", "sent", "expired"]
     [at_worker] = requests_of(folder, "worker")
