@@ -234,3 +234,12 @@ async def test_a_request_to_the_managers_tells_who_decides(yard: Yard) -> None:
     await yard.active()
     async with AsyncClient(yard.url, service="core/!managers", timeout=WAIT_S) as client:
         assert (await client.call(b"")).body == b'{"pool": "core", "state": "active"}'
+
+
+async def test_many_names_that_are_no_groups_are_refused_a_few_at_a_time(yard: Yard) -> None:
+    manager = await yard.manager(driver=NoopDriver())
+    async with AsyncClient(yard.url, timeout=WAIT_S) as client:
+        calls = [client.call(b"", service=f"core/{number}/x") for number in range(70)]
+        told = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(each) for each in told} == {RemoteFailure}
+    assert manager.snapshot().state.groups == {}

@@ -119,7 +119,7 @@ class BrokerKeeping:
         while True:
             try:
                 await self._live()
-            except _FAILURES as error:
+            except Exception as error:  # nothing that a broker answers may end the manager
                 self._warn(str(error) or repr(error))
                 self._turn(State.CONNECTING)
             await asyncio.sleep(self._config.broker.interval_s)
@@ -179,7 +179,7 @@ class BrokerKeeping:
             look = await self._services.look()
         except RemoteViolation as error:
             self._feed(ServiceListFailed(ticket, str(error)))
-        except _FAILURES as error:
+        except Exception as error:  # whatever it is, the engine has to hear of it
             self._lose(str(error) or repr(error))
         else:
             if self._seat.seen(look.managers, asked_at):

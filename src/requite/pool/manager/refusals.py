@@ -28,23 +28,26 @@ class Refusals:
         self._url: Final = url
         self._pool: Final = pool
         self._workers: Final[dict[str, Worker]] = {}
+        self._looking: Final = asyncio.Lock()
 
     async def look(self, others: Mapping[str, ServiceSeen]) -> None:
-        """Have requests answered that wait for names that are no group's."""
-        for name in [*self._workers]:
-            seen = others.get(name)
-            if seen is None or not (seen.queued or seen.in_progress):
-                await self._workers.pop(name).drain()
-        for name, seen in others.items():
-            room = len(self._workers) < _AT_A_TIME_MAX
-            if seen.queued and name not in self._workers and room:
-                await self._start(name)
+        """Have requests answered that wait for names that are no group's; one look at a time."""
+        if self._looking.locked():
+            return
+        async with self._looking:
+            done = [name for name in self._workers if not _has_any(others.get(name))]
+            await asyncio.gather(*(self._workers.pop(name).drain() for name in done))
+            for name, seen in others.items():
+                room = len(self._workers) < _AT_A_TIME_MAX
+                if seen.queued and name not in self._workers and room:
+                    await self._start(name)
 
     async def close(self) -> None:
         """Leave; requests that are left get the answer of the broker."""
-        workers = [*self._workers.values()]
-        self._workers.clear()
-        await asyncio.gather(*(worker.close() for worker in workers))
+        async with self._looking:
+            workers = [*self._workers.values()]
+            self._workers.clear()
+            await asyncio.gather(*(worker.close() for worker in workers))
 
     async def _start(self, name: str) -> None:
         reason = refusal(self._pool, name)
@@ -56,6 +59,11 @@ class Refusals:
 
         worker = self._workers[name] = Worker(self._url, refuse)
         await worker.start()
+
+
+def _has_any(seen: ServiceSeen | None) -> bool:
+    """Tell whether there are requests."""
+    return seen is not None and bool(seen.queued or seen.in_progress)
 
 
 def refusal(pool: str, name: str) -> str:
