@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 from pamqp import commands
 from tests.spec.requirement import requirement
-from tests.support.amqp_engines import SIDE, Rabbit
+from tests.support.amqp_engines import SIDE, Rabbit, method
 
-from requite.engine import Abandon, Drain, Finished, PeerLost, Produced, Stopped, Warn
+from requite.engine import Abandon, Drain, Finished, PeerLost, Produced, Send, Stopped, Warn
 from requite.errors import ConfigurationError, LocalViolation
 from requite.protocols.amqp import methods
 from requite.protocols.amqp.jobs import Job
 from requite.protocols.amqp.policy import ResponderPolicy
 from requite.protocols.amqp.post import pool_post, service_post
+from requite.protocols.amqp.properties import Properties, encode_properties
 from requite.protocols.amqp.reports import ACTIVITY
 from requite.protocols.amqp.responder import AmqpResponder
 from requite.protocols.amqp.topology import Pool
@@ -298,6 +299,22 @@ def test_a_cancel_interrupts_its_handler() -> None:
 
     rabbit.feed(Finished(job, [b"too late"]))
     assert not rabbit.sent()
+
+
+def test_names_that_are_no_text_are_copied_as_they_are() -> None:
+    """Replaced by what stands for it, each byte would take three, and too much room."""
+    rabbit = servant()
+    rabbit.consume()
+    odd = b"\xff" * 200
+    header = encode_properties(Properties("c" * 200, "r" * 200), 0)
+    header = header.replace(b"c" * 200, odd).replace(b"r" * 200, odd)
+    deliver = method(commands.Basic.Deliver("requests", 1, False, "", "echo"))
+    rabbit.hear([methods.channel(1), deliver, header, b""])
+    [(job, _)] = rabbit.delivered()
+    rabbit.feed(Finished(job, [b"reply"]))
+    [sent] = [each.message for each in rabbit.effects if isinstance(each, Send)]
+    assert odd in sent[1]
+    assert odd in sent[2]
 
 
 def test_a_cancel_is_of_all_copies_of_a_request() -> None:

@@ -15,6 +15,9 @@ from requite.errors import LocalViolation, RemoteViolation
 Table = dict[str, Any]
 
 SHORT_MAX: Final = 255
+AS_IT_IS: Final = "surrogateescape"
+"""For names that are copied, and not shown: `short` makes the same bytes of them again."""
+
 _U32: Final = Struct(">I")
 _I64: Final = Struct(">q")
 _DEPTH_MAX: Final = 16  # of tables in tables; a stranger's message must not exhaust the stack
@@ -41,7 +44,7 @@ _LENGTHS: Final = [bytes((length,)) for length in range(SHORT_MAX + 1)]
 # --- out ------------------------------------------------------------------------------------------
 def short(text: str | bytes) -> bytes:
     """Encode a short string. Raises `LocalViolation` for one of more than 255 bytes."""
-    data = text.encode() if isinstance(text, str) else text
+    data = text.encode("utf-8", AS_IT_IS) if isinstance(text, str) else text
     if len(data) > SHORT_MAX:
         raise LocalViolation(f"a short string of AMQP has at most 255 bytes, not {len(data)}")
     return _LENGTHS[len(data)] + data
@@ -79,16 +82,16 @@ def _value(value: Any) -> bytes:
 
 
 # --- in -------------------------------------------------------------------------------------------
-def read_short(data: bytes, at: int) -> tuple[str, int]:
+def read_short(data: bytes, at: int, errors: str = "replace") -> tuple[str, int]:
     """Read a short string at an offset; return it and the offset behind it. What is not UTF-8 is
-    replaced. Raises `RemoteViolation` where it is cut."""
+    replaced, or with `AS_IT_IS` kept. Raises `RemoteViolation` where it is cut."""
     try:
         end = at + 1 + data[at]
     except IndexError:
         raise RemoteViolation("a short string is cut") from None
     if end > len(data):
         raise RemoteViolation("a short string is cut")
-    return data[at + 1 : end].decode(errors="replace"), end
+    return data[at + 1 : end].decode("utf-8", errors), end
 
 
 def read_long(data: bytes, at: int) -> tuple[bytes, int]:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from requite.errors import RemoteViolation
-from requite.protocols.amqp.fields import read_long, read_short, read_table, short, table
+from requite.protocols.amqp.fields import AS_IT_IS, read_long, read_short, read_table, short, table
 
 _HEAD: Final = Struct(">HHQH")  # class, weight, size of the body, flags
 _BASIC: Final = 60
@@ -115,9 +115,9 @@ def decode_properties(header: bytes) -> Properties:
         at += 1
     correlation_id = reply_to = expiration = message_id = ""
     if flags & _CORRELATION_ID:
-        correlation_id, at = read_short(header, at)
+        correlation_id, at = read_short(header, at, AS_IT_IS)
     if flags & _REPLY_TO:
-        reply_to, at = read_short(header, at)
+        reply_to, at = read_short(header, at, AS_IT_IS)
     if flags & _EXPIRATION:
         expiration, at = read_short(header, at)
     if flags & _MESSAGE_ID:

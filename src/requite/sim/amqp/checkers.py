@@ -60,7 +60,7 @@ class SentOnce(AmqpChecker):
             attempt_s = self.attempt_s[hub.name] or inf
             if hub.ways == ways and waited_s < attempt_s - _SLACK_S:
                 self.violate(f"{call} is sent again after {waited_s:.4f} s, without a reason")
-        self._last[call.number] = self.now, hub.ways
+        self._last[call.number] = self.now, hub.ways_before
 
 
 class RunsBounded(AmqpChecker):

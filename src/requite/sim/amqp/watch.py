@@ -42,7 +42,8 @@ _LOSSES = frozenset({methods.BASIC_CANCEL, methods.CHANNEL_CLOSE, methods.CONNEC
 class Hub:
     """An engine, looked at from outside; its `kind` is "client" or "worker".
 
-    `ways` counts how often the way of replies was lost, `heard_at` is when RabbitMQ was heard last,
+    `ways` counts how often the way of replies was lost (`ways_before`: the present input, which may
+    bring what is sent and what is lost thereafter), `heard_at` is when RabbitMQ was heard last,
     by the world's time, and `excused_s` how long the process had stood still by then. `owed` are
     the deliveries of the present channel that are neither acknowledged nor given back, `recalled`
     the calls of whose cancel it has heard. `ending` are the calls that the present input ends.
@@ -56,7 +57,7 @@ class Hub:
         self.deadline = engine.deadline
         self.snapshot = engine.snapshot
         self.names: dict[Any, str] = {}
-        self.ways = 0
+        self.ways = self.ways_before = 0
         self.heard_at = self.excused_s = 0.0
         self.owed: dict[int, None] = {}
         self.recalled: dict[int, None] = {}
@@ -85,6 +86,7 @@ class Hub:
 
     def handle(self, event: Input, now: float) -> Iterable[Effect]:
         """See `requite.engine.Engine.handle`."""
+        self.ways_before = self.ways
         look = self._inputs.get(event.__class__)
         if look is not None:
             look(event)

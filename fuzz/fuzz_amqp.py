@@ -1,0 +1,159 @@
+"""Feed AMQP's framing, and the readers of methods and properties, coverage-guided garbage.
+
+    python fuzz/fuzz_amqp.py --make-corpus DIRECTORY      write a small corpus of valid streams
+    python fuzz/fuzz_amqp.py DIRECTORY [libFuzzer options, such as -max_total_time=60]
+
+An input is one byte that tells whether the handshake is put in front of it, one that chooses how
+the stream is cut, and the stream. Held against each input: nothing but `RemoteViolation` is raised,
+and it says what is wrong; the cutting changes neither the messages nor how it ends; what was read
+of a message can be told by all who read it, and written again with the same meaning.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from requite.errors import LocalViolation, RemoteViolation
+from requite.framing.amqp import Amqp, AmqpSettings
+from requite.protocols.amqp import methods, wire
+from requite.protocols.amqp.properties import Properties, decode_properties, encode_properties
+from requite.sim.amqp import speech
+from requite.sim.amqp.door import Door
+
+SETTINGS: Final = AmqpSettings(body_size_max=1 << 14)
+# Chunk sizes in bytes; 0 stands for the whole stream at once.
+STEPS: Final = (0, 1, 2, 3, 9, 64, 257, 4096)
+_KINDS: Final = ("raw", "open")
+
+
+def one_input(data: bytes) -> None:
+    """Run one input; an exception or a failed assertion is a finding."""
+    if len(data) < 2:
+        return
+    kind, step, stream = _KINDS[data[0] % 2], STEPS[data[1] % len(STEPS)], bytes(data[2:])
+    whole, end = run(kind, stream, 0)
+    assert end != "violation without a reason", "nobody could tell what is wrong"
+    pieces, end_in_pieces = run(kind, stream, step)
+    assert end == end_in_pieces, "the cutting decides how it ends"
+    assert whole == pieces[: len(whole)], "the cutting changes messages"
+    assert end == "violation" or whole == pieces, "the cutting loses messages"
+    for message in pieces:
+        _read(message)
+
+
+def run(kind: str, stream: bytes, step: int) -> tuple[list[list[bytes]], str]:
+    """Read a stream in chunks; return the messages, and how it ended."""
+    framing = Amqp(SETTINGS)
+    messages: list[list[bytes]] = []
+    if kind == "open":
+        framing.receive(handshake())
+    try:
+        for at in range(0, len(stream), step or len(stream) or 1):
+            messages += framing.receive(stream[at : at + (step or len(stream))])
+            framing.output()
+        end = framing.farewell or ("mid" if framing.mid_message else "")
+        framing.at_end()
+    except RemoteViolation as violation:
+        framing.output()
+        end = "violation" if str(violation) else "violation without a reason"
+    return messages, end
+
+
+def handshake() -> bytes:
+    """Return what RabbitMQ says until a connection is open."""
+    said: list[bytes] = []
+    door = Door(4096, 20)
+    for method in (speech.start(), speech.tune(4096, 20), methods.CONNECTION_OPEN_OK + b"\0"):
+        door.encode([methods.CONNECTION, method], said)
+    return b"".join(said)
+
+
+def _read(message: list[bytes]) -> None:
+    """Let everybody read it who reads what comes from RabbitMQ."""
+    if not message:
+        return
+    with suppress(RemoteViolation):
+        methods.decode(message[1])
+    if len(message) > 2:
+        with suppress(RemoteViolation):
+            _check(decode_properties(message[2]), message[3] if len(message) > 3 else b"")
+
+
+def _check(properties: Properties, body: bytes) -> None:
+    wire.request_id_of(properties.correlation_id)
+    wire.attempt_of(properties, True)
+    wire.status_error(properties.headers.get(wire.STATUS), body, 1)
+    for read in (
+        lambda: wire.partial_index(properties.headers),
+        lambda: wire.remaining_s(properties),
+    ):
+        with suppress(RemoteViolation):
+            read()
+    # A reply copies these, however strange they are.
+    names = properties._replace(headers={}, flaw="")
+    assert decode_properties(encode_properties(names, 0)) == names, "names do not stay the same"
+    with suppress(LocalViolation):  # what is not ours to write: fractions, and huge numbers
+        again = decode_properties(encode_properties(properties, len(body)))
+        assert again.headers == properties.headers, "headers do not stay the same"
+
+
+def corpus() -> Iterator[bytes]:
+    """Yield streams that reach the traffic."""
+    for step in range(len(STEPS)):
+        yield bytes((0, step)) + handshake() + _session()
+        yield bytes((1, step)) + _session()
+    yield b"\0\0AMQP\0\0\x09\x01"
+    yield bytes((0, 1)) + handshake()[:100]
+
+
+def _session() -> bytes:
+    """What RabbitMQ may say: answers, deliveries of all kinds, and its farewell."""
+    headers = {"x-status": "ok", "x-partial": 3, "n": {"a": [1, None, True, b"b"]}}
+    names = Properties("00000000000000ff", "replies", "00" * 16, "1000", headers, True)
+    channel = methods.channel(1)
+    said: list[bytes] = []
+    door = Door(4096, 20)
+    for method in (
+        speech.channel_opened(),
+        speech.declared("queue", 1, 2),
+        speech.consuming("replies"),
+        speech.confirmed(3, multiple=True, is_taken=False),
+        speech.cancelled("replies", by_us=True),
+        speech.close(methods.CHANNEL_CLOSE, 404, "NOT_FOUND", methods.QUEUE_DECLARE),
+    ):
+        door.encode([channel, method], said)
+    for size in (0, 5, 9000, 20_000):
+        header = encode_properties(names, size)
+        for method in (speech.deliver("replies", 7, True, "", "k"), speech.returned("", "k")):
+            door.encode([channel, method, header, bytes(size)], said)
+    odd = encode_properties(Properties("c" * 200, "r" * 200), 0).replace(b"c" * 200, b"\xff" * 200)
+    door.encode([channel, speech.deliver("replies", 8, False, "", "k"), odd, b""], said)
+    door.encode([], said)
+    for method in (
+        speech.blocked("memory"),
+        speech.close(methods.CONNECTION_CLOSE, 320, "CONNECTION_FORCED"),
+    ):
+        door.encode([methods.CONNECTION, method], said)
+    return b"".join(said)
+
+
+def make_corpus(directory: Path) -> None:
+    """Write each input of the corpus into a file of its own."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for number, data in enumerate(corpus()):
+        (directory / f"{number:03}").write_bytes(data)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--make-corpus"]:
+        make_corpus(Path(sys.argv[2]))
+    else:
+        import atheris
+
+        atheris.instrument_all()
+        atheris.Setup(sys.argv, one_input)
+        atheris.Fuzz()
