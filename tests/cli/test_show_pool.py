@@ -24,7 +24,7 @@ from requite.cli.show.itinerary import Itinerary
 from requite.cli.show.options import Scale
 from requite.cli.show.pool import Pool, Server, schedule
 from requite.cli.show.processes import State
-from requite.cli.show.rabbitmq import lack
+from requite.cli.show.rabbitmq import SERVER_VARIABLE, lack
 from requite.cli.show.tally import Tally
 from requite.errors import ConfigurationError
 from requite.examples import table
@@ -203,13 +203,14 @@ def test_nothing_is_lost_and_nobody_is_left(tmp_path):
         "demo", "--pattern=pool", "--no-audit", "--json", "--requests=120", "--workers=2",
         "--worker-kills=1", "--broker-kills=1", "--stops=0",
     )  # fmt: skip
+    where_rabbitmq_is = {n: v for n, v in os.environ.items() if n == SERVER_VARIABLE}
     ended = Ended(
         subprocess.run(
             [*COMMAND, *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=280,
-            env=ENVIRONMENT | {"TMPDIR": str(tmp_path)},
+            env=ENVIRONMENT | {"TMPDIR": str(tmp_path)} | where_rabbitmq_is,
             check=False,
         )
     )

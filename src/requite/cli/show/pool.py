@@ -35,6 +35,7 @@ _SERVICE: Final = "requite.examples.countries:nearest_at_home"
 _MANAGER_NEEDS: Final = ("aiormq", "aiohttp")
 # A call outlives restarts of RabbitMQ, of the manager and of its worker, one after the other.
 _CALL_TIMEOUT_S: Final = 120.0
+_ACTIVE_WITHIN_S: Final = 60.0
 # RabbitMQ 3.10 may keep back a request that comes while its queue is made or deleted; so each goes
 # out again when nothing has come of it for longer than a restart takes.
 _RETRY: Final = replace(RETRY, attempt_timeout=20.0)
@@ -270,7 +271,7 @@ class Pool(Pattern):
         arguments = ("pool", "run", f"--config={self._settings}", *self._journal())
         manager = Child("manager", COMMAND, *arguments)
         try:
-            while not (line := await manager.read_line()).endswith(": active"):
+            while not (line := await manager.read_line(_ACTIVE_WITHIN_S)).endswith(": active"):
                 if " at http" in line:
                     self._url = line.rpartition(" ")[2]
         except BaseException:

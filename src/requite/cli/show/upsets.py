@@ -18,7 +18,7 @@ from requite.errors import TransportError
 if TYPE_CHECKING:
     from requite.cli.show.pool import Pool
 
-_WITHIN_S: Final = 60.0
+_WITHIN_S: Final = 100.0
 _LOOK_EVERY_S: Final = 0.02
 _ENOUGH: Final = 50  # answers after which a pool is seen to go on without its manager
 _WITHOUT_S: Final = 2.0  # how long they are waited for: groups may be missing that nobody starts
