@@ -21,11 +21,18 @@ settings.register_profile("fresh", print_blob=True, deadline=None, suppress_heal
 settings.register_profile("thorough", settings.get_profile("fresh"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
+# What starts processes may be ten times as slow on a busy machine.
+_LONGER = ("e2e", "interop", "slow")
+_LONGER_S = 120
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what has nng in its process (`scripts/test-nng` runs it), and what takes RabbitMQ."""
+    """Mark what has nng in its process (`scripts/test-nng` runs it), and give time to what has
+    processes to start."""
     for item in items:
         allow_time(item)
+        if not item.get_closest_marker("timeout") and any(map(item.get_closest_marker, _LONGER)):
+            item.add_marker(pytest.mark.timeout(_LONGER_S))
         names = vars(getattr(item, "module", None) or object)
         if {"sp_nng", "Nng", "nng"} & names.keys():
             item.add_marker("nng")

@@ -118,7 +118,7 @@ def fleet() -> Iterator[Fleet]:
         yield Fleet(stack)
 
 
-@pytest.mark.timeout(60 * ROUNDS)
+@pytest.mark.timeout(120 * ROUNDS)
 def test_lazy_pirates_outlive_their_server(fleet: Fleet) -> None:
     [url] = fleet.start(
         "server", "worker", "requite.examples:echo", "--bind", "pirate://127.0.0.1:0"

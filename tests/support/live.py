@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -246,11 +247,28 @@ class Process:
 
 
 class BrokerProcess(Process, Observed):
-    """`requite broker` as a process."""
+    """`requite broker` as a process. The port that it chooses is its own until it is disposed of:
+    while it is dead, the system gives it to nobody else."""
 
     def __init__(self, *options: str, bind: str = ANY_PORT) -> None:
+        self._holder = socket.socket()
+        if bind == ANY_PORT:
+            bind = f"tcp://127.0.0.1:{_hold_port(self._holder)}"
         super().__init__("-m", "requite.cli", "broker", "--bind", bind, *options)
         self.endpoint = self.line().removeprefix("listening on ")
+
+    def dispose(self) -> None:
+        """End it, and let its port go."""
+        super().dispose()
+        self._holder.close()
+
+
+def _hold_port(holder: socket.socket) -> int:
+    """Bind a socket that does not listen, beside which one that does may be bound; return where."""
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    port: int = holder.getsockname()[1]
+    return port
 
 
 MakeBroker = Callable[..., LiveBroker]
