@@ -71,7 +71,7 @@ async def test_a_request_that_kills_its_workers_is_told_kept_and_tried_again(flo
         await client.call(b"die")
     _, kept = await ask(f"{manager.url}/poison")
     [poisoned] = kept["poison"]
-    assert (poisoned["key"], poisoned["size_bytes"]) == ("42", 3)
+    assert (poisoned["key"], poisoned["size_bytes"], poisoned["attempts"]) == ("42", 3, 2)
     assert (await ask(f"{manager.url}/poison"))[1] == kept  # a look takes nothing away
     refused = await ask(f"{manager.url}/poison/retry", {"ids": ["another"]})
     assert refused == (200, {"retried": 0})
@@ -212,6 +212,8 @@ async def test_requests_of_groups_that_cannot_start_are_answered_in_time(floor: 
 
 
 async def test_queues_have_what_they_must_have(floor: Floor) -> None:
+    vhost = f"/vhosts/{floor.rabbit.vhost}"  # RabbitMQ 3.10 does not know this setting
+    floor.rabbit.api("PUT", vhost, {"default_queue_type": "quorum"})
     await floor.active(floor.config(limits=Limits(message_ttl_s=7.0, delivery_limit=2)))
     await who(await floor.client())
     queue = floor.rabbit.queue("core-req-42")
@@ -226,6 +228,7 @@ async def test_queues_have_what_they_must_have(floor: Floor) -> None:
         found = floor.rabbit.queue(name)
         assert found is not None, name
         assert (found["durable"], found["exclusive"], found["auto_delete"]) == (True, False, False)
+        assert found["type"] == "classic", name  # whatever else is the virtual host's default
 
 
 def cut_connections(floor: Floor) -> None:
@@ -340,6 +343,20 @@ async def test_what_rabbitmq_refuses_is_named(floor: Floor, section: Any, text: 
     with pytest.raises(ConfigurationError, match=text) as caught:
         await manager.start()
     assert "wrong" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("tags", "text"),
+    [("", "give it the tag `management`"), ("management", "does not show the virtual host")],
+)
+async def test_what_the_management_api_refuses_is_named(floor: Floor, tags: str, text: str) -> None:
+    rabbit = floor.rabbit
+    name = rabbit.make_user(f"{rabbit.user}-of-another-host", tags=tags)
+    url = rabbit.management_url.replace(f"{rabbit.user}:", f"{name}:")
+    manager = PoolManager(floor.config(rabbitmq=RabbitSection(rabbit.url, url)))
+    with pytest.raises(ConfigurationError, match=f"rabbitmq.management_url: .*{text}"):
+        await manager.start()
+    rabbit.delete_user(name)
 
 
 async def test_missing_permissions_are_named(floor: Floor) -> None:

@@ -142,7 +142,9 @@ class DeadLetters:
         ticket = self._ticket()
         self._publishing[ticket] = letter
         if letter.left[0] is _Deed.KEEP:
-            self._out.append(Forward(ticket, letter.event.tag, Destination.POISON))
+            attempts = self._attempts(letter)
+            forward = Forward(ticket, letter.event.tag, Destination.POISON, attempts=attempts)
+            self._out.append(forward)
         else:
             self._out.append(self._answer(ticket, letter))
 

@@ -100,13 +100,15 @@ class StopGroup(NamedTuple):
 # --- messages: answered by Published, PublishFailed -----------------------------------------------
 class Forward(NamedTuple):
     """Publish a delivery anew, mandatory and confirmed. `expires_s`: what it has left of its time.
-    `reason` is told in x-first-death-reason, where it is not empty."""
+    `reason` is told in x-first-death-reason, where it is not empty, and `attempts`, where they are
+    known, in x-attempt."""
 
     ticket: int
     tag: Tag
     to: Destination
     expires_s: float | None = None
     reason: str = ""
+    attempts: int = 0
 
 
 class Answer(NamedTuple):

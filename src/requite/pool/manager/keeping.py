@@ -293,7 +293,7 @@ class Keeping:
     async def _forward(self, effect: Forward, rabbit: Rabbit) -> bool:
         message = self._deliveries[effect.tag[1]]  # type: ignore[index]
         exchange, routing_key = self._place(effect.to, _key_of(message))
-        properties = forwarded(message, effect.expires_s, effect.reason)
+        properties = forwarded(message, effect.expires_s, effect.reason, effect.attempts)
         return await rabbit.publish(exchange, routing_key, message.body, properties)
 
     def _place(self, to: Destination, key: str) -> tuple[str, str]:

@@ -14,18 +14,20 @@ from yarl import URL
 
 from requite.errors import ConfigurationError
 from requite.pool.config import PoolConfig
-from requite.pool.drivers.web import Web
+from requite.pool.drivers.web import Answer, Web
 from requite.pool.manager.address import Place
 from requite.pool.manager.verification import Flaw, flaws_of
 from requite.pool.queues import limits_of
 from requite.protocols.amqp.topology import Pool
 
 _COLUMNS: Final = "name,messages,consumers,type,arguments,effective_policy_definition"
-_REFUSED: Final = {
-    401: "RabbitMQ refuses user and password",
-    403: "the user may not use the management API; give it the tag `management`",
-    404: "there is no management API there: enable the plugin rabbitmq_management",
-}
+_NO_TAG: Final = "the user may not use the management API; give it the tag `management`"
+_NO_API: Final = "there is no management API there: enable the plugin rabbitmq_management"
+_NO_VHOST: Final = (
+    "it does not show the virtual host of rabbitmq.url: both have to be of the same RabbitMQ, and"
+    " the user of the management API needs permissions for it (they may be empty)"
+)
+_REFUSED: Final = {401: "RabbitMQ refuses user and password", 403: _NO_TAG, 404: _NO_API}
 
 
 class Seen(NamedTuple):
@@ -99,7 +101,7 @@ class Management:
             "GET", path, expect=expect, headers=self._headers, timeout_s=self._timeout_s
         )
         if answer.status in _REFUSED:
-            raise ConfigurationError(f"rabbitmq.management_url: {_REFUSED[answer.status]}")
+            raise ConfigurationError(f"rabbitmq.management_url: {_refusal(answer)}")
 
     async def close(self) -> None:
         """Close the connections."""
@@ -121,3 +123,16 @@ class Management:
             timeout_s=self._timeout_s,
         )
         return answer.content
+
+
+def _refusal(answer: Answer) -> str:
+    """Return why it refuses. RabbitMQ says 401 of a user without the tag as well, and of a virtual
+    host that a user may not see 401 (3.10) or 404 (4.3)."""
+    if not isinstance(answer.content, dict):
+        return _REFUSED[answer.status]
+    reason = str(answer.content.get("reason", ""))
+    if "management user" in reason:
+        return _NO_TAG
+    if "virtual host" in reason or answer.status == 404:
+        return _NO_VHOST
+    return _REFUSED[answer.status]

@@ -26,7 +26,7 @@ from requite.protocols.amqp.wire import (
 
 _CALL_ID: Final = re.compile(rf"[0-9a-f]{{{2 * CALL_ID_SIZE}}}")
 _EXPIRATION_MS_MAX: Final = 0xFFFF_FFFF
-_DEATH: Final = ("x-death", "x-first-death-", "x-last-death-", "x-opt-", DELIVERY_COUNT)
+_DEATH: Final = ("x-death", "x-first-death-", "x-last-death-", "x-opt-", DELIVERY_COUNT, ATTEMPT)
 
 
 def remaining_s(message: DeliveredMessage) -> float | None:
@@ -41,7 +41,9 @@ def call_id_of(message: DeliveredMessage) -> bytes:
     return bytes.fromhex(text) if _CALL_ID.fullmatch(text) else NO_CALL
 
 
-def forwarded(message: DeliveredMessage, expires_s: float | None, reason: str) -> Basic.Properties:
+def forwarded(
+    message: DeliveredMessage, expires_s: float | None, reason: str, attempts: int = 0
+) -> Basic.Properties:
     """Return the properties under which a message is handed on.
 
     Without `user_id`, for RabbitMQ takes only that of who publishes, and without `CC`, which would
@@ -52,6 +54,8 @@ def forwarded(message: DeliveredMessage, expires_s: float | None, reason: str) -
     headers.pop("CC", None)
     if reason:
         headers[FIRST_DEATH_REASON] = reason
+    if attempts:
+        headers[ATTEMPT] = attempts
     properties.headers = headers
     properties.user_id = None
     properties.expiration = None if expires_s is None else _milliseconds(expires_s)

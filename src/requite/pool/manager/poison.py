@@ -12,7 +12,7 @@ from aiormq.abc import DeliveredMessage
 from requite.pool.manager.messages import renewed
 from requite.pool.manager.rabbit import Rabbit
 from requite.protocols.amqp.topology import Pool
-from requite.protocols.amqp.wire import DELIVERY_COUNT
+from requite.protocols.amqp.wire import ATTEMPT
 
 _TAKEN_MAX: Final = 1_000
 _TAKEN_BYTES_MAX: Final = 64 << 20  # a look holds all of it in memory
@@ -90,7 +90,7 @@ class PoisonQueue:
     def _describe(self, message: DeliveredMessage) -> Poisoned:
         properties = message.header.properties
         headers: dict[str, Any] = dict(properties.headers or {})
-        attempts = headers.get(DELIVERY_COUNT)
+        attempts = headers.get(ATTEMPT)
         return Poisoned(
             _digest(message),
             self._pool.key_of(str(headers.get(_FIRST_DEATH_QUEUE, ""))),

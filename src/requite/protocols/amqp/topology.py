@@ -181,11 +181,16 @@ class Pool:
     def queues(self) -> list[Queue]:
         """Return the queues that the pool has besides its request queues.
 
-        Orphans may expire before any manager comes; their callers are told as well.
+        Orphans may expire before any manager comes; their callers are told as well. The type is
+        named, for a virtual host may have another default: what comes back from a manager, or from
+        a look into the poison queue, must not count against a delivery limit, which RabbitMQ 4
+        gives to every quorum queue.
         """
-        orphans = Queue(self.orphan_queue, {"x-dead-letter-exchange": self.dead_letter_exchange})
+        classic = {"x-queue-type": "classic"}
+        letters = {"x-dead-letter-exchange": self.dead_letter_exchange}
         names = self.dead_letter_queue, self.activity_queue, self.poison_queue
-        return [orphans, *(Queue(name, {}) for name in names)]
+        orphans = Queue(self.orphan_queue, {**classic, **letters})
+        return [orphans, *(Queue(name, classic) for name in names)]
 
     def bindings(self) -> list[Binding]:
         """Return what connects these queues to their exchanges."""
