@@ -19,7 +19,7 @@ from tests.spark.bulk.services import Recorded
 from tests.spark.cluster import Cluster
 from tests.support.live import Process
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(500)]
 
 WITHIN_S = 60
 PER_TASK = ROWS // PARTITIONS
