@@ -209,7 +209,7 @@ def test_a_request_that_comes_while_its_group_stops_has_it_started_again(bench: 
 
 def test_workers_that_have_ended_are_looked_for_at_once(bench: Bench) -> None:
     bench.arrive()
-    bench.pass_answering(2.0)
+    bench.pass_answering(4.0)  # the last round of its own was when `settle` was over
     bench.running.clear()
     bench.see(workers=0)
     bench.pass_answering(1.6)  # one look, and the pause after a group that has not stayed
@@ -252,6 +252,22 @@ def test_a_broker_that_starts_anew_has_no_group_stopped(bench: Bench) -> None:
     bench.services = {"42": ServiceSeen(0, 0, 0, 1)}  # and once more, unseen
     bench.pass_answering(6.0)
     assert bench.status() is GroupStatus.ACTIVE
+
+
+def test_what_was_counted_before_the_connection_makes_no_group_active(bench: Bench) -> None:
+    bench.arrive()
+    bench.pass_answering(1.0)
+    bench.see(queued=0)
+    bench.see("idle", accepted=3)
+    bench.pass_answering(1.0)
+    bench.feed(ReleaseGroup("42"))
+    bench.feed(Disconnected())
+    assert {key: seen.actual for key, seen in bench.engine.snapshot().queues.items()} == {
+        "42": Actual.UNKNOWN
+    }
+    bench.come_up()
+    bench.pass_answering(2.0)
+    assert bench.status() is GroupStatus.UNBOUND
 
 
 def test_an_answer_that_does_not_come_is_asked_for_again(bench: Bench) -> None:
