@@ -113,6 +113,10 @@ class Story:
         """Begin the log of a worker."""
         return self._log("worker", name)
 
+    def manager(self, name: str = "m1") -> Log:
+        """Begin the log of a pool's manager."""
+        return self._log("manager", name)
+
     def _log(self, role: str, name: str) -> Log:
         return Log(role, instance(name), self.events)
 

@@ -86,6 +86,12 @@ def story() -> Story:
     b1.tell(14.0, "accepted", 23, deadline=19.0)
     b1.tell(14.1, "accepted", 23, deadline=19.0)
     b1.tell(14.2, "cancelled", 23, outcome="CANCELLED")
+    # 24: the manager of a pool told a caller, who heard it; 25: only a manager tells.
+    m1 = story.manager()
+    story.call(24, 15.0, client=c1, outcome="POISONED")
+    m1.tell(15.0, "queued", 24)
+    m1.tell(15.0, "answered", 24, outcome="POISONED")
+    m1.tell(15.0, "expired", 25, outcome="EXPIRED")
     return story
 
 
@@ -118,6 +124,8 @@ EXPECTED = {
     21: Verdict.EXACTLY_ONE,
     22: Verdict.EXACTLY_ONE,
     23: Verdict.MISSING,
+    24: Verdict.EXACTLY_ONE,
+    25: None,
 }
 
 
