@@ -24,7 +24,7 @@ from requite.cli.show import leash
 from requite.cli.show.processes import ShowFailed
 from requite.errors import ConfigurationError
 
-WAIT_S: Final = 50.0
+WAIT_S: Final = 120.0  # a busy machine takes half a minute for its start
 SERVER_VARIABLE: Final = "REQUITE_RABBITMQ_SERVER"
 _SERVER: Final = "rabbitmq-server"
 _TOOL: Final = "rabbitmqctl"
