@@ -20,7 +20,7 @@ from urllib.request import urlopen
 import pika
 
 from bench.amqp.loops import engine_times
-from bench.amqp.pools import POOL, Manager, managing
+from bench.amqp.pools import Manager, managing
 from bench.amqp.turns import ask, facts, publish
 from bench.durable.rabbit import Rabbit
 from bench.gauge import cpu_s
@@ -28,6 +28,7 @@ from bench.processes import ChildFailed
 from bench.spark.page import table
 from requite.protocols.amqp.topology import Pool
 
+POOL: Final = "bench-groups"
 GROUPS: Final = 1000
 REST_S: Final = 30.0
 REPORTS_PER_S: Final = 500
@@ -55,7 +56,7 @@ def run(rabbit: Rabbit, given: Namespace, how: str) -> list[str]:
     try:
         with (
             TemporaryDirectory(prefix="requite-bench-") as name,
-            managing(rabbit, Path(name), 'kind = "noop"') as manager,
+            managing(rabbit, POOL, Path(name), 'kind = "noop"') as manager,
         ):
             phases = list(_phases(rabbit, manager, count, rest_s))
             questions = _questions(rabbit, manager)

@@ -15,7 +15,6 @@ from bench.amqp.turns import START_S
 from bench.durable.rabbit import Rabbit
 from bench.processes import Child, Children
 
-POOL: Final = "bench"
 DRAIN_S: Final = 60.0
 _RUN: Final = ("-m", "requite.cli", "pool", "run", "--config")
 
@@ -27,38 +26,40 @@ class Manager(NamedTuple):
     url: str
 
 
-def pool_url(rabbit: Rabbit) -> str:
-    """Return where callers reach the pool; they name the key as `service`."""
-    return f"amqp://guest:guest@127.0.0.1:{rabbit.port}/?pool={POOL}"
+def pool_url(rabbit: Rabbit, pool: str) -> str:
+    """Return where callers reach a pool; they name the key as `service`."""
+    return f"amqp://guest:guest@127.0.0.1:{rabbit.port}/?pool={pool}"
 
 
 @contextmanager
 def managing(
-    rabbit: Rabbit, folder: Path, driver: str, run: Sequence[str] = _RUN
+    rabbit: Rabbit, pool: str, folder: Path, driver: str, run: Sequence[str] = _RUN
 ) -> Iterator[Manager]:
-    """Run a manager with a driver (the lines of its section); its groups end with it.
+    """Run a pool's manager with a driver (the lines of its section); its groups end with it.
+
+    Their queues stay, so that each measurement has a pool of its own.
 
     `run` are the arguments of Python that start it, before the name of its file of settings.
     """
     config = folder / "pool.toml"
-    config.write_text(_settings(rabbit, folder, driver))
+    config.write_text(_settings(rabbit, pool, driver))
     with Children() as children:
         child = children.start([sys.executable, *run, str(config)], name="the manager")
         try:
-            url = child.wait_for(rf"^pool {POOL} at (\S+)$", START_S)[1]
-            child.wait_for(rf"^pool {POOL}: active$", START_S)
+            url = child.wait_for(rf"^pool {pool} at (\S+)$", START_S)[1]
+            child.wait_for(rf"^pool {pool}: active$", START_S)
             yield Manager(child, url)
         finally:
             child.stop(DRAIN_S)
-            _kill_workers(folder)
+            _kill_workers(folder, pool)
 
 
-def _settings(rabbit: Rabbit, folder: Path, driver: str) -> str:
+def _settings(rabbit: Rabbit, pool: str, driver: str) -> str:
     where = f"guest:guest@127.0.0.1:{rabbit.port}"
     api = f"http://guest:guest@127.0.0.1:{rabbit.management_port}"
     return "\n".join(
         [
-            f'[pool]\nname = "{POOL}"',
+            f'[pool]\nname = "{pool}"',
             f'[rabbitmq]\nurl = "amqp://{where}/"\nmanagement_url = "{api}"',
             "[lifetime]\nunbind_delay = 3600",
             "[http]\nport = 0",
@@ -73,10 +74,10 @@ def processes(folder: Path, command: Sequence[str]) -> str:
     return f'kind = "subprocess"\ncommand = {json.dumps([*command])}\n{places}'
 
 
-def _kill_workers(folder: Path) -> None:
+def _kill_workers(folder: Path, pool: str) -> None:
     """End what a manager that was killed has left."""
     from requite.pool.drivers.records import Records
 
-    for record in Records(folder / f"{POOL}.default").living():
+    for record in Records(folder / f"{pool}.default").living():
         with suppress(ProcessLookupError):
             os.killpg(record.pid, signal.SIGKILL)

@@ -66,29 +66,32 @@ def _texts(times: Times) -> Iterator[str]:
 
 # --- by a manager ---------------------------------------------------------------------------------
 def _by_processes(rabbit: Rabbit, folder: Path, count: int) -> Times:
+    pool = "bench-processes"
     keys = [f"process {number}" for number in range(count + 1)]
-    with managing(rabbit, folder, processes(folder, _WORKER)):
-        return asyncio.run(_first_calls(rabbit, keys))
+    with managing(rabbit, pool, folder, processes(folder, _WORKER)):
+        return asyncio.run(_first_calls(rabbit, pool, keys))
 
 
 def _by_waiting(rabbit: Rabbit, folder: Path, count: int) -> Times:
+    pool = "bench-waiting"
     keys = [f"waiting {number}" for number in range(count + 1)]
-    with managing(rabbit, folder, 'kind = "noop"'), Children() as children:
-        command = [sys.executable, *_PEER, "waiting", pool_url(rabbit), *keys]
+    with managing(rabbit, pool, folder, 'kind = "noop"'), Children() as children:
+        command = [sys.executable, *_PEER, "waiting", pool_url(rabbit, pool), *keys]
         children.start(command, name="the workers").wait_for("^ready$", START_S)
-        return asyncio.run(_first_calls(rabbit, keys))
+        return asyncio.run(_first_calls(rabbit, pool, keys))
 
 
 def _by_tasks(rabbit: Rabbit, folder: Path, count: int) -> Times:
+    pool = "bench-tasks"
     keys = [f"task {number}" for number in range(count + 1)]
-    with managing(rabbit, folder, 'kind = "noop"', (*_PEER, "manager")):
-        return asyncio.run(_first_calls(rabbit, keys))
+    with managing(rabbit, pool, folder, 'kind = "noop"', (*_PEER, "manager")):
+        return asyncio.run(_first_calls(rabbit, pool, keys))
 
 
-async def _first_calls(rabbit: Rabbit, keys: Sequence[str]) -> Times:
+async def _first_calls(rabbit: Rabbit, pool: str, keys: Sequence[str]) -> Times:
     """Call each key once, over a connection that stands."""
     times = []
-    async with requite.AsyncClient(pool_url(rabbit), timeout=_TIMEOUT_S) as client:
+    async with requite.AsyncClient(pool_url(rabbit, pool), timeout=_TIMEOUT_S) as client:
         for key in keys:
             asked = perf_counter()
             await client.call(b"hello", service=key)

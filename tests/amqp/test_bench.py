@@ -61,7 +61,7 @@ def test_the_first_request_of_each_key_is_timed(server: Any, tmp_path: Path) -> 
 
 def test_groups_are_made_and_reported(server: Any, tmp_path: Path) -> None:
     pytest.importorskip("pika")
-    with groups.managing(server, tmp_path, 'kind = "noop"') as manager:
+    with groups.managing(server, groups.POOL, tmp_path, 'kind = "noop"') as manager:
         phases = list(groups._phases(server, manager, 3, 0.3))
     assert len(phases) == 4
     assert all(phase.memory_mb > 1 for phase in phases)
