@@ -18,19 +18,19 @@ from requite.pool.manager import poison
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
-async def outcomes(floor: Floor, prefetch: int) -> list[Any]:
+async def outcomes(floor: Floor, prefetch: int, takes_s: float) -> list[Any]:
     """Ask for three things that are harmless, and one that kills; return what comes of each."""
     limits = Limits(delivery_limit=1)
     await floor.active(floor.config(limits=limits, workers=WorkersSection(prefetch=prefetch)))
     client = await floor.client()
     await who(client)  # from now on requests go to the queue, in order
-    words = [b"sleep 0.5", b"sleep 0.5", b"sleep 0.5", b"die"]
+    words = [*[b"sleep %g" % takes_s] * 3, b"die"]
     calls = [asyncio.ensure_future(client.call(word)) for word in words]
     return await asyncio.gather(*calls, return_exceptions=True)
 
 
 async def test_of_requests_that_are_taken_singly_only_the_killer_is_given_up(floor: Floor) -> None:
-    *others, killer = await outcomes(floor, prefetch=1)
+    *others, killer = await outcomes(floor, prefetch=1, takes_s=0.5)
     assert isinstance(killer, Poisoned)
     assert [each.body.split()[-2:] for each in others] == [[b"sleep", b"0.5"]] * 3
 
@@ -39,7 +39,7 @@ async def test_requests_that_share_their_workers_with_a_killer_are_counted_with_
     floor: Floor,
 ) -> None:
     """RabbitMQ counts what was not acknowledged, and cannot know which request did it."""
-    found = await outcomes(floor, prefetch=4)
+    found = await outcomes(floor, prefetch=4, takes_s=20)
     assert [type(each) for each in found] == [Poisoned] * 4
 
 
