@@ -176,6 +176,7 @@ def test_orphans_of_a_bound_queue_have_its_binding_made_sure_of(bench: PoolBench
     bench.feed(OrphanArrived("late", "42"))
     bench.feed(OrphanArrived("later", "42"))
     assert not bench.take(Forward)
+    bench.pass_time(1.0)
     bench.bind("42")
     assert [forward.tag for forward in bench.take(Forward)] == ["late", "later"]
 
