@@ -39,6 +39,11 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
+def counted(n: int, noun: str) -> str:
+    """Return so many of something."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
 def complain(text: str) -> None:
     """Print on stderr what went wrong, as one paragraph that names the command."""
     print(f"requite: {printable_lines(text)}", file=sys.stderr, flush=True)

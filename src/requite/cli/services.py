@@ -10,7 +10,7 @@ from cyclopts import Parameter, validators
 
 from requite.cli.failures import advised, is_brokerless, place_of
 from requite.cli.options import PLAIN, QUIET, BrokerUrl, Connection, JsonFlag, Logging, Timeout
-from requite.cli.output import say_json, stdout_console
+from requite.cli.output import counted, say_json, stdout_console
 from requite.errors import ConfigurationError, RemoteViolation
 
 if TYPE_CHECKING:
@@ -129,8 +129,8 @@ def render(report: Report, with_workers: bool) -> RenderableType:
     from rich.console import Group
 
     whole = (
-        f"{_count(report['clients'], 'client')} (this command is one), "
-        f"{_count(report['pending'], 'request')} pending"
+        f"{counted(report['clients'], 'client')} (this command is one), "
+        f"{counted(report['pending'], 'request')} pending"
     )
     parts: list[RenderableType] = [whole + ("; draining" if report["draining"] else "")]
     if "pair" in report:
@@ -174,7 +174,3 @@ def _table(rows: list[dict[str, Any]], columns: dict[str, str]) -> Table:
 
 def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from requite.cli.options import OUTPUT, QUIET, Logging
-from requite.cli.output import printable, say, say_json
+from requite.cli.output import counted, printable, say, say_json
 from requite.cli.pool.asking import DEFAULT, ManagerUrl, ask
 
 
@@ -45,8 +45,8 @@ def _line(group: dict[str, Any]) -> str:
     elif group["workers"] is None:
         workers = "running"
     else:
-        workers = f"{group['workers']} worker{'s' * (group['workers'] != 1)}"
-    messages = "-" if group["messages"] is None else str(group["messages"])
+        workers = counted(group["workers"], "worker")
+    messages = "-" if group["messages"] is None else counted(group["messages"], "message")
     version = printable(group["version"] or "-")
     key = printable(group["key"])
-    return f"{expected:<8} {queue:<8} {workers:<11} {messages:>7}  {version:<14} {key}"
+    return f"{expected:<8} {queue:<8} {workers:<11} {messages:<12} {version:<14} {key}"

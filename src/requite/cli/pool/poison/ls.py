@@ -39,6 +39,6 @@ def ls(
             key = "?" if each["key"] is None else printable(each["key"])
             correlation = printable(each["correlation_id"] or "-")
             count, size = each["attempts"], each["size_bytes"]
-            say(f"{each['id']}  {count:>3}  {size:>9}  {correlation}  {key}")
+            say(f"{each['id']}  {count} tried  {size:,} B  {correlation}  {key}")
     if seen["more"] and not as_json:
         say(f"and {seen['more']} more")

@@ -1,0 +1,60 @@
+"""`requite pool ls` and `poison ls`: lines that say what their numbers are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from requite.cli import main
+
+GROUP = {
+    "key": "42",
+    "expected": "active",
+    "queue": "bound",
+    "running": True,
+    "workers": 3,
+    "version": "3b1f0c5ad9e2",
+    "messages": 1234,
+}
+GONE = {
+    "key": "a\nb",
+    "expected": None,
+    "queue": None,
+    "running": False,
+    "workers": None,
+    "version": None,
+    "messages": None,
+}
+POISONED = {
+    "id": "d59e062198861f64",
+    "attempts": 2,
+    "size_bytes": 3000,
+    "correlation_id": "c",
+    "key": "43",
+}
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, module: str, said: dict[str, Any]) -> None:
+    """Let a manager say this to the verb of a module."""
+    monkeypatch.setattr(f"requite.cli.pool.{module}.ask", lambda *_: said)
+
+
+def test_groups_are_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer(monkeypatch, "ls", {"groups": [GROUP, GROUP | {"workers": 1, "messages": 1}, GONE]})
+    assert main(["pool", "ls"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "active   bound    3 workers   1,234 messages 3b1f0c5ad9e2   42",
+        "active   bound    1 worker    1 message    3b1f0c5ad9e2   42",
+        r"gone     unknown  no workers  -            -              a\nb",
+    ]
+
+
+def test_poisoned_requests_are_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer(monkeypatch, "poison.ls", {"poison": [POISONED], "more": 0})
+    assert main(["pool", "poison", "ls"]) == 0
+    assert capsys.readouterr().out == "d59e062198861f64  2 tried  3,000 B  c  43\n"
