@@ -206,7 +206,12 @@ async def test_what_operators_ask_and_tell(yard: Yard) -> None:
     manager = await yard.active()
     url = manager.url
     assert (await ask(f"{url}/scale", {"key": "42", "workers": 2}))[0] == 202
-    await until(lambda: len(yard.workers()) == 2, "two workers")
+
+    def running() -> int | None:
+        group = (manager.snapshot().groups.running or {}).get("42")
+        return None if group is None else group.workers
+
+    await until(lambda: running() == 2, "two workers")
     client = await yard.client()
     await client.call(b"hi")
     await until(lambda: manager.snapshot().queues["42"].actual == "bound", "a service that is seen")
