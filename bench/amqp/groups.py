@@ -30,7 +30,7 @@ from requite.protocols.amqp.topology import Pool
 
 POOL: Final = "bench-groups"
 GROUPS: Final = 1000
-REST_S: Final = 30.0
+REST_S: Final = 20.0
 REPORTS_PER_S: Final = 500
 _QUICK_GROUPS: Final = 50
 _QUICK_REST_S: Final = 3.0
