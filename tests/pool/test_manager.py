@@ -161,6 +161,7 @@ async def test_a_new_version_replaces_workers_and_no_call_fails(floor: Floor) ->
     await until(lambda: [each.version for each in floor.workers()] == ["2"], "the new version")
     assert (await ask(f"{second.url}/version", {"version": "3"}))[0] == 202
     await until(lambda: [each.version for each in floor.workers()] == ["3"], "the newest version")
+    assert (await ask(f"{second.url}/status"))[1]["version"] == "3"
     assert await who(client) not in seen
 
 

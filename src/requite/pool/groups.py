@@ -47,9 +47,11 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class GroupsStatus:
-    """What runs, which groups are being replaced, and how many have to wait after failures."""
+    """What runs, the version that it shall have, which groups are being replaced, and how many have
+    to wait after failures."""
 
     running: Mapping[str, RunningGroup] | None
+    version: str
     replacing: frozenset[str]
     pausing: int
 
@@ -95,7 +97,7 @@ class GroupLoop:
     def snapshot(self) -> GroupsStatus:
         """Return what there is."""
         running = None if self._running is None else dict(self._running)
-        return GroupsStatus(running, frozenset(self._replacing), len(self._pauses))
+        return GroupsStatus(running, self._version, frozenset(self._replacing), len(self._pauses))
 
     def deadline(self) -> float | None:
         """Return when the next round begins."""

@@ -21,7 +21,7 @@ def status_of(manager: PoolManager) -> dict[str, Any]:
     return {
         "pool": manager.config.pool.name,
         "instance": manager.config.pool.instance,
-        "version": manager.config.pool.version,
+        "version": seen.groups.version,
         "state": str(manager.state),
         "broker": redact(manager.config.broker.url) or None,
         "draining": seen.draining,
