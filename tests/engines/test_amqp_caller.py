@@ -251,6 +251,38 @@ def test_a_request_comes_back_to_a_caller_that_has_lost_its_reply_queue() -> Non
     assert not error.may_have_executed
 
 
+def test_partial_replies_of_two_copies_of_a_request_are_not_mixed() -> None:
+    """The same worker may have both, each at its first attempt."""
+    rabbit = caller()
+    rabbit.get_ready()
+    rabbit.submit("a")
+    [(_, _, asked, _)] = rabbit.published()
+    one = {"x_worker_id": "w", "x_attempt": 1, "x_run": 1}
+    other = one | {"x_run": 2}
+    rabbit.reply(asked, b"1a", x_partial=0, **one)
+    rabbit.reply(asked, b"2a", x_partial=0, **other)
+    rabbit.reply(asked, b"1b", x_partial=1, **one)
+    rabbit.reply(asked, b"!", x_status="ok", x_partials=1, **other)
+    reply = rabbit.outcome()
+    assert isinstance(reply, Reply)
+    assert reply.frames == (b"2a!",)
+
+
+def test_a_final_reply_whose_partial_ones_were_missed_is_none() -> None:
+    rabbit = caller()
+    rabbit.get_ready()
+    rabbit.submit("a")
+    [(_, _, asked, _)] = rabbit.published()
+    rabbit.reply(asked, b"b", x_partial=1, x_run=1)
+    rabbit.reply(asked, b"!", x_status="ok", x_partials=2, x_run=1)
+    assert rabbit.engine.snapshot().stray == 2
+    rabbit.reply(asked, b"a", x_partial=0, x_run=2)
+    rabbit.reply(asked, b"!", x_status="ok", x_partials=1, x_run=2)
+    reply = rabbit.outcome()
+    assert isinstance(reply, Reply)
+    assert reply.frames == (b"a!",)
+
+
 def test_a_request_that_is_not_confirmed() -> None:
     rabbit = caller(CallerPolicy(confirms=True))
     rabbit.get_ready()

@@ -36,6 +36,7 @@ _CASES: list[tuple[str, str, Any]] = [
     ("I1", "amqp-workers", mutants.ForgetsToExpire),
     ("I2", "amqp-overload", mutants.TakesLateReplies),
     ("I5", "amqp-calm", mutants.JumblesPartials),
+    ("I5", "amqp-streams", mutants.MissesSome),
     ("I7", "amqp-workers", mutants.RunsForEver),
     ("I9", "amqp-overload", mutants.TakesOneMore),
     ("I9", "amqp-overload", mutants.TakesTooMany),

@@ -18,7 +18,7 @@ protocol".
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, Final
 
@@ -36,7 +36,7 @@ from requite.engine import (
 )
 from requite.errors import CallError, RemoteViolation, TransportError
 from requite.protocols.amqp import failures, methods, wire
-from requite.protocols.amqp.calls import CallerSnapshot, PendingCall
+from requite.protocols.amqp.calls import CallerSnapshot, PendingCall, Source
 from requite.protocols.amqp.confirms import Confirms
 from requite.protocols.amqp.connected import SIDE, WORK, ConnectedEngine
 from requite.protocols.amqp.methods import Heard
@@ -332,49 +332,54 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
         except RemoteViolation as violation:
             self._conclude(call, failures.malformed(str(violation)), now)
             return
-        source = headers.get(wire.WORKER_ID), headers.get(wire.ATTEMPT)
+        source = headers.get(wire.WORKER_ID), headers.get(wire.ATTEMPT), headers.get(wire.RUN)
         if index is not None:
             self._take_partial(call, source, index, body, now)
-        elif call.source is not None and source != call.source and not self._starts_over(call, now):
-            return
         elif error := wire.status_error(headers.get(wire.STATUS), body, call.tries):
             self._conclude(call, error, now, tried=error.may_have_executed)
-        else:
-            call.redelivered = _redelivered(source[1])
-            self._answer(call, body, now)
+        elif self._is_of_this_run(call, source, now):
+            self._take_final(call, source, headers, body, now)
 
     def _take_partial(
-        self, call: PendingCall, source: tuple[Any, Any], index: int, body: bytes, now: float
+        self, call: PendingCall, source: Source, index: int, body: bytes, now: float
     ) -> None:
-        """Pass a partial reply on, or keep it. Another worker's begin again with 0."""
-        if call.source is None:
-            call.source = source
-        elif call.source != source:
-            if not self._starts_over(call, now):
-                return
-            call.source = source
-        if index != call.index:
+        """Pass a partial reply on, or keep it. Those of another run begin again with 0."""
+        if not self._is_of_this_run(call, source, now):
+            return
+        if index != call.pieces_of(source):
             self._ignore(now)
             return
         call.index += 1
         if call.partials:
+            call.source = source
             self._out.append(Deliver(call.token, Partial((body,), index)))
         else:
-            call.joined.append(body)
+            call.pieces.setdefault(source, []).append(body)
 
-    def _starts_over(self, call: PendingCall, now: float) -> bool:
-        """Forget the partial replies of a worker that was lost; fail a call of which the user has
-        had some (I5)."""
-        if call.partials and call.index:
+    def _is_of_this_run(self, call: PendingCall, source: Source, now: float) -> bool:
+        """Fail a call of which the user has had partial replies of one run, and another one begins
+        anew (I5): its worker was lost, or RabbitMQ has two copies of the request."""
+        if call.partials and call.index and source != call.source:
             self._conclude(call, failures.changed_worker(), now)
             return False
-        call.joined.clear()
-        call.index = 0
         return True
 
-    def _answer(self, call: PendingCall, body: bytes, now: float) -> None:
-        if call.joined:
-            body = b"".join((*call.joined, body))
+    def _take_final(
+        self,
+        call: PendingCall,
+        source: Source,
+        headers: Mapping[str, Any],
+        body: bytes,
+        now: float,
+    ) -> None:
+        """Answer the call, unless partial replies of this run have been missed."""
+        count = headers.get(wire.PARTIALS)
+        if isinstance(count, int) and count != call.pieces_of(source):
+            self._ignore(now)
+            return
+        call.redelivered = _redelivered(source[1])
+        if pieces := call.pieces.get(source):
+            body = b"".join((*pieces, body))
         self._take_reply(call, (body,), now)
 
     def _came_back(self, returned: methods.Returned, message: Message, now: float) -> None:

@@ -7,15 +7,17 @@ from typing import Any, NamedTuple
 from requite.calling import SubmittedCall
 from requite.engine import Submit
 
+Source = tuple[Any, Any, Any]
+"""Which run of a request a reply is of: worker, attempt and number, as the reply says."""
+
 
 class PendingCall(SubmittedCall):
     """One call. `request_id` is its slot and sequence number; `message_id` names it in all tries,
     and `traceparent` the trace that it begins.
 
-    `is_sent` tells whether a try is out now. Of partial replies: `source` is who sends them,
-    `index` the number that is next, `joined` what has come of those that the user does not take one
-    by one (`partials`: it does). `redelivered`: how often RabbitMQ gave the request to another
-    worker, by the reply.
+    `is_sent` tells whether a try is out now. `index` counts the partial replies: with `partials`
+    the user takes them, which are all of one `source`; else `pieces` has those of each.
+    `redelivered`: how often RabbitMQ gave the request to another worker, by the reply.
     """
 
     __slots__ = (
@@ -23,9 +25,9 @@ class PendingCall(SubmittedCall):
         "idempotency_key",
         "index",
         "is_sent",
-        "joined",
         "message_id",
         "partials",
+        "pieces",
         "redelivered",
         "request_id",
         "source",
@@ -43,9 +45,13 @@ class PendingCall(SubmittedCall):
         self.traceparent = traceparent
         self.request_id = -1
         self.is_sent = False
-        self.source: tuple[Any, Any] | None = None
         self.index = self.redelivered = 0
-        self.joined: list[bytes] = []
+        self.source: Source | None = None
+        self.pieces: dict[Source, list[bytes]] = {}
+
+    def pieces_of(self, source: Source) -> int:
+        """Return how many partial replies of a run have come, in their order."""
+        return self.index if self.partials else len(self.pieces.get(source, ()))
 
     def __repr__(self) -> str:
         return f"<PendingCall {self.message_id}>"

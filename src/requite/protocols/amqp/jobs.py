@@ -11,9 +11,9 @@ class Job:
     """One request in a responder's hands; the token under which its handler answers.
 
     `tag` is the delivery, `attempt` which one of the request it is. `index` is the number of the
-    partial reply that is next. `abandoned` tells why nobody waits for it any more ("": somebody
-    does), and `flaw` why its reply cannot be had, whatever the handler says. The rest is for the
-    journal.
+    partial reply that is next, `run` that of the run, once it has any. `abandoned` tells why nobody
+    waits for it any more ("": somebody does), and `flaw` why its reply cannot be had, whatever the
+    handler says. The rest is for the journal.
     """
 
     __slots__ = (
@@ -25,6 +25,7 @@ class Job:
         "index",
         "is_told",
         "properties",
+        "run",
         "size",
         "started_at",
         "tag",
@@ -35,7 +36,7 @@ class Job:
         self.properties = properties
         self.attempt = attempt
         self.call_id = call_id
-        self.index = 0
+        self.index = self.run = 0
         self.abandoned = self.flaw = ""
         self.delivered_at = self.started_at = 0.0
         self.size = 0

@@ -90,6 +90,7 @@ class AmqpResponder(ConnectedEngine):
         self._jobs: dict[Job, None] = {}  # a set that keeps its order
         self._confirms: Confirms[int | None] = Confirms()  # the deliveries that they answer
         self._limit = SizeLimit()
+        self._runs = 0  # those that have had partial replies
         self._cancels: dict[tuple[str, str], None] = {}  # of requests that may be yet to come
         self._dropped: Counter[str] = Counter()
         self._closed: set[bytes] = set()  # of the channels aside
@@ -344,6 +345,9 @@ class AmqpResponder(ConnectedEngine):
             return
         if self._recorder is not None:
             self._recorder.partial(job, event.frames, now)
+        if not job.run:
+            self._runs += 1
+            job.run = self._runs
         if job.properties.reply_to:
             self._publish(job, {wire.PARTIAL: job.index}, body, None)
         job.index += 1
@@ -383,7 +387,10 @@ class AmqpResponder(ConnectedEngine):
     def _conclude(self, job: Job, status: ReplyStatus, body: bytes) -> None:
         """Publish the final reply, upon whose confirmation the request is acknowledged."""
         if job.properties.reply_to:
-            self._publish(job, {wire.STATUS: status.value}, body, job.tag)
+            headers: dict[str, Any] = {wire.STATUS: status.value}
+            if job.index:
+                headers[wire.PARTIALS] = job.index
+            self._publish(job, headers, body, job.tag)
         else:
             self._send(WORK, methods.ack(job.tag))
 
@@ -391,10 +398,12 @@ class AmqpResponder(ConnectedEngine):
         asked = job.properties
         headers[wire.WORKER_ID] = self._reports.worker_id
         headers[wire.ATTEMPT] = job.attempt
+        if job.run:
+            headers[wire.RUN] = job.run
         if (parent := asked.headers.get(wire.TRACEPARENT)) is not None:
             headers[wire.TRACEPARENT] = parent
         properties = Properties(asked.correlation_id, headers=headers)
-        recur = parent is None and tag is not None  # else they have a trace, or a number
+        recur = parent is None and not job.run  # else they have a trace, or a number
         header = encode_properties(properties, len(body), headers_recur=recur)
         self._send(WORK, methods.publish("", asked.reply_to), header, body)
         self._confirms.published(tag)

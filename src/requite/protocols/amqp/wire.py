@@ -8,6 +8,8 @@
     reply      correlation-id  copied from the request
                x-status        `ok`, `error`, or why the request was dead-lettered
                x-partial       number of a partial reply; absent in the final one
+               x-partials      in the final one, how many there were, if there were any
+               x-run           which run of the worker's they are all of
                x-worker-id     who answers; x-attempt: which delivery of the request it was
                traceparent     copied from the request
     activity   x-event, x-worker-id, and traceparent of the request that was received; the routing
@@ -41,6 +43,8 @@ EVENT: Final = "x-event"
 WORKER_ID: Final = "x-worker-id"
 ATTEMPT: Final = "x-attempt"
 PARTIAL: Final = "x-partial"
+PARTIALS: Final = "x-partials"
+RUN: Final = "x-run"
 CONTROL: Final = "x-control"
 KEY: Final = "x-key"
 TRACEPARENT: Final = "traceparent"

@@ -104,6 +104,22 @@ class NeverInVain(AmqpChecker):
         self.violate(f"{hub} sends {message[:2]!r} on a connection that has gone")
 
 
+class Complete(AmqpChecker):
+    """A reply has all its partial replies, or is none."""
+
+    invariant = "I5"
+    sentence = "partial replies are numbered without a gap, and none follows the final one"
+
+    def ended(self, call: Call, outcome: Reply | CallError) -> None:
+        """Compare what has come with what the final reply says."""
+        if not isinstance(outcome, Reply) or len(outcome.frames) < 2:
+            return
+        *joined, label, _ = outcome.frames
+        parts = len(call.partials) + len(joined)
+        if label.split()[3:] != [b"%d" % parts]:
+            self.violate(f"{call} has {parts} partial replies, and ends with {label!r}")
+
+
 class AckedLast(AmqpChecker):
     """A request is acknowledged when RabbitMQ has its reply, and not before: else nobody would
     answer it if its worker was lost."""

@@ -123,6 +123,19 @@ _LIST: Final = (
         },
     ),
     AmqpScenario(
+        "amqp-streams",
+        "replies in pieces, of workers that die while they give them",
+        (AmqpFault.CRASH_WORKER, AmqpFault.RESET),
+        behaviours=ANSWERING,
+        fixed={
+            "weights": (1, 4),
+            "service_s": 0.1,
+            "timeout_s": 10.0,
+            "faults_per_s": 0.5,
+            "attempts_max": 3,
+        },
+    ),
+    AmqpScenario(
         "amqp-cancels",
         "half of the calls are given up",
         (AmqpFault.CRASH_WORKER, AmqpFault.RESET),

@@ -29,6 +29,7 @@ class AmqpWorker(Handling, AmqpParty):
     def make_engine(self) -> Engine:
         """Make a responder; handlers of an earlier life are gone."""
         self.forget_handlers()
+        self._parts: dict[int, int] = {}  # how many partial replies there were, by execution
         spec, knobs = self.spec, self.stage.knobs
         post = pool_post(POOL, spec.service, spec.name)
         if not knobs.pool:
@@ -55,8 +56,10 @@ class AmqpWorker(Handling, AmqpParty):
 
     def partial_reply(self, number: int, serial: int, index: int) -> list[bytes]:
         """Return a partial reply."""
+        self._parts[serial] = index + 1
         return [pack(partial_frames(number, serial, index))]
 
     def final_reply(self, number: int, serial: int, payload: bytes) -> list[bytes]:
-        """Return a final reply."""
-        return [pack(final_frames(number, serial, payload))]
+        """Return a final reply, which tells how many partial ones there were."""
+        label, payload = final_frames(number, serial, payload)
+        return [pack([b"%s %d" % (label, self._parts.pop(serial, 0)), payload])]
