@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from requite.cli import main
+from requite.cli.exit_codes import ExitCode
 
 GROUP = {
     "key": "42",
@@ -50,6 +51,23 @@ def test_groups_are_lines(
         "active   bound    1 worker    1 message    3b1f0c5ad9e2   42",
         r"gone     unknown  no workers  -            -              a\nb",
     ]
+
+
+def test_only_groups_that_are_there_are_drained(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    def ask(_manager: str, path: str, body: Any = None) -> Any:
+        asked.append((path, body))
+        return {"state": "active", "groups": [GROUP]}
+
+    monkeypatch.setattr("requite.cli.pool.drain.ask", ask)
+    assert main(["pool", "drain", "42", "nobody"]) == ExitCode.USAGE
+    assert "there is no group 'nobody'" in capsys.readouterr().err
+    assert asked == [("/status", None)]
+    assert main(["pool", "drain", "42"]) == ExitCode.OK
+    assert asked[-1] == ("/release", {"key": "42"})
 
 
 def test_poisoned_requests_are_lines(

@@ -75,8 +75,12 @@ def _drain_workers(manager: str, keys: tuple[str, ...], workers: tuple[str, ...]
 
 
 def _release(manager: str, keys: tuple[str, ...]) -> None:
-    """Have groups go; where none is named, all."""
-    chosen = keys or tuple(group["key"] for group in ask(manager, "/status")["groups"])
-    for key in chosen:
+    """Have groups go; where none is named, all. Raises `ConfigurationError`."""
+    status = ask(manager, "/status")
+    known = [group["key"] for group in status["groups"]]
+    unknown = ", ".join(printable(repr(key)) for key in keys if key not in known)
+    if unknown and status["state"] == "active":  # another manager refuses, and says which to ask
+        raise ConfigurationError(f"there is no group {unknown}; `requite pool ls` shows all")
+    for key in keys or known:
         ask(manager, "/release", {"key": key})
         say(f"draining {printable(key)}")
