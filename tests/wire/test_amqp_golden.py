@@ -277,6 +277,8 @@ def test_a_deadline_travels_as_what_is_left(remaining_s: float, text: str) -> No
         ({}, False, 1),
         ({}, True, 2),
         ({"x-delivery-count": 3}, True, 4),
+        ({"x-acquired-count": 3}, True, 4),
+        ({"x-acquired-count": 3, "x-delivery-count": 2}, True, 4),
         ({"x-delivery-count": "many"}, True, 2),
         ({"x-delivery-count": -1}, False, 1),
     ],

@@ -119,12 +119,16 @@ class RabbitServer:
         self._end(signal.SIGKILL)
 
     def settle(self) -> None:
-        """Have the names of quorum queues written to the disk.
+        """Have the names of quorum queues written down (Ra's directory, a table of `dets`).
 
-        RabbitMQ 3.10 does so every three minutes only, and a queue that was younger when the server
-        was killed never works again.
+        RabbitMQ 3.10 does so when the next one is made, or else a second later. The newest one, if
+        it was younger when the server was killed, is in the list and does not work.
         """
-        self._control("eval", "[dets:sync(T) || T <- dets:all()].")
+        self.evaluate("[dets:sync(T) || T <- dets:all()]")
+
+    def evaluate(self, expression: str) -> None:
+        """Have the server evaluate an expression of Erlang."""
+        self._control("eval", f"{expression}.")
 
     def close(self) -> None:
         """End everything that was started."""

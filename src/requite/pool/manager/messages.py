@@ -13,6 +13,7 @@ from pamqp.commands import Basic
 from requite.chronicle import CALL_ID_SIZE, NO_CALL
 from requite.pool.effects import Answer
 from requite.protocols.amqp.wire import (
+    ACQUIRED_COUNT,
     ATTEMPT,
     CONTROL,
     DELIVERY_COUNT,
@@ -26,7 +27,8 @@ from requite.protocols.amqp.wire import (
 
 _CALL_ID: Final = re.compile(rf"[0-9a-f]{{{2 * CALL_ID_SIZE}}}")
 _EXPIRATION_MS_MAX: Final = 0xFFFF_FFFF
-_DEATH: Final = ("x-death", "x-first-death-", "x-last-death-", "x-opt-", DELIVERY_COUNT, ATTEMPT)
+_DEATH: Final = ("x-death", "x-first-death-", "x-last-death-", "x-opt-")
+_COUNTS: Final = (ACQUIRED_COUNT, ATTEMPT, DELIVERY_COUNT)
 
 
 def remaining_s(message: DeliveredMessage) -> float | None:
@@ -67,7 +69,7 @@ def renewed(message: DeliveredMessage) -> Basic.Properties:
     properties = forwarded(message, None, "")
     headers = properties.headers or {}
     properties.headers = {
-        name: value for name, value in headers.items() if not name.startswith(_DEATH)
+        name: value for name, value in headers.items() if not name.startswith((*_DEATH, *_COUNTS))
     }
     return properties
 

@@ -48,7 +48,7 @@ from requite.protocols.amqp.confirms import Confirms
 from requite.protocols.amqp.connected import SIDE, WORK, ConnectedEngine
 from requite.protocols.amqp.jobs import Job, ResponderSnapshot, Why
 from requite.protocols.amqp.methods import Heard
-from requite.protocols.amqp.policy import ResponderPolicy
+from requite.protocols.amqp.policy import ATTEMPTS_DEFAULT, ResponderPolicy
 from requite.protocols.amqp.post import Post
 from requite.protocols.amqp.properties import Properties, decode_properties, encode_properties
 from requite.protocols.amqp.recorders import ResponderRecorder
@@ -96,6 +96,8 @@ class AmqpResponder(ConnectedEngine):
         self._closed: set[bytes] = set()  # of the channels aside
         self._is_declaring = False
         self._is_consuming = False
+        self._consumers = 0  # that RabbitMQ has ended
+        self._consumer = _CONSUMER
         self._has_channel = False
         self._was_missing = False  # the queue, when it was last asked for
         self._try_at = inf  # when to ask for the queue again
@@ -193,22 +195,32 @@ class AmqpResponder(ConnectedEngine):
             self._was_missing = False
             self._try_at = now + self._policy.retry_s
         else:
-            self._send(WORK, methods.consume(self._post.queue, _CONSUMER, no_ack=False))
+            self._send(WORK, methods.consume(self._post.queue, self._consumer, no_ack=False))
 
     def _began_to_consume(self, _heard: Any, _message: Message, _now: float) -> None:
         self._is_consuming = True
         self._reports.report(Event.READY)
         if self._draining:
-            self._send(WORK, methods.cancel(_CONSUMER))
+            self._send(WORK, methods.cancel(self._consumer))
 
     def _lost_consumer(self, cancelled: methods.Cancelled, _message: Message, _now: float) -> None:
         """Go on after a consumer has ended: we wanted it, or the queue was deleted. The requests in
-        hand went with the queue, and nobody else will answer them."""
+        hand went with the queue, and nobody else will answer them.
+
+        RabbitMQ 4.3 ends it, too, for a request that takes longer than `consumer_timeout`, which it
+        gives to somebody else. It keeps the consumer then, and its tag, until we end it as well.
+        """
+        if cancelled.tag != self._consumer:
+            return  # it was ended before
         self._is_consuming = False
         if cancelled.by_us:
             return
-        text = f"the queue {self._post.queue!r} was deleted; waiting for another one"
-        self._out.append(Warn("queue deleted", text))
+        queue = self._post.queue
+        text = f"the queue {queue!r} was deleted, or a request took longer than consumer_timeout"
+        self._out.append(Warn("no consumer", f"RabbitMQ gives nothing more for now: {text}"))
+        self._send(WORK, methods.cancel(self._consumer))
+        self._consumers += 1
+        self._consumer = f"{_CONSUMER}-{self._consumers}"
         self._was_missing = True
         if not self._draining:
             self._look_for_queue()
@@ -281,6 +293,10 @@ class AmqpResponder(ConnectedEngine):
         if len(message) < 4:
             text = "the request is larger than the message_size_max of the worker"
             self._refuse(job, Why.TOO_LARGE, text, now)
+            return
+        if (uncounted := wire.uncounted(job.properties)) >= (limit or ATTEMPTS_DEFAULT):
+            text = f"{uncounted} times the request took longer than RabbitMQ's consumer_timeout"
+            self._refuse(job, Why.POISONED, text, now, ReplyStatus.DELIVERY_LIMIT)
             return
         if limit is not None and job.attempt > limit:
             text = f"every worker that had the request was lost with it: {limit} of them"
@@ -486,7 +502,7 @@ class AmqpResponder(ConnectedEngine):
         self._try_at = inf
         self._reports.report(Event.STOPPING)
         if self._is_consuming:
-            self._send(WORK, methods.cancel(_CONSUMER))
+            self._send(WORK, methods.cancel(self._consumer))
 
     def _maybe_stop(self, _now: float) -> None:
         is_busy = self._jobs or self._confirms or self._is_consuming

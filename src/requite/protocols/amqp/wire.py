@@ -49,6 +49,9 @@ CONTROL: Final = "x-control"
 KEY: Final = "x-key"
 TRACEPARENT: Final = "traceparent"
 IDEMPOTENCY_KEY: Final = "x-idempotency-key"
+ACQUIRED_COUNT: Final = "x-acquired-count"
+"""Set by quorum queues of RabbitMQ 4.3 and later: how often a request was delivered before."""
+
 DELIVERY_COUNT: Final = "x-delivery-count"
 """Set by quorum queues: how often the message came back from a consumer."""
 FIRST_DEATH_REASON: Final = "x-first-death-reason"
@@ -154,10 +157,23 @@ def attempt_of(properties: Properties, redelivered: bool) -> int:
 
     Quorum queues count; from a classic queue a second and a tenth one look the same.
     """
-    count = properties.headers.get(DELIVERY_COUNT)
-    if isinstance(count, int) and count is not True and count >= 0:
-        return count + 1
+    before = max(_count(properties, ACQUIRED_COUNT), _count(properties, DELIVERY_COUNT))
+    if before >= 0:
+        return before + 1
     return 2 if redelivered else 1
+
+
+def uncounted(properties: Properties) -> int:
+    """Return how many deliveries of a request do not count against the limit of its queue.
+
+    RabbitMQ 4.3 does not count those that took longer than its `consumer_timeout`.
+    """
+    return max(0, _count(properties, ACQUIRED_COUNT) - max(0, _count(properties, DELIVERY_COUNT)))
+
+
+def _count(properties: Properties, name: str) -> int:
+    count = properties.headers.get(name)
+    return count if isinstance(count, int) and count is not True and count >= 0 else -1
 
 
 def expiration(remaining_s: float) -> str:
