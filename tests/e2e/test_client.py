@@ -31,6 +31,7 @@ from requite.request import Partial, Reply, RetryPolicy, Status
 pytestmark = pytest.mark.e2e
 
 Make = Callable[..., Verbs]
+NOBODY_AT = 1  # nothing listens at port 1 (tcpmux), and the system gives it to nobody
 KINDS: dict[str, Callable[..., Any]] = {
     "blocking": BlockingVerbs,
     "asyncio": lambda url, **more: AsyncVerbs(url, asyncio.new_event_loop, **more),
@@ -68,12 +69,6 @@ def served(serving: Serving) -> Serving:
 @pytest.fixture
 def echo(make: Make, served: Serving) -> Verbs:
     return make(served.url("echo"), timeout=10)
-
-
-def closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        port: int = sock.getsockname()[1]
-        return port
 
 
 # --- call -----------------------------------------------------------------------------------------
@@ -212,7 +207,7 @@ def test_a_slow_handler_is_a_timeout_and_is_interrupted(echo: Verbs, served: Ser
 
 
 def test_nobody_at_the_address_says_who_and_why(make: Make) -> None:
-    port = closed_port()
+    port = NOBODY_AT
     client = make(f"mdp://127.0.0.1:{port}/echo")
     error = failure(
         CallTimeout, "connection refused", lambda timeout: client.call(b"x", timeout=timeout)
@@ -502,7 +497,7 @@ def test_an_idle_client_notices_a_restart_before_it_sends(make: Make, served: Se
 
 def test_the_next_address_is_tried(make: Make, served: Serving) -> None:
     place = served.endpoint.removeprefix("tcp://")
-    client = make(f"mdp://127.0.0.1:{closed_port()},{place}/echo", timeout=10)
+    client = make(f"mdp://127.0.0.1:{NOBODY_AT},{place}/echo", timeout=10)
     assert client.call(b"x").body == b"x"
 
 

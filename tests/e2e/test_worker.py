@@ -191,7 +191,7 @@ async def test_any_exception_gives_its_place_back(stage, error, text, in_thread)
         return fail(request)
 
     await stage.worker(service("it")(fail if in_thread else afail), capacity=1)
-    client = await stage.client(timeout=3.0)
+    client = await stage.client(timeout=15.0)
     for _ in range(2):
         with pytest.raises(RemoteFailure) as caught:
             await client.call(b"")
@@ -217,7 +217,7 @@ async def test_what_is_no_exception_gives_its_place_back_too(stage, kind, in_thr
         return fail(request)
 
     await stage.worker(service("it")(fail if in_thread else afail), capacity=1)
-    client = await stage.client(timeout=3.0)
+    client = await stage.client(timeout=15.0)
     for _ in range(2):
         with pytest.raises(RemoteFailure, match=f"{kind.__name__}: odd"):
             await client.call(b"")
