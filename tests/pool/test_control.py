@@ -8,13 +8,13 @@ from urllib.parse import quote
 
 import pytest
 from tests.amqp.live import is_consuming
-from tests.pool.live import Floor, ask, eventually, until
+from tests.pool.live import WAIT_S, Floor, ask, eventually, until
 from tests.pool.test_manager import who
 
 from requite import AsyncClient, Request, Worker, service
 from requite.pool.config import Lifetime, PoolSection
 from requite.pool.drivers.noop import NoopDriver
-from requite.pool.manager import PoolManager
+from requite.pool.manager import PoolManager, keeping
 from requite.pool.manager.keeping import State
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -53,8 +53,17 @@ class Servant:
         floor.stack.callback(self.over.cancel)
 
 
-async def serving(floor: Floor, key: str, worker_id: str) -> Servant:
-    """Start a worker of the test's own process."""
+async def serving(floor: Floor, key: str, worker_id: str, url: str = "") -> Servant:
+    """Start a worker of the test's own process, by default for a queue that is not there yet; with
+    the `url` of a manager for one that is, which takes no time."""
+
+    async def bound() -> bool:
+        rows = (await ask(f"{url}/status"))[1]["groups"]
+        return (key, "bound") in [(row["key"], row["queue"]) for row in rows]
+
+    if url:
+        await ask(f"{url}/require", {"key": key})
+        await eventually(bound, "its queue")
     servant = Servant(floor, key, worker_id)
     await servant.start(floor)
     return servant
@@ -71,7 +80,8 @@ async def by_hand(floor: Floor) -> PoolManager:
 # --- drains ---------------------------------------------------------------------------------------
 async def test_a_worker_that_is_drained_finishes_what_it_has_and_ends(floor: Floor) -> None:
     manager = await by_hand(floor)
-    one, two = await serving(floor, "a/b", "w1"), await serving(floor, "c", "w2")
+    one = await serving(floor, "a/b", "w1", manager.url)
+    two = await serving(floor, "c", "w2", manager.url)
     client, other = await floor.client("a/b"), await floor.client("c")
     call = asyncio.ensure_future(client.call(b"hold"))
     await asyncio.wait_for(one.began.wait(), 30)
@@ -88,13 +98,14 @@ async def test_a_worker_that_is_drained_finishes_what_it_has_and_ends(floor: Flo
     assert (await other.call(b"hi")).body == b"hi"
 
     waits = asyncio.ensure_future(client.call(b"later"))  # in the queue, for the next worker
-    await serving(floor, "a/b", "w3")
+    await serving(floor, "a/b", "w3", manager.url)
     assert (await waits).body == b"later"
 
 
 async def test_drains_of_a_key_and_of_all_reach_whom_they_mean(floor: Floor) -> None:
     manager = await by_hand(floor)
-    servants = [await serving(floor, key, f"w-{key}-{n}") for key in "ab" for n in (1, 2)]
+    url = manager.url
+    servants = [await serving(floor, key, f"w-{key}-{n}", url) for key in "ab" for n in (1, 2)]
     for key in "ab":
         assert (await (await floor.client(key)).call(b"hi")).body == b"hi"
     await ask(f"{manager.url}/drain", {"key": "a"})
@@ -120,7 +131,7 @@ async def test_a_drain_that_no_worker_hears_says_so(floor: Floor) -> None:
 
 async def test_workers_that_no_driver_ends_are_told_when_their_group_goes(floor: Floor) -> None:
     manager = await by_hand(floor)
-    servant = await serving(floor, "42", "w1")
+    servant = await serving(floor, "42", "w1", manager.url)
     assert (await (await floor.client()).call(b"hi")).body == b"hi"
     await ask(f"{manager.url}/release", {"key": "42"})
     await asyncio.wait_for(servant.over, 30)
@@ -143,8 +154,8 @@ async def test_workers_that_are_drained_are_replaced_and_no_call_fails(floor: Fl
 
 # --- cancels, and traces --------------------------------------------------------------------------
 async def test_a_cancelled_call_interrupts_its_handler_in_the_pool(floor: Floor) -> None:
-    await by_hand(floor)
-    one, two = await serving(floor, "a", "w1"), await serving(floor, "b", "w2")
+    url = (await by_hand(floor)).url
+    one, two = await serving(floor, "a", "w1", url), await serving(floor, "b", "w2", url)
     client, other = await floor.client("a"), await floor.client("b")
     call = asyncio.ensure_future(client.call(b"hold"))
     kept = asyncio.ensure_future(other.call(b"hold"))
@@ -172,7 +183,7 @@ async def test_a_trace_reaches_the_handler_through_the_manager(floor: Floor) -> 
 # --- a manager that leaves ------------------------------------------------------------------------
 @pytest.mark.parametrize("stops", [True, False])
 async def test_a_manager_leaves_its_groups_to_the_one_that_stands_by(
-    floor: Floor, stops: bool
+    floor: Floor, stops: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = floor.config(pool=PoolSection("core", stop_groups_on_exit=stops))
     first = await floor.active(config)
@@ -181,7 +192,9 @@ async def test_a_manager_leaves_its_groups_to_the_one_that_stands_by(
     client = await floor.client()
     worker_id = await who(client)
     calls = asyncio.ensure_future(_keep_calling(client, 30))
-    await first.drain()
+    with monkeypatch.context() as patch:
+        patch.setattr(keeping, "_HAND_OVER_S", WAIT_S)  # the other one may be slow here
+        await first.drain()
     assert second.state is State.ACTIVE or not stops
     assert await calls == {worker_id}  # nobody was stopped
     await until(lambda: second.state is State.ACTIVE, "the other manager")

@@ -98,6 +98,7 @@ async def flaws(floor: Floor, url: str) -> list[str]:
 
 @pytest.mark.e2e
 @pytest.mark.slow
+@pytest.mark.long  # RabbitMQ tells of policies with its statistics
 async def test_a_policy_that_shortens_a_limit_is_told_of(
     floor: Floor, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -113,7 +114,7 @@ async def test_a_policy_that_shortens_a_limit_is_told_of(
     async def told() -> bool:
         return await flaws(floor, manager.url) == [flaw]
 
-    await eventually(told, "the flaw")  # RabbitMQ tells of policies with its statistics
+    await eventually(told, "the flaw")
     assert caplog.text.count(flaw) == 1
 
 
