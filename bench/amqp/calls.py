@@ -155,8 +155,8 @@ def run(rabbit: Rabbit, given: Namespace, how: str) -> list[str]:
     calls.measure(QUICK if given.quick else CELLS)
     lead = (
         f"{how}: medians of {settings.rounds} interleaved rounds, each turn of"
-        f" {settings.seconds:g} s; ratios, to aio-pika's line above or below, are taken within a"
-        " round."
+        f" {settings.seconds:g} s. Behind calls per second their ratio to aio-pika's, of bare lines"
+        " to aio-pika's bare line, each taken within a round."
     )
     if not calls.failures:
         publish(given, "amqp calls", "\n\n".join([lead, facts(rabbit), calls.report()]))
