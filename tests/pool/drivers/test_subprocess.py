@@ -18,6 +18,7 @@ from tests.pool.drivers.conformance import CORE, LastingConformance, listed, unt
 from tests.pool.drivers.environment import environment_of
 
 from requite.errors import ConfigurationError
+from requite.pool.drivers import subprocesses
 from requite.pool.drivers.base import DriverError, Label
 from requite.pool.drivers.records import Record, Records
 from requite.pool.drivers.subprocesses import SubprocessDriver, SubprocessSettings
@@ -203,6 +204,25 @@ async def test_a_worker_that_fails_is_told_of(
         return not await driver.list() and "ended: 3" in caplog.text
 
     await until(told, "a log line with the exit code")
+
+
+async def test_a_worker_that_was_told_to_end_is_no_cause_for_alarm(
+    house: Processes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "requite.pool")
+    driver = house.driver()
+    await driver.start("42", "1")
+    await until_told(house)
+    with monkeypatch.context() as patched:  # its file is free a moment before it can be reaped
+        patched.setattr(subprocesses, "_exit_code", lambda _pid: None)
+        await driver.stop("42")
+
+    async def ended() -> bool:
+        return not await driver.list() and "ended: -15" in caplog.text
+
+    await until(ended, "a log line with the exit code")
+    told = {record.levelno for record in caplog.records if record.name == "requite.pool"}
+    assert told == {logging.INFO}
 
 
 async def test_a_program_that_is_not_there_is_named(house: Processes) -> None:

@@ -87,6 +87,7 @@ class SubprocessDriver:
         self._records: Final = Records(settings.state_folder / label.prefix)
         self._turns: Final = KeyedTurns()
         self._stopping: Final[set[str]] = set()
+        self._told: Final[set[str]] = set()  # to end; a child's file is free before it is reaped
         self._children: Final[dict[str, int]] = {}  # process ids, by the ids of workers
 
     async def list(self) -> Mapping[str, RunningGroup]:
@@ -197,11 +198,12 @@ class SubprocessDriver:
             if code is not None:
                 del self._children[worker_id]
                 level = self._level(worker_id) if code else logging.INFO
+                self._told.discard(worker_id)
                 _log.log(level, "worker %s ended: %s", worker_id, code)
 
     def _level(self, worker_id: str) -> int:
         """Return how loud the end of a worker is told."""
-        return logging.INFO if worker_id in self._stopping else logging.WARNING
+        return logging.INFO if worker_id in self._told else logging.WARNING
 
     # --- stopping ---------------------------------------------------------------------------------
     async def _end(self, records: Iterable[Record]) -> None:
@@ -211,6 +213,7 @@ class SubprocessDriver:
             await asyncio.gather(*(self._end_one(record) for record in ended.values()))
         finally:
             self._stopping.difference_update(ended)
+            self._told.intersection_update(self._children)
 
     async def _end_one(self, record: Record) -> None:
         await self._signal(record, signal.SIGTERM)
@@ -231,6 +234,7 @@ class SubprocessDriver:
 
     async def _signal(self, record: Record, number: signal.Signals) -> None:
         """Tell the worker to end, or kill it and all that it started."""
+        self._told.add(record.worker_id)
         pid = await self._pid_of(record)
         with suppress(ProcessLookupError):
             if pid and number is signal.SIGKILL:
