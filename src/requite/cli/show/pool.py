@@ -215,7 +215,7 @@ class Pool(Pattern):
         return [getattr(upsets, name) for name in self._schedule]
 
     async def kill_rabbit(self) -> None:
-        """SIGKILL RabbitMQ; see `RabbitServer.settle` for what has to be done before."""
+        """SIGKILL RabbitMQ, as it is; see `Upsets.settle` for what is waited for before."""
         self.server.state = State.KILLED
         await asyncio.to_thread(self.server.kill, settled=False)
         self.broker_kills += 1

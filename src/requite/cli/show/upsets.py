@@ -23,6 +23,7 @@ _LOOK_EVERY_S: Final = 0.02
 _ENOUGH: Final = 50  # answers after which a pool is seen to go on without its manager
 _WITHOUT_S: Final = 2.0  # how long they are waited for: groups may be missing that nobody starts
 _STOPPED_S: Final = 1.0
+_SETTLED_S: Final = 2.0  # twice as long as RabbitMQ 3.10 takes to write down a new queue
 
 
 class Upsets:
@@ -33,7 +34,7 @@ class Upsets:
         self._screen = screen
         self._flow = flow
         self._victims = cycle(pool.steady)
-        self._settled = -1  # what the pool's state was called when its queues were last settled
+        self._settled, self._settled_at = -1, 0.0  # the pool's state, and since when it is as it is
 
     async def kill_worker(self) -> None:
         """SIGKILL a worker with requests in its hands; the manager starts its successor."""
@@ -93,13 +94,12 @@ class Upsets:
         self._screen.note(f"manager active, and answers again, {since(began)} after the kill")
 
     async def settle(self) -> None:
-        """Have RabbitMQ know all queues after a kill.
+        """Wait until no queue was made for a while, so that RabbitMQ has all of them after a kill.
 
-        RabbitMQ 3.10 writes the names of new quorum queues to the disk every three minutes, and the
-        demo does not wait that long: it has them written, while no group comes or goes.
+        RabbitMQ 3.10 writes the name of a new quorum queue down a second later (`RabbitServer`).
         """
-        await self._eventually(self._try_to_settle, "a pool in which no group comes or goes")
-        self._screen.note("RabbitMQ told to write its queues' names down (3.10: every 3 minutes)")
+        await self._eventually(self._is_settled, "a pool in which no group comes or goes")
+        self._screen.note(f"no queue was made for {_SETTLED_S:g} s: RabbitMQ has all names")
 
     async def doze(self) -> None:
         """Wait until a group that nobody asks for has gone: its worker, and its queue."""
@@ -141,14 +141,15 @@ class Upsets:
         """Return what the pool's state is called now."""
         return int((await self._pool.status())["generation"])
 
-    async def _try_to_settle(self) -> bool:
-        """Settle; tell whether each group that there is had its queue, and nothing changed."""
-        status = await self._pool.status()
-        if status["state"] != "active" or not all(map(_is_settled, status["groups"])):
-            return False
-        await asyncio.to_thread(self._pool.server.settle)
-        self._settled = int(status["generation"])
-        return self._settled == await self._generation()
+    async def _is_settled(self) -> bool:
+        """Tell whether each group that there is has its queue, and nothing has changed for a while
+        before."""
+        status, now = await self._pool.status(), time.monotonic()
+        generation = int(status["generation"])
+        is_whole = status["state"] == "active" and all(map(_has_queue, status["groups"]))
+        if generation != self._settled or not is_whole:
+            self._settled, self._settled_at = generation, now
+        return now - self._settled_at >= _SETTLED_S
 
     async def _is_managed(self) -> bool:
         return bool((await self._pool.status())["state"] == "active")
@@ -179,6 +180,6 @@ async def _answer(ask: Callable[[], Awaitable[bool]]) -> bool:
         return False
 
 
-def _is_settled(row: dict[str, Any]) -> bool:
+def _has_queue(row: dict[str, Any]) -> bool:
     """Whether a group's queue is there, and not about to be deleted."""
     return row["expected"] is not None and row["queue"] in ("bound", "unbound")
