@@ -286,7 +286,8 @@ class Server:
 
     def _delete(self, name: str) -> None:
         queue = self.store.drop(name)
-        for consumer in queue.consumers:
+        consumers, queue.consumers = queue.consumers, []  # what they hold goes nowhere any more
+        for consumer in consumers:
             if consumer.takes_more:
                 consumer.cancelled()
 
@@ -470,7 +471,7 @@ class Server:
             return
         if wire.STATUS in properties.headers:
             channel.answers[number] = asked.key, properties.correlation_id
-        elif wire.CONTROL in properties.headers:
+        if wire.CONTROL in properties.headers:
             self.store.recalled[properties.message_id, properties.correlation_id] = None
 
     def _reply_directly(self, letter: Letter) -> None:
