@@ -13,11 +13,12 @@ from requite.cli.show.names import PATTERNS
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 DEMO = (sys.executable, "-m", "requite.cli", "demo", "--json", "--no-audit", "--workers=2")
+CHAPTER = [pattern for pattern in PATTERNS if pattern != "pool"]  # tests/cli/test_show_pool.py
 IN_BETWEEN = {"simple-pirate", "paranoid-pirate", "majordomo", "titanic", "binary-star"}
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("pattern", CHAPTER)
 def test_every_request_is_answered_once_and_correctly(pattern: str) -> None:
     faults = ("--worker-kills=1", "--broker-kills=1", "--stops=1")
     ended = subprocess.run(
