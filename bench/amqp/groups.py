@@ -112,7 +112,7 @@ def _make(rabbit: Rabbit, manager: Manager, keys: list[str]) -> None:
 
 def _is_made(status: Any, count: int) -> bool:
     bound = sum(group["queue"] == "bound" and group["running"] for group in status["groups"])
-    return bound == count == status["orphans"]["forwarded"]
+    return bool(bound == count <= status["orphans"]["forwarded"])
 
 
 def _work(rabbit: Rabbit, keys: list[str], seconds: float) -> None:
