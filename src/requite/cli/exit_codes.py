@@ -48,7 +48,8 @@ MEANING: Final[dict[ExitCode, str]] = {
     ExitCode.FAILED: "the handler failed or refused the request; a check, calls or a pair failed",
     ExitCode.USAGE: "the arguments cannot work; nothing was done",
     ExitCode.TIMEOUT: "no reply in time; the message says whether the request may have run",
-    ExitCode.UNAVAILABLE: "no worker serves it, or a queue is full; it has not run, try later",
+    ExitCode.UNAVAILABLE: "no worker serves it, or a queue is full; the message says if it may"
+    " have run",
     ExitCode.NO_CONNECTION: "no connection, it broke, or who answers there speaks another protocol",
     ExitCode.LOST: "the request was lost with its worker, or given up on the way; it may have run",
     ExitCode.CANNOT_LISTEN: "the address to bind is taken or not ours",
