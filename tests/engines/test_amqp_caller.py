@@ -283,6 +283,15 @@ def test_a_final_reply_whose_partial_ones_were_missed_is_none() -> None:
     assert reply.frames == (b"a!",)
 
 
+def test_what_was_agreed_upon_is_not_agreed_upon_again() -> None:
+    rabbit = caller()
+    rabbit.get_ready()
+    rabbit.hear([methods.CONNECTION, methods.tune_ok(16, 131072, 60_000)])
+    assert not rabbit.effects
+    rabbit.submit("a")
+    assert rabbit.published()
+
+
 def test_a_request_that_is_not_confirmed() -> None:
     rabbit = caller(CallerPolicy(confirms=True))
     rabbit.get_ready()

@@ -109,7 +109,7 @@ class ConnectedEngine(Machine):
             self._hear(message[0], heard, message, now)
             return
         match heard:
-            case Tuned(heartbeat_s=heartbeat_s):
+            case Tuned(heartbeat_s=heartbeat_s) if not self._agreed:  # it comes once, and first
                 self._agree(heartbeat_s, now)
             case Closed(code=code, text=text) if not self._agreed:
                 self._refused(_refusal(code, text), now)

@@ -165,7 +165,7 @@ def _accept(server: Server) -> None:
 
 def _garbage(rng: Random, body: bytes) -> bytes:
     """Make the header of a message that nobody should send."""
-    names = ("", "0000000000000001", "ffffffffffffffff", "0" * 15 + "x", "é")
+    names = ("", "00ffffff00000001", "ffffffffffffffff", "0" * 15 + "x", "é")
     headers: dict[str, Any] = {}
     for name in _HEADERS:
         if rng.random() < 0.3:
