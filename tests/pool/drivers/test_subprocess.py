@@ -182,7 +182,9 @@ async def test_a_worker_that_dies_has_ended_though_what_it_started_goes_on(
             os.kill(int(left.read_text()), signal.SIGKILL)
 
 
-async def test_a_worker_is_stopped_though_what_it_started_goes_on(house: Processes) -> None:
+async def test_a_worker_is_stopped_though_what_it_started_goes_on(
+    house: Processes, caplog: pytest.LogCaptureFixture
+) -> None:
     left = house.folder / "left"
     script = f"setsid sh -c 'echo $$ >{left}; exec sleep 600' &\nuntil [ -s {left} ]; do :; done\n"
     driver = house.make(house.settings(script + PATIENT))
@@ -191,6 +193,7 @@ async def test_a_worker_is_stopped_though_what_it_started_goes_on(house: Process
     await driver.stop("42")
     os.kill(int(left.read_text()), signal.SIGKILL)  # it has left our session, and is not ours
     assert house.living() == []
+    assert [each for each in caplog.records if each.name == "requite.pool"] == []
 
 
 async def test_a_worker_that_fails_is_told_of(

@@ -203,7 +203,8 @@ class SubprocessDriver:
 
     def _level(self, worker_id: str) -> int:
         """Return how loud the end of a worker is told."""
-        return logging.INFO if worker_id in self._told else logging.WARNING
+        is_wanted = worker_id in self._stopping or worker_id in self._told
+        return logging.INFO if is_wanted else logging.WARNING
 
     # --- stopping ---------------------------------------------------------------------------------
     async def _end(self, records: Iterable[Record]) -> None:
