@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -59,5 +60,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return given
 
 
+def _leave(*_: object) -> None:
+    sys.exit(1)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _leave)  # RabbitMQ and the workers end with us, however it is
     sys.exit(main(sys.argv[1:]))
