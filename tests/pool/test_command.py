@@ -142,6 +142,8 @@ def operate(url: str) -> None:
     assert "1 worker" in requite("pool", "ls", "--manager", url)[1]
     assert requite("pool", "scale", "42", "2", "--manager", url) == (0, "")
     assert requite("pool", "poison", "ls", "--manager", url) == (0, "")
+    drained = requite("pool", "drain", "--worker", "nobody", "--manager", url)
+    assert drained == (0, "draining worker nobody\n")
     assert requite("pool", "poison", "retry", "--all", "--manager", url) == (1, "retried 0\n")
     code, text = requite("pool", "scale", "42", "65", "--manager", url)
     assert (code, text) == (2, "requite: workers: 1 to 64 with this driver\n")
@@ -178,6 +180,7 @@ def test_what_is_given_wrongly_is_named(tmp_path: Path) -> None:
     assert requite("pool", "status", "--manager", "http://127.0.0.1:1")[0] == 5
     assert requite("pool", "status", "--manager", "core")[0] == 2
     assert requite("pool", "drain")[0] == 2
+    assert requite("pool", "drain", "42", "--worker", "w")[0] == 2
 
 
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
