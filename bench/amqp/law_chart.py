@@ -54,7 +54,7 @@ def _panel(points: Sequence[Point], title: str, domain: list[float]) -> Any:
     colour = alt.Color(
         "servants:N",
         scale=alt.Scale(domain=servants, range=[*_COLOURS[: len(servants)]]),
-        legend=alt.Legend(title="servants", orient="bottom-right"),
+        legend=alt.Legend(title="servants", orient="right"),
     )
     measured = alt.Chart(alt.InlineData(values=[_row(point) for point in points]))
     lines = measured.mark_line(strokeWidth=2, point={"size": 40}).encode(x=x, y=y, color=colour)
