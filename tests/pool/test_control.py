@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -137,7 +138,10 @@ async def test_workers_that_no_driver_ends_are_told_when_their_group_goes(floor:
     await asyncio.wait_for(servant.over, 30)
 
 
-async def test_workers_that_are_drained_are_replaced_and_no_call_fails(floor: Floor) -> None:
+async def test_workers_that_are_drained_are_replaced_and_no_call_fails(
+    floor: Floor, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "requite.pool")
     manager = await floor.active()
     client = await floor.client()
     first = await who(client)
@@ -150,6 +154,7 @@ async def test_workers_that_are_drained_are_replaced_and_no_call_fails(floor: Fl
 
     await eventually(replaced, "another worker")  # the first one may not have heard yet
     await until(lambda: len(floor.workers()) == 1, "one worker")
+    await until(lambda: f"worker {first} ended: 0" in caplog.text, "its end in good order")
 
 
 # --- cancels, and traces --------------------------------------------------------------------------
