@@ -197,13 +197,16 @@ def test_partial_replies_are_numbered() -> None:
     rabbit = servant()
     rabbit.consume()
     job, _ = rabbit.request()
+    run = int.from_bytes(INSTANCE[:6], "big") + 1  # no other start of the worker has that number
     for number in range(2):
         rabbit.feed(Produced(job, [b"%d" % number]))
         headers, body = rabbit.answer()
         assert (headers["x-partial"], body) == (number, b"%d" % number)
         assert "x-status" not in headers
     rabbit.feed(Finished(job, [b""]))
-    assert "x-partial" not in rabbit.answer()[0]
+    headers = rabbit.answer()[0]
+    assert "x-partial" not in headers
+    assert (headers["x-partials"], headers["x-run"]) == (2, run)
     rabbit.say(commands.Basic.Ack(3, True))
     assert rabbit.raw("BASIC_ACK") == [methods.ack(1)]
 

@@ -61,6 +61,7 @@ _CONSUMER: Final = "requests"
 _ENDS: Final = frozenset({Status.OK, Status.FAILED, Status.CANCELLED, Status.OVERLOADED})
 _NOT_FOUND: Final = 404  # AMQP 0.9.1, section 1.2
 _CALL_ID_DIGITS: Final = 32
+_RUN_SIZE: Final = 6  # bytes of where to begin to count; tables have numbers of 63 bits
 
 
 class AmqpResponder(ConnectedEngine):
@@ -90,7 +91,8 @@ class AmqpResponder(ConnectedEngine):
         self._jobs: dict[Job, None] = {}  # a set that keeps its order
         self._confirms: Confirms[int | None] = Confirms()  # the deliveries that they answer
         self._limit = SizeLimit()
-        self._runs = 0  # those that have had partial replies
+        # Of the last run with partial replies. Another start may have the same id, but other runs.
+        self._runs = int.from_bytes(instance[:_RUN_SIZE], "big")
         self._cancels: dict[tuple[str, str], None] = {}  # of requests that may be yet to come
         self._dropped: Counter[str] = Counter()
         self._closed: set[bytes] = set()  # of the channels aside

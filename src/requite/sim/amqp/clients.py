@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from requite.engine import Engine
 from requite.errors import CallError
@@ -16,7 +16,7 @@ from requite.sim.amqp.store import POOL
 from requite.sim.user import User
 from requite.sim.workload import CallPlan
 
-_ORIGIN_SIZE = 8
+_ORIGIN_SIZE: Final = 8
 
 
 class AmqpClient(AmqpParty):

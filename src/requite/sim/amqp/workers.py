@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from requite.engine import Engine
 from requite.protocols.amqp.policy import ResponderPolicy
@@ -14,6 +14,8 @@ from requite.sim.amqp.speech import pack, unpack
 from requite.sim.amqp.store import POOL
 from requite.sim.handlers import Handling
 from requite.sim.workload import final_frames, parse_task, partial_frames
+
+_INSTANCE_SIZE: Final = 8
 
 
 class AmqpWorker(Handling, AmqpParty):
@@ -39,7 +41,8 @@ class AmqpWorker(Handling, AmqpParty):
             attempts_max=None if knobs.pool else knobs.attempts_max,
             heartbeat=knobs.heartbeat,
         )
-        return self.stage.parts.responder(post, policy, service=spec.service)
+        instance = self.rng.randbytes(_INSTANCE_SIZE)
+        return self.stage.parts.responder(post, policy, service=spec.service, instance=instance)
 
     def deliver(self, token: Any, what: Any) -> None:
         """Start a handler."""
