@@ -15,9 +15,9 @@ from requite import AsyncClient, Poisoned, Request, service
 pytestmark = pytest.mark.e2e
 # RabbitMQ up to 4.2 closes the channel when it looks at it next, 4.3 ends the consumer.
 _SHORT: Final = {
-    "consumer_timeout": 500,
-    "channel_tick_interval": 200,
-    "quorum_tick_interval": 200,
+    "consumer_timeout": 1000,
+    "channel_tick_interval": 300,
+    "quorum_tick_interval": 300,
 }
 
 

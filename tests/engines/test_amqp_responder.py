@@ -288,20 +288,19 @@ def test_a_request_that_has_killed_its_workers_is_given_up() -> None:
     assert rabbit.answer()[0]["x-status"] == "delivery_limit"
 
 
-def test_deliveries_that_no_limit_counts_are_counted_by_workers_of_pools() -> None:
+@pytest.mark.parametrize("side", [servant, worker])
+def test_a_delivery_that_rabbitmq_has_not_counted_is_made_to_count(side: Any) -> None:
     """RabbitMQ 4.3 does not count those that took longer than its consumer_timeout."""
-    rabbit = worker()
+    rabbit = side()
     rabbit.consume()
-    counts = {"x-acquired-count": 4, "x-delivery-count": 2}
-    _, request = rabbit.request(redelivered=True, headers=counts)
-    assert request.attempt == 5
-
-    counts["x-acquired-count"] = 5
-    rabbit.deliver(b"", 2, reply_to="replies", correlation_id="c", headers=counts)
+    rabbit.deliver(b"", 1, redelivered=True, reply_to="r", headers={"x-acquired-count": 1})
     assert not rabbit.delivered()
-    headers, body = rabbit.answer()
-    assert headers["x-status"] == "delivery_limit"
-    assert b"consumer_timeout" in body
+    [reject] = rabbit.raw("BASIC_REJECT")
+    assert reject == methods.reject(1, requeue=True)
+
+    counts = {"x-acquired-count": 2, "x-delivery-count": 1}
+    _, request = rabbit.request(redelivered=True, headers=counts)
+    assert request.attempt == 2
 
 
 # --- cancels --------------------------------------------------------------------------------------

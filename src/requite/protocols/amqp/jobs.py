@@ -57,6 +57,7 @@ class Why:
     CANCELLED = "cancelled before they began"
     POISONED = "delivered too often"
     DRAINING = "given back while draining"
+    UNCOUNTED = "given back to be counted"
 
 
 class ResponderSnapshot(NamedTuple):

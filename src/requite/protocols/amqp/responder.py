@@ -48,7 +48,7 @@ from requite.protocols.amqp.confirms import Confirms
 from requite.protocols.amqp.connected import SIDE, WORK, ConnectedEngine
 from requite.protocols.amqp.jobs import Job, ResponderSnapshot, Why
 from requite.protocols.amqp.methods import Heard
-from requite.protocols.amqp.policy import ATTEMPTS_DEFAULT, ResponderPolicy
+from requite.protocols.amqp.policy import ResponderPolicy
 from requite.protocols.amqp.post import Post
 from requite.protocols.amqp.properties import Properties, decode_properties, encode_properties
 from requite.protocols.amqp.recorders import ResponderRecorder
@@ -284,6 +284,8 @@ class AmqpResponder(ConnectedEngine):
             self._give_back(job.tag, Why.DRAINING, now, requeue=True)
         elif self._post.answers_all and not properties.reply_to:
             self._give_back(job.tag, Why.NO_REPLY_TO, now)
+        elif wire.is_uncounted(properties):
+            self._give_back(job.tag, Why.UNCOUNTED, now, requeue=True)
         elif job.name in self._cancels:
             self._drop(Why.CANCELLED, now)
             self._send(WORK, methods.ack(job.tag))
@@ -295,10 +297,6 @@ class AmqpResponder(ConnectedEngine):
         if len(message) < 4:
             text = "the request is larger than the message_size_max of the worker"
             self._refuse(job, Why.TOO_LARGE, text, now)
-            return
-        if (uncounted := wire.uncounted(job.properties)) >= (limit or ATTEMPTS_DEFAULT):
-            text = f"{uncounted} times the request took longer than RabbitMQ's consumer_timeout"
-            self._refuse(job, Why.POISONED, text, now, ReplyStatus.DELIVERY_LIMIT)
             return
         if limit is not None and job.attempt > limit:
             text = f"every worker that had the request was lost with it: {limit} of them"

@@ -49,6 +49,7 @@ CONTROL: Final = "x-control"
 KEY: Final = "x-key"
 TRACEPARENT: Final = "traceparent"
 IDEMPOTENCY_KEY: Final = "x-idempotency-key"
+
 ACQUIRED_COUNT: Final = "x-acquired-count"
 """Set by quorum queues of RabbitMQ 4.3 and later: how often a request was delivered before."""
 
@@ -157,18 +158,20 @@ def attempt_of(properties: Properties, redelivered: bool) -> int:
 
     Quorum queues count; from a classic queue a second and a tenth one look the same.
     """
-    before = max(_count(properties, ACQUIRED_COUNT), _count(properties, DELIVERY_COUNT))
-    if before >= 0:
-        return before + 1
+    count = _count(properties, DELIVERY_COUNT)
+    if count >= 0:
+        return count + 1
     return 2 if redelivered else 1
 
 
-def uncounted(properties: Properties) -> int:
-    """Return how many deliveries of a request do not count against the limit of its queue.
+def is_uncounted(properties: Properties) -> bool:
+    """Tell whether the last delivery of a request does not count against the limit of its queue.
 
-    RabbitMQ 4.3 does not count those that took longer than its `consumer_timeout`.
+    RabbitMQ 4.3 does not count one that took longer than its `consumer_timeout`, nor a
+    `basic.nack`. A `basic.reject` counts as both, so that each makes up for one of them.
     """
-    return max(0, _count(properties, ACQUIRED_COUNT) - max(0, _count(properties, DELIVERY_COUNT)))
+    counted = max(0, _count(properties, DELIVERY_COUNT))
+    return _count(properties, ACQUIRED_COUNT) - counted > counted
 
 
 def _count(properties: Properties, name: str) -> int:
