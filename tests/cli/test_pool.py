@@ -17,6 +17,8 @@ GROUP = {
     "workers": 3,
     "version": "3b1f0c5ad9e2",
     "messages": 1234,
+    "failure": None,
+    "flaws": [],
 }
 GONE = {
     "key": "a\nb",
@@ -26,6 +28,8 @@ GONE = {
     "workers": None,
     "version": None,
     "messages": None,
+    "failure": "no program 'wrk'",
+    "flaws": ["its delivery limit is 9"],
 }
 POISONED = {
     "id": "d59e062198861f64",
@@ -50,6 +54,8 @@ def test_groups_are_lines(
         "active   bound    3 workers   1,234 messages 3b1f0c5ad9e2   42",
         "active   bound    1 worker    1 message    3b1f0c5ad9e2   42",
         r"gone     unknown  no workers  -            -              a\nb",
+        "         no program 'wrk'",
+        "         its delivery limit is 9",
     ]
 
 

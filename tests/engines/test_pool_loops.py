@@ -327,6 +327,7 @@ def test_nothing_is_retried_within_a_round_and_a_failure_waits(bench: PoolBench)
     bench.list_groups()
     assert bench.asked(StartGroup)
     bench.feed(GroupFailed("a", "no image"))
+    assert bench.engine.snapshot().groups.failures == {"a": "no image"}
     bench.list_groups()
     assert not bench.take(StartGroup)
     bench.pass_time(0.5)
@@ -359,6 +360,27 @@ def test_a_group_that_dies_is_started_after_pauses_that_grow(bench: PoolBench) -
         times.append(bench.now - since)
     assert times == sorted(times)
     assert times[-1] > times[0]
+    assert bench.engine.snapshot().groups.failures == {"a": "its workers have ended by themselves"}
+
+
+def test_a_failure_is_forgotten_when_the_group_has_run_for_a_while(bench: PoolBench) -> None:
+    bench.feed(RequireGroup("a"))
+    bench.list_groups()
+    bench.asked(StartGroup)
+    bench.feed(GroupFailed("a", "no image"))
+    bench.list_groups()
+    bench.pass_time(0.5)
+    bench.list_groups()
+    bench.asked(StartGroup)
+    bench.feed(GroupDone("a"))
+    bench.list_groups(a=UP)
+    assert bench.engine.snapshot().groups.failures == {"a": "no image"}
+    end = bench.now + CONFIG.loops.backoff_max_s + CONFIG.loops.interval_s
+    while bench.now < end:
+        bench.report("a")
+        bench.pass_time(1.0)
+        bench.list_groups(a=UP)
+    assert not bench.engine.snapshot().groups.failures
 
 
 @requirement("pool:tracker:unbind")

@@ -217,15 +217,16 @@ def test_any_key_gets_a_queue_or_its_caller_an_answer(key: str) -> None:
         assert "key" in bench.asked(Warn).text
 
 
-@pytest.mark.parametrize("key", ["", "a/b", "%", "\x00\x1f", "ü" * 20, "infra=42,timetable=24"])
+@pytest.mark.parametrize("key", ["", "a/b", "%", "\x01\x1f", "ü" * 20, "infra=42,timetable=24"])
 def test_odd_keys_get_queues(bench: PoolBench, key: str) -> None:
     bench.feed(OrphanArrived("o", key))
     bench.bind(key)
     assert bench.asked(Forward).tag == "o"
 
 
-def test_a_key_too_long_for_a_name_is_rejected(bench: PoolBench) -> None:
-    bench.feed(OrphanArrived("o", "/" * 100))
+@pytest.mark.parametrize("key", ["/" * 100, "a\0"], ids=["too long for a name", "NUL"])
+def test_a_key_that_no_group_can_have_is_rejected(bench: PoolBench, key: str) -> None:
+    bench.feed(OrphanArrived("o", key))
     assert bench.asked(Forward).reason == "rejected"
     assert not bench.take(DeclareQueue)
 

@@ -201,7 +201,14 @@ def test_requests_expire_where_workers_do_not_start() -> None:
 
 @requirement("pool:failure:key")
 @pytest.mark.parametrize(
-    ("key", "answer"), [("", "ok"), ("%/\x00\n", "ok"), ("é" * 30, "ok"), ("/" * 100, "rejected")]
+    ("key", "answer"),
+    [
+        ("", "ok"),
+        ("%/\x01\n", "ok"),
+        ("é" * 30, "ok"),
+        ("/" * 100, "rejected"),
+        ("a\0", "rejected"),
+    ],
 )
 def test_whatever_the_key_there_is_an_answer(key: str, answer: str) -> None:
     play = Play()

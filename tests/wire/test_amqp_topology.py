@@ -11,7 +11,6 @@ from requite.protocols.amqp.topology import (
     Pool,
     RequestQueueLimits,
     check_queue,
-    check_routing_key,
 )
 
 
@@ -27,6 +26,8 @@ def test_names_are_those_of_the_document() -> None:
     ]
     names = ["core-orphan", "core-dl", "core-activity", "core-poison"]
     assert [queue.name for queue in pool.queues()] == names
+    bounds = pool.queues()[2].arguments
+    assert (bounds["x-max-length"], bounds["x-message-ttl"]) == (10_000, 60_000)
     assert pool.request_queue("42") == "core-req-42"
     assert pool.exchanges()[-1].kind == "direct"
     assert pool.exchanges()[-1].arguments == {"alternate-exchange": "core-orphan-xchg"}
@@ -85,13 +86,15 @@ def test_names_that_no_pool_can_have(name: str, why: str) -> None:
         Pool(name)
 
 
-def test_keys_that_are_too_long_are_refused() -> None:
+def test_keys_that_no_group_can_have() -> None:
     with pytest.raises(ConfigurationError, match=r"key=\.\.\..*AMQP takes 255"):
-        check_routing_key("k" * 300)
+        Pool("core").check_key("k" * 300)
     with pytest.raises(ConfigurationError, match=r"key=\.\.\."):
         Pool("core").request_queue("/" * 100)
+    with pytest.raises(ConfigurationError, match="NUL"):
+        Pool("core").check_key("a\0")
     with pytest.raises(ConfigurationError, match="UTF-8"):
-        check_routing_key("\ud800")
+        Pool("core").check_key("\ud800")
 
 
 @pytest.mark.parametrize("name", ["", "amq.mine", "q" * 256, "\ud800", "a\nb", "a\r"])

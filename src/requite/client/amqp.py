@@ -15,7 +15,7 @@ from requite.protocols.amqp.policy import (
     CallerPolicy,
     heartbeat_to_announce_s,
 )
-from requite.protocols.amqp.topology import Destination, Pool, check_queue, check_routing_key
+from requite.protocols.amqp.topology import Destination, Pool, check_queue
 from requite.reach import Reach
 from requite.request import RetryPolicy
 from requite.shell.keeping import Endpoint
@@ -49,13 +49,8 @@ class _Abilities:
             raise ConfigurationError(
                 "which group of the pool is to be called? Name it: key=... in the URL, or service="
             )
-        elif "\0" in service:
-            raise ConfigurationError(
-                f"the key {service[:20]!r} (key=...) has a NUL, which no worker can be told"
-            )
         else:
-            check_routing_key(service)
-            self.pool.request_queue(service)
+            self.pool.check_key(service)
 
     def check_frames(self, count: int) -> None:
         """AMQP has no frames."""

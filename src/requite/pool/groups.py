@@ -37,23 +37,25 @@ _ROUND: Final = ""  # the name of the pause between rounds
 class _Group:
     """What is known of a group. `asked`: the round in which something was last asked of the driver
     for it; `busy`: that has not ended; `stops`: it was to stop. `started_at`: when it was last
-    started."""
+    started. `failure`: why it has not run since."""
 
     asked: int = 0
     busy: bool = False
     stops: bool = False
     started_at: float | None = None
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupsStatus:
-    """What runs, the version that it shall have, which groups are being replaced, and how many have
-    to wait after failures."""
+    """What runs, the version that it shall have, which groups are being replaced, how many have to
+    wait after failures, and why groups have failed that have not run for a while since."""
 
     running: Mapping[str, RunningGroup] | None
     version: str
     replacing: frozenset[str]
     pausing: int
+    failures: Mapping[str, str]
 
 
 class GroupLoop:
@@ -97,7 +99,9 @@ class GroupLoop:
     def snapshot(self) -> GroupsStatus:
         """Return what there is."""
         running = None if self._running is None else dict(self._running)
-        return GroupsStatus(running, self._version, frozenset(self._replacing), len(self._pauses))
+        failures = {key: group.failure for key, group in self._groups.items() if group.failure}
+        replacing = frozenset(self._replacing)
+        return GroupsStatus(running, self._version, replacing, len(self._pauses), failures)
 
     def deadline(self) -> float | None:
         """Return when the next round begins."""
@@ -228,6 +232,7 @@ class GroupLoop:
         known = self._groups.get(key)
         if known and known.started_at is not None and self._has_lived(known.started_at, now):
             known.started_at = None
+            known.failure = ""
             self._pauses.succeeded(key)
         if group.stopping:
             return
@@ -254,6 +259,7 @@ class GroupLoop:
             lived, group.started_at = self._has_lived(group.started_at, now), None
             if not lived:
                 self._pauses.failed(key, now)
+                group.failure = "its workers have ended by themselves"
                 self._out.append(Warn("group-died", f"the group of {key!r} has ended by itself"))
                 return
         group.started_at = now
@@ -289,6 +295,7 @@ class GroupLoop:
         self._pauses.failed(key, now)
         if key in self._groups:
             self._groups[key].started_at = None
+            self._groups[key].failure = reason
         text = f"could not start or stop the group of {key!r}: {reason}"
         self._out.append(Warn("group-step", text))
         self._ended(key, now)

@@ -25,7 +25,8 @@ def ls(
     """List the groups of a pool.
 
     One line per group: what is expected of it, its queue, how many workers it
-    has, how many messages its queue had lately, its version, and its key.
+    has, how many messages its queue had lately, its version, and its key. What
+    is wrong with its workers or its queue follows in lines of its own.
 
       $ requite pool ls
     """
@@ -35,6 +36,9 @@ def ls(
             say_json(group)
         else:
             say(_line(group))
+            for wrong in (group["failure"], *group["flaws"]):
+                if wrong:
+                    say(f"         {printable(wrong)}")
 
 
 def _line(group: dict[str, Any]) -> str:

@@ -63,6 +63,7 @@ def groups_of(manager: PoolManager, seen: PoolStatus) -> list[dict[str, Any]]:
                 "messages": manager.seen.get(key),
                 "orphans": seen.orphans.waiting.get(key, 0),
                 "flaws": list(manager.flaws.get(key, ())),
+                "failure": seen.groups.failures.get(key),
             }
         )
     return rows

@@ -11,7 +11,6 @@ from requite.protocols.amqp.topology import (
     SERVICE_QUEUE_ARGUMENTS,
     Pool,
     check_queue,
-    check_routing_key,
 )
 
 
@@ -56,7 +55,7 @@ def pool_post(
 
     Raises `ConfigurationError` for a key or names that cannot be.
     """
-    check_routing_key(key)
+    pool.check_key(key)
     queue = queue or pool.request_queue(key)
     check_queue(queue)
     return Post(

@@ -32,6 +32,10 @@ REPLY_QUEUE_PREFIX: Final = "requite-reply-"
 SERVICE_QUEUE_ARGUMENTS: Final[Mapping[str, Any]] = {"x-queue-type": "quorum"}
 """Quorum queues count deliveries, so that a request which kills its workers can be given up."""
 
+# What the reports of workers may pile up to while there is no manager: it looks for itself then.
+_REPORTS_MAX: Final = 10_000
+_REPORT_TTL_MS: Final = 60_000
+
 
 class Exchange(NamedTuple):
     """An exchange to declare: durable, never deleted by itself."""
@@ -184,13 +188,17 @@ class Pool:
         Orphans may expire before any manager comes; their callers are told as well. The type is
         named, for a virtual host may have another default: what comes back from a manager, or from
         a look into the poison queue, must not count against a delivery limit, which RabbitMQ 4
-        gives to every quorum queue.
+        gives to every quorum queue. Reports are of use while they are new.
         """
         classic = {"x-queue-type": "classic"}
         letters = {"x-dead-letter-exchange": self.dead_letter_exchange}
-        names = self.dead_letter_queue, self.activity_queue, self.poison_queue
-        orphans = Queue(self.orphan_queue, {**classic, **letters})
-        return [orphans, *(Queue(name, classic) for name in names)]
+        bounds = {"x-max-length": _REPORTS_MAX, "x-message-ttl": _REPORT_TTL_MS}
+        return [
+            Queue(self.orphan_queue, {**classic, **letters}),
+            Queue(self.dead_letter_queue, classic),
+            Queue(self.activity_queue, {**classic, **bounds}),
+            Queue(self.poison_queue, classic),
+        ]
 
     def bindings(self) -> list[Binding]:
         """Return what connects these queues to their exchanges."""
@@ -220,8 +228,17 @@ class Pool:
 
     def request_binding(self, key: str) -> Binding:
         """Return what brings requests with a key to the group's queue."""
-        check_routing_key(key)
+        self.check_key(key)
         return Binding(self.requests_exchange, self.request_queue(key), key)
+
+    def check_key(self, key: str) -> None:
+        """Raise `ConfigurationError` for a key that no group can have."""
+        encode_key(key)
+        _check_size(key, f"the key {key[:20]!r}... (key=...)")
+        if "\0" in key:
+            text = f"the key {key[:20]!r} (key=...) has a NUL, which no worker can be told"
+            raise ConfigurationError(text)
+        self.request_queue(key)
 
 
 def encode_key(key: str) -> str:
@@ -230,12 +247,6 @@ def encode_key(key: str) -> str:
         return quote(key, safe="")
     except UnicodeEncodeError:
         raise ConfigurationError(f"the key {key!r} is not text that UTF-8 can carry") from None
-
-
-def check_routing_key(key: str) -> None:
-    """Raise `ConfigurationError` for a key that AMQP cannot route by."""
-    encode_key(key)
-    _check_size(key, f"the key {key[:20]!r}... (key=...)")
 
 
 def check_queue(name: str) -> None:
