@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Final
+from typing import ClassVar, Final
 
 from requite.cli.show import leash
 from requite.cli.show.processes import ShowFailed
@@ -37,10 +37,12 @@ _BEFORE: Final = "/usr/lib/rabbitmq/bin"
 _AFTER: Final = "/usr/local/sbin:/usr/sbin:/opt/homebrew/sbin"
 _SETTINGS: Final = """\
 listeners.tcp.default = 127.0.0.1:{port}
+disk_free_limit.absolute = 10MB
+"""
+_MANAGEMENT: Final = """\
 management.tcp.ip = 127.0.0.1
 management.tcp.port = {management_port}
-collect_statistics_interval = 500
-disk_free_limit.absolute = 10MB
+collect_statistics_interval = {figures_ms}
 """
 
 
@@ -62,17 +64,20 @@ def require_rabbitmq() -> None:
 
 
 class RabbitServer:
-    """The server, its user guest, and its management API. `more` are further lines of its
-    rabbitmq.conf.
+    """The server, its user guest, and, with `management`, its management API, whose figures are
+    new every `FIGURES_MS`. `more` are further lines of its rabbitmq.conf.
 
     It keeps its ports: whoever was connected finds it again after `kill` and `start`. What does
     not start, or end, within `WAIT_S` raises `ShowFailed`.
     """
 
-    def __init__(self, folder: Path, more: str = "") -> None:
+    FIGURES_MS: ClassVar[int] = 500
+
+    def __init__(self, folder: Path, more: str = "", *, management: bool = True) -> None:
         self._folder = folder
         self._log = folder / "rabbit.log"
         self._more = more
+        self._has_management = management
         # Children are bound to the thread that starts them (PR_SET_PDEATHSIG): one that stays.
         self._starter = ThreadPoolExecutor(1, "rabbit")
         self._mapper: subprocess.Popen[bytes] | None = None
@@ -146,9 +151,14 @@ class RabbitServer:
 
     # --- inside -----------------------------------------------------------------------------------
     def _configure(self) -> None:
-        settings = _SETTINGS.format(port=self.port, management_port=self.management_port)
+        settings, plugins = _SETTINGS.format(port=self.port), ""
+        if self._has_management:
+            settings += _MANAGEMENT.format(
+                management_port=self.management_port, figures_ms=self.FIGURES_MS
+            )
+            plugins = "rabbitmq_management"
         (self._folder / "rabbitmq.conf").write_text(settings + self._more)
-        (self._folder / "plugins").write_text("[rabbitmq_management].\n")
+        (self._folder / "plugins").write_text(f"[{plugins}].\n")
 
     def _spawn(self, *command: str) -> subprocess.Popen[bytes]:
         return self._starter.submit(self._spawn_here, command).result()
