@@ -12,7 +12,7 @@ from urllib.error import HTTPError
 from urllib.parse import quote
 
 import pytest
-from bench.amqp import groups, law, law_chart, start
+from bench.amqp import law, law_chart, start
 from bench.amqp.__main__ import parse
 from bench.amqp.contenders import CONTENDERS, REQUITE
 from bench.amqp.loops import engine_times
@@ -63,7 +63,7 @@ def test_the_first_request_of_each_key_is_timed(server: Any, tmp_path: Path) -> 
 
 
 def test_groups_are_made_and_reported(server: Any, tmp_path: Path) -> None:
-    pytest.importorskip("pika")
+    groups = pytest.importorskip("bench.amqp.groups", reason="pika is not there")
     with groups.managing(server, groups.POOL, tmp_path, 'kind = "noop"') as manager:
         phases = list(groups._phases(server, manager, 3, 0.3))
     assert len(phases) == 4
