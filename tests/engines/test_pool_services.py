@@ -238,6 +238,18 @@ def test_the_workers_of_a_former_manager_are_kept_and_others_stopped() -> None:
     assert bench.status("a") is bench.status("b") is GroupStatus.ACTIVE
 
 
+def test_a_group_that_is_released_while_others_come_back_goes() -> None:
+    settings = replace(CONFIG, lifetime=replace(CONFIG.lifetime, stop_delay_s=0.5))
+    bench = Bench(settings)
+    bench.running = {"a": RUNS}
+    bench.see("a", workers=1)
+    bench.come_up()
+    bench.feed(ReleaseGroup("a"))
+    bench.pass_answering(2.0 * BROKER.settle_s)
+    assert bench.status("a") is None
+    assert bench.running == {}
+
+
 def test_a_broker_that_starts_anew_has_no_group_stopped(bench: Bench) -> None:
     bench.arrive()
     bench.pass_answering(5.0)

@@ -50,6 +50,7 @@ class ServiceLoop:
         self._question = 0
         self._is_asking = False
         self._is_first = True  # nothing has been seen on this connection
+        self._met: set[str] = set()  # the groups whose workers have been seen on it
         self._pauses: Pauses[str] = Pauses(config.loops.backoff_s, config.loops.backoff_max_s)
         self._connected = False
         self._connected_at = 0.0
@@ -116,6 +117,7 @@ class ServiceLoop:
         self._connected = True
         self._connected_at = now
         self._is_first = True
+        self._met.clear()
         self._maybe_ask()
         return self._taken()
 
@@ -170,6 +172,7 @@ class ServiceLoop:
             if key in self._expected
         )
         self._seen = dict(event.services)
+        self._met.update(key for key, seen in self._seen.items() if seen.workers)
         self._is_first = False
         self.is_listed = now >= self._connected_at + self._config.broker.settle_s
         if any(first > event.ticket for first in self._probed.values()):
@@ -183,8 +186,8 @@ class ServiceLoop:
         status = self._status(key)
         if seen.queued:
             return True
-        if status is None and not self.is_listed:
-            return seen.workers > 0  # another manager's, or of a time before this one's
+        if status is None and seen.workers and not self.is_listed and key not in self._met:
+            return True  # another manager's, or of a time before this one's
         if self._has_grown(key, seen):
             return seen.workers > 0 or status is not None
         return seen.in_progress > 0 and status is GroupStatus.ACTIVE
