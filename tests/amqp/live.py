@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from tests.support.rabbit import Rabbit
+
 from requite import Worker
 from requite.protocols.amqp.responder import AmqpResponder
 
@@ -20,6 +22,11 @@ async def serving(url: str, *services: Any, **how: Any) -> AsyncIterator[Worker]
     async with Worker(url, *services, **how) as worker:
         await until(lambda: is_consuming(worker), "the worker consumes")
         yield worker
+
+
+def hearing(rabbit: Rabbit, exchange: str) -> int:
+    """Return how many workers hear control messages: a request may come to one before that."""
+    return len(rabbit.api("GET", f"/exchanges/{rabbit.vhost}/{exchange}/bindings/source"))
 
 
 def responders(worker: Worker) -> list[AmqpResponder]:

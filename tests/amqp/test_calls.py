@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.amqp.live import serving
+from tests.amqp.live import hearing, serving, until
 from tests.spec.requirement import requirement
 from tests.support.rabbit import Rabbit
 
 from requite import AsyncClient, Client, RemoteFailure, Request, service
 from requite.errors import CallTimeout, NoService
+from requite.protocols.amqp.topology import CONTROL_EXCHANGE
 from requite.request import Partial, Reply
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -135,6 +136,7 @@ async def test_a_cancelled_call_interrupts_its_handler(rabbit: Rabbit) -> None:
     async with serving(rabbit.url, hold), AsyncClient(f"{rabbit.url}?queue=hold") as client:
         call = asyncio.ensure_future(client.call(b"", timeout=60))
         await asyncio.wait_for(began.wait(), 30)
+        await until(lambda: hearing(rabbit, CONTROL_EXCHANGE), "a worker that hears of cancels")
         call.cancel()
         await asyncio.wait_for(ended.wait(), 30)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
-from tests.amqp.live import is_consuming
+from tests.amqp.live import hearing, is_consuming
 from tests.pool.live import WAIT_S, Floor, ask, eventually, until
 from tests.pool.test_manager import who
 
@@ -70,6 +70,13 @@ async def serving(floor: Floor, key: str, worker_id: str, url: str = "") -> Serv
     return servant
 
 
+async def listening(floor: Floor, count: int) -> None:
+    """Wait until so many workers hear of drains and cancels."""
+    await until(
+        lambda: hearing(floor.rabbit, "core-control-xchg") == count, f"{count} workers that hear"
+    )
+
+
 async def by_hand(floor: Floor) -> PoolManager:
     """Start a manager whose workers somebody else starts."""
     lifetime = Lifetime(unbind_delay_s=60.0, stop_delay_s=0.3, extra_lifetime_s=0.1)
@@ -88,6 +95,7 @@ async def test_a_worker_that_is_drained_finishes_what_it_has_and_ends(floor: Flo
     await asyncio.wait_for(one.began.wait(), 30)
     assert (await other.call(b"hi")).body == b"hi"
 
+    await listening(floor, 2)
     drained = await ask(f"{manager.url}/drain", {"worker": "w1"})
     assert drained == (202, {"heard": True})
     await until(lambda: not is_consuming(one.worker), "a worker that takes no more")
@@ -109,6 +117,7 @@ async def test_drains_of_a_key_and_of_all_reach_whom_they_mean(floor: Floor) -> 
     servants = [await serving(floor, key, f"w-{key}-{n}", url) for key in "ab" for n in (1, 2)]
     for key in "ab":
         assert (await (await floor.client(key)).call(b"hi")).body == b"hi"
+    await listening(floor, 4)
     await ask(f"{manager.url}/drain", {"key": "a"})
     await asyncio.wait_for(asyncio.gather(*(each.over for each in servants[:2])), 30)
     assert not any(each.over.done() for each in servants[2:])
@@ -134,6 +143,7 @@ async def test_workers_that_no_driver_ends_are_told_when_their_group_goes(floor:
     manager = await by_hand(floor)
     servant = await serving(floor, "42", "w1", manager.url)
     assert (await (await floor.client()).call(b"hi")).body == b"hi"
+    await listening(floor, 1)
     await ask(f"{manager.url}/release", {"key": "42"})
     await asyncio.wait_for(servant.over, 30)
 
@@ -145,6 +155,7 @@ async def test_workers_that_are_drained_are_replaced_and_no_call_fails(
     manager = await floor.active()
     client = await floor.client()
     first = await who(client)
+    await listening(floor, 1)
     call = asyncio.ensure_future(who(client, b"sleep 0.5"))
     assert (await ask(f"{manager.url}/drain", {"key": "42"}))[0] == 202
     assert await call
@@ -166,6 +177,7 @@ async def test_a_cancelled_call_interrupts_its_handler_in_the_pool(floor: Floor)
     kept = asyncio.ensure_future(other.call(b"hold"))
     await asyncio.wait_for(one.began.wait(), 30)
     await asyncio.wait_for(two.began.wait(), 30)
+    await listening(floor, 2)
     call.cancel()
     await asyncio.wait_for(one.interrupted.wait(), 30)
     assert not two.interrupted.is_set()
