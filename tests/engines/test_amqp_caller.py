@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pamqp import commands
 from tests.spec.requirement import requirement
-from tests.support.amqp_engines import SIDE, CallerSide, method
+from tests.support.amqp_engines import ORIGIN, SIDE, caller, lose_connection
 
 from requite.engine import Cancel, Disconnect, Drain, PeerJoined, PeerLost, Stopped, Warn
 from requite.errors import (
@@ -15,7 +15,6 @@ from requite.errors import (
     CallTimeout,
     Cancelled,
     LocalViolation,
-    NoService,
     Overloaded,
     Poisoned,
     RemoteFailure,
@@ -23,19 +22,9 @@ from requite.errors import (
     WorkerLost,
 )
 from requite.protocols.amqp import methods
-from requite.protocols.amqp.caller import AmqpCaller
 from requite.protocols.amqp.policy import CallerPolicy
-from requite.protocols.amqp.properties import encode_properties
-from requite.protocols.amqp.topology import Destination, Pool
+from requite.protocols.amqp.topology import Pool
 from requite.request import Partial, Reply
-
-ORIGIN = b"\1" * 8
-
-
-def caller(
-    policy: CallerPolicy | None = None, destination: Destination | None = None
-) -> CallerSide:
-    return CallerSide(AmqpCaller(policy, destination, origin=ORIGIN, first_sequence=7))
 
 
 # --- one call -------------------------------------------------------------------------------------
@@ -219,231 +208,6 @@ def test_a_reply_that_is_too_large() -> None:
     error = rabbit.outcome()
     assert isinstance(error, RemoteFailure)
     assert "message_size_max" in str(error)
-
-
-# --- RabbitMQ says no -----------------------------------------------------------------------------
-def test_a_request_that_comes_back_is_no_service() -> None:
-    rabbit = caller()
-    rabbit.get_ready()
-    rabbit.submit("a", "nowhere")
-    [(_, _, asked, _)] = rabbit.published()
-    returned = method(commands.Basic.Return(312, "NO_ROUTE", "", "nowhere"))
-    rabbit.hear([methods.channel(1), returned, encode_properties(asked, 0), b""])
-
-    error = rabbit.outcome()
-    assert isinstance(error, NoService)
-    assert not error.may_have_executed
-    assert "nowhere" in str(error)
-
-
-def test_a_request_comes_back_to_a_caller_that_has_lost_its_reply_queue() -> None:
-    """It is about to be published again, and would only come back once more."""
-    rabbit = caller()
-    rabbit.get_ready()
-    rabbit.submit("a", "nowhere")
-    [(_, _, asked, _)] = rabbit.published()
-    rabbit.say(commands.Basic.Cancel("replies"))
-    assert rabbit.engine.snapshot().held == 1
-    returned = method(commands.Basic.Return(312, "NO_ROUTE", "", "nowhere"))
-    rabbit.hear([methods.channel(1), returned, encode_properties(asked, 0), b""])
-    error = rabbit.outcome()
-    assert isinstance(error, NoService)
-    assert not error.may_have_executed
-
-
-def test_partial_replies_of_two_copies_of_a_request_are_not_mixed() -> None:
-    """The same worker may have both, each at its first attempt."""
-    rabbit = caller()
-    rabbit.get_ready()
-    rabbit.submit("a")
-    [(_, _, asked, _)] = rabbit.published()
-    one = {"x_worker_id": "w", "x_attempt": 1, "x_run": 1}
-    other = one | {"x_run": 2}
-    rabbit.reply(asked, b"1a", x_partial=0, **one)
-    rabbit.reply(asked, b"2a", x_partial=0, **other)
-    rabbit.reply(asked, b"1b", x_partial=1, **one)
-    rabbit.reply(asked, b"!", x_status="ok", x_partials=1, **other)
-    reply = rabbit.outcome()
-    assert isinstance(reply, Reply)
-    assert reply.frames == (b"2a!",)
-
-
-def test_a_final_reply_whose_partial_ones_were_missed_is_none() -> None:
-    rabbit = caller()
-    rabbit.get_ready()
-    rabbit.submit("a")
-    [(_, _, asked, _)] = rabbit.published()
-    rabbit.reply(asked, b"b", x_partial=1, x_run=1)
-    rabbit.reply(asked, b"!", x_status="ok", x_partials=2, x_run=1)
-    assert rabbit.engine.snapshot().stray == 2
-    rabbit.reply(asked, b"a", x_partial=0, x_run=2)
-    rabbit.reply(asked, b"!", x_status="ok", x_partials=1, x_run=2)
-    reply = rabbit.outcome()
-    assert isinstance(reply, Reply)
-    assert reply.frames == (b"a!",)
-
-
-def test_what_was_agreed_upon_is_not_agreed_upon_again() -> None:
-    rabbit = caller()
-    rabbit.get_ready()
-    rabbit.hear([methods.CONNECTION, methods.tune_ok(16, 131072, 60_000)])
-    assert not rabbit.effects
-    rabbit.submit("a")
-    assert rabbit.published()
-
-
-def test_a_request_that_is_not_confirmed() -> None:
-    rabbit = caller(CallerPolicy(confirms=True))
-    rabbit.get_ready()
-    for token in "abc":
-        rabbit.submit(token)
-    rabbit.say(commands.Basic.Nack(1))
-    [(token, error)] = rabbit.failed()
-    assert (token, type(error), error.may_have_executed) == ("a", Overloaded, False)
-
-    rabbit.say(commands.Basic.Ack(3, True))
-    assert not rabbit.failed()
-    assert rabbit.engine.snapshot().unconfirmed == 0
-
-
-@pytest.mark.parametrize(
-    ("code", "hint"), [(403, "user and password"), (530, "virtual host is the path"), (402, "402")]
-)
-def test_a_connection_that_is_refused(code: int, hint: str) -> None:
-    rabbit = caller()
-    rabbit.submit("a")
-    rabbit.feed(PeerJoined(rabbit.peer))
-    rabbit.say(commands.Connection.Close(code, "NO", 0, 0), methods.CONNECTION)
-
-    error = rabbit.outcome()
-    assert isinstance(error, TransportError)
-    assert hint in str(error)
-    assert not error.may_have_executed
-
-
-def test_a_reply_queue_that_is_refused() -> None:
-    rabbit = caller()
-    rabbit.submit("a")
-    rabbit.connect()
-    rabbit.close_channel(403, methods.QUEUE_DECLARE)
-    error = rabbit.outcome()
-    assert isinstance(error, TransportError)
-    assert "permissions" in str(error)
-    assert rabbit.sent() == ["CHANNEL_CLOSE_OK"]
-
-    rabbit.submit("b")  # somebody may have granted them
-    assert rabbit.sent() == ["CHANNEL_OPEN", "QUEUE_DECLARE", "BASIC_CONSUME"]
-
-
-def test_an_exchange_that_is_not_there() -> None:
-    rabbit = caller(destination=Pool("core").destination)
-    rabbit.get_ready()
-    rabbit.submit("a", "42")
-    rabbit.close_channel(404, methods.EXCHANGE_DECLARE, SIDE)
-    error = rabbit.outcome()
-    assert isinstance(error, NoService)
-    assert "core-req-xchg" in str(error)
-    assert not error.may_have_executed
-
-    rabbit.submit("b", "42")
-    assert rabbit.sent(SIDE) == ["CHANNEL_OPEN", "EXCHANGE_DECLARE"]
-    rabbit.say(commands.Exchange.DeclareOk(), SIDE)
-    assert rabbit.published()
-
-
-def test_an_exchange_that_goes_away() -> None:
-    rabbit = caller(destination=Pool("core").destination)
-    rabbit.get_ready()
-    rabbit.say(commands.Exchange.DeclareOk(), SIDE)
-    rabbit.submit("a", "42")
-    rabbit.close_channel(404, methods.BASIC_PUBLISH)
-    assert not rabbit.failed()
-    assert "EXCHANGE_DECLARE" in rabbit.sent(SIDE)
-
-    rabbit.close_channel(404, methods.EXCHANGE_DECLARE, SIDE)
-    assert isinstance(rabbit.outcome(), NoService)
-
-
-# --- lost ways ------------------------------------------------------------------------------------
-def lose_connection(rabbit: CallerSide) -> None:
-    rabbit.feed(PeerLost(rabbit.peer, "reset by peer"))
-
-
-def lose_queue(rabbit: CallerSide) -> None:
-    rabbit.say(commands.Basic.Cancel("replies"))
-
-
-def lose_channel(rabbit: CallerSide) -> None:
-    rabbit.close_channel(406, methods.BASIC_ACK)
-
-
-@pytest.mark.parametrize("lose", [lose_connection, lose_queue, lose_channel])
-def test_what_is_out_is_sent_again(lose: Any) -> None:
-    rabbit = caller()
-    rabbit.get_ready()
-    rabbit.submit("a")
-    [(_, _, first, _)] = rabbit.published()
-    lose(rabbit)
-    assert not rabbit.failed()
-    if lose is lose_connection:
-        rabbit.connect()
-
-    rabbit.say(commands.Basic.ConsumeOk("replies"))
-
-    [(_, _, second, _)] = rabbit.published()
-    assert second.message_id == first.message_id
-    assert second.reply_to != first.reply_to
-    rabbit.reply(second, b"at last")
-    reply = rabbit.outcome()
-    assert isinstance(reply, Reply)
-    assert reply.attempts == 2
-
-
-@pytest.mark.parametrize("lose", [lose_connection, lose_queue, lose_channel])
-def test_what_is_not_idempotent_is_not(lose: Any) -> None:
-    rabbit = caller()
-    rabbit.get_ready()
-    rabbit.submit("a", idempotent=False)
-    lose(rabbit)
-    error = rabbit.outcome()
-    assert isinstance(error, TransportError)
-    assert error.may_have_executed
-    assert "not idempotent" in str(error)
-
-
-def test_what_was_never_sent_may_always_be() -> None:
-    rabbit = caller()
-    rabbit.connect()
-    rabbit.submit("a", idempotent=False)
-    lose_connection(rabbit)
-    assert not rabbit.failed()
-    rabbit.get_ready()
-    assert len(rabbit.published()) == 1
-
-
-def test_tries_are_bounded() -> None:
-    rabbit = caller(CallerPolicy(attempts_max=2))
-    rabbit.submit("a")
-    for _ in range(2):
-        rabbit.get_ready()
-        lose_connection(rabbit)
-    error = rabbit.outcome()
-    assert isinstance(error, TransportError)
-    assert error.attempts == 2
-
-
-def test_a_try_has_its_time() -> None:
-    rabbit = caller(CallerPolicy(attempt_s=1.0, attempts_max=2))
-    rabbit.get_ready()
-    rabbit.submit("a")
-    [(_, _, first, _)] = rabbit.published()
-    rabbit.wake(1.0)
-    [(_, _, second, _)] = rabbit.published()
-    assert second.correlation_id == first.correlation_id  # a late reply will do
-    rabbit.wake(1.0)
-    error = rabbit.outcome()
-    assert isinstance(error, CallTimeout)
-    assert "twice" in str(error) or "2 times" in str(error)
 
 
 # --- partial replies ------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from requite.engine import (
     Engine,
     Fail,
     PeerJoined,
+    PeerLost,
     Received,
     Send,
     Submit,
@@ -20,10 +21,15 @@ from requite.engine import (
 )
 from requite.errors import CallError
 from requite.protocols.amqp import methods
+from requite.protocols.amqp.caller import AmqpCaller
 from requite.protocols.amqp.connected import SIDE, WORK
 from requite.protocols.amqp.methods import CONNECTION
+from requite.protocols.amqp.policy import CallerPolicy
 from requite.protocols.amqp.properties import Properties, decode_properties, encode_properties
+from requite.protocols.amqp.topology import Destination
 from requite.request import Partial, Reply
+
+ORIGIN = b"\1" * 8
 
 NAMES = {
     value: name
@@ -152,3 +158,15 @@ class CallerSide(Rabbit):
 
 
 __all__ = ["SIDE", "WORK", "CallerSide", "Rabbit", "method"]
+
+
+def caller(
+    policy: CallerPolicy | None = None, destination: Destination | None = None
+) -> CallerSide:
+    """Return a caller whose ids begin with `ORIGIN`, and RabbitMQ's side of its connection."""
+    return CallerSide(AmqpCaller(policy, destination, origin=ORIGIN, first_sequence=7))
+
+
+def lose_connection(rabbit: CallerSide) -> None:
+    """Let the connection of a caller break."""
+    rabbit.feed(PeerLost(rabbit.peer, "reset by peer"))
