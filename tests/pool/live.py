@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -44,11 +44,15 @@ COMMAND: Final = (
 ROOT: Final = Path(__file__).parents[2]
 
 
-class Floor:
-    """A RabbitMQ, a folder for workers, and managers that are closed at the end."""
+class Ground:
+    """A folder for workers, and managers that are closed at the end. `url` is that of the clients,
+    `section` the setting that has the managers go there."""
 
-    def __init__(self, rabbit: Rabbit, folder: Path, stack: AsyncExitStack) -> None:
-        self.rabbit = rabbit
+    def __init__(
+        self, url: str, section: Mapping[str, Any], folder: Path, stack: AsyncExitStack
+    ) -> None:
+        self.url = url
+        self._section = section
         self.state = folder / "state"
         self.logs = folder / "log"
         self.stack = stack
@@ -64,13 +68,12 @@ class Floor:
         }
         config = PoolConfig(
             PoolSection("core"),
-            rabbitmq=RabbitSection(self.rabbit.url, self.rabbit.management_url),
             lifetime=Lifetime(60.0, 60.0, 1.0),
             loops=Loops(0.2, 0.1, 1.0, settle_s=0.6),
             driver=DriverSection("subprocess", 20.0, settings),
             http=HttpSection(port=0),
         )
-        return replace(config, **changes)
+        return replace(config, **{**self._section, **changes})
 
     async def manager(self, config: PoolConfig | None = None, **more: Any) -> PoolManager:
         """Start a manager; return it at once."""
@@ -85,7 +88,7 @@ class Floor:
 
     async def client(self, key: str = "42", **settings: Any) -> AsyncClient:
         """Make a client of a group."""
-        url = f"{self.rabbit.url}?pool=core&key={quote(key, safe='')}"
+        url = f"{self.url}?pool=core&key={quote(key, safe='')}"
         client = AsyncClient(url, timeout=settings.pop("timeout", WAIT_S), **settings)
         return await self.stack.enter_async_context(client)
 
@@ -104,6 +107,15 @@ class Floor:
             return not living
 
         await until(killed, "the end of all workers")
+
+
+class Floor(Ground):
+    """A ground at a RabbitMQ."""
+
+    def __init__(self, rabbit: Rabbit, folder: Path, stack: AsyncExitStack) -> None:
+        section = RabbitSection(rabbit.url, rabbit.management_url)
+        super().__init__(rabbit.url, {"rabbitmq": section}, folder, stack)
+        self.rabbit = rabbit
 
 
 async def until(look: Callable[[], object], what: str) -> None:
