@@ -5,7 +5,7 @@ from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.support import bytecode
+from tests.support import bytecode, limits
 from tests.support.rabbit import add_log, allow_time, rabbit, rabbit_server
 
 __all__ = ["rabbit", "rabbit_server"]
@@ -21,9 +21,10 @@ settings.register_profile("fresh", print_blob=True, deadline=None, suppress_heal
 settings.register_profile("thorough", settings.get_profile("fresh"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
-# What starts processes may be ten times as slow on a busy machine.
-_LONGER = ("e2e", "interop", "slow")
-_LONGER_S = 120
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Prepare what ends a process that is stuck."""
+    limits.begin(config)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,11 +32,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     processes to start."""
     for item in items:
         allow_time(item)
-        if not item.get_closest_marker("timeout") and any(map(item.get_closest_marker, _LONGER)):
-            item.add_marker(pytest.mark.timeout(_LONGER_S))
+        limits.set_limit(item)
         names = vars(getattr(item, "module", None) or object)
         if {"sp_nng", "Nng", "nng"} & names.keys():
             item.add_marker("nng")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Watch the setup."""
+    limits.watch(item)
+
+
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Watch the test."""
+    limits.watch(item)
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Watch the teardown."""
+    limits.watch(item)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what the tests have cost."""
+    limits.summary(terminalreporter)
 
 
 @pytest.hookimpl(wrapper=True)

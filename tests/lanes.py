@@ -1,11 +1,13 @@
-"""Run the tests in lanes, two at a time: most machines have two cores, and one process uses one.
+"""Run the tests in lanes: processes that share the cores of the machine.
 
     python -m tests.lanes                  all lanes
     python -m tests.lanes spark engines    these
     python -m tests.lanes --at-once 1      one after the other
+    python -m tests.lanes --seed 7         the seed of hashes and of what the simulator draws
 
-Each lane is a process, whose output is printed in one piece when it ends. Whatever one lane comes
-to, the others run; what failed is said again at the end. SIGINT, SIGTERM or SIGHUP ends them all.
+Each lane is a process group with a limit of its own. A line a minute says which test each lane is
+at; the whole output of a lane is in a file. A lane that fails shows what failed. The other lanes
+go on, and the last lines repeat every failure. SIGINT, SIGTERM or SIGHUP ends all lanes.
 """
 
 from __future__ import annotations
@@ -13,32 +15,47 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
 import signal
+import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Final, NamedTuple
 
 from tests.support import bytecode
 
 ROOT: Final = Path(__file__).parents[1]
-_END_S: Final = 45.0  # Spark's processes take their time; who is not gone then is killed
+LOGS: Final = ROOT / "build" / "lanes"
+SEED_VARIABLE: Final = "REQUITE_TEST_SEED"
+_END_S: Final = 45.0  # Spark's processes need some time to end after an interrupt
+_ABORT_S: Final = 5.0  # to write the stacks of a lane that is stuck
+_REPORT_S: Final = 60.0
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_TAIL: Final = 60  # lines to show of a lane that ended without a summary
+_SUMMARY: Final = re.compile(
+    r"^=+ (?:ERRORS|FAILURES|warnings summary|short test summary info) =+$", re.M
+)
+_DONE: Final = re.compile(r"\[ *(\d+)%\]$", re.M)
 
 
 class Lane(NamedTuple):
-    """A name, and the command that runs it."""
+    """A name, the command that runs it, and the seconds after which it is killed.
+
+    A test has a limit of its own (`tests.support.limits`). That of the lane ends what is stuck
+    outside of any test: while tests are collected, or when the process should exit.
+    """
 
     name: str
     command: tuple[str, ...]
+    limit_s: float = 1500.0
 
 
 def _pytest(*arguments: str) -> tuple[str, ...]:
     # Without its cache, which is made for one writer.
-    options = ("-p", "no:cacheprovider", "-m", "not nng and not long")
+    options = ("-v", "-p", "no:cacheprovider", "-m", "not nng and not long")
     return (sys.executable, "-m", "pytest", *options, *arguments)
 
 
@@ -64,7 +81,7 @@ LANES: Final = tuple(Lane(name, _ALL[name]) for name in sorted(_ALL, key=_ORDER.
 
 
 class Result(NamedTuple):
-    """What a lane came to. `code` is that of its process; None if the lane did not begin."""
+    """How a lane ended. `code` is that of its process; None if the lane did not begin."""
 
     name: str
     code: int | None
@@ -73,7 +90,7 @@ class Result(NamedTuple):
 
     @property
     def line(self) -> str:
-        """Its row in the table at the end: how it ended, in seconds, and its own last line."""
+        """Its row in the table at the end: verdict, seconds, and the last line of its output."""
         last = self.output.rstrip().rpartition("\n")[2].strip("= ")
         verdict = {0: "passed", None: "not run"}.get(self.code, f"FAILED ({self.code})")
         return f"{self.name:<10} {verdict:<12} {self.seconds:5.0f} s  {last}".rstrip()
@@ -84,33 +101,78 @@ class Result(NamedTuple):
         named = ("FAILED tests", "ERROR tests")
         return [line for line in self.output.splitlines() if line.startswith(named)]
 
+    @property
+    def report(self) -> str:
+        """What people have to read of its output: failures and warnings, or how it broke off."""
+        if found := _SUMMARY.search(self.output):
+            return self.output[found.start() :].rstrip()
+        lines = self.output.rstrip().splitlines()
+        return "" if self.code == 0 else "\n".join(lines[-_TAIL:])
+
+
+class Running:
+    """A lane whose process runs. It leads a process group, so each signal reaches all of it."""
+
+    def __init__(self, lane: Lane, process: asyncio.subprocess.Process, log: Path) -> None:
+        self.lane = lane
+        self._process = process
+        self._log = log
+
+    async def end(self) -> int:
+        """Wait for the end; at the limit, have the stacks written, and kill the lane."""
+        with suppress(TimeoutError):
+            return await asyncio.wait_for(self._process.wait(), self.lane.limit_s)
+        with self._log.open("a") as log:
+            log.write(f"\nThe lane was not done after {self.lane.limit_s:g} s; its stacks:\n")
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGABRT)  # faulthandler writes all stacks
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait(), _ABORT_S)
+        self.signal(signal.SIGKILL)
+        return await self._process.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to every process of the group."""
+        with suppress(ProcessLookupError):  # it has just ended
+            os.killpg(self._process.pid, number)
+
+    def progress(self) -> str:
+        """Say how much of the lane is done, and in which test it is."""
+        output = self._log.read_text(errors="replace")
+        done = _DONE.findall(output)
+        test = output.rpartition("\n")[2].strip()
+        return f"{self.lane.name} {done[-1] if done else 0} % {test}".rstrip()
+
 
 class Runner:
     """Runs lanes; `stop` ends those that run, and lets no other begin."""
 
-    def __init__(self, folder: Path, at_once: int) -> None:
-        self._folder = folder
+    def __init__(self, logs: Path, at_once: int) -> None:
+        logs.mkdir(parents=True, exist_ok=True)
+        self._logs = logs
         self._turns = asyncio.Semaphore(at_once)
-        self._running: set[asyncio.subprocess.Process] = set()
+        self._running: dict[str, Running] = {}
+        self._began = monotonic()
         self.stopping = asyncio.Event()
 
     async def run(self, lane: Lane) -> Result:
-        """Run a lane when it is its turn, and print what it printed."""
+        """Run a lane when it is its turn, and print what people have to read of its output."""
         async with self._turns:
             if self.stopping.is_set():
                 return Result(lane.name, None, 0.0, "")
             _say(f"lane {lane.name} begins")
             begun = monotonic()
-            log = self._folder / lane.name
+            log = self._logs / f"{lane.name}.log"
+            log.unlink(missing_ok=True)
             code = await self._run_process(lane, log)
             result = Result(lane.name, code, monotonic() - begun, log.read_text(errors="replace"))
-        _say(f"{'=' * 30} lane {lane.name} {'=' * 30}\n{result.output.rstrip()}")
+        if result.report:
+            _say(f"{'=' * 30} lane {lane.name} {'=' * 30}\n{result.report}")
         _say(f"lane {result.line}")
         return result
 
     async def _run_process(self, lane: Lane, log: Path) -> int:
-        with log.open("wb") as output:
-            # In a group of its own, so that it gets each signal once, and its children, too.
+        with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
                 *lane.command,
                 cwd=ROOT,
@@ -119,23 +181,28 @@ class Runner:
                 stderr=output,
                 start_new_session=True,
             )
-        self._running.add(process)
-        code = await process.wait()
-        self._running.discard(process)
-        return code
+        running = self._running[lane.name] = Running(lane, process, log)
+        try:
+            return await running.end()
+        finally:
+            del self._running[lane.name]
+
+    async def report(self, every_s: float = _REPORT_S) -> None:
+        """Say what the lanes are at, for ever."""
+        while True:
+            await asyncio.sleep(every_s)
+            minutes, seconds = divmod(round(monotonic() - self._began), 60)
+            lanes = "; ".join(running.progress() for running in self._running.values())
+            _say(f"{minutes:3}:{seconds:02}  {lanes}")
 
     def stop(self) -> None:
         """Interrupt what runs, as a terminal does; a second time, or after a while, kill it."""
         again = self.stopping.is_set()
         self.stopping.set()
-        self._signal(signal.SIGKILL if again else signal.SIGINT)
+        for running in self._running.values():
+            running.signal(signal.SIGKILL if again else signal.SIGINT)
         if not again:
             asyncio.get_running_loop().call_later(_END_S, self.stop)
-
-    def _signal(self, number: signal.Signals) -> None:
-        for process in self._running:
-            with suppress(ProcessLookupError):  # it has just ended
-                os.killpg(process.pid, number)
 
 
 def _say(text: str) -> None:
@@ -152,17 +219,26 @@ def _sum_up(results: Sequence[Result]) -> None:
         _say(result.line)
 
 
-async def run(lanes: Sequence[Lane], at_once: int) -> int:
+async def run(lanes: Sequence[Lane], at_once: int, logs: Path = LOGS) -> int:
     """Run the lanes; return 0 if all passed, 1 if one did not, 130 if they were interrupted."""
-    with TemporaryDirectory(prefix="requite-lanes-") as folder:
-        runner = Runner(Path(folder), at_once)
-        for number in _STOPPING:
-            asyncio.get_running_loop().add_signal_handler(number, runner.stop)
-        results = await asyncio.gather(*(runner.run(lane) for lane in lanes))
+    runner = Runner(logs, at_once)
+    for number in _STOPPING:
+        asyncio.get_running_loop().add_signal_handler(number, runner.stop)
+    reporting = asyncio.create_task(runner.report())
+    results = await asyncio.gather(*(runner.run(lane) for lane in lanes))
+    reporting.cancel()
     _sum_up(results)
     if runner.stopping.is_set():
         return 130
     return int(any(result.code != 0 for result in results))
+
+
+def seed_of_the_commit() -> int:
+    """Return a number that every commit has one of; 0 outside of a checkout."""
+    with suppress(OSError, subprocess.CalledProcessError):
+        command = ("git", "rev-parse", "HEAD")
+        return int(subprocess.check_output(command, cwd=ROOT, stderr=subprocess.DEVNULL)[:7], 16)
+    return 0
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -172,15 +248,21 @@ def main(words: Sequence[str] | None = None) -> int:
     names = [lane.name for lane in LANES]
     parser.add_argument("lane", nargs="*", help=f"one of {', '.join(names)}; all if none is named")
     parser.add_argument("--at-once", type=int, default=min(2, os.cpu_count() or 1), metavar="N")
+    parser.add_argument("--seed", type=int, metavar="N", help="that of the commit if none is named")
     asked = parser.parse_args(words)
     if unknown := set(asked.lane) - set(names):
         parser.error(f"no lane {sorted(unknown)[0]}; there are {', '.join(names)}")
     if asked.at_once < 1:
         parser.error("at least one lane runs at once")
+    seed = seed_of_the_commit() if asked.seed is None else asked.seed
+    if not 0 <= seed < 2**32:
+        parser.error("a seed is 0 to 4294967295")
+    os.environ["PYTHONHASHSEED"] = os.environ[SEED_VARIABLE] = str(seed)
+    chosen = [lane for lane in LANES if not asked.lane or lane.name in asked.lane]
+    lanes = f' LANES="{" ".join(asked.lane)}"' if asked.lane else ""
+    _say(f"seed {seed}; to repeat this run: make unit SEED={seed}{lanes}")
     bytecode.keep()  # for pytest itself, which is loaded before the tests are
-    return asyncio.run(
-        run([x for x in LANES if not asked.lane or x.name in asked.lane], asked.at_once)
-    )
+    return asyncio.run(run(chosen, asked.at_once))
 
 
 if __name__ == "__main__":

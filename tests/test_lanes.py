@@ -17,6 +17,12 @@ from tests.support.live import eventually
 
 FAILS = "print('before'); print('FAILED tests/x.py::test_y - no'); print('= 1 failed ='); exit(1)"
 PASSES = "print('= 1 passed =')"
+WARNS = """
+print("tests/x.py::test_y PASSED   [100%]")
+print("=== warnings summary ===")
+print("a warning")
+print("= 1 passed =")
+"""
 
 
 def lane(name: str, program: str, *arguments: object) -> Lane:
@@ -34,9 +40,11 @@ def test_folders_have_one_lane_each_and_the_last_lane_has_the_rest() -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 2])
-async def test_what_fails_hides_nothing(capsys: pytest.CaptureFixture[str], at_once: int) -> None:
+async def test_what_fails_hides_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, at_once: int
+) -> None:
     three = [lane("a", FAILS), lane("b", PASSES), lane("c", "import os; os.abort()")]
-    assert await lanes.run(three, at_once) == 1
+    assert await lanes.run(three, at_once, tmp_path) == 1
     out = capsys.readouterr().out
     end = out.rpartition("=" * 78)[2].split("\n")[1:-1]
     assert [re.sub(r" +(\d+ s)? *", " ", line).rstrip() for line in end] == [
@@ -48,9 +56,15 @@ async def test_what_fails_hides_nothing(capsys: pytest.CaptureFixture[str], at_o
     assert out.count("before\nFAILED tests/x.py::test_y - no\n= 1 failed =\nlane a") == 1
 
 
-async def test_what_passes_ends_with_0(capsys: pytest.CaptureFixture[str]) -> None:
-    assert await lanes.run([lane("a", PASSES), lane("b", PASSES)], 2) == 0
-    assert "FAILED" not in capsys.readouterr().out
+async def test_what_passes_ends_with_0_and_says_little(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert await lanes.run([lane("a", WARNS), lane("b", PASSES)], 2, tmp_path) == 0
+    out = capsys.readouterr().out
+    assert "FAILED" not in out
+    assert "tests/x.py::test_y PASSED" not in out
+    assert "a warning" in out
+    assert "tests/x.py::test_y PASSED" in (tmp_path / "a.log").read_text()
 
 
 MEET = """
@@ -66,7 +80,113 @@ while not other.exists():
 async def test_two_run_at_once(tmp_path: Path) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
     async with asyncio.timeout(30):
-        assert await lanes.run([lane("a", MEET, a, b), lane("b", MEET, b, a)], 2) == 0
+        two = [lane("a", MEET, a, b), lane("b", MEET, b, a)]
+        assert await lanes.run(two, 2, tmp_path / "logs") == 0
+
+
+# --- what takes too long --------------------------------------------------------------------------
+# Stuck where no handler of Python's can run, as pytest is: faulthandler is on.
+FOR_EVER = "collections.deque(itertools.repeat(0), maxlen=0)"
+STUCK = f"import collections, faulthandler, itertools; faulthandler.enable(); {FOR_EVER}"
+
+
+async def test_a_lane_that_is_stuck_is_killed_and_its_stacks_are_shown(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    stuck = lane("a", STUCK)._replace(limit_s=1.0)
+    assert await lanes.run([stuck, lane("b", PASSES)], 2, tmp_path) == 1
+    out = capsys.readouterr().out
+    assert "The lane was not done after 1 s" in out
+    assert 'File "<string>", line 1 in <module>' in out
+    assert re.search(r"^a +FAILED \(-6\)", out, re.M)
+    assert re.search(r"^b +passed", out, re.M)
+
+
+AT = """
+import sys, time
+from pathlib import Path
+print("tests/x.py::test_y PASSED   [ 12%]")
+print("tests/x.py::test_z[1-2] ", end="", flush=True)
+while not Path(sys.argv[1]).exists():
+    time.sleep(0.005)
+"""
+
+
+async def test_the_report_says_which_test_a_lane_is_at(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    runner = lanes.Runner(tmp_path, 1)
+    running = asyncio.create_task(runner.run(lane("a", AT, tmp_path / "go")))
+    reporting = asyncio.create_task(runner.report(0.02))
+    said = ""
+    async with asyncio.timeout(30):
+        while "  0:00  a 12 % tests/x.py::test_z[1-2]\n" not in said:
+            await asyncio.sleep(0.01)
+            said += capsys.readouterr().out
+    reporting.cancel()
+    (tmp_path / "go").touch()
+    assert (await running).code == 0
+
+
+CONFTEST = """
+from tests.support import limits
+
+limits.GRACE_S = 0.2
+
+def pytest_configure(config):
+    limits.begin(config)
+
+def pytest_runtest_call(item):
+    limits.watch(item)
+
+def pytest_runtest_teardown(item):
+    limits.watch(item)
+"""
+STUCK_TESTS = f"""
+import collections, itertools, pytest, time
+
+@pytest.mark.timeout(0.2)
+def test_stuck_in_python():
+    while True:
+        time.sleep(0.01)
+
+def test_fine():
+    pass
+
+@pytest.mark.timeout(0.2)
+def test_stuck_in_c():
+    {FOR_EVER}
+"""
+
+
+def test_a_test_that_is_stuck_ends_also_where_it_is_stuck_in_c(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_stuck.py").write_text(STUCK_TESTS)
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\ntimeout = 60\npythonpath = {ROOT}\n")
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "."]
+    ended = subprocess.run(
+        command, cwd=tmp_path, timeout=60, capture_output=True, text=True, check=False
+    )
+    lines = ended.stdout.splitlines()
+    assert ended.returncode == 1
+    assert [line.split()[1:2] for line in lines if "::" in line] == [["FAILED"], ["PASSED"], []]
+    assert "Timeout (0:00:00.400000)!" in ended.stderr
+    assert "in test_stuck_in_c" in ended.stderr
+
+
+@pytest.mark.parametrize("seed", ["-1", "4294967296"])
+def test_a_seed_that_python_does_not_take_is_refused(
+    capsys: pytest.CaptureFixture[str], seed: str
+) -> None:
+    with pytest.raises(SystemExit):
+        lanes.main([f"--seed={seed}"])
+    assert "a seed is 0 to 4294967295" in capsys.readouterr().err
+
+
+def test_the_seed_is_that_of_the_commit() -> None:
+    command = ["git", "rev-parse", "--short=7", "HEAD"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert lanes.seed_of_the_commit() == (0 if found.returncode else int(found.stdout, 16))
 
 
 def test_what_is_no_lane_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,10 +209,11 @@ finally:
 """
 RUNNER = """
 import asyncio, sys
+from pathlib import Path
 from tests.lanes import Lane, run
 program, *marks = sys.argv[1:]
 lanes = [Lane(mark[-1], (sys.executable, "-c", program, mark)) for mark in marks]
-sys.exit(asyncio.run(run(lanes, 2)))
+sys.exit(asyncio.run(run(lanes, 2, Path(marks[0]).parent / "logs")))
 """
 
 

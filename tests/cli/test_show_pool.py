@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -134,14 +134,18 @@ def test_a_group_is_shown_as_its_workers_come_and_go(tmp_path):
 
 def test_a_process_ends_with_who_holds_its_tether(tmp_path):
     file = tmp_path / "lock"
-    with tether.held(file):
-        command = [sys.executable, "-m", tether.__name__, str(file), "http.server", "0"]
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    held = ExitStack()
+    held.enter_context(tether.held(file))
+    # Unbuffered, so that `http.server` says at once that it runs.
+    command = [sys.executable, "-u", "-m", tether.__name__, str(file), "http.server", "0"]
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child,
+        held,  # whatever fails, the child ends before it is waited for
+    ):
         assert child.stdout is not None
         child.stdout.readline()
         assert child.poll() is None
-    assert child.wait(30) == 1
-    child.stdout.close()
+    assert child.returncode == 1
 
 
 async def test_the_screen_shows_the_manager_that_there_is(monkeypatch):

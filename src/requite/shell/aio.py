@@ -7,6 +7,7 @@ that keeps its connections itself has one more such task for each that is not th
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, TypeVar, Unpack
@@ -249,6 +250,30 @@ def new_event_loop(use_uvloop: bool | None = None) -> asyncio.AbstractEventLoop:
 
 
 def run(main: Coroutine[Any, Any, T], use_uvloop: bool | None = None) -> T:
-    """Run a coroutine to its end on a new event loop, as `asyncio.run` does."""
-    with asyncio.Runner(loop_factory=lambda: new_event_loop(use_uvloop)) as runner:
-        return runner.run(main)
+    """Run a coroutine to its end on a new event loop, as `asyncio.run` does.
+
+    What it leaves open is closed, and reported by a `ResourceWarning` each; where the coroutine
+    raises, its exception is the one that leaves, with a note for each of them.
+    """
+    runner = asyncio.Runner(loop_factory=lambda: new_event_loop(use_uvloop))
+    try:
+        result = runner.run(main)
+    except BaseException as error:
+        for left in _close(runner):
+            error.add_note(f"left open: {left.message}")
+        raise
+    for left in _close(runner):
+        warnings.warn_explicit(left.message, left.category, left.filename, left.lineno)
+    return result
+
+
+def _close(runner: asyncio.Runner) -> list[warnings.WarningMessage]:
+    """Close a runner and its loop; return the warnings of what was still open.
+
+    Where warnings are errors, uvloop would drop the handle that it warns of instead of closing it,
+    and then wait for that handle for ever.
+    """
+    with warnings.catch_warnings(record=True) as left_open:
+        warnings.simplefilter("always", ResourceWarning)
+        runner.close()
+    return left_open
