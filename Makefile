@@ -1,5 +1,5 @@
 # `make help` lists the targets. Each makes what it needs; PYTHON=/path/to/python3 chooses the Python.
-.PHONY: help setup demo test lint types layers docs unit long bench sim fuzz clean
+.PHONY: help setup demo test check versions lint types layers docs unit long bench sim fuzz clean
 .NOTPARALLEL:
 
 bin := .venv/bin
@@ -16,6 +16,12 @@ demo: ## install what running needs, and show a request get its reply through fa
 
 test: lint types layers docs unit ## every check but `make long`; the tests run last
 
+check: lint types layers ## the first three minutes of `make test`: what needs no process but its own
+	@$(bin)/python -m tests.lanes engines $(if $(SEED),--seed $(SEED))
+
+versions: ## the tests on each CPython from 3.11 to 3.14 that this machine has
+	@scripts/test-versions
+
 lint: setup ## ruff: rules and formatting
 	$(bin)/ruff check
 	$(bin)/ruff format --check
@@ -29,8 +35,8 @@ layers: setup ## imports run downhill; engines do no I/O
 docs: setup ## build docs/_build/html, warnings are errors
 	$(bin)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
-unit: setup ## the tests alone, in lanes; LANES="spark sim" chooses
-	@$(bin)/python -m tests.lanes $(LANES)
+unit: setup ## the tests alone, in lanes; LANES="spark sim" and SEED=7 choose
+	@$(bin)/python -m tests.lanes $(LANES) $(if $(SEED),--seed $(SEED))
 
 long: setup ## the tests that `make test` has in a short form, in full; fresh examples for hypothesis
 	$(bin)/python -m pytest -m long

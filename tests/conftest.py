@@ -13,10 +13,12 @@ __all__ = ["rabbit", "rabbit_server"]
 bytecode.keep()
 
 # `make test` draws the same examples in every run, so that it says of a tree what it said before;
-# `make long` draws fresh ones. A busy machine makes single examples slow without anything being
-# wrong, so there is no deadline per example; pytest-timeout bounds the test as a whole.
+# `make long` draws fresh ones, and twice as many. A busy machine makes single examples slow without
+# anything being wrong, so there is no deadline per example; pytest-timeout bounds the whole test.
 _SLOW = [HealthCheck.too_slow]
-settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=_SLOW)
+settings.register_profile(
+    "same", derandomize=True, deadline=None, max_examples=50, suppress_health_check=_SLOW
+)
 settings.register_profile("fresh", print_blob=True, deadline=None, suppress_health_check=_SLOW)
 settings.register_profile("thorough", settings.get_profile("fresh"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
