@@ -35,10 +35,16 @@ KEYS = [
 
 
 @pytest.mark.timeout(900)
-def test_every_request_is_answered_once_and_correctly_through_all_faults(tmp_path):
+@pytest.mark.parametrize(
+    ("worker_kills", "broker_kills"), [(1, 1), pytest.param(6, 2, marks=pytest.mark.long)]
+)
+def test_every_request_is_answered_once_and_correctly_through_all_faults(
+    tmp_path, worker_kills, broker_kills
+):
     """And the journals that everybody kept tell the same."""
+    faults = (f"--worker-kills={worker_kills}", f"--broker-kills={broker_kills}")
     ended = subprocess.run(
-        [*DEMO, "--requests", "2000", "--json"],
+        [*DEMO, "--requests=2000", *faults, "--json"],
         capture_output=True,
         text=True,
         timeout=880,
@@ -49,7 +55,7 @@ def test_every_request_is_answered_once_and_correctly_through_all_faults(tmp_pat
     verdict = json.loads(ended.stdout.splitlines()[-1])
     assert list(verdict) == KEYS
     assert [verdict[key] for key in KEYS[:5]] == [2000, 2000, 2000, 0, 0]
-    assert (verdict["worker_kills"], verdict["broker_kills"]) == (6, 2)
+    assert (verdict["worker_kills"], verdict["broker_kills"]) == (worker_kills, broker_kills)
     assert verdict["retries"] > 0
     assert 0 < verdict["p50_ms"] <= verdict["p99_ms"]
     assert "Every request was answered exactly once and correctly." in ended.stdout
