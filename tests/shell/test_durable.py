@@ -244,6 +244,13 @@ def test_to_forget_is_tried_again_until_it_is_done(clock):
     assert len(play.asked) == 3
 
 
+@requirement("tsp:status:400")
+def test_what_the_keeper_does_not_know_is_forgotten_already(clock):
+    play = Play(clock, durable_at().forget(TICKET, ...), (b"400 never heard of it",))
+    assert len(play.asked) == 1
+    assert play.pauses == []
+
+
 @pytest.mark.parametrize(
     "ticket", ["", "abc", TICKET + "0", TICKET[:-1] + "G", "../../../../../../etc/passwd", "é" * 32]
 )

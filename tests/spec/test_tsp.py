@@ -135,12 +135,11 @@ def test_tickets_are_read_in_either_case() -> None:
     assert bench.engine.snapshot().requests == 0
 
 
-@requirement("tsp:reply:uuid", "tsp:reply:status", "tsp:close:uuid", "tsp:status:400")
+@requirement("tsp:reply:uuid", "tsp:reply:status", "tsp:status:400")
 @pytest.mark.parametrize("frame", NO_TICKETS)
-@pytest.mark.parametrize("service", [REPLY, CLOSE])
-def test_what_is_no_ticket_is_answered_with_400(service: str, frame: bytes) -> None:
+def test_a_question_for_what_is_no_ticket_is_answered_with_400(frame: bytes) -> None:
     bench = TitanicBench()
-    [status] = bench.ask(service, frame)
+    [status] = bench.ask(REPLY, frame)
     assert decode_status(status).code == 400
     assert len(status) < 200
     assert bench.stores == []
@@ -188,6 +187,17 @@ def test_closing_what_is_not_known_is_200() -> None:
     assert bench.ask(CLOSE, TICKET) == [b"200"]
     ticket = bench.submitted(b"echo", b"hi")
     assert [bench.ask(CLOSE, ticket) for _ in range(3)] == [[b"200"]] * 3
+
+
+@requirement("tsp:close:uuid", "tsp:close:unknown")
+@pytest.mark.parametrize("frames", [[], *([frame] for frame in NO_TICKETS)])
+@pytest.mark.parametrize("standby", [False, True])
+def test_closing_what_is_no_ticket_is_200_and_closes_nothing(
+    standby: bool, frames: list[bytes]
+) -> None:
+    bench = TitanicBench(standby=standby)
+    assert bench.ask(CLOSE, *frames) == [b"200"]
+    assert bench.stores == []
 
 
 @requirement("tsp:close:status", "tsp:close:deletes")

@@ -172,7 +172,7 @@ def _forget(ask: Ask, attempt_s: float) -> Script[None]:
     while True:
         reply = yield from _answer(ask, pauses, attempt_s)
         status = decode_status(reply.frames[0])
-        if status.code == _OK:
+        if status.code in (_OK, _UNKNOWN):  # another keeper's 400: it has nothing to forget
             return
         yield from pauses.after(StoreUnavailable(f"the request is still kept: {status.text}"))
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from requite.engine import Cancel, Finished
-from requite.errors import LogFailed, StorageError
+from requite.errors import LogFailed, RemoteViolation, StorageError
 from requite.protocols.titanic import records
 from requite.protocols.titanic.attempts import Attempts
 from requite.protocols.titanic.copying import Copying
 from requite.protocols.titanic.core import Core
 from requite.protocols.titanic.requests import ANSWERED, CLOSED, POISONED, SENT, Kept, State
 from requite.protocols.titanic.tickets import ForReply
-from requite.protocols.titanic.wire import ERROR, OK, PENDING, UNKNOWN, refusal
+from requite.protocols.titanic.wire import ERROR, OK, PENDING, UNKNOWN, decode_ticket, refusal
 from requite.protocols.titanic.wire import POISONED as POISONED_FRAME
 from requite.request import Status
 
@@ -62,10 +62,13 @@ class Collecting:
 
     # --- closing ----------------------------------------------------------------------------------
     def close(self, token: Any, frames: Sequence[bytes], _now: float) -> None:
-        """Remove a request and its reply. What is not there is closed already, and 200 as well."""
+        """Remove a request and its reply. What is not there is closed already, and 200 as well; so
+        is a malformed ticket, under which nothing can be kept, here or at a replica."""
         core = self._core
-        uuid = core.uuid(token, frames)
-        if uuid is None:
+        try:
+            uuid = decode_ticket(frames[0] if frames else b"")
+        except RemoteViolation:
+            core.answer(token, OK)
             return
         kept = core.register.find(uuid)
         if core.bystander:
