@@ -11,9 +11,11 @@
 | `async def` with `yield` | on the event loop | what it yields | empty |
 | `def` with `yield` | in a thread | what it yields | what it returns |
 
-A reply is bytes, or a sequence of bytes (its frames); None stands for an empty one. A handler that
-raises answers with a negative reply that carries the exception's type and text; `RemoteFailure` is
-for refusing on purpose: its text goes out as it is.
+A reply is bytes, or a sequence of bytes (its frames). None stands for an empty one; since it mostly
+is a forgotten `return`, the worker's log says so, once per service.
+
+A handler that raises answers with a negative reply that carries the exception's type and text;
+`RemoteFailure` is for refusing on purpose: its text goes out as it is.
 
 An `async` handler costs no thread and no task, so it is the fast kind; one that computes for long
 blocks the heartbeats of its worker and belongs into a plain function.
@@ -113,7 +115,9 @@ def frames_of(result: Any) -> Sequence[bytes]:
         return (bytes(result),)
     if isinstance(result, list | tuple) and all(isinstance(frame, bytes) for frame in result):
         return result or (b"",)
-    hint = "; encode it first" if isinstance(result, str) else ""
-    raise TypeError(
-        f"a handler answers with bytes or a sequence of bytes, not {type(result).__name__}{hint}"
-    )
+    kind = type(result).__name__
+    if isinstance(result, list | tuple):
+        odd = next(frame for frame in result if not isinstance(frame, bytes))
+        kind = f"a {kind} with {type(odd).__name__} in it"
+    hint = "; encode it first: .encode()" if isinstance(result, str) else ""
+    raise TypeError(f"a handler answers with bytes or a sequence of bytes, not {kind}{hint}")

@@ -37,7 +37,9 @@ class Runner:
     """Between an engine and a handler. `submit` feeds the engine, on the event loop, `submit_soon`
     with others of the turn; its shell sets them, since each of the two needs the other.
 
-    `to_the_end`: no handler that has started is interrupted, but by `close`.
+    `told` are the services whose log has been told that a handler answered with None: one set for
+    all runners of a worker. `to_the_end`: no handler that has started is interrupted, but by
+    `close`.
     """
 
     submit: Callable[[Input], None]
@@ -51,9 +53,11 @@ class Runner:
         reply_size_max: int,
         frames_max: int,
         *,
+        told: set[str],
         tell_starts: bool = False,
         to_the_end: bool = False,
     ) -> None:
+        self._told = told
         self._tell_starts = tell_starts
         self._to_the_end = to_the_end
         self._on_progress = self._progressed  # made once, not per request
@@ -161,7 +165,7 @@ class Runner:
                     try:
                         part = next(iterator)
                     except StopIteration as end:
-                        return end.value
+                        return b"" if end.value is None else end.value
                     produced = Produced(token, self._frames_of(part))
                     asyncio.run_coroutine_threadsafe(self._produce(produced), loop).result()
 
@@ -229,6 +233,8 @@ class Runner:
 
         It would drop the connection, and with it everything else that this worker holds.
         """
+        if result is None:
+            self._tell_of_none()
         frames = frames_of(result)
         if len(frames) > self._frames_max:
             limit = f"no more than {self._frames_max} are allowed"
@@ -237,6 +243,16 @@ class Runner:
         if size > self._reply_size_max:
             raise ValueError(f"a reply of {size} bytes; {self._reply_size_max} are allowed")
         return frames
+
+    def _tell_of_none(self) -> None:
+        name = self._service.name
+        if name not in self._told:
+            self._told.add(name)
+            _log.warning(
+                "a handler of %r answered with None, and its caller got an empty reply; return (or"
+                ' yield) the reply as bytes, b"" if it is to be empty (told once per service)',
+                name,
+            )
 
     def _finished(self, token: Any, frames: Sequence[bytes]) -> None:
         self.submit(Finished(token, frames))

@@ -123,10 +123,7 @@ class Worker(Daemon):
         self._started = True
         if self._journal is not None:
             self._journal.start()
-        self._posts = [
-            _Post(part, self._reply_size_max, tell_starts=self._journal is not None)
-            for part in self._parts
-        ]
+        self._posts = self._make_posts()
         try:
             for post in self._posts:
                 await post.open()
@@ -162,12 +159,21 @@ class Worker(Daemon):
                 part.engine.tell_beginnings(clock.now())
             await asyncio.to_thread(self._journal.close)
 
+    def _make_posts(self) -> list[_Post]:
+        told: set[str] = set()
+        tell_starts = self._journal is not None
+        return [
+            _Post(part, self._reply_size_max, told, tell_starts=tell_starts) for part in self._parts
+        ]
+
 
 class _Post:
     """A part of a worker at work: engine, connections and handlers; and what remembers replies, if
     its service is to run each request once."""
 
-    def __init__(self, part: Part, reply_size_max: int, *, tell_starts: bool) -> None:
+    def __init__(
+        self, part: Part, reply_size_max: int, told: set[str], *, tell_starts: bool
+    ) -> None:
         service = part.service
         self._dedup = dedup = service.idempotent
         self._gate = None if dedup is None else dedup.gate(service.name, part.call_id)
@@ -179,6 +185,7 @@ class _Post:
             part.threads,
             reply_size_max,
             part.frames_max,
+            told=told,
             tell_starts=tell_starts or dedup is not None,
             to_the_end=dedup is not None,
         )

@@ -1,0 +1,141 @@
+"""`Runner` between a handler and an engine: what becomes of what a handler returns."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from requite import Request, Worker, service
+from requite.engine import Finished, Input, Produced
+from requite.request import Status
+from requite.worker.runner import Runner
+
+
+class Run:
+    """A runner whose engine is a list."""
+
+    def __init__(self, handler: Callable[[Request], Any], told: set[str] | None = None) -> None:
+        self.inputs: list[Input] = []
+        self.ended = asyncio.Event()
+        told = set() if told is None else told
+        self.runner = Runner(service("it")(handler), 1, 1, 1000, 10, told=told)
+        self.runner.submit = self.runner.submit_soon = self._take
+
+    def _take(self, event: Input) -> None:
+        self.inputs.append(event)
+        if isinstance(event, Finished):
+            self.ended.set()
+
+    async def ask(self, times: int = 1) -> list[Input]:
+        """Have the handler run, so many times; return what the engine is fed of the last time."""
+        for token in range(times):
+            self.inputs.clear()
+            self.ended.clear()
+            self.runner.deliver(token, Request("it", [b"hi"]))
+            await self.ended.wait()
+        await self.runner.close()
+        return self.inputs
+
+
+async def none(_request: Request) -> None: ...
+
+
+def none_in_a_thread(_request: Request) -> None: ...
+
+
+async def a_part_that_is_none(_request: Request) -> AsyncIterator[bytes | None]:
+    yield b"one"
+    yield None
+
+
+def a_part_that_is_none_in_a_thread(_request: Request) -> Iterator[bytes | None]:
+    yield b"one"
+    yield None
+
+
+async def two(_request: Request) -> AsyncIterator[bytes]:
+    yield b"one"
+    yield b"two"
+
+
+def two_in_a_thread(_request: Request) -> Iterator[bytes]:
+    yield b"one"
+    yield b"two"
+
+
+async def nothing(_request: Request) -> bytes:
+    return b""
+
+
+NONE = [none, none_in_a_thread, a_part_that_is_none, a_part_that_is_none_in_a_thread]
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    assert all(record.levelno == logging.WARNING for record in caplog.records)
+    return [record.getMessage() for record in caplog.records if record.name == "requite.worker"]
+
+
+@pytest.mark.parametrize("handler", NONE)
+async def test_a_handler_that_answers_none_is_told_once(handler: Any, caplog: Any) -> None:
+    inputs = await Run(handler).ask(times=3)
+    assert isinstance(inputs[-1], Finished)
+    assert inputs[-1].status is Status.OK
+    assert inputs[-1].frames == (b"",)
+    [line] = lines(caplog)
+    assert "'it'" in line
+    assert "None" in line
+    assert "an empty reply" in line
+    assert 'b""' in line
+
+
+@pytest.mark.parametrize("handler", [two, two_in_a_thread, nothing])
+async def test_who_answers_with_bytes_is_told_nothing(handler: Any, caplog: Any) -> None:
+    inputs = await Run(handler).ask(times=2)
+    assert inputs[-1] == Finished(1, (b"",))
+    assert [part.frames for part in inputs if isinstance(part, Produced)] in (
+        [],
+        [(b"one",), (b"two",)],
+    )
+    assert lines(caplog) == []
+
+
+async def test_services_are_told_apart_and_parts_of_one_are_not(caplog: Any) -> None:
+    told: set[str] = set()
+    for _ in range(2):
+        await Run(none, told).ask()
+    assert len(lines(caplog)) == 1
+    assert told == {"it"}
+
+
+def test_all_parts_of_a_worker_know_what_was_told() -> None:
+    posts = Worker("pirate://127.0.0.1:1", service("it")(none), capacity=3)._make_posts()
+    assert len(posts) == 3
+    assert len({id(post.runner._told) for post in posts}) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("hello", "not str; encode it first: .encode()"),
+        (7, "not int"),
+        ([b"ok", "text"], "not a list with str in it"),
+        ((b"ok", None), "not a tuple with NoneType in it"),
+        ({"a": 1}, "not dict"),
+    ],
+)
+async def test_what_cannot_be_a_reply_is_told_by_its_type(
+    answer: Any, told: str, caplog: Any
+) -> None:
+    async def handler(_request: Request) -> Any:
+        return answer
+
+    [finished] = await Run(handler).ask()
+    assert isinstance(finished, Finished)
+    assert finished.status is Status.FAILED
+    assert finished.frames[0].startswith(b"TypeError: a handler answers with bytes")
+    assert told in finished.frames[0].decode()
+    assert lines(caplog) == ["a handler of it failed"]
