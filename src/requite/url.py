@@ -61,6 +61,7 @@ from requite.transport.address import (
     parse_ws,
 )
 from requite.transport.tls import TlsSettings
+from requite.url_guess import explain
 
 MDP_PORT: Final = 5555
 # The AMQP 0.9.1 URI Specification of RabbitMQ, section 5.
@@ -123,7 +124,7 @@ def parse_url(text: str, *, listening: bool = False) -> ServiceUrl:
     name, separator, rest = text.partition("://")
     scheme = _SCHEMES.get(name)
     if not separator or scheme is None:
-        _refuse(shown, f"the scheme is none of {', '.join(f'{known}://' for known in _SCHEMES)}")
+        _refuse(shown, explain(shown, tuple(_SCHEMES), listening=listening))
     if "#" in rest:
         _refuse(shown, "it has a fragment; write %23 for a # that belongs to a name")
     body, _, query = rest.partition("?")
@@ -151,8 +152,9 @@ def parse_url(text: str, *, listening: bool = False) -> ServiceUrl:
 
 
 def redact(text: str) -> str:
-    """Return a URL without its password, for messages."""
-    return _SECRET.sub(r"//\1:***@", text, count=1)
+    """Return a URL, or what was to be one, without its password, for messages."""
+    start = "" if "://" in text else "//"
+    return _SECRET.sub(r"//\1:***@", start + text, count=1).removeprefix(start)
 
 
 # --- places ---------------------------------------------------------------------------------------

@@ -157,6 +157,7 @@ def test_no_broker():
     [
         (("http://127.0.0.1/echo", "x"), "mdp://"),
         ((NOBODY, "x"), f"put it into the URL ({NOBODY}/SERVICE) or use --service"),
+        (("127.0.0.1:5555/echo", "x"), "did you mean mdp://127.0.0.1:5555/echo?"),
         ((f"{NOBODY}/echo", "x", "--timeout", "0"), "timeout"),
         ((f"{NOBODY}/echo", "x", "--once", "--dialect", "0.2"), "MDP 0.2"),
     ],

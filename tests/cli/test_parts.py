@@ -155,6 +155,11 @@ def test_credentials_are_given_once():
         with_user("mdp://me:secret@host/echo", ("a", "b"))
 
 
+def test_credentials_spoil_no_hint_at_a_missing_scheme() -> None:
+    with pytest.raises(ConfigurationError, match=r"did you mean mdp://host/echo\?$"):
+        parse_url(with_user("host/echo", ("me", "secret")))
+
+
 # --- logs -----------------------------------------------------------------------------------------
 def record(**facts):
     made = logging.makeLogRecord(

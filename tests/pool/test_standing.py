@@ -137,7 +137,7 @@ def test_what_workers_are_told() -> None:
         ("mdp://localhost?dialect=0.2", "managers speak MDP 0.3"),
         ("mdp+inproc://here", "workers are other processes"),
         ("mdp://localhost:no", "'no' is not a port"),
-        ("localhost:5555", "the scheme is none of"),
+        ("localhost:5555", "did you mean mdp://localhost:5555"),
     ],
 )
 def test_urls_at_which_no_pool_can_be(url: str, why: str) -> None:

@@ -1,5 +1,7 @@
 """URLs of services: what they stand for, what is refused, and that passwords stay hidden."""
 
+import re
+
 import pytest
 
 from requite.errors import ConfigurationError
@@ -44,9 +46,9 @@ def test_credentials_and_options() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("localhost:5555", r"the scheme is none of mdp://, mdp\+ipc://, mdp\+inproc://"),
-        ("http://localhost", "the scheme is none of"),
-        ("mdp:localhost", "the scheme is none of"),
+        ("http://localhost", r"the scheme is none of mdp://, mdp\+ipc://, mdp\+inproc://"),
+        ("", "the scheme is none of"),
+        ("hello world", "the scheme is none of"),
         ("mdp:///echo", "host is missing"),
         ("mdp://a,/echo", "host is missing"),
         ("mdp://a:x/echo", "'x' is not a port"),
@@ -70,8 +72,77 @@ def test_refused_with_a_reason(text: str, why: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("127.0.0.1:5555/echo", "mdp://127.0.0.1:5555/echo"),
+        ("localhost:5555", "mdp://localhost:5555"),
+        ("localhost", "mdp://localhost"),
+        ("host/echo", "mdp://host/echo"),
+        ("a:5555,b:5555/echo", "mdp://a:5555,b:5555/echo"),
+        ("[::1]:5555/echo?dialect=0.2", "mdp://[::1]:5555/echo?dialect=0.2"),
+        ("//host/echo", "mdp://host/echo"),
+        ("mdp:5555", "mdp://mdp:5555"),
+        ("mdp:host/echo", "mdp://host/echo"),
+        ("sp+tcp:/host:7000", "sp+tcp://host:7000"),
+        ("me:secret@host:5555/echo", "mdp://me:***@host:5555/echo"),
+        ("rabbit:5672/?queue=echo", "amqp://rabbit:5672/?queue=echo"),
+        ("rabbit:5671", "amqps://rabbit:5671"),
+        (
+            "/run/broker.sock",
+            "mdp+ipc:///run/broker.sock (a broker)"
+            " or sp+ipc:///run/broker.sock (a service without a broker)",
+        ),
+    ],
+)
+def test_a_url_without_a_scheme_is_told_the_one_that_was_meant(text: str, meant: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse_url(text)
+    assert str(caught.value).endswith(f"it has no scheme; did you mean {meant}?")
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("mpd://host/echo", "mdp://host/echo"),
+        ("MDP://host/echo", "mdp://host/echo"),
+        ("mdp+tcp://host/echo", "mdp://host/echo"),
+        ("flp+tcp://host:1", "flp://host:1"),
+        (
+            "tcp://127.0.0.1:5555",
+            "mdp://127.0.0.1:5555 (a broker)"
+            " or sp+tcp://127.0.0.1:5555 (a service without a broker)",
+        ),
+        ("ws://host/path", "sp+ws://host/path"),
+        ("tls://host:1", "sp+tls://host:1"),
+        ("sp://host:1", "sp+tcp://host:1"),
+        ("amqp0://me:secret@host", "amqp://me:***@host"),
+    ],
+)
+def test_a_scheme_that_is_nearly_one_is_told_the_right_one(text: str, meant: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse_url(text)
+    scheme = text.partition("://")[0]
+    assert str(caught.value).endswith(f"there is no scheme '{scheme}://'; did you mean {meant}?")
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("127.0.0.1:7000", "sp+tcp://127.0.0.1:7000"),
+        ("tcp://127.0.0.1:7000", "sp+tcp://127.0.0.1:7000"),
+        ("/run/service.sock", "sp+ipc:///run/service.sock"),
+        ("fpl://*:7000", "flp://*:7000"),
+    ],
+)
+def test_who_listens_is_told_a_scheme_at_which_one_can(text: str, meant: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"did you mean {re.escape(meant)}\\?$"):
+        parse_url(text, listening=True)
+
+
+@pytest.mark.parametrize(
     "text",
     [
+        "user:secret@host:5555/echo",
         "mdp://user:secret@host:x/echo",
         "mdp://user:sec@secret@host/echo",
         "mdp://user:secret/secret@host/echo",

@@ -89,8 +89,8 @@ def test_listening_with_tls_has_a_certificate_and_may_check_clients() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("sp://a:1", "the scheme is none of"),
-        ("sp+udp://a:1", "the scheme is none of"),
+        ("sp://a:1", r"did you mean sp\+tcp://a:1"),
+        ("sp+udp://a:1", r"no scheme .sp\+udp"),
         ("sp+tcp://a", "port is missing"),
         ("sp+tcp://[::1]", "port is missing"),
         ("sp+tls://a", "port is missing"),

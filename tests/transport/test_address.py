@@ -40,6 +40,8 @@ def test_read_and_written_alike(text: str, address: object) -> None:
     [
         ("127.0.0.1:5555", "no scheme"),
         ("udp://127.0.0.1:5555", "'udp' is unknown here; there are tcp, tls, ws, wss, ipc and "),
+        ("mdp://localhost:1", "did you mean tcp://localhost:1"),
+        ("sp+tcp://localhost:1", "did you mean tcp://localhost:1"),
         ("tcp://localhost", "port is missing"),
         ("tcp://localhost:", "port is missing"),
         ("tcp://:5555", r"host is missing; write \*"),

@@ -55,5 +55,7 @@ def with_user(url: str, user: tuple[str, str]) -> str:
     if names_user(url):
         raise ConfigurationError("there are credentials in the URL and in a file; give one of them")
     scheme, separator, rest = url.partition("://")
+    if not separator:
+        return url  # which is refused when it is read
     name, password = (quote(part, safe="") for part in user)
     return f"{scheme}{separator}{name}:{password}@{rest}"

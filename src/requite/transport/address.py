@@ -155,7 +155,10 @@ def parse_address(text: str, schemes: Collection[str] = SCHEMES) -> Address:
     if not separator:
         _refuse(text, f"it has no scheme; write {_in_words([_SHAPES[s] for s in schemes], 'or')}")
     if scheme not in schemes:
-        _refuse(text, f"scheme {scheme!r} is unknown here; there are {_in_words(schemes, 'and')}")
+        place = "tcp" if scheme == "mdp" else scheme.rpartition("+")[2]
+        meant = f"; did you mean {place}://{rest}?" if place in schemes else ""
+        there = f"there are {_in_words(schemes, 'and')}"
+        _refuse(text, f"scheme {scheme!r} is unknown here; {there}{meant}")
     match scheme:
         case "ipc":
             return parse_ipc(rest, text)
