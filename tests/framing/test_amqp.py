@@ -103,7 +103,10 @@ def test_a_refusal_is_told() -> None:
     ("said", "why"),
     [
         (b"AMQP\0\1\0\0", "not speak AMQP 0.9.1, but 0.1.0.0"),
-        (b"HTTP/1.1 400 Bad Request\r\n", "does not speak AMQP"),
+        (
+            b"HTTP/1.1 400 Bad Request\r\n",
+            "does not speak AMQP: its first bytes are those of an HTTP",
+        ),
         (start(b"EXTERNAL"), "takes no passwords"),
         (_OPENED[:-1] + b"\0", "not with CE"),
         (start() + tune(frame_size=100), "frames of 100 bytes"),

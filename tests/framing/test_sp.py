@@ -100,6 +100,19 @@ def test_what_cannot_become_a_header_is_refused_at_its_first_wrong_byte(beginnin
     assert "does not speak SP" in refusal(SpStream(REP, REQ), bytes.fromhex(beginning))
 
 
+@pytest.mark.parametrize(
+    ("beginning", "name"),
+    [
+        (b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\x01", "those of ZMTP (ZeroMQ), which mdp://"),
+        (b"GET / HTTP/1.1\r\n", "those of an HTTP request"),
+        (b"\x16\x03\x01", "those of TLS, which sp+tls://"),
+        (b"\x7fELF", r"b'\x7fELF'"),
+    ],
+)
+def test_another_protocol_is_told_by_name(beginning, name):
+    assert f"its first bytes are {name}" in refusal(SpStream(REP, REQ), beginning)
+
+
 @pytest.mark.parametrize("at", range(8))
 def test_every_byte_of_the_header_counts(at):
     for value in set(range(256)) - {HELLO_REQ[at]}:

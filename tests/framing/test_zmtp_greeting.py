@@ -59,12 +59,18 @@ def test_equal_and_higher_versions_are_accepted(version):
 @pytest.mark.parametrize(
     ("beginning", "reason"),
     [
-        (b"G", "first byte is 0x47"),
-        (b"\x01\x00", "first byte is 0x01"),  # an anonymous peer of ZMTP 1.0
+        (b"G", r"first bytes are b'G'"),
+        (b"GET /status HTTP/1.1\r\n", "first bytes are those of an HTTP request"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "first bytes are those of an HTTP answer"),
+        (b"\x16\x03\x01\x02\x00", r"those of TLS, which sp\+tls://"),
+        (b"\0SP\0\0\x30\0\0", r"those of SP \(nng, nanomsg\), which sp\+tcp://"),
+        (b"AMQP\0\0\x09\x01", "those of AMQP"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "those of SSH"),
+        (b"\x01\x00", "those of ZMTP 1.0"),  # an anonymous peer
         (SIGNATURE[:-1] + b"\x00", "signature"),
         (SIGNATURE + b"\x00", "revision 0; the oldest spoken here is 3.0"),
         (SIGNATURE + b"\x01", "revision 1; the oldest spoken here is 3.0"),
-        (SIGNATURE + b"\x02", "revision 2; the oldest spoken here is 3.0"),
+        (SIGNATURE + b"\x02", "revision 2; the oldest spoken here is 3.0, that of libzmq"),
     ],
 )
 def test_what_cannot_become_a_greeting_is_refused_at_once(beginning, reason):

@@ -41,11 +41,11 @@ _65_MIB: Final = (65 << 20).to_bytes(8, "big")
 
 BROKEN_BYTES: Final = [
     # --- the greeting ---
-    BrokenBytes("HTTP", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "does not speak ZMTP 3"),
-    BrokenBytes("TLS", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "does not speak ZMTP 3"),
+    BrokenBytes("HTTP", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "those of an HTTP request"),
+    BrokenBytes("TLS", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "those of TLS"),
     BrokenBytes("zeros", bytes(4096), "does not speak ZMTP 3"),
     BrokenBytes("noise", bytes(range(7, 255)) * 40, "does not speak ZMTP 3"),
-    BrokenBytes("SP instead", b"\x00SP\x00\x00\x30\x00\x00", "does not speak ZMTP 3"),
+    BrokenBytes("SP instead", b"\x00SP\x00\x00\x30\x00\x00", "those of SP"),
     BrokenBytes("bad signature", b"\xff" + bytes(8) + b"\x7e", "signature"),
     BrokenBytes("ZMTP 1.0", b"\xff" + bytes(8) + b"\x7f\x00", "revision 0"),
     BrokenBytes("ZMTP 2.0", b"\xff" + bytes(8) + b"\x7f\x01\x05", "revision 1"),
@@ -133,9 +133,15 @@ BROKEN_MESSAGES: Final = [
     BrokenMessages("not MDP", [(b"hello",)], [], _NOBODY),
     BrokenMessages("one empty frame", [(b"",)], [], _NOBODY),
     BrokenMessages("two empty frames", [(b"", b"")], [], _NOBODY),
-    BrokenMessages("MDP 0.4", [(b"MDPC04", b"\x01", b"echo", b"x")], [], _NOBODY),
-    BrokenMessages("0.1 without its empty frame", [(b"MDPC01", b"echo", b"x")], [], _NOBODY),
-    BrokenMessages("0.2 with an empty frame", [(b"", *_REQUEST_02)], [], _NOBODY),
+    BrokenMessages("MDP 0.4", [(b"MDPC04", b"\x01", b"echo", b"x")], [], "says MDPC04"),
+    BrokenMessages(
+        "0.1 without its empty frame", [(b"MDPC01", b"echo", b"x")], [], "without an empty frame"
+    ),
+    BrokenMessages("0.2 with an empty frame", [(b"", *_REQUEST_02)], [], "after an empty frame"),
+    BrokenMessages("majortomo", [(b"", b"MDPC02", b"\x02", b"a", b"x")], [], "majortomo"),
+    BrokenMessages(
+        "zproto", [(b"\xaa\xa4\x01\x06MDPC02\x01\x04echo", b"hello")], [], "packed by zproto"
+    ),
     BrokenMessages("lower case", [(b"mdpc02", b"\x01", b"echo", b"x")], [], _NOBODY),
     # --- clients: commands they do not have ---
     BrokenMessages("0.2 command 0", [(b"MDPC02", b"\x00", b"echo", b"x")], [], "no command"),

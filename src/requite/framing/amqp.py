@@ -18,6 +18,7 @@ from struct import Struct
 from typing import Final, NoReturn
 
 from requite.errors import LocalViolation, RemoteViolation
+from requite.framing import foreign
 from requite.framing.base import Message
 from requite.framing.parts import Parts
 from requite.protocols.amqp import methods
@@ -205,8 +206,8 @@ class Amqp:
             version = ".".join(map(str, beginning[4:8]))
             raise RemoteViolation(f"the server does not speak AMQP 0.9.1, but {version}")
         if not self.ready:
-            said = beginning[:4]
-            raise RemoteViolation(f"the server does not speak AMQP: its first bytes are {said!r}")
+            said = foreign.describe(beginning)
+            raise RemoteViolation(f"the server does not speak AMQP: its first bytes are {said}")
         raise RemoteViolation(f"a frame of {size} bytes; {self._frame_size} were agreed upon")
 
     # --- the connection itself --------------------------------------------------------------------

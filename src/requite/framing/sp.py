@@ -21,6 +21,7 @@ from struct import Struct, iter_unpack
 from typing import Any, Final, NoReturn
 
 from requite.errors import LocalViolation, RemoteViolation
+from requite.framing import foreign
 from requite.framing.base import Limits, Message
 from requite.framing.parts import Parts
 from requite.framing.sp_types import describe_type, role_of
@@ -205,7 +206,7 @@ class SpStream:
             raise self._broken
         data = self._tail + chunk
         if not data.startswith(_BEGINNING[: len(data)]):
-            self._fail(f"the peer does not speak SP: its first bytes are {data[:4]!r}")
+            self._fail(f"the peer does not speak SP: its first bytes are {foreign.describe(data)}")
         if len(data) < _HEADER_SIZE:
             self._tail = data
             return []

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from requite.errors import RemoteViolation
+from requite.framing import foreign
 
 GREETING_SIZE: Final = 64
 MAJOR: Final = 3
@@ -46,12 +47,15 @@ def check_beginning(data: bytes) -> None:
     identity there, for peers of ZMTP 1.0.
     """
     if data and data[0] != 0xFF:
-        raise RemoteViolation(f"the peer does not speak ZMTP 3: its first byte is {data[0]:#04x}")
+        raise RemoteViolation(
+            f"the peer does not speak ZMTP 3: its first bytes are {foreign.describe(data)}"
+        )
     if len(data) > _SIGNATURE_END and data[_SIGNATURE_END] != 0x7F:
         raise RemoteViolation("the peer does not speak ZMTP 3: its signature does not end in 0x7f")
     if len(data) > _MAJOR_AT and data[_MAJOR_AT] < MAJOR:
         raise RemoteViolation(
-            f"the peer announces ZMTP revision {data[_MAJOR_AT]}; the oldest spoken here is 3.0"
+            f"the peer announces ZMTP revision {data[_MAJOR_AT]}; the oldest spoken here is 3.0,"
+            " that of libzmq 4.0"
         )
 
 

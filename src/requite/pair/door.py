@@ -35,6 +35,7 @@ from requite.engine import (
 from requite.errors import PairFailed, RemoteViolation
 from requite.protocols.binarystar.table import TABLE, Event, State
 from requite.protocols.binarystar.view import PairView
+from requite.protocols.majordomo import foreign
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.dialects import Role, detect
 from requite.protocols.majordomo.management import Snapshot
@@ -203,7 +204,7 @@ class Door:
         guest.heard = said[:_HEARD_MAX]
         found = detect(said[0])
         if found is None:
-            return self._send_away(peer, "its first message is of no dialect of MDP")
+            return self._send_away(peer, foreign.describe(said[0]))
         role, dialect = found
         if role is Role.WORKER:
             return self._reassure(peer, dialect) if is_first else ()

@@ -31,7 +31,7 @@ from requite.engine import (
     Warn,
 )
 from requite.errors import LocalViolation, RemoteViolation
-from requite.protocols.majordomo import management
+from requite.protocols.majordomo import foreign, management
 from requite.protocols.majordomo.dialects import Role, detect
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
@@ -173,7 +173,7 @@ class MajordomoBroker:
             return
         found = detect(messages[0])
         if found is None:
-            self._expel(peer, newcomer.address, "its first message is of no dialect of MDP")
+            self._expel(peer, newcomer.address, foreign.describe(messages[0]))
             return
         role, dialect = found
         if role is Role.CLIENT:
