@@ -206,7 +206,8 @@ class Amqp:
             version = ".".join(map(str, beginning[4:8]))
             raise RemoteViolation(f"the server does not speak AMQP 0.9.1, but {version}")
         if not self.ready:
-            said = foreign.describe(beginning)
+            name = foreign.name_of(beginning)
+            said = f"those of {name}" if name else repr(beginning[:4])
             raise RemoteViolation(f"the server does not speak AMQP: its first bytes are {said}")
         raise RemoteViolation(f"a frame of {size} bytes; {self._frame_size} were agreed upon")
 

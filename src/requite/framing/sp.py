@@ -206,7 +206,9 @@ class SpStream:
             raise self._broken
         data = self._tail + chunk
         if not data.startswith(_BEGINNING[: len(data)]):
-            self._fail(f"the peer does not speak SP: its first bytes are {foreign.describe(data)}")
+            name = foreign.name_of(data)
+            begins = f"those of {name}" if name else repr(data[:4])
+            self._fail(f"the peer does not speak SP: its first bytes are {begins}")
         if len(data) < _HEADER_SIZE:
             self._tail = data
             return []

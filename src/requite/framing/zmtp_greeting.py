@@ -41,15 +41,16 @@ def encode_greeting(mechanism: bytes, *, as_server: bool) -> bytes:
 
 
 def check_beginning(data: bytes) -> None:
-    """Refuse the beginning of a stream as soon as it cannot become a greeting of ZMTP 3.
+    """Refuse the beginning of a stream as soon as it cannot become a greeting of ZMTP 3, and is
+    told from that of other protocols.
 
     The padding means nothing (RFC 37: MUST NOT validate this): libzmq puts the length of its
     identity there, for peers of ZMTP 1.0.
     """
-    if data and data[0] != 0xFF:
-        raise RemoteViolation(
-            f"the peer does not speak ZMTP 3: its first bytes are {foreign.describe(data)}"
-        )
+    if data and data[0] != 0xFF and not foreign.may_get_a_name(data):
+        name = foreign.name_of(data)
+        begins = f"bytes are those of {name}" if name else f"byte is {data[0]:#04x}"
+        raise RemoteViolation(f"the peer does not speak ZMTP 3: its first {begins}")
     if len(data) > _SIGNATURE_END and data[_SIGNATURE_END] != 0x7F:
         raise RemoteViolation("the peer does not speak ZMTP 3: its signature does not end in 0x7f")
     if len(data) > _MAJOR_AT and data[_MAJOR_AT] < MAJOR:
