@@ -11,6 +11,7 @@ import signal
 import subprocess
 
 import pytest
+import zmq
 from tests.cli.command import COMMAND, ENVIRONMENT, WAIT_S, requite, running
 
 from requite.cli.exit_codes import ExitCode
@@ -113,6 +114,20 @@ def test_a_timeout_says_that_the_request_may_have_run(url):
     assert f"`requite services {url}`" in plain.err
     assert (record["status"], record["may_have_executed"]) == ("TIMEOUT", True)
     assert record["elapsed_ms"] >= 1500
+
+
+def test_a_broker_that_says_nothing_may_speak_another_dialect():
+    """One of RFC 7 takes a connection, and drops what it does not understand."""
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as router:
+        router.linger = 0
+        port = router.bind_to_random_port("tcp://127.0.0.1")
+        ended = requite("call", f"mdp://127.0.0.1:{port}/echo", "x", "--timeout", "0.7")
+    assert ended.code == ExitCode.TIMEOUT
+    assert "may have run" in ended.err
+    assert (
+        "if it speaks 0.2 (RFC 18) or 0.1 (RFC 7) only, name that dialect: --dialect" in ended.err
+    )
+    assert "requite services" not in ended.err  # it would hear nothing, either
 
 
 def test_a_service_that_nobody_serves(url):

@@ -306,6 +306,47 @@ def test_a_broker_that_stays_silent_is_left_and_the_calls_go_to_the_next():
     assert bench.replies["a"].attempts == 2
 
 
+HINT = "if it speaks 0.2 (RFC 18) or 0.1 (RFC 7) only, name that dialect: --dialect"
+
+
+def test_a_broker_that_never_spoke_may_speak_another_dialect_and_its_callers_are_told():
+    bench = ClientBench()
+    bench.submit("a", timeout=1.5)
+    bench.submit("b", idempotent=False)
+    bench.join()
+    bench.advance(3.0)  # by then the broker counts as gone
+    assert isinstance(bench.errors["a"], CallTimeout)
+    assert isinstance(bench.errors["b"], TransportError)
+    for error in bench.errors.values():
+        assert error.may_have_executed
+        assert HINT in str(error)
+    bench.advance(1.0)
+    bench.join()
+    bench.submit("c", timeout=0.5)
+    bench.advance(0.5)
+    assert HINT in str(bench.errors["c"])
+
+
+def test_who_was_not_asked_for_a_sign_of_life_may_be_silent():
+    bench = ClientBench()
+    bench.submit("a", timeout=0.9)
+    bench.join()
+    bench.advance(0.9)
+    assert "dialect" not in str(bench.errors["a"])
+
+
+def test_a_broker_that_has_spoken_once_speaks_the_dialect():
+    bench = ClientBench()
+    bench.submit("a")
+    bench.join()
+    bench.answer(bench.requests[0])
+    bench.submit("b", timeout=1.5)
+    bench.submit("c", idempotent=False)
+    bench.advance(3.0)
+    assert sorted(bench.errors) == ["b", "c"]
+    assert not any("dialect" in str(error) for error in bench.errors.values())
+
+
 def test_who_sends_all_the_time_still_asks_before_it_judges():
     """Requests are not answered until they are done: only a HEARTBEAT asks for a sign of life."""
     bench = connected()

@@ -89,7 +89,8 @@ def advised(url: str, *, is_request: bool = True) -> Iterator[None]:
         if is_request and not is_told:
             ran = "may have run" if error.may_have_executed else "has not run"
             error.add_note(f"the request {ran}")
-        error.add_note(_advice(kind_of(error), url).format(place=place_of(url)))
+        if "--dialect" not in str(error):  # else nothing else has an answer, either
+            error.add_note(_advice(kind_of(error), url).format(place=place_of(url)))
         raise
 
 

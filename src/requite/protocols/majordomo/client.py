@@ -32,7 +32,7 @@ from requite.engine import (
     Wake,
     Warn,
 )
-from requite.errors import RemoteViolation
+from requite.errors import CallError, CallTimeout, RemoteViolation, TransportError
 from requite.heartbeat import Heartbeat
 from requite.protocols.majordomo.calls import HELD, SENT, ClientPolicy, PendingCall
 from requite.protocols.majordomo.client_base import ClientEngine
@@ -48,6 +48,11 @@ from requite.protocols.majordomo.wire import (
 )
 from requite.request import Status
 
+_PERHAPS_ANOTHER_DIALECT: Final = (
+    "the broker has sent no message of MDP 0.3, nor answered a heartbeat; if it speaks 0.2 (RFC 18)"
+    " or 0.1 (RFC 7) only, name that dialect: --dialect on the command line, dialect= in Python, or"
+    " ?dialect= in the URL"
+)
 _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
 
 
@@ -105,6 +110,8 @@ class MajordomoClient(ClientEngine):
         self._asked_at = 0.0  # when the broker was sent a HEARTBEAT
         self._beat_at = inf  # when to look at the heartbeat again; inf: no calls, no heartbeats
         self._pressed = False  # the broker has not taken yet what it was sent
+        self._has_heard = False  # a message of this dialect, from any broker
+        self._has_asked = False  # some broker for a sign of life
         self._inputs[PeerBlocked] = self._blocked
         self._inputs[PeerWritable] = self._writable
 
@@ -163,6 +170,7 @@ class MajordomoClient(ClientEngine):
             self._hang_up(f"it broke the protocol: {violation}", now)
             return
         self._heart.heard_at = now
+        self._has_heard = True
         if self._leaving:
             self._maybe_leave(now)
         else:
@@ -188,6 +196,12 @@ class MajordomoClient(ClientEngine):
                 f"partial {partial.part_index} of a reply came where {call.partials} was due"
             )
         self._take_partial(call, partial.body, now)
+
+    def _fail(self, call: PendingCall, error: CallError, now: float) -> None:
+        is_silence = isinstance(error, CallTimeout | TransportError) and call.tries > 0
+        if is_silence and self._has_asked and not self._has_heard:
+            error = type(error)(f"{error}; {_PERHAPS_ANOTHER_DIALECT}")
+        super()._fail(call, error, now)
 
     # --- the connection ---------------------------------------------------------------------------
     def _recall(self, call: PendingCall, now: float) -> None:
@@ -304,4 +318,5 @@ class MajordomoClient(ClientEngine):
             heartbeat = self._dialect.client_heartbeat(self._policy.heartbeat.interval_ms)
             self._out.append(Send(self._peer, heartbeat))
             heart.spoke_at = self._asked_at = now
+            self._has_asked = True
         self._beat_at = min(heart.gone_at(), self._ask_at())
