@@ -10,6 +10,8 @@ import random
 import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -236,17 +238,17 @@ def test_a_frame_that_breaks_the_rules_closes_its_websocket(
 
 
 @pytest.mark.parametrize(
-    "request_",
+    ("request_", "status"),
     [
-        sp_web.asking(protocol="req.sp.nanomsg.org"),
-        sp_web.asking(protocol="pair.sp.nanomsg.org"),
-        sp_web.asking(protocol=None),
-        sp_web.asking("/elsewhere"),
-        sp_web.asking(Upgrade=""),
-        sp_web.asking(Sec_WebSocket_Version="8"),
-        sp_web.asking(Sec_WebSocket_Key=""),
-        b"GET /rpc HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"POST /rpc HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello",
+        (sp_web.asking(protocol="req.sp.nanomsg.org"), 400),
+        (sp_web.asking(protocol="pair.sp.nanomsg.org"), 400),
+        (sp_web.asking(protocol=None), 400),
+        (sp_web.asking("/elsewhere"), 404),
+        (sp_web.asking(Upgrade=""), 426),
+        (sp_web.asking(Sec_WebSocket_Version="8"), 426),
+        (sp_web.asking(Sec_WebSocket_Key=""), 400),
+        (b"GET /rpc HTTP/1.1\r\nHost: x\r\n\r\n", 426),
+        (b"POST /rpc HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello", 426),
     ],
     ids=[
         "REQ",
@@ -261,12 +263,28 @@ def test_a_frame_that_breaks_the_rules_closes_its_websocket(
     ],
 )
 def test_a_websocket_that_is_none_of_ours_is_refused_in_http(
-    request_: bytes, web: Scene, hands: Hands
+    request_: bytes, status: int, web: Scene, hands: Hands
 ) -> None:
     peer = hands.dial(web.place)
     peer.write(request_)
-    assert sp_web.read_head(peer).startswith((b"HTTP/1.1 4", b"HTTP/1.0 4"))
+    assert sp_web.read_head(peer).startswith(b"HTTP/1.1 %d " % status)
     peer.hung_up()
+    web.check()
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+@pytest.mark.parametrize(("path", "status"), [("/rpc", 426), ("/elsewhere", 404)])
+def test_an_http_client_understands_the_refusal(
+    method: str, path: str, status: int, web: Scene
+) -> None:
+    with closing(HTTPConnection("127.0.0.1", web.place.port, timeout=WAIT_S)) as client:
+        client.request(method, path, b"hello" if method == "POST" else None)
+        answer = client.getresponse()
+        body = answer.read()
+    assert answer.status == status
+    assert answer.will_close
+    assert answer.getheader("Upgrade") == ("websocket" if status == 426 else None)
+    assert bool(body) == (method != "HEAD")
     web.check()
 
 

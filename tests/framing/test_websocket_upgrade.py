@@ -4,6 +4,7 @@ RFC 6455, section 4; sp-websocket-mapping-01.
 """
 
 import re
+from http import HTTPStatus
 
 import pytest
 from tests.support.raw_websocket import HOST, REP, REQ, make_client, make_server, upgrade
@@ -58,12 +59,25 @@ def refusal_by_server(data: bytes, path: str = "/svc", step: int = 0) -> tuple[s
         feed(server, data, step)
     head, _, body = server.output().partition(b"\r\n\r\n")
     assert b"connection: close" in head.lower()
-    assert f"content-length: {len(body)}".encode() in head.lower()
+    if not data.startswith(b"HEAD"):
+        assert f"content-length: {len(body)}".encode() in head.lower()
     with pytest.raises(RemoteViolation, match=re.escape(str(caught.value))):
         server.receive(REQUEST)
     assert server.closing() == b""
     assert not server.ready
     return str(caught.value), head.decode().split("\r\n")[0], body.decode()
+
+
+def head_and_body(request: bytes, step: int = 0) -> tuple[str, dict[str, str], str]:
+    """What a server at /svc answers: its violation, status line and fields, and body."""
+    told, *_ = refusal_by_server(request, step=step)
+    server = make_server(path="/svc")
+    with pytest.raises(RemoteViolation):
+        server.receive(request)
+    head, _, body = server.output().decode().partition("\r\n\r\n")
+    status, *fields = head.split("\r\n")
+    named = dict(field.split(": ", 1) for field in fields)
+    return told, {"status": status} | {name.lower(): value for name, value in named.items()}, body
 
 
 def accept_of(request: bytes) -> bytes:
@@ -193,16 +207,20 @@ def test_what_cannot_stand_in_a_request_is_refused_here(host, path):
         (b"/svc", b"/other", 404, "no SP endpoint at /other"),
         (b"/svc", b"/", 404, "no SP endpoint at /"),
         (b"Version: 13", b"Version: 8", 426, "Version"),
-        (b"Upgrade: websocket", b"Upgrade: h2c", 400, "Upgrade: websocket"),
+        (b"Version: 13", b"Version-", 400, "malformed"),
+        (b"Upgrade: websocket\r\n", b"", 426, "ask for an upgrade"),
+        (b"Upgrade: websocket", b"Upgrade: h2c", 426, "ask for an upgrade"),
         (b"Connection: Upgrade", b"Connection: close", 400, "Connection: Upgrade"),
         (b"-Key", b"-Lock", 400, "Sec-WebSocket-Key"),
         (b"Host", b"Guest", 400, "HTTP"),
-        (b" HTTP/1.1", b" HTTP/1.0", 400, "HTTP/1.1"),
-        (b"GET ", b"POST ", 400, "begins with 'GET'"),
+        (b" HTTP/1.1", b" HTTP/1.0", 426, "HTTP/1.1"),
+        (b" HTTP/1.1", b" HTTP/2.0", 400, "malformed"),
+        (b" HTTP/1.1", b"", 400, "malformed"),
+        (b"GET ", b"POST ", 405, "opened with GET, not with POST"),
         (b"server.example.com", b"\xff\xfe", 400, "malformed"),
         (b"Upgrade\r\n", b"Upgr\xe4de\r\n", 400, "malformed"),
         (b"rep.sp", b"r\xe9p.sp", 400, "malformed"),
-        (b"Host: ", b"no colon\r\nHost: ", 400, "HTTP"),
+        (b"Host: ", b"no colon\r\nHost: ", 400, "malformed"),
     ],
 )
 def test_a_request_is_refused_with_a_status_and_a_reason(old, new, status, reason, step):
@@ -210,14 +228,96 @@ def test_a_request_is_refused_with_a_status_and_a_reason(old, new, status, reaso
     told, line, body = refusal_by_server(REQUEST.replace(old, new), step=step)
     assert line.startswith(f"HTTP/1.1 {status}")
     assert reason in body
-    assert told == f"refused a WebSocket with HTTP {status}: {body.rstrip()}"
+    assert told == f"refused an HTTP request with {status}: {body.rstrip()}"
 
 
-@pytest.mark.parametrize("data", [b"\0SP\0\0\x30\0\0", b"\xff", b"\x16\x03\x01", b"get / HTTP/1.1"])
-def test_what_is_not_http_is_refused_at_its_first_bytes(data):
+@pytest.mark.parametrize("step", [0, 1])
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS", "PROPFIND"])
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [("/svc", 426), ("/svc?a=b", 426), ("/", 404), ("/other", 404), ("/svc/", 404), ("*", 404)],
+)
+def test_plain_http_is_told_to_upgrade_and_elsewhere_that_nothing_is_there(
+    method, target, status, step
+):
+    request = f"{method} {target} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n".encode()
+    _, answer, body = head_and_body(request, step)
+    assert answer["status"] == f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"
+    assert answer["content-length"] == str(len(body))
+    assert answer["content-type"].startswith("text/plain")
+    if status == 426:
+        assert answer["upgrade"] == "websocket"
+        assert answer["connection"] == "close, Upgrade"
+        assert answer["sec-websocket-version"] == "13"
+        assert "rep.sp.nanomsg.org" in body
+    else:
+        assert answer["connection"] == "close"
+        assert "upgrade" not in answer
+
+
+@pytest.mark.parametrize(("path", "status"), [("/svc", 426), ("/other", 404)])
+def test_head_is_answered_as_get_without_the_body(path, status):
+    _, as_get, body = head_and_body(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+    _, as_head, nothing = head_and_body(f"HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+    assert as_head == as_get
+    assert as_get["status"].startswith(f"HTTP/1.1 {status}")
+    assert (bool(body), nothing) == (True, "")
+
+
+def test_another_method_is_told_which_one_is_allowed():
+    _, answer, _ = head_and_body(REQUEST.replace(b"GET ", b"PUT "))
+    assert answer["status"] == "HTTP/1.1 405 Method Not Allowed"
+    assert answer["allow"] == "GET"
+
+
+def test_an_upgrade_of_another_version_is_told_ours():
+    _, answer, _ = head_and_body(REQUEST.replace(b"Version: 13", b"Version: 8"))
+    assert answer["sec-websocket-version"] == "13"
+    assert answer["upgrade"] == "websocket"
+
+
+def test_an_upgrade_at_another_path_is_404_whatever_else_is_wrong_with_it():
+    request = REQUEST.replace(b"/svc", b"/other").replace(b"Version: 13", b"Version: 8")
+    _, answer, _ = head_and_body(request)
+    assert answer["status"] == "HTTP/1.1 404 Not Found"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"GET /svc\r\n\r\n",
+        b"GET  /svc HTTP/1.1\r\n\r\n",
+        b"GET /s vc HTTP/1.1\r\n\r\n",
+        b"GET /svc HTTP/1.1\r\nno colon\r\n\r\n",
+        b"GET /svc HTTP/1.1\r\nA: b\r\n folded\r\n\r\n",
+        b"GET /svc HTTP/1.1\r\n: no name\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET /\xe9 HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_malformed_http_is_400(request_):
+    told, answer, body = head_and_body(request_)
+    assert answer["status"] == "HTTP/1.1 400 Bad Request"
+    assert body == "malformed HTTP request\n"
+    assert told.endswith("400: malformed HTTP request")
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (b"\0SP\0\0\x30\0\0", "SP (nng, nanomsg), which sp+tcp://"),
+        (b"\xff\0\0\0\0\0\0\0\x01\x7f", "ZMTP (ZeroMQ)"),
+        (b"\x16\x03\x01", "TLS, which sp+tls://"),
+        (b"SSH-2.0-x\r\n", "SSH"),
+        (b"get / HTTP/1.1", "'get / HTTP/1.1'"),
+        (b"\x7f", r"'\x7f'"),
+    ],
+)
+def test_what_is_not_http_is_refused_at_its_first_bytes(data, name):
     told, line, _ = refusal_by_server(data)
     assert line.startswith("HTTP/1.1 400")
-    assert "came where HTTP begins with 'GET'" in told
+    assert name in told
+    assert "came where an HTTP request begins" in told
 
 
 @pytest.mark.parametrize("step", [0, 1, 1000])
@@ -264,8 +364,8 @@ def answer_to(client: SpWebSocket, old: bytes, new: bytes) -> bytes:
         (b"Upgrade: websocket", b"Upgrade: h2c", "Upgrade: websocket"),
         (b"Connection: Upgrade", b"Connection: close", "Connection: Upgrade"),
         (b"Sec-WebSocket-P", b"Sec-WebSocket-Extensions: x\r\nSec-WebSocket-P", "extension x"),
-        (b"HTTP/1.1", b"HTTP/2.0", "begins with 'HTTP/1.'"),
-        (b"HTTP/1.1", b"\0SP\0\0\x31\0\0", "begins with 'HTTP/1.'"),
+        (b"HTTP/1.1", b"HTTP/2.0", "came where an answer of HTTP/1 begins"),
+        (b"HTTP/1.1", b"\0SP\0\0\x31\0\0", "came where an answer of HTTP/1 begins"),
         (b" 101 ", b" abc ", "Bad HTTP message"),
         (b" 101 Switching Protocols", b" 103 Early Hints", "HTTP 103 Early Hints"),
         (b"\r\n\r\n", b"\r\nx: " + b"x" * 16_384, "more than 16384 bytes"),

@@ -25,6 +25,7 @@ from wsproto.handshake import H11Handshake
 from wsproto.utilities import RemoteProtocolError
 
 from requite.errors import LocalViolation, RemoteViolation
+from requite.framing import foreign
 
 # What h11 holds, too, of a header section that is not complete. Endpoints of SP need some 200
 # bytes; the rest is for the cookies of a browser, and what proxies add.
@@ -32,19 +33,34 @@ HEADER_SIZE_MAX: Final = 16 << 10
 _TARGET: Final = re.compile(r"/[!-~]*")
 _END_OF_HEADER: Final = re.compile(rb"\n\r?\n")  # as lenient as h11 is
 
+_MAY_BEGIN_A_REQUEST: Final = re.compile(rb"[A-Z]{0,20}(?: |\Z)")
+_ANSWER: Final = b"HTTP/1."
+# RFC 9112, sections 2 to 5: a request line, and fields without line folding.
+_REQUEST: Final = re.compile(
+    rb"([A-Z]+) ([!-~]+) HTTP/1\.([01])\r?\n"
+    rb"((?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\r\n]*\r?\n)*)\r?\n"
+)
+_ASKS_FOR_A_WEBSOCKET: Final = re.compile(rb"^upgrade:[^\r\n]*\bwebsocket\b", re.I | re.M)
+
+_FIELDS: Final = {
+    405: ("Allow: GET", "Connection: close"),
+    426: ("Upgrade: websocket", "Sec-WebSocket-Version: 13", "Connection: close, Upgrade"),
+}
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 
 # How much of a refusal's body is read, and shown.
 _EXPLANATION_SIZE_MAX: Final = 500
 _QUOTED_SIZE_MAX: Final = 100
+_BEGINNING_SIZE_MAX: Final = 20
 
 
 class _Head:
     """Collects a header section: up to its empty line, bounded, and judged as it begins."""
 
-    def __init__(self, beginning: bytes) -> None:
+    def __init__(self, may_begin: Callable[[bytes], object], expected: str) -> None:
         self.data = b""
-        self._beginning = beginning
+        self._may_begin = may_begin
+        self._expected = expected
 
     def add(self, chunk: bytes) -> bytes | None:
         """Return what follows the header section, which is in `data` then; None: not complete.
@@ -53,9 +69,9 @@ class _Head:
         """
         searched = max(0, len(self.data) - 2)
         data = self.data = self.data + chunk
-        if not data.startswith(self._beginning[: len(data)]):
-            expected = self._beginning.decode().rstrip()
-            raise RemoteViolation(f"{quote(data)!r} came where HTTP begins with {expected!r}")
+        if not self._may_begin(data):
+            came = foreign.name_of(data) or repr(data[:_BEGINNING_SIZE_MAX])
+            raise RemoteViolation(f"{came} came where {self._expected} begins")
         found = _END_OF_HEADER.search(data, searched)
         if (found.end() if found else len(data)) > HEADER_SIZE_MAX:
             raise RemoteViolation(f"an HTTP header of more than {HEADER_SIZE_MAX} bytes")
@@ -68,14 +84,21 @@ class _Head:
 class ServerUpgrade:
     """The side that was dialled: answers the request for `subprotocol` at `path`; "": at any path.
 
-    `say` takes what is to be sent. A request that is refused is answered before `receive` raises.
+    `say` takes what is to be sent. A request that is refused is answered before `receive` raises:
+
+    | status | for |
+    |---|---|
+    | 404 | any request at another path |
+    | 426 | plain HTTP, or another version of WebSocket than 13 (RFC 9110, section 15.5.22) |
+    | 405 | a WebSocket, by another method than GET |
+    | 400 | what is no HTTP, or no opening handshake; another subprotocol |
     """
 
     def __init__(self, subprotocol: str, path: str, say: Callable[[bytes], None]) -> None:
         self._subprotocol = subprotocol
         self._path = path
         self._say = say
-        self._head = _Head(b"GET ")
+        self._head = _Head(_MAY_BEGIN_A_REQUEST.match, "an HTTP request")
         self._handshake = H11Handshake(ConnectionType.SERVER)
 
     def opening(self) -> bytes:
@@ -90,7 +113,8 @@ class ServerUpgrade:
             self._refuse(str(violation))
         if rest is None:
             return None
-        self._judge(self._read_request())
+        self._judge_request()
+        self._judge_upgrade()
         self._say(self._handshake.send(AcceptConnection(subprotocol=self._subprotocol)))
         return rest
 
@@ -98,43 +122,55 @@ class ServerUpgrade:
         """Say what the end of the stream means here."""
         raise RemoteViolation("the peer hung up before its HTTP request was complete")
 
-    def _read_request(self) -> Request:
-        line, _, _ = self._head.data.partition(b"\n")
-        if not line.rstrip().endswith(b" HTTP/1.1"):
-            self._refuse("a WebSocket is opened by a request of HTTP/1.1")
+    def _judge_request(self) -> None:
+        """Refuse a request that asks for something else than a WebSocket at this path."""
+        request = _REQUEST.fullmatch(self._head.data)
+        if request is None:
+            self._refuse("malformed HTTP request")
+        method, target, minor, section = request.groups()
+        path = target.partition(b"?")[0].decode()
+        is_head = method == b"HEAD"
+        if self._path not in ("", path):
+            self._refuse(f"no SP endpoint at {quote(path)}", 404, is_head=is_head)
+        if minor == b"0" or _ASKS_FOR_A_WEBSOCKET.search(section) is None:  # 1.0 has no upgrades
+            self._refuse(
+                "an SP endpoint is here, which speaks WebSocket: ask for an upgrade by HTTP/1.1,"
+                f" with the subprotocol {self._subprotocol}",
+                426,
+                is_head=is_head,
+            )
+        if method != b"GET":
+            reason = f"a WebSocket is opened with GET, not with {method.decode()}"
+            self._refuse(reason, 405, is_head=is_head)
+
+    def _judge_upgrade(self) -> None:
+        """Refuse an opening handshake that is malformed, or is for another subprotocol."""
         try:
             self._handshake.receive_data(self._head.data)
             [request] = self._handshake.events()
         except RemoteProtocolError as error:
             hint = error.event_hint
-            self._refuse(str(error), hint if isinstance(hint, RejectConnection) else None)
+            self._refuse(
+                str(error), hint.status_code if isinstance(hint, RejectConnection) else 400
+            )
         except ValueError:  # a header that is not ASCII, or a host that is not a name
             self._refuse("malformed HTTP header")
         assert isinstance(request, Request)
-        return request
-
-    def _judge(self, request: Request) -> None:
-        path = request.target.partition("?")[0]
-        if self._path not in ("", path):
-            self._refuse(f"no SP endpoint at {quote(path)}", RejectConnection(status_code=404))
         if self._subprotocol not in request.subprotocols:
             asked = quote(", ".join(request.subprotocols)) or "none"
             self._refuse(f"asked for subprotocol {asked}; here it is {self._subprotocol}")
 
-    def _refuse(self, reason: str, how: RejectConnection | None = None) -> NoReturn:
-        """Answer with an HTTP error that says why, 400 if `how` has no other, and give up."""
+    def _refuse(self, reason: str, status: int = 400, *, is_head: bool = False) -> NoReturn:
+        """Answer with an HTTP error that says why, and give up. HEAD gets no body."""
         body = reason.encode() + b"\n"
-        how = how or RejectConnection()
-        headers = [
-            *how.headers,
-            (b"Content-Type", b"text/plain; charset=utf-8"),
-            (b"Content-Length", b"%d" % len(body)),
-            (b"Connection", b"close"),
+        fields = [
+            f"HTTP/1.1 {status} {_PHRASES[status]}",
+            "Content-Type: text/plain; charset=utf-8",
+            f"Content-Length: {len(body)}",
+            *_FIELDS.get(status, ("Connection: close",)),
         ]
-        status = how.status_code
-        head = RejectConnection(headers=headers, status_code=status, has_body=True)
-        self._say(self._handshake.send(head) + self._handshake.send(RejectData(data=body)))
-        raise RemoteViolation(f"refused a WebSocket with HTTP {status}: {reason}")
+        self._say("\r\n".join([*fields, "", ""]).encode() + (b"" if is_head else body))
+        raise RemoteViolation(f"refused an HTTP request with {status}: {reason}")
 
 
 class ClientUpgrade:
@@ -142,7 +178,7 @@ class ClientUpgrade:
 
     def __init__(self, subprotocol: str, host: str, path: str) -> None:
         self._subprotocol = subprotocol
-        self._head = _Head(b"HTTP/1.")
+        self._head = _Head(_may_begin_an_answer, "an answer of HTTP/1")
         self._handshake = H11Handshake(ConnectionType.CLIENT)
         self._refusal = ""  # the HTTP status, once the server has refused
         self._explanation = b""
@@ -221,6 +257,10 @@ def _request(host: str, path: str, subprotocol: str) -> Request:
     if not is_host or _TARGET.fullmatch(path) is None:
         raise LocalViolation(f"no WebSocket can be asked for at host {host!r} and path {path!r}")
     return Request(host=host, target=path, subprotocols=[subprotocol])
+
+
+def _may_begin_an_answer(data: bytes) -> bool:
+    return data.startswith(_ANSWER[: len(data)])
 
 
 def quote(words: bytes | str, size_max: int = _QUOTED_SIZE_MAX) -> str:
