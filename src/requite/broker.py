@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Final
 from requite.chronicle import Role
 from requite.engine import Note, Wake
 from requite.errors import ConfigurationError, LocalViolation
-from requite.framing import IdentityTable, Limits, Mechanism, Null, PlainServer, SocketType, Zmtp
-from requite.framing import known_users as check_users
+from requite.framing import IdentityTable, Limits, SocketType, Zmtp, mechanism_to_check
 from requite.framing.handover import Handover
 from requite.pair import Pair
 from requite.pair.door import Door, as_facts
@@ -100,7 +99,7 @@ class Broker(Daemon):
         door = None if pair is None else self._put_behind_door(pair)
         self._started = False
         limits = _limits(message_size_max)
-        mechanism: Mechanism = Null() if users is None else PlainServer(check_users(users))
+        mechanism = mechanism_to_check(users)
         identities: IdentityTable[Link] = IdentityTable(
             start=random.randrange(_IDENTITIES), handover=handover
         )

@@ -3,7 +3,15 @@
 import pytest
 
 from requite.errors import RemoteViolation
-from requite.framing import Null, PlainClient, PlainServer, SocketType, Zmtp
+from requite.framing import (
+    Null,
+    PlainClient,
+    PlainServer,
+    SocketType,
+    Zmtp,
+    mechanism_to_check,
+    mechanism_to_show,
+)
 
 SIGNATURE = bytes.fromhex("ff 0000000000000000 7f")
 FILLER = bytes(31)
@@ -91,9 +99,56 @@ def test_another_mechanism_is_refused(announced):
 
 def test_a_password_is_not_sent_to_a_peer_without_plain():
     framing = Zmtp(SocketType.DEALER, mechanism=PlainClient("user", "secret"))
-    with pytest.raises(RemoteViolation, match=r"b'NULL'.*b'PLAIN'"):
+    with pytest.raises(RemoteViolation, match="asks for no user name and password"):
         framing.receive(GREETING)
     assert framing.output() == b""
+
+
+OPTION = "`--credentials-file`"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "told"),
+    [
+        (
+            mechanism_to_show(None, None),
+            PLAIN,
+            ("the broker requires a user name and password", OPTION, "mdp://USER:PASSWORD@HOST"),
+        ),
+        (
+            mechanism_to_show("ann", "secret"),
+            NULL,
+            (
+                "the broker asks for no user name and password",
+                "'ann'",
+                OPTION,
+                "the URL's USER:PASSWORD",
+            ),
+        ),
+        (
+            mechanism_to_check(None),
+            PLAIN,
+            ("the peer shows a user name and password", "asks for none", OPTION),
+        ),
+        (
+            mechanism_to_check({"ann": "secret"}),
+            NULL,
+            ("the peer shows no user name and password", OPTION, "in its URL"),
+        ),
+        (Null(), PLAIN, ("user names and passwords (ZMTP PLAIN), and none are used here",)),
+        (Null(), b"CURVE" + bytes(15), ("CURVE", "here it is NULL (no credentials)")),
+        (mechanism_to_check({}), b"CURVE" + bytes(15), ("here it is PLAIN (user name and",)),
+    ],
+)
+def test_missing_and_unwanted_credentials_are_told_in_words_of_users(ours, theirs, told):
+    framing = Zmtp(SocketType.DEALER, mechanism=ours)
+    with pytest.raises(RemoteViolation) as caught:
+        framing.receive(SIGNATURE + b"\x03\x01" + theirs + b"\0" + FILLER)
+    text = str(caught.value)
+    assert [words for words in told if words not in text] == []
+    assert "b'" not in text
+    assert "secret" not in text
+    assert framing.refusal == text
 
 
 def test_two_servers_are_refused():

@@ -305,13 +305,21 @@ def test_wrong_credentials_are_refused_with_the_status_of_zap(username, password
     server = greeted(ROUTER, mechanism=PlainServer(known_users({"admin": "ses"})))
     client = Zmtp(DEALER, mechanism=PlainClient(username, password))
     client.receive(server.opening())
-    with pytest.raises(CredentialsRefused, match=f"user {username!r}"):
+    with pytest.raises(CredentialsRefused, match=f"user {username!r}.*`--credentials-file`"):
         server.receive(client.output())
     answer = server.output()
     assert answer == b"\x04\x0a\x05ERROR\x03400"
-    with pytest.raises(RefusedByPeer, match="400"):
+    with pytest.raises(RefusedByPeer, match=f"name or the password of {username!r}.*400.*`--cred"):
         client.receive(answer)
+    assert client.refusal
     assert client.output() == b""
+
+
+def test_a_peer_that_gives_another_reason_may_take_the_same_credentials_later():
+    client = greeted(DEALER, mechanism=PlainClient("admin", "ses"))
+    with pytest.raises(RefusedByPeer, match="the peer refused the handshake: 300"):
+        client.receive(command(b"ERROR", b"\x03300"))
+    assert client.refusal == ""
 
 
 def test_credentials_in_utf_8_and_of_255_bytes(shake_hands):

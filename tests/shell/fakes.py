@@ -22,6 +22,7 @@ class LineFraming:
 
     def __init__(self) -> None:
         self.ready = False
+        self.refusal = ""
         self.peer_identity = b""
         self.farewell = ""
         self._buffer = b""

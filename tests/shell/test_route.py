@@ -115,6 +115,46 @@ def test_trouble_is_told_in_words(clock: Clock) -> None:
     )
 
 
+def refused(route: Route, why: str) -> None:
+    """Let the current address refuse the credentials, on the next connection."""
+    turned_away = link(joined=False)
+    turned_away.framing.refusal = why
+    route.opened(route.current, turned_away)
+    route.ended(turned_away, why)
+
+
+def test_a_new_handshake_does_not_hide_why_the_last_one_failed(clock: Clock) -> None:
+    lone = route(clock, A)
+    refused(lone, "wrong password")
+    lone.opened(A, link(joined=False))
+    assert lone.trouble == "the connection to tcp://a:1 ended: wrong password"
+
+
+def test_credentials_are_refused_once_every_address_has_done_so(clock: Clock) -> None:
+    both = route(clock, A, B)
+    refused(both, "wrong password")
+    assert both.refusal == ""
+    refused(both, "wrong password")
+    assert both.refusal == (
+        "the connection to tcp://a:1 ended: wrong password; "
+        "the connection to tcp://b:2 ended: wrong password"
+    )
+    fail(both)  # it may be restarted with other credentials
+    assert both.refusal == ""
+
+
+def test_after_a_connection_no_refusal_is_final(clock: Clock) -> None:
+    """A request may have left by then."""
+    lone = route(clock, A)
+    refused(lone, "wrong password")
+    working = link()
+    lone.opened(A, working)
+    assert lone.refusal == ""
+    lone.ended(working, "reset")
+    refused(lone, "wrong password")
+    assert lone.refusal == ""
+
+
 def test_one_of_several_addresses_has_little_time_to_answer(clock: Clock) -> None:
     both = route(clock, A, B)
     times = []

@@ -49,8 +49,8 @@ BROKEN_BYTES: Final = [
     BrokenBytes("bad signature", b"\xff" + bytes(8) + b"\x7e", "signature"),
     BrokenBytes("ZMTP 1.0", b"\xff" + bytes(8) + b"\x7f\x00", "revision 0"),
     BrokenBytes("ZMTP 2.0", b"\xff" + bytes(8) + b"\x7f\x01\x05", "revision 1"),
-    BrokenBytes("CURVE", greeting(b"CURVE"), "offers mechanism b'CURVE'"),
-    BrokenBytes("no mechanism", greeting(b""), "offers mechanism b''"),
+    BrokenBytes("CURVE", greeting(b"CURVE"), "uses the security mechanism CURVE of ZMTP"),
+    BrokenBytes("no mechanism", greeting(b""), "security mechanism without a name"),
     # --- the handshake ---
     BrokenBytes(
         "message before READY", greeting() + message(b"MDPC02"), "before the handshake", True

@@ -18,7 +18,7 @@ from requite.cli.failures import advised
 from requite.cli.latency import bar, histogram, in_ms, percentile
 from requite.cli.options import PLAIN, QUIET, Connection, JsonFlag, Logging, Timeout
 from requite.cli.output import say_json, stderr_console, stdout_console
-from requite.cli.presence import can_be_asked, name_service, wait_for_worker
+from requite.cli.presence import can_be_asked, name_service, unless_refused, wait_for_worker
 from requite.errors import CallError, RemoteFailure
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ async def _measure(url: str, dialect: str | None, load: Load) -> Measured:
             for _ in range(load.clients)
         ]
         for client in clients:
-            await _warm_up(client, url, load)
+            await unless_refused(client, _warm_up(client, url, load))
         with _shown(measured, load) as showing:
             measured.began = time.monotonic()
             await _ask_all(clients, load, measured, showing)

@@ -31,6 +31,7 @@ from requite.cli.presence import (
     can_be_asked,
     check_keeps_requests,
     name_service,
+    unless_refused,
     wait_for_worker,
 )
 from requite.errors import CallError, ConfigurationError, NoService, TransportError
@@ -229,8 +230,10 @@ async def _ask(asked: Asked, stream: bool, printer: Printer) -> None:
     try:
         await _open(client)
         if waits and not waits_apart:
-            left_s = await wait_for_worker(client, asked.place.service, asked.timeout)
-        await _print_replies(client, replace(asked, timeout=left_s), stream, printer)
+            waiting = wait_for_worker(client, asked.place.service, asked.timeout)
+            left_s = await unless_refused(client, waiting)
+        left = replace(asked, timeout=left_s)
+        await unless_refused(client, _print_replies(client, left, stream, printer))
     finally:
         await client.close()
 
@@ -246,12 +249,16 @@ def _check_submit(submit: bool, key: str, other: bool, url: str) -> None:
 
 async def _submit(asked: Asked, kept: Kept) -> None:
     async with _client(asked) as client:
-        left_s = await wait_for_worker(client, REQUEST, asked.timeout)
-        ticket = await client.submit(asked.body, timeout=left_s, idempotency_key=kept.key)
+        ticket = await unless_refused(client, _ticket(client, asked, kept))
     if kept.as_json:
         say_json({"status": Status.OK.name, "ticket": ticket})
     else:
         say(ticket)
+
+
+async def _ticket(client: AsyncClient, asked: Asked, kept: Kept) -> str:
+    left_s = await wait_for_worker(client, REQUEST, asked.timeout)
+    return await client.submit(asked.body, timeout=left_s, idempotency_key=kept.key)
 
 
 async def _wait_unrecorded(asked: Asked) -> float:

@@ -24,6 +24,10 @@ from requite.errors import (
 from requite.url import redact
 
 
+class NotAdmitted(TransportError):
+    """The broker refuses the credentials, or misses them, so that nothing was sent to it."""
+
+
 class Kind(NamedTuple):
     """A kind of failure: its name in JSON, and what to do where there is a broker of ours, where
     there is none, and where it is RabbitMQ.
@@ -57,6 +61,7 @@ _KINDS: Final[dict[type[CallError], Kind]] = {
     UnknownTicket: Kind("UNKNOWN_TICKET", "`requite titanic ls {place}` shows what is kept"),
     StoreUnavailable: Kind("STORE_UNAVAILABLE", _AGAIN),
     Cancelled: Kind("CANCELLED", ""),
+    NotAdmitted: Kind("NO_CONNECTION", ""),  # it says what to do
     # RabbitMQ says itself what it refuses.
     TransportError: _NO_CONNECTION._replace(rabbit=""),
 }

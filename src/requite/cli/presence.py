@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Final
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from requite.cli.failures import is_brokerless, place_of
+from requite.cli.failures import NotAdmitted, is_brokerless, place_of
 from requite.cli.output import complain
 from requite.errors import CallError, ConfigurationError, NoService
 from requite.protocols.majordomo.keyed import managers_for
@@ -18,6 +19,8 @@ from requite.url import parse_url
 
 if TYPE_CHECKING:
     from requite.client import AsyncClient
+
+T = TypeVar("T")
 
 _ASK_S: Final = 0.5
 _ASK_EVERY_S: Final = 0.1
@@ -52,6 +55,22 @@ def can_be_asked(url: str, service: str) -> bool:
     """Whether there is a broker that knows who serves this. Elsewhere the question would be a
     request like any other: on RabbitMQ it would start a group of a pool."""
     return bool(service) and not is_brokerless(url)
+
+
+async def unless_refused(client: AsyncClient, asking: Coroutine[Any, Any, T]) -> T:
+    """Return what `asking` comes to; raise `NotAdmitted` as soon as the broker refuses the
+    credentials of its client: to try again until the timeout would end in the same way."""
+    asked = asyncio.ensure_future(asking)
+    refused = asyncio.ensure_future(client.until_refused())
+    try:
+        await asyncio.wait((asked, refused), return_when=asyncio.FIRST_COMPLETED)
+        if not asked.done():
+            raise NotAdmitted(refused.result(), may_have_executed=False)
+    finally:
+        refused.cancel()
+        asked.cancel()
+        await asyncio.wait((asked, refused))
+    return asked.result()
 
 
 async def wait_for_worker(client: AsyncClient, service: str, timeout_s: float) -> float:

@@ -20,7 +20,7 @@ from requite.cli.options import (
     Logging,
     Timeout,
 )
-from requite.cli.presence import check_keeps_requests, wait_for_worker
+from requite.cli.presence import check_keeps_requests, unless_refused, wait_for_worker
 from requite.client.durable import check_ticket
 from requite.errors import CallError
 from requite.protocols.titanic.wire import REPLY
@@ -77,7 +77,8 @@ async def _fetch(
     from requite.client import AsyncClient
 
     async with AsyncClient(url, dialect=dialect) as client:
-        left_s = await wait_for_worker(client, REPLY, timeout_s)
+        waiting = wait_for_worker(client, REPLY, timeout_s)
+        left_s = await unless_refused(client, waiting)
         printer.final(await client.result(ticket, timeout=left_s))
         if forget:
             await client.forget(ticket)

@@ -11,6 +11,7 @@ from cyclopts import Parameter, validators
 from requite.cli.failures import advised, is_brokerless, place_of
 from requite.cli.options import PLAIN, QUIET, BrokerUrl, Connection, JsonFlag, Logging, Timeout
 from requite.cli.output import counted, say_json, stdout_console
+from requite.cli.presence import unless_refused
 from requite.errors import ConfigurationError, RemoteViolation
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ async def _show(
 
     async with AsyncClient(url, timeout=timeout_s, dialect=dialect) as client:
         while True:
-            report = await ask(client)
+            report = await unless_refused(client, ask(client))
             if as_json:
                 say_json(report)
             else:

@@ -145,6 +145,15 @@ class AsyncClient:
         if self._journal is not None:
             await asyncio.to_thread(self._journal.close)
 
+    async def until_refused(self) -> str:
+        """Wait until the broker refuses this client for its credentials, and return what is wrong.
+
+        Calls go on trying until their timeouts, since a broker may be restarted with other
+        credentials. Who would rather give up awaits this beside them: it never returns once there
+        has been a connection, so no request has left.
+        """
+        return await self._shell.until_refused()
+
     async def _open(self) -> None:
         """Do what `start` does, and listen first, once, where there is something to listen at."""
         if self._loop is None and not self._closed:

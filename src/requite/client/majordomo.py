@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from requite.client.stacks import ClientSettings, Stack
-from requite.errors import ConfigurationError, LocalViolation, RemoteViolation
+from requite.errors import ConfigurationError, RemoteViolation
 from requite.framing import (
     BODY_FRAMES_MAX,
     Limits,
-    Mechanism,
-    Null,
-    PlainClient,
     SocketType,
     Zmtp,
+    mechanism_to_show,
 )
 from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.calls import ClientPolicy
@@ -25,7 +23,6 @@ from requite.protocols.majordomo.wire import WHO_HANGS_UP, Dialect
 from requite.reach import Reach
 from requite.request import RetryPolicy
 from requite.shell.wires import Wires
-from requite.url import ServiceUrl
 
 DIALECT_DEFAULT: Final = "0.3"
 _KEY_SIZE_MAX: Final = 255
@@ -79,7 +76,7 @@ def stack(reach: Reach, settings: ClientSettings) -> Stack:
         heartbeat=_heartbeat(settings.heartbeat, dialect),
         connections_max=settings.connections,
     )
-    mechanism = _mechanism(url)
+    mechanism = mechanism_to_show(url.user, url.password)
     limits = Limits.for_bodies(settings.message_size_max)
     return Stack(
         lambda origin, chronicle: client_engine(
@@ -109,12 +106,3 @@ def _heartbeat(given: HeartbeatPolicy | float | None, dialect: Dialect) -> Heart
             " a broker that fell silent is found out by the timeout alone"
         )
     return given if isinstance(given, HeartbeatPolicy) else HeartbeatPolicy(interval_s=given)
-
-
-def _mechanism(url: ServiceUrl) -> Mechanism:
-    if url.user is None or url.password is None:
-        return Null()
-    try:
-        return PlainClient(url.user, url.password)
-    except LocalViolation as violation:
-        raise ConfigurationError(str(violation)) from None

@@ -1,6 +1,7 @@
 """Framings: bytes of a connection to messages and back, sans-I/O (see `base` for the contract)."""
 
 from requite.framing.base import BODY_FRAMES_MAX, Framing, Limits, Message
+from requite.framing.credentials import mechanism_to_check, mechanism_to_show
 from requite.framing.router import Admission, IdentityTable
 from requite.framing.sp import SpStream
 from requite.framing.websocket import SpWebSocket
@@ -34,5 +35,7 @@ __all__ = [
     "SpWebSocket",
     "Zmtp",
     "known_users",
+    "mechanism_to_check",
+    "mechanism_to_show",
     "same_secret",
 ]

@@ -80,6 +80,7 @@ class Amqp:
     def __init__(self, settings: AmqpSettings = _NO_SETTINGS) -> None:
         self._settings = settings
         self.ready = False
+        self.refusal = ""  # the engine ends with what RabbitMQ refuses
         self.peer_identity = b""
         self.farewell = ""
         self._tail = b""

@@ -61,6 +61,10 @@ class Framing(Protocol):
     ready: bool
     """True once the handshake is complete: from then on `encode` may be called."""
 
+    refusal: str
+    """Why the handshake failed, where another one with the same credentials would fail as well; ""
+    as long as nothing is known against it."""
+
     peer_identity: bytes
     """What the peer announced as its identity; b"" before `ready`, and where it announced none."""
 

@@ -17,6 +17,7 @@ class Handover:
     __slots__ = ()
 
     ready: bool = True
+    refusal: str = ""
     peer_identity: bytes = b""
     farewell: str = ""
     mid_message: bool = False

@@ -69,6 +69,7 @@ class SpStream:
     looked at.
     """
 
+    refusal = ""  # SP has no credentials
     farewell = ""  # on a stream, SP has no word for the end of a connection
 
     __slots__ = (

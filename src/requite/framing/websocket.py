@@ -36,6 +36,8 @@ class SpWebSocket:
     clients mask with: RFC 6455 wants them from a strong source (section 10.3).
     """
 
+    refusal = ""  # SP has no credentials
+
     __slots__ = (
         "_broken",
         "_is_client",

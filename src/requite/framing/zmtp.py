@@ -54,6 +54,7 @@ from requite.framing.zmtp_mechanism import (
     CredentialsRefused,
     Handshake,
     Mechanism,
+    MechanismMismatch,
     Null,
 )
 from requite.framing.zmtp_socket import (
@@ -88,6 +89,7 @@ class Zmtp:
     `who_hangs_up`: a peer that may end connections in their handshake on purpose, for errors. After
     the handshake, `peer_identity` and `peer_socket_type` hold what the peer announced, and
     `peer_ttl_s` the wish of its last PING: to be hung up on when it is silent for so long.
+    `refusal` tells of credentials that are missing, wrong or not wanted.
     """
 
     farewell = ""  # ZMTP has no word for the end of a connection
@@ -108,6 +110,7 @@ class Zmtp:
         "peer_socket_type",
         "peer_ttl_s",
         "ready",
+        "refusal",
         "socket_type",
         "who_hangs_up",
     )
@@ -124,6 +127,7 @@ class Zmtp:
         self.socket_type = socket_type
         self.who_hangs_up = who_hangs_up
         self.ready = False
+        self.refusal = ""
         self.peer_identity = b""
         self.peer_socket_type: SocketType | None = None
         self.peer_ttl_s = 0.0
@@ -256,10 +260,8 @@ class Zmtp:
         at once, because each gets a HELLO where it waits for WELCOME.
         """
         if greeting.mechanism != self._mechanism.name:
-            raise RemoteViolation(
-                f"the peer offers mechanism {greeting.mechanism!r}, here it is "
-                f"{self._mechanism.name!r}"
-            )
+            self.refusal = self._mechanism.mismatch(greeting.mechanism)
+            raise MechanismMismatch(self.refusal)
         if greeting.as_server and self._mechanism.as_server:
             raise RemoteViolation("both sides announce that they are the server")
 
@@ -273,7 +275,9 @@ class Zmtp:
         command, end = found
         self._buffer = self._buffer[end:]
         if command.name == b"ERROR":
-            raise RefusedByPeer(f"the peer refused the handshake: {decode_error(command.data)}")
+            status = decode_error(command.data)
+            self.refusal = self._mechanism.refusal(status)
+            raise RefusedByPeer(self.refusal or f"the peer refused the handshake: {status}")
         self._advance(command)
         return True
 

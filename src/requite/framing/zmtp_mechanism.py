@@ -30,10 +30,15 @@ Check: TypeAlias = Callable[[str, str], bool]
 
 # The status of ZAP (RFC 27) for failed authentication, which servers on libzmq give as the reason.
 REFUSED_STATUS: Final = "400"
+_PLAIN: Final = b"PLAIN"
 
 
 class CredentialsRefused(RemoteViolation):
     """The peer's user name and password did not pass our check."""
+
+
+class MechanismMismatch(RemoteViolation):
+    """The peer announced another mechanism than ours; mostly, one side has no credentials."""
 
 
 class Mechanism(Protocol):
@@ -46,6 +51,13 @@ class Mechanism(Protocol):
     def handshake(self, metadata: bytes, admit: Admit) -> Handshake:
         """Return the exchange for one connection, in which we announce `metadata`."""
 
+    def mismatch(self, theirs: bytes) -> str:
+        """Return what is wrong, and what to do, when the peer announces the mechanism `theirs`."""
+
+    def refusal(self, status: str) -> str:
+        """Return why a peer refuses us for good that sends ERROR with `status`; "" if it may take
+        us another time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Null:
@@ -53,14 +65,26 @@ class Null:
 
     RFC 37 lets the server answer the client's READY; like libzmq, we do not wait, because neither
     side can tell from the greeting who is the client, and two that wait would wait for ever.
+
+    `when_plain` is what to say of a peer that announces PLAIN: only the owner of the connection
+    knows whether that is a server that asks for a password or a client that shows one.
     """
 
+    when_plain: str = "the peer uses user names and passwords (ZMTP PLAIN), and none are used here"
     name: ClassVar[bytes] = b"NULL"
     as_server: ClassVar[bool] = False
 
     def handshake(self, metadata: bytes, admit: Admit) -> Handshake:
         command = yield encode_command(b"READY", metadata)
         return b"", admit(_data_of(command, b"READY"))
+
+    def mismatch(self, theirs: bytes) -> str:
+        """See `Mechanism`."""
+        return self.when_plain if theirs == _PLAIN else _unknown(theirs, "NULL (no credentials)")
+
+    def refusal(self, _status: str) -> str:
+        """See `Mechanism`."""
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +93,7 @@ class PlainClient:
 
     username: str
     password: str = field(repr=False)
-    name: ClassVar[bytes] = b"PLAIN"
+    name: ClassVar[bytes] = _PLAIN
     as_server: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -85,6 +109,25 @@ class PlainClient:
         command = yield encode_command(b"INITIATE", metadata)
         return b"", admit(_data_of(command, b"READY"))
 
+    def mismatch(self, theirs: bytes) -> str:
+        """See `Mechanism`."""
+        if theirs != b"NULL":
+            return _unknown(theirs, "PLAIN (user name and password)")
+        return (
+            f"the broker asks for no user name and password, and those of {self.username!r} were"
+            " given: leave out `--credentials-file` and the URL's USER:PASSWORD, or start the"
+            " broker with `--credentials-file`"
+        )
+
+    def refusal(self, status: str) -> str:
+        """See `Mechanism`."""
+        if status != REFUSED_STATUS:
+            return ""
+        return (
+            f"the broker refused the user name or the password of {self.username!r} (status"
+            f" {status}): correct them in `--credentials-file`, or in the URL"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class PlainServer:
@@ -94,17 +137,38 @@ class PlainServer:
     """
 
     check: Check
-    name: ClassVar[bytes] = b"PLAIN"
+    name: ClassVar[bytes] = _PLAIN
     as_server: ClassVar[bool] = True
 
     def handshake(self, metadata: bytes, admit: Admit) -> Handshake:
         command = yield b""
         username, password = _credentials(_data_of(command, b"HELLO"))
         if not self.check(username, password):
-            raise CredentialsRefused(f"the credentials of user {username!r} were refused")
+            raise CredentialsRefused(
+                f"the credentials of user {username!r} were refused: the broker's"
+                " `--credentials-file` has no such user, or another password"
+            )
         command = yield encode_command(b"WELCOME")
         peer = admit(_data_of(command, b"INITIATE"))
         return encode_command(b"READY", metadata), peer
+
+    def mismatch(self, theirs: bytes) -> str:
+        """See `Mechanism`."""
+        if theirs != b"NULL":
+            return _unknown(theirs, "PLAIN (user name and password)")
+        return (
+            "the peer shows no user name and password, which this broker requires: give the peer"
+            " `--credentials-file`, or put them in its URL"
+        )
+
+    def refusal(self, _status: str) -> str:
+        """See `Mechanism`."""
+        return ""
+
+
+def _unknown(theirs: bytes, ours: str) -> str:
+    name = theirs.decode("ascii", "backslashreplace") or "without a name"
+    return f"the peer uses the security mechanism {name} of ZMTP; here it is {ours}"
 
 
 def _data_of(command: Command, expected: bytes) -> bytes:

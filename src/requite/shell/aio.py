@@ -78,6 +78,7 @@ class AioShell:
             self._ways.keep(endpoint)
         self._closing = False
         self._drained = asyncio.Event()
+        self._refused = asyncio.Event()
         self._empty = asyncio.Event()  # while closing: no link is left
 
     # --- life -------------------------------------------------------------------------------------
@@ -153,6 +154,14 @@ class AioShell:
         await self._drained.wait()
         await self.close()
 
+    async def until_refused(self) -> str:
+        """Wait until each address that it dials has refused our credentials, before there was any
+        connection, and return what was said. It dials on all the same."""
+        while not self.route.refusal:
+            self._refused.clear()
+            await self._refused.wait()
+        return self.route.refusal
+
     async def until_drained(self) -> None:
         """Wait until the engine has drained, whoever told it to."""
         await self._drained.wait()
@@ -212,6 +221,8 @@ class AioShell:
 
     def _ended(self, link: Link, reason: str) -> None:
         self._ways.ended(link, reason)
+        if self.route.refusal:
+            self._refused.set()
 
     def _released(self, _link: Link) -> None:
         if self._closing and not self.host.links:

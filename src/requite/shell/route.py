@@ -46,6 +46,9 @@ class Route:
         self._failures = 0  # in a row
         self._links: dict[Link, tuple[Address, float]] = {}  # dialled where, and when
         self._troubles: dict[Address, str] = {}  # since the last connection that worked
+        self._has_joined = False  # ever
+        self._unshaken: set[Address] = set()  # where the last connection ended in its handshake
+        self._refusals: dict[Address, str] = {}
 
     @property
     def current(self) -> Address:
@@ -54,15 +57,29 @@ class Route:
 
     @property
     def trouble(self) -> str:
-        """What keeps us from being connected, for the message of an error; "" if nothing does."""
+        """What keeps us from being connected, for the message of an error; "" if nothing does.
+
+        While a handshake goes on, why the last one failed tells more than that.
+        """
         if any(link.joined for link in self._links):
             return ""
         troubles = self._troubles | {
             address: f"{address} has not completed the handshake yet"
             for address, _ in self._links.values()
+            if address not in self._unshaken
         }
         told = [troubles[address] for address in self.addresses if address in troubles]
         return "; ".join(told) or f"{self._names()} has not answered yet"
+
+    @property
+    def refusal(self) -> str:
+        """Why the credentials were refused, or are missing, at every address; "" while one may
+        still take us, and once there has been a connection."""
+        if any(link.joined for link in self._links):
+            return ""
+        if not all(address in self._refusals for address in self.addresses):
+            return ""
+        return "; ".join(self._refusals.values())
 
     def pause_s(self) -> float:
         """Return how long to wait before dialling; 0 unless all addresses have just failed."""
@@ -81,6 +98,8 @@ class Route:
 
     def failed(self, address: Address, error: TransportError) -> None:
         """Note that nobody could be reached at an address."""
+        self._unshaken.discard(address)
+        self._refusals.pop(address, None)
         self._go_on_from(address, str(error))
         self._failures += 1
 
@@ -97,9 +116,20 @@ class Route:
             self._backoff.note_life(self._clock() - opened_at)
             self._failures = 0
             self._troubles.clear()
+            self._unshaken.clear()
         else:
             self._failures += 1
-        self._go_on_from(address, f"the connection to {address} ended: {reason}")
+            self._unshaken.add(address)
+        trouble = f"the connection to {address} ended: {reason}"
+        self._note_refusal(address, link, trouble)
+        self._go_on_from(address, trouble)
+
+    def _note_refusal(self, address: Address, link: Link, trouble: str) -> None:
+        self._has_joined = self._has_joined or link.joined
+        if link.framing.refusal and not self._has_joined:
+            self._refusals[address] = trouble
+        else:
+            self._refusals.pop(address, None)
 
     def _go_on_from(self, address: Address, trouble: str) -> None:
         self._troubles[address] = trouble

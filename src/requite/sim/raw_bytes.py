@@ -10,6 +10,7 @@ class RawBytes:
     """A `Framing` without a protocol: sends `opening`, and what it is given, as it is."""
 
     ready = True
+    refusal = ""
     peer_identity = b""
     mid_message = False
     farewell = ""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from requite.errors import ConfigurationError
-from requite.framing import Limits, Mechanism, Null, PlainClient, SocketType, Zmtp
+from requite.framing import Limits, SocketType, Zmtp, mechanism_to_show
 from requite.framing.handover import Handover
 from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.dialects import by_version
@@ -48,9 +48,7 @@ def place_inside(address: InprocAddress) -> Place:
 
 
 def _wires(url: ServiceUrl, size_max: int) -> Wires:
-    mechanism: Mechanism = Null()
-    if url.user is not None and url.password is not None:
-        mechanism = PlainClient(url.user, url.password)
+    mechanism = mechanism_to_show(url.user, url.password)
     limits = Limits.for_bodies(size_max)
     return Wires(
         lambda: Zmtp(

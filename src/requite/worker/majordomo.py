@@ -8,15 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from requite.errors import ConfigurationError
-from requite.framing import (
-    BODY_FRAMES_MAX,
-    Limits,
-    Mechanism,
-    Null,
-    PlainClient,
-    SocketType,
-    Zmtp,
-)
+from requite.framing import BODY_FRAMES_MAX, Limits, SocketType, Zmtp, mechanism_to_show
 from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.jobs import WorkerPolicy, clients_call_id
@@ -40,7 +32,7 @@ def parts(reach: Reach, services: Sequence[Service], settings: WorkerSettings) -
             "hops is for SP: an MDP broker does not forward requests to others"
         )
     dialect = by_version(settings.dialect or url.options.get("dialect", _DIALECT_DEFAULT))
-    mechanism = _mechanism(url)
+    mechanism = mechanism_to_show(url.user, url.password)
     limits = Limits.for_bodies(settings.message_size_max)
     wires = Wires(
         lambda: Zmtp(
@@ -99,9 +91,3 @@ def _heartbeat(given: HeartbeatPolicy | float | None) -> HeartbeatPolicy:
     if isinstance(given, HeartbeatPolicy):
         return given
     return HeartbeatPolicy() if given is None else HeartbeatPolicy(interval_s=given)
-
-
-def _mechanism(url: ServiceUrl) -> Mechanism:
-    if url.user is None or url.password is None:
-        return Null()
-    return PlainClient(url.user, url.password)

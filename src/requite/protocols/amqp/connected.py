@@ -37,7 +37,8 @@ SIDE: Final = methods.channel(2)
 
 _HEARTBEAT: Final[tuple[bytes, ...]] = ()
 _HINTS: Final = {
-    403: "user and password are those of the URL, and so are the permissions that the user needs",
+    403: "user and password are those of the URL or of `--credentials-file`; the user needs"
+    " permissions for the virtual host",
     530: "the virtual host is the path of the URL; it has to exist, and to admit the user",
 }
 

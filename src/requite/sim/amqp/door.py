@@ -22,6 +22,7 @@ class Door:
 
     def __init__(self, frame_size: int, heartbeat_s: int) -> None:
         self.ready = False
+        self.refusal = ""
         self.peer_identity = b""
         self.farewell = ""
         self._frame_size = frame_size

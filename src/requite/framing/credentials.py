@@ -1,0 +1,37 @@
+"""Which mechanism of ZMTP goes with which user names and passwords, at either end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from requite.errors import ConfigurationError, LocalViolation
+from requite.framing.zmtp_mechanism import Mechanism, Null, PlainClient, PlainServer, known_users
+
+_MISSING: Final = Null(
+    "the broker requires a user name and password; pass `--credentials-file`, or put them in the"
+    " URL (mdp://USER:PASSWORD@HOST)"
+)
+_UNWANTED: Final = Null(
+    "the peer shows a user name and password, and this broker asks for none: start it with"
+    " `--credentials-file`, or leave them out at the peer"
+)
+
+
+def mechanism_to_show(user: str | None, password: str | None) -> Mechanism:
+    """Return the mechanism of an end that dials a broker, perhaps as a user.
+
+    Raises `ConfigurationError` for a user name or a password that PLAIN cannot carry.
+    """
+    if user is None or password is None:
+        return _MISSING
+    try:
+        return PlainClient(user, password)
+    except LocalViolation as violation:
+        raise ConfigurationError(str(violation)) from None
+
+
+def mechanism_to_check(users: Mapping[str, str] | None) -> Mechanism:
+    """Return the mechanism of a broker: only `users` (names and passwords) may connect, or, if it
+    is None, everybody."""
+    return _UNWANTED if users is None else PlainServer(known_users(users))
