@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import resource
 import select
-import signal
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
 from typing import Final
 
 import pytest
 from tests.support.live import Observed, Process, eventually
-from tests.support.raw_zmtp import RawPeer
 from tests.support.zmq_peers import RFC18, WAIT_S, HandClient, HandWorker, Sockets
 
 pytestmark = [
@@ -98,41 +95,6 @@ def test_ten_thousand_connections_that_send_nothing(
     if len(crowd) < CROWD:
         why = f"RLIMIT_NOFILE allows {crowd_size}, and this machine is as fast as it is"
         pytest.skip(f"passed with {len(crowd)} connections, not {CROWD}: {why}")
-
-
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_a_broker_without_descriptors_left_serves_on(
-    loop: str, processes: list[Process], sockets: Sockets
-) -> None:
-    """It takes no connections for a while, says so now and then, and takes them again."""
-    broker = ShortBroker(1.0, 100, loop)
-    processes.append(broker)
-    worker = HandWorker(sockets, broker.endpoint, RFC18)
-    client = HandClient(sockets, broker.endpoint, RFC18)
-    serve(client, worker)
-    began = monotonic()
-    with ExitStack() as stack:
-        # To TCP they stand, whether the broker has accepted them or not.
-        for _ in range(300):
-            stack.enter_context(RawPeer(broker.endpoint))
-        while broker.descriptors() > 50:  # until they have been dropped, one lot after the other
-            serve(client, worker)
-    eventually(lambda: is_welcome(broker), "the broker takes a connection again")
-    took_s = monotonic() - began
-    broker.signal(signal.SIGTERM)
-    code, errors = broker.ended()
-    assert code == 0
-    assert errors.count("out of system resource") <= 2 * (took_s + 1)
-
-
-def is_welcome(broker: ShortBroker) -> bool:
-    """Whether one more connection is served; libuv ends those that it has no descriptor for."""
-    try:
-        with RawPeer(broker.endpoint) as late:
-            late.shake_hands()
-    except (EOFError, ConnectionError):
-        return False
-    return True
 
 
 def serve(client: HandClient, worker: HandWorker) -> None:

@@ -192,3 +192,60 @@ def test_shut_lets_everything_out_and_tells_the_engine_nothing(bench: HostBench)
     assert bench.connects == 0
     bench.host.abort()
     assert stream.calls[-1] == "abort"
+
+
+# --- places run short -----------------------------------------------------------------------------
+SHORT = "96 of the 100 file descriptors are in use"
+
+
+def give_way(bench: HostBench) -> str:
+    """Let one more connection come while places are short; return the name of who was dropped."""
+    newcomer = bench.host.opened(FakeStream("newcomer"), accepted=True)
+    before = dict.fromkeys(link for link in bench.host.links if not link.ended)
+    bench.host.make_room(newcomer, SHORT)
+    [dropped] = [link for link in before if link.ended]
+    for link in {dropped, newcomer}:
+        bench.host.closed(link, "")
+    return dropped.stream.peer_name
+
+
+def test_who_does_not_say_who_it_is_gives_way_when_places_are_short(
+    bench: HostBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """First those that have not shaken hands, then those that said nothing; the oldest first."""
+    first_mute, _ = bench.open("first mute")
+    bench.open("second mute")
+    known, _ = bench.open("known")
+    bench.host.received(known, b"hello there\n")
+    bench.open("first stranger", joined=False)
+    bench.open("second stranger", joined=False)
+    dialled = bench.host.opened(FakeStream("dialled"))
+    assert [give_way(bench) for _ in range(5)] == [
+        "first stranger",
+        "second stranger",
+        "first mute",
+        "second mute",
+        "newcomer",
+    ]
+    assert not known.ended
+    assert not dialled.ended
+    assert PeerLost(first_mute, f"has not said who it is, and gives way: {SHORT}") in (
+        bench.engine.inputs
+    )
+    assert warnings_of(caplog) == [
+        "too many connections: first stranger has not said who it is, and gives way: " + SHORT
+    ]
+    bench.tick(1.0)
+    give_way(bench)
+    assert warnings_of(caplog)[-1].startswith(
+        f"too many connections: newcomer is turned away: {SHORT}"
+    )
+
+
+def test_who_is_being_dropped_counts_until_it_is_closed(bench: HostBench) -> None:
+    link, _ = bench.open("stranger", joined=False)
+    newcomer, _ = bench.open("newcomer", joined=False)
+    bench.host.make_room(newcomer, SHORT)
+    assert bench.host.giving_way == 1
+    bench.host.closed(link, "")
+    assert bench.host.giving_way == 0

@@ -1,14 +1,11 @@
 """A broker with settings that the command has no options for.
 
-    python -m tests.support.short_broker HANDSHAKE_TIMEOUT_S [DESCRIPTORS_MAX LOOP]
-
-LOOP is `asyncio` or `uvloop`, which is also what is taken where none is named.
+python -m tests.support.short_broker HANDSHAKE_TIMEOUT_S
 """
 
 from __future__ import annotations
 
 import logging
-import resource
 import sys
 
 from requite.broker import Broker
@@ -17,16 +14,11 @@ from requite.shell.host import LinkLimits
 
 def main() -> None:
     """Run it until SIGTERM; print where it listens."""
-    handshake_timeout_s, *more = sys.argv[1:]
-    if more:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (int(more[0]),) * 2)
+    [handshake_timeout_s] = sys.argv[1:]
     logging.basicConfig()
     links = LinkLimits(handshake_timeout_s=float(handshake_timeout_s))
     broker = Broker("tcp://127.0.0.1:0", links=links)
-    broker.run(
-        lambda: print(f"listening on {broker.endpoints[0]}", flush=True),
-        use_uvloop="asyncio" not in more,
-    )
+    broker.run(lambda: print(f"listening on {broker.endpoints[0]}", flush=True))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from requite.shell.aio_dialler import Dialler
 from requite.shell.host import Host, Link, Uses
 from requite.shell.keeping import Endpoint
 from requite.shell.route import Route, backoff_for
-from requite.shell.ways import Opened, Ways, opener
+from requite.shell.ways import Opened, Ways, accepter
 from requite.shell.wires import Wires
 from requite.transport.address import Address
 from requite.transport.aio import listen
@@ -98,7 +98,7 @@ class AioShell:
         Raises `TransportError` where the address cannot be had.
         """
         self.start()
-        on_stream = partial(self._accepted, opener(self.host.opened, endpoint, accepted=True))
+        on_stream = partial(self._accepted, accepter(self.host, endpoint))
         listener = await listen(endpoint.address, on_stream, endpoint.tls)
         self._listeners.append(listener)
         return listener.address

@@ -54,9 +54,9 @@ from requite.errors import CallError, LocalViolation, RemoteViolation
 from requite.framing.base import Framing
 from requite.framing.router import IdentityTable
 from requite.shell.link import Link, LinkLimits, Pause, discard
+from requite.shell.strangers import Strangers
 from requite.shell.waiting import Waiting
 from requite.shell.warnings import Warnings
-from requite.timers import Timers
 from requite.transport.base import Stream
 
 __all__ = ["Host", "Link", "LinkLimits", "Uses"]
@@ -161,8 +161,8 @@ class Host:
         self._performing = False
         self._backlog: deque[Input] = deque()
         self._armed_at = inf
-        self._greeting = Waiting(self.limits.handshake_timeout_s)
-        self._hurried: Timers[Link] = Timers()  # those that have less time for that
+        self._strangers = Strangers(self.limits.handshake_timeout_s)
+        self._giving_way: set[Link] = set()  # dropped for want of places, and not closed yet
         self._closing = Waiting(self.limits.linger_s)
         self._pushing_back = 0  # how many links do
         deliver_all = uses.get("deliver_all", self._one_by_one)
@@ -225,10 +225,7 @@ class Host:
 
     def next_at(self) -> float:
         """Return when `wake` is needed next (`inf`: at no time known yet)."""
-        ours = min(self._greeting.next_at(), self._closing.next_at())
-        hurried = self._hurried.next()
-        if hurried is not None and hurried < ours:
-            ours = hurried
+        ours = min(self._strangers.next_at(), self._closing.next_at())
         at = self.engine.deadline()
         return ours if at is None else min(at, ours)
 
@@ -252,7 +249,7 @@ class Host:
         """
         link = Link(stream, framing or self._make_framing(), accepted, kept, place)
         self.links[link] = None
-        self._await_handshake(link, patience_s)
+        self._arm(self._strangers.add(link, self._clock(), patience_s))
         stream.start(self, link)
         opening = link.framing.opening()
         if opening:
@@ -279,6 +276,8 @@ class Host:
             # A part of a message is a sign of life, too: a large body may be on its way for longer
             # than a peer may be silent.
             if messages or (link.joined and framing.mid_message):
+                if link.mute and messages:
+                    self._strangers.spoke(link)
                 self._feed_all((Received(link, messages),))
             if framing.farewell and not link.ended:
                 self._hang_up(link)
@@ -289,6 +288,7 @@ class Host:
         """Note that a stream has ended; part of `Owner`."""
         self.links.pop(link, None)
         self._closing.discard(link)
+        self._giving_way.discard(link)
         if not link.ended:
             if reason and link.accepted and not link.joined:  # TLS, mostly; nobody else hears of it
                 self._warnings.warn("handshake failed", f"{link.stream.peer_name}: {reason}")
@@ -352,6 +352,21 @@ class Host:
         """Close a link that is not wanted; the engine is not told."""
         if not link.ended:
             self._hang_up(link)
+        self._settle()
+
+    @property
+    def giving_way(self) -> int:
+        """How many links have been dropped by `make_room` and are still being closed."""
+        return len(self._giving_way)
+
+    def make_room(self, newcomer: Link, shortage: str) -> None:
+        """Drop a peer that has not said who it is, or else the newcomer, for want of places."""
+        link = self._strangers.who_gives_way(newcomer)
+        if link.ended:
+            return
+        self._giving_way.add(link)
+        why = "is turned away" if link is newcomer else "has not said who it is, and gives way"
+        self._drop(link, "too many connections", f"{why}: {shortage}")
         self._settle()
 
     def shut(self) -> None:
@@ -469,22 +484,13 @@ class Host:
             link.dirty = True
             self._dirty.append(link)
 
-    def _await_handshake(self, link: Link, patience_s: float) -> None:
-        now = self._clock()
-        at = self._greeting.add(link, now)
-        if now + patience_s < at:
-            at = now + patience_s
-            self._hurried.set(link, at)
-        self._arm(at)
-
     def _join(self, link: Link) -> None:
         """Introduce a peer to the engine, its handshake being done."""
         link.identity = link.framing.peer_identity
         if self._identities is not None and not self._admit(link, self._identities):
             return
         link.joined = True
-        self._greeting.discard(link)
-        self._hurried.clear(link)
+        self._strangers.shook_hands(link)
         self._feed(PeerJoined(link, link.identity, link.place))
 
     def _admit(self, link: Link, identities: IdentityTable[Link]) -> bool:
@@ -516,11 +522,8 @@ class Host:
             self._settle()
 
     def _drop_overdue(self, now: float) -> None:
-        for link in self._hurried.due(now):
-            self._drop(link, "handshake timeout", "takes connections and does not answer")
-        limit_s = self._greeting.limit_s
-        for link in self._greeting.take_due(now):
-            self._drop(link, "handshake timeout", f"said too little within {limit_s:g} s")
+        for link, reason in self._strangers.take_due(now):
+            self._drop(link, "handshake timeout", reason)
         for link in self._closing.take_due(now):
             link.stream.abort()
 
@@ -564,8 +567,7 @@ class Host:
         link.ended = True
         link.encode = discard
         link.take_output()
-        self._greeting.discard(link)
-        self._hurried.clear(link)
+        self._strangers.forget(link)
         if link.pushed_back:
             self._release(link)
 

@@ -54,6 +54,7 @@ class Link:
         "identity",
         "joined",
         "kept",
+        "mute",
         "out",
         "paused",
         "place",
@@ -80,6 +81,7 @@ class Link:
         self.place = place  # by which address the peer came, in the engine's words
         self.identity = b""
         self.joined = False  # the engine knows of it
+        self.mute = False  # it has shaken hands with us, and said nothing yet
         self.ended = False  # the engine and the host are through with it
         self.blocked = False  # the stream pushes back
         self.paused = Pause(0)  # not read from, as long as there is a reason

@@ -27,7 +27,7 @@ from requite.shell.host import Host, Link, Uses
 from requite.shell.keeping import Endpoint
 from requite.shell.route import Route, backoff_for
 from requite.shell.sync_dialler import Dialler
-from requite.shell.ways import Ways, opener
+from requite.shell.ways import Ways, accepter
 from requite.shell.wires import Wires
 from requite.transport.address import Address
 from requite.transport.backoff import Backoff
@@ -439,7 +439,7 @@ class SyncShell:
                 dialler.act()
 
     def _listen(self, endpoint: Endpoint) -> None:
-        on_stream = opener(self.host.opened, endpoint, accepted=True)
+        on_stream = accepter(self.host, endpoint)
         listener = BlockingListener(endpoint.address, self, on_stream, endpoint.tls)
         self._listeners.append(listener)
 

@@ -7,6 +7,7 @@ the next one due, so its instant stands for all.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from math import inf
 
 from requite.shell.link import Link
@@ -23,6 +24,9 @@ class Waiting:
 
     def __len__(self) -> int:
         return len(self._until)
+
+    def __iter__(self) -> Iterator[Link]:
+        return iter(self._until)
 
     def add(self, link: Link, now: float) -> float:
         """Let the time of a link begin; return when it ends."""

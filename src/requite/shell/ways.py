@@ -12,11 +12,13 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from requite.errors import TransportError
 from requite.shell import clock
+from requite.shell.host import Host
 from requite.shell.keeping import Endpoint, Kept
 from requite.shell.link import Link
 from requite.shell.route import Route
-from requite.transport.address import Address
+from requite.transport.address import Address, InprocAddress
 from requite.transport.backoff import Backoff
+from requite.transport.descriptors import shortage
 from requite.transport.tls import TlsSettings
 
 
@@ -117,6 +119,22 @@ class Ways(Generic[D]):
 
     def _open_on_route(self, stream: Any) -> Link:
         return self._opened(stream, patience_s=self.route.patience_s())
+
+
+def accepter(host: Host, endpoint: Endpoint) -> Opened:
+    """Return what gives the streams that an endpoint accepts to the host, which makes room for them
+    where file descriptors run short."""
+    give = opener(host.opened, endpoint, accepted=True)
+    if isinstance(endpoint.address, InprocAddress):  # it takes none
+        return give
+
+    def accept(stream: Any) -> Link:
+        link = give(stream)
+        if told := shortage(host.giving_way):
+            host.make_room(link, told)
+        return link
+
+    return accept
 
 
 def opener(opened: Callable[..., Link], endpoint: Endpoint, **how: bool) -> Opened:

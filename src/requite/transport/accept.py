@@ -9,21 +9,25 @@ descriptors are left. So on asyncio's loop this module accepts.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from math import inf
 from typing import Any, Final, Protocol
 
 from requite.transport.address import Address
+from requite.transport.descriptors import EXHAUSTED, exhaustion, is_of_reserve
 from requite.transport.sockets import BACKLOG
 from requite.transport.stream import SocketStream
 
 _PER_TURN: Final = 64
-# Without descriptors or memory there is nothing to do but to wait until connections have ended.
-_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_EXHAUSTED_PAUSE_S: Final = 1.0
+# Without descriptors or memory there is nothing to do but to wait until connections have ended. The
+# owner of those that came before ends some of them soon, so the pause is short. Of the reserve, one
+# descriptor is taken at a time, and by the next one the owner has made room.
+_EXHAUSTED_PAUSE_S: Final = 0.05
+_SHORT_PAUSE_S: Final = 0.002
+_TOLD_EVERY_S: Final = 10.0
 _logger: Final = logging.getLogger("requite.transport")
 
 MakeStream = Callable[[], SocketStream]
@@ -57,6 +61,7 @@ class Acceptor:
         self._make_stream = make_stream
         self._making: dict[asyncio.Task[Any], socket.socket] = {}
         self._pause: asyncio.TimerHandle | None = None
+        self._quiet_until = -inf
         self._listen()
 
     def close(self) -> None:
@@ -74,16 +79,26 @@ class Acceptor:
         with suppress(BlockingIOError, InterruptedError, ConnectionAbortedError):
             try:
                 for _ in range(_PER_TURN):
-                    self._adopt(self._sock.accept()[0])
+                    sock = self._sock.accept()[0]
+                    self._adopt(sock)
+                    if is_of_reserve(sock.fileno()):
+                        self._rest(_SHORT_PAUSE_S)
+                        return
             except OSError as error:
-                if error.errno not in _EXHAUSTED:
+                if error.errno not in EXHAUSTED:
                     raise
                 self._wait_for_better_times(error)
 
     def _wait_for_better_times(self, error: OSError) -> None:
-        _logger.warning("no connections are taken for %g s: %s", _EXHAUSTED_PAUSE_S, error.strerror)
+        now = self._loop.time()
+        if now >= self._quiet_until:
+            self._quiet_until = now + _TOLD_EVERY_S
+            _logger.warning("no connections are taken for now: %s", exhaustion(error))
+        self._rest(_EXHAUSTED_PAUSE_S)
+
+    def _rest(self, pause_s: float) -> None:
         self._loop.remove_reader(self._sock)
-        self._pause = self._loop.call_later(_EXHAUSTED_PAUSE_S, self._listen)
+        self._pause = self._loop.call_later(pause_s, self._listen)
 
     def _adopt(self, sock: socket.socket) -> None:
         sock.setblocking(False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import socket
@@ -15,6 +14,7 @@ from requite.transport.address import Address, HostAddress, IpcAddress
 from requite.transport.base import OnStream
 from requite.transport.blocking.poll import READ, Poll
 from requite.transport.blocking.stream import BlockingStream
+from requite.transport.descriptors import EXHAUSTED, exhaustion
 from requite.transport.sockets import (
     bind_ipc,
     bind_tcp,
@@ -31,7 +31,6 @@ from requite.transport.tls_session import TlsSession
 from requite.transport.tls_stream import TlsStream
 
 _PER_TURN: Final = 64
-_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _logger: Final = logging.getLogger("requite.transport")
 
 
@@ -109,9 +108,7 @@ class _Door:
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
-                if (
-                    error.errno not in _EXHAUSTED
-                ):  # what befell a connection that waited: it is gone
+                if error.errno not in EXHAUSTED:  # what befell a connection that waited: it is gone
                     continue
                 self._turn_away(error)
                 return
@@ -145,7 +142,8 @@ class _Door:
         poll return at once, again and again."""
         if not self._is_short:
             self._is_short = True
-            _logger.warning("%s: connections are turned away: %s", self._place, why(error))
+            told = exhaustion(error)
+            _logger.warning("%s: connections are turned away: %s", self._place, told)
         self._drop_spare()
         with suppress(OSError):
             self._sock.accept()[0].close()
