@@ -134,6 +134,11 @@ class ServingEngine(Machine, Generic[JobT]):
             Drain: self._drained,
         }
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether the far end has taken this server on; most need not be."""
+        return True
+
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
         return None if self._recorder is None else self._recorder.next_at()

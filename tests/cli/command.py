@@ -74,6 +74,11 @@ class Running:
         assert self.process.stdout is not None
         return self.process.stdout.readline().rstrip("\n")
 
+    def error_line(self) -> str:
+        """Return its next line on stderr."""
+        assert self.process.stderr is not None
+        return self.process.stderr.readline().rstrip("\n")
+
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""
         self.process.send_signal(number)
@@ -124,7 +129,7 @@ def running_broker(
 
 @contextmanager
 def running_worker(*arguments: str, cwd: Path | None = None) -> Iterator[Running]:
-    """Start a worker; it has begun to connect when this yields."""
+    """Start a worker; the broker has registered it when this yields."""
     with running("worker", *arguments, cwd=cwd) as worker:
         line = worker.line()
         assert line.startswith("serving "), worker.end()

@@ -83,12 +83,13 @@ def test_a_worker_may_listen_at_several_places_of_any_transport_and_dial_others(
     words = [word for place in listening for word in ("--bind", place.listening())]
     with running("worker", ECHO, *words, "--connect", NOBODY) as worker:
         told = [worker.line() for _ in listening]
-        assert worker.line() == f"serving echo for {NOBODY}"
         for place, line in zip(listening, told, strict=True):
             assert line.startswith(f"serving echo at {place.wire.ours}://")
             assert requite("call", place.as_told(line).dialling(), "x").stdout == b"x"
         worker.send(signal.SIGTERM)
-        assert worker.end() == (ExitCode.OK, "", "")
+        code, out, err = worker.end()
+        assert (code, out) == (ExitCode.OK, "")
+        assert f"waiting to serve echo: cannot connect to {NOBODY[3:]}" in err
 
 
 def test_a_call_may_listen_for_a_worker_that_dials(places: Places) -> None:

@@ -54,15 +54,58 @@ def test_it_serves_functions_of_a_module_in_the_current_directory(here):
 
 
 def test_it_says_what_it_serves_and_hides_the_password(here):
-    url = "mdp://me:secret@127.0.0.1:1"
-    with running_worker("shop:shout", "--connect", url, cwd=here) as worker:
+    users = here / "users"
+    users.write_text("me:secret", encoding="utf-8")
+    with running_broker("--credentials-file", str(users)) as (_broker, url):
+        url = url.replace("mdp://", "mdp://me:secret@")
+        for stop in (signal.SIGTERM, signal.SIGINT):
+            with running("worker", "shop:shout", "--connect", url, cwd=here) as worker:
+                shown = url.replace("secret", "***")
+                assert worker.line() == f"serving shout for {shown}"
+                worker.send(stop)
+                assert worker.end() == (0, "", "")
+
+
+# --- what it waits for ----------------------------------------------------------------------------
+def test_it_says_what_it_waits_for_and_serves_nothing_before():
+    with running("worker", "requite.examples:echo", "--connect", NOWHERE) as worker:
+        told = worker.error_line()
+        assert "waiting to serve echo: cannot connect to tcp://127.0.0.1:1: connection ref" in told
         worker.send(signal.SIGTERM)
-        assert worker.end()[0] == 0
-    with running_worker("shop:shout", "--connect", url, cwd=here) as worker:
-        worker.send(signal.SIGINT)
-        code, out, err = worker.end()
-    assert (code, out) == (0, "")
-    assert "secret" not in err
+        assert worker.end() == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [NOWHERE, "sp+tcp://127.0.0.1:1", "pirate://127.0.0.1:1", "amqp://me:secret@127.0.0.1:1/"],
+)
+def test_not_connected_in_time_it_ends_with_5_and_says_why(url):
+    words = ("--connect", url, "--wait-connected", "0.2")
+    ended = requite("worker", "requite.examples:echo", *words)
+    assert (ended.code, ended.out) == (ExitCode.NO_CONNECTION, "")
+    assert ended.err == (
+        "requite: not connected within 0.2 s: cannot connect to tcp://127.0.0.1:1: connection"
+        " refused\n"
+    )
+
+
+def test_connected_in_time_it_serves_on():
+    with (
+        running_broker() as (_broker, url),
+        running_worker(
+            "requite.examples:slow", "--connect", url, "--wait-connected", "5"
+        ) as worker,
+    ):
+        assert requite("call", f"{url}/slow", "0").code == 0
+        worker.send(signal.SIGTERM)
+        assert worker.end() == (0, "", "")
+
+
+def test_who_dials_nobody_waits_for_nobody():
+    words = ("--bind", "sp+tcp://127.0.0.1:0", "--wait-connected", "1")
+    ended = requite("worker", "requite.examples:echo", *words)
+    assert ended.code == ExitCode.USAGE
+    assert "--wait-connected is for --connect" in ended.err
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,10 @@ def test_a_queue_that_is_there_is_left_as_it_is() -> None:
 
     rabbit.say(commands.Queue.DeclareOk("echo", 0, 0))
     assert rabbit.raw("BASIC_CONSUME") == [methods.consume("echo", "requests", no_ack=False)]
+    assert not rabbit.engine.is_answered
     rabbit.say(commands.Basic.ConsumeOk("requests"))
     assert rabbit.engine.snapshot().is_consuming
+    assert rabbit.engine.is_answered
 
 
 def test_a_queue_that_is_not_there_is_made() -> None:

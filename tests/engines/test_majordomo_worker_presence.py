@@ -55,6 +55,32 @@ def test_a_silent_broker_is_left_and_a_new_conversation_begins(version):
     assert bench.dialling == 1
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_broker_has_answered_when_anything_has_come_from_it(version):
+    bench = WorkerBench(version)
+    bench.advance(0)
+    assert not bench.worker.is_answered
+    bench.join()
+    assert not bench.worker.is_answered
+    bench.heartbeat()
+    assert bench.worker.is_answered
+    bench.lose()
+    assert not bench.worker.is_answered
+    bench.join()
+    assert not bench.worker.is_answered
+    bench.request()
+    assert bench.worker.is_answered
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_broker_that_never_answers_is_left_for_that_reason(version):
+    bench = WorkerBench(version)
+    bench.advance(0)
+    bench.join()
+    bench.advance(3.0)
+    assert "not even an answer to READY" in bench.disconnected["link-1"]
+
+
 @requirement("mdp01:heartbeat:any-command", "mdp02:heartbeat:any-command")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_any_command_shows_that_the_broker_lives(version):

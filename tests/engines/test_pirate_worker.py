@@ -61,6 +61,16 @@ def test_a_queue_that_hangs_up_on_everybody_is_dialled_at_growing_intervals(
     assert pauses == pytest.approx([1, 2, 4, 8])
 
 
+@pytest.mark.parametrize("pattern", Pattern)
+def test_a_paranoid_queue_has_answered_when_anything_has_come_from_it(pattern: Pattern) -> None:
+    bench = worker(pattern)
+    assert bench.worker.is_answered == (pattern is Pattern.SIMPLE)  # which never says anything
+    bench.say("q", [HEARTBEAT] if pattern is Pattern.PARANOID else REQUEST)
+    assert bench.worker.is_answered
+    bench.lose("q")
+    assert not bench.worker.is_answered
+
+
 def test_a_connection_that_lasted_is_replaced_at_once() -> None:
     bench = worker(Pattern.SIMPLE)
     bench.advance(1.0)

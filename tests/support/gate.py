@@ -54,7 +54,7 @@ class WorkerProcess(Process):
     """`requite worker` as a process."""
 
     def await_start(self) -> None:
-        """Wait until it says that it serves; it may not have registered yet."""
+        """Wait until it says that it serves: it has registered."""
         line = self.line()
         assert line.startswith("serving "), line
 

@@ -34,6 +34,7 @@ from requite.cli.presence import (
     unless_refused,
     wait_for_worker,
 )
+from requite.cli.serving import CannotListenError
 from requite.errors import CallError, ConfigurationError, NoService, TransportError
 from requite.protocols.titanic.wire import REQUEST
 from requite.request import Partial, Reply, RetryPolicy, Status
@@ -196,10 +197,6 @@ class Kept:
 
     key: bytes
     as_json: bool
-
-
-class CannotListenError(Exception):
-    """The address for --bind cannot be had."""
 
 
 class Printer(Protocol):

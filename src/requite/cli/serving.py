@@ -37,6 +37,10 @@ class Server(Protocol):
         """Stop at once."""
 
 
+class CannotListenError(Exception):
+    """An address to listen at cannot be had."""
+
+
 UntilFailed: TypeAlias = Callable[[], Coroutine[Any, Any, RequiteError]]
 """Waits until there is nothing left to serve for, and returns the error that says why."""
 
@@ -66,7 +70,7 @@ def run_until_stopped(
 
     try:
         return run(serve(server, on_started, until_failed, until_over))
-    except TransportError as error:
+    except CannotListenError as error:
         complain(str(error))
         return ExitCode.CANNOT_LISTEN
 
@@ -78,10 +82,10 @@ async def serve(
     until_over: UntilOver | None = None,
 ) -> ExitCode:
     """Serve until a signal ends it, or `until_over` does; return OK if it has drained, else what
-    stopped it. Raises what `until_failed` returns."""
+    stopped it. Raises what `until_failed` returns, and `CannotListenError`."""
     with _caught_signals() as arrived:
         try:
-            await server.start()
+            await _start(server)
             on_started()
             first = await _first(arrived, until_failed, until_over)
             name = "none" if first is None else first.name
@@ -89,6 +93,13 @@ async def serve(
             return await _drain(server, arrived)
         finally:
             await server.close()
+
+
+async def _start(server: Server) -> None:
+    try:
+        await server.start()
+    except TransportError as error:
+        raise CannotListenError(str(error)) from error
 
 
 async def _first(

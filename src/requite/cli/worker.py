@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from typing import Annotated, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Group, Parameter, validators
 
@@ -11,8 +13,12 @@ from requite.cli.credentials import names_user
 from requite.cli.options import PLAIN, QUIET, Connection, JournalFolder, Logging, one_of
 from requite.cli.output import say
 from requite.cli.retention import JournalRetain, journal_option
+from requite.errors import ConfigurationError, RequiteError, TransportError
 from requite.heartbeat import HeartbeatPolicy
 from requite.url import redact
+
+if TYPE_CHECKING:
+    from requite.worker import Worker
 
 _PLACES: Final = Group("Places", sort_key=5, validator=one_of("--connect", "--bind", "--pool"))
 _HANDLERS: Final = Group("Handlers", sort_key=10)
@@ -65,6 +71,16 @@ def worker(
             "(WORKER_AMQP_URL or WORKER_BROKER_URL, WORKER_POOL, WORKER_KEY, WORKER_ID and more).",
         ),
     ] = False,
+    wait_connected: Annotated[
+        float | None,
+        Parameter(
+            metavar="SECONDS",
+            group=_PLACES,
+            validator=_POSITIVE,
+            help="End with exit code 5 when it is not served at all URLs of --connect by then. "
+            "[default: it goes on trying]",
+        ),
+    ] = None,
     hops: Annotated[
         int | None,
         Parameter(
@@ -144,7 +160,9 @@ def worker(
           return request.body
 
     Modules in the current directory are found. The broker need not be there
-    yet, and when it went away the worker registers again by itself.
+    yet, and when it went away the worker registers again by itself. It prints
+    `serving NAME for URL` once it is connected and the broker has answered, and
+    says on stderr what it waits for until then.
 
     With URLs of SP there is no broker: clients and devices dial the worker, or
     it dials them, and one function is served to all of them. It prints
@@ -164,6 +182,8 @@ def worker(
     from requite.worker import Worker
     from requite.worker.environment import place_of
 
+    if wait_connected is not None and not (connect or pool):
+        raise ConfigurationError("--wait-connected is for --connect: --bind alone dials nobody")
     logging.start()
     if pool:
         place = place_of(os.environ)
@@ -187,10 +207,33 @@ def worker(
     def announce() -> None:
         for url in server.addresses:
             say(f"serving {names} at {url}")
-        for url in connect:
-            say(f"serving {names} for {redact(url)}")
 
-    return run_until_stopped(server, announce, until_over=server.until_over)
+    async def until_failed() -> RequiteError:
+        places = [f"serving {names} for {redact(url)}" for url in connect]
+        return await _until_not_connected(server, places, wait_connected)
+
+    return run_until_stopped(server, announce, until_failed, server.until_over)
+
+
+async def _until_not_connected(
+    server: Worker, places: Sequence[str], timeout_s: float | None
+) -> RequiteError:
+    """Say of each place when it is served there; return what to end with where it is not in time,
+    or never."""
+
+    async def say_when_served(number: int, text: str) -> None:
+        await server.until_connected(number)
+        say(text)
+
+    try:
+        async with asyncio.timeout(timeout_s), asyncio.TaskGroup() as group:
+            for number, text in enumerate(places):
+                group.create_task(say_when_served(number, text))
+    except TimeoutError:
+        text = f"not connected within {timeout_s:g} s: {server.trouble}"
+        return TransportError(text, may_have_executed=False)
+    never: asyncio.Future[RequiteError] = asyncio.get_running_loop().create_future()
+    return await never
 
 
 def _complete(connection: Connection, url: str, *, is_told: bool) -> str:

@@ -42,7 +42,8 @@ class AioShell:
 
     Bound to the running loop by `start`. One of the addresses that its wires dial to is used at a
     time, whenever the engine asks for a connection; `backoff` spaces the attempts. Who dials us is
-    hung up on, before anything is said, while `lets_in` says no.
+    hung up on, before anything is said, while `lets_in` says no. `on_change` is called whenever a
+    connection has done its handshake, or has ended.
     """
 
     def __init__(
@@ -52,11 +53,13 @@ class AioShell:
         *,
         backoff: Backoff | None = None,
         lets_in: Callable[[], bool] = lambda: True,
+        on_change: Callable[[], object] = lambda: None,
         **uses: Unpack[Uses],
     ) -> None:
         self.route = Route(wires.dial_to, backoff or backoff_for(wires.dial_to), clock.now)
         self._wires = wires
         self._lets_in = lets_in
+        self._on_change = on_change
         self.host = Host(
             engine,
             clock.now,
@@ -64,6 +67,7 @@ class AioShell:
             wake_at=self._wake_at,
             want_flush=self._want_flush,
             connect=self._connect,
+            joined=self._joined,
             ended=self._ended,
             released=self._released,
             stopped=self._stopped,
@@ -133,6 +137,12 @@ class AioShell:
     def trouble(self) -> str:
         """Why there is nobody to talk to, for the message of an error; "" if there is."""
         return self._ways.trouble(self.host.links, self.addresses)
+
+    @property
+    def troubles(self) -> list[tuple[Address, str]]:
+        """For each way by which it dials the address, and why there is no connection; "" where
+        there is."""
+        return self._ways.troubles()
 
     @property
     def dial_trouble(self) -> str:
@@ -219,10 +229,14 @@ class AioShell:
     def _connect(self) -> None:
         self._ways.connect()
 
+    def _joined(self, _link: Link) -> None:
+        self._on_change()
+
     def _ended(self, link: Link, reason: str) -> None:
         self._ways.ended(link, reason)
         if self.route.refusal:
             self._refused.set()
+        self._on_change()
 
     def _released(self, _link: Link) -> None:
         if self._closing and not self.host.links:

@@ -53,7 +53,7 @@ from requite.engine import (
 from requite.errors import CallError, LocalViolation, RemoteViolation
 from requite.framing.base import Framing
 from requite.framing.router import IdentityTable
-from requite.shell.link import Link, LinkLimits, Pause, discard
+from requite.shell.link import Link, LinkLimits, Pause, discard, reason_of_end
 from requite.shell.strangers import Strangers
 from requite.shell.waiting import Waiting
 from requite.shell.warnings import Warnings
@@ -117,6 +117,7 @@ class Host:
     - `connect()`: open one more connection, keep trying (with pauses), and give its stream to
       `opened`. Asked by the engine, and again for each dialled link that ends in its handshake
       (unless it is `kept`).
+    - `joined(link)`: a link has done its handshake.
     - `ended(link, reason)`: a link has ended (`link.joined` tells whether the engine knew it).
     - `released(link)`: its stream has closed, too, and all that was written has left.
     - `stopped()`: the engine has drained.
@@ -131,6 +132,7 @@ class Host:
         wake_at: Callable[[float], None],
         want_flush: Callable[[], None],
         connect: Callable[[], None] = _unexpected,
+        joined: Callable[[Link], None] = _ignore,
         ended: Callable[[Link, str], None] = _ignore,
         released: Callable[[Link], None] = _ignore,
         stopped: Callable[[], None] = _ignore,
@@ -148,6 +150,7 @@ class Host:
         self._wake_at = wake_at
         self._want_flush = want_flush
         self._connect = connect
+        self._joined = joined
         self._ended = ended
         self._released = released
         self._deliver = uses.get("deliver", _unexpected)
@@ -293,7 +296,7 @@ class Host:
             if reason and link.accepted and not link.joined:  # TLS, mostly; nobody else hears of it
                 self._warnings.warn("handshake failed", f"{link.stream.peer_name}: {reason}")
             self._forget(link)
-            self._tell_end(link, reason or _reason_of_end(link.framing))
+            self._tell_end(link, reason or reason_of_end(link.framing))
         self._released(link)
         self._settle()
 
@@ -491,6 +494,7 @@ class Host:
             return
         link.joined = True
         self._strangers.shook_hands(link)
+        self._joined(link)
         self._feed(PeerJoined(link, link.identity, link.place))
 
     def _admit(self, link: Link, identities: IdentityTable[Link]) -> bool:
@@ -577,11 +581,3 @@ class Host:
             self._feed(PeerLost(link, reason))
         elif not (link.accepted or link.kept):
             self._connect()
-
-
-def _reason_of_end(framing: Framing) -> str:
-    try:
-        framing.at_end()
-    except RemoteViolation as violation:
-        return str(violation)
-    return "the peer closed the connection"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import IntFlag
 from typing import Any
 
+from requite.errors import RemoteViolation
 from requite.framing.base import Framing
 from requite.transport.base import PromptStream, Stream
 
@@ -35,6 +36,15 @@ class Pause(IntFlag):
 def discard(_message: Sequence[bytes], _out: list[bytes], /) -> int:
     """Stand in for `Framing.encode` on a link that has ended: what is sent to it goes nowhere."""
     return 0
+
+
+def reason_of_end(framing: Framing) -> str:
+    """Return why a connection is over whose peer has just closed it."""
+    try:
+        framing.at_end()
+    except RemoteViolation as violation:
+        return str(violation)
+    return "the peer closed the connection"
 
 
 class Link:

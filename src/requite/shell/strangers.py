@@ -28,6 +28,9 @@ class Strangers:
         self._hurried: Timers[Link] = Timers()  # those that have less time for their handshake
         self._mute: dict[Link, None] = {}  # a set that keeps its order
 
+    def __len__(self) -> int:
+        return len(self._greeting) + len(self._hurried) + len(self._mute)
+
     def add(self, link: Link, now: float, patience_s: float) -> float:
         """Let the time of a new link begin, or `patience_s` if that is less; return its end."""
         at = self._greeting.add(link, now)

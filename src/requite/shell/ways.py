@@ -113,6 +113,14 @@ class Ways(Generic[D]):
         troubles += [f"nobody is connected to {address}" for address in listening]
         return "; ".join(dict.fromkeys(troubles))  # there may be several ways to one address
 
+    def troubles(self) -> list[tuple[Address, str]]:
+        """Return for each way where it leads now, and why there is no connection; "" where there
+        is. Those that are kept up come first, in their order."""
+        ways: list[Way] = [*self._kept]
+        if self.route.addresses:
+            ways.append(self.route)
+        return [(way.current, way.trouble) for way in ways]
+
     def kept_trouble(self) -> str:
         """Return why connections that are kept up do not stand; "" if they do."""
         return "; ".join(filter(None, (kept.trouble for kept in self._kept)))

@@ -14,8 +14,9 @@ from requite.protocols.amqp.responder import AmqpResponder
 from requite.reach import Reach
 from requite.url import ServiceUrl
 from requite.worker.handler import Service
-from requite.worker.stacks import CAPACITY_DEFAULT, Part, WorkerSettings
+from requite.worker.stacks import CAPACITY_DEFAULT, Part, Unanswered, WorkerSettings
 
+_UNANSWERED: Final = Unanswered("gives no requests yet: RabbitMQ has not confirmed the consumer")
 _FOR_CLIENTS: Final = ("confirm", "reply")
 _UNUSED: Final = {
     "dialect": "no dialects (MDP has)",
@@ -56,6 +57,7 @@ def _part(url: ServiceUrl, service: Service, settings: WorkerSettings) -> Part:
         settings.threads or capacity,
         1,
         call_id=_call_id,
+        unanswered=_UNANSWERED,
     )
 
 

@@ -18,9 +18,10 @@ from requite.reach import Reach
 from requite.shell.wires import Wires
 from requite.url import ServiceUrl
 from requite.worker.handler import Service
-from requite.worker.stacks import CAPACITY_DEFAULT, Part, WorkerSettings
+from requite.worker.stacks import CAPACITY_DEFAULT, Part, Unanswered, WorkerSettings
 
 _DIALECT_DEFAULT: Final = "0.3"
+_HEARTBEAT_OF_OTHERS_S: Final = 3.0  # and a little more
 
 
 def parts(reach: Reach, services: Sequence[Service], settings: WorkerSettings) -> list[Part]:
@@ -83,8 +84,26 @@ def _part(
         instance=settings.name,
         chronicle=settings.chronicle,
     )
-    part = Part(each, engine, wires, policy.capacity, threads, BODY_FRAMES_MAX)
+    part = Part(
+        each,
+        engine,
+        wires,
+        policy.capacity,
+        threads,
+        BODY_FRAMES_MAX,
+        unanswered=_unanswered(dialect),
+    )
     return part._replace(call_id=clients_call_id) if dialect.has_ids else part
+
+
+def _unanswered(dialect: Dialect) -> Unanswered:
+    """MDP 0.3 has brokers answer READY at once. Of older ones the next heartbeat is the first that
+    is heard, which brokers after the Guide send every 2.5 s."""
+    text = (
+        f"has not answered READY: is it a broker of MDP {dialect.version}? (`--dialect` chooses"
+        " another version)"
+    )
+    return Unanswered(text) if dialect.has_ids else Unanswered(text, _HEARTBEAT_OF_OTHERS_S)
 
 
 def _heartbeat(given: HeartbeatPolicy | float | None) -> HeartbeatPolicy:

@@ -17,9 +17,14 @@ from requite.shell.keeping import Endpoint
 from requite.shell.link import LinkLimits
 from requite.shell.wires import Wires
 from requite.worker.handler import Service
-from requite.worker.stacks import CAPACITY_DEFAULT, Part, WorkerSettings
+from requite.worker.stacks import CAPACITY_DEFAULT, Part, Unanswered, WorkerSettings
 
 _LINKS: Final = LinkLimits(handshake_timeout_s=LINK_HANDSHAKE_S)
+_UNANSWERED: Final = Unanswered(
+    "has not answered READY: is it the back of a paranoid queue? (`?protocol=simple` is for the"
+    " other kind)",
+    3.0,  # its heartbeats are the answer
+)
 _CAPACITY_MAX: Final = 1024
 _IDS_PER_CONNECTION: Final = 1 << 48  # in the journal
 
@@ -58,6 +63,7 @@ def parts(reach: Reach, services: Sequence[Service], settings: WorkerSettings) -
             1,
             BODY_FRAMES_MAX,
             holds=True,
+            unanswered=_UNANSWERED,
         )
         for n in range(capacity)
     ]

@@ -18,6 +18,7 @@ from requite.reach import Reach
 from requite.shell.wires import Wires
 from requite.transport.address import Address
 from requite.worker.handler import Service
+from requite.worker.standing import PATIENCE_S
 
 # Enough for the next request to be here when one is answered, on any network where that matters.
 CAPACITY_DEFAULT: Final = 16
@@ -44,6 +45,10 @@ class WorkerSettings:
 class WorkEngine(Engine, Protocol):
     """The engine of a worker."""
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether the far end has answered since the connection stands, or need not."""
+
     def tell_beginnings(self, now: float) -> None:
         """Let the journal, if one is kept, have the beginnings of what is under way."""
 
@@ -57,6 +62,16 @@ def _no_call_id(_token: Any) -> bytes:
     return b""
 
 
+class Unanswered(NamedTuple):
+    """What to say of a far end that does not answer, and how long it may take to.
+
+    `text` follows the address that is connected: "has not answered READY".
+    """
+
+    text: str = ""
+    patience_s: float = PATIENCE_S
+
+
 class Part(NamedTuple):
     """One service of a worker, ready to be served: the engine and the wires it has for itself.
 
@@ -64,7 +79,8 @@ class Part(NamedTuple):
     is a plain function run. A reply has at most `frames_max` frames. `holds`: the engine keeps
     partial replies itself, and need not be spared them while a peer pushes back. `bound` is told
     where it listens, with the ports it really got. `call_id` tells by the token of a request which
-    call of its client it is, the same for all its tries (empty: nobody knows).
+    call of its client it is, the same for all its tries (empty: nobody knows). `unanswered` is for
+    engines whose far end has to answer before requests come.
     """
 
     service: Service
@@ -76,6 +92,7 @@ class Part(NamedTuple):
     holds: bool = False
     bound: Callable[[Sequence[Address]], object] = _take_note
     call_id: Callable[[Any], bytes] = _no_call_id
+    unanswered: Unanswered = Unanswered()
 
 
 _HOME: Final = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable
+from itertools import islice
 
 from requite.chronicle import Role
 from requite.errors import ConfigurationError, LocalViolation
@@ -16,6 +18,7 @@ from requite.shell.journaling import JournalOption, chronicle_of, journal_in, ne
 from requite.worker.handler import Service
 from requite.worker.runner import Runner
 from requite.worker.stacks import Part, WorkerSettings, parts_for
+from requite.worker.standing import NO_TROUBLE, Standing, Trouble
 
 
 class Worker(Daemon):
@@ -96,6 +99,10 @@ class Worker(Daemon):
         )
         self._parts = parts_for(self._reach, services, settings)  # refuses bad names here
         self._posts: list[_Post] = []
+        names = ", ".join(dict.fromkeys(part.service.name for part in self._parts))
+        places = [" or ".join(map(str, url.addresses)) for url in self._reach.dials]
+        self._standing = Standing(names, places, self._troubles)
+        self._watching: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(part.service.name for part in self._parts))
@@ -130,12 +137,16 @@ class Worker(Daemon):
                 await post.shell.listen_all()
                 post.bound(post.shell.addresses)
                 post.shell.start()
+            if self._reach.dials:
+                watching = self._standing.watch()
+                self._watching = asyncio.get_running_loop().create_task(watching)
         except BaseException:
             await self.close()
             raise
 
     async def drain(self) -> None:
         """Take nothing new, finish what is in hand (`drain_timeout` at most), then close."""
+        self._watch_no_more()
         try:
             async with asyncio.timeout(self._drain_timeout_s):
                 await asyncio.gather(*(post.drain() for post in self._posts))
@@ -148,9 +159,36 @@ class Worker(Daemon):
         was in hand is done (RPC over AMQP, "The responder")."""
         await asyncio.gather(*(post.shell.until_drained() for post in self._posts))
 
+    async def until_connected(self, number: int) -> None:
+        """Wait until it is served at the URL with this number, of those that it dials: connected,
+        and, where the protocol has an answer to that, answered."""
+        await self._standing.until_served(number)
+
+    @property
+    def trouble(self) -> str:
+        """Why it is not served at a place that it dials, for people; "" if it is at all of them."""
+        return "; ".join(filter(None, (trouble.text for trouble in self._troubles())))
+
+    def _troubles(self) -> list[Trouble]:
+        """Return what is wrong at each of the URLs that it dials.
+
+        Only an SP worker may have several, and it has one post, with a way to each address.
+        """
+        ways = iter([trouble for post in self._posts for trouble in post.troubles()])
+        dials = self._reach.dials
+        if len(dials) == 1:
+            return [_join(ways)]
+        return [_join(islice(ways, len(url.addresses))) for url in dials]
+
+    def _watch_no_more(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+
     async def close(self) -> None:
         """Stop at once: handlers are interrupted. A broker gives their requests to others; clients
         of SP ask again."""
+        self._watch_no_more()
         for post in self._posts:
             await post.close()
         self._posts.clear()
@@ -162,8 +200,10 @@ class Worker(Daemon):
     def _make_posts(self) -> list[_Post]:
         told: set[str] = set()
         tell_starts = self._journal is not None
+        on_change = self._standing.note_change
         return [
-            _Post(part, self._reply_size_max, told, tell_starts=tell_starts) for part in self._parts
+            _Post(part, self._reply_size_max, told, tell_starts=tell_starts, on_change=on_change)
+            for part in self._parts
         ]
 
 
@@ -172,13 +212,21 @@ class _Post:
     its service is to run each request once."""
 
     def __init__(
-        self, part: Part, reply_size_max: int, told: set[str], *, tell_starts: bool
+        self,
+        part: Part,
+        reply_size_max: int,
+        told: set[str],
+        *,
+        tell_starts: bool,
+        on_change: Callable[[], object],
     ) -> None:
         service = part.service
         self._dedup = dedup = service.idempotent
         self._gate = None if dedup is None else dedup.gate(service.name, part.call_id)
         self._is_open = False
         self.bound = part.bound
+        self._engine = part.engine
+        self._unanswered = part.unanswered
         self.runner = runner = Runner(
             service,
             part.capacity,
@@ -197,6 +245,7 @@ class _Post:
             deliver_all=runner.deliver_all if gate is None else gate.ask_all,
             abandon=runner.abandon if gate is None else gate.give_up,
             flow=_go_on if part.holds else runner.flow,
+            on_change=on_change,
             logger="requite.worker",
         )
         if gate is None:
@@ -211,6 +260,17 @@ class _Post:
         if self._dedup is not None:
             await self._dedup.open()
             self._is_open = True
+
+    def troubles(self) -> list[Trouble]:
+        """Return what is wrong with each way by which it dials."""
+        told = self.shell.troubles
+        if self._engine.is_answered:
+            return [Trouble(text) for _, text in told]
+        mute, patience_s = self._unanswered
+        return [
+            Trouble(text) if text else Trouble(f"{address} {mute}", patience_s)
+            for address, text in told
+        ]
 
     async def drain(self) -> None:
         """Finish what is in hand; also what nobody waits for, if it cannot be run again."""
@@ -227,6 +287,15 @@ class _Post:
             self._is_open = False
             self._gate.close()
             await self._dedup.close()
+
+
+def _join(troubles: Iterable[Trouble]) -> Trouble:
+    """Return several as one: each reason once, told when the first one is due."""
+    wrong = [trouble for trouble in troubles if trouble.text]
+    if not wrong:
+        return NO_TROUBLE
+    texts = dict.fromkeys(trouble.text for trouble in wrong)
+    return Trouble("; ".join(texts), min(trouble.patience_s for trouble in wrong))
 
 
 def _go_on(_is_free: bool) -> None:

@@ -135,6 +135,11 @@ class AmqpResponder(ConnectedEngine):
             at = min(at, self._recorder.look_at)
         return None if at == inf else at
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether RabbitMQ gives us requests out of the queue."""
+        return self._is_consuming
+
     def snapshot(self) -> ResponderSnapshot:
         """Return the sizes of all tables."""
         abandoned = sum(job.abandoned != "" for job in self._jobs)

@@ -111,6 +111,7 @@ class MajordomoWorker:
         self._dialling = False
         self._redial = Redial(rng)
         self._redial.at = 0.0
+        self._was_heard = False  # in this conversation
         self._heart = Heartbeat(policy.heartbeat, 0.0)
         self._beat_at = inf
         self._jobs: dict[int, Job] = {}  # of this conversation, by dispatch id
@@ -167,6 +168,11 @@ class MajordomoWorker:
             at = min(at, self._linger_until)
         return None if at == inf else at
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether the broker has answered READY: whatever comes from it says that it takes us."""
+        return self._peer is not None and self._was_heard
+
     def snapshot(self) -> WorkerSnapshot:
         """Return what it holds and where it stands."""
         abandoned = sum(job.abandoned != "" for job in self._jobs.values())
@@ -204,6 +210,7 @@ class MajordomoWorker:
             self._hang_up(reason, now)
             return
         self._redial.fruitless = 0
+        self._was_heard = True
 
     def _request(self, command: WorkerRequest, now: float) -> None:
         address, body, dispatch_id, timeout_ms, attempt, key, call_id = command
@@ -338,6 +345,7 @@ class MajordomoWorker:
         policy = self._policy
         self._dialling = False
         self._peer = event.peer
+        self._was_heard = False
         self._redial.joined(now)
         self._heart = Heartbeat(policy.heartbeat, now)
         self._beat_at = self._heart.next_at()
@@ -396,7 +404,10 @@ class MajordomoWorker:
         if late_s > heart.interval_s:  # we were away ourselves: what came meanwhile is unread
             heart.heard_at = min(now, heart.heard_at + late_s)
         if now >= heart.gone_at():
-            self._hang_up(f"nothing came from the broker for {now - heart.heard_at:.2f} s", now)
+            did = f"for {now - heart.heard_at:.2f} s"
+            if not self._was_heard:
+                did = "since we connected, not even an answer to READY"
+            self._hang_up(f"nothing came from the broker {did}", now)
             return
         if now >= heart.speak_at():
             if self._vouches(now):

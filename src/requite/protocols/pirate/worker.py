@@ -104,6 +104,11 @@ class PirateWorker(ServingEngine[Job]):
             at = min(at, self._recorder.look_at)
         return None if at == inf else at
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether the queue has answered READY; a simple one has no words for that."""
+        return self._peer is not None and (self._was_heard or not self._pattern.beats)
+
     def snapshot(self) -> WorkerSnapshot:
         """Return what it holds and where it stands."""
         return WorkerSnapshot(
@@ -245,7 +250,10 @@ class PirateWorker(ServingEngine[Job]):
             heart.heard_at = min(now, heart.heard_at + late_s)
         is_busy = self._job is not None
         if now >= heart.gone_at() and not is_busy:
-            reason = f"nothing came from the queue for {now - heart.heard_at:.2f} s"
+            did = f"for {now - heart.heard_at:.2f} s"
+            if not self._was_heard:
+                did = "since we connected, not even an answer to READY"
+            reason = f"nothing came from the queue {did}"
             self._tell("silent", reason=reason)
             self._out.append(Disconnect(self._peer, reason))
             self._go_without(reason, now, silent=True)
