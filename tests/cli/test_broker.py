@@ -50,6 +50,7 @@ def test_a_port_in_use_is_one_clear_line():
         (("--bind", "5555"), "tcp://host:port"),
         (("--heartbeat-interval", "60"), "heartbeat interval"),
         (("--attempts", "0"), "attempts_max"),
+        (("--legacy-busy-timeout", "0"), "legacy_busy_timeout_s"),
         (("--credentials-file", "/nonexistent"), "/nonexistent"),
     ],
 )

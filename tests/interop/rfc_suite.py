@@ -29,6 +29,7 @@ from requite.protocols.majordomo.policy import BrokerPolicy
 # Quick for a test, and yet no pause of a busy machine looks like the end of a peer.
 QUICK = HeartbeatPolicy(interval_s=0.15, liveness=5)
 LOST_AFTER_S = QUICK.interval_s * QUICK.liveness
+BRISK = BrokerPolicy(heartbeat=QUICK, legacy_busy_timeout_s=LOST_AFTER_S)
 
 
 class ClientSuite:
@@ -253,7 +254,7 @@ class RfcSuite(ClientSuite):
     def test_a_silent_worker_is_dropped_and_its_request_goes_to_another(
         self, sockets: Sockets, make_broker: MakeBroker
     ) -> None:
-        broker = make_broker(policy=BrokerPolicy(heartbeat=QUICK))
+        broker = make_broker(policy=BRISK)
         silent = self.worker(sockets, broker)
         client = self.client(sockets, broker)
         client.request(b"echo", b"x")
@@ -280,7 +281,7 @@ class RfcSuite(ClientSuite):
     def test_a_worker_that_heartbeats_may_take_its_time(
         self, sockets: Sockets, make_broker: MakeBroker
     ) -> None:
-        broker = make_broker(policy=BrokerPolicy(heartbeat=QUICK))
+        broker = make_broker(policy=BRISK)
         slow = self.worker(sockets, broker)
         client = self.client(sockets, broker)
         client.request(b"echo", b"x")

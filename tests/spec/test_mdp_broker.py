@@ -9,6 +9,7 @@ from tests.spec.requirement import requirement
 from tests.support.broker import BrokerBench
 
 from requite.engine import Received
+from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.wire import (
     ClientFinal,
     ClientPartial,
@@ -22,6 +23,7 @@ OLD = ("0.1", "0.2")
 ALL = ("0.1", "0.2", "0.3")
 old_version = pytest.mark.parametrize("version", OLD)
 every_version = pytest.mark.parametrize("version", ALL)
+GUIDES = HeartbeatPolicy(interval_s=2.5, liveness=3)
 
 
 def replies(bench: BrokerBench, client: str) -> list[bytes]:
@@ -190,7 +192,7 @@ def cut(bench: BrokerBench, worker: str) -> None:
 
 def fall_silent(bench: BrokerBench, worker: str) -> None:
     """Be silent, while the worker named v is not."""
-    bench.keep_alive(10, "v")
+    bench.keep_alive(20, "v", every=0.4)
 
 
 def disconnect(bench: BrokerBench, worker: str) -> None:
@@ -203,7 +205,7 @@ def disconnect(bench: BrokerBench, worker: str) -> None:
 def test_the_request_of_a_worker_that_left_goes_to_another(
     version: str, leave: Callable[[BrokerBench, str], None]
 ) -> None:
-    bench = BrokerBench()
+    bench = BrokerBench(legacy_busy_timeout_s=15.0)
     bench.client("c", version)
     bench.worker("w", version=version)
     bench.request("c", 7, b"hello")
@@ -375,9 +377,9 @@ def test_the_broker_sends_no_heartbeat_beside_requests(version: str) -> None:
 @requirement("mdp02:broker:stop-sending")
 @every_version
 def test_a_silent_worker_is_gone_after_three_intervals(version: str) -> None:
-    bench = BrokerBench()
+    bench = BrokerBench(heartbeat=GUIDES)
     bench.worker("w", version=version)
-    bench.advance(2.9)
+    bench.advance(7.4)
     assert "w" not in bench.disconnected
     bench.advance(0.2)
     assert "w" in bench.disconnected
@@ -397,5 +399,6 @@ def test_any_command_counts_as_a_heartbeat(version: str) -> None:
         bench.advance(2)
         bench.final("w")
         assert "w" not in bench.disconnected
-    bench.advance(3.1)
+        bench.advance(0.9)
+    bench.advance(6.7)
     assert "w" in bench.disconnected

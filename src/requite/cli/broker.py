@@ -30,7 +30,7 @@ from requite.cli.titanic.options import (
 from requite.errors import ConfigurationError
 from requite.framing import Limits as FramingLimits
 from requite.heartbeat import HeartbeatPolicy
-from requite.protocols.majordomo.policy import BrokerPolicy, PartialsFor01
+from requite.protocols.majordomo.policy import LEGACY_IDLE_S, BrokerPolicy, PartialsFor01
 from requite.titanic.settings import TitanicSettings
 
 _LIVENESS: Final = Group("Liveness", sort_key=10)
@@ -62,8 +62,21 @@ class Liveness:
         ),
     ] = _DEFAULTS.heartbeat.interval_s
     liveness: Annotated[
-        int, Parameter(metavar="N", help="A worker silent for N intervals is lost.")
+        int,
+        Parameter(
+            metavar="N",
+            help="A worker silent for N intervals is lost; an idle one of MDP 0.1 or 0.2 not "
+            f"before {LEGACY_IDLE_S:g} s.",
+        ),
     ] = _DEFAULTS.heartbeat.liveness
+    legacy_busy_timeout: Annotated[
+        float,
+        Parameter(
+            metavar="SECONDS",
+            help="A worker of MDP 0.1 or 0.2 that has a request is lost when it is silent for so "
+            "long: many send no heartbeats while they work. A lost connection counts at once.",
+        ),
+    ] = _DEFAULTS.legacy_busy_timeout_s
 
 
 @Parameter(name="*", group=_REQUESTS)
@@ -249,6 +262,7 @@ def broker(
 def _policy(liveness: Liveness, requests: Requests, limits: Limits, peers: Peers) -> BrokerPolicy:
     return BrokerPolicy(
         heartbeat=HeartbeatPolicy(liveness.heartbeat_interval, liveness.liveness),
+        legacy_busy_timeout_s=liveness.legacy_busy_timeout,
         attempts_max=requests.attempts,
         service_grace_s=requests.service_grace,
         service_ttl_s=requests.service_ttl,

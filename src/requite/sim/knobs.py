@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from requite.heartbeat import HeartbeatPolicy
-from requite.protocols.majordomo.policy import BrokerPolicy, PartialsFor01
+from requite.protocols.majordomo.policy import LEGACY_IDLE_S, BrokerPolicy, PartialsFor01
 from requite.shell.link import LinkLimits
 from requite.sim.network import Shape
 from requite.sim.process import Pace
@@ -162,6 +162,7 @@ class Knobs(Printed):
         """The policy of the broker, which makes the notes that checkers read."""
         return BrokerPolicy(
             heartbeat=self.heartbeat,
+            legacy_busy_timeout_s=self.legacy_busy_s,
             attempts_max=self.attempts_max,
             service_grace_s=self.service_grace_s,
             service_ttl_s=self.service_ttl_s,
@@ -175,6 +176,11 @@ class Knobs(Printed):
         )
 
     @property
+    def legacy_busy_s(self) -> float:
+        """How long a busy worker of MDP 0.1 or 0.2 may be silent: twice as long as one of 0.3."""
+        return 2 * self.interval_s * self.liveness
+
+    @property
     def limits(self) -> LinkLimits:
         """What one connection may cost."""
         return link_limits(self.output_size_max)
@@ -183,6 +189,14 @@ class Knobs(Printed):
     def slowest_interval_s(self) -> float:
         """The longest heartbeat interval that anybody announces: the longer of two holds."""
         return max(self.interval_s, *(worker.interval_s for worker in self.workers))
+
+    @property
+    def presence_s(self) -> float:
+        """How long it may take until the broker and a worker know that the other is gone."""
+        presence_s = self.liveness * self.slowest_interval_s
+        if all(worker.version == "0.3" for worker in self.workers):
+            return presence_s
+        return max(presence_s, self.legacy_busy_s, LEGACY_IDLE_S)
 
     @property
     def silence_s(self) -> dict[str, float]:

@@ -258,7 +258,7 @@ def settle_s(knobs: Knobs) -> float:
     """
     network = knobs.network
     connection_s = network.keepalive_s + network.retransmit_s + 2 * network.connect_timeout_s + 12
-    presence_s = 2 * knobs.liveness * knobs.slowest_interval_s
+    presence_s = 2 * knobs.presence_s
     deadlines_s = 1.5 * knobs.timeout_s + knobs.interval_s
     tries = max(client.tries for client in knobs.clients)
     retries_s = tries * (knobs.service_grace_s + 2.0)

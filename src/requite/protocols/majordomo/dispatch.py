@@ -110,7 +110,7 @@ class Dispatcher:
         pending.attempts += 1
         pending.dispatched_at = now
         worker.holds[dispatch_id] = pending
-        worker.heartbeat.spoke_at = now
+        worker.heartbeat.spoke_at = worker.given_at = now
         if len(worker.holds) < worker.capacity:
             worker.service.waiting[worker] = None
         deadline = pending.deadline

@@ -90,6 +90,7 @@ class Worker:
 
     `holds[id]` is None when the request was taken away (cancelled, expired, lease over) but the
     worker has not said FINAL yet: its place stays taken (mdp-0.3 [worker-lease], [worker-cancel]).
+    `given_at`: when it was last given a request.
     """
 
     __slots__ = (
@@ -98,6 +99,7 @@ class Worker:
         "capacity",
         "dialect",
         "draining",
+        "given_at",
         "heartbeat",
         "holds",
         "joined_at",
@@ -127,7 +129,7 @@ class Worker:
         self.capacity = capacity
         self.lease_s = lease_s
         self.heartbeat = heartbeat
-        self.joined_at = heartbeat.heard_at
+        self.joined_at = self.given_at = heartbeat.heard_at
         self.holds: dict[int, PendingRequest | None] = {}
         self.draining = False
         self.blocked = False

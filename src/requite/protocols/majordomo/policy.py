@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from requite.errors import ConfigurationError
 from requite.heartbeat import HeartbeatPolicy
+
+LEGACY_IDLE_S: Final = 7.5
+"""The shortest silence after which an idle worker of MDP 0.1 or 0.2 is gone: three of the Guide's
+heartbeat intervals of 2.5 s. Those dialects announce no interval."""
 
 
 class PartialsFor01(StrEnum):
@@ -21,6 +26,8 @@ class BrokerPolicy:
     """Limits and times of a broker; seconds and counts.
 
     - `heartbeat`: how often workers are spoken to, and when silence means that one is gone.
+    - `legacy_busy_timeout_s`: how long a worker of MDP 0.1 or 0.2 may be silent while it has a
+      request. A single-threaded worker sends no heartbeats then, however short the interval.
     - `attempts_max`: how many workers may be lost with one request before it is poisoned.
     - `service_grace_s`: how long a request waits for a service that nobody serves (NO_SERVICE).
       Longer than a worker needs to come back after the broker restarted.
@@ -35,6 +42,7 @@ class BrokerPolicy:
     """
 
     heartbeat: HeartbeatPolicy = field(default_factory=HeartbeatPolicy)
+    legacy_busy_timeout_s: float = 300.0
     attempts_max: int = 3
     service_grace_s: float = 10.0
     service_ttl_s: float = 60.0
@@ -50,6 +58,10 @@ class BrokerPolicy:
         for name in ("service_grace_s", "service_ttl_s", "drain_timeout_s"):
             if getattr(self, name) < 0:
                 raise ConfigurationError(f"{name} cannot be negative, not {getattr(self, name)}")
+        if not self.legacy_busy_timeout_s > 0:
+            raise ConfigurationError(
+                f"legacy_busy_timeout_s must be positive, not {self.legacy_busy_timeout_s}"
+            )
         for name in ("services_max", "queue_max", "client_pending_max"):
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"{name} must be at least 1, not {getattr(self, name)}")

@@ -17,7 +17,7 @@ from requite.heartbeat import Heartbeat
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
 from requite.protocols.majordomo.parties import Departed, Newcomer, Party, Worker
-from requite.protocols.majordomo.policy import BrokerPolicy
+from requite.protocols.majordomo.policy import LEGACY_IDLE_S, BrokerPolicy
 from requite.protocols.majordomo.recorders import BrokerRecorder
 from requite.protocols.majordomo.wire import (
     MMI_PREFIX,
@@ -110,7 +110,7 @@ class Workforce:
         if dialect.has_ids:  # [worker-confirm], [worker-heartbeat]
             heartbeat.agree(ready.interval_ms)
             self._speak(worker, now)
-        self._timers.set(worker, heartbeat.next_at())
+        self._watch(worker)
         self._note_worker("worker_joined", worker, capacity=ready.capacity)
         if self._recorder:
             self._recorder.worker(Kind.WORKER_JOINED, worker, now)
@@ -188,7 +188,7 @@ class Workforce:
     def _heartbeat(self, worker: Worker, command: WorkerHeartbeat, now: float) -> None:
         if worker.dialect.has_ids:
             worker.heartbeat.agree(command.interval_ms)
-            self._timers.set(worker, max(now, worker.heartbeat.next_at()))
+            self._watch(worker, now)
 
     def _partial(self, worker: Worker, command: WorkerPartial, now: float) -> None:
         dispatch_id = self._held(worker, command)
@@ -258,13 +258,33 @@ class Workforce:
         heartbeat = worker.heartbeat
         if self._recorder:
             self._recorder.worker(Kind.HEARTBEAT, worker, now)
-        if now >= heartbeat.gone_at():
+        if now >= self._gone_at(worker):
             silent_s = now - heartbeat.heard_at
             self._dismiss(worker, f"its worker was silent for {silent_s:.2f} s", now)
             return
         if now >= heartbeat.speak_at():
             self._speak(worker, now)
-        self._timers.set(worker, heartbeat.next_at())
+        self._watch(worker)
+
+    def _watch(self, worker: Worker, now: float = 0.0) -> None:
+        """Set the timer of a worker to when it needs attention, `now` at the earliest."""
+        at = min(self._gone_at(worker), worker.heartbeat.speak_at())
+        self._timers.set(worker, max(now, at))
+
+    def _gone_at(self, worker: Worker) -> float:
+        """Return the instant at which silence means that a worker is gone.
+
+        A single-threaded worker of MDP 0.1 or 0.2, such as the Guide's, sends no heartbeats while
+        it works. So a busy worker of these dialects has a limit of its own, and an idle one has at
+        least the Guide's three intervals.
+        """
+        heartbeat = worker.heartbeat
+        if worker.dialect.has_ids:
+            return heartbeat.gone_at()
+        if worker.holds:
+            since = max(heartbeat.heard_at, worker.given_at)
+            return since + self._policy.legacy_busy_timeout_s
+        return max(heartbeat.gone_at(), heartbeat.heard_at + LEGACY_IDLE_S)
 
     def excuse(self, late_s: float, now: float) -> None:
         """Count a pause of the broker's own (a frozen process, a laptop asleep) as heard: what the
@@ -272,6 +292,7 @@ class Workforce:
         for party in self._parties.values():
             if isinstance(party, Worker):
                 party.heartbeat.heard_at = min(now, party.heartbeat.heard_at + late_s)
+                party.given_at = min(now, party.given_at + late_s)
 
     def stop(self) -> None:
         """Say goodbye to all."""
