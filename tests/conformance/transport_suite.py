@@ -252,6 +252,29 @@ class TransportSuite:
 
         ground.run(scenario())
 
+    @pytest.mark.parametrize("end", ["close", "abort"])
+    def test_a_reader_that_pauses_learns_that_the_other_end_is_gone(
+        self, ground: Ground, end: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("requite.transport.stream._LOOK_EVERY_S", 0.01)
+
+        async def scenario() -> None:
+            pair = await Pair.open(ground)
+            tap, served = await pair.connect()
+            tap.write(b"first")
+            await served.until_size(5)
+            served.call(served.stream.pause_reading)
+            tap.write(b"last")
+            tap.call(getattr(tap.stream, end))
+            await served.until_closed()
+            if end == "close":
+                assert served.data == b"firstlast"
+            served.call(served.stream.resume_reading)
+            await tap.until_closed()
+            pair.listener.close()
+
+        ground.run(scenario())
+
     def test_abort_forgets_what_a_reader_left(self, ground: Ground) -> None:
         async def scenario() -> None:
             pair = await Pair.open(ground)

@@ -52,7 +52,11 @@ class Stream(Protocol):
         """Close at once and forget what waits; `closed` follows."""
 
     def pause_reading(self) -> None:
-        """Read no more, so that the peer is pushed back. `received` may come once more."""
+        """Read no more, so that the peer is pushed back. `received` may come once more.
+
+        On an event loop the end of the connection is noticed all the same, if not at once: what the
+        peer had sent before it hung up is then read, and `closed` follows.
+        """
 
     def resume_reading(self) -> None:
         """Read again."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import socket
 import stat
 from collections.abc import Iterable
@@ -25,6 +26,9 @@ _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 30), ("TCP_KEEPCNT"
 # How a system says that it does not have an address, or the whole family.
 _NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
+# Not every system can tell apart from errors that the other end has closed, with bytes still unread.
+_HUNG_UP: Final[int] = getattr(select, "POLLRDHUP", 0)
+
 AddressInfo = tuple[int, int, int, str, Any]
 
 
@@ -41,6 +45,13 @@ def tune_tcp(sock: HasOptions) -> None:
     for name, value in _KEEPALIVE:
         if hasattr(socket, name):  # each system has its own selection
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def has_hung_up(fd: int) -> bool:
+    """Whether the other end of a connection has closed it, or it has broken; reads nothing."""
+    poll = select.poll()
+    poll.register(fd, _HUNG_UP)  # errors are told in any case
+    return bool(poll.poll(0))
 
 
 def why(error: OSError) -> str:

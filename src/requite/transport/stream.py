@@ -10,12 +10,16 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine
-from typing import Any, cast
+from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
 from requite.transport.address import Address
 from requite.transport.base import OnStream, Owner
-from requite.transport.sockets import READ_SIZE, WRITE_HIGH, WRITE_LOW, name_of
+from requite.transport.sockets import READ_SIZE, WRITE_HIGH, WRITE_LOW, has_hung_up, name_of
+
+# A connection that is not read from is asked so often whether its other end has hung up: no loop
+# tells of that by itself. Lazy clients give up after 2.5 s, and connect anew.
+_LOOK_EVERY_S: Final = 1.0
 
 _read_buffers: WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview] = WeakKeyDictionary()
 
@@ -38,6 +42,7 @@ class SocketStream(asyncio.BufferedProtocol):
         "_buffer",
         "_fd",
         "_link",
+        "_look",
         "_loop",
         "_on_stream",
         "_owner",
@@ -65,6 +70,7 @@ class SocketStream(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._fd: int | None = None  # for writing, where the loop would put that off
         self._buffer = _read_buffer(self._loop)
+        self._look: asyncio.TimerHandle | None = None  # while it is not read from
 
     # --- the loop's side --------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -107,6 +113,7 @@ class SocketStream(asyncio.BufferedProtocol):
         if self.is_over:
             return
         self.is_over = True
+        self._look_no_more()
         self._owner.closed(self._link, "" if exc is None else f"the connection broke: {exc}")
 
     # --- the owner's side -------------------------------------------------------------------------
@@ -166,14 +173,31 @@ class SocketStream(asyncio.BufferedProtocol):
         self._loop.call_soon(self._loop.call_soon, method)
 
     def pause_reading(self) -> None:
-        """Read no more."""
-        if not self.is_over and not self._transport.is_closing():
+        """Read no more, until the other end hangs up."""
+        if self._look is None and not self.is_over and not self._transport.is_closing():
             self._transport.pause_reading()
+            self._look = self._loop.call_later(_LOOK_EVERY_S, self._look_for_end)
 
     def resume_reading(self) -> None:
         """Read again."""
-        if not self.is_over and not self._transport.is_closing():
+        if self._look_no_more() and not self.is_over and not self._transport.is_closing():
             self._transport.resume_reading()
+
+    def _look_no_more(self) -> bool:
+        """Return whether somebody did."""
+        look, self._look = self._look, None
+        if look is not None:
+            look.cancel()
+        return look is not None
+
+    def _look_for_end(self) -> None:
+        """Read the rest of what a peer has sent that has hung up, and so come to its end."""
+        if self._transport.is_closing():
+            return
+        if has_hung_up(self._transport.get_extra_info("socket").fileno()):
+            self.resume_reading()
+        else:
+            self._look = self._loop.call_later(_LOOK_EVERY_S, self._look_for_end)
 
 
 class Dialled:
