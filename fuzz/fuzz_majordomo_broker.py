@@ -5,8 +5,8 @@
 An input is a list of steps. A step is one byte, of which three bits choose the peer and the others
 what happens: a message (its frames, each preceded by its size in one byte), some time passes, or
 the peer leaves, stops reading, reads on. Held against each input: nothing is raised; nothing is
-sent to who is gone; no worker has more than its capacity; the engine does not ask to be woken for
-ever; and when all peers have left, its tables are empty.
+sent to who is gone; no worker has more than its capacity; nobody is pushed back twice; the engine
+does not ask to be woken for ever; and when all peers have left, its tables are empty.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from requite.engine import (
     PeerLost,
     PeerWritable,
     Received,
+    ResumeReading,
     Send,
     Stopped,
+    StopReading,
     Wake,
 )
 from requite.protocols.majordomo.broker import MajordomoBroker
@@ -53,6 +55,7 @@ class World:
         self.broker = MajordomoBroker(policy)
         self.now = 100.0
         self.connected: set[int] = set()
+        self.unread: set[object] = set()
         self.stopped = False
 
     def say(self, peer: int, message: Message) -> None:
@@ -66,6 +69,7 @@ class World:
         """Cut a peer's connection."""
         if peer in self.connected:
             self.connected.remove(peer)
+            self.unread.discard(peer)
             self._feed(PeerLost(peer, "left"))
 
     def turn(self, kind: int, peer: int) -> None:
@@ -98,6 +102,7 @@ class World:
         assert not left.services, "services are left"
         assert not left.workers, "workers are left"
         assert (left.clients, left.newcomers, left.pending, left.timers) == (0, 0, 0, 0), left
+        assert left.unread == 0, "clients that have left are still pushed back"
 
     def _feed(self, event: tuple[object, ...]) -> None:
         for effect in self.broker.handle(event, self.now):
@@ -113,6 +118,12 @@ class World:
         elif isinstance(effect, Disconnect):
             assert isinstance(effect.peer, int)
             self.connected.remove(effect.peer)
+            self.unread.discard(effect.peer)
+        elif isinstance(effect, StopReading):
+            assert effect.peer not in self.unread, "somebody is pushed back twice"
+            self.unread.add(effect.peer)
+        elif isinstance(effect, ResumeReading):
+            self.unread.remove(effect.peer)
         elif isinstance(effect, Stopped):
             self.stopped = True
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import signal
 
 import pytest
+from rich.console import Console
 from tests.cli.command import requite, running, running_broker
 
 from requite.cli.exit_codes import ExitCode
+from requite.cli.services import render
 
 pytestmark = pytest.mark.e2e
 
@@ -37,6 +40,16 @@ def test_a_broker_without_services_says_so():
         ended = requite("services", url)
     assert ended.code == 0
     assert "no services" in ended.out
+
+
+@pytest.mark.parametrize(("unread", "told"), [(0, False), (2, True)])
+def test_clients_that_are_not_read_from_are_shown(unread, told):
+    report = {"clients": 3, "unread": unread, "pending": 9, "draining": False}
+    shown = Console(file=io.StringIO(), width=120)
+    shown.print(render(report | {"services": [], "workers": []}, with_workers=False))
+    text = shown.file.getvalue()
+    assert "9 requests pending" in text
+    assert ("2 clients not read from, since a limit is reached" in text) is told
 
 
 def test_what_was_asked_is_counted(url):

@@ -9,8 +9,9 @@ from __future__ import annotations
 from time import sleep
 
 import pytest
-from tests.support.live import MakeBroker
+from tests.support.live import MakeBroker, eventually
 from tests.support.zmq_peers import (
+    RFC7,
     RFCS,
     HandClient,
     Handler,
@@ -58,3 +59,49 @@ def test_mdworker_works_for_longer_than_silence_is_allowed(
         assert row["served"] == 1
         service = broker.await_service("echo", workers=1)
         assert (service["redelivered"], service["failed"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("count", "policy"),
+    [
+        pytest.param(2_000, BrokerPolicy(client_pending_max=200), id="in short"),
+        pytest.param(100_000, BrokerPolicy(), marks=pytest.mark.long, id="as it stands"),
+    ],
+)
+def test_mdclient2_asks_for_everything_before_it_takes_a_reply(
+    count: int,
+    policy: BrokerPolicy,
+    sockets: Sockets,
+    make_broker: MakeBroker,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The Guide's libzmq had no high-water marks: its client never waits to send."""
+    broker = make_broker(policy=policy)
+    client = HandClient(sockets, broker.endpoint, RFC7, SNDHWM=0, RCVHWM=0)
+    with ServingWorker(sockets, broker.endpoint, RFC7, interval_s=GUIDES_INTERVAL_S):
+        for _ in range(count):
+            client.request(b"echo", b"Hello world")
+        for _ in range(count):
+            assert client.reply() == ("final", b"echo", [b"Hello world"])
+        service = broker.await_service("echo", queued=0, in_progress=0)
+        assert (service["accepted"], service["replied"]) == (count, count)
+        assert broker.stats()["unread"] == 0
+    assert "a client of MDP 0.1 is not read from for now" in caplog.text
+
+
+def test_a_client_that_is_not_read_from_may_hang_up(
+    sockets: Sockets, make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a client does that gives a try up and connects anew (mdcliapi.c)."""
+    monkeypatch.setattr("requite.transport.stream._LOOK_EVERY_S", 0.01)
+    broker = make_broker(policy=BrokerPolicy(client_pending_max=1))
+    client = HandClient(sockets, broker.endpoint, RFC7)
+    for _ in range(2):
+        client.request(b"echo", b"read")
+    eventually(lambda: broker.stats()["unread"], "the client is pushed back")
+    client.request(b"echo", b"unread")
+    assert broker.stats()["pending"] == 2
+    client.socket.zmq.close(linger=1000)
+    broker.await_service("echo", queued=0)
+    assert broker.stats()["clients"] == 1  # who asks
+    assert broker.stats()["unread"] == 0

@@ -24,8 +24,10 @@ from requite.engine import (
     PeerLost,
     PeerWritable,
     Received,
+    ResumeReading,
     Send,
     Stopped,
+    StopReading,
     Wake,
     Warn,
 )
@@ -50,6 +52,7 @@ class BrokerBench:
         self.notes: list[Note] = []
         self.warnings: list[Warn] = []
         self.stopped = False
+        self.unread: dict[str, None] = {}  # in the order in which the broker stopped reading
         self._peers: dict[str, tuple[str, Dialect]] = {}
 
     # --- what peers do ------------------------------------------------------------------------
@@ -78,6 +81,10 @@ class BrokerBench:
         self._peers[peer] = ("worker", by_version(version))
         self.join(peer)
         self.say(peer, "ready", service, capacity, interval_ms, lease_ms, instance)
+
+    def dialect_of(self, peer: str) -> Dialect:
+        """Return what a peer speaks."""
+        return self._peers[peer][1]
 
     def say(self, peer: str, command: str, *fields: Any) -> None:
         """Let a peer send a command, by the name of its encoder in `Dialect`."""
@@ -110,6 +117,7 @@ class BrokerBench:
 
     def lose(self, peer: str) -> None:
         """Cut a peer's connection."""
+        self.unread.pop(peer, None)
         self.feed(PeerLost(peer, "reset"))
 
     def block(self, peer: str) -> None:
@@ -165,9 +173,10 @@ class BrokerBench:
     def feed(self, event: Any) -> None:
         """Feed the broker one input and note what it does."""
         for effect in self.broker.handle(event, self.now):
-            self._perform(effect)
+            self.perform(effect)
 
-    def _perform(self, effect: Effect) -> None:
+    def perform(self, effect: Effect) -> None:
+        """Note an effect of the broker's."""
         match effect:
             case Send(peer, message):
                 role, dialect = self._peers[str(peer)]
@@ -175,6 +184,12 @@ class BrokerBench:
                 self.commands[str(peer)].append(decode(list(message)))
             case Disconnect(peer, reason):
                 self.disconnected[str(peer)] = reason
+                self.unread.pop(str(peer), None)
+            case StopReading(peer):
+                assert peer not in self.unread, "stopped twice"
+                self.unread[str(peer)] = None
+            case ResumeReading(peer):
+                del self.unread[str(peer)]
             case Note():
                 self.notes.append(effect)
             case Warn():

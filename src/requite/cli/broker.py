@@ -111,11 +111,17 @@ class Requests:
 @Parameter(name="*", group=_LIMITS)
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Beyond these a request ends with OVERLOADED; a larger message costs its connection."""
+    """Beyond these a request ends with OVERLOADED, or the broker stops reading from its client (MDP
+    0.1 and 0.2); a larger message costs its connection."""
 
-    queue_max: Annotated[int, Parameter(metavar="N", help="Requests queued per service.")] = (
-        _DEFAULTS.queue_max
-    )
+    queue_max: Annotated[
+        int,
+        Parameter(
+            metavar="N",
+            help="Requests queued per service. Beyond a limit callers get OVERLOADED; clients of "
+            "MDP 0.1 and 0.2, which cannot be told, are not read from until there is room.",
+        ),
+    ] = _DEFAULTS.queue_max
     client_pending_max: Annotated[
         int, Parameter(metavar="N", help="Requests outstanding per client.")
     ] = _DEFAULTS.client_pending_max
@@ -158,8 +164,8 @@ class Peers:
         bool,
         Parameter(
             show_default=False,
-            help="Tell clients of MDP 0.1 and 0.2 about failures in a reply of two frames. Their "
-            "RFCs ask for silence.",
+            help="Tell clients of MDP 0.1 and 0.2 about failures in a reply of two frames, also "
+            "when a limit is reached. Their RFCs ask for silence.",
         ),
     ] = _DEFAULTS.tell_old_clients
 

@@ -74,8 +74,10 @@ def services(
     worker was lost and another one got it. Columns for what never happened are
     left out.
 
-    With --json one object: services, workers, clients, newcomers, pending,
-    timers, draining; and pair, of one of a pair.
+    With --json one object: services, workers, clients, unread, newcomers,
+    pending, timers, draining; and pair, of one of a pair. Unread are clients of
+    MDP 0.1 and 0.2 that have reached a limit: the broker reads nothing from them
+    until there is room.
 
       $ requite services mdp://127.0.0.1:5555 --workers
     """
@@ -133,6 +135,8 @@ def render(report: Report, with_workers: bool) -> RenderableType:
         f"{counted(report['clients'], 'client')} (this command is one), "
         f"{counted(report['pending'], 'request')} pending"
     )
+    if unread := report.get("unread"):
+        whole += f"; {counted(unread, 'client')} not read from, since a limit is reached"
     parts: list[RenderableType] = [whole + ("; draining" if report["draining"] else "")]
     if "pair" in report:
         parts.append(_standing(report["pair"]))

@@ -26,7 +26,7 @@ _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 30), ("TCP_KEEPCNT"
 # How a system says that it does not have an address, or the whole family.
 _NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
-# Not every system can tell apart from errors that the other end has closed, with bytes still unread.
+# Whether the other end has closed, though bytes are unread, is not told by every system.
 _HUNG_UP: Final[int] = getattr(select, "POLLRDHUP", 0)
 
 AddressInfo = tuple[int, int, int, str, Any]

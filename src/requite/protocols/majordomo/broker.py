@@ -44,6 +44,7 @@ from requite.protocols.majordomo.parties import (
     Worker,
 )
 from requite.protocols.majordomo.policy import BrokerPolicy
+from requite.protocols.majordomo.pushback import Pushback
 from requite.protocols.majordomo.recorders import BrokerRecorder
 from requite.protocols.majordomo.wire import MMI_PREFIX, ClientCancel, ClientRequest
 from requite.protocols.majordomo.workforce import Workforce
@@ -81,8 +82,11 @@ class MajordomoBroker:
         self._serial = count(1)  # request ids for dialects without
         self._clients = count(1)
         self._recorder = None if chronicle is None else BrokerRecorder(chronicle)
-        self._dispatcher = Dispatcher(self.policy, self._timers, self._out, self._recorder)
         self._directory = Directory(self.policy, self._timers)
+        self._pushback = Pushback(self.policy, self._directory, self._timers, self._out)
+        self._dispatcher = Dispatcher(
+            self.policy, self._timers, self._out, self._pushback, self._recorder
+        )
         self._workforce = Workforce(
             self.policy,
             self.parties,
@@ -129,7 +133,11 @@ class MajordomoBroker:
     def snapshot(self) -> management.Snapshot:
         """Return the state that `mmi.*`, dashboards and checkers show."""
         return management.snapshot(
-            self.services.values(), self.parties.values(), self.draining, len(self._timers)
+            self.services.values(),
+            self.parties.values(),
+            len(self._pushback.unread),
+            len(self._timers),
+            self.draining,
         )
 
     # --- peers come and go ----------------------------------------------------------------------
@@ -218,26 +226,34 @@ class MajordomoBroker:
             self._manage(client, command)
             return
         if self.draining or len(client.pending) >= self.policy.client_pending_max:
-            self._refuse(client, command, now)
-            return
+            why = self._refusal(client)
+            if self.draining or self._pushback.can_tell(client):
+                can_say = self.draining and client.dialect.has_ids  # [client-drain]
+                status = Status.SHUTTING_DOWN if can_say else Status.OVERLOADED
+                self._dispatcher.refuse(client, command, status, why, now)
+                return
+            self._pushback.stop(client, client, why)
         service = self._directory.find(name, now)
+        is_extra = service is None
         if service is None:
-            self._dispatcher.refuse(client, command, Status.OVERLOADED, TOO_MANY, now)
-            return
+            if self._pushback.can_tell(client):
+                self._dispatcher.refuse(client, command, Status.OVERLOADED, TOO_MANY, now)
+                return
+            service = self._directory.add(name, now)
         if call_id == NO_CALL:
             call_id = client.origin + request_id.to_bytes(8, "big")
         deadline = now + timeout_ms / 1000 if timeout_ms else inf
-        self._dispatcher.accept(
-            PendingRequest(client, service, request_id, body, deadline, flags, key, call_id, now),
-            now,
+        pending = PendingRequest(
+            client, service, request_id, body, deadline, flags, key, call_id, now
         )
+        if is_extra:
+            self._pushback.stop_naming(pending)
+        self._dispatcher.accept(pending, now)
 
-    def _refuse(self, client: Client, request: ClientRequest, now: float) -> None:
-        limit = f"{len(client.pending)} requests of this client are pending, which is the limit"
-        reason = _DRAINING if self.draining else limit
-        can_tell = self.draining and client.dialect.has_ids  # [client-drain]
-        status = Status.SHUTTING_DOWN if can_tell else Status.OVERLOADED
-        self._dispatcher.refuse(client, request, status, reason, now)
+    def _refusal(self, client: Client) -> str:
+        if self.draining:
+            return _DRAINING
+        return f"{len(client.pending)} requests of this client are pending, which is the limit"
 
     def _cancel(self, client: Client, command: ClientCancel, now: float) -> None:
         pending = client.pending.get(command.request_id)
@@ -263,6 +279,7 @@ class MajordomoBroker:
 
     def _forget_client(self, client: Client, now: float) -> None:
         """Drop what a client that left was waiting for ([client-left])."""
+        self._pushback.forget(client, now)
         for pending in list(client.pending.values()):
             self._dispatcher.cancel(pending, "its client left", now)
 
@@ -276,6 +293,9 @@ class MajordomoBroker:
                 self._workforce.due(name, now)
             elif isinstance(name, Service):
                 self._directory.due(name, now)
+                self._pushback.make_room(self._directory, now)
+            elif name is self._pushback:
+                self._pushback.due(now)
             elif name is _DRAIN:
                 self._drain_due(now)
             elif name is _LOOK:
@@ -323,6 +343,7 @@ class MajordomoBroker:
     def _drain(self, _event: engine.Drain, now: float) -> None:
         if not self.draining:
             self.draining = True
+            self._pushback.resume_all()
             self._workforce.refusal = _DRAINING
             self._timers.set(_DRAIN, now + self.policy.drain_timeout_s)
 

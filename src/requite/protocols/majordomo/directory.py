@@ -29,11 +29,31 @@ class Directory:
         service = self.services.get(name)
         if service is None:
             check_service_name(name)
-            if len(self.services) >= self._policy.services_max:
+            if self.is_full:
                 return None
-            service = self.services[name] = Service(name)
-            self._timers.set(service, now + self._policy.service_ttl_s)
+            service = self.add(name, now)
         return service
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are as many services as there may be."""
+        return len(self.services) >= self._policy.services_max
+
+    @property
+    def is_over_full(self) -> bool:
+        """Whether there are more services than there may be."""
+        return len(self.services) > self._policy.services_max
+
+    def add(self, name: bytes, now: float) -> Service:
+        """Make a service, be there too many or not."""
+        service = self.services[name] = Service(name)
+        self._timers.set(service, now + self._policy.service_ttl_s)
+        return service
+
+    def retire(self, service: Service, now: float) -> None:
+        """Forget a bare service as soon as nobody waits for it, while there are too many."""
+        if service.is_bare and self.is_over_full:
+            self._timers.set(service, now)
 
     def staffed(self, service: Service) -> None:
         """Keep a service that has a worker."""

@@ -17,6 +17,7 @@ from typing import Any, Final
 from requite.engine import Effect, Note, Send, Warn
 from requite.protocols.majordomo.parties import Client, PendingRequest, Service, Worker
 from requite.protocols.majordomo.policy import BrokerPolicy, PartialsFor01
+from requite.protocols.majordomo.pushback import Pushback
 from requite.protocols.majordomo.recorders import BrokerRecorder
 from requite.protocols.majordomo.wire import NOT_IDEMPOTENT, ClientRequest, timeout_ms
 from requite.request import Status
@@ -34,9 +35,12 @@ class Dispatcher:
         policy: BrokerPolicy,
         timers: Timers[Any],
         out: list[Effect],
+        pushback: Pushback,
         recorder: BrokerRecorder | None,
     ) -> None:
         self._policy = policy
+        self._pushback = pushback
+        self._unread = pushback.unread
         self._recorder = recorder
         self._timers = timers
         self._out = out
@@ -75,9 +79,12 @@ class Dispatcher:
     def _enqueue(self, pending: PendingRequest, now: float) -> None:
         service = pending.service
         if service.queue.length >= self._policy.queue_max:
-            service.counters.refused += 1
-            self._end(pending, Status.OVERLOADED, f"the queue of {_text(service)} is full", now)
-            return
+            why = f"the queue of {_text(service)} is full"
+            if self._pushback.can_tell(pending.client):
+                service.counters.refused += 1
+                self._end(pending, Status.OVERLOADED, why, now)
+                return
+            self._pushback.stop(pending.client, service, why)
         service.queue.push(pending)
         if self._notes:
             self._note("queued", pending)
@@ -101,6 +108,8 @@ class Dispatcher:
                 queue.return_turn(pending)
             else:
                 self._dispatch(pending, waiting.popitem(last=False)[0], now)
+        if self._unread:
+            self._pushback.make_room(service, now)
 
     def _dispatch(self, pending: PendingRequest, worker: Worker, now: float) -> None:
         self._dispatch_id += 1
@@ -171,7 +180,7 @@ class Dispatcher:
 
     def _answer(self, pending: PendingRequest, body: list[bytes], now: float) -> None:
         client = pending.client
-        self._settle(pending)
+        self._settle(pending, now)
         pending.service.counters.replied += 1
         message = client.dialect.client_final(
             pending.service.name, body, pending.request_id, 0, pending.attempts
@@ -204,7 +213,7 @@ class Dispatcher:
     def cancel(self, pending: PendingRequest, reason: str, now: float) -> None:
         """Forget a request whose client gave it up or left; the client is told nothing."""
         self._withdraw(pending, now)
-        self._settle(pending)
+        self._settle(pending, now)
         pending.service.counters.cancelled += 1
         if self._recorder:
             self._recorder.ended(pending, Status.CANCELLED, reason, now)
@@ -276,6 +285,8 @@ class Dispatcher:
         worker = pending.worker
         if worker is None:
             pending.service.queue.remove(pending)
+            if self._unread:
+                self._pushback.make_room(pending.service, now)
             return
         worker.holds[pending.dispatch_id] = None
         if worker.lease_s:
@@ -284,15 +295,17 @@ class Dispatcher:
             self._out.append(Send(worker.peer, worker.dialect.worker_cancel(pending.dispatch_id)))
             worker.heartbeat.spoke_at = now
 
-    def _settle(self, pending: PendingRequest) -> None:
+    def _settle(self, pending: PendingRequest, now: float) -> None:
         """Drop every trace of a request."""
         del pending.client.pending[pending.request_id]
         self.pending_count -= 1
         self._timers.clear(pending)
+        if self._unread:
+            self._pushback.settled(pending, now)
 
     def _end(self, pending: PendingRequest, status: Status, reason: str, now: float) -> None:
         """Answer negatively a request that is in no queue and with no worker any more."""
-        self._settle(pending)
+        self._settle(pending, now)
         counters = pending.service.counters
         if status is Status.EXPIRED:
             counters.expired += 1

@@ -63,11 +63,13 @@ class WorkerState:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All tables of a broker; `timers` is the number of armed deadlines (I9)."""
+    """All tables of a broker. `unread`: clients that are not read from, because a limit is reached;
+    `timers`: armed deadlines (I9)."""
 
     services: tuple[ServiceState, ...]
     workers: tuple[WorkerState, ...]
     clients: int
+    unread: int
     newcomers: int
     pending: int
     timers: int
@@ -86,7 +88,7 @@ class BrokerView(Protocol):
 
 
 def snapshot(
-    services: Iterable[Service], parties: Iterable[Party], draining: bool, timers: int
+    services: Iterable[Service], parties: Iterable[Party], unread: int, timers: int, draining: bool
 ) -> Snapshot:
     """Freeze the broker's tables."""
     parties = list(parties)
@@ -96,6 +98,7 @@ def snapshot(
         services=tuple(_service_state(service) for service in services),
         workers=tuple(_worker_state(worker) for worker in workers),
         clients=len(clients),
+        unread=unread,
         newcomers=len(parties) - len(clients) - len(workers),
         pending=sum(len(client.pending) for client in clients),
         timers=timers,

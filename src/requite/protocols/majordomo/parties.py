@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import Any
 
 from requite.chronicle import NO_INSTANCE
 from requite.engine import Peer
@@ -72,9 +73,10 @@ class Client:
     """A client, and its requests that have no final reply yet, by request id.
 
     `origin` is the first half of the call ids that the broker makes up for one that sends none.
+    `limits`: why it is not read from (`Pushback`).
     """
 
-    __slots__ = ("address", "dialect", "origin", "peer", "pending", "reassure_at")
+    __slots__ = ("address", "dialect", "limits", "origin", "peer", "pending", "reassure_at")
 
     def __init__(self, peer: Peer, address: bytes, dialect: Dialect, origin: bytes) -> None:
         self.origin = origin
@@ -82,6 +84,7 @@ class Client:
         self.address = address
         self.dialect = dialect
         self.pending: dict[int, PendingRequest] = {}
+        self.limits: dict[Any, None] = {}
         self.reassure_at = 0.0  # not before this is it told again that a large message is heard
 
 

@@ -33,11 +33,13 @@ class BrokerPolicy:
       Longer than a worker needs to come back after the broker restarted.
     - `service_ttl_s`: when a service without workers and requests is forgotten.
     - `services_max`, `queue_max` (per service), `client_pending_max` (per client): beyond them a
-      request ends with OVERLOADED.
+      request ends with OVERLOADED. Clients of MDP 0.1 and 0.2, which cannot be told so, are not
+      read from until there is room; what one read has brought is accepted beyond the limit.
     - `drain_timeout_s`: how long a draining broker lets pending requests go on.
     - `partials_for_0_1`: join partial replies into one for clients of 0.1, or fail the request.
     - `tell_old_clients`: MDP 0.1 and 0.2 have no negative reply, and the RFCs ask for silence. True
-      sends a final reply of two frames instead: `requite-error STATUS`, and the reason.
+      sends a final reply of two frames instead: `requite-error STATUS`, and the reason. Then these
+      clients are refused beyond a limit, as those of 0.3 are.
     - `notes`: make `Note` effects, for a journal or a checker.
     """
 

@@ -1,0 +1,342 @@
+"""The broker engine and clients of MDP 0.1 and 0.2 at a limit: they are not read from, and lose
+nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from tests.spec.requirement import requirement
+from tests.support.broker import BrokerBench
+
+from requite.engine import PeerLost, Received
+from requite.request import Status
+
+older = pytest.mark.parametrize("version", ["0.1", "0.2"])
+
+
+def ask(bench: BrokerBench, client: str, bodies: Iterable[bytes], service: bytes = b"echo") -> None:
+    """Let a client send requests, all in one read."""
+    encode = bench.dialect_of(client).client_request
+    messages = [encode(service, [body], n, 0, 0, b"") for n, body in enumerate(bodies, start=1)]
+    bench.feed(Received(client, messages))
+
+
+def numbered(count: int, first: int = 0) -> list[bytes]:
+    return [b"%d" % n for n in range(first, first + count)]
+
+
+def serve(bench: BrokerBench, worker: str, count: int = 1) -> None:
+    """Let a worker answer what it has, one request after the other."""
+    for _ in range(count):
+        bench.final(worker, bench.requests(worker)[-1].body[0])
+
+
+def replies(bench: BrokerBench, client: str) -> list[bytes]:
+    return [final.body[0] for final in bench.finals(client)]
+
+
+def settle(bench: BrokerBench) -> None:
+    """Give the broker time to read from all that wait, and check that nothing is left of them."""
+    bench.advance(0.1)
+    assert not bench.unread
+    snapshot = bench.broker.snapshot()
+    assert snapshot.unread == 0
+    assert bench.broker._pushback._lines == {}
+    assert bench.broker._pushback._extra == {}
+    assert snapshot.timers == len(snapshot.workers) + sum(not s.workers for s in snapshot.services)
+
+
+# --- requests of a client -------------------------------------------------------------------------
+@older
+def test_what_one_read_brings_beyond_the_limit_is_accepted(version):
+    bench = BrokerBench(client_pending_max=3)
+    bench.worker("w")
+    bench.client("c", version)
+    ask(bench, "c", numbered(3))
+    assert not bench.unread
+    ask(bench, "c", numbered(5, 3))
+    assert list(bench.unread) == ["c"]
+    assert bench.broker.snapshot().pending == 8
+    serve(bench, "w", 5)
+    assert list(bench.unread) == ["c"], "three are pending, which is the limit"
+    serve(bench, "w")
+    assert not bench.unread
+    serve(bench, "w", 2)
+    assert replies(bench, "c") == numbered(8)
+    settle(bench)
+
+
+@older
+def test_a_client_that_is_told_of_failures_is_refused_as_one_of_0_3_is(version):
+    bench = BrokerBench(client_pending_max=1, queue_max=1, services_max=1, tell_old_clients=True)
+    bench.client("c", version)
+    ask(bench, "c", numbered(2))
+    bench.client("d", version)
+    ask(bench, "d", numbered(1))
+    bench.client("e", version)
+    ask(bench, "e", numbered(1), service=b"other")
+    for client, said in (("c", b"is the limit"), ("d", b"is full"), ("e", b"too many services")):
+        (final,) = bench.finals(client)
+        assert final.body[0] == b"requite-error OVERLOADED"
+        assert said in final.body[1]
+    assert not bench.unread
+
+
+def test_a_client_of_0_3_is_refused():
+    bench = BrokerBench(client_pending_max=1)
+    bench.client("c")
+    ask(bench, "c", numbered(2))
+    assert [final.status for final in bench.finals("c")] == [Status.OVERLOADED]
+    assert not bench.unread
+
+
+@older
+def test_an_operator_reads_that_a_client_is_pushed_back(version):
+    bench = BrokerBench(client_pending_max=1)
+    bench.client("c", version)
+    ask(bench, "c", numbered(2))
+    (warning,) = [each for each in bench.warnings if each.kind == "pushback"]
+    assert warning.text.startswith(f"a client of MDP {version} is not read from for now: 1 ")
+    assert bench.broker.snapshot().unread == 1
+
+
+# --- the queue of a service -----------------------------------------------------------------------
+@older
+def test_a_full_queue_takes_what_one_read_brings(version):
+    bench = BrokerBench(queue_max=2)
+    bench.worker("w")
+    bench.client("c", version)
+    bench.client("d", version)
+    ask(bench, "c", numbered(3))  # one is with the worker
+    assert not bench.unread
+    ask(bench, "d", numbered(3, 10))
+    ask(bench, "c", numbered(1, 3))
+    assert list(bench.unread) == ["d", "c"]
+    (row,) = bench.broker.snapshot().services
+    assert (row.queued, row.refused) == (6, 0)
+    serve(bench, "w", 4)
+    assert list(bench.unread) == ["d", "c"], "two are queued, which is the limit"
+    serve(bench, "w")
+    assert list(bench.unread) == ["c"]
+    serve(bench, "w")
+    assert not bench.unread
+    serve(bench, "w")
+    assert sorted(replies(bench, "c")) == numbered(4)
+    assert sorted(replies(bench, "d")) == numbered(3, 10)
+    settle(bench)
+
+
+@requirement("mdp01:broker:fair", "mdp02:broker:fair")
+@older
+def test_clients_that_wait_for_a_queue_have_their_turn_one_after_the_other(version):
+    """A thousand clients wait. Each has one more request, and sends it when it is read from."""
+    bench = BrokerBench(queue_max=10)
+    bench.worker("w")
+    names = [f"c{n}" for n in range(1000)]
+    for name in names:
+        bench.client(name, version)
+        ask(bench, name, [b"first"])
+    waiting = names[11:]  # of the others one is with the worker, and ten are in the queue
+    assert list(bench.unread) == waiting
+    serve(bench, "w", 989)
+    assert list(bench.unread) == waiting, "ten are queued, which is the limit"
+    order: list[str] = []
+    while len(order) < len(waiting):
+        serve(bench, "w")
+        for name in [name for name in waiting[len(order) :] if name not in bench.unread]:
+            order.append(name)
+            ask(bench, name, [b"second"])
+        assert bench.broker.snapshot().services[0].queued <= 11
+    assert order == waiting
+    serve(bench, "w", 11)
+    assert sum(len(bench.finals(name)) for name in names) == 1000 + len(waiting)
+    settle(bench)
+
+
+@older
+def test_clients_that_send_nothing_more_do_not_keep_others_waiting(version):
+    bench = BrokerBench(queue_max=10)
+    bench.worker("w")
+    names = [f"c{n}" for n in range(1000)]
+    for name in names:
+        bench.client(name, version)
+        ask(bench, name, [b"only"])
+    serve(bench, "w", 989)
+    assert len(bench.unread) == 989
+    serve(bench, "w")
+    assert len(bench.unread) == 988, "there is room for one"
+    before = bench.now
+    while bench.unread:
+        bench.advance(0.001)
+    assert bench.now - before < 0.5, "the rest follows without any request having to leave"
+    settle(bench)
+
+
+@older
+def test_the_others_wait_on_when_the_first_one_fills_the_room(version):
+    bench = BrokerBench(queue_max=1)
+    bench.worker("w")
+    names = [f"c{n}" for n in range(10)]
+    for name in names:
+        bench.client(name, version)
+        ask(bench, name, [b"first"])
+    serve(bench, "w", 9)
+    assert list(bench.unread) == names[3:]
+    ask(bench, "c2", numbered(3))
+    bench.advance(5.0)
+    assert list(bench.unread) == [*names[3:], "c2"]
+
+
+@pytest.mark.parametrize("way", ["leaves", "cancelled", "expired", "no service"])
+@older
+def test_every_way_out_of_the_queue_makes_room(version, way):
+    bench = BrokerBench(queue_max=1, service_grace_s=5.0)
+    bench.client("other")
+    bench.request("other", 1, timeout_ms=3000 if way == "expired" else 0)
+    bench.client("c", version)
+    ask(bench, "c", [b"x"])
+    assert list(bench.unread) == ["c"]
+    if way == "leaves":
+        bench.lose("other")
+    elif way == "cancelled":
+        bench.say("other", "client_cancel", 1)
+    bench.advance(10.0)
+    settle(bench)
+
+
+# --- services -------------------------------------------------------------------------------------
+@older
+def test_a_new_service_beyond_the_limit_is_known_until_its_requests_have_ended(version):
+    bench = BrokerBench(services_max=1, service_grace_s=5.0, service_ttl_s=60.0)
+    bench.worker("w")
+    bench.client("c", version)
+    ask(bench, "c", [b"a"], service=b"other")
+    assert list(bench.unread) == ["c"]
+    assert set(bench.broker.services) == {b"echo", b"other"}
+    bench.keep_alive(5.5, "w")
+    assert set(bench.broker.services) == {b"echo"}
+    settle(bench)
+    ask(bench, "c", [b"b"])
+    serve(bench, "w")
+    assert replies(bench, "c") == [b"b"]
+
+
+@older
+def test_a_worker_may_come_to_a_service_beyond_the_limit(version):
+    bench = BrokerBench(services_max=1)
+    bench.worker("w")
+    bench.client("c", version)
+    ask(bench, "c", [b"a"], service=b"other")
+    bench.worker("v", b"other", version=version)
+    serve(bench, "v")
+    assert replies(bench, "c") == [b"a"]
+    settle(bench)
+
+
+@older
+def test_room_for_a_service_lets_clients_be_read_again(version):
+    bench = BrokerBench(services_max=2, service_grace_s=300.0, service_ttl_s=5.0)
+    bench.worker("w")
+    bench.worker("v", b"second")
+    names = [f"c{n}" for n in range(3)]
+    for name in names:
+        bench.client(name, version)
+        ask(bench, name, [b"x"], service=name.encode())
+    bench.lose("v")
+    bench.keep_alive(20.0, "w")
+    assert list(bench.unread) == names, "there is one service more than there may be"
+    bench.lose("c1")
+    bench.lose("c2")
+    bench.keep_alive(20.0, "w")
+    assert not bench.unread
+
+
+@older
+def test_others_who_ask_for_a_new_service_do_not_keep_its_first_client_waiting(version):
+    bench = BrokerBench(services_max=1, service_grace_s=5.0, service_ttl_s=7.0)
+    bench.worker("w")
+    bench.client("c", version)
+    ask(bench, "c", [b"x"], service=b"other")
+    for n in range(10):
+        bench.request("busy", n, service=b"other")
+        bench.keep_alive(1.0, "w")
+    assert not bench.unread
+    assert b"other" in bench.broker.services
+
+
+# --- ends -----------------------------------------------------------------------------------------
+def overloaded(version: str) -> BrokerBench:
+    """Return a broker with four clients that it does not read from, for one reason each, and one
+    for all of them."""
+    bench = BrokerBench(client_pending_max=2, queue_max=3, services_max=2)
+    bench.worker("w")
+    bench.worker("v", b"quick")
+    for name in ("own", "queue", "service", "all"):
+        bench.client(name, version)
+    ask(bench, "own", numbered(3), service=b"quick")
+    ask(bench, "queue", [b"1"])
+    ask(bench, "all", numbered(2))
+    ask(bench, "queue", numbered(2))
+    ask(bench, "service", [b"1"], service=b"new")
+    ask(bench, "all", numbered(3), service=b"newer")
+    assert set(bench.unread) == {"own", "queue", "service", "all"}
+    return bench
+
+
+@older
+def test_clients_that_are_pushed_back_may_leave(version):
+    bench = overloaded(version)
+    for name in ("all", "service", "own", "queue"):
+        bench.lose(name)
+    assert set(bench.broker.services) == {b"echo", b"quick", b"new", b"newer"}
+    bench.keep_alive(0.5, "w", "v")
+    assert set(bench.broker.services) == {b"echo", b"quick"}
+    settle(bench)
+
+
+@older
+def test_a_client_that_breaks_the_protocol_at_a_limit_is_forgotten(version):
+    bench = overloaded(version)
+    for name in ("own", "queue", "service", "all"):
+        bench.feed(Received(name, [[b"garbage"]]))
+    assert set(bench.disconnected) == {"own", "queue", "service", "all"}
+    bench.keep_alive(0.5, "w", "v")
+    settle(bench)
+
+
+@older
+def test_a_broker_that_drains_reads_from_all_and_says_goodbye(version):
+    """Its clients learn by the end of their connections what it does not take any more."""
+    bench = overloaded(version)
+    bench.drain()
+    assert not bench.unread
+    ask(bench, "own", numbered(5), service=b"quick")
+    assert not bench.unread
+    bench.keep_alive(31.0, "w", "v")
+    assert bench.stopped
+    assert {"own", "queue", "service", "all"} <= set(bench.disconnected)
+
+
+@older
+def test_a_broker_that_steps_down_forgets_whom_it_did_not_read(version):
+    bench = overloaded(version)
+    for effect in bench.broker.step_down("another one serves", bench.now):
+        bench.perform(effect)
+    assert not bench.unread
+    assert bench.broker.snapshot().unread == 0
+    bench.advance(100.0)
+    assert bench.broker.snapshot().timers == 0
+
+
+@older
+def test_the_end_of_a_client_of_0_3_makes_room_for_older_ones(version):
+    bench = BrokerBench(queue_max=3)
+    bench.client("new")
+    ask(bench, "new", numbered(4))
+    assert [final.status for final in bench.finals("new")] == [Status.OVERLOADED]
+    bench.client("old", version)
+    ask(bench, "old", numbered(2))
+    assert list(bench.unread) == ["old"]
+    bench.feed(PeerLost("new", "reset"))
+    assert not bench.unread
