@@ -267,6 +267,16 @@ def test_services_without_workers_are_forgotten():
     assert bench.broker.deadline() is None
 
 
+def test_services_may_be_forgotten_as_soon_as_nobody_waits_for_them():
+    bench = BrokerBench(service_ttl_s=0.0, service_grace_s=1.0)
+    bench.request("c", 1)
+    bench.advance(0.9)
+    assert b"echo" in bench.broker.services
+    bench.advance(0.2)
+    assert [final.status for final in bench.finals("c")] == [Status.NO_SERVICE]
+    assert bench.broker.services == {}
+
+
 def test_a_silent_worker_is_dropped_and_its_work_given_to_another():
     bench = BrokerBench()
     bench.worker("w1")

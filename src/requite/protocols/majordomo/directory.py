@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from requite.protocols.majordomo.dialects import check_service_name
 from requite.protocols.majordomo.parties import PendingRequest, Service
@@ -11,6 +11,7 @@ from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.timers import Timers
 
 TOO_MANY = "the broker knows too many services"
+_LOOK_AGAIN_S: Final = 0.1  # at a service that somebody waits for; its time to live may be 0
 
 
 class Directory:
@@ -72,4 +73,4 @@ class Directory:
         if service.is_bare and not service.queue.length:
             del self.services[service.name]
         elif service.is_bare:
-            self._timers.set(service, now + self._policy.service_ttl_s)
+            self._timers.set(service, now + max(self._policy.service_ttl_s, _LOOK_AGAIN_S))
