@@ -94,7 +94,7 @@ def test_a_client_that_is_not_read_from_may_hang_up(
 ) -> None:
     """As a client does that gives a try up and connects anew (mdcliapi.c)."""
     monkeypatch.setattr("requite.transport.stream._LOOK_EVERY_S", 0.01)
-    broker = make_broker(policy=BrokerPolicy(client_pending_max=1))
+    broker = make_broker(policy=BrokerPolicy(client_pending_max=1, service_grace_s=300.0))
     client = HandClient(sockets, broker.endpoint, RFC7)
     for _ in range(2):
         client.request(b"echo", b"read")
