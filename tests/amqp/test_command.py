@@ -11,7 +11,7 @@ from tests.amqp.live import serving
 from tests.cli.command import Ended, requite
 from tests.support.rabbit import Rabbit
 
-from requite import Request, service
+from requite import Request, Worker, service
 from requite.cli.exit_codes import ExitCode
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -58,3 +58,14 @@ async def test_credentials_come_from_a_file(url: str, rabbit: Rabbit, tmp_path: 
         file.write_text(f"{rabbit.user}:{password}\n")
         words = "call", f"{place}?queue=echo", "x", "--credentials-file", str(file)
         assert (await command(*words)).code == code
+
+
+async def test_a_worker_is_served_once_rabbitmq_has_confirmed_its_consumer(rabbit: Rabbit) -> None:
+    async with Worker(rabbit.url, echo) as worker:
+        await asyncio.wait_for(worker.until_connected(0), 20)
+        assert worker.trouble == ""
+    async with Worker(rabbit.url_of(password="wrong"), echo) as worker:
+        async with asyncio.timeout(20):
+            while "ACCESS_REFUSED" not in worker.trouble:  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0.01)
+        assert "wrong" not in worker.trouble
