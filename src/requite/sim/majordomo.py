@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from requite.request import Reply
 from requite.sim.cast import Cast
@@ -22,13 +22,13 @@ from requite.sim.checkers.tables import (
     sizes,
 )
 from requite.sim.clients import ClientProcess
-from requite.sim.faults import plan_faults
 from requite.sim.history import Checker, History
 from requite.sim.knobs import Behaviour, FaultKind, Knobs
 from requite.sim.network import Network
+from requite.sim.plan import Plan
 from requite.sim.result import Options
 from requite.sim.roles import BROKER, Stage
-from requite.sim.simulation import Phase, Simulation
+from requite.sim.simulation import Luck, Phase, Simulation
 from requite.sim.stream import SimStream
 from requite.sim.transcript import Describe
 from requite.sim.trouble import Deed, Trouble, Way, choose
@@ -43,15 +43,16 @@ _LEAVE_S: Final = 10.0
 class MajordomoSimulation(Simulation):
     """One broker, and those who dial it."""
 
+    knobs_type: ClassVar[type] = Knobs
     checkers: tuple[type[Checker], ...] = CHECKERS
     describe: Describe = staticmethod(describe)
 
-    def __init__(self, seed: int, knobs: Knobs, options: Options) -> None:
-        super().__init__(seed, knobs, options, self.checkers, self.describe)
-        self.knobs = knobs
+    def __init__(self, plan: Plan, options: Options) -> None:
+        super().__init__(plan, options, self.checkers, self.describe)
+        self.knobs: Knobs = plan.knobs
         self.cast = self.make_cast(self._stage())
         self.trouble = self.make_trouble()
-        instruct(self.history, knobs)
+        instruct(self.history, self.knobs)
 
     def make_cast(self, stage: Stage) -> Cast:
         """Make everybody who takes part."""
@@ -61,9 +62,10 @@ class MajordomoSimulation(Simulation):
         """Make what can go wrong with them."""
         return MajordomoTrouble(self.cast)
 
-    def plan_calls(self) -> Iterable[CallPlan]:
+    @staticmethod
+    def draw_calls(knobs: Any, luck: Luck) -> Iterable[CallPlan]:
         """Draw the calls of the first phase."""
-        return plan_calls(self.knobs, self.world.rng("calls"))
+        return plan_calls(knobs, luck("calls"))
 
     def _stage(self) -> Stage:
         return Stage(
@@ -81,16 +83,16 @@ class MajordomoSimulation(Simulation):
         """Return where brokers are."""
         return (TcpAddress(BROKER, 5555),)
 
-    def plan(self) -> None:
-        """Plan the start, the calls and the faults."""
+    def begin(self) -> None:
+        """Let everybody start, and put the calls and the faults into the queue."""
         world, cast = self.world, self.cast
         rng = world.rng("start")
         self.start_brokers()
         for peer in cast.peers:
             world.at(rng.random() * 0.1, peer.start)
-        for plan in self.plan_calls():
+        for plan in self.planned.calls:
             self.plan_call(plan, cast.client(plan.client).user)
-        for fault in plan_faults(self.knobs, world.rng("faults")):
+        for fault in self.planned.faults:
             world.at(fault.at_s, self.trouble.strike, fault)
 
     def start_brokers(self) -> None:

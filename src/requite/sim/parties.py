@@ -7,11 +7,9 @@ who asks gets a reply, and all leave, one kind after the other, with nothing lef
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from random import Random
 from typing import Any, Final, Protocol
 
 from requite.request import Reply
-from requite.sim.faults import plan_faults
 from requite.sim.knobs import Behaviour
 from requite.sim.network import Shape
 from requite.sim.party import BaseParty
@@ -43,10 +41,6 @@ class PartiesSimulation(Simulation):
     trouble: Trouble
 
     # --- for subclasses ---------------------------------------------------------------------------
-    def plan_calls(self, rng: Random) -> Iterable[CallPlan]:
-        """Draw the calls of the first phase."""
-        raise NotImplementedError
-
     def settle_s(self) -> float:
         """Return the time in which everything must settle once faults are healed (I10)."""
         raise NotImplementedError
@@ -76,15 +70,15 @@ class PartiesSimulation(Simulation):
         return False
 
     # --- the beginning ----------------------------------------------------------------------------
-    def plan(self) -> None:
-        """Plan the start, the calls and the faults."""
+    def begin(self) -> None:
+        """Let everybody start, and put the calls and the faults into the queue."""
         world, cast = self.world, self.cast
         rng = world.rng("start")
         for party in cast.parties:
             world.at(rng.random() * 0.1, party.start)
-        for plan in self.plan_calls(world.rng("calls")):
+        for plan in self.planned.calls:
             self.plan_call(plan, cast.client(plan.client).user)
-        for fault in plan_faults(self.knobs, world.rng("faults")):
+        for fault in self.planned.faults:
             world.at(fault.at_s, self.trouble.strike, fault)
 
     def heal(self) -> None:

@@ -1,35 +1,65 @@
-"""One run: `run(seed, scenario, options) -> Result`, a pure function of its arguments."""
+"""One run: a plan is drawn from a seed, or read, and played; each is a pure function."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
+from typing import Final
 
 from requite.sim import scenarios
-from requite.sim.amqp.knobs import AmqpKnobs
+from requite.sim.amqp.scenarios import AmqpScenario
 from requite.sim.amqp.simulation import AmqpSimulation
-from requite.sim.dedup.knobs import DedupKnobs
+from requite.sim.dedup.scenarios import DedupScenario
 from requite.sim.dedup.simulation import DedupSimulation
-from requite.sim.freelance.knobs import FreelanceKnobs
+from requite.sim.freelance.scenarios import FlpScenario
 from requite.sim.freelance.simulation import FreelanceSimulation
 from requite.sim.majordomo import MajordomoSimulation
-from requite.sim.pair.knobs import PairKnobs
+from requite.sim.majordomo_scenarios import Scenario
+from requite.sim.pair.scenarios import PairScenario
 from requite.sim.pair.simulation import PairSimulation
-from requite.sim.paired.knobs import PairedKnobs
+from requite.sim.paired.scenarios import PairedScenario
 from requite.sim.paired.simulation import PairedSimulation
-from requite.sim.pirate.knobs import PirateKnobs
+from requite.sim.pirate.scenarios import PirateScenario
 from requite.sim.pirate.simulation import PirateSimulation
-from requite.sim.pool.knobs import PoolKnobs
+from requite.sim.plan import Kinds, Plan, from_tables, read_tables
+from requite.sim.pool.scenarios import PoolScenario
 from requite.sim.pool.simulation import PoolSimulation
 from requite.sim.result import Options, Result, replay_command
-from requite.sim.scalability.knobs import ScalabilityKnobs
+from requite.sim.scalability.scenarios import SpScenario
 from requite.sim.scalability.simulation import ScalabilitySimulation
 from requite.sim.scenarios import AnyKnobs
 from requite.sim.simulation import Simulation
-from requite.sim.titanic.knobs import TitanicKnobs
+from requite.sim.titanic.scenarios import TitanicScenario
 from requite.sim.titanic.simulation import TitanicSimulation
+from requite.sim.world import luck
 
-__all__ = ["Options", "Result", "knobs_of", "replay_command", "run"]
+__all__ = [
+    "Options",
+    "Plan",
+    "Result",
+    "draw",
+    "knobs_of",
+    "play",
+    "read_plan",
+    "replay_command",
+    "run",
+]
+
+
+# By what kind of scenario it is; each knows its knobs, and what its calls are.
+_SIMULATIONS: Final[dict[type, type[Simulation]]] = {
+    Scenario: MajordomoSimulation,
+    DedupScenario: DedupSimulation,
+    PairedScenario: PairedSimulation,
+    SpScenario: ScalabilitySimulation,
+    FlpScenario: FreelanceSimulation,
+    PirateScenario: PirateSimulation,
+    TitanicScenario: TitanicSimulation,
+    PairScenario: PairSimulation,
+    PoolScenario: PoolSimulation,
+    AmqpScenario: AmqpSimulation,
+}
 
 
 def knobs_of(seed: int, scenario: str, options: Options | None = None) -> AnyKnobs:
@@ -38,34 +68,34 @@ def knobs_of(seed: int, scenario: str, options: Options | None = None) -> AnyKno
     return replace(knobs, **options.knobs) if options and options.knobs else knobs
 
 
+def draw(seed: int, scenario: str, options: Options | None = None) -> Plan:
+    """Draw a run. Raises `ConfigurationError` for a scenario that there is not."""
+    knobs = knobs_of(seed, scenario, options)
+    kind, of_seed = _kind_of(scenario), partial(luck, seed)
+    calls, faults = kind.draw_calls(knobs, of_seed), kind.draw_faults(knobs, of_seed)
+    return Plan(scenario, seed, knobs, tuple(calls), tuple(faults))
+
+
+def read_plan(text: str, where: str = "plan") -> Plan:
+    """Read what `plan.write` has written; `where` names it in errors (`ConfigurationError`)."""
+    tables = read_tables(text, where)
+    kind = _kind_of(tables["scenario"])
+    return from_tables(tables, Kinds(kind.knobs_type, kind.call_type), where)
+
+
+def play(plan: Plan, options: Options | None = None) -> Result:
+    """Run a plan. The same plan, options and engines always give the same result."""
+    # Intruders cause plenty of warnings for operators; in a simulation nobody reads them.
+    logging.getLogger("requite.sim").setLevel(logging.CRITICAL)
+    simulation = _kind_of(plan.scenario)(plan, options or Options())  # type: ignore[call-arg]
+    simulation.run()
+    return simulation.result(plan.scenario)
+
+
 def run(seed: int, scenario: str = "swarm", options: Options | None = None) -> Result:
     """Run one seed. Raises `ConfigurationError` for a scenario that there is not."""
-    options = options or Options()
-    knobs = knobs_of(seed, scenario, options)
-    # What operators would read is not news here: intruders see to it that there is plenty.
-    logging.getLogger("requite.sim").setLevel(logging.CRITICAL)
-    simulation = _simulation(seed, knobs, options)
-    simulation.run()
-    return simulation.result(scenario)
+    return play(draw(seed, scenario, options), options)
 
 
-def _simulation(seed: int, knobs: AnyKnobs, options: Options) -> Simulation:
-    if isinstance(knobs, ScalabilityKnobs):
-        return ScalabilitySimulation(seed, knobs, options)
-    if isinstance(knobs, FreelanceKnobs):
-        return FreelanceSimulation(seed, knobs, options)
-    if isinstance(knobs, PirateKnobs):
-        return PirateSimulation(seed, knobs, options)
-    if isinstance(knobs, TitanicKnobs):
-        return TitanicSimulation(seed, knobs, options)
-    if isinstance(knobs, PairKnobs):
-        return PairSimulation(seed, knobs, options)
-    if isinstance(knobs, PairedKnobs):
-        return PairedSimulation(seed, knobs, options)
-    if isinstance(knobs, PoolKnobs):
-        return PoolSimulation(seed, knobs, options)
-    if isinstance(knobs, AmqpKnobs):
-        return AmqpSimulation(seed, knobs, options)
-    if isinstance(knobs, DedupKnobs):
-        return DedupSimulation(seed, knobs, options)
-    return MajordomoSimulation(seed, knobs, options)
+def _kind_of(scenario: str) -> type[Simulation]:
+    return _SIMULATIONS[type(scenarios.find(scenario))]

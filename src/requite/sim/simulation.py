@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
-from typing import Any, Final, Protocol
+from random import Random
+from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
+from requite.sim.faults import Fault, plan_faults
 from requite.sim.history import Checker, History
+from requite.sim.plan import Plan
 from requite.sim.process import Process
 from requite.sim.result import Options, Result
 from requite.sim.transcript import Describe, Show, Transcript, show_body
@@ -18,6 +21,8 @@ _LOOK_EVERY_S: Final = 0.25
 _RESTART_S: Final = 1.0
 
 Phase = Callable[[], bool]
+Luck: TypeAlias = Callable[[str], Random]
+"""Returns the randomness for one concern."""
 
 
 class AnyKnobs(Protocol):
@@ -38,30 +43,44 @@ class AnyKnobs(Protocol):
 class Simulation:
     """A run: its world, what is written down of it, and its phases, in order."""
 
+    knobs_type: ClassVar[type]
+    call_type: ClassVar[type] = CallPlan
+
     def __init__(
         self,
-        seed: int,
-        knobs: AnyKnobs,
+        plan: Plan,
         options: Options,
         checkers: Sequence[type[Checker]],
         describe: Describe,
         show: Show = show_body,
     ) -> None:
-        self.seed = seed
+        self.planned = plan
+        self.seed = plan.seed
         self.options = options
-        self.world = World(seed)
+        self.world = World(plan.seed)
         self.history = History(self.world, checkers)
         self.transcript = (
             Transcript(self.world, describe, show, heartbeats=options.heartbeats)
             if options.transcript
             else None
         )
-        self.numbers = iter(range(knobs.calls + 1, 1 << 30))  # of calls that are not planned
-        self._knobs = knobs
+        last = max((call.number for call in plan.calls), default=0)
+        self.numbers = iter(range(last + 1, 1 << 30))  # of calls that are not planned
+        self._knobs: AnyKnobs = plan.knobs
 
     # --- for subclasses ---------------------------------------------------------------------------
-    def plan(self) -> None:
-        """Let everybody start, and put everything into the queue that is known beforehand."""
+    @staticmethod
+    def draw_calls(knobs: Any, luck: Luck) -> Iterable[Any]:
+        """Draw the calls of the first phase, in no particular order."""
+        raise NotImplementedError
+
+    @staticmethod
+    def draw_faults(knobs: Any, luck: Luck) -> Iterable[Fault]:
+        """Draw the faults of the first phase."""
+        return plan_faults(knobs, luck("faults"))
+
+    def begin(self) -> None:
+        """Start every process, and put the planned calls and faults into the queue."""
         raise NotImplementedError
 
     def heal(self) -> None:
@@ -92,7 +111,7 @@ class Simulation:
             self.history.violate("I13", f"the run comes to no end: {stuck}")
 
     def _run(self) -> None:
-        self.plan()
+        self.begin()
         self.world.run(self._knobs.faulty_s)
         self.remark("all faults heal")
         self.heal()

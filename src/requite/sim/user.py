@@ -84,11 +84,16 @@ class User:
             now + timeout_s,
             plan.idempotent,
             self._is_told,
-            b"key-%d" % plan.number if self._has_keys and plan.number % 3 == 0 else b"",
+            self._key(plan),
             self._tries_max,
             now,
             self._process.frozen_s,
         )
+
+    def _key(self, plan: CallPlan) -> bytes:
+        if plan.key:
+            return plan.key.encode()
+        return b"key-%d" % plan.number if self._has_keys and plan.number % 3 == 0 else b""
 
     def cancel(self, call: Call) -> None:
         """Give a call up, unless it has ended."""

@@ -23,7 +23,8 @@ _SERVICE_SPREAD: Final = 3.0  # service times are up to so many times the knob's
 class CallPlan(NamedTuple):
     """A call that will be made: at `at_s`, or as soon as the call `follows` has ended.
 
-    `timeout_s` is None for none, and so is `cancel_after_s`.
+    `timeout_s` is None for none, and so is `cancel_after_s`. `key` is its idempotency key; with ""
+    its user chooses.
     """
 
     number: int
@@ -37,8 +38,9 @@ class CallPlan(NamedTuple):
     timeout_s: float | None
     idempotent: bool
     wants_partials: bool
-    cancel_after_s: float | None
+    cancel_after_s: float | None = None
     follows: int | None = None
+    key: str = ""
 
     @property
     def frames(self) -> list[bytes]:

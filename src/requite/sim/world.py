@@ -23,6 +23,14 @@ class Stuck(Exception):
     """Events cause events without end: a hundred times more than a long run has."""
 
 
+def luck(seed: int, concern: str) -> Random:
+    """Return the randomness for one concern: drawing more for one leaves the others as they were.
+
+    A text as seed goes through SHA-512, never through `hash()`: the same in every process.
+    """
+    return Random(f"{seed}/{concern}")
+
+
 class World:
     """The virtual clock (`now`, in seconds from 0) and what is still to happen."""
 
@@ -34,11 +42,8 @@ class World:
         self._order = count()
 
     def rng(self, concern: str) -> Random:
-        """Return randomness for one concern: drawing more for one leaves the others as they were.
-
-        A text as seed goes through SHA-512, never through `hash()`: the same in every process.
-        """
-        return Random(f"{self.seed}/{concern}")
+        """Return the randomness for one concern: see `luck`."""
+        return luck(self.seed, concern)
 
     def at(self, instant: float, act: Act, *args: Any) -> None:
         """Let `act(*args)` happen at `instant`, or at once if that has passed.

@@ -33,8 +33,9 @@ from requite.sim.knobs import Behaviour
 from requite.sim.network import Network
 from requite.sim.parties import LEAVE_S, PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
 from requite.sim.plain_calls import ANSWERING, plain_call, plan_plain_calls
+from requite.sim.plan import Plan
 from requite.sim.result import Options
-from requite.sim.simulation import Phase
+from requite.sim.simulation import Luck, Phase
 from requite.sim.transcript import show_body
 from requite.sim.workload import CallPlan
 
@@ -61,12 +62,14 @@ AMQP_CHECKERS: Final[tuple[type[Checker], ...]] = (
 class AmqpSimulation(PartiesSimulation):
     """Clients, workers, and RabbitMQ in between."""
 
-    def __init__(self, seed: int, knobs: AmqpKnobs, options: Options) -> None:
-        super().__init__(seed, knobs, options, AMQP_CHECKERS, describe)
-        self.knobs: AmqpKnobs = knobs
+    knobs_type = AmqpKnobs
+
+    def __init__(self, plan: Plan, options: Options) -> None:
+        super().__init__(plan, options, AMQP_CHECKERS, describe)
+        self.knobs: AmqpKnobs = plan.knobs
         self.cast: AmqpCast = AmqpCast(self._stage())
-        self.trouble = AmqpTrouble(self.cast, knobs)
-        instruct(self.history, knobs)
+        self.trouble = AmqpTrouble(self.cast, self.knobs)
+        instruct(self.history, self.knobs)
 
     def _stage(self) -> AmqpStage:
         return AmqpStage(
@@ -79,9 +82,10 @@ class AmqpSimulation(PartiesSimulation):
             self.transcript,
         )
 
-    def plan_calls(self, rng: Random) -> Iterable[CallPlan]:
-        """See `PartiesSimulation.plan_calls`."""
-        return plan_calls(self.knobs, rng)
+    @staticmethod
+    def draw_calls(knobs: AmqpKnobs, luck: Luck) -> Iterable[CallPlan]:
+        """See `Simulation.draw_calls`."""
+        return plan_calls(knobs, luck("calls"))
 
     def phases(self) -> Iterable[Phase]:
         """Settle, ask everybody, and go."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from itertools import count
+from random import Random
+from typing import Any, Final
 
 from requite.sim.cast import Cast
 from requite.sim.dedup.checkers import DEDUP_CHECKERS, OnceOnly
@@ -11,9 +13,10 @@ from requite.sim.dedup.clients import DedupClient
 from requite.sim.dedup.knobs import DedupKnobs
 from requite.sim.dedup.workers import DedupWorker
 from requite.sim.majordomo import MajordomoSimulation
+from requite.sim.plan import Plan
 from requite.sim.result import Options
 from requite.sim.roles import Stage
-from requite.sim.simulation import Phase
+from requite.sim.simulation import Luck, Phase
 from requite.sim.workload import CallPlan
 
 _HANDLERS_S: Final = 30.0
@@ -31,11 +34,13 @@ class DedupCast(Cast):
 class DedupSimulation(MajordomoSimulation):
     """One broker, workers with a memory, and clients that repeat calls."""
 
+    knobs_type = DedupKnobs
     checkers = DEDUP_CHECKERS
     knobs: DedupKnobs
 
-    def __init__(self, seed: int, knobs: DedupKnobs, options: Options) -> None:
-        super().__init__(seed, knobs, options)
+    def __init__(self, plan: Plan, options: Options) -> None:
+        super().__init__(plan, options)
+        knobs = self.knobs
         for checker in self.history.checkers:
             if isinstance(checker, OnceOnly):
                 checker.window_s = knobs.window_s
@@ -46,29 +51,13 @@ class DedupSimulation(MajordomoSimulation):
         """Make everybody who takes part."""
         return DedupCast(stage)
 
-    def plan_calls(self) -> Iterable[CallPlan]:
+    @staticmethod
+    def draw_calls(knobs: Any, luck: Luck) -> Iterable[CallPlan]:
         """Draw calls, and repetitions of some by anybody, at the same time or later."""
-        plans = list(super().plan_calls())
-        keys: dict[int, bytes] = {}
-        plans += self._repetitions(plans, keys)
-        for client in self.cast.clients:
-            assert isinstance(client, DedupClient)
-            client.user.keys = keys
-        return plans
-
-    def _repetitions(self, plans: list[CallPlan], keys: dict[int, bytes]) -> Iterator[CallPlan]:
-        rng, knobs = self.world.rng("repetitions"), self.knobs
-        for plan in list(plans):
-            while rng.random() < knobs.repeat_p:
-                after_s = rng.random() * (_SOON_S if rng.random() < _SOON_P else knobs.faulty_s)
-                number = next(self.numbers)
-                keys[plan.number] = keys[number] = b"key-%d" % plan.number
-                yield plan._replace(
-                    number=number,
-                    at_s=min(knobs.faulty_s, plan.at_s + after_s),
-                    client=rng.choice(knobs.clients).name,
-                    follows=None,
-                )
+        plans = list(MajordomoSimulation.draw_calls(knobs, luck))
+        repeated = list(_repetitions(plans, knobs, luck("repetitions")))
+        keys = {plan.key for plan in repeated}
+        return [*(_with_key(plan, keys) for plan in plans), *repeated]
 
     def phases(self) -> Iterable[Phase]:
         """Let handlers come to their ends before everybody leaves."""
@@ -90,3 +79,26 @@ class DedupSimulation(MajordomoSimulation):
         for what in left:
             self.history.violate("I9", what)
         return not left
+
+
+def _repetitions(plans: Iterable[CallPlan], knobs: DedupKnobs, rng: Random) -> Iterator[CallPlan]:
+    numbers = count(knobs.calls + 1)
+    for plan in plans:
+        while rng.random() < knobs.repeat_p:
+            after_s = rng.random() * (_SOON_S if rng.random() < _SOON_P else knobs.faulty_s)
+            yield plan._replace(
+                number=next(numbers),
+                at_s=min(knobs.faulty_s, plan.at_s + after_s),
+                client=rng.choice(knobs.clients).name,
+                follows=None,
+                key=_key_of(plan),
+            )
+
+
+def _with_key(plan: CallPlan, keys: set[str]) -> CallPlan:
+    """Give a call that is repeated the key of its repetitions."""
+    return plan._replace(key=_key_of(plan)) if _key_of(plan) in keys else plan
+
+
+def _key_of(plan: CallPlan) -> str:
+    return f"key-{plan.number}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from random import Random
 from typing import Final
 
 from requite.sim.checkers.calls import EndsOnce, HonestErrors, OwnReply, PartialsInOrder
@@ -33,8 +32,9 @@ from requite.sim.history import Checker, History
 from requite.sim.network import Network
 from requite.sim.parties import LEAVE_S, PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
 from requite.sim.plain_calls import plain_call
+from requite.sim.plan import Plan
 from requite.sim.result import Options
-from requite.sim.simulation import Phase
+from requite.sim.simulation import Luck, Phase
 from requite.sim.workload import CallPlan
 
 FLP_CHECKERS: Final[tuple[type[Checker], ...]] = (
@@ -60,12 +60,14 @@ FLP_CHECKERS: Final[tuple[type[Checker], ...]] = (
 class FreelanceSimulation(PartiesSimulation):
     """Clients and servers, each with each."""
 
-    def __init__(self, seed: int, knobs: FreelanceKnobs, options: Options) -> None:
-        super().__init__(seed, knobs, options, FLP_CHECKERS, describe(knobs.model))
-        self.knobs: FreelanceKnobs = knobs
+    knobs_type = FreelanceKnobs
+
+    def __init__(self, plan: Plan, options: Options) -> None:
+        super().__init__(plan, options, FLP_CHECKERS, describe(plan.knobs.model))
+        self.knobs: FreelanceKnobs = plan.knobs
         self.cast: FlpCast = FlpCast(self._stage())
         self.trouble = FlpTrouble(self.cast)
-        instruct(self.history, knobs)
+        instruct(self.history, self.knobs)
 
     def _stage(self) -> FlpStage:
         return FlpStage(
@@ -78,9 +80,10 @@ class FreelanceSimulation(PartiesSimulation):
             self.transcript,
         )
 
-    def plan_calls(self, rng: Random) -> Iterable[CallPlan]:
-        """See `PartiesSimulation.plan_calls`."""
-        return plan_calls(self.knobs, rng)
+    @staticmethod
+    def draw_calls(knobs: FreelanceKnobs, luck: Luck) -> Iterable[CallPlan]:
+        """See `Simulation.draw_calls`."""
+        return plan_calls(knobs, luck("calls"))
 
     def phases(self) -> Iterable[Phase]:
         """Settle, ask everybody, and go."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 from requite.protocols.binarystar.table import Role, State
-from requite.sim.faults import Fault, plan_faults
+from requite.sim.faults import Fault
 from requite.sim.network import Network
 from requite.sim.pair.askers import Asker
 from requite.sim.pair.intruder import PairIntruder
@@ -16,9 +16,10 @@ from requite.sim.pair.knobs import PairFault, PairKnobs
 from requite.sim.pair.ledger import Ledger
 from requite.sim.pair.server import PairServer, PairStage
 from requite.sim.pair.words import describe
+from requite.sim.plan import Plan
 from requite.sim.process import Process
 from requite.sim.result import Options, Result
-from requite.sim.simulation import Phase, Simulation
+from requite.sim.simulation import Luck, Phase, Simulation
 from requite.sim.stream import SimStream
 from requite.sim.trouble import Deed, Trouble, Way, choose
 
@@ -71,12 +72,24 @@ class PairTrouble(Trouble):
         return [s for server in self._cast.servers for s in server.streams if s.is_open]
 
 
+class PairCall(NamedTuple):
+    """A call that client `asker` will make at `at_s`."""
+
+    number: int
+    at_s: float
+    asker: int
+
+
 class PairSimulation(Simulation):
     """Two servers, and those who ask them."""
 
-    def __init__(self, seed: int, knobs: PairKnobs, options: Options) -> None:
-        super().__init__(seed, knobs, options, (), describe)
-        self.knobs = knobs
+    knobs_type = PairKnobs
+    call_type = PairCall
+
+    def __init__(self, plan: Plan, options: Options) -> None:
+        super().__init__(plan, options, (), describe)
+        self.knobs: PairKnobs = plan.knobs
+        knobs = self.knobs
         self.ledger = Ledger(self.history, knobs)
         stage = PairStage(
             self.world,
@@ -96,14 +109,24 @@ class PairSimulation(Simulation):
         ]
 
     # --- what happens -----------------------------------------------------------------------------
-    def plan(self) -> None:
+    @staticmethod
+    def draw_calls(knobs: PairKnobs, luck: Luck) -> Iterable[PairCall]:
+        """See `Simulation.draw_calls`."""
+        rng = luck("workload")
+        for _ in Role:  # when each server starts: see `begin`
+            rng.random()
+        for number in range(1, knobs.calls + 1):
+            at_s = rng.random() * knobs.faulty_s
+            yield PairCall(number, at_s, rng.choice(range(knobs.askers)))
+
+    def begin(self) -> None:
         """Put the start, the calls and the faults into the queue."""
         world, rng = self.world, self.world.rng("workload")
         for server in self.cast.servers:
             world.at(rng.random() * _START_WITHIN_S, server.start)
-        for number in range(1, self.knobs.calls + 1):
-            world.at(rng.random() * self.knobs.faulty_s, rng.choice(self.askers).ask, number)
-        for fault in plan_faults(self.knobs, world.rng("faults")):
+        for call in self.planned.calls:
+            world.at(call.at_s, self.askers[call.asker].ask, call.number)
+        for fault in self.planned.faults:
             world.at(fault.at_s, self._strike, fault)
 
     def heal(self) -> None:

@@ -51,6 +51,7 @@ class PairedCast(Cast):
 class PairedSimulation(MajordomoSimulation):
     """Two brokers, and those who dial them."""
 
+    knobs_type = PairedKnobs
     checkers = PAIRED_CHECKERS
     knobs: PairedKnobs
     cast: PairedCast

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from random import Random
 from typing import Any, Final
 
 from requite.sim.checkers.calls import EndsOnce
@@ -21,9 +20,10 @@ from requite.sim.pirate.presence import HeardInTime
 from requite.sim.pirate.queueing import TheQueue
 from requite.sim.pirate.words import describe
 from requite.sim.pirate.workload import plan_call, plan_calls
+from requite.sim.plan import Plan
 from requite.sim.process import Process
 from requite.sim.result import Options
-from requite.sim.simulation import Phase
+from requite.sim.simulation import Luck, Phase
 from requite.sim.stream import SimStream
 from requite.sim.trouble import Deed, Trouble, Way, choose
 from requite.sim.workload import CallPlan
@@ -56,25 +56,28 @@ class Cast:
 class PirateSimulation(PartiesSimulation):
     """Clients, and those whom they ask."""
 
-    def __init__(self, seed: int, knobs: PirateKnobs, options: Options) -> None:
-        super().__init__(seed, knobs, options, PIRATE_CHECKERS, describe)
-        self.knobs: PirateKnobs = knobs
+    knobs_type = PirateKnobs
+
+    def __init__(self, plan: Plan, options: Options) -> None:
+        super().__init__(plan, options, PIRATE_CHECKERS, describe)
+        self.knobs: PirateKnobs = plan.knobs
         stage = PirateStage(
             self.world,
-            Network(self.world, knobs.network),
+            Network(self.world, self.knobs.network),
             self.history,
             self,
-            knobs,
+            self.knobs,
             options.pirate_parts,
             self.transcript,
         )
         self.cast: Cast = Cast(stage)
         self.trouble = PirateTrouble(self.cast)
-        instruct(self.history, knobs)
+        instruct(self.history, self.knobs)
 
-    def plan_calls(self, rng: Random) -> Iterable[CallPlan]:
-        """See `PartiesSimulation.plan_calls`."""
-        return plan_calls(self.knobs, rng)
+    @staticmethod
+    def draw_calls(knobs: PirateKnobs, luck: Luck) -> Iterable[CallPlan]:
+        """See `Simulation.draw_calls`."""
+        return plan_calls(knobs, luck("calls"))
 
     def phases(self) -> Iterable[Phase]:
         """Settle, ask everybody, and go."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
-from typing import Final
+from random import Random
+from typing import Final, NamedTuple
 
 from requite.pool.inputs import SetVersion
 from requite.protocols.amqp.topology import Pool
-from requite.sim.faults import Fault, plan_faults
+from requite.sim.faults import Fault
+from requite.sim.plan import Plan
 from requite.sim.pool.callers import Caller
 from requite.sim.pool.driver import SimDriver
 from requite.sim.pool.knobs import PoolKnobs, Task
@@ -18,19 +20,36 @@ from requite.sim.pool.rabbit import SimRabbit
 from requite.sim.pool.stage import PoolStage
 from requite.sim.pool.trouble import PoolTrouble
 from requite.sim.result import Options, Result
-from requite.sim.simulation import Phase, Simulation
+from requite.sim.simulation import Luck, Phase, Simulation
 
 _START_WITHIN_S: Final = 0.2
 _STEADY_KEY: Final = "steady"
 _SLOW_KEY: Final = "slow"
 
 
+class PoolCall(NamedTuple):
+    """A request for a key that the caller of that number will make at `at_s`; `silent`: nobody
+    waits for an answer."""
+
+    number: int
+    at_s: float
+    caller: int
+    key: str
+    task: Task
+    expires_s: float | None
+    silent: bool
+
+
 class PoolSimulation(Simulation):
     """A pool, those who ask it, and those who serve."""
 
-    def __init__(self, seed: int, knobs: PoolKnobs, options: Options) -> None:
-        super().__init__(seed, knobs, options, (), _describe)
-        self.knobs = knobs
+    knobs_type = PoolKnobs
+    call_type = PoolCall
+
+    def __init__(self, plan: Plan, options: Options) -> None:
+        super().__init__(plan, options, (), _describe)
+        self.knobs: PoolKnobs = plan.knobs
+        knobs = self.knobs
         self.ledger = Ledger(self.history, knobs)
         self.rabbit = SimRabbit(self.world, knobs, self.ledger)
         self.stage = PoolStage(
@@ -45,26 +64,33 @@ class PoolSimulation(Simulation):
         self._version = knobs.config.pool.version
 
     # --- what happens -----------------------------------------------------------------------------
-    def plan(self) -> None:
+    @staticmethod
+    def draw_calls(knobs: PoolKnobs, luck: Luck) -> Iterable[PoolCall]:
+        """Draw when there are calls, and in the order of time what each is."""
+        rng = luck("workload")
+        for _ in range(knobs.managers):  # when each manager starts: see `begin`
+            rng.random()
+        instants = [rng.random() * knobs.faulty_s for _ in range(knobs.calls)]
+        numbers = sorted(range(knobs.calls), key=instants.__getitem__)
+        rng = luck("calls")
+        return [_draw_call(knobs, rng, number + 1, instants[number]) for number in numbers]
+
+    def begin(self) -> None:
         """Put the start, the calls and the faults into the queue."""
         world, rng = self.world, self.world.rng("workload")
         for caller in self.callers:
             caller.start()
         for manager in self.managers:
             world.at(rng.random() * _START_WITHIN_S, manager.start)
-        for number in range(1, self.knobs.calls + 1):
-            world.at(rng.random() * self.knobs.faulty_s, self._call, number)
-        for fault in plan_faults(self.knobs, world.rng("faults")):
+        for call in self.planned.calls:
+            world.at(call.at_s, self._call, call)
+        for fault in self.planned.faults:
             world.at(fault.at_s, self._strike, fault)
-        self._rng = world.rng("calls")
 
-    def _call(self, number: int) -> None:
-        rng, knobs = self._rng, self.knobs
-        key = f"key-{int(knobs.keys * rng.random() ** 2)}"
-        (task,) = rng.choices(knobs.tasks, knobs.weights)
-        expires_s = rng.choice((0.1, 1.0, 5.0)) if rng.random() < knobs.ttl_p else None
-        caller = rng.choice(self.callers)
-        caller.call(number, key, task, expires_s=expires_s, silent=rng.random() < knobs.silent_p)
+    def _call(self, call: PoolCall) -> None:
+        self.callers[call.caller].call(
+            call.number, call.key, call.task, expires_s=call.expires_s, silent=call.silent
+        )
 
     def _strike(self, fault: Fault) -> None:
         self.trouble.strike(fault)
@@ -352,6 +378,15 @@ class PoolSimulation(Simulation):
     def _digest(self) -> str:
         text = f"{self.world.events} {self.world.now!r} {self.ledger.lines}"
         return sha256(text.encode()).hexdigest()[:16]
+
+
+def _draw_call(knobs: PoolKnobs, rng: Random, number: int, at_s: float) -> PoolCall:
+    key = f"key-{int(knobs.keys * rng.random() ** 2)}"
+    (task,) = rng.choices(knobs.tasks, knobs.weights)
+    expires_s = rng.choice((0.1, 1.0, 5.0)) if rng.random() < knobs.ttl_p else None
+    caller = rng.choice(range(knobs.callers))
+    silent = rng.random() < knobs.silent_p
+    return PoolCall(number, at_s, caller, key, task, expires_s, silent)
 
 
 def _describe(_sender: str, message: Sequence[bytes]) -> str:

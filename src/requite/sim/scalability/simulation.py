@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from random import Random
 from typing import Final
 
 from requite.errors import CallTimeout
@@ -12,6 +11,7 @@ from requite.sim.checkers.leftovers import left_after_all, left_after_drain
 from requite.sim.history import History
 from requite.sim.network import Network
 from requite.sim.parties import PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
+from requite.sim.plan import Plan
 from requite.sim.result import Options
 from requite.sim.scalability.cast import SpCast
 from requite.sim.scalability.checkers import SP_CHECKERS
@@ -25,7 +25,7 @@ from requite.sim.scalability.shapes import Shape
 from requite.sim.scalability.tables import left_after_calls, not_settled
 from requite.sim.scalability.words import describe, show
 from requite.sim.scalability.workload import plan_calls, probe
-from requite.sim.simulation import Phase
+from requite.sim.simulation import Luck, Phase
 from requite.sim.workload import CallPlan
 
 _SLACK_S: Final = 0.01
@@ -34,13 +34,15 @@ _SLACK_S: Final = 0.01
 class ScalabilitySimulation(PartiesSimulation):
     """Clients, devices and workers, connected somehow."""
 
-    def __init__(self, seed: int, knobs: ScalabilityKnobs, options: Options) -> None:
-        super().__init__(seed, knobs, options, SP_CHECKERS, describe, show)
-        self.knobs: ScalabilityKnobs = knobs
+    knobs_type = ScalabilityKnobs
+
+    def __init__(self, plan: Plan, options: Options) -> None:
+        super().__init__(plan, options, SP_CHECKERS, describe, show)
+        self.knobs: ScalabilityKnobs = plan.knobs
         self.cast: SpCast = SpCast(self._stage())
         self.trouble = SpTrouble(self.cast)
         self._handed_on = 0
-        instruct(self.history, knobs)
+        instruct(self.history, self.knobs)
 
     def _stage(self) -> SpStage:
         return SpStage(
@@ -53,9 +55,10 @@ class ScalabilitySimulation(PartiesSimulation):
             self.transcript,
         )
 
-    def plan_calls(self, rng: Random) -> Iterable[CallPlan]:
-        """See `PartiesSimulation.plan_calls`."""
-        return plan_calls(self.knobs, rng)
+    @staticmethod
+    def draw_calls(knobs: ScalabilityKnobs, luck: Luck) -> Iterable[CallPlan]:
+        """See `Simulation.draw_calls`."""
+        return plan_calls(knobs, luck("calls"))
 
     def phases(self) -> Iterable[Phase]:
         """Settle, ask everybody, and go."""

@@ -8,14 +8,16 @@ from hashlib import sha256
 from random import Random
 from typing import Any, Final
 
+from requite.sim.faults import Fault
+from requite.sim.plan import Plan
 from requite.sim.result import Options, Result
-from requite.sim.simulation import Phase, Simulation
+from requite.sim.simulation import Luck, Phase, Simulation
 from requite.sim.titanic import users
-from requite.sim.titanic.exchange import UNLUCKY, Exchange
+from requite.sim.titanic.exchange import Exchange
 from requite.sim.titanic.knobs import TitanicFault, TitanicKnobs
-from requite.sim.titanic.ledger import Ledger, Wish
+from requite.sim.titanic.ledger import Ledger
 from requite.sim.titanic.node import Node
-from requite.sim.titanic.users import Network, User
+from requite.sim.titanic.users import Network, TitanicCall, User, draw_call
 
 _SETTLE_S: Final = 240.0
 _LEAVE_S: Final = 30.0
@@ -24,31 +26,47 @@ _LEAVE_S: Final = 30.0
 class TitanicSimulation(Simulation):
     """See the module."""
 
-    def __init__(self, seed: int, knobs: TitanicKnobs, options: Options) -> None:
-        super().__init__(seed, knobs, options, (), lambda _sender, _message: "")
-        self.knobs = knobs
+    knobs_type = TitanicKnobs
+    call_type = TitanicCall
+
+    def __init__(self, plan: Plan, options: Options) -> None:
+        super().__init__(plan, options, (), lambda _sender, _message: "")
+        self.knobs: TitanicKnobs = plan.knobs
+        knobs = self.knobs
         self.ledger = Ledger(self.history, knobs)
         self.node = Node(self.world, knobs, self.ledger, options.titanic_parts, self._node_says)
         self.exchange = Exchange(self.world, knobs, self.ledger, self.node)
         self.node.exchange = self.exchange
         self.network = Network(self.world, knobs, self.ledger, self.node)
         self.users: list[User] = []
-        self._rng = self.world.rng("workload")
 
     # --- what happens -----------------------------------------------------------------------------
-    def plan(self) -> None:
+    @staticmethod
+    def draw_calls(knobs: TitanicKnobs, luck: Luck) -> Iterable[TitanicCall]:
+        """See `Simulation.draw_calls`."""
+        rng = luck("workload")
+        return [draw_call(number, knobs, rng) for number in range(1, knobs.calls + 1)]
+
+    @staticmethod
+    def draw_faults(knobs: TitanicKnobs, luck: Luck) -> Iterable[Fault]:
+        """See `Simulation.draw_faults`."""
+        rng = luck("faults")
+        for kind in knobs.faults:
+            at_s = rng.expovariate(knobs.faults_per_s)
+            while at_s < knobs.faulty_s:
+                lot = rng.random()
+                yield Fault(at_s, kind, knobs.outage_max_s * rng.random(), lot)
+                at_s += rng.expovariate(knobs.faults_per_s)
+
+    def begin(self) -> None:
         """Start the node, and put users and faults into the queue."""
         self.node.start()
-        for number in range(1, self.knobs.calls + 1):
-            wish = self.ledger.wishes[number] = _wish(number, self.knobs, self._rng)
-            errand = users.whole_life(self.ledger, self.knobs, wish, self._rng)
-            self._send(errand, f"user {number}", self._rng.uniform(0, self.knobs.faulty_s))
-        rng = self.world.rng("faults")
-        for fault in self.knobs.faults:
-            at_s = rng.expovariate(self.knobs.faults_per_s)
-            while at_s < self.knobs.faulty_s:
-                self.world.at(at_s, self._strike, fault, rng.random(), rng.random())
-                at_s += rng.expovariate(self.knobs.faults_per_s)
+        for call in self.planned.calls:
+            wish = self.ledger.wishes[call.number] = call.wish()
+            errand = users.whole_life(self.ledger, wish, call)
+            self._send(errand, f"user {call.number}", call.at_s)
+        for fault in self.planned.faults:
+            self.world.at(fault.at_s, self._strike, fault)
 
     def heal(self) -> None:
         """All is well from now on."""
@@ -118,10 +136,10 @@ class TitanicSimulation(Simulation):
         return True
 
     # --- faults -----------------------------------------------------------------------------------
-    def _strike(self, fault: TitanicFault, lot: float, length: float) -> None:
-        duration_s = self.knobs.outage_max_s * length
-        self.remark(f"{fault}, {duration_s:.3f} s")
-        match fault:
+    def _strike(self, fault: Fault) -> None:
+        _, kind, duration_s, lot = fault
+        self.remark(f"{kind}, {duration_s:.3f} s")
+        match kind:
             case TitanicFault.KILL:
                 self.node.kill()
             case TitanicFault.POWER_LOSS:
@@ -180,11 +198,3 @@ class TitanicSimulation(Simulation):
     def _digest(self) -> str:
         text = f"{self.world.events} {self.world.now!r} {self.ledger.lines}"
         return sha256(text.encode()).hexdigest()[:16]
-
-
-def _wish(number: int, knobs: TitanicKnobs, rng: Random) -> Wish:
-    unlucky = rng.random() < knobs.poison_p
-    filling = b"x" * rng.randrange(knobs.body_size_max)
-    body = b"%d %s%s" % (number, UNLUCKY if unlucky else b"", filling)
-    key = b"key-%d" % number if rng.random() < knobs.keyed_p else b""
-    return Wish(number, rng.choice(knobs.services), body, key, unlucky)

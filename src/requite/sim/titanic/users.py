@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from requite.errors import RemoteViolation
 from requite.protocols.titanic.wire import (
@@ -15,6 +15,7 @@ from requite.protocols.titanic.wire import (
     decode_answer,
     decode_status,
 )
+from requite.sim.titanic.exchange import UNLUCKY
 from requite.sim.titanic.ledger import Promise, Wish
 
 if TYPE_CHECKING:
@@ -126,19 +127,64 @@ class User:
         self._network.world.after(_PATIENCE_S, give_up)
 
 
-def whole_life(ledger: Ledger, knobs: TitanicKnobs, wish: Wish, rng: Random) -> Any:
+class TitanicCall(NamedTuple):
+    """A request that a user will submit at `at_s`, and what its user does then.
+
+    `filling`: how much its body carries; `unlucky`: see `Wish`. A user who `closes_early` does not
+    wait for the reply; another one collects it, again after `again_after_s` (None: only once), and
+    may close the request in the end.
+    """
+
+    number: int
+    at_s: float
+    service: str
+    filling: int
+    keyed: bool
+    unlucky: bool
+    closes_early: bool
+    again_after_s: float | None
+    closes: bool
+
+    def wish(self) -> Wish:
+        """Return what the user wants."""
+        mark = UNLUCKY if self.unlucky else b""
+        body = b"%d %s%s" % (self.number, mark, b"x" * self.filling)
+        key = b"key-%d" % self.number if self.keyed else b""
+        return Wish(self.number, self.service, body, key, self.unlucky)
+
+
+def draw_call(number: int, knobs: TitanicKnobs, rng: Random) -> TitanicCall:
+    """Draw a request, and what its user does."""
+    unlucky = rng.random() < knobs.poison_p
+    filling = rng.randrange(knobs.body_size_max)
+    keyed = rng.random() < knobs.keyed_p
+    service = rng.choice(knobs.services)
+    return TitanicCall(
+        number=number,
+        at_s=rng.uniform(0, knobs.faulty_s),
+        service=service,
+        filling=filling,
+        keyed=keyed,
+        unlucky=unlucky,
+        closes_early=rng.random() < knobs.close_early_p,
+        again_after_s=2.0 * rng.random() if rng.random() < knobs.again_p else None,
+        closes=rng.random() < knobs.close_p,
+    )
+
+
+def whole_life(ledger: Ledger, wish: Wish, call: TitanicCall) -> Any:
     """Submit, collect until there is a reply, perhaps again, and close, perhaps."""
     promise = yield from submit(ledger, wish)
-    if rng.random() < knobs.close_early_p:
+    if call.closes_early:
         yield from close(ledger, promise)
         wish.ended = "closed early"
         return
     status = yield from collect(ledger, promise)
-    if rng.random() < knobs.again_p:
-        yield 2.0 * rng.random()
+    if call.again_after_s is not None:
+        yield call.again_after_s
         yield from collect(ledger, promise)
     wish.ended = "poisoned" if status.is_poisoned else "collected"
-    if rng.random() < knobs.close_p:
+    if call.closes:
         yield from close(ledger, promise)
         yield from collect(ledger, promise)
         wish.ended += " and closed"
