@@ -4,31 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from tests.sim import amqp_mutants as mutants
-from tests.sim.finding import assert_found, assert_whole
+from tests.sim.finding import Broken, assert_found, assert_whole, cases
 
 from requite.protocols.amqp.caller import AmqpCaller
 from requite.sim import Options
 from requite.sim.amqp.party import AmqpParts
 from requite.sim.amqp.simulation import AMQP_CHECKERS
-
-# Where each is found now comes first; it changes with every knob that is added.
-_FOUND_AT = {
-    mutants.ForgetsToExpire: 2,
-    mutants.TakesLateReplies: 3,
-    mutants.RunsForEver: 3,
-    mutants.TriesForEver: 3,
-    mutants.IsImpatient: 3,
-    mutants.PublishesAnyhow: 2,
-    mutants.SaysItHasNotRun: 2,
-    mutants.KeepsWhatIsLost: 3,
-    mutants.LeavesAtOnce: 3,
-    mutants.WaitsForEver: 9,
-    mutants.ForgetsCopies: 3,
-    mutants.WaitsForTheNextReturn: 84,
-}
-_SEEDS = range(1, 41)
 
 _CASES: list[tuple[str, str, Any]] = [
     # invariant, scenario, the broken engine
@@ -73,13 +55,15 @@ def _parts(broken: Any) -> AmqpParts:
     return AmqpParts(responder=broken)
 
 
-@pytest.mark.parametrize(
-    ("invariant", "scenario", "broken"),
-    [pytest.param(*case, id=f"{case[0]}-{case[2].__name__}") for case in _CASES],
-)
-def test_a_broken_engine_is_found(invariant: str, scenario: str, broken: Any) -> None:
-    options = Options(amqp_parts=_parts(broken))
-    assert_found(invariant, scenario, options, (_FOUND_AT.get(broken, 1), *_SEEDS))
+BROKEN = [
+    Broken(invariant, scenario, broken.__name__, Options(amqp_parts=_parts(broken)))
+    for invariant, scenario, broken in _CASES
+]
+
+
+@cases(BROKEN)
+def test_a_broken_engine_is_found(broken: Broken) -> None:
+    assert_found(broken)
 
 
 def test_the_same_seeds_find_nothing_in_engines_that_are_whole() -> None:

@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 from tests.sim import dedup_mutants as mutants
-from tests.sim.finding import assert_found
+from tests.sim.finding import Broken, assert_found, cases
 
 from requite.dedup.engine import DedupEngine
 from requite.sim import Options, run
 from requite.sim.roles import Parts
-
-_SEEDS = range(1, 25)
 
 # A disk so slow, and power cuts so frequent, that one falls between a write and its sync at once.
 _SLOW: dict[str, Any] = {"disk_s": 0.3, "faults_per_s": 3.0, "service_s": 0.005, "timeout_s": 10.0}
@@ -29,15 +27,20 @@ _CASES: list[tuple[str, str, type[DedupEngine], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("invariant", "scenario", "broken", "knobs"),
-    [pytest.param(*case, id=f"{case[0]}-{case[2].__name__}") for case in _CASES],
-)
-def test_a_broken_store_is_found(
-    invariant: str, scenario: str, broken: type[DedupEngine], knobs: dict[str, Any]
-) -> None:
-    options = Options(parts=Parts(dedup=broken), knobs={"repeat_p": 0.5, **knobs})
-    assert_found(invariant, scenario, options, _SEEDS)
+BROKEN = [
+    Broken(
+        invariant,
+        scenario,
+        broken.__name__,
+        Options(parts=Parts(dedup=broken), knobs={"repeat_p": 0.5, **knobs}),
+    )
+    for invariant, scenario, broken, knobs in _CASES
+]
+
+
+@cases(BROKEN)
+def test_a_broken_store_is_found(broken: Broken) -> None:
+    assert_found(broken)
 
 
 @pytest.mark.parametrize("scenario", ["dedup-calm", "dedup-kill", "dedup-power"])

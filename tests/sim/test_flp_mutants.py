@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from tests.sim import flp_mutants as mutants
-from tests.sim.finding import assert_found, assert_whole
+from tests.sim.finding import Broken, assert_found, assert_whole, cases
 
 from requite.protocols.freelance.agent import AgentClient
 from requite.protocols.freelance.failover import FailoverClient
@@ -16,20 +15,6 @@ from requite.sim import Options
 from requite.sim.freelance.party import FlpParts
 from requite.sim.freelance.simulation import FLP_CHECKERS
 
-# Where each is found now comes first; it changes with every knob that is added.
-_FOUND_AT = {
-    mutants.KeepsTheLane: 2,
-    mutants.ForgetsToExpire: 3,
-    mutants.HasNoLimit: 13,
-    mutants.NeverPings: 12,
-    mutants.WorksForNobody: 12,
-    mutants.IsImpatient: 6,
-    mutants.StartsWhatWasLost: 2,
-    mutants.BelievesForEver: 22,
-    mutants.LosesSome: 7,
-    mutants.AsksTooLate: 23,
-}
-_SEEDS = range(1, 41)
 _MODELS: dict[Model, type] = {
     Model.FAILOVER: FailoverClient,
     Model.SHOTGUN: ShotgunClient,
@@ -81,13 +66,15 @@ def _parts(broken: Any) -> FlpParts:
     return FlpParts(server=broken)
 
 
-@pytest.mark.parametrize(
-    ("invariant", "scenario", "broken"),
-    [pytest.param(*case, id=f"{case[0]}-{case[2].__name__}") for case in _CASES],
-)
-def test_a_broken_engine_is_found(invariant: str, scenario: str, broken: Any) -> None:
-    options = Options(flp_parts=_parts(broken))
-    assert_found(invariant, scenario, options, (_FOUND_AT.get(broken, 1), *_SEEDS))
+BROKEN = [
+    Broken(invariant, scenario, broken.__name__, Options(flp_parts=_parts(broken)))
+    for invariant, scenario, broken in _CASES
+]
+
+
+@cases(BROKEN)
+def test_a_broken_engine_is_found(broken: Broken) -> None:
+    assert_found(broken)
 
 
 def test_the_same_seeds_find_nothing_in_engines_that_are_whole() -> None:

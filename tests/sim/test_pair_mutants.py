@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 from tests.sim import pair_mutants as mutants
-from tests.sim.finding import assert_found, assert_whole
+from tests.sim.finding import Broken, assert_found, assert_whole, cases
 
 from requite.protocols.binarystar.peer import BinaryStarPeer
 from requite.sim import Options, run
 from requite.sim.pair.server import PairParts
-
-_SEEDS = range(1, 41)
 
 _CASES: list[tuple[str, str, type[BinaryStarPeer]]] = [
     ("I12", "pair-freeze", mutants.ServesOnWaking),
@@ -30,15 +28,15 @@ _CASES: list[tuple[str, str, type[BinaryStarPeer]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("invariant", "scenario", "mutant"),
-    [pytest.param(*case, id=case[2].__name__) for case in _CASES],
-)
-def test_a_broken_server_is_found(
-    invariant: str, scenario: str, mutant: type[BinaryStarPeer]
-) -> None:
-    options = Options(pair_parts=PairParts(engine=mutant))
-    assert_found(invariant, scenario, options, _SEEDS)
+BROKEN = [
+    Broken(invariant, scenario, mutant.__name__, Options(pair_parts=PairParts(engine=mutant)))
+    for invariant, scenario, mutant in _CASES
+]
+
+
+@cases(BROKEN)
+def test_a_broken_server_is_found(broken: Broken) -> None:
+    assert_found(broken)
 
 
 def test_the_same_seeds_find_nothing_in_servers_that_are_whole() -> None:

@@ -6,15 +6,13 @@ from typing import Any
 
 import pytest
 from tests.sim import pool_mutants as mutants
-from tests.sim.finding import assert_found, assert_whole
+from tests.sim.finding import Broken, assert_found, assert_whole, cases
 
 from requite.sim import Options, run
 from requite.sim.knobs import Printed
 from requite.sim.pool.knobs import PoolFault, Task
 from requite.sim.pool.stage import PoolSimParts
 from requite.sim.run import knobs_of
-
-_SEEDS = range(1, 31)
 
 # Groups that live briefly, and requests that expire soon, kill their workers, or are slow.
 _POISON: dict[str, Any] = {"tasks": (Task.SERVE, Task.POISON), "weights": (3, 1)}
@@ -99,14 +97,15 @@ def _name(parts: PoolSimParts) -> str:
     return next(k.__name__ for k in [*kinds, parts.topology] if k.__module__ == mutants.__name__)
 
 
-@pytest.mark.parametrize(
-    ("invariant", "scenario", "parts", "knobs"),
-    [pytest.param(*case, id=_name(case[2])) for case in _CASES],
-)
-def test_a_broken_manager_is_found(
-    invariant: str, scenario: str, parts: PoolSimParts, knobs: dict[str, Any]
-) -> None:
-    assert_found(invariant, scenario, Options(pool_parts=parts, knobs=knobs), _SEEDS)
+BROKEN = [
+    Broken(invariant, scenario, _name(parts), Options(pool_parts=parts, knobs=knobs))
+    for invariant, scenario, parts, knobs in _CASES
+]
+
+
+@cases(BROKEN)
+def test_a_broken_manager_is_found(broken: Broken) -> None:
+    assert_found(broken)
 
 
 @pytest.mark.parametrize("knobs", [{}, _POISON, _EXPIRING, _HELD, _COUNTED_LATE, _LEAVING])

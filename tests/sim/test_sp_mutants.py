@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from tests.sim import sp_mutants as mutants
-from tests.sim.finding import assert_found, assert_whole, name_of
+from tests.sim.finding import Broken, assert_found, assert_whole, cases, name_of
 
 from requite.sim import Options
 from requite.sim.scalability.checkers import SP_CHECKERS
 from requite.sim.scalability.party import SpParts
-
-_SEEDS = range(1, 41)
 
 _CASES: list[tuple[str, str, SpParts]] = [
     # invariant, scenario, the broken engine
@@ -62,13 +59,15 @@ def _name(part: Any) -> str:
     return name_of(kinds, mutants.__name__)
 
 
-@pytest.mark.parametrize(
-    ("invariant", "scenario", "parts"),
-    [pytest.param(*case, id=f"{case[0]}-{_name(case[2])}") for case in _CASES],
-)
-def test_a_broken_engine_is_found(invariant: str, scenario: str, parts: SpParts) -> None:
-    options = Options(sp_parts=parts)
-    assert_found(invariant, scenario, options, _SEEDS)
+BROKEN = [
+    Broken(invariant, scenario, _name(parts), Options(sp_parts=parts))
+    for invariant, scenario, parts in _CASES
+]
+
+
+@cases(BROKEN)
+def test_a_broken_engine_is_found(broken: Broken) -> None:
+    assert_found(broken)
 
 
 def test_the_same_seeds_find_nothing_in_engines_that_are_whole() -> None:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
 from tests.sim import titanic_mutants as mutants
-from tests.sim.finding import assert_found, assert_whole
+from tests.sim.finding import Broken, assert_found, assert_whole, cases
 
-from requite.sim import Options, run
+from requite.sim import Options
 from requite.sim.titanic.node import TitanicParts
-
-_SEEDS = range(1, 31)
 
 _CASES: list[tuple[str, str, TitanicParts, str]] = [
     # invariant, scenario, the broken Titanic, its name
@@ -46,6 +41,7 @@ _CASES: list[tuple[str, str, TitanicParts, str]] = [
     ("I13", "titanic-garbage", TitanicParts(engine=mutants.DiesOfGarbage), "dies-of-garbage"),
     ("window", "titanic-services", mutants.engine(dispatcher=mutants.SendsAll), "sends-all"),
     ("polite", "titanic-calm", mutants.engine(dispatcher=mutants.AsksForEach), "asks-for-each"),
+    ("damage", "titanic-bitrot", mutants.silent(), "says-nothing-of-damage"),
     ("disk", "titanic-full", mutants.store(bound=mutants.KnowsNoBound), "knows-no-bound"),
 ]
 
@@ -54,26 +50,15 @@ _CASES: list[tuple[str, str, TitanicParts, str]] = [
 _KNOBS = {name: {"cache_bytes_max": 1 << 20} for name in ("reports-early", "keeps-no-reply")}
 
 
-@pytest.mark.parametrize(
-    ("invariant", "scenario", "parts", "knobs"),
-    [pytest.param(*case[:3], _KNOBS.get(case[3], {}), id=case[3]) for case in _CASES],
-)
-def test_a_broken_titanic_is_found(
-    invariant: str, scenario: str, parts: TitanicParts, knobs: dict[str, Any]
-) -> None:
-    options = Options(titanic_parts=parts, knobs=knobs)
-    assert_found(invariant, scenario, options, _SEEDS)
+BROKEN = [
+    Broken(invariant, scenario, name, Options(titanic_parts=parts, knobs=_KNOBS.get(name, {})))
+    for invariant, scenario, parts, name in _CASES
+]
 
 
-def test_damage_that_is_not_reported_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever hears of damage only counts it; without that, what is lost is lost in silence."""
-    options = Options(titanic_parts=mutants.store(store=mutants.SaysNothingOfDamage))
-    monkeypatch.setattr("requite.sim.titanic.node.Node._hear", lambda *_: None)
-    for seed in _SEEDS:
-        found = {v.invariant for v in run(seed, "titanic-bitrot", options).violations}
-        if "damage" in found:
-            return
-    pytest.fail("nobody missed the reports")
+@cases(BROKEN)
+def test_a_broken_titanic_is_found(broken: Broken) -> None:
+    assert_found(broken)
 
 
 def test_the_same_seeds_find_nothing_in_a_titanic_that_is_whole() -> None:
@@ -81,6 +66,6 @@ def test_the_same_seeds_find_nothing_in_a_titanic_that_is_whole() -> None:
 
 
 def test_every_kind_of_violation_has_a_broken_titanic() -> None:
-    broken = {invariant for invariant, _, _, _ in _CASES} | {"damage"}
+    broken = {invariant for invariant, _, _, _ in _CASES}
     assert broken >= {"I2", "I3", "I7", "I9", "I10", "I13", "I15"}
     assert broken >= {"keys", "window", "polite", "disk", "damage"}

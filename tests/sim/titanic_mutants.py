@@ -250,6 +250,18 @@ def store(**parts: type) -> TitanicParts:
     return TitanicParts(open_store=open_broken)
 
 
+def silent() -> TitanicParts:
+    """A Titanic that tells nobody what was damaged, neither when it opens its log nor later."""
+
+    def open_broken(settings: StoreSettings, **kwargs: Any) -> Store:
+        with _Replaced({"store": SaysNothingOfDamage}):
+            opened = open_memory(settings, **kwargs)
+        opened.report = replace(opened.report, damaged=(), cut_bytes=0)
+        return opened
+
+    return TitanicParts(open_store=open_broken)
+
+
 def unsynced() -> TitanicParts:
     """A Titanic whose log never syncs."""
 

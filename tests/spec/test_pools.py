@@ -16,10 +16,9 @@ from requite.pool.manager.environment import environment_of
 from requite.protocols.amqp.reports import ACTIVITY
 from requite.protocols.amqp.topology import Binding, Exchange, Pool
 from requite.request import Status
-from requite.sim import Options, run
-from requite.sim.pool.knobs import PoolFault, PoolKnobs, Task
+from requite.sim import Options, draw, run
+from requite.sim.pool.knobs import PoolFault, Task
 from requite.sim.pool.simulation import PoolSimulation
-from requite.sim.run import knobs_of
 
 CORE = Pool("core")
 
@@ -28,10 +27,9 @@ class Play(PoolSimulation):
     """A pool in which nothing goes wrong but what the test does to it."""
 
     def __init__(self, **knobs: Any) -> None:
-        drawn = knobs_of(1, "pool-calm", Options(knobs={"calls": 0, "managers": 1, **knobs}))
-        assert isinstance(drawn, PoolKnobs)
-        super().__init__(1, drawn, Options())
-        self.plan()
+        options = Options(knobs={"calls": 0, "managers": 1, **knobs})
+        super().__init__(draw(1, "pool-calm", options), options)
+        self.begin()
         self.world.run(2.0)
 
     def ask(self, key: str, task: Task = Task.SERVE, **how: Any) -> Any:

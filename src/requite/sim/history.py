@@ -202,6 +202,7 @@ class History:
         self.open: dict[int, Call] = {}
         self.executions: dict[int, Execution] = {}
         self.violations: list[Violation] = []
+        self.stop_at = ""  # the first violation of this invariant ends the run
         self.outcomes: Counter[str] = Counter()
         self.checkers = [checker(self) for checker in checkers]
         self._hearers: dict[str, list[Callable[..., None]]] = {
@@ -218,6 +219,8 @@ class History:
         """Note a violation."""
         if len(self.violations) < _VIOLATIONS_MAX:
             self.violations.append(Violation(invariant, self.world.now, text))
+            if invariant == self.stop_at:
+                self.world.stop()
 
     # --- the client's testimony -------------------------------------------------------------------
     def submitted(self, call: Call) -> None:

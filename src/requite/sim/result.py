@@ -18,7 +18,8 @@ from requite.sim.titanic.node import TitanicParts
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What may be set from outside. `knobs` replaces drawn knobs, by name."""
+    """What may be set from outside. `knobs` replaces drawn knobs, by name; the first violation of
+    the invariant `stop_at` ends the run."""
 
     parts: Parts = field(default_factory=Parts)
     sp_parts: SpParts = field(default_factory=SpParts)
@@ -31,6 +32,7 @@ class Options:
     knobs: dict[str, Any] = field(default_factory=dict)
     transcript: bool = False
     heartbeats: bool = True  # whether the transcript has them
+    stop_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ class Simulation:
         self.options = options
         self.world = World(plan.seed)
         self.history = History(self.world, checkers)
+        self.history.stop_at = options.stop_at
         self.transcript = (
             Transcript(self.world, describe, show, heartbeats=options.heartbeats)
             if options.transcript
@@ -116,7 +117,7 @@ class Simulation:
         self.remark("all faults heal")
         self.heal()
         for phase in self.phases():
-            if not phase():
+            if self.world.is_stopped or not phase():
                 break
         self.history.finish()
 

@@ -38,6 +38,7 @@ class World:
         self.seed = seed
         self.now = 0.0
         self.events = 0
+        self.is_stopped = False
         self._queue: list[tuple[float, int, Act, tuple[Any, ...]]] = []
         self._order = count()
 
@@ -56,9 +57,16 @@ class World:
         """Let `act(*args)` happen `delay_s` from now."""
         heappush(self._queue, (self.now + delay_s, next(self._order), act, args))
 
+    def stop(self) -> None:
+        """Let nothing happen any more; time still passes."""
+        self.is_stopped = True
+        self._queue.clear()
+
     def run(self, until: float = inf, *, unless: Callable[[], bool] | None = None) -> None:
         """Let everything up to `until` happen; stop before an event once `unless` is true."""
         queue = self._queue
+        if self.is_stopped:
+            queue.clear()
         while queue and queue[0][0] <= until:
             if unless is not None and unless():
                 return

@@ -1,0 +1,90 @@
+"""All broken engines, and the table of what finds them.
+
+    python -m tests.sim.broken              measure all, and write the table anew
+    python -m tests.sim.broken NAME ...     measure these alone
+
+What is in the table and no engine any more stays there, and `test_broken.py` fails: whoever removes
+a broken engine removes its row by hand.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from itertools import count
+from typing import Final
+
+from tests.sim import (
+    test_amqp_mutants,
+    test_dedup_mutants,
+    test_flp_mutants,
+    test_mutants,
+    test_pair_mutants,
+    test_paired_mutants,
+    test_pirate_mutants,
+    test_pool_mutants,
+    test_sp_mutants,
+    test_titanic_mutants,
+)
+from tests.sim.finding import SEEDS, TABLE, Broken, Row, table
+
+_HEAD: Final = """\
+# Engines that are broken on purpose, and what finds each: python -m tests.sim.broken writes this.
+# Columns: part of the simulator, invariant, engine, scenario, a seed that finds it, and how many of
+# the seeds 1 to 20 do.
+"""
+
+BROKEN: Final[tuple[Broken, ...]] = (
+    *test_mutants.BROKEN,
+    *test_dedup_mutants.BROKEN,
+    *test_sp_mutants.BROKEN,
+    *test_flp_mutants.BROKEN,
+    *test_pirate_mutants.BROKEN,
+    *test_titanic_mutants.BROKEN,
+    *test_pair_mutants.BROKEN,
+    *test_paired_mutants.BROKEN,
+    *test_pool_mutants.BROKEN,
+    *test_amqp_mutants.BROKEN,
+)
+
+
+def measure(place: int) -> Row:
+    """Run seeds of a broken engine, named by its place in `BROKEN`."""
+    broken = BROKEN[place]
+    events = {seed: broken.events(seed) for seed in SEEDS}
+    found = {seed: number for seed, number in events.items() if number}
+    quickest = min(found, key=found.__getitem__, default=0)
+    seed = quickest or next(filter(broken.events, count(SEEDS.stop)))
+    return Row(broken.scenario, seed, len(found))
+
+
+def render(rows: dict[tuple[str, str, str], Row]) -> str:
+    """Return the table as text."""
+    order = {broken.key: place for place, broken in enumerate(BROKEN)}
+    lines = [
+        " ".join(f"{word!s:<{width}}" for word, width in zip((*key, *row), _WIDTHS, strict=True))
+        for key, row in sorted(rows.items(), key=lambda item: order.get(item[0], len(order)))
+    ]
+    return _HEAD + "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+_WIDTHS: Final = (11, 17, 36, 19, 3, 2)
+
+
+def main(names: Iterable[str]) -> int:
+    """Measure all engines, or those of the given names; return the exit status."""
+    wanted = set(names)
+    places = [i for i, broken in enumerate(BROKEN) if not wanted or broken.name in wanted]
+    rows = dict(table()) if TABLE.exists() else {}
+    with ProcessPoolExecutor() as pool:
+        for place, row in zip(places, pool.map(measure, places), strict=True):
+            broken = BROKEN[place]
+            print(*broken.key, row, "" if rows.get(broken.key) == row else "new", flush=True)
+            rows[broken.key] = row
+            TABLE.write_text(render(rows), "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
