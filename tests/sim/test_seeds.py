@@ -1,5 +1,4 @@
-"""Seeds that once found something, the same seeds in every run, and seeds that this state of the
-source has not run before."""
+"""The same seeds in every run, and seeds that this state of the source has not run before."""
 
 from __future__ import annotations
 
@@ -12,8 +11,6 @@ import pytest
 import requite
 from requite.sim import run
 from requite.sim.scenarios import SCENARIOS
-
-_KNOWN = Path(__file__).parent / "known_bad_seeds.txt"
 
 
 def _of_the_source() -> int:
@@ -32,21 +29,11 @@ _SEEDS = {"swarm": 100 * _TIMES, "sp-swarm": 40 * _TIMES}
 _SCENARIO_SEEDS = 8 * _TIMES
 
 
-def _known_bad() -> list[tuple[str, int]]:
-    lines = [line.split() for line in _KNOWN.read_text("utf-8").splitlines()]
-    return [(words[0], int(words[1])) for words in lines if words and words[0] != "#"]
-
-
 def _find_nothing(scenario: str, seed: int) -> None:
     result = run(seed, scenario)
     found = "\n".join(map(str, result.violations))
     assert not found, f"{found}\nreplay: {result.replay}"
     assert result.calls
-
-
-@pytest.mark.parametrize(("scenario", "seed"), _known_bad())
-def test_a_seed_that_once_found_something_finds_nothing(scenario: str, seed: int) -> None:
-    _find_nothing(scenario, seed)
 
 
 @pytest.mark.timeout(180 * _TIMES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,10 @@ from tests.sim import mutants
 
 from requite.cli.app import run as run_command
 from requite.cli.exit_codes import ExitCode
+from requite.sim import draw
+from requite.sim import play as sim_play
 from requite.sim import run as sim_run
+from requite.sim.plan import write
 from requite.sim.roles import Parts
 from requite.sim.run import Options
 
@@ -65,6 +69,42 @@ def test_violations_are_printed_with_the_command_that_repeats_them(
     assert "seed 1 of calm" in capsys.readouterr().out
 
 
+def test_a_plan_is_written_and_played(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(tmp_path / "calm.toml")
+    seed = ["sim", "--seed", "4", "--scenario", "calm", "--transcript", "--json"]
+    assert run_command([*seed, "--write-plan", file]) == ExitCode.OK
+    drawn = capsys.readouterr().out.splitlines()
+    assert run_command(["sim", "--plan", file, "--transcript", "--json"]) == ExitCode.OK
+    played = capsys.readouterr().out.splitlines()
+    assert played[0] == f"plan {file}: seed 4 of calm"
+    assert played[1:] == drawn[1:]
+
+
+def test_violations_of_a_plan_are_printed_with_the_command_that_repeats_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "the plan.toml"
+    file.write_text(write(draw(1, "calm")), "utf-8")
+    options = Options(parts=Parts(client=mutants.AnswersTwice))
+    monkeypatch.setattr("requite.sim.play", lambda plan, _options: sim_play(plan, options))
+    assert run_command(["sim", "--plan", str(file)]) == ExitCode.FAILED
+    out = capsys.readouterr().out
+    assert "I1 at " in out
+    assert f"replay: requite sim --plan '{file}'" in out.splitlines()
+
+
+def test_a_file_that_is_no_plan_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "notes.toml"
+    for content in ("hello", 'scenario = "calm"'):
+        file.write_text(content, "utf-8")
+        assert run_command(["sim", "--plan", str(file)]) == ExitCode.USAGE
+        assert f"{file} is no plan: " in capsys.readouterr().err
+    assert run_command(["sim", "--plan", str(tmp_path / "none.toml")]) == ExitCode.USAGE
+    assert "No such file" in capsys.readouterr().err
+
+
 def test_the_scenarios_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["sim", "--scenario", "list"]) == ExitCode.OK
     assert "partitions" in capsys.readouterr().out
@@ -72,7 +112,14 @@ def test_the_scenarios_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["--scenario", "nope"], ["--seeds", "0"], ["--transcript", "--seeds", "2"], ["--seed", "-1"]],
+    [
+        ["--scenario", "nope"],
+        ["--seeds", "0"],
+        ["--transcript", "--seeds", "2"],
+        ["--seed", "-1"],
+        ["--write-plan", "x.toml"],
+        ["--plan", "x.toml", "--seed", "1"],
+    ],
 )
 def test_what_cannot_work_is_refused(words: list[str]) -> None:
     assert run_command(["sim", *words]) == ExitCode.USAGE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import cycle
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter, validators
@@ -23,7 +25,7 @@ from requite.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from requite.sim import Result
+    from requite.sim import Plan, Result
 
 _SEEDS_DEFAULT: Final = 100
 _FRESH_SEEDS: Final = 1 << 31
@@ -60,6 +62,22 @@ def sim(
             "`flp`, `pirate`, …), take turns.",
         ),
     ] = "swarm",
+    plan: Annotated[
+        Path | None,
+        Parameter(
+            metavar="FILE",
+            show_default=False,
+            help="Play the plan in this file instead of seeds.",
+        ),
+    ] = None,
+    write_plan: Annotated[
+        Path | None,
+        Parameter(
+            metavar="FILE",
+            show_default=False,
+            help="Write the plan of the seed, if it is one, to this file; the seed runs as well.",
+        ),
+    ] = None,
     transcript: Annotated[
         bool,
         Parameter(group=OUTPUT, show_default=False, help="Print what was said, if it is one seed."),
@@ -87,27 +105,49 @@ def sim(
     printed. With --json the last line is an object: seeds, violations, calls,
     virtual_s. Exit code 1: there were violations.
 
+    A plan is a text file with everything that is drawn from a seed: knobs,
+    processes, calls and faults. It stands for the same run when later versions
+    draw in other ways, and it may be edited.
+
       $ requite sim --seeds 500
       $ requite sim --seed 17 --scenario freezes --transcript
+      $ requite sim --seed 17 --scenario freezes --write-plan freezes-17.toml
+      $ requite sim --plan freezes-17.toml
     """
     if scenario == "list":
         _list_scenarios()
         return ExitCode.OK
-    count = seeds or (_SEEDS_DEFAULT if seed is None else 1)
-    if transcript and count > 1:
-        raise ConfigurationError("--transcript needs a single seed: give one with --seed")
-    first = secrets.randbelow(_FRESH_SEEDS) if seed is None else seed
-    plan = list(zip(range(first, first + count), _scenarios(scenario), strict=False))
-    seeds_of = f"seed {first}" if count == 1 else f"{count} seeds, from {first},"
-    say(f"{seeds_of} of {scenario}")
-    if count == 1:
-        total = _run_one(*plan[0], transcript)
+    if plan is not None:
+        if seed is not None or seeds is not None or write_plan is not None:
+            raise ConfigurationError("--plan takes the place of --seed, --seeds and --write-plan")
+        total = _play(plan, transcript)
     else:
-        total = _run_many(plan, jobs or os.cpu_count() or 1)
+        total = _run_seeds(seed, seeds, scenario, transcript, jobs, write_plan)
     say(total.sentence())
     if as_json:
         say_json(total.record())
     return ExitCode.FAILED if total.violations else ExitCode.OK
+
+
+def _run_seeds(
+    seed: int | None,
+    seeds: int | None,
+    scenario: str,
+    transcript: bool,
+    jobs: int | None,
+    write_plan: Path | None,
+) -> Total:
+    count = seeds or (_SEEDS_DEFAULT if seed is None else 1)
+    for option, given in (("--transcript", transcript), ("--write-plan", write_plan)):
+        if given and count > 1:
+            raise ConfigurationError(f"{option} needs a single seed: give one with --seed")
+    first = secrets.randbelow(_FRESH_SEEDS) if seed is None else seed
+    runs = list(zip(range(first, first + count), _scenarios(scenario), strict=False))
+    seeds_of = f"seed {first}" if count == 1 else f"{count} seeds, from {first},"
+    say(f"{seeds_of} of {scenario}")
+    if count == 1:
+        return _run_one(*runs[0], transcript, write_plan)
+    return _run_many(runs, jobs or os.cpu_count() or 1)
 
 
 @dataclass(slots=True)
@@ -162,43 +202,73 @@ def _list_scenarios() -> None:
         say(f"{scenario.name:<19} {scenario.about}")
 
 
-def _run_one(seed: int, scenario: str, transcript: bool) -> Total:
-    from requite.sim.run import Options, knobs_of, run
+def _run_one(seed: int, scenario: str, transcript: bool, write_plan: Path | None) -> Total:
+    from requite.sim import draw
+    from requite.sim.plan import write
 
-    for line in knobs_of(seed, scenario).lines():
+    plan = draw(seed, scenario)
+    if write_plan is not None:
+        with _naming(write_plan):
+            write_plan.write_text(write(plan), "utf-8")
+    return _show(plan, transcript, replay="")
+
+
+def _play(file: Path, transcript: bool) -> Total:
+    from requite.sim import read_plan
+
+    with _naming(file):
+        text = file.read_text("utf-8")
+    plan = read_plan(text, str(file))
+    say(f"plan {file}: seed {plan.seed} of {plan.scenario}")
+    return _show(plan, transcript, replay=f"requite sim --plan {shlex.quote(str(file))}")
+
+
+@contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{file}: {error}") from None
+
+
+def _show(plan: Plan, transcript: bool, replay: str) -> Total:
+    """Play a plan, and print what there is to see of it."""
+    from requite.sim import Options, play
+
+    for line in plan.knobs.lines():
         say(f"  {line}")
-    result = run(seed, scenario, Options(transcript=transcript))
+    result = play(plan, Options(transcript=transcript))
     for line in result.transcript:
         say(line)
-    _report(result, with_knobs=False)
+    _report(result, replay or result.replay, with_knobs=False)
     total = Total()
     total.add(result)
     return total
 
 
-def _run_many(plan: list[tuple[int, str]], jobs: int) -> Total:
+def _run_many(runs: list[tuple[int, str]], jobs: int) -> Total:
     total = Total()
-    with _progress(len(plan)) as advance:
-        for result in _results(plan, jobs):
+    with _progress(len(runs)) as advance:
+        for result in _results(runs, jobs):
             total.add(result)
             if result.violations:
-                _report(result, with_knobs=True)
+                _report(result, result.replay, with_knobs=True)
             advance()
     return total
 
 
-def _results(plan: list[tuple[int, str]], jobs: int) -> Iterator[Result]:
-    """Run everything, in as many processes; results come in the order of the plan."""
+def _results(runs: list[tuple[int, str]], jobs: int) -> Iterator[Result]:
+    """Run everything, in as many processes; results come in the order of `runs`."""
     from requite.sim import run
 
     if jobs == 1:
-        yield from (run(*each) for each in plan)
+        yield from (run(*each) for each in runs)
         return
-    with ProcessPoolExecutor(min(jobs, len(plan))) as pool:
-        yield from pool.map(run, *zip(*plan, strict=True), chunksize=_RUNS_PER_TASK)
+    with ProcessPoolExecutor(min(jobs, len(runs))) as pool:
+        yield from pool.map(run, *zip(*runs, strict=True), chunksize=_RUNS_PER_TASK)
 
 
-def _report(result: Result, *, with_knobs: bool) -> None:
+def _report(result: Result, replay: str, *, with_knobs: bool) -> None:
     if not result.violations:
         return
     say(f"\nseed {result.seed} of {result.scenario}: {len(result.violations)} violations")
@@ -209,7 +279,7 @@ def _report(result: Result, *, with_knobs: bool) -> None:
     if with_knobs:
         for line in result.knobs:
             say(f"  {line}")
-    say(f"replay: {result.replay}")
+    say(f"replay: {replay}")
 
 
 @contextmanager

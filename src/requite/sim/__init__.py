@@ -1,12 +1,14 @@
 """The deterministic simulator: the real engines and framings in a world of virtual time and faults.
 
-One seed gives the knobs, the knobs give the world, its processes, their work and its faults; then
-the run is a pure function: `run(seed, scenario, options) -> Result`. A run has two phases. First
+One seed gives a plan: the knobs, and with them the processes, their work and its faults. A plan has
+a text, which `read_plan` reads. Then the run is a pure function: `play(plan, options) -> Result`,
+and `run(seed, scenario, options)` is both. A run has two phases. First
 faults strike, and the safety of every call and every table is checked as it goes. Then all faults
 heal, and what is pending must settle, the tables must equal the live peers, and a drain must leave
 nothing behind. The invariants I1 to I15 are those of ARCHITECTURE.md.
 
-    seed ──scenarios.py──► Knobs ──workload.py, faults.py──► what will happen, and when
+    seed ──scenarios.py──► Knobs ──workload.py, faults.py──► Plan: what will happen, and when
+    plan.py       a plan, its text and back
     world.py      virtual clock and queue of events
     network.py    nodes, routes between them, dialling
     stream.py     one end of a connection; pipe.py: the bytes under way
@@ -14,7 +16,7 @@ nothing behind. The invariants I1 to I15 are those of ARCHITECTURE.md.
     user.py       who makes the calls of a client
     trouble.py    faults, as they are performed
     history.py    what has happened, as nouns; transcript.py: as text
-    simulation.py the phases of a run, and its result; run.py: one run
+    simulation.py the phases of a run, and its result; run.py: one run, and its plan
     script.py     a scenario that is written down; playing.py
 
 Of Majordomo are `majordomo.py`, with `knobs.py` and `majordomo_scenarios.py`, the processes
@@ -26,6 +28,6 @@ has the manager of worker pools around a model of RabbitMQ, which takes the plac
 streams. `amqp/` has callers and responders around another one, which speaks AMQP over them.
 """
 
-from requite.sim.run import Options, Result, run
+from requite.sim.run import Options, Plan, Result, draw, play, read_plan, run
 
-__all__ = ["Options", "Result", "run"]
+__all__ = ["Options", "Plan", "Result", "draw", "play", "read_plan", "run"]

@@ -95,7 +95,7 @@ class WorkerSpec:
     identity: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs(Printed):
     """A run. `faulty_s` is the length of the first phase, in which `calls` calls are made.
 

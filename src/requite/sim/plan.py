@@ -91,7 +91,8 @@ def _text(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, int | float):
         return repr(value)
-    return json.dumps(_bytes_text(value) if isinstance(value, bytes) else str(value))
+    text = _bytes_text(value) if isinstance(value, bytes) else str(value)
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")  # as TOML has it
 
 
 def _shown(record: Any) -> Iterator[str]:

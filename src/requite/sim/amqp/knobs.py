@@ -63,7 +63,7 @@ class AmqpWorkerSpec:
     prefetch: int = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AmqpKnobs(Printed):
     """A run. `faulty_s` is the length of the first phase, in which `calls` calls are made.
 

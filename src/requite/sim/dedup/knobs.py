@@ -8,7 +8,7 @@ from requite.dedup.policy import DedupPolicy, InDoubt
 from requite.sim.knobs import Knobs
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DedupKnobs(Knobs):
     """A run. `repeat_p` is how often a call is repeated by somebody, with the same key.
 

@@ -54,7 +54,7 @@ class FlpServerSpec:
     queue_max: int = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FreelanceKnobs(Printed):
     """A run. `faulty_s` is the length of the first phase, in which `calls` calls are made.
 

@@ -27,7 +27,7 @@ class PairFault(StrEnum):
     INTRUDER = "intruder"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PairKnobs(Printed):
     """A run: `askers` clients make `calls` calls in the first phase, of `faulty_s` seconds.
 

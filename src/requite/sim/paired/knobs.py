@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from requite.sim.knobs import Knobs
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PairedKnobs(Knobs):
     """A run. The two brokers tell each other every `pair_heartbeat_s` what they are; an operator
     wants the other one to serve `switches` times."""

@@ -59,7 +59,7 @@ class PirateWorkerSpec:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PirateKnobs(Printed):
     """A run. `faulty_s` is the length of the first phase, in which `calls` calls are made.
 

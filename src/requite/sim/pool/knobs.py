@@ -38,7 +38,7 @@ class Task(StrEnum):
     POISON = "poison"  # dies of it
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolKnobs(Printed):
     """A run: `calls` in the first phase, of `faulty_s` seconds, for `keys` keys.
 

@@ -89,7 +89,7 @@ class SpWorkerSpec:
     first_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScalabilityKnobs(Printed):
     """A run. `faulty_s` is the length of the first phase, in which `calls` calls are made.
 

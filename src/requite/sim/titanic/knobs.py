@@ -33,7 +33,7 @@ class Fate(StrEnum):
     DIE = "die"  # the worker dies with it
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TitanicKnobs(Printed):
     """A run: `calls` requests are submitted in the first phase, of `faulty_s` seconds.
 

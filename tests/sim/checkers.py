@@ -1,0 +1,33 @@
+"""The checkers of all parts of the simulator."""
+
+from __future__ import annotations
+
+from requite.sim.amqp.simulation import AMQP_CHECKERS
+from requite.sim.checkers import CHECKERS
+from requite.sim.dedup.checkers import DEDUP_CHECKERS
+from requite.sim.freelance.simulation import FLP_CHECKERS
+from requite.sim.paired.checkers import PAIRED_CHECKERS
+from requite.sim.pirate.checkers import PIRATE_CHECKERS
+from requite.sim.scalability.checkers import SP_CHECKERS
+
+_BY_GROUP = {
+    "mdp": CHECKERS,
+    "dedup": DEDUP_CHECKERS,
+    "sp": SP_CHECKERS,
+    "flp": FLP_CHECKERS,
+    "pirate": PIRATE_CHECKERS,
+    "pair-broker": PAIRED_CHECKERS,
+    "amqp": AMQP_CHECKERS,
+}
+
+
+def checkers() -> list[str]:
+    """Return a line for each: its part of the simulator, its invariant, its name.
+
+    Titanic, pairs and pools have no such classes: their ledgers check all.
+    """
+    return [
+        f"{group} {checker.invariant} {checker.__name__}"
+        for group, kinds in _BY_GROUP.items()
+        for checker in kinds
+    ]

@@ -1,0 +1,158 @@
+"""Plans: their text and back, and those that once found something."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.sim.broken import BROKEN
+from tests.sim.plans import FOLDER, NO_ENGINE, Known, known
+
+from requite.errors import ConfigurationError
+from requite.sim import Options, draw, play, read_plan, run
+from requite.sim.faults import Fault
+from requite.sim.plan import Kinds, Plan, from_tables, read_tables, write
+from requite.sim.pool.knobs import PoolFault, PoolKnobs
+from requite.sim.pool.simulation import PoolCall
+from requite.sim.scenarios import GROUPS
+from requite.sim.simulation import Simulation
+from requite.sim.workload import CallPlan
+
+_GROUPS = sorted(GROUPS.keys() - {"all"})
+_ENGINES = {"/".join(broken.key): broken for broken in BROKEN}
+
+
+# --- plans that once found something --------------------------------------------------------------
+@pytest.mark.parametrize("each", known(), ids=lambda each: each.name)
+def test_a_plan_that_once_found_something_finds_nothing(each: Known) -> None:
+    result = play(each.plan())
+    assert not result.violations, "\n".join(map(str, result.violations))
+    assert result.calls >= 0.9 * each.calls  # they are made, whatever comes of them
+
+
+@pytest.mark.parametrize(
+    "each", [each for each in known() if each.engine != NO_ENGINE], ids=lambda each: each.name
+)
+def test_a_plan_finds_its_bug_where_it_is_put_back(each: Known) -> None:
+    broken = _ENGINES[each.engine]
+    result = play(each.plan(), Options(parts=broken.options.parts, **_parts(broken.options)))
+    assert broken.invariant in {violation.invariant for violation in result.violations}
+
+
+def _parts(options: Options) -> dict[str, Any]:
+    names = [name for name in Options.__slots__ if name.endswith("_parts")]
+    return {name: getattr(options, name) for name in names}
+
+
+def test_each_plan_is_in_the_list() -> None:
+    assert sorted(each.name for each in known()) == sorted(p.stem for p in FOLDER.glob("*.toml"))
+
+
+# --- what is drawn, and what is played ------------------------------------------------------------
+@pytest.mark.parametrize("group", _GROUPS)
+def test_a_plan_is_read_as_it_was_written(group: str) -> None:
+    for scenario in GROUPS[group][-2:]:
+        plan = draw(3, scenario)
+        assert plan.calls
+        assert read_plan(write(plan)) == plan
+
+
+@pytest.mark.parametrize("group", _GROUPS)
+def test_nothing_is_drawn_while_a_plan_is_played(
+    group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = GROUPS[group][0]
+    text = write(draw(5, scenario))
+    expected = run(5, scenario)
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("something was drawn")
+
+    monkeypatch.setattr("requite.sim.scenarios.draw", refuse)
+    for kind in _kinds():
+        for name in ("draw_calls", "draw_faults"):
+            monkeypatch.setattr(kind, name, refuse)
+    assert play(read_plan(text)) == expected
+
+
+def _kinds() -> list[type]:
+    kinds: list[type] = [Simulation]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    return kinds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MoreKnobs(PoolKnobs):
+    new_s: float = 0.0
+
+
+def test_a_knob_that_came_later_has_its_default() -> None:
+    plan = draw(1, "pool-calm")
+    tables = read_tables(write(plan), "plan")
+    later = from_tables(tables, Kinds(_MoreKnobs, PoolCall), "plan")
+    assert later.knobs.new_s == 0.0
+    assert later.knobs.calls == plan.knobs.calls
+    assert later.calls == plan.calls
+
+
+_CALL = draw(1, "calm").calls[0]
+_KNOBS = draw(1, "pool-calm").knobs
+
+
+@given(
+    st.text(max_size=5),
+    st.floats(allow_nan=False),
+    st.binary(max_size=5),
+    st.integers(0, 3),
+    st.none() | st.floats(0),
+)
+def test_any_call_is_read_as_it_was_written(
+    client: str, at_s: float, part: bytes, times: int, cancel_after_s: float | None
+) -> None:
+    call = _CALL._replace(
+        client=client, at_s=at_s, payload=part * times, cancel_after_s=cancel_after_s
+    )
+    fault = Fault(at_s, PoolFault.MEDDLE, at_s, 0.5)
+    plan = Plan("pool-calm", 1, _KNOBS, (call,), (fault,))
+    assert from_tables(read_tables(write(plan), "plan"), Kinds(PoolKnobs, CallPlan), "") == plan
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("seed = 1", "seed = ", "x.toml is no plan"),
+        ("seed = 1", "seed = 1.5", "'seed' is missing, or of another type"),
+        ('"pool-calm"', '"nope"', "there is no scenario 'nope'"),
+        ("knobs.callers", "knobs.shouters", "x.toml: knobs: there is no 'shouters'; there are"),
+        ("knobs.keys", "# knobs.keys", "x.toml: knobs: 'keys' is missing, and has no default"),
+        ("knobs.calls = ", 'knobs.calls = "two" # ', "x.toml: knobs: calls: 'two' is of another"),
+        ("knobs.tasks = [", 'knobs.tasks = ["nap", ', "x.toml: knobs: tasks: there is no 'nap'"),
+        ("\nfaults = []", "\nfaults = [1]", "x.toml: faults: 1 is no table"),
+    ],
+)
+def test_what_is_no_plan_is_refused(old: str, new: str, complaint: str) -> None:
+    text = write(draw(1, "pool-calm"))
+    assert old in text
+    with pytest.raises(ConfigurationError, match=complaint.replace("[", r"\[")):
+        read_plan(text.replace(old, new, 1), "x.toml")
+
+
+def test_a_payload_is_a_text_and_a_number_of_times() -> None:
+    plan = draw(1, "calm")
+    assert 'payload = "1:*' in write(plan)
+    text = write(plan).replace('payload = "1:*', 'payload = "1:*x', 1)
+    with pytest.raises(ConfigurationError, match="no text with a number of times behind"):
+        read_plan(text, "x.toml")
+
+
+def test_plans_may_be_edited(tmp_path: Path) -> None:
+    plan = draw(1, "calm")
+    shorter = plan._replace(calls=tuple(c for c in plan.calls if c.follows is None)[:10])
+    result = play(read_plan(write(shorter)))
+    assert not result.violations
+    assert result.calls == 10 + len(plan.knobs.clients) * len(plan.knobs.services)
