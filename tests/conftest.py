@@ -5,6 +5,7 @@ from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.saved.cases import note_cases
 from tests.support import bytecode, limits
 from tests.support.rabbit import add_log, allow_time, rabbit, rabbit_server
 
@@ -29,9 +30,10 @@ def pytest_configure(config: pytest.Config) -> None:
     limits.begin(config)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what has nng in its process (`scripts/test-nng` runs it), and give time to what has
     processes to start."""
+    note_cases(config, items)
     for item in items:
         allow_time(item)
         limits.set_limit(item)

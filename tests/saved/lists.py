@@ -1,0 +1,19 @@
+"""What there is, by the name of its list. The interop cases are not here: pytest collects them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from tests.sim.checkers import checkers
+from tests.spec.requirement import requirements
+from tests.transcripts.play import names
+
+from requite.sim.scenarios import SCENARIOS
+
+LISTS: Final[dict[str, Callable[[], Iterable[str]]]] = {
+    "conformance-ids": requirements,
+    "transcripts": names,
+    "scenarios": lambda: SCENARIOS,
+    "checkers": checkers,
+}
