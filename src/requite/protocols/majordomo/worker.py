@@ -303,9 +303,13 @@ class MajordomoWorker:
         """
         text = b" ".join(reason).decode("utf-8", "replace")
         why = f"a request failed, which MDP {self._dialect.version} cannot say"
-        self._out.append(Warn("failed request", f"{why}: {text}"))
+        self._leave(why, f"{why}: {text}", now)
+
+    def _leave(self, reason: str, warning: str, now: float) -> None:
+        """Leave the conversation, so that the broker gives what is in hand to other workers."""
+        self._out.append(Warn("failed request", warning))
         self._say_goodbye()
-        self._hang_up(why, now)
+        self._hang_up(reason, now)
 
     def _progressed(self, event: Progressed, now: float) -> None:
         job: Job = event.token
@@ -409,18 +413,22 @@ class MajordomoWorker:
                 did = "since we connected, not even an answer to READY"
             self._hang_up(f"nothing came from the broker {did}", now)
             return
+        if not self._vouches(now):
+            why = (
+                f"a handler ran beyond its time limit, which MDP {self._dialect.version} cannot say"
+            )
+            self._leave(why, f"{why}: the worker leaves, and registers again", now)
+            return
         if now >= heart.speak_at():
-            if self._vouches(now):
-                self._say(self._dialect.worker_heartbeat(self._policy.heartbeat.interval_ms), now)
-            else:
-                heart.spoke_at = now  # say nothing, and look again an interval later
+            self._say(self._dialect.worker_heartbeat(self._policy.heartbeat.interval_ms), now)
         self._beat_at = heart.next_at()
 
     def _vouches(self, now: float) -> bool:
-        """Whether a heartbeat may be sent.
+        """Whether no handler has outlived its lease.
 
-        With dispatch ids the broker keeps the lease of each handler ([worker-lease]). Without, all
-        that a worker can do about a handler that hangs is to seem as dead as it is.
+        With dispatch ids the broker keeps the lease of each handler ([worker-lease]). Without, the
+        worker has to leave, so that the broker gives its request to another one: a broker may wait
+        for a busy worker far longer than for an idle one.
         """
         if self._dialect.has_ids or not self._policy.lease_s:
             return True
