@@ -1,4 +1,7 @@
-"""One Spark session for the whole run of the tests: a second one would cost ten seconds more."""
+"""One Spark session for the whole run of the tests: a second one would cost ten seconds more.
+
+Its JVM also is the Connect server, and master and workers of the cluster.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,14 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.spark import once
 from tests.spark.cluster import cluster
+from tests.spark.deploy import connect
+from tests.spark.deploy.connect import connect_url
+from tests.spark.deploy.submit import packed, submitted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["cluster", "spark"]
+__all__ = ["cluster", "connect_url", "packed", "spark", "submitted"]
 
 FOLDER = Path(__file__).parent
 
@@ -36,17 +42,30 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session = start_session(folder)
     yield session
     session.stop()
+    end_java()
+
+
+def end_java() -> None:
+    """End the JVM, and wait for it: so its time counts as that of the tests."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    assert gateway is not None
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # which is what it waits for
+    gateway.proc.wait(60)
 
 
 def start_session(folder: Path) -> SparkSession:
     from requite.spark.session import LOCAL, local_session
 
-    java = f"{LOCAL['spark.driver.extraJavaOptions']} {once.JAVA_OPTIONS}"
+    java = f"{LOCAL['spark.driver.extraJavaOptions']} {once.LASTING_JAVA_OPTIONS}"
     return local_session(
         "requite-tests",
         cores=2,
         conf={
             **once.SQL,
+            **connect.SETTINGS,
             "spark.driver.extraJavaOptions": java,
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.local.dir": str(folder / "local"),

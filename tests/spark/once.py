@@ -12,10 +12,16 @@ from typing import Final
 
 JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
+# For the process that all tests share. Planning is all it does: it has little that is old to
+# collect, and much code, which Java would throw away and compile again for lack of room.
+LASTING_JAVA_OPTIONS: Final = f"{JAVA_OPTIONS} -XX:ReservedCodeCacheSize=256m -Xms1g -Xmn600m"
+
 SQL: Final[Mapping[str, str]] = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Plans are rendered for a page that nobody looks at.
+    "spark.sql.ui.explainMode": "simple",
 }
 
 

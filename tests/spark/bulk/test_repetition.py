@@ -5,29 +5,25 @@ A second action and a replayed micro-batch are in `test_bulk_calls` and `test_si
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.spark.bulk.program import CRASHING, PARTITIONS, ROWS, SLEEPING
 from tests.spark.bulk.services import Recorded
-from tests.spark.cluster import Cluster
-from tests.support.live import Process
+from tests.spark.deploy.application import CRASHING, PARTITIONS, ROWS, SLEEPING
+from tests.spark.deploy.submit import Submitted
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(500)]
 
-WITHIN_S = 60
 PER_TASK = ROWS // PARTITIONS
 
 
 @dataclass
 class Run:
-    """What the driver printed, what the service saw, and the folder in which tasks left traces."""
+    """What the driver told, what the service saw, and the folder in which tasks left traces."""
 
     told: dict[str, Any]
     keys: Counter[UUID]
@@ -42,19 +38,10 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def run(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Run the driver once: a start of Spark is what takes time here."""
-    folder, recorded = tmp_path_factory.mktemp("run"), Recorded()
-    arguments = ("-m", "tests.spark.bulk.program", cluster.url, recorded.url(), str(folder))
-    driver = Process(*arguments)
-    try:
-        told = json.loads(driver.line())
-        code, errors = driver.ended(WITHIN_S)
-        assert code == 0, errors
-        yield Run(told, recorded.keys, folder, recorded)
-    finally:
-        driver.dispose()
-        recorded.close()
+def run(submitted: Submitted) -> Run:
+    """What the application's calls came to."""
+    recorded = submitted.recorded
+    return Run(submitted.told("calls"), recorded.keys, submitted.folder, recorded)
 
 
 def test_each_row_has_one_reply_and_one_id(run: Run) -> None:

@@ -2,49 +2,33 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from tests.spark.cluster import Cluster
 from tests.spark.deploy.journals import ACCEPTED, ENDED, write_journal
-from tests.spark.deploy.submit import Ended, submit
+from tests.spark.deploy.submit import Submitted, submit
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(500)]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the application leaves its results."""
-    return tmp_path_factory.mktemp("submitted")
-
-
-@pytest.fixture(scope="module")
-def swept(cluster: Cluster, packed: tuple[Path, Path], folder: Path) -> Ended:
-    """How an application ended that tells where requite is, and makes a sweep."""
-    archive, program = packed
-    sweep = ["sweep", "--seeds", "6", "--scenario", "calm", "drain", "--to", str(folder / "sweeps")]
-    verbs = Path(__file__).with_name("verbs.py")
-    return submit(cluster, archive, verbs, str(folder / "places"), str(program), *sweep)
-
-
-def test_driver_and_executors_have_requite_from_the_archive(swept: Ended, folder: Path) -> None:
-    assert swept.code == 0, swept.err
-    told = json.loads((folder / "places").read_text())
+def test_driver_and_executors_have_requite_from_the_archive(submitted: Submitted) -> None:
+    told = submitted.told("places")
     places = [told["driver"], *told["executors"]]
     assert len(places) >= 2
     assert all("/requite.zip/" in place for place in places), places
 
 
-def test_a_sweep_runs_on_the_cluster(swept: Ended, folder: Path) -> None:
-    assert swept.code == 0, swept.err
-    assert swept.told | {"seconds": 0} == {
+def test_a_sweep_runs_on_the_cluster(submitted: Submitted) -> None:
+    ended = submitted.ended
+    assert ended.code == 0, ended.err
+    assert ended.told | {"seconds": 0} == {
         "seeds": 6, "ok": 6, "violated": 0, "hung": 0, "crashed": 0, "violations": 0,
         "seconds": 0,
     }  # fmt: skip
-    seeds = pq.read_table(folder / "sweeps" / "sim_runs").column("seed").to_pylist()
-    assert sorted(seeds) == list(range(6))
+    runs = pq.read_table(submitted.folder / "sweeps" / "sim_runs")
+    assert sorted(runs.column("seed").to_pylist()) == list(range(6))
 
 
 @pytest.mark.long

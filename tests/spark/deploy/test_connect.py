@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from tests.spark.bulk.services import Recorded
 from tests.spark.deploy.client import ROWS
-from tests.spark.deploy.connect import ConnectServer
 from tests.spark.deploy.journals import ACCEPTED, ENDED, write_journal
 from tests.support.live import Process
 
@@ -19,16 +18,17 @@ WITHIN_S = 240
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def told(connect_url: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What the client tells; it is run once, since all of this takes its time to start."""
-    return ask(tmp_path_factory.mktemp("connect"), "journal", "calls", "sweep", "alerts")
+    folder = tmp_path_factory.mktemp("connect")
+    return ask(connect_url, folder, "journal", "calls", "sweep", "alerts")
 
 
-def ask(folder: Path, *parts: str) -> Any:
-    """Start a server and a client that does some things; return what it tells of them."""
+def ask(url: str, folder: Path, *parts: str) -> Any:
+    """Run a client that does some things; return what it tells of them."""
     write_journal(folder / "journal")
-    recorded, server = Recorded(), ConnectServer(folder / "server")
-    words = ("-m", "tests.spark.deploy.client", server.url, recorded.url(), str(folder))
+    recorded = Recorded()
+    words = ("-m", "tests.spark.deploy.client", url, recorded.url(), str(folder))
     client = Process(*words, *parts)
     try:
         told = json.loads(client.line())
@@ -37,7 +37,6 @@ def ask(folder: Path, *parts: str) -> Any:
         return told
     finally:
         client.dispose()
-        server.end()
         recorded.close()
 
 
@@ -64,8 +63,8 @@ def test_the_streaming_audit_runs_on_the_server(told: Any) -> None:
 
 
 @pytest.mark.long
-def test_the_runner_runs_on_the_server(tmp_path: Path) -> None:
-    told = ask(tmp_path, "run")
+def test_the_runner_runs_on_the_server(connect_url: str, tmp_path: Path) -> None:
+    told = ask(connect_url, tmp_path, "run")
     audit = told["run"]["audit"]
     assert audit["accepted"] == ACCEPTED
     assert audit["exactly_one"] == ENDED

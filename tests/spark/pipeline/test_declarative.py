@@ -1,4 +1,8 @@
-"""The declarative front door: the same tables, and a second run finds the first one's."""
+"""The declarative front door: the same tables, and a second run finds the first one's.
+
+The project is run at the Connect server of the tests; long: by `spark-pipelines`, with its own
+settings, in JVMs of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,14 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pyarrow.dataset as ds
 import pyspark
 import pytest
+from pyspark.sql import SparkSession
 from tests.spark import once
 from tests.spark.source.journals import Writing, flight
 
@@ -40,19 +47,31 @@ def project(tmp_path: Path) -> Path:
     return copy
 
 
-def run(project: Path) -> None:
+def command_of_its_own(project: Path) -> None:
+    """Run the project as its page says."""
     prepare_environment()
     home = Path(pyspark.__file__).parent
-    command = [str(home / "bin" / "spark-pipelines"), "run", "--spec", "spark-pipeline.yml"]
-    environment = os.environ | {
+    command = [home / "bin" / "spark-pipelines", "run", "--spec", "spark-pipeline.yml"]
+    environment = {
         "SPARK_HOME": str(home),
         "SPARK_CONF_DIR": str(project / "conf"),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
+    run(project, command, environment)
+
+
+def at_server(project: Path, url: str) -> None:
+    """Run the project as `spark-pipelines` does once it has a server."""
+    program = Path(pyspark.__file__).parent / "pipelines" / "cli.py"
+    command = [sys.executable, program, "run", "--spec", "spark-pipeline.yml"]
+    run(project, command, {"SPARK_REMOTE": url})
+
+
+def run(project: Path, command: Sequence[str | Path], environment: dict[str, str]) -> None:
     done = subprocess.run(
         command,
         cwd=project,
-        env=environment,
+        env=os.environ | environment,
         capture_output=True,
         text=True,
         timeout=400,
@@ -61,9 +80,16 @@ def run(project: Path) -> None:
     assert done.returncode == 0, (done.stdout + done.stderr)[-8000:]
 
 
-def table(project: Path, name: str) -> list[dict[str, object]]:
-    folder = project / "spark-warehouse" / name
-    return ds.dataset(folder, partitioning="hive").to_table().to_pylist()
+Table = Callable[[str], list[dict[str, object]]]
+
+
+def tables(warehouse: Path) -> Table:
+    """Return what reads a table of a warehouse."""
+
+    def table(name: str) -> list[dict[str, object]]:
+        return ds.dataset(warehouse / name, partitioning="hive").to_table().to_pylist()
+
+    return table
 
 
 def write_first(writing: Writing) -> None:
@@ -75,42 +101,43 @@ def write_more(writing: Writing) -> None:
     writing.raw(b"this is no block")
 
 
-def check_all(project: Path) -> None:
+def check_all(table: Table) -> None:
     """See what the tables have when both parts of the journal have been read."""
-    assert len(table(project, "bronze_events")) == 55
-    assert len(table(project, "bronze_quarantine")) == 1
-    assert len(table(project, "audit_verdicts")) == 15
-    (minute,) = table(project, "gold_service_minute")
+    assert len(table("bronze_events")) == 55
+    assert len(table("bronze_quarantine")) == 1
+    assert len(table("audit_verdicts")) == 15
+    (minute,) = table("gold_service_minute")
     assert (minute["accepted"], minute["replied"]) == (15, 15)
-    (advice,) = table(project, "gold_rightsizing")
+    (advice,) = table("gold_rightsizing")
     assert advice["recommended"] == 2
-    assert table(project, "poison") == []
-    (depth,) = table(project, "gold_queue_depth")
+    assert table("poison") == []
+    (depth,) = table("gold_queue_depth")
     assert depth["max_depth"] == 2
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_it_makes_the_same_tables(project: Path) -> None:
+def test_it_makes_the_same_tables(project: Path, spark: SparkSession, connect_url: str) -> None:
     with Writing(project.parent / "journal") as writing:
         write_first(writing)
         write_more(writing)
-        run(project)
-    check_all(project)
-    verdicts = [row["verdict"] for row in table(project, "audit_verdicts")]
-    assert verdicts == ["EXACTLY_ONE"] * 15
+        at_server(project, connect_url)
+    table = tables(Path(urlsplit(spark.conf.get("spark.sql.warehouse.dir")).path))
+    check_all(table)
+    assert [row["verdict"] for row in table("audit_verdicts")] == ["EXACTLY_ONE"] * 15
 
 
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_it_makes_the_same_tables_run_after_run(project: Path) -> None:
+    table = tables(project / "spark-warehouse")
     with Writing(project.parent / "journal") as writing:
         write_first(writing)
-        run(project)
-        assert len(table(project, "bronze_events")) == 40
-        verdicts = [row["verdict"] for row in table(project, "audit_verdicts")]
+        command_of_its_own(project)
+        assert len(table("bronze_events")) == 40
+        verdicts = [row["verdict"] for row in table("audit_verdicts")]
         assert verdicts == ["EXACTLY_ONE"] * 10
         write_more(writing)
-        run(project)
-    check_all(project)
+        command_of_its_own(project)
+    check_all(table)
