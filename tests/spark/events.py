@@ -15,9 +15,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -39,14 +42,29 @@ def instance(name: str) -> str:
     return name.encode()[:8].ljust(8, b"\0").hex()
 
 
-def rows_frame(spark: SparkSession, rows: list[dict[str, Any]], schema: str) -> DataFrame:
-    """Return rows as a DataFrame of a declared schema; what is not given is null."""
-    declared = StructType.fromDDL(schema)
-    arrow = to_arrow_schema(declared, timezone="UTC")
+def rows_table(rows: list[dict[str, Any]], schema: str) -> pa.Table:
+    """Return rows as a table of a declared schema; what is not given is null."""
+    arrow = to_arrow_schema(StructType.fromDDL(schema), timezone="UTC")
     columns = [
         pa.array([row.get(column.name) for row in rows], type=column.type) for column in arrow
     ]
-    return spark.createDataFrame(pa.Table.from_arrays(columns, schema=arrow), schema=declared)
+    return pa.Table.from_arrays(columns, schema=arrow)
+
+
+def rows_frame(spark: SparkSession, rows: list[dict[str, Any]], schema: str) -> DataFrame:
+    """Return rows as a DataFrame of a declared schema; what is not given is null."""
+    return spark.createDataFrame(rows_table(rows, schema), schema=StructType.fromDDL(schema))
+
+
+def write_rows(folder: Path, rows: list[dict[str, Any]], schema: str) -> None:
+    """Add a file of Parquet to a folder, without Spark, which would need a job for it.
+
+    A stream that reads the folder never sees half of it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / "_draft"
+    pq.write_table(rows_table(rows, schema), draft)
+    draft.rename(folder / f"part-{uuid4()}.parquet")
 
 
 @dataclass
@@ -163,6 +181,16 @@ class Story:
     def source_frame(self, spark: SparkSession, damaged: list[Event] | None = None) -> DataFrame:
         """Return everything as `format("requite")` would, with rows that do not decode."""
         return rows_frame(spark, [*self.events, *(damaged or [])], schemas.SOURCE)
+
+    def write(self, folder: Path) -> None:
+        """Move everything that was told into a folder of Parquet, as `frame` has it."""
+        write_rows(folder, self.events, schemas.BRONZE_EVENTS)
+        self.events.clear()
+
+    def write_source(self, folder: Path, damaged: list[Event] | None = None) -> None:
+        """Move everything into a folder of Parquet, as `source_frame` has it."""
+        write_rows(folder, [*self.events, *(damaged or [])], schemas.SOURCE)
+        self.events.clear()
 
 
 def damaged_row(log: Log, offset: int, reason: str = "crc", **columns: Any) -> Event:

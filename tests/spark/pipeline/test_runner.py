@@ -32,15 +32,11 @@ class Pipeline:
         self.journal.mkdir()
         self.lake = Lake(spark, self.root)
         self.story = Story()
-        self.parts = 0
         self.steps: list[Progress] = []
 
     def write(self, damaged: list[Event] | None = None) -> None:
         """Let the journal have what the story has told since the last time."""
-        frame = self.story.source_frame(self.spark, damaged)
-        frame.coalesce(1).write.parquet(str(self.journal / f"part-{self.parts}"))
-        self.story.events.clear()
-        self.parts += 1
+        self.story.write_source(self.journal, damaged)
 
     def run(self, **options: Any) -> RunSummary:
         self.steps.clear()
@@ -63,12 +59,20 @@ class Pipeline:
 
 
 def _stream(lake: Lake, journal: str) -> DataFrame:
-    return lake.spark.readStream.schema(schemas.SOURCE).parquet(f"{journal}/*")
+    return lake.spark.readStream.schema(schemas.SOURCE).parquet(journal)
 
 
 @pytest.fixture
 def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
     return Pipeline(spark, tmp_path)
+
+
+@pytest.fixture
+def judging(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    """A pipeline without gold, half of a run: for what is about reading, days and verdicts."""
+    monkeypatch.setattr(Refresh, "_gold", lambda refresh, days: None)
+    monkeypatch.setattr(Refresh, "small_tables", lambda refresh: None)
+    return pipeline
 
 
 def test_runs_follow_a_growing_journal(pipeline: Pipeline) -> None:
@@ -153,15 +157,15 @@ def test_a_late_reply_changes_the_day_of_its_request(pipeline: Pipeline) -> None
     assert second.audit.ok
 
 
-def test_time_alone_turns_what_is_in_flight_into_a_violation(pipeline: Pipeline) -> None:
-    pipeline.story.broker().tell(0.0, "accepted", 1, deadline=5.0)
-    pipeline.write()
-    early = pipeline.run(as_of=instant(5.9).replace(tzinfo=None))
+def test_time_alone_turns_what_is_in_flight_into_a_violation(judging: Pipeline) -> None:
+    judging.story.broker().tell(0.0, "accepted", 1, deadline=5.0)
+    judging.write()
+    early = judging.run(as_of=instant(5.9).replace(tzinfo=None))
     assert early.audit.in_flight == 1
-    late = pipeline.run(as_of=instant(6.1))
+    late = judging.run(as_of=instant(6.1))
     assert (late.audit.missing, late.audit.in_flight, late.audit.ok) == (1, 0, False)
     assert late.new_events == 0
-    again = pipeline.run(as_of=instant(6.1))
+    again = judging.run(as_of=instant(6.1))
     assert (again.days, again.audit) == (0, late.audit)
 
 
@@ -286,33 +290,33 @@ def dies_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[object, str
 
 
 def test_a_run_that_died_after_reading_is_repeated_by_the_next(
-    pipeline: Pipeline, dies_once: Callable[[object, str], None]
+    judging: Pipeline, dies_once: Callable[[object, str], None]
 ) -> None:
     """And days far from what is new are not touched."""
-    broker = pipeline.story.broker()
-    pipeline.story.call(1, 0.0, broker=broker)
-    pipeline.write()
-    pipeline.run()
-    (old,) = (pipeline.root / "silver_requests" / "date=2026-03-02").glob("*.parquet")
-    pipeline.story.call(2, 3 * DAY_S, broker=broker)
-    pipeline.write()
+    broker = judging.story.broker()
+    judging.story.call(1, 0.0, broker=broker)
+    judging.write()
+    judging.run()
+    (old,) = (judging.root / "silver_requests" / "date=2026-03-02").glob("*.parquet")
+    judging.story.call(2, 3 * DAY_S, broker=broker)
+    judging.write()
     dies_once(Refresh, "small_tables")
     with pytest.raises(RuntimeError, match="power"):
-        pipeline.run()
-    summary = pipeline.run()
+        judging.run()
+    summary = judging.run()
     assert summary.new_events == 3
     assert summary.days == 1
     assert summary.tables["silver_requests"] == 1
     assert old.exists()
     assert summary.audit.exactly_one == 2
-    assert len(pipeline.rows("bronze_events")) == 6
+    assert len(judging.rows("bronze_events")) == 6
 
 
 def test_a_run_that_died_while_reading_reads_the_batch_again_but_not_twice(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+    judging: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pipeline.story.call(1, 0.0, broker=pipeline.story.broker())
-    pipeline.write()
+    judging.story.call(1, 0.0, broker=judging.story.broker())
+    judging.write()
     written = ingest.write_partitions
 
     def dying(*args: Any, **kwargs: Any) -> None:
@@ -321,26 +325,26 @@ def test_a_run_that_died_while_reading_reads_the_batch_again_but_not_twice(
 
     monkeypatch.setattr(ingest, "write_partitions", dying)
     with pytest.raises(Exception, match="the power failed"):
-        pipeline.run()
-    assert len(pipeline.rows("bronze_events")) == 3
+        judging.run()
+    assert len(judging.rows("bronze_events")) == 3
     monkeypatch.setattr(ingest, "write_partitions", written)
-    assert pipeline.run().new_events == 3
-    assert len(pipeline.rows("bronze_events")) == 3
+    assert judging.run().new_events == 3
+    assert len(judging.rows("bronze_events")) == 3
 
 
-def test_without_its_checkpoint_a_lake_takes_nothing_twice(pipeline: Pipeline) -> None:
-    broker = pipeline.story.broker()
-    pipeline.story.call(1, 0.0, broker=broker)
-    pipeline.write([damaged_row(broker, 999)])
-    pipeline.run()
-    for path in sorted((pipeline.root / "_checkpoints").rglob("*"), reverse=True):
+def test_without_its_checkpoint_a_lake_takes_nothing_twice(judging: Pipeline) -> None:
+    broker = judging.story.broker()
+    judging.story.call(1, 0.0, broker=broker)
+    judging.write([damaged_row(broker, 999)])
+    judging.run()
+    for path in sorted((judging.root / "_checkpoints").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
-    pipeline.story.call(2, 1.0, broker=broker)
-    pipeline.write([damaged_row(broker, 9999)])
-    summary = pipeline.run()
+    judging.story.call(2, 1.0, broker=broker)
+    judging.write([damaged_row(broker, 9999)])
+    summary = judging.run()
     assert (summary.new_events, summary.quarantined) == (3, 1)
-    assert len(pipeline.rows("bronze_events")) == 6
-    assert len(pipeline.rows("bronze_quarantine")) == 2
+    assert len(judging.rows("bronze_events")) == 6
+    assert len(judging.rows("bronze_quarantine")) == 2
     assert summary.audit.exactly_one == 2
 
 
@@ -363,14 +367,14 @@ def test_what_cannot_work_is_refused_before_anything_is_read(
     assert not (tmp_path / "lake").exists()
 
 
-def test_deadlines_longer_than_the_look_back_stretch_it(pipeline: Pipeline) -> None:
-    broker = pipeline.story.broker()
+def test_deadlines_longer_than_the_look_back_stretch_it(judging: Pipeline) -> None:
+    broker = judging.story.broker()
     broker.tell(0.0, "accepted", 1, deadline=2.5 * DAY_S)
-    pipeline.write()
-    assert pipeline.run().audit.in_flight == 1
+    judging.write()
+    assert judging.run().audit.in_flight == 1
     broker.tell(2 * DAY_S, "answered", 1, outcome="OK")
-    pipeline.write()
-    summary = pipeline.run()
+    judging.write()
+    summary = judging.run()
     assert summary.audit.exactly_one == summary.audit.accepted == 1
-    (row,) = pipeline.rows("silver_requests")
+    (row,) = judging.rows("silver_requests")
     assert row["finished_at"] - row["accepted_at"] == timedelta(days=2)

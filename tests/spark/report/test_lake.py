@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.spark.events import NOON, instant, rows_frame
+from tests.spark.events import NOON, instant, write_rows
 
 from requite.spark import report, schemas
 from requite.spark.gold.latency import GROWTH, LOWEST_MS
@@ -28,12 +28,11 @@ DATE = NOON.date()
 MINUTE = timedelta(minutes=1)
 
 
-def fill(spark: SparkSession, lake: Path, **tables: list[dict[str, Any]]) -> str:
+def fill(lake: Path, **tables: list[dict[str, Any]]) -> str:
     """Write tables of a lake; dates are those of NOON."""
     for name, rows in tables.items():
         dated = [{"date": DATE, **row} for row in rows]
-        frame = rows_frame(spark, dated, getattr(schemas, name.upper()))
-        frame.coalesce(1).write.parquet(str(lake / name))
+        write_rows(lake / name, dated, getattr(schemas, name.upper()))
     return str(lake)
 
 
@@ -61,7 +60,7 @@ def bucket(number: int, service: str, upper_ms: float, n: int) -> dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def short(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+def short(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Four seconds, one of them without any request; one request failed, one has no end."""
     requests = [
         request(1, 0.0, 0.05, 0.05),
@@ -72,7 +71,6 @@ def short(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     ]
     event = {"ts": "2026-03-02T12:00:00.1Z", "log": "broker-1", "seq": 1, "kind": "accepted"}
     return fill(
-        spark,
         tmp_path_factory.mktemp("lake") / "short",
         silver_requests=requests,
         gold_service_minute=[minute_row(0, "echo", 5, replied=3, failed=1, retries=2)],
@@ -192,7 +190,6 @@ def test_a_worker_with_several_services_is_one_worker(spark, tmp_path):
         return row | {"busy_fraction": busy, "longest_gap_s": gap_s}
 
     lake = fill(
-        spark,
         tmp_path,
         silver_requests=[request(1, 0.0, 0.0, 1.0)],
         gold_service_minute=[minute_row(0, "echo", 1)],
@@ -218,7 +215,6 @@ def test_a_worker_with_several_services_is_one_worker(spark, tmp_path):
 def test_what_was_asked_of_brokers_is_left_out(spark, tmp_path):
     names = ("echo", "mmi.service")
     lake = fill(
-        spark,
         tmp_path,
         silver_requests=[
             request(1, 0.0, 0.0, 1.0),
@@ -242,7 +238,6 @@ def test_hours_of_many_services_come_from_the_minutes(spark, tmp_path):
     names = [f"s{number:02}" for number in range(20)]
     minutes = [minute_row(at, name, 1000 - n) for at in (0, 1, 119) for n, name in enumerate(names)]
     lake = fill(
-        spark,
         tmp_path,
         silver_requests=[request(1, 0.0, 0.0, 1.0), request(2, 7199.0, 0.0, 0.5)],
         gold_service_minute=minutes,

@@ -34,9 +34,7 @@ class Journal:
 
     def write(self) -> None:
         """Write what has been told since the last time."""
-        frame = self.story.frame(self._spark)
-        frame.coalesce(1).write.mode("append").parquet(str(self._folder))
-        self.story.events.clear()
+        self.story.write(self._folder)
 
     def read(self) -> Any:
         reader = self._spark.readStream.schema(schemas.BRONZE_EVENTS)
