@@ -252,7 +252,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     names = [lane.name for lane in LANES]
     parser.add_argument("lane", nargs="*", help=f"one of {', '.join(names)}; all if none is named")
-    parser.add_argument("--at-once", type=int, default=min(2, os.cpu_count() or 1), metavar="N")
+    # One more than there are cores: half of the lanes mostly wait.
+    parser.add_argument("--at-once", type=int, default=1 + (os.cpu_count() or 1), metavar="N")
     parser.add_argument("--seed", type=int, metavar="N", help="that of the commit if none is named")
     asked = parser.parse_args(words)
     if unknown := set(asked.lane) - set(names):
