@@ -34,6 +34,7 @@ _END_S: Final = 45.0  # Spark's processes need some time to end after an interru
 _ABORT_S: Final = 5.0  # to write the stacks of a lane that is stuck
 _REPORT_S: Final = 60.0
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_NAME_SIZE: Final = 120  # of a test, in a report
 _TAIL: Final = 60  # lines to show of a lane that ended without a summary
 _SUMMARY: Final = re.compile(
     r"^=+ (?:ERRORS|FAILURES|warnings summary|short test summary info) =+$", re.M
@@ -145,7 +146,7 @@ class Running:
         """Say how much of the lane is done, and in which test it is."""
         output = self._log.read_text(errors="replace")
         done = _DONE.findall(output)
-        test = output.rpartition("\n")[2].strip()
+        test = output.rpartition("\n")[2].strip()[:_NAME_SIZE]
         return f"{self.lane.name} {done[-1] if done else 0} % {test}".rstrip()
 
 
