@@ -87,9 +87,8 @@ def test_a_worker_may_listen_at_several_places_of_any_transport_and_dial_others(
             assert line.startswith(f"serving echo at {place.wire.ours}://")
             assert requite("call", place.as_told(line).dialling(), "x").stdout == b"x"
         worker.send(signal.SIGTERM)
-        code, out, err = worker.end()
+        code, out, _ = worker.end()
         assert (code, out) == (ExitCode.OK, "")
-        assert f"waiting to serve echo: cannot connect to {NOBODY[3:]}" in err
 
 
 def test_a_call_may_listen_for_a_worker_that_dials(places: Places) -> None:
