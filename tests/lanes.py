@@ -33,6 +33,7 @@ SEED_VARIABLE: Final = "REQUITE_TEST_SEED"
 _END_S: Final = 45.0  # Spark's processes need some time to end after an interrupt
 _ABORT_S: Final = 5.0  # to write the stacks of a lane that is stuck
 _REPORT_S: Final = 60.0
+_CANNOT_START: Final = 127  # as in a shell
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _NAME_SIZE: Final = 120  # of a test, in a report
 _TAIL: Final = 60  # lines to show of a lane that ended without a summary
@@ -51,7 +52,7 @@ class Lane(NamedTuple):
 
     name: str
     command: tuple[str, ...]
-    limit_s: float = 1500.0
+    limit_s: float = 1200.0
 
 
 def _pytest(*arguments: str) -> tuple[str, ...]:
@@ -67,7 +68,7 @@ FOLDERS: Final = {
     "rabbitmq": ("tests/amqp", "tests/pool"),
     "cli": ("tests/cli",),
     "sim": ("tests/sim",),
-    # `make check` runs this one: it has no process but its own, and no socket.
+    # `make check` runs this one: its tests start no processes.
     "engines": tuple(
         f"tests/{name}" for name in ("engines", "wire", "spec", "framing", "pair", "transcripts")
     ),
@@ -130,17 +131,19 @@ class Running:
             return await asyncio.wait_for(self._process.wait(), self.lane.limit_s)
         with self._log.open("a") as log:
             log.write(f"\nThe lane was not done after {self.lane.limit_s:g} s; its stacks:\n")
-        with suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGABRT)  # faulthandler writes all stacks
+        self.signal(signal.SIGABRT)  # faulthandler writes all stacks
         with suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), _ABORT_S)
         self.signal(signal.SIGKILL)
         return await self._process.wait()
 
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to every process of the group."""
-        with suppress(ProcessLookupError):  # it has just ended
+    def signal(self, number: signal.Signals) -> bool:
+        """Send a signal to every process of the group; return whether there was any."""
+        try:
             os.killpg(self._process.pid, number)
+        except ProcessLookupError:
+            return False
+        return True
 
     def progress(self) -> str:
         """Say how much of the lane is done, and in which test it is."""
@@ -170,7 +173,11 @@ class Runner:
             begun = monotonic()
             log = self._logs / f"{lane.name}.log"
             log.unlink(missing_ok=True)
-            code = await self._run_process(lane, log)
+            try:
+                code = await self._run_process(lane, log)
+            except OSError as error:
+                code = _CANNOT_START
+                log.write_text(f"cannot start {lane.command[0]}: {error.strerror}\n")
             result = Result(lane.name, code, monotonic() - begun, log.read_text(errors="replace"))
         if result.report:
             _say(f"{'=' * 30} lane {lane.name} {'=' * 30}\n{result.report}")
@@ -192,9 +199,11 @@ class Runner:
             return await running.end()
         finally:
             del self._running[lane.name]
+            if running.signal(signal.SIGKILL):
+                _say(f"lane {lane.name} has left processes behind, which are killed")
 
     async def report(self, every_s: float = _REPORT_S) -> None:
-        """Say what the lanes are at, for ever."""
+        """Print the progress of each lane once a minute until cancelled."""
         while True:
             await asyncio.sleep(every_s)
             minutes, seconds = divmod(round(monotonic() - self._began), 60)

@@ -102,6 +102,41 @@ async def test_a_lane_that_is_stuck_is_killed_and_its_stacks_are_shown(
     assert re.search(r"^b +passed", out, re.M)
 
 
+LEAVES = """
+import subprocess, sys
+from pathlib import Path
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+Path(sys.argv[1]).write_text(str(child.pid))
+"""
+
+
+async def test_what_a_lane_leaves_behind_is_killed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pid = tmp_path / "pid"
+    assert await lanes.run([lane("a", LEAVES, pid)], 1, tmp_path / "logs") == 0
+    assert "lane a has left processes behind" in capsys.readouterr().out
+    eventually(lambda: not is_running(int(pid.read_text())), "the child has ended")
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def test_a_lane_that_cannot_start_hides_no_other(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    two = [Lane("a", ("/nowhere/python",)), lane("b", PASSES)]
+    assert await lanes.run(two, 2, tmp_path) == 1
+    out = capsys.readouterr().out
+    assert "a          FAILED (127)     0 s  cannot start /nowhere/python" in out
+    assert re.search(r"^b +passed", out, re.M)
+
+
 AT = """
 import sys, time
 from pathlib import Path

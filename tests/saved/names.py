@@ -29,3 +29,10 @@ def add(name: str, there: Iterable[str]) -> list[str]:
     new = sorted({*there}.difference(before))
     file_of(name).write_text("".join(f"{each}\n" for each in sorted([*before, *new])), "utf-8")
     return new
+
+
+def differences(name: str, there: Iterable[str]) -> list[str]:
+    """Say in what a list differs from what there is, and what to do about it."""
+    before, now = set(saved(name)), set(there)
+    lost = [f"{each}: gone; if on purpose, remove its line" for each in sorted(before - now)]
+    return lost + [f"{each}: new; python -m tests.saved" for each in sorted(now - before)]

@@ -2,8 +2,8 @@
 
 `broken_engines.txt` says which checker finds which broken engine: a seed that does, and how many of
 the first twenty do. A test runs that seed. If seeds mean other runs by now, it runs more of them,
-but no more than that share makes likely: a checker that finds an engine less often than it did
-fails.
+but no more than that share makes likely: a checker that finds an engine far less often than it did
+fails then. `python -m tests.sim.broken` measures the shares again.
 """
 
 from __future__ import annotations
