@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from tests.spark import once
@@ -56,11 +56,16 @@ def end_java() -> None:
     gateway.proc.wait(60)
 
 
+# What pyspark asks the JVM for by name, each time anew: thousands of times in a run of the
+# pipeline, and Java looks through all of Spark's archives for some of them.
+NAMES: Final = ("functions", "org.apache.spark.sql.functions", "PythonUtils", "PythonSQLUtils")
+
+
 def start_session(folder: Path) -> SparkSession:
     from requite.spark.session import LOCAL, local_session
 
     java = f"{LOCAL['spark.driver.extraJavaOptions']} {once.LASTING_JAVA_OPTIONS}"
-    return local_session(
+    session = local_session(
         "requite-tests",
         cores=2,
         conf={
@@ -71,3 +76,7 @@ def start_session(folder: Path) -> SparkSession:
             "spark.local.dir": str(folder / "local"),
         },
     )
+    jvm = session._jvm
+    for name in NAMES:
+        setattr(jvm, name, getattr(jvm, name))
+    return session

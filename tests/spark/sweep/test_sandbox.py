@@ -68,7 +68,7 @@ def test_a_fault_leaves_the_place_where_it_was() -> None:
         assert "in die" in box.run().error
 
 
-@pytest.mark.parametrize("trouble", [troubled.spin_for_ever, troubled.hold_the_lock])
+@pytest.mark.parametrize("trouble", [troubled.wait_for_ever, troubled.hold_the_lock])
 def test_a_run_without_end_is_killed_and_tells_where_it_was(trouble: Callable[[], None]) -> None:
     with sandbox(trouble, run_s=1.0) as box:
         outcome = box.run()

@@ -85,7 +85,7 @@ def test_seeds_that_hang_or_crash_are_rows(spark: SparkSession) -> None:
         troubled.RAISES: "CRASHED",
         troubled.COLLECTS: "CRASHED",
     }
-    assert "spin_for_ever" in rows[troubled.HANGS].error
+    assert "wait_for_ever" in rows[troubled.HANGS].error
     assert "exit code 9" in rows[troubled.EXITS].error
     assert "SIGSEGV" in rows[troubled.KILLED].error
     assert "this seed has no world" in rows[troubled.RAISES].error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 
 from requite.sim import Options, Result
 from requite.sim import run as whole
@@ -24,10 +25,10 @@ def run(seed: int, scenario: str, options: Options) -> Result:
     return whole(seed, scenario, options)
 
 
-def spin_for_ever() -> None:
+def wait_for_ever() -> None:
     """Never return."""
     while True:
-        pass
+        time.sleep(1.0)
 
 
 def hold_the_lock() -> None:
@@ -56,7 +57,7 @@ def collect() -> None:
 
 
 _TROUBLES = {
-    HANGS: spin_for_ever,
+    HANGS: wait_for_ever,
     HOLDS: hold_the_lock,
     EXITS: leave,
     KILLED: die,
