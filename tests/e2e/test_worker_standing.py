@@ -176,6 +176,47 @@ async def test_the_loss_of_the_broker_is_logged_once_and_its_return_once(
     assert back.startswith(f"serving echo at {endpoint} again, after ")
 
 
+@pytest.fixture
+async def babbling() -> AsyncIterator[tuple[str, list[None]]]:
+    """A server that is not ZMTP, and a list that grows with each connection to it."""
+    seen: list[None] = []
+
+    async def babble(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(None)
+        writer.write(b"220 mail.example.com ESMTP\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(babble, "127.0.0.1", 0) as server:
+        yield f"mdp://127.0.0.1:{server.sockets[0].getsockname()[1]}", seen
+
+
+async def test_the_log_of_a_worker_does_not_repeat_why_it_waits(
+    babbling: tuple[str, list[None]], caplog: pytest.LogCaptureFixture
+) -> None:
+    url, seen = babbling
+    async with Worker(url, echo):
+        await until(lambda: any("waiting to serve" in told for told in caplog.messages))
+    assert len(seen) > 1
+    [told] = caplog.messages
+    assert told.startswith("waiting to serve echo: the connection to tcp://127.0.0.1:")
+
+
+async def test_the_log_of_a_client_leaves_to_its_errors_why_there_is_no_connection(
+    babbling: tuple[str, list[None]], caplog: pytest.LogCaptureFixture
+) -> None:
+    url, seen = babbling
+    async with requite.AsyncClient(url) as client:
+        calling = asyncio.ensure_future(client.call(b"x", service="echo"))
+        await until(lambda: len(seen) > 2)
+        calling.cancel()
+    with (
+        requite.Client(url) as client,
+        pytest.raises(requite.CallError, match="does not speak ZMTP"),
+    ):
+        await asyncio.to_thread(client.call, b"x", service="echo", timeout=0.2)
+    assert caplog.messages == []
+
+
 async def test_a_worker_that_drains_does_not_complain_of_the_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -95,6 +95,28 @@ def test_why_a_peer_did_not_get_through_its_handshake_is_logged(
     assert warnings_of(caplog) == ["handshake failed: bad: the peer does not speak TLS"]
 
 
+def test_a_user_that_reports_failing_dials_itself_gets_no_warnings_of_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = HostBench(reports_dials=True)
+    for _ in range(3):
+        link, _ = bench.open("garbled", accepted=False, joined=False)
+        bench.host.received(link, b"!nonsense\n")
+        bench.open("silent", accepted=False, joined=False)
+        bench.tick(30.0)
+    assert [told for told in bench.told if told[0] == "ended"] == 3 * [
+        ("ended", False, "no line starts like b'!nonsense'"),
+        ("ended", False, "said too little within 30 s"),
+    ]
+    assert warnings_of(caplog) == []
+    link, _ = bench.open("accepted", accepted=True, joined=False)
+    bench.host.received(link, b"!nonsense\n")
+    bench.tick(1.0)
+    link, _ = bench.open("joined", accepted=False)
+    bench.host.received(link, b"!nonsense\n")
+    assert [text.split(":")[1] for text in warnings_of(caplog)] == [" accepted", " joined"]
+
+
 # --- violations -----------------------------------------------------------------------------------
 def test_a_violation_costs_the_peer_its_connection_and_nobody_else(
     bench: HostBench, caplog: pytest.LogCaptureFixture

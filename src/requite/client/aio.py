@@ -104,6 +104,7 @@ class AsyncClient:
             fail=self._fail,
             flow=_go_on if stack.holds else self._gate.set,
             logger="requite.client",
+            reports_dials=True,  # in the errors of calls
         )
         self._submit = self._shell.submit
         self._submit_soon = self._shell.host.submit_soon

@@ -167,6 +167,7 @@ class Client:
             deliver=_deliver,
             fail=self._fail,
             logger="requite.client",
+            reports_dials=True,  # in the errors of calls
         )
         listen = [each._replace(address=self._shell.listen(each)) for each in self._wires.listen]
         self._wires = self._wires._replace(listen=listen)  # the same ports, should it open again

@@ -92,6 +92,8 @@ class Uses(TypedDict, total=False):
     - `flow(is_free)`: some link pushes back (False), or none does any more (True).
     - `identities`: the table of a listening ROUTER, which names its peers and keeps them apart.
     - `logger`: the name of the one that gets the warnings.
+    - `reports_dials`: the user reports itself why handshakes with the places that it dials fail, so
+      the host does not log them.
     """
 
     deliver: Callable[[Any, Any], None]
@@ -102,6 +104,7 @@ class Uses(TypedDict, total=False):
     flow: Callable[[bool], None]
     identities: IdentityTable[Link]
     logger: str
+    reports_dials: bool
 
 
 class Host:
@@ -158,6 +161,7 @@ class Host:
         self._identities = uses.get("identities")
         self.limits = limits or LinkLimits()
         self._warnings = Warnings(logging.getLogger(uses.get("logger", "requite")), clock)
+        self._reports_dials = uses.get("reports_dials", False)
 
         self._dirty: list[Link] = []
         self._flush_wanted = False
@@ -551,7 +555,7 @@ class Host:
 
     def _expel(self, link: Link, kind: str, reason: str) -> None:
         """Close the link of a peer that broke a rule; it may read why."""
-        self._warnings.warn(kind, f"{link.stream.peer_name}: {reason}")
+        self._warn_of(link, kind, f"{link.stream.peer_name}: {reason}")
         if reason_told := link.framing.output():
             link.out.append(reason_told)
         self._hang_up(link)
@@ -559,10 +563,14 @@ class Host:
 
     def _drop(self, link: Link, kind: str, reason: str) -> None:
         """Close a link at once, with all that waits for it."""
-        self._warnings.warn(kind, f"{link.stream.peer_name} {reason}")
+        self._warn_of(link, kind, f"{link.stream.peer_name} {reason}")
         self._forget(link)
         link.stream.abort()
         self._tell_end(link, reason)
+
+    def _warn_of(self, link: Link, kind: str, text: str) -> None:
+        if link.accepted or link.joined or not self._reports_dials:
+            self._warnings.warn(kind, text)
 
     def _forget(self, link: Link) -> None:
         """Cut a link off from engine and output; its stream may still be closing."""

@@ -247,6 +247,7 @@ class _Post:
             flow=_go_on if part.holds else runner.flow,
             on_change=on_change,
             logger="requite.worker",
+            reports_dials=True,  # `Standing` does
         )
         if gate is None:
             runner.submit = self.shell.submit
