@@ -40,8 +40,11 @@ class CallError(RequiteError):
     """A call ended without the reply that was asked for.
 
     `may_have_executed` tells whether a handler may have started on the request; `attempts` counts
-    how often the request was sent (0: it never left this process).
+    how often the request was sent (0: it never left this process). `says_what_to_do`: the message
+    already tells the remedy.
     """
+
+    says_what_to_do = False
 
     def __init__(self, message: str, *, may_have_executed: bool = True, attempts: int = 0) -> None:
         super().__init__(message)

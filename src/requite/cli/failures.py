@@ -94,7 +94,7 @@ def advised(url: str, *, is_request: bool = True) -> Iterator[None]:
         if is_request and not is_told:
             ran = "may have run" if error.may_have_executed else "has not run"
             error.add_note(f"the request {ran}")
-        if "--dialect" not in str(error):  # else nothing else has an answer, either
+        if not error.says_what_to_do:
             error.add_note(_advice(kind_of(error), url).format(place=place_of(url)))
         raise
 

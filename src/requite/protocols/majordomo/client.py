@@ -111,7 +111,7 @@ class MajordomoClient(ClientEngine):
         self._beat_at = inf  # when to look at the heartbeat again; inf: no calls, no heartbeats
         self._pressed = False  # the broker has not taken yet what it was sent
         self._has_heard = False  # a message of this dialect, from any broker
-        self._has_asked = False  # some broker for a sign of life
+        self._was_silent = False  # some broker, for as long as a living one may be
         self._inputs[PeerBlocked] = self._blocked
         self._inputs[PeerWritable] = self._writable
 
@@ -199,8 +199,9 @@ class MajordomoClient(ClientEngine):
 
     def _fail(self, call: PendingCall, error: CallError, now: float) -> None:
         is_silence = isinstance(error, CallTimeout | TransportError) and call.tries > 0
-        if is_silence and self._has_asked and not self._has_heard:
+        if is_silence and self._was_silent and not self._has_heard:
             error = type(error)(f"{error}; {_PERHAPS_ANOTHER_DIALECT}")
+            error.says_what_to_do = True
         super()._fail(call, error, now)
 
     # --- the connection ---------------------------------------------------------------------------
@@ -312,11 +313,11 @@ class MajordomoClient(ClientEngine):
         if self._pressed:  # our question is behind a large body: no answer can be expected yet
             heart.heard_at = now
         if now >= heart.gone_at():
+            self._was_silent = True
             self._hang_up(f"nothing came from the broker for {now - heart.heard_at:.2f} s", now)
             return
         if now >= self._ask_at():
             heartbeat = self._dialect.client_heartbeat(self._policy.heartbeat.interval_ms)
             self._out.append(Send(self._peer, heartbeat))
             heart.spoke_at = self._asked_at = now
-            self._has_asked = True
         self._beat_at = min(heart.gone_at(), self._ask_at())
