@@ -124,7 +124,7 @@ def parse_url(text: str, *, listening: bool = False) -> ServiceUrl:
     name, separator, rest = text.partition("://")
     scheme = _SCHEMES.get(name)
     if not separator or scheme is None:
-        _refuse(shown, explain(shown, tuple(_SCHEMES), listening=listening))
+        _refuse(shown, _guess(shown, listening=listening))
     if "#" in rest:
         _refuse(shown, "it has a fragment; write %23 for a # that belongs to a name")
     body, _, query = rest.partition("?")
@@ -149,6 +149,17 @@ def parse_url(text: str, *, listening: bool = False) -> ServiceUrl:
         _refuse(shown, "nobody listens at it but a broker: requite broker --bind tcp://host:port")
     _check_can_be_dialled(url, shown)
     return _majordomo(url, shown)
+
+
+def _guess(shown: str, *, listening: bool) -> str:
+    def can_be_read(guess: str) -> bool:
+        try:
+            parse_url(guess, listening=listening)
+        except ConfigurationError:
+            return False
+        return True
+
+    return explain(shown, tuple(_SCHEMES), can_be_read, listening=listening)
 
 
 def redact(text: str) -> str:

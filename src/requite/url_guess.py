@@ -4,11 +4,14 @@ it. Nothing here is ever dialled."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-# `name:rest` and `name:/rest`, where `name://rest` was meant; of `host:port` the rest is a number.
-_HALF_A_SEPARATOR: Final = re.compile(r"([a-z+]+):/?(?!/)(\D.*)", re.DOTALL)
+# `name:rest`, `name:/rest` and `name//rest`, where `name://rest` was meant; of `host:port` the rest
+# is a number.
+_HALF_A_SEPARATOR: Final = re.compile(r"([a-z+]+)(?::/?(?![/\d])|//)(.*)", re.DOTALL)
+# A port alone and a relative path would both be read as the name of a host.
+_NO_HOST: Final = re.compile(r"\d+|\.\.?/.*", re.DOTALL)
 _OF_RABBITMQ: Final = re.compile(r":567([12])(?=[/?]|$)")
 _SEPARATOR: Final = "://"
 
@@ -30,8 +33,13 @@ _WHAT_IS_THERE: Final = {
 _NOBODY_LISTENS: Final = ("mdp", "amqp")  # but brokers, which are told so in another way
 
 
-def explain(shown: str, schemes: Sequence[str], *, listening: bool) -> str:
-    """Say what is wrong with a URL that begins with none of `schemes`; `shown` has no password."""
+def explain(
+    shown: str, schemes: Sequence[str], can_be_read: Callable[[str], bool], *, listening: bool
+) -> str:
+    """Say what is wrong with a URL that begins with none of `schemes`; `shown` has no password.
+
+    A URL is suggested only if `can_be_read` says so.
+    """
     name, separator, rest = shown.partition(_SEPARATOR)
     if separator:
         wrong = f"there is no scheme {name + separator!r}"
@@ -46,6 +54,7 @@ def explain(shown: str, schemes: Sequence[str], *, listening: bool) -> str:
             if scheme == "mdp" or not scheme.startswith(_NOBODY_LISTENS)
         ]
         meant = list(dict.fromkeys(meant))
+    meant = [each for each in meant if can_be_read(_SEPARATOR.join(each))]
     if meant:
         return f"{wrong}; did you mean {_alternatives(meant)}?"
     known = ", ".join(f"{scheme}{_SEPARATOR}" for scheme in schemes)
@@ -66,7 +75,7 @@ def _similar(name: str, schemes: Sequence[str]) -> Iterable[str]:
 
 
 def _with_a_scheme(shown: str, schemes: Sequence[str]) -> list[tuple[str, str]]:
-    if not shown or any(character.isspace() for character in shown):
+    if _NO_HOST.fullmatch(shown) or any(character.isspace() for character in shown):
         return []
     half = _HALF_A_SEPARATOR.fullmatch(shown)
     if half is not None and half[1] in schemes:

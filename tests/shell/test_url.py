@@ -82,6 +82,7 @@ def test_refused_with_a_reason(text: str, why: str) -> None:
         ("[::1]:5555/echo?dialect=0.2", "mdp://[::1]:5555/echo?dialect=0.2"),
         ("//host/echo", "mdp://host/echo"),
         ("mdp:5555", "mdp://mdp:5555"),
+        ("mdp//localhost:5555", "mdp://localhost:5555"),
         ("mdp:host/echo", "mdp://host/echo"),
         ("sp+tcp:/host:7000", "sp+tcp://host:7000"),
         ("me:secret@host:5555/echo", "mdp://me:***@host:5555/echo"),
@@ -98,6 +99,21 @@ def test_a_url_without_a_scheme_is_told_the_one_that_was_meant(text: str, meant:
     with pytest.raises(ConfigurationError) as caught:
         parse_url(text)
     assert str(caught.value).endswith(f"it has no scheme; did you mean {meant}?")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["5555", ":5555", "./x.sock", "../x.sock", "host:port", "host:99999", "mdp//", "///", "a b"],
+)
+def test_no_url_is_suggested_that_would_be_refused_in_turn(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="the scheme is none of mdp://") as caught:
+        parse_url(text)
+    assert "did you mean" not in str(caught.value)
+
+
+def test_of_several_suggestions_those_remain_that_can_be_read() -> None:
+    with pytest.raises(ConfigurationError, match=r"did you mean mdp://host:5555/echo\?$"):
+        parse_url("tcp://host:5555/echo")  # SP names no services
 
 
 @pytest.mark.parametrize(
@@ -131,7 +147,7 @@ def test_a_scheme_that_is_nearly_one_is_told_the_right_one(text: str, meant: str
         ("127.0.0.1:7000", "sp+tcp://127.0.0.1:7000"),
         ("tcp://127.0.0.1:7000", "sp+tcp://127.0.0.1:7000"),
         ("/run/service.sock", "sp+ipc:///run/service.sock"),
-        ("fpl://*:7000", "flp://*:7000"),
+        ("fpl://127.0.0.1:7000", "flp://127.0.0.1:7000"),
     ],
 )
 def test_who_listens_is_told_a_scheme_at_which_one_can(text: str, meant: str) -> None:
