@@ -140,6 +140,18 @@ def test_a_server_without_a_path_takes_any_and_one_with_a_path_its_own(path):
     upgrade(make_client(path=path), make_server(path=path))
 
 
+@pytest.mark.parametrize("place", ["http://server.example.com", "HTTPS://a:7000", "ws://[::1]:80"])
+def test_a_target_in_absolute_form_is_accepted(place):
+    """RFC 9112, section 3.2.2: servers must take it, although clients send it to proxies only."""
+    for path in ("/svc", "/svc?a=http://b/c"):
+        server = make_server(path="/svc")
+        server.receive(REQUEST.replace(b"/svc", f"{place}{path}".encode()))
+        assert server.output() == ANSWER
+    server = make_server(path="/")
+    server.receive(REQUEST.replace(b"/svc", place.encode()))
+    assert server.output() == ANSWER
+
+
 def test_a_query_is_no_part_of_the_path():
     upgrade(make_client(path="/svc?token=1"), make_server(path="/svc"))
 
@@ -206,7 +218,8 @@ def test_what_cannot_stand_in_a_request_is_refused_here(host, path):
         (b"-Protocol", b"-Nothing", 400, "asked for subprotocol none; here it is rep.sp"),
         (b"/svc", b"/other", 404, "no SP endpoint at /other"),
         (b"/svc", b"/", 404, "no SP endpoint at /"),
-        (b"Version: 13", b"Version: 8", 426, "Version"),
+        (b"Version: 13", b"Version: 8", 426, "speaks WebSocket version 13 (RFC 6455) only"),
+        (b"Sec-WebSocket-Version: 13\r\n", b"", 400, "Missing header, 'Sec-WebSocket-Version'"),
         (b"Version: 13", b"Version-", 400, "malformed"),
         (b"Upgrade: websocket\r\n", b"", 426, "ask for an upgrade"),
         (b"Upgrade: websocket", b"Upgrade: h2c", 426, "ask for an upgrade"),
@@ -235,7 +248,16 @@ def test_a_request_is_refused_with_a_status_and_a_reason(old, new, status, reaso
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS", "PROPFIND"])
 @pytest.mark.parametrize(
     ("target", "status"),
-    [("/svc", 426), ("/svc?a=b", 426), ("/", 404), ("/other", 404), ("/svc/", 404), ("*", 404)],
+    [
+        ("/svc", 426),
+        ("/svc?a=b", 426),
+        ("/", 404),
+        ("/other", 404),
+        ("/svc/", 404),
+        ("*", 404),
+        ("http://a/svc", 426),
+        ("http://a", 404),
+    ],
 )
 def test_plain_http_is_told_to_upgrade_and_elsewhere_that_nothing_is_there(
     method, target, status, step
@@ -309,15 +331,18 @@ def test_malformed_http_is_400(request_):
         (b"\xff\0\0\0\0\0\0\0\x01\x7f", "ZMTP (ZeroMQ)"),
         (b"\x16\x03\x01", "TLS, which sp+tls://"),
         (b"SSH-2.0-x\r\n", "SSH"),
-        (b"get / HTTP/1.1", "'get / HTTP/1.1'"),
-        (b"\x7f", r"'\x7f'"),
+        (b"get / HTTP/1.1", '"get / HTTP/1.1"'),
+        (b"\x7f", "the bytes 7f"),
+        (b"\r\nGET /svc", "the bytes 0d 0a 47 45 54 20 2f"),
+        (b"\xffx", "the bytes ff 78"),
     ],
 )
 def test_what_is_not_http_is_refused_at_its_first_bytes(data, name):
-    told, line, _ = refusal_by_server(data)
+    told, line, body = refusal_by_server(data)
     assert line.startswith("HTTP/1.1 400")
-    assert name in told
-    assert "came where an HTTP request begins" in told
+    assert told == f"refused an HTTP request with 400: {body.rstrip()}"
+    assert body.startswith(f"expected an HTTP request, but received {name}")
+    assert body.count("\n") == 1
 
 
 @pytest.mark.parametrize("step", [0, 1, 1000])
@@ -364,8 +389,8 @@ def answer_to(client: SpWebSocket, old: bytes, new: bytes) -> bytes:
         (b"Upgrade: websocket", b"Upgrade: h2c", "Upgrade: websocket"),
         (b"Connection: Upgrade", b"Connection: close", "Connection: Upgrade"),
         (b"Sec-WebSocket-P", b"Sec-WebSocket-Extensions: x\r\nSec-WebSocket-P", "extension x"),
-        (b"HTTP/1.1", b"HTTP/2.0", "came where an answer of HTTP/1 begins"),
-        (b"HTTP/1.1", b"\0SP\0\0\x31\0\0", "came where an answer of HTTP/1 begins"),
+        (b"HTTP/1.1", b"HTTP/2.0", "expected an answer of HTTP/1, but received an HTTP answer"),
+        (b"HTTP/1.1", b"\0SP\0\0\x31\0\0", "expected an answer of HTTP/1, but received "),
         (b" 101 ", b" abc ", "Bad HTTP message"),
         (b" 101 Switching Protocols", b" 103 Early Hints", "HTTP 103 Early Hints"),
         (b"\r\n\r\n", b"\r\nx: " + b"x" * 16_384, "more than 16384 bytes"),

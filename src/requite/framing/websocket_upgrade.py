@@ -31,6 +31,8 @@ from requite.framing import foreign
 # bytes; the rest is for the cookies of a browser, and what proxies add.
 HEADER_SIZE_MAX: Final = 16 << 10
 _TARGET: Final = re.compile(r"/[!-~]*")
+# RFC 9112, section 3.2.2: what stands before the path in the absolute-form of a target.
+_ABSOLUTE: Final = re.compile(r"(?:https?|wss?)://[^/?]*", re.I)
 _END_OF_HEADER: Final = re.compile(rb"\n\r?\n")  # as lenient as h11 is
 
 _MAY_BEGIN_A_REQUEST: Final = re.compile(rb"[A-Z]{0,20}(?: |\Z)")
@@ -46,6 +48,8 @@ _FIELDS: Final = {
     405: ("Allow: GET", "Connection: close"),
     426: ("Upgrade: websocket", "Sec-WebSocket-Version: 13", "Connection: close, Upgrade"),
 }
+# Of wsproto's refusals only this one is a 426, and its own words are of a header that is missing.
+_ANOTHER_VERSION: Final = "this endpoint speaks WebSocket version 13 (RFC 6455) only"
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 
 # How much of a refusal's body is read, and shown.
@@ -70,11 +74,11 @@ class _Head:
         searched = max(0, len(self.data) - 2)
         data = self.data = self.data + chunk
         if not self._may_begin(data):
-            came = foreign.name_of(data) or repr(data[:_BEGINNING_SIZE_MAX])
-            raise RemoteViolation(f"{came} came where {self._expected} begins")
+            came = foreign.name_of(data) or _shown(data[:_BEGINNING_SIZE_MAX])
+            raise RemoteViolation(f"expected {self._expected}, but received {came}")
         found = _END_OF_HEADER.search(data, searched)
         if (found.end() if found else len(data)) > HEADER_SIZE_MAX:
-            raise RemoteViolation(f"an HTTP header of more than {HEADER_SIZE_MAX} bytes")
+            raise RemoteViolation(f"the HTTP header has more than {HEADER_SIZE_MAX} bytes")
         if found is None:
             return None
         self.data = data[: found.end()]
@@ -128,7 +132,7 @@ class ServerUpgrade:
         if request is None:
             self._refuse("malformed HTTP request")
         method, target, minor, section = request.groups()
-        path = target.partition(b"?")[0].decode()
+        path = _path_of(target.decode())
         is_head = method == b"HEAD"
         if self._path not in ("", path):
             self._refuse(f"no SP endpoint at {quote(path)}", 404, is_head=is_head)
@@ -150,9 +154,8 @@ class ServerUpgrade:
             [request] = self._handshake.events()
         except RemoteProtocolError as error:
             hint = error.event_hint
-            self._refuse(
-                str(error), hint.status_code if isinstance(hint, RejectConnection) else 400
-            )
+            status = hint.status_code if isinstance(hint, RejectConnection) else 400
+            self._refuse(_ANOTHER_VERSION if status == 426 else str(error), status)
         except ValueError:  # a header that is not ASCII, or a host that is not a name
             self._refuse("malformed HTTP header")
         assert isinstance(request, Request)
@@ -257,6 +260,19 @@ def _request(host: str, path: str, subprotocol: str) -> Request:
     if not is_host or _TARGET.fullmatch(path) is None:
         raise LocalViolation(f"no WebSocket can be asked for at host {host!r} and path {path!r}")
     return Request(host=host, target=path, subprotocols=[subprotocol])
+
+
+def _path_of(target: str) -> str:
+    """Return the path of a target in origin-form (`/path`) or absolute-form (`http://host/path`)."""
+    absolute = _ABSOLUTE.match(target)
+    path = target[absolute.end() if absolute else 0 :].partition("?")[0]
+    return path or "/"
+
+
+def _shown(data: bytes) -> str:
+    """Return bytes as quoted text, or in hexadecimal digits where they are none."""
+    text = data.decode("ascii", "replace")
+    return f'"{text}"' if text.isascii() and text.isprintable() else f"the bytes {data.hex(' ')}"
 
 
 def _may_begin_an_answer(data: bytes) -> bool:
