@@ -190,6 +190,23 @@ async def babbling() -> AsyncIterator[tuple[str, list[None]]]:
         yield f"mdp://127.0.0.1:{server.sockets[0].getsockname()[1]}", seen
 
 
+async def test_a_broker_that_hangs_up_at_once_may_be_passive_or_out_of_file_descriptors() -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(64)  # the greeting: what is left unread would reset the connection
+        writer.close()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+        url = f"mdp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        expected = (
+            "hung up during the handshake, as the passive broker of a pair or a broker that has no"
+            " file descriptors left does, and libzmq does where"
+        )
+        await trouble_of(url, expected)
+        async with requite.AsyncClient(url) as client:
+            with pytest.raises(requite.CallError, match=expected):
+                await client.call(b"x", service="echo", timeout=0.2)
+
+
 async def test_the_log_of_a_worker_does_not_repeat_why_it_waits(
     babbling: tuple[str, list[None]], caplog: pytest.LogCaptureFixture
 ) -> None:

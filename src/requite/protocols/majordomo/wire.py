@@ -21,7 +21,8 @@ from requite.engine import Message
 MMI_PREFIX: Final = b"mmi."
 SERVICE_NAME_SIZE_MAX: Final = 255  # MDP 0.3 counts it in one byte; names cross dialects
 NOT_IDEMPOTENT: Final = 1  # flag of REQUEST
-WHO_HANGS_UP: Final = "the passive broker of a pair"  # before anything is said
+# Before anything is said.
+WHO_HANGS_UP: Final = "the passive broker of a pair or a broker that has no file descriptors left"
 U32_MAX: Final = (1 << 32) - 1
 
 
