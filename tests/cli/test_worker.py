@@ -108,6 +108,14 @@ def test_who_dials_nobody_waits_for_nobody():
     assert "--wait-connected is for --connect" in ended.err
 
 
+@pytest.mark.parametrize("seconds", ["inf", "nan", "0"])
+def test_the_time_to_be_connected_by_is_positive_and_finite(seconds):
+    words = ("--connect", NOWHERE, f"--wait-connected={seconds}")
+    ended = requite("worker", "requite.examples:echo", *words)
+    assert (ended.code, ended.out) == (ExitCode.USAGE, "")
+    assert "--wait-connected" in ended.err.splitlines()[0]
+
+
 @pytest.mark.parametrize(
     ("target", "told"),
     [

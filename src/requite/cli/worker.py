@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Group, Parameter, validators
@@ -25,6 +26,11 @@ _HANDLERS: Final = Group("Handlers", sort_key=10)
 _LIVENESS: Final = Group("Liveness", sort_key=20)
 _DEFAULTS: Final = HeartbeatPolicy()
 _POSITIVE: Final = validators.Number(gt=0)
+
+
+def _check_finite(_type: object, value: float | None) -> None:
+    if value is not None and not isfinite(value):
+        raise ValueError(f"must be a finite number, not {value}")
 
 
 def worker(
@@ -76,9 +82,10 @@ def worker(
         Parameter(
             metavar="SECONDS",
             group=_PLACES,
-            validator=_POSITIVE,
-            help="End with exit code 5 when it is not served at all URLs of --connect by then. "
-            "[default: it goes on trying]",
+            validator=(_POSITIVE, _check_finite),
+            help="End with exit code 5 when it is not served at all URLs of --connect by then. A "
+            "broker of MDP 0.1 or 0.2 is heard only with its first heartbeat (2.5 s for the "
+            "Guide's). [default: it goes on trying]",
         ),
     ] = None,
     hops: Annotated[
