@@ -307,8 +307,8 @@ def test_without_descriptors_connections_are_turned_away(
         peer.close()
     [record] = caplog.records
     assert record.getMessage().startswith(
-        f"{address}: connections are turned away: all {lowest_free:,} file descriptors of"
-        " RLIMIT_NOFILE are in use; raise the limit with `ulimit -n`"
+        f"{address}: connections are turned away: all {lowest_free:,} file descriptors"
+        " are in use (RLIMIT_NOFILE); raise the limit with `ulimit -n`"
     )
     second, _ = place.connect()
     for end in (first, second):

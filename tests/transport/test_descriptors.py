@@ -38,7 +38,7 @@ def test_a_reserve_is_kept_for_files(left: int, lowest_free: int) -> None:
     allow(lowest_free + left)
     told = descriptors.shortage()
     allowed = f"{lowest_free + left:,}"
-    assert f" of the {allowed} file descriptors of RLIMIT_NOFILE are in use; " in told
+    assert f" of {allowed} file descriptors are in use (RLIMIT_NOFILE); " in told
     assert "`ulimit -n`" in told
 
 
@@ -56,6 +56,6 @@ def test_connections_that_are_being_closed_count_as_gone(lowest_free: int) -> No
 def test_exhaustion_names_the_limit_only_where_it_is_the_reason(lowest_free: int) -> None:
     allow(lowest_free)
     told = descriptors.exhaustion(OSError(errno.EMFILE, "too many"))
-    assert told.startswith(f"all {lowest_free:,} file descriptors of RLIMIT_NOFILE are in use; ")
+    assert told.startswith(f"all {lowest_free:,} file descriptors are in use (RLIMIT_NOFILE); ")
     told = descriptors.exhaustion(OSError(errno.ENFILE, "too many"))
     assert told == "too many open files in system"

@@ -73,8 +73,8 @@ class Liveness:
         float,
         Parameter(
             metavar="SECONDS",
-            help="A worker of MDP 0.1 or 0.2 that has a request is lost when it is silent for so "
-            "long: many send no heartbeats while they work. A lost connection counts at once.",
+            help="Drop a busy MDP 0.1/0.2 worker after SECONDS of silence; many send no heartbeats "
+            "while they work.",
         ),
     ] = _DEFAULTS.legacy_busy_timeout_s
 

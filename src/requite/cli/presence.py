@@ -58,8 +58,11 @@ def can_be_asked(url: str, service: str) -> bool:
 
 
 async def unless_refused(client: AsyncClient, asking: Coroutine[Any, Any, T]) -> T:
-    """Return what `asking` comes to; raise `NotAdmitted` as soon as the broker refuses the
-    credentials of its client: to try again until the timeout would end in the same way."""
+    """Return the result of `asking`.
+
+    Raises `NotAdmitted` as soon as the broker refuses the credentials of its client: to try again
+    until the timeout would end in the same way.
+    """
     asked = asyncio.ensure_future(asking)
     refused = asyncio.ensure_future(client.until_refused())
     try:

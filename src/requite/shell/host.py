@@ -367,13 +367,15 @@ class Host:
         return len(self._giving_way)
 
     def make_room(self, newcomer: Link, shortage: str) -> None:
-        """Drop a peer that has not said who it is, or else the newcomer, for want of places."""
+        """Drop a peer that has sent no message, or else the newcomer, for want of places."""
         link = self._strangers.who_gives_way(newcomer)
         if link.ended:
             return
         self._giving_way.add(link)
-        why = "is turned away" if link is newcomer else "has not said who it is, and gives way"
-        self._drop(link, "too many connections", f"{why}: {shortage}")
+        name = link.stream.peer_name
+        why = "turned away" if link is newcomer else "dropped"
+        whom = name if link is newcomer else f"{name}, which has sent no message"
+        self._drop(link, "too many connections", f"{why}: {shortage}", f"{why} {whom}: {shortage}")
         self._settle()
 
     def shut(self) -> None:
@@ -561,9 +563,9 @@ class Host:
         self._hang_up(link)
         self._tell_end(link, reason)
 
-    def _drop(self, link: Link, kind: str, reason: str) -> None:
-        """Close a link at once, with all that waits for it."""
-        self._warn_of(link, kind, f"{link.stream.peer_name} {reason}")
+    def _drop(self, link: Link, kind: str, reason: str, text: str = "") -> None:
+        """Close a link at once, with all that waits for it; `text`: the warning, if other words."""
+        self._warn_of(link, kind, text or f"{link.stream.peer_name} {reason}")
         self._forget(link)
         link.stream.abort()
         self._tell_end(link, reason)

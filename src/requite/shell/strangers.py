@@ -1,4 +1,4 @@
-"""Links whose peers have not said yet who they are, by the time that they have for it.
+"""Accepted connections without a handshake or a first message, by deadline.
 
         opened ──handshake done──► mute ──first message──► known
            └── dropped when its time is over

@@ -44,14 +44,14 @@ def shortage(leaving: int = 0) -> str:
     in_use = _in_use(allowed)
     if not is_of_reserve(in_use - leaving):
         return ""
-    return f"{in_use:,} of the {allowed:,} file descriptors of RLIMIT_NOFILE are in use; {_REMEDY}"
+    return f"{in_use:,} of {allowed:,} file descriptors are in use (RLIMIT_NOFILE); {_REMEDY}"
 
 
 def exhaustion(error: OSError) -> str:
     """Return what to say of an error out of `EXHAUSTED`: the limit that was reached."""
     if error.errno != errno.EMFILE:
         return why(error)
-    return f"all {limit():,} file descriptors of RLIMIT_NOFILE are in use; {_REMEDY}"
+    return f"all {limit():,} file descriptors are in use (RLIMIT_NOFILE); {_REMEDY}"
 
 
 def _in_use(allowed: int) -> int:

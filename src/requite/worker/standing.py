@@ -1,4 +1,4 @@
-"""Whether a worker is served where it dials: said in the log when it is not, and waited for.
+"""Log why a worker has no broker, and wait until it has one.
 
     waiting ──connected and answered──► served ──lost──► waiting
        └── said after a moment, then rarely   └── said at once, and once more when it is back
