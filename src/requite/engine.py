@@ -217,8 +217,8 @@ class Disconnect(NamedTuple):
 
 class StopReading(NamedTuple):
     """Push back on one peer: leave unread what it sends. What had been read already still comes,
-    once, and when the peer hangs up, what it had sent before. To say so twice, or of a connection
-    that has ended, does nothing."""
+    once. When the peer closes the connection meanwhile, `PeerLost` follows, and what is unread is
+    dropped. To say so twice, or of a connection that has ended, does nothing."""
 
     peer: Peer
 

@@ -7,9 +7,11 @@ process, and the simulator's network.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from requite.transport.address import Address
+
+HUNG_UP_UNREAD: Final = "the peer closed the connection while reading from it was paused"
 
 
 class Owner(Protocol):
@@ -54,8 +56,10 @@ class Stream(Protocol):
     def pause_reading(self) -> None:
         """Read no more, so that the peer is pushed back. `received` may come once more.
 
-        On an event loop the end of the connection is noticed all the same, if not at once: what the
-        peer had sent before it hung up is then read, and `closed` follows.
+        On an event loop the stream ends when the peer closes the connection, or its sending half:
+        `closed` follows, and bytes that are still unread are dropped. Over TCP the end shows within
+        a second if the peer's last bytes fit into the receive buffer; otherwise when something is
+        written to the peer, or by keep-alive.
         """
 
     def resume_reading(self) -> None:

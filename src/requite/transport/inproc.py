@@ -13,7 +13,7 @@ from itertools import count
 from weakref import WeakKeyDictionary
 
 from requite.transport.address import InprocAddress
-from requite.transport.base import OnStream, Owner
+from requite.transport.base import HUNG_UP_UNREAD, OnStream, Owner
 from requite.transport.sockets import WRITE_HIGH, WRITE_LOW, cannot
 
 _Loop = asyncio.AbstractEventLoop
@@ -83,7 +83,7 @@ class InprocStream:
         self._other._end("the connection broke: the other end was aborted")
 
     def pause_reading(self) -> None:
-        """Leave what comes in the inbox until the other end closes."""
+        """Leave what comes in the inbox; drop it when the other end closes."""
         self._paused = True
 
     def resume_reading(self) -> None:
@@ -100,7 +100,7 @@ class InprocStream:
         """Hand over what had come in before this turn."""
         self._scheduled = False
         for _ in range(len(self._inbox)):
-            if self._rests or not self._inbox:
+            if self._paused or not self._inbox:
                 break
             data = self._inbox.popleft()
             self._size -= len(data)
@@ -113,15 +113,12 @@ class InprocStream:
             self._pushing_back = False
             if not self._other._ended:
                 self._other._owner.writable(self._other._link)
-        if self._inbox and not self._rests:
-            self._schedule()
-        elif self._finished and not self._inbox:
-            self._end("")
+        if self._finished and (self._paused or not self._inbox):
+            self._inbox.clear()
+            self._end(HUNG_UP_UNREAD if self._paused else "")
             self._other._end("")
-
-    @property
-    def _rests(self) -> bool:
-        return self._paused and not self._finished
+        elif self._inbox and not self._paused:
+            self._schedule()
 
     def _end(self, reason: str) -> None:
         if not self._ended:

@@ -14,11 +14,13 @@ from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
 from requite.transport.address import Address
-from requite.transport.base import OnStream, Owner
+from requite.transport.base import HUNG_UP_UNREAD, OnStream, Owner
 from requite.transport.sockets import READ_SIZE, WRITE_HIGH, WRITE_LOW, has_hung_up, name_of
 
-# A connection that is not read from is asked so often whether its other end has hung up: no loop
-# tells of that by itself. Lazy clients give up after 2.5 s, and connect anew.
+# How often a connection that is not read from is checked for the peer's FIN or RST: no event loop
+# reports them by itself. Lazy clients give up after 2.5 s, and reconnect. A FIN waits behind the
+# bytes that do not fit into the receive buffer: with a full one, only an RST is seen, which the
+# system of a peer that has closed sends when it gets a reply.
 _LOOK_EVERY_S: Final = 1.0
 
 _read_buffers: WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview] = WeakKeyDictionary()
@@ -40,6 +42,7 @@ class SocketStream(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_buffer",
+        "_end",
         "_fd",
         "_link",
         "_look",
@@ -71,6 +74,7 @@ class SocketStream(asyncio.BufferedProtocol):
         self._fd: int | None = None  # for writing, where the loop would put that off
         self._buffer = _read_buffer(self._loop)
         self._look: asyncio.TimerHandle | None = None  # while it is not read from
+        self._end = ""  # why it was closed, if there is more to say than that it was
 
     # --- the loop's side --------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -114,7 +118,7 @@ class SocketStream(asyncio.BufferedProtocol):
             return
         self.is_over = True
         self._look_no_more()
-        self._owner.closed(self._link, "" if exc is None else f"the connection broke: {exc}")
+        self._owner.closed(self._link, self._end if exc is None else f"the connection broke: {exc}")
 
     # --- the owner's side -------------------------------------------------------------------------
     @property
@@ -173,7 +177,7 @@ class SocketStream(asyncio.BufferedProtocol):
         self._loop.call_soon(self._loop.call_soon, method)
 
     def pause_reading(self) -> None:
-        """Read no more, until the other end hangs up."""
+        """Stop reading; the connection is closed within a second after the peer closes it."""
         if self._look is None and not self.is_over and not self._transport.is_closing():
             self._transport.pause_reading()
             self._look = self._loop.call_later(_LOOK_EVERY_S, self._look_for_end)
@@ -191,11 +195,17 @@ class SocketStream(asyncio.BufferedProtocol):
         return look is not None
 
     def _look_for_end(self) -> None:
-        """Read the rest of what a peer has sent that has hung up, and so come to its end."""
+        """Close the connection if the peer has closed it, without reading what it sent last.
+
+        The kernel can hold megabytes of that: reading them at once would stall the loop, and get
+        past the limit for which the connection is not read from.
+        """
         if self._transport.is_closing():
             return
         if has_hung_up(self._transport.get_extra_info("socket").fileno()):
-            self.resume_reading()
+            self._look = None
+            self._end = HUNG_UP_UNREAD
+            self._transport.abort()
         else:
             self._look = self._loop.call_later(_LOOK_EVERY_S, self._look_for_end)
 
