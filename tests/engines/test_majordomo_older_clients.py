@@ -76,7 +76,11 @@ def test_a_client_that_is_told_of_failures_is_refused_as_one_of_0_3_is(version):
     ask(bench, "d", numbered(1))
     bench.client("e", version)
     ask(bench, "e", numbered(1), service=b"other")
-    for client, said in (("c", b"is the limit"), ("d", b"is full"), ("e", b"too many services")):
+    for client, said in (
+        ("c", b"(client_pending_max, --client-pending-max)"),
+        ("d", b"is full"),
+        ("e", b"too many services"),
+    ):
         (final,) = bench.finals(client)
         assert final.body[0] == b"requite-error OVERLOADED"
         assert said in final.body[1]
@@ -97,8 +101,21 @@ def test_an_operator_reads_that_a_client_is_pushed_back(version):
     bench.client("c", version)
     ask(bench, "c", numbered(2))
     (warning,) = [each for each in bench.warnings if each.kind == "pushback"]
-    assert warning.text.startswith(f"a client of MDP {version} is not read from for now: 1 ")
+    assert warning.text == (
+        f"stopped reading from an MDP {version} client ({b'c'.hex()}): 1 of its requests are "
+        "pending, the maximum (client_pending_max, --client-pending-max)"
+    )
     assert bench.broker.snapshot().unread == 1
+
+
+@pytest.mark.parametrize("limit", ["queue_max", "services_max"])
+def test_the_warning_names_the_option(limit):
+    bench = BrokerBench(**{limit: 1})
+    bench.client("c", "0.2")
+    ask(bench, "c", numbered(2))
+    ask(bench, "c", numbered(1), service=b"other")
+    (warning,) = [each for each in bench.warnings if each.kind == "pushback"]
+    assert f"({limit}, --{limit.replace('_', '-')})" in warning.text
 
 
 # --- the queue of a service -----------------------------------------------------------------------
@@ -203,6 +220,27 @@ def test_every_way_out_of_the_queue_makes_room(version, way):
         bench.say("other", "client_cancel", 1)
     bench.advance(10.0)
     settle(bench)
+
+
+def test_older_clients_that_flood_a_queue_do_not_keep_newer_ones_out():
+    bench = BrokerBench(queue_max=10)
+    bench.worker("w")
+    for old in ("c", "d"):
+        bench.client(old, "0.2")
+        ask(bench, old, numbered(20))
+    bench.request("new", 1, b"one")
+    bench.request("new", 2, b"two")
+    assert [(f.request_id, f.status) for f in bench.finals("new")] == [(2, Status.OVERLOADED)]
+    serve(bench, "w", 4)
+    assert bench.finals("new")[1].request_id == 1, "clients take turns"
+    assert bench.broker.snapshot().services[0].queued > 10
+
+
+def test_newer_clients_alone_are_refused_when_the_queue_is_full():
+    bench = BrokerBench(queue_max=1)
+    bench.request("one", 1)
+    bench.request("two", 1)
+    assert [final.status for final in bench.finals("two")] == [Status.OVERLOADED]
 
 
 # --- services -------------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ def test_mdclient2_asks_for_everything_before_it_takes_a_reply(
         service = broker.await_service("echo", queued=0, in_progress=0)
         assert (service["accepted"], service["replied"]) == (count, count)
         assert broker.stats()["unread"] == 0
-    assert "a client of MDP 0.1 is not read from for now" in caplog.text
+    assert "stopped reading from an MDP 0.1 client" in caplog.text
 
 
 def test_a_client_that_is_not_read_from_may_hang_up(

@@ -253,7 +253,10 @@ class MajordomoBroker:
     def _refusal(self, client: Client) -> str:
         if self.draining:
             return _DRAINING
-        return f"{len(client.pending)} requests of this client are pending, which is the limit"
+        return (
+            f"{len(client.pending)} of its requests are pending, the maximum "
+            "(client_pending_max, --client-pending-max)"
+        )
 
     def _cancel(self, client: Client, command: ClientCancel, now: float) -> None:
         pending = client.pending.get(command.request_id)

@@ -10,7 +10,7 @@ from requite.protocols.majordomo.parties import PendingRequest, Service
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.timers import Timers
 
-TOO_MANY = "the broker knows too many services"
+TOO_MANY = "the broker knows too many services (services_max, --services-max)"
 _LOOK_AGAIN_S: Final = 0.1  # at a service that somebody waits for; its time to live may be 0
 
 

@@ -78,14 +78,19 @@ class Dispatcher:
 
     def _enqueue(self, pending: PendingRequest, now: float) -> None:
         service = pending.service
-        if service.queue.length >= self._policy.queue_max:
-            why = f"the queue of {_text(service)} is full"
-            if self._pushback.can_tell(pending.client):
+        client, queue = pending.client, service.queue
+        if queue.length >= self._policy.queue_max:
+            why = (
+                f"the queue of {_text(service)} is full: the maximum is {self._policy.queue_max} "
+                "(queue_max, --queue-max)"
+            )
+            if not self._pushback.can_tell(client):
+                self._pushback.stop(client, service, why)
+            elif queue.has_turn(client) or not self._pushback.is_waited_for(service):
                 service.counters.refused += 1
                 self._end(pending, Status.OVERLOADED, why, now)
                 return
-            self._pushback.stop(pending.client, service, why)
-        service.queue.push(pending)
+        queue.push(pending)
         if self._notes:
             self._note("queued", pending)
         if service.is_bare:

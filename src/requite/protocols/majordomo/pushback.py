@@ -10,6 +10,10 @@ is room:
 | `queue_max` | when the queue is shorter, in the order in which it stopped reading from clients |
 | `services_max` | when it forgets a service, or the client's requests at new services have ended |
 
+Clients that are read from again fill each place in a queue that becomes free. So while a client
+waits for a queue, one of MDP 0.3 that has nothing in that queue is not refused: it may have one
+request there, and since clients take turns it is served soon.
+
 So nothing is dropped, and the broker holds at most what the limits allow and, of each such client,
 what one read brings. With `tell_old_clients` these clients can be told, and are read from always.
 """
@@ -59,12 +63,17 @@ class Pushback:
         """Whether a client can be told that its request is refused."""
         return client.dialect.has_ids or self._policy.tell_old_clients
 
+    def is_waited_for(self, service: Service) -> bool:
+        """Whether a client is not read from because the queue of a service is full."""
+        return service in self._lines
+
     # --- a limit is reached ---------------------------------------------------------------------
     def stop(self, client: Client, limit: Limit, why: str) -> None:
         """Stop reading from a client, until there is room below `limit`."""
         if not client.limits:
             self.unread[client] = None
-            text = f"a client of MDP {client.dialect.version} is not read from for now: {why}"
+            who = f"an MDP {client.dialect.version} client ({client.address.hex()})"
+            text = f"stopped reading from {who}: {why}"
             self._out += (Warn("pushback", text), StopReading(client.peer))
         client.limits[limit] = None
         if limit is not client:

@@ -52,6 +52,10 @@ class ServiceQueue(Generic[Item]):
         line[pending] = None
         self.length += 1
 
+    def has_turn(self, client: Hashable) -> bool:
+        """Whether a client has requests here, apart from those that came back."""
+        return client in self._turns
+
     def push_front(self, pending: Item) -> None:
         """Put a request that comes back from a lost worker before all others."""
         self._returned[pending] = None
