@@ -103,7 +103,7 @@ def test_an_operator_reads_that_a_client_is_pushed_back(version):
     (warning,) = [each for each in bench.warnings if each.kind == "pushback"]
     assert warning.text == (
         f"stopped reading from an MDP {version} client ({b'c'.hex()}): 1 of its requests are "
-        "pending, the maximum (client_pending_max, --client-pending-max)"
+        "pending, which is the limit (client_pending_max, --client-pending-max)"
     )
     assert bench.broker.snapshot().unread == 1
 
@@ -301,6 +301,59 @@ def test_others_who_ask_for_a_new_service_do_not_keep_its_first_client_waiting(v
         bench.keep_alive(1.0, "w")
     assert not bench.unread
     assert b"other" in bench.broker.services
+
+
+def ask_for_many(bench: BrokerBench, client: str, count: int) -> None:
+    """Let a client name a new service in each of many requests, all in one read."""
+    encode = bench.dialect_of(client).client_request
+    names = [b"%s-%d" % (client.encode(), n) for n in range(count)]
+    bench.feed(Received(client, [encode(name, [name], 0, 0, 0, b"") for name in names]))
+
+
+@older
+def test_one_read_names_only_so_many_services_beyond_the_limit(version):
+    bench = BrokerBench(services_max=2, service_grace_s=1.0, service_ttl_s=1.0)
+    bench.worker("w")
+    for client in ("c", "d"):
+        bench.client(client, version)
+        ask_for_many(bench, client, 100)
+    ask(bench, "c", [b"last"])
+    assert list(bench.unread) == ["c", "d"]
+    give_up_at = bench.now + 20.0
+    while bench.unread:
+        assert len(bench.broker.services) <= 2 + 2 * 16
+        bench.keep_alive(0.5, "w")
+        assert bench.now < give_up_at, "some are never taken up"
+    assert len(bench.noted("accepted")) == 201
+    serve(bench, "w")
+    assert replies(bench, "c") == [b"last"]
+    assert len([each for each in bench.warnings if each.kind == "pushback"]) < 30
+
+
+@older
+def test_a_client_may_leave_with_requests_that_were_not_taken_up(version):
+    bench = BrokerBench(services_max=1, service_grace_s=1.0)
+    bench.worker("w")
+    bench.client("c", version)
+    ask_for_many(bench, "c", 100)
+    bench.lose("c")
+    bench.keep_alive(2.0, "w")
+    assert len(bench.noted("accepted")) == 16
+    settle(bench)
+
+
+@older
+def test_a_broker_that_drains_refuses_what_was_not_taken_up(version):
+    bench = BrokerBench(services_max=1, service_grace_s=1.0)
+    bench.worker("w")
+    bench.client("c", version)
+    ask_for_many(bench, "c", 100)
+    bench.drain()
+    assert not bench.unread
+    refused = [each for each in bench.warnings if "the broker is shutting down" in each.text]
+    assert len(refused) == 84
+    bench.keep_alive(2.0, "w")
+    assert bench.stopped
 
 
 # --- ends -----------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ Sources: 18/MDP, 7/MDP, 8/MMI and docs/protocols/mdp-0.3.md (rule ids in bracket
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from math import inf
@@ -115,6 +116,8 @@ class MajordomoBroker:
             if handler is None:
                 raise LocalViolation(f"a broker has no use for {event!r}")
             handler(event, now)
+        if self._pushback.ready:
+            self._take_up_backlogs(now)
         if self.draining:
             self._maybe_stop()
         effects = self._out.copy()
@@ -202,12 +205,18 @@ class MajordomoBroker:
     def _from_client(self, client: Client, messages: Sequence[Message], now: float) -> None:
         if not messages:
             self._reassure(client, now)
+        if client.backlog:
+            client.backlog += messages
+            return
         decode = client.dialect.decode_from_client
+        rest = iter(messages)
         try:
-            for message in messages:
+            for message in rest:
                 command = decode(message)
                 if command.__class__ is ClientRequest:
                     self._request(client, command, now)
+                    if client.limits and self._pushback.is_far_beyond(client):
+                        client.backlog.extend(rest)
                 elif command.__class__ is ClientCancel:
                     self._cancel(client, command, now)
                 else:
@@ -215,6 +224,16 @@ class MajordomoBroker:
         except RemoteViolation as error:
             self._expel(client.peer, client.address, str(error))
             self._forget_client(client, now)
+
+    def _take_up_backlogs(self, now: float) -> None:
+        """Handle what was read from clients that had named too many services by then."""
+        ready = self._pushback.ready
+        while ready:
+            client = ready.popitem()[0]
+            messages, client.backlog = client.backlog, deque()
+            self._from_client(client, messages, now)
+            if client in self._pushback.unread and not client.limits:
+                self._pushback.resume(client)
 
     def _request(self, client: Client, command: ClientRequest, now: float) -> None:
         name, body, request_id, timeout_ms, flags, key, call_id = command
@@ -254,7 +273,7 @@ class MajordomoBroker:
         if self.draining:
             return _DRAINING
         return (
-            f"{len(client.pending)} of its requests are pending, the maximum "
+            f"{len(client.pending)} of its requests are pending, which is the limit "
             "(client_pending_max, --client-pending-max)"
         )
 

@@ -5,12 +5,12 @@ Plain records with slots; what is done with them is in `broker.py`.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Any
 
 from requite.chronicle import NO_INSTANCE
-from requite.engine import Peer
+from requite.engine import Message, Peer
 from requite.heartbeat import Heartbeat
 from requite.protocols.majordomo.queue import ServiceQueue
 from requite.protocols.majordomo.wire import Dialect
@@ -73,10 +73,20 @@ class Client:
     """A client, and its requests that have no final reply yet, by request id.
 
     `origin` is the first half of the call ids that the broker makes up for one that sends none.
-    `limits`: why it is not read from (`Pushback`).
+    `limits`: why it is not read from (`Pushback`). `backlog`: what had been read by then, and names
+    more new services than the broker takes at a time.
     """
 
-    __slots__ = ("address", "dialect", "limits", "origin", "peer", "pending", "reassure_at")
+    __slots__ = (
+        "address",
+        "backlog",
+        "dialect",
+        "limits",
+        "origin",
+        "peer",
+        "pending",
+        "reassure_at",
+    )
 
     def __init__(self, peer: Peer, address: bytes, dialect: Dialect, origin: bytes) -> None:
         self.origin = origin
@@ -85,6 +95,7 @@ class Client:
         self.dialect = dialect
         self.pending: dict[int, PendingRequest] = {}
         self.limits: dict[Any, None] = {}
+        self.backlog: deque[Message] = deque()
         self.reassure_at = 0.0  # not before this is it told again that a large message is heard
 
 

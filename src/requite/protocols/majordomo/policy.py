@@ -34,7 +34,8 @@ class BrokerPolicy:
     - `service_ttl_s`: when a service without workers and requests is forgotten.
     - `services_max`, `queue_max` (per service), `client_pending_max` (per client): beyond them a
       request ends with OVERLOADED. Clients of MDP 0.1 and 0.2, which cannot be told so, are not
-      read from until there is room; what one read has brought is accepted beyond the limit. While
+      read from until there is room; what one read has brought is accepted beyond the limit, of
+      requests at new services 16 per client; the rest of the read waits in the broker. While
       such a client waits for a queue, others may have one request each in it.
     - `drain_timeout_s`: how long a draining broker lets pending requests go on.
     - `partials_for_0_1`: join partial replies into one for clients of 0.1, or fail the request.

@@ -14,6 +14,9 @@ Clients that are read from again fill each place in a queue that becomes free. S
 waits for a queue, one of MDP 0.3 that has nothing in that queue is not refused: it may have one
 request there, and since clients take turns it is served soon.
 
+One read can name thousands of new services. So a client has at most 16 requests at services beyond
+the limit; the rest of the read waits in its `backlog`.
+
 So nothing is dropped, and the broker holds at most what the limits allow and, of each such client,
 what one read brings. With `tell_old_clients` these clients can be told, and are read from always.
 """
@@ -34,6 +37,7 @@ Limit: TypeAlias = Client | Service | Directory
 # Clients that wait for one limit are read from again in portions, so that what the first ones bring
 # can reach the limit before the others are read.
 _PACE_S: Final = 0.001
+_EXTRA_MAX: Final = 16  # requests of one client at services beyond the limit
 _PORTION: Final = 64  # a part of those that wait, and one
 
 
@@ -56,6 +60,7 @@ class Pushback:
         self._timers = timers
         self._out = out
         self.unread: dict[Client, None] = {}
+        self.ready: dict[Client, None] = {}  # those of them whose backlog can be handled
         self._lines: dict[Limit, dict[Client, None]] = {}  # those that wait, the first one longest
         self._extra: dict[Client, dict[PendingRequest, None]] = {}  # at services beyond the limit
 
@@ -70,7 +75,7 @@ class Pushback:
     # --- a limit is reached ---------------------------------------------------------------------
     def stop(self, client: Client, limit: Limit, why: str) -> None:
         """Stop reading from a client, until there is room below `limit`."""
-        if not client.limits:
+        if client not in self.unread:
             self.unread[client] = None
             who = f"an MDP {client.dialect.version} client ({client.address.hex()})"
             text = f"stopped reading from {who}: {why}"
@@ -83,6 +88,10 @@ class Pushback:
         """Stop reading from a client that has named a service beyond the limit."""
         self._extra.setdefault(pending.client, {})[pending] = None
         self.stop(pending.client, self._directory, TOO_MANY)
+
+    def is_far_beyond(self, client: Client) -> bool:
+        """Whether a client has named so many services beyond the limit that the rest must wait."""
+        return len(self._extra.get(client, ())) >= _EXTRA_MAX
 
     # --- there is room again --------------------------------------------------------------------
     def settled(self, pending: PendingRequest, now: float) -> None:
@@ -123,9 +132,17 @@ class Pushback:
         if limit not in client.limits:
             return
         self._leave(client, limit)
-        if not client.limits:
-            del self.unread[client]
-            self._out.append(ResumeReading(client.peer))
+        if client.limits:
+            return
+        if client.backlog:
+            self.ready[client] = None
+        else:
+            self.resume(client)
+
+    def resume(self, client: Client) -> None:
+        """Read from a client again."""
+        del self.unread[client]
+        self._out.append(ResumeReading(client.peer))
 
     def _leave(self, client: Client, limit: Limit) -> None:
         del client.limits[limit]
@@ -149,6 +166,8 @@ class Pushback:
         """Forget a client that has left."""
         if self.unread.pop(client, self) is self:
             return
+        self.ready.pop(client, None)
+        client.backlog.clear()
         for pending in self._extra.get(client, ()):
             self._directory.retire(pending.service, now)
         for limit in [*client.limits]:
