@@ -194,10 +194,10 @@ def test_a_broker_that_is_down_costs_one_timeout_per_task(spark: SparkSession) -
     assert {(row.status, row.attempts, row.may_have_executed) for row in rows} == {
         ("CallTimeout", 0, False)
     }
-    waited = [row for row in rows if row.elapsed_ms >= 1000]
-    assert 100 <= len(waited) <= 200, "one window of each of the two tasks, or two: not four"
     assert all("127.0.0.1" in row.error for row in rows)
-    assert sum("not sent" in row.error for row in rows) == 400 - len(waited)
+    waited = [row for row in rows if "not sent" not in row.error]
+    assert 100 <= len(waited) <= 200, "one window of each of the two tasks, or two: not four"
+    assert sum(row.elapsed_ms >= 1000 for row in waited) >= 100
 
 
 def test_without_giving_up_every_row_is_tried(spark: SparkSession) -> None:
