@@ -17,7 +17,7 @@ from tests.spec.requirement import requirement
 from tests.support.patience import failure_on_loop
 from tests.support.rabbit import Rabbit
 
-from requite import AsyncClient, Client, Request, Worker, service
+from requite import AsyncClient, Client, Request, RetryPolicy, Worker, service
 from requite.errors import CallTimeout, NoService, Poisoned, TransportError
 from requite.request import Reply
 
@@ -109,9 +109,11 @@ async def test_rabbitmq_is_killed_under_calls(rabbit: Rabbit) -> None:
 @pytest.mark.timeout(240)
 async def test_who_comes_before_rabbitmq_waits(rabbit: Rabbit) -> None:
     await asyncio.to_thread(rabbit.stop)
+    # A quorum queue that RabbitMQ makes while it starts may lose what is published to it at once.
+    again = RetryPolicy(attempts=10, attempt_timeout=10.0)
     async with (
         Worker(rabbit.url, echo),
-        AsyncClient(f"{rabbit.url}?queue=echo", timeout=90) as client,
+        AsyncClient(f"{rabbit.url}?queue=echo", timeout=90, retry=again) as client,
     ):
         early = await failure_on_loop(
             CallTimeout, "cannot connect", lambda timeout: client.call(b"early", timeout=timeout)
