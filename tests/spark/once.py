@@ -10,11 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-JAVA_OPTIONS: Final = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
-    # Spark's classes need not be verified each time: a fifth of what a start takes.
-    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
+JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 # For the process that all tests share. Planning is all it does: it has little that is old to
 # collect, and much code, which Java would throw away and compile again for lack of room.
