@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from requite.chronicle import Chronicle, Role
@@ -49,6 +49,7 @@ class FaultyDisk:
         self.fault: StorageError | None = None
         self.sync_fault: StorageError | None = None
         self.is_here = True
+        self.looks: Iterator[bool] = iter(())  # what the next looks for the log find
         self.opened = 0
         self.appends = 0
         self.syncs = 0
@@ -68,7 +69,7 @@ class FaultyDisk:
         return FaultyLog(self)
 
     def is_there(self) -> bool:
-        return self.is_here
+        return next(self.looks, self.is_here)
 
     def refuse(self) -> None:
         if self.fault is not None:

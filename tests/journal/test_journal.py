@@ -137,7 +137,7 @@ def test_a_journal_that_was_deleted_begins_anew(tmp_path, caplog):
         journal.chronicle.flights.append(FLIGHT)
         eventually(lambda: journal.dropped, "it is noticed")
         journal.chronicle.flights.append(FLIGHT)
-    assert "removed while it was written" in caplog.text
+    assert "removed" in caplog.text
     found = kinds(tmp_path / "journal")
     assert found["answered"] >= 1
     assert found["dropped"] == 1

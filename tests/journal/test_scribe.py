@@ -11,7 +11,7 @@ from tests.journal.faulty import STARTED_NS, Desk
 from tests.journal.rows import CALL, FLIGHT, HAPPENINGS
 
 from requite.chronicle import Happening, Kind
-from requite.errors import LogFailed, LogFull, StorageError
+from requite.errors import LogFailed, LogFull, LogGone, StorageError
 from requite.journal.blocks import BlockType, parse_header
 from requite.journal.encode import ROWS_PER_BLOCK, press_flights
 from requite.journal.meaning import KIND_NAMES
@@ -248,6 +248,27 @@ def test_a_log_that_was_removed_begins_anew_and_tells_what_it_may_have_lost():
     desk.pass_time(1.0)
     assert dropped(desk) == [5]
     assert not desk.scribe.failure
+
+
+@pytest.mark.parametrize("operation", ["sync", "append"])
+def test_rows_of_a_log_that_is_removed_are_counted_whatever_notices_it(operation):
+    desk = opened(sync_every_s=1.0)
+    desk.pass_time(1.0)
+    desk.chronicle.flights += [FLIGHT] * 5
+    desk.pass_time(0.5)
+    gone = LogGone("the file that is being written has been removed")
+    if operation == "sync":
+        desk.disk.looks = iter([True])  # there when it was looked for, and gone when it is synced
+        desk.disk.sync_fault = gone
+    else:
+        desk.chronicle.flights.append(FLIGHT)
+        desk.disk.fault = gone
+    desk.disk.is_here = False
+    desk.pass_time(0.5)
+    assert desk.scribe.dropped == 5
+    desk.disk.is_here, desk.disk.fault, desk.disk.sync_fault = True, None, None
+    desk.pass_time(1.0)
+    assert dropped(desk) == [5]
 
 
 def test_a_row_that_cannot_be_encoded_does_not_end_the_journal(caplog):

@@ -199,8 +199,6 @@ class Scribe:
             return
         self._sync_at = now + self._settings.sync_every_s
         if not self._place.is_there():
-            self._lost += self._unchecked
-            self._unchecked = 0
             raise LogGone("the journal was removed while it was written; it begins anew")
         self._log.sync()
         self._is_synced = True
@@ -214,7 +212,14 @@ class Scribe:
         self.failure = str(error)
         self._try_at = now + self._settings.retry_every_s
         if not isinstance(error, LogFull):
+            self._count_what_is_gone()
             self._close_log()
+
+    def _count_what_is_gone(self) -> None:
+        """Count the rows of a file that was removed, whichever operation has noticed it."""
+        if self._log is not None and not self._place.is_there():
+            self._lost += self._unchecked
+            self._unchecked = 0
 
     def _recover(self) -> None:
         if self.failure:
