@@ -174,7 +174,7 @@ def test_a_request_that_outlives_its_broker_keeps_its_id(serving, folder):
         serving.handlers.gate.set()
     stop(serving)
     found = Story(folder).of("hold")
-    assert kinds(found["client"]).count("sent") == 2
+    assert kinds(found["client"]).count("sent") >= 2  # more if the new broker is slow to answer
     assert kinds(found["client"]).count("answered") == 1
     assert len({each.log for each in found["broker"]}) == 2
 
