@@ -48,7 +48,7 @@ class LogStats:
     the beginning. `state` tells how it ends:
 
     - `closed`: in good order.
-    - `open`: it is being written, or its writer was killed.
+    - `open`: it is being written, its writer was killed, or it is a copy of either, made lately.
     - `incomplete`: the writer has ended it, and could not say so: what it told last is missing.
     - `torn`: its writer was killed, or the machine stopped, in the middle of a write.
     - `cut`: the end of the file is missing, and events with it.
@@ -149,7 +149,7 @@ class LogStats:
             int(value) for kind, value in values if kind == Kind.DROPPED and isfinite(value)
         )
 
-    def end(self, infos: Sequence[SegmentInfo], *, has_writer: bool) -> None:
+    def end(self, infos: Sequence[SegmentInfo], *, may_grow: bool) -> None:
         """Take note of how the log ends, whose segments these are."""
         last = infos[-1] if infos else None
         self.segments = len(infos)
@@ -157,7 +157,7 @@ class LogStats:
             self.state = "cut" if last.torn == CUT else "torn"
         elif last is not None and last.sealed and self._last_kind == Kind.CLOSED:
             self.state = "closed"
-        elif (last is None or last.sealed) and not has_writer:
+        elif (last is None or last.sealed) and not may_grow:
             self.state = "incomplete"
 
     def _span(self, instants: Iterable[float], header: Header) -> None:
@@ -188,7 +188,7 @@ def _stats_of(log: LogFolder) -> LogStats:
                     found.flaws[item.reason] += 1
                 else:
                     found.add(item.payload)
-        found.end(infos, has_writer=reader.has_writer())
+        found.end(infos, may_grow=reader.may_grow())
     except LogGone:  # removed while we read: what was counted stands
         pass
     return found

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import platform
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +15,8 @@ from typing import Final
 from requite.errors import LogFailed, LogFull, LogGone, LogLocked, LogMismatch, StorageError
 
 LOCK_NAME: Final = "lock"
+_NODE_SIZE_MAX: Final = 255
+_LOCK_SIZE_MAX: Final = 512  # process id, device, number and machine
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -63,6 +67,10 @@ class DiskFile:
     def size(self) -> int:
         with _doing("look at", self.path):
             return os.fstat(self._descriptor).st_size
+
+    def age_s(self) -> float:
+        with _doing("look at", self.path):
+            return time.time() - os.fstat(self._descriptor).st_mtime
 
     def next_data(self, offset: int) -> tuple[int, int] | None:
         """Skip what was set aside and never written, where the system can tell."""
@@ -193,20 +201,39 @@ class DiskFolder:
             os.close(descriptor)
         return False
 
+    def is_copy(self) -> bool:
+        """Whether the lock is not the one that the writer took: it names its own file."""
+        try:
+            descriptor = os.open(self.path / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:  # a copy of the segments alone
+            return True
+        try:
+            told = os.pread(descriptor, _LOCK_SIZE_MAX, 0).split()
+            return len(told) > 1 and told[1:] != _identity(descriptor).split()
+        finally:
+            os.close(descriptor)
+
 
 def _lock(descriptor: int, path: Path) -> None:
-    """Take the lock, and leave our process id for those who come later."""
+    """Take the lock, and leave our process id and the file's identity for those who come later."""
     with _doing("lock", path):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+            told = os.pread(descriptor, _LOCK_SIZE_MAX, 0).decode("ascii", "replace").split()
+            holder = told[0] if told else "unknown"
             raise LogLocked(
-                f"{path.parent} is being written by another log (process {holder or 'unknown'}). "
+                f"{path.parent} is being written by another log (process {holder}). "
                 "Close that one, or use another folder."
             ) from None
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        os.pwrite(descriptor, b"%d %b\n" % (os.getpid(), _identity(descriptor)), 0)
+
+
+def _identity(descriptor: int) -> bytes:
+    """Name a file as no copy of it is named: by its number, its device and its machine."""
+    found = os.fstat(descriptor)
+    return b"%d:%d %b" % (found.st_dev, found.st_ino, platform.node().encode()[:_NODE_SIZE_MAX])
 
 
 def _sync_folder(path: Path) -> None:

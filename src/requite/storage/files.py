@@ -20,6 +20,9 @@ class File(Protocol):
 
     def size(self) -> int: ...
 
+    def age_s(self) -> float:
+        """How many seconds ago the file was last written."""
+
     def next_data(self, offset: int) -> tuple[int, int] | None:
         """From where to where, from `offset` on, not all may be zero; None: only zeros follow."""
 
@@ -64,3 +67,6 @@ class Folder(Protocol):
 
     def is_locked(self) -> bool:
         """Whether there is a writer, or nobody can tell."""
+
+    def is_copy(self) -> bool:
+        """Whether this is a copy: then the lock tells nothing about who writes the log."""

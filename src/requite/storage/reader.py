@@ -12,8 +12,8 @@ from pathlib import Path
 
 from requite.errors import LogCorrupt, LogGone
 from requite.storage.disk import DiskFolder
-from requite.storage.ending import is_blank, reason_of_rest, rest_of
-from requite.storage.files import Folder
+from requite.storage.ending import SETTLED_AFTER_S, is_blank, reason_of_rest, rest_of
+from requite.storage.files import File, Folder
 from requite.storage.layout import DATA, HEADER_SIZE, segment_name, segment_number
 from requite.storage.mending import MEND_SIZE_MAX, mend, mend_all
 from requite.storage.records import Damage, Position, Record, SegmentInfo
@@ -55,10 +55,23 @@ class LogReader:
             info if info.log_id else info._replace(log_id=log_id, purpose=purpose) for info in infos
         ]
 
-    def has_writer(self) -> bool:
-        """Whether somebody writes the log, or was killed when there was a segment to begin."""
+    def may_grow(self) -> bool:
+        """Whether records may still come: there is a writer, or this is a copy that is not settled.
+
+        True also where a writer was killed when there was a segment to begin.
+        """
         names = self._folder.names()
-        return self._folder.is_locked() or any(name.endswith(NEW_SUFFIX) for name in names)
+        if any(name.endswith(NEW_SUFFIX) for name in names):
+            return True
+        numbers = segment_numbers(self._folder)
+        if not numbers:
+            return self._folder.is_locked()
+        with closing(self._folder.open(segment_name(numbers[-1]))) as file:
+            return self._may_be_written(file)
+
+    def _may_be_written(self, last: File) -> bool:
+        folder = self._folder
+        return folder.is_locked() or (folder.is_copy() and last.age_s() < SETTLED_AFTER_S)
 
     def read(
         self, segment: int, start: int = 0, end: int | None = None
@@ -197,8 +210,8 @@ class LogReader:
             yield torn
 
     def _torn(self, segment: OpenSegment) -> Damage | None:
-        """What is wrong at the end of the last segment; None while there is a writer."""
-        if self._rest(segment) is None or self._folder.is_locked():
+        """What is wrong at the end of the last segment; None while it may be written."""
+        if self._rest(segment) is None or self._may_be_written(segment.file):
             return None
         self._blank.pop(segment.number, None)
         return self._rest(segment)  # it may have been completed before the writer went away
