@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from collections import Counter
 from pathlib import Path
@@ -257,7 +258,7 @@ def test_what_ends_in_the_middle_is_told(tmp_path, left, state, told):
 
 def test_a_log_that_does_not_say_that_it_ends_is_incomplete(tmp_path):
     write(tmp_path, Role.CLIENT, 1).close()
-    (folder,) = tmp_path.iterdir()
+    (folder,) = tmp_path.glob("client-*")
     with Log.open(folder, purpose=PURPOSE) as log:  # and then, no segment more
         log.append([encode_flights([FLIGHT], Strings(), 0, 99)])
     ended = requite("journal", "stats", str(tmp_path))
@@ -266,6 +267,19 @@ def test_a_log_that_does_not_say_that_it_ends_is_incomplete(tmp_path):
         f"incomplete, for their ends could not be written or are gone: {folder.name}" in ended.err
     )
     assert "incomplete" in ended.out
+
+
+def test_a_log_that_began_and_is_gone_is_missing(tmp_path):
+    for name in (bytes(8), bytes(7) + b"1"):
+        with Journal(tmp_path, Role.BROKER, name):
+            """It begins, and ends."""
+    gone = tmp_path / f"broker-{bytes(8).hex()}"
+    shutil.rmtree(gone)
+    ended = requite("journal", "stats", str(tmp_path))
+    assert f"missing, for they began here and are not there: {gone.name}" in ended.err
+    assert ended.code == 1
+    (tmp_path / ".logs" / gone.name).unlink()  # nobody needs it any more
+    assert requite("journal", "stats", str(tmp_path)).code == 0
 
 
 def test_stats_of_an_empty_journal(tmp_path):

@@ -21,7 +21,7 @@ from requite.errors import ConfigurationError
 from requite.journal.blocks import PURPOSE
 from requite.journal.clock import WallClock
 from requite.journal.encode import press_flights
-from requite.journal.folder import log_name, prepare
+from requite.journal.folder import enrol, log_name, prepare
 from requite.journal.meaning import ROLE_NAMES
 from requite.journal.scribe import Scribe
 from requite.journal.settings import JournalSettings, JournalStatus
@@ -81,6 +81,7 @@ class Journal:
         place = _Place(self.path, self.settings)
         scribe = Scribe(self.chronicle, place, self._facts(), self.settings, self._clock)
         scribe.open()
+        enrol(self.path)
         self._scribe = scribe
         self._thread.start()
         atexit.register(self.close)

@@ -20,9 +20,10 @@ from requite.journal.blocks import (
     flaw_of,
     parse_header,
     read_opened,
+    stranger_of,
 )
 from requite.journal.event import from_us
-from requite.journal.folder import LogFolder, find_logs
+from requite.journal.folder import LogFolder, find_logs, missing_logs
 from requite.journal.meaning import (
     INSTANT_OUT_OF_RANGE,
     KIND_NAMES,
@@ -52,6 +53,7 @@ class LogStats:
     - `incomplete`: the writer has ended it, and could not say so: what it told last is missing.
     - `torn`: its writer was killed, or the machine stopped, in the middle of a write.
     - `cut`: the end of the file is missing, and events with it.
+    - `missing`: it began, and is not there at all.
     """
 
     log: LogFolder
@@ -68,6 +70,7 @@ class LogStats:
     segments: int = 0
     state: str = "open"
     _last_kind: int | None = None
+    _is_stranger: bool = False
 
     @property
     def first(self) -> datetime | None:
@@ -109,6 +112,13 @@ class LogStats:
         flaw = flaw_of(payload)
         if header is None or flaw:
             self.flaws[flaw] += 1
+            return
+        if header.type == BlockType.OPENED:  # the first block of a segment
+            stranger = stranger_of(payload, ROLE_NAMES[self.log.role], self.log.name)
+            self._is_stranger = bool(stranger)
+            if stranger:
+                self.flaws[stranger] += 1
+        if self._is_stranger:
             return
         self._number(header)
         self._last_kind = None
@@ -171,9 +181,14 @@ class LogStats:
 
 
 def stats(directory: Path | str) -> Iterator[LogStats]:
-    """Yield what is in each log of a journal. Raises `ConfigurationError` for what is none."""
+    """Yield what is in each log of a journal, then those that are missing.
+
+    Raises `ConfigurationError` for what is no journal.
+    """
     for log in find_logs(directory):
         yield _stats_of(log)
+    for log in missing_logs(directory):
+        yield LogStats(log, state="missing")
 
 
 def _stats_of(log: LogFolder) -> LogStats:

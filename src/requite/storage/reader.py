@@ -191,6 +191,7 @@ class LogReader:
                 header.created_us if header else 0,
                 next_number,
                 torn.reason if torn else "",
+                torn.size if torn else 0,
             )
 
     def _extent(self, segment: OpenSegment, *, last: bool) -> tuple[int, int, bool]:
