@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.cli.command import requite, running
 from tests.journal.rows import FLIGHT, HAPPENINGS
+from tests.support.live import eventually
 
 from requite.chronicle import Happening, Kind, Role
 from requite.cli.exit_codes import ExitCode
@@ -41,6 +42,7 @@ DESCRIBED = {
     ),
     "stats": ("DIR", "--json", "dropped", "missing"),
     "export": ("DIR", "--to", ".parquet", ".jsonl"),
+    "ship": ("DIR", "TARGET", "--follow", "--every", "--json"),
 }
 
 
@@ -280,6 +282,29 @@ def test_a_log_that_began_and_is_gone_is_missing(tmp_path):
     assert ended.code == 1
     (tmp_path / ".logs" / gone.name).unlink()  # nobody needs it any more
     assert requite("journal", "stats", str(tmp_path)).code == 0
+
+
+def test_a_journal_is_shipped_and_followed(tmp_path):
+    source, target = tmp_path / "journal", tmp_path / "copy"
+    write(source, Role.BROKER, 2).close()
+    ended = requite("journal", "ship", str(source), str(target), "--json")
+    assert (ended.code, json.loads(ended.out)["segments"]) == (0, 1)
+    words = (str(source), str(target), "--follow", "--every", "0.01")
+    with running("journal", "ship", *words) as ship:
+        write(source, Role.CLIENT, 3).close()
+        eventually(lambda: len(list(events(target))) == len(list(events(source))), "it is shipped")
+        ship.send(signal.SIGTERM)
+        assert ship.end()[0] == 0
+    assert [*events(target)] == [*events(source)]
+
+
+def test_what_cannot_be_shipped_is_told(tmp_path):
+    write(tmp_path / "journal", Role.BROKER, 1).close()
+    (tmp_path / "file").touch()
+    ended = requite("journal", "ship", str(tmp_path / "journal"), str(tmp_path / "file"))
+    assert ended.code == 1
+    assert "not everything has been shipped: cannot write" in ended.err
+    assert requite("journal", "ship", str(tmp_path / "journal"), "ftp://x/y").code == 2
 
 
 def test_stats_of_an_empty_journal(tmp_path):

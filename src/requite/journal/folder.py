@@ -72,6 +72,11 @@ def enrol(log: Path) -> None:
         ) from error
 
 
+def roll_entry(log: str) -> str:
+    """Return the name, in its journal, of the file that says that a log began."""
+    return f"{_ROLL}/{log}"
+
+
 def missing_logs(directory: Path | str) -> list[LogFolder]:
     """Return the logs that have begun in a journal, and are not there, by name."""
     path = Path(directory)

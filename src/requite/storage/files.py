@@ -8,6 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
+from requite.storage.shipped import Shipped
+
 
 class File(Protocol):
     """An open file. It may be longer than what has been written; the rest reads as zeros."""
@@ -70,3 +72,6 @@ class Folder(Protocol):
 
     def is_copy(self) -> bool:
         """Whether this is a copy: then the lock tells nothing about who writes the log."""
+
+    def shipped(self) -> Shipped | None:
+        """What the copy says about its original; None for anything else."""

@@ -93,6 +93,9 @@ class MemoryFolder:
     def is_copy(self) -> bool:
         return False
 
+    def shipped(self) -> None:
+        """It is no copy."""
+
 
 class MemoryLog(Log):
     """A log in memory. Give its `folder` to another one to open it again."""
