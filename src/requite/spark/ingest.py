@@ -1,13 +1,16 @@
 """From the journal into bronze: what is new, exactly once, in batches that can be repeated.
 
 Spark notes in the checkpoint what belongs to a batch before the batch is read, and that it is done
-afterwards. A run that dies in between repeats the batch, under the same number, and so replaces
-what it had written.
+afterwards. Delta's log names the last batch of the query that each table of bronze has. A run that
+dies in between repeats the batch; what is there already is not written again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -16,7 +19,9 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from requite.spark import bronze
-from requite.spark.lake import BATCH, OUR_FOLDER, Lake, load, save, write_partitions
+from requite.spark.delta.catalog import Catalog
+from requite.spark.delta.table import Table, Transaction
+from requite.spark.lake import Lake, write_files
 
 EVENTS: Final = "bronze_events"
 QUARANTINE: Final = "bronze_quarantine"
@@ -27,14 +32,13 @@ _END: Final = "end of batch"
 class Reading(NamedTuple):
     """How batches of the checkpoint become batches of bronze.
 
-    Spark counts the batches of a checkpoint from 0; `base` is the number of its first one in
-    bronze. Where a checkpoint was lost, the journal is read once more from its beginning, and
-    `again` says that what bronze has already has to be left out.
+    Where a checkpoint was lost, the journal is read once more from its beginning, and `again` says
+    that what bronze has already has to be left out.
     """
 
     root: str
-    table_format: str
-    base: int = 0
+    run: int
+    checkpoint: str
     again: bool = False
 
 
@@ -43,31 +47,77 @@ def journal_stream(lake: Lake, journal: str) -> DataFrame:
     return lake.spark.readStream.format("requite").load(journal)
 
 
-def ingest(lake: Lake, open_stream: Callable[[], DataFrame]) -> None:
-    """Read what the journal has had since the last time, write it to bronze, and stop."""
-    note = lake.root / OUR_FOLDER / "reading.json"
-    checkpoint = lake.root / "_checkpoints" / "bronze"
-    reading = _reading(lake, load(note), is_new=not (checkpoint / "offsets").is_dir())
-    save(note, {"base": reading.base, "again": reading.again})
+def ingest(
+    lake: Lake, open_stream: Callable[[], DataFrame], state: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Read what the journal has had since the last time, write it to bronze, and stop.
+
+    `state` is what the last run's end has returned; return what the next one needs.
+    """
+    checkpoint = Checkpoint(Path(lake.root) / "_checkpoints" / "bronze")
+    events = lake.catalog.table(EVENTS)
+    if not checkpoint.fits(events, state.get("offsets")):
+        checkpoint.forget()
+    has_events = events is not None and bool(events.files)
+    again = has_events and state.get("query") != checkpoint.query
+    reading = Reading(lake.root, lake.catalog.run, str(checkpoint.folder), again)
     writer = open_stream().writeStream.foreachBatch(partial(_write, reading))
-    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    place = str(checkpoint.folder)
+    query = writer.option("checkpointLocation", place).trigger(availableNow=True).start()
     query.awaitTermination()
-    save(note, {"base": reading.base, "again": False})
+    for name in (EVENTS, QUARANTINE):
+        lake.catalog.reopen(name)
+    return {"query": checkpoint.query, "offsets": checkpoint.offsets_digest()}
 
 
-def _reading(lake: Lake, note: dict[str, Any], *, is_new: bool) -> Reading:
-    place = str(lake.root), lake.table_format
-    if not is_new:
-        return Reading(*place, note.get("base", 0), note.get("again", False))
-    base = last_batch(lake, EVENTS) + 1
-    return Reading(*place, base, base > 0)
+class Checkpoint:
+    """Spark's checkpoint of the query that reads the journal: a folder."""
 
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
 
-def last_batch(lake: Lake, name: str) -> int:
-    """Return the number of the last batch in a table of bronze, -1 where there is none."""
-    found = lake.batches(name).agg(F.max(BATCH).alias("last")).toArrow().to_pylist()
-    last = found[0]["last"]
-    return -1 if last is None else int(last)
+    @property
+    def query(self) -> str | None:
+        """The id of the query; None before the first start."""
+        file = self.folder / "metadata"
+        try:
+            return str(json.loads(file.read_text(encoding="utf-8"))["id"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None  # lost, or damaged, which is the same
+
+    @property
+    def done(self) -> int:
+        """The number of the last batch of which Spark knows that it was written; -1: none."""
+        return self._last("commits")
+
+    def _last(self, kind: str) -> int:
+        """Return the number of the newest file of a kind, -1 where there is none."""
+        folder = self.folder / kind
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+    def offsets_digest(self) -> str | None:
+        """Return what tells the newest offsets from others."""
+        last = self._last("offsets")
+        if last < 0:
+            return None
+        return hashlib.sha256((self.folder / "offsets" / str(last)).read_bytes()).hexdigest()
+
+    def fits(self, events: Table | None, offsets: str | None) -> bool:
+        """Whether it tells of the very batches that the events are of.
+
+        One that does not has been damaged, or belongs to another lake.
+        """
+        planned, done = self._last("offsets"), self.done
+        query = self.query
+        written = events.committed(query) if events is not None and query is not None else -1
+        if not done <= written <= planned <= done + 1:
+            return False
+        return planned != done or offsets is None or offsets == self.offsets_digest()
+
+    def forget(self) -> None:
+        """Remove it, so that the journal is read once more."""
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _write(reading: Reading, batch: DataFrame, batch_id: int) -> None:
@@ -75,17 +125,19 @@ def _write(reading: Reading, batch: DataFrame, batch_id: int) -> None:
 
     It may run in a process of Spark's (over Spark Connect), so it is given only plain values.
     """
-    lake = Lake(batch.sparkSession, Path(reading.root), reading.table_format)
-    number = F.lit(reading.base + batch_id).cast("bigint").alias(BATCH)
-    seen = Observation(f"batch-{reading.base + batch_id}")
+    once = Transaction(Checkpoint(Path(reading.checkpoint)).query or "", batch_id)
+    lake = Lake(batch.sparkSession, Catalog.of_run(reading.root, reading.run))
+    if lake.catalog.has(EVENTS, once):  # it comes last
+        return
+    seen = Observation(f"batch-{batch_id}")
     counted = _with_end(batch).observe(seen, F.count_if(bronze.is_bad()).alias("bad"))
     events = _new(lake, reading, EVENTS, bronze.bronze_events(counted))
-    events = events.where(F.col("kind") != _END)
-    write_partitions(events.select("*", number), lake, EVENTS, ["date", BATCH])
+    written = write_files(reading.root, EVENTS, events.where(F.col("kind") != _END))
     # Most journals have no damage, and need not be read a second time for it.
-    if seen.get["bad"]:
+    if seen.get["bad"] and not lake.catalog.has(QUARANTINE, once):
         bad = _new(lake, reading, QUARANTINE, bronze.bronze_quarantine(batch))
-        write_partitions(bad.select("*", number), lake, QUARANTINE, [BATCH])
+        lake.catalog.commit(QUARANTINE, write_files(reading.root, QUARANTINE, bad), (), once)
+    lake.catalog.commit(EVENTS, written, (), once)
 
 
 def _with_end(batch: DataFrame) -> DataFrame:
@@ -103,6 +155,4 @@ def _with_end(batch: DataFrame) -> DataFrame:
 
 def _new(lake: Lake, reading: Reading, name: str, rows: DataFrame) -> DataFrame:
     once = bronze.deduplicate(rows)
-    if not reading.again:
-        return once
-    return bronze.not_among(once, lake.batches(name).where(F.col(BATCH) < reading.base))
+    return bronze.not_among(once, lake.table(name)) if reading.again else once

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -11,9 +12,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tests.spark.events import Event, Log, Story, call_id, collect, damaged_row, instance, instant
 
-from requite.errors import ConfigurationError
-from requite.spark import ingest, runner, schemas
+from requite.errors import ConfigurationError, LakeDamaged
+from requite.spark import runner, schemas
+from requite.spark.delta.catalog import Catalog
 from requite.spark.lake import Lake
+from requite.spark.marker import load, save
 from requite.spark.news import EARLIEST, LATEST
 from requite.spark.refresh import Progress, Refresh
 from requite.spark.runner import RunSummary
@@ -30,7 +33,6 @@ class Pipeline:
         self.spark = spark
         self.journal, self.root = folder / "journal", folder / "lake"
         self.journal.mkdir()
-        self.lake = Lake(spark, self.root)
         self.story = Story()
         self.steps: list[Progress] = []
 
@@ -50,7 +52,7 @@ class Pipeline:
         )
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        return collect(self.lake.table(name))
+        return collect(Lake.at(self.spark, self.root).table(name))
 
     def verdicts(self) -> dict[str, tuple[str, Any]]:
         return {
@@ -118,7 +120,7 @@ def test_runs_follow_a_growing_journal(pipeline: Pipeline) -> None:
     third = pipeline.run()
     assert third.new_events == 4
     assert third.audit.exactly_one == third.audit.accepted == 4
-    assert {row["batch"] for row in collect(pipeline.lake.batches("bronze_events"))} == {0, 1}
+    assert len(pipeline.rows("bronze_events")) == first.new_events + third.new_events
 
 
 def test_a_late_reply_changes_the_day_of_its_request(pipeline: Pipeline) -> None:
@@ -297,7 +299,7 @@ def test_a_run_that_died_after_reading_is_repeated_by_the_next(
     judging.story.call(1, 0.0, broker=broker)
     judging.write()
     judging.run()
-    (old,) = (judging.root / "silver_requests" / "date=2026-03-02").glob("*.parquet")
+    (old,) = Catalog(str(judging.root)).files("silver_requests")
     judging.story.call(2, 3 * DAY_S, broker=broker)
     judging.write()
     dies_once(Refresh, "small_tables")
@@ -307,7 +309,7 @@ def test_a_run_that_died_after_reading_is_repeated_by_the_next(
     assert summary.new_events == 3
     assert summary.days == 1
     assert summary.tables["silver_requests"] == 1
-    assert old.exists()
+    assert old in Catalog(str(judging.root)).files("silver_requests")
     assert summary.audit.exactly_one == 2
     assert len(judging.rows("bronze_events")) == 6
 
@@ -317,28 +319,35 @@ def test_a_run_that_died_while_reading_reads_the_batch_again_but_not_twice(
 ) -> None:
     judging.story.call(1, 0.0, broker=judging.story.broker())
     judging.write()
-    written = ingest.write_partitions
+    committed = Catalog.commit
 
     def dying(*args: Any, **kwargs: Any) -> None:
-        written(*args, **kwargs)
+        committed(*args, **kwargs)
         raise RuntimeError("the power failed")
 
-    monkeypatch.setattr(ingest, "write_partitions", dying)
-    with pytest.raises(Exception, match="the power failed"):
-        judging.run()
-    assert len(judging.rows("bronze_events")) == 3
-    monkeypatch.setattr(ingest, "write_partitions", written)
+    with monkeypatch.context() as patched:
+        patched.setattr(Catalog, "commit", dying)
+        with pytest.raises(Exception, match="the power failed"):
+            judging.run()
+    assert judging.rows("bronze_events") == []  # it counts when a run has come to its end
     assert judging.run().new_events == 3
     assert len(judging.rows("bronze_events")) == 3
 
 
-def test_without_its_checkpoint_a_lake_takes_nothing_twice(judging: Pipeline) -> None:
+@pytest.mark.parametrize("lost", ["all of it", "its newest batch", "what a batch had"])
+def test_without_its_checkpoint_a_lake_takes_nothing_twice(judging: Pipeline, lost: str) -> None:
     broker = judging.story.broker()
     judging.story.call(1, 0.0, broker=broker)
     judging.write([damaged_row(broker, 999)])
     judging.run()
-    for path in sorted((judging.root / "_checkpoints").rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
+    checkpoint = judging.root / "_checkpoints" / "bronze"
+    if lost == "all of it":
+        shutil.rmtree(checkpoint.parent)
+    elif lost == "its newest batch":
+        (checkpoint / "offsets" / "0").unlink()
+        (checkpoint / "commits" / "0").unlink()
+    else:
+        (checkpoint / "offsets" / "0").write_text("v1\n{}")
     judging.story.call(2, 1.0, broker=broker)
     judging.write([damaged_row(broker, 9999)])
     summary = judging.run()
@@ -346,6 +355,70 @@ def test_without_its_checkpoint_a_lake_takes_nothing_twice(judging: Pipeline) ->
     assert len(judging.rows("bronze_events")) == 6
     assert len(judging.rows("bronze_quarantine")) == 2
     assert summary.audit.exactly_one == 2
+
+
+def make_old(pipeline: Pipeline) -> None:
+    """Turn a lake into what format 1 was: folders of Parquet, and files of ours."""
+    catalog = Catalog(str(pipeline.root))
+    keep = {name: catalog.files(name) for name in ("bronze_events", "bronze_quarantine")}
+    shutil.rmtree(pipeline.root / "runs")
+    for name, files in keep.items():
+        for file in files:
+            old = pipeline.root / name / file.path
+            folder = old.parent / "batch=0"
+            folder.mkdir(exist_ok=True)
+            old.rename(folder / "part-0.parquet")
+    for log in pipeline.root.glob("*/_delta_log"):
+        shutil.rmtree(log)
+    ours = pipeline.root / "_requite"
+    save(ours / "lake.json", load(ours / "lake.json") | {"format": 1})
+    save(ours / "reading.json", {"base": 0, "again": False})
+    save(ours / "state.json", {"batch": 0})
+
+
+def test_a_lake_of_format_1_is_taken_over(judging: Pipeline) -> None:
+    broker = judging.story.broker()
+    judging.story.call(1, 0.0, broker=broker)
+    judging.write([damaged_row(broker, 999)])
+    before = judging.run()
+    make_old(judging)
+    with pytest.raises(ConfigurationError, match="`requite spark run` with its journal migrates"):
+        judging.rows("audit_verdicts")
+    for gone in judging.journal.iterdir():  # retention has removed what the lake has
+        gone.unlink()
+    judging.story.call(2, 1.0, broker=broker)
+    judging.write()
+    after = judging.run()
+    assert Progress("migration", 4) in judging.steps
+    assert (before.audit.exactly_one, after.audit.exactly_one) == (1, 2)
+    assert (after.new_events, after.audit.damaged) == (6, 1)
+    assert judging.run().audit == after.audit
+
+
+def test_what_a_lake_has_lost_is_told_by_name(judging: Pipeline) -> None:
+    """It used to be taken for what has never been: `0 accepted`, and all well."""
+    judging.story.call(1, 0.0, broker=judging.story.broker())
+    judging.write()
+    judging.run()
+    (events,) = Catalog(str(judging.root)).files("bronze_events")
+    whole = judging.root.with_name("whole")
+    judging.root.rename(whole)
+    for lost, told in (
+        ("audit_verdicts", r"lake/audit_verdicts is gone"),
+        ("bronze_events/_delta_log", r"lake/bronze_events is gone"),
+        (f"bronze_events/{events.path}", rf"bronze_events/{events.path} is gone"),
+        ("runs", r"lake/runs is gone"),
+        ("_requite", r"lake/_requite/lake\.json is gone"),
+    ):
+        shutil.rmtree(judging.root, ignore_errors=True)
+        shutil.copytree(whole, judging.root)
+        place = judging.root / lost
+        shutil.rmtree(place) if place.is_dir() else place.unlink()
+        # A new call on the same day, so that its events are read again.
+        judging.story.call(2, 1.0, broker=judging.story.broker("b2"))
+        judging.write()
+        with pytest.raises(LakeDamaged, match=told):
+            judging.run()
 
 
 def test_what_cannot_work_is_refused_before_anything_is_read(
