@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from requite.spark import schemas
 from requite.spark.delta.catalog import Catalog
 from requite.spark.delta.files import DAY, Added, as_one, by_day, filesystem, write
-from requite.spark.delta.table import Transaction, is_by_day
+from requite.spark.delta.table import is_by_day
 
 TYPES = {
     "int": pa.int32(),
@@ -43,11 +43,9 @@ def written(root: Path, name: str, *batches: list[dict[str, Any]]) -> list[Added
     return files
 
 
-def append(
-    catalog: Catalog, name: str, *batches: list[dict[str, Any]], once: Transaction | None = None
-) -> None:
+def append(catalog: Catalog, name: str, *batches: list[dict[str, Any]]) -> None:
     """Add rows to a table, in one commit."""
-    catalog.commit(name, written(Path(catalog.root), name, *batches), (), once)
+    catalog.commit(name, written(Path(catalog.root), name, *batches))
 
 
 def replace(

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from pyspark.sql import functions as F
 
+from requite.spark.bronze import EVENTS
 from requite.spark.clock import micros
-from requite.spark.ingest import EVENTS
 from requite.spark.lake import Lake
 from requite.spark.vocabulary import ACCEPTED, DROPPED
 
@@ -33,23 +33,21 @@ class News(NamedTuple):
 
     `spans` tells, for each day of which there are events, from when to when; `deadline_s` is the
     longest time that any of the requests was given; `dropped` counts events that the journal has
-    lost.
+    lost; `ended` are the logs that were closed.
     """
 
     events: int = 0
     spans: tuple[Span, ...] = ()
     deadline_s: float = 0.0
     dropped: int = 0
+    ended: frozenset[str] = frozenset()
 
 
 def find(lake: Lake) -> News:
-    """Look at the files that bronze has got since the last run that came to its end."""
-    fresh = lake.catalog.fresh(EVENTS)
-    if not fresh:
-        return News()
+    """Look at all that is in bronze."""
     given_us = F.when(F.col("kind") == ACCEPTED, micros(F.col("deadline")) - micros(F.col("ts")))
     by_day = (
-        lake.rows(EVENTS, fresh)
+        lake.table(EVENTS)
         .groupBy("date")
         .agg(
             F.count("*").alias("events"),

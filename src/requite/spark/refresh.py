@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from requite.spark import audit, gold, silver
-from requite.spark.ingest import EVENTS
+from requite.spark.bronze import EVENTS
 from requite.spark.lake import Lake
 from requite.spark.lives import lives
 from requite.spark.news import Span, reach, widen

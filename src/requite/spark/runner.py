@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -23,11 +22,11 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import DataFrame
 
 from requite.errors import ConfigurationError
-from requite.journal.folder import find_logs
 from requite.spark import audit, news
+from requite.spark.bronze import QUARANTINE
 from requite.spark.delta.catalog import Catalog
 from requite.spark.failures import as_sentences
-from requite.spark.ingest import QUARANTINE, ingest, journal_stream
+from requite.spark.ingest import Source, ingest, journal_source
 from requite.spark.lake import Lake
 from requite.spark.marker import FORMAT, claim
 from requite.spark.migration import migrate
@@ -86,12 +85,12 @@ def run(
     as_of: datetime | None = None,
     terms: audit.Terms = audit.USUAL,
     on_progress: OnProgress = lambda _progress: None,
-    source: Callable[[Lake, str], DataFrame] = journal_stream,
+    open_source: Callable[[str], Source] = journal_source,
 ) -> RunSummary:
     """Bring a lake up to date with a journal, judge, and write a report where one is asked for.
 
     Verdicts are as of `as_of`, or else of the newest event; `terms` tell when a missing outcome
-    becomes a violation. `source` opens the journal as a stream.
+    becomes a violation. `open_source` opens the journal.
 
     Raises `ConfigurationError` where there is no journal, or the lake is a folder that is not ours
     or belongs to another journal; for an `as_of` before 1970; and where no report can be written.
@@ -104,17 +103,17 @@ def run(
         require_charts()
         require_place(report)
     told = _journal_folder(journal)
-    if source is journal_stream:
-        find_logs(told)  # refuses what is no journal, before anything is touched
+    source = open_source(told)  # refuses what is no journal, before anything is touched
     root = Path(lake).expanduser().resolve()
     is_old = claim(root, told) < FORMAT
     place = Lake(spark, Catalog(str(root)))
-    with as_sentences(), place.catalog.running():
-        if is_old:
-            on_progress(Progress("migration"))
+    if is_old:
+        on_progress(Progress("migration"))
+        with as_sentences():
             on_progress(Progress("migration", migrate(place)))
+    with as_sentences(), place.catalog.running():
         follower = _Run(place, now, terms, on_progress)
-        follower.follow(partial(source, place, told))
+        follower.follow(source)
         page = follower.report(report)
         follower.tidy()
         return follower.summary(time.monotonic() - began, page)
@@ -154,11 +153,13 @@ class _Run:
         self._audit = audit.Summary()
         self._tidies = False
 
-    def follow(self, open_stream: Callable[[], DataFrame]) -> None:
+    def follow(self, source: Source) -> None:
         """Read, compute what that changes, judge, and note how far it has come."""
         self._tell(Progress("journal"))
-        self._state |= ingest(self._lake, open_stream, self._state)
-        self._news = news.find(self._lake)
+        offset = self._state.get("offset")
+        self._state["offset"], self._news = ingest(self._lake, source, offset)
+        if self._state.pop("anew", False):
+            self._news = news.find(self._lake)
         self._tell(Progress("journal", self._news.events))
         told = self._told()
         if told is not None:

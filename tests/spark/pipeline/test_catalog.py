@@ -21,7 +21,7 @@ import requite.spark.delta.catalog
 from requite.errors import LakeBusy, LakeDamaged, LakeError
 from requite.spark.delta.catalog import FILES_MAX, RUNS, Catalog, to_merge
 from requite.spark.delta.files import FILE_BYTES_MAX, day_folder
-from requite.spark.delta.table import File, Transaction
+from requite.spark.delta.table import File
 
 MONDAY, TUESDAY = date(2026, 3, 2), date(2026, 3, 3)
 EVENTS, BEATS, POISON = "bronze_events", "silver_heartbeats", "poison"
@@ -52,7 +52,7 @@ def root(tmp_path: Path) -> Path:
     """A lake after one run."""
     catalog = Catalog(str(tmp_path))
     with catalog.running():
-        append(catalog, EVENTS, [event(1)], once=Transaction("query", 0))
+        append(catalog, EVENTS, [event(1)])
         replace(catalog, BEATS, [beat("a"), beat("b", TUESDAY)])
         catalog.end({"told": 1})
     return tmp_path
@@ -75,10 +75,10 @@ def test_a_table_that_no_run_has_written_is_empty(root: Path) -> None:
 
 
 @pytest.mark.parametrize("left", ["nothing", "a row", "a table"])
-def test_what_a_run_did_that_died_is_undone_but_for_bronze(root: Path, left: str) -> None:
+def test_what_a_run_did_that_died_is_undone(root: Path, left: str) -> None:
     dying = died(root)
     if left != "nothing":
-        append(dying, EVENTS, [event(2)], once=Transaction("query", 1))
+        append(dying, EVENTS, [event(2)])
         replace(dying, BEATS, [beat("wrong")])
     if left == "a table":
         replace(dying, POISON, [{"service": "wrong"}])
@@ -86,9 +86,7 @@ def test_what_a_run_did_that_died_is_undone_but_for_bronze(root: Path, left: str
     with catalog.running():
         assert workers(catalog) == ["a", "b"]
         assert rows_of(catalog, POISON) == []
-        fresh = [file.rows for file in catalog.fresh(EVENTS)]
-        assert fresh == ([] if left == "nothing" else [1])
-        assert catalog.has(EVENTS, Transaction("query", 1)) == (left != "nothing")
+        assert [file.rows for file in catalog.files(EVENTS)] == [1]
         catalog.end({})
     assert workers(Catalog(str(root))) == ["a", "b"]
 
@@ -161,13 +159,6 @@ def test_files_that_no_commit_has_belong_to_nobody(root: Path) -> None:
     assert workers(Catalog(str(root))) == ["a", "b"]
 
 
-def test_a_commit_that_is_repeated_is_known(root: Path) -> None:
-    catalog = Catalog(str(root))
-    assert catalog.has(EVENTS, Transaction("query", 0))
-    assert not catalog.has(EVENTS, Transaction("query", 1))
-    assert not catalog.has(EVENTS, Transaction("another", 0))
-
-
 # --- tidying up -----------------------------------------------------------------------------------
 def test_many_small_files_become_few_and_no_row_is_lost(root: Path) -> None:
     for number in range(FILES_MAX + 5):
@@ -175,7 +166,6 @@ def test_many_small_files_become_few_and_no_row_is_lost(root: Path) -> None:
         with catalog.running():
             append(catalog, EVENTS, [event(number), event(number, TUESDAY)])
             replace(catalog, BEATS, [beat(str(number))], [MONDAY])
-            assert [file.rows for file in catalog.fresh(EVENTS)] == [1, 1]
             catalog.end({"told": number})
             catalog.merge()
     catalog = Catalog(str(root))
@@ -184,7 +174,6 @@ def test_many_small_files_become_few_and_no_row_is_lost(root: Path) -> None:
         per_day = [path.rpartition("/")[0] for path in table.file_uris()]
         assert max(map(per_day.count, per_day)) <= FILES_MAX
     with catalog.running():
-        assert catalog.fresh(EVENTS) == []
         assert len(catalog.table(EVENTS).files) < 2 * FILES_MAX
         told = sorted(row["seq"] for row in rows_of(catalog, EVENTS))
         assert told == sorted([1, *range(FILES_MAX + 5), *range(FILES_MAX + 5)])

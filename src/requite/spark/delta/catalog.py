@@ -3,7 +3,6 @@
 A run that has come to its end adds a row to the table `runs`: how far it has come, and the seal of
 every table. That row is what counts. A reader sees the tables as the last row names them, however
 far a run at work has come; and the next run puts tables back on which one that died had begun.
-Bronze alone is not put back: its batches are complete by themselves.
 
 A run announces itself by a commit without a row. Its version is the run's number, and every commit
 of the run bears it. So a lake also notices that `runs` itself has lost its end.
@@ -40,7 +39,7 @@ from requite.spark.delta.files import (
     words_of,
     write,
 )
-from requite.spark.delta.table import ADVICE, File, Note, Seal, Table, Transaction, create
+from requite.spark.delta.table import ADVICE, File, Note, Seal, Table, create
 
 RUNS: Final = "runs"
 FILES_MAX: Final = 10
@@ -82,20 +81,7 @@ class Catalog:
         self._tables: dict[str, Table | None] = {}
         self._sound: set[str] = set()
         self.last = self._newest_record()
-        self._before: Mapping[str, Table | None] = {}
         self._mark: dict[str, Any] = {}
-
-    @classmethod
-    def of_run(cls, root: str, run: int) -> Catalog:
-        """Return the tables as they are in a run, for a process that works for it.
-
-        Raises `LakeBusy` where another run has begun.
-        """
-        catalog = cls(root)
-        catalog.run = run
-        catalog._require_run()
-        catalog._tables = {name: Table.open(root, name) for name in catalog._names()}
-        return catalog
 
     # --- reading ----------------------------------------------------------------------------------
     def table(self, name: str) -> Table | None:
@@ -205,7 +191,6 @@ class Catalog:
             self._runs = self._runs.commit([], [], run=runs_until + 1, more=self._mark)
         self.run = self._runs.version
         self._tables = {name: self._settled(name) for name in names}
-        self._before = dict(self._tables)
 
     def _require_nobody(self) -> None:
         note = self._notes.get(RUNS)
@@ -241,7 +226,7 @@ class Catalog:
         table, seal = self._tables[name], self.last.seals.get(name)
         assert table is not None
         is_known = seal is not None and table.version == seal.version
-        if is_known or _is_appended(name) or self._is_merged(name, seal):
+        if is_known or self._is_merged(name, seal):
             return table
         if seal is not None:
             return table.restore(seal, run=self.run)
@@ -251,47 +236,17 @@ class Catalog:
         """Whether all that was done to a table since the last run's end is that it was merged."""
         return seal is not None and self._notes[name].more.get("merged") == seal.version
 
-    def fresh(self, name: str) -> list[File]:
-        """Return the files that a table has got since the last run's end, in a run."""
-        table, known = self.table(name), self._known(name)
-        found = [file for file in table.files.values() if file.path not in known] if table else []
-        self.check(name, found)
-        return found
-
-    def _known(self, name: str) -> frozenset[str]:
-        seal, table = self.last.seals.get(name), self._before.get(name)
-        if seal is None or table is None:
-            return frozenset()
-        if self._is_merged(name, seal) or table.version == seal.version:
-            return frozenset(table.files)
-        recorded = self._as_recorded(name)
-        return frozenset(recorded.files if recorded else ())
-
-    def has(self, name: str, transaction: Transaction) -> bool:
-        """Whether a table has what belongs to a transaction."""
-        table = self.table(name)
-        application, version = transaction
-        return table is not None and table.committed(application) >= version
-
     def commit(
         self,
         name: str,
         add: Sequence[Added],
         remove: Sequence[File] = (),
-        transaction: Transaction | None = None,
     ) -> None:
         """Add and remove files of a table in one commit; the table is created if need be."""
         self._require_run()
         table = self.table(name) or create(self.root, name, run=self.run)
-        if add or remove or transaction:
-            table = table.commit(add, remove, run=self.run, transaction=transaction)
-        self._tables[name] = table
-
-    def reopen(self, name: str) -> None:
-        """Look at a table again, which another process may have changed in this run."""
-        table = Table.open(self.root, name)
-        if table is not None:
-            table.note()
+        if add or remove:
+            table = table.commit(add, remove, run=self.run)
         self._tables[name] = table
 
     def _require_run(self) -> None:
@@ -386,10 +341,6 @@ def _smallest(files: list[File]) -> list[File]:
         chosen.append(file)
         total += file.size
     return chosen
-
-
-def _is_appended(name: str) -> bool:
-    return name.startswith("bronze_")
 
 
 def _gone(root: str, name: str) -> LakeDamaged:

@@ -33,13 +33,6 @@ _CHECKPOINT_EVERY: Final = "20"  # commits; a table is read from the last checkp
 _DELTA_TYPES: Final = {"int": "integer", "bigint": "long"}  # the others have Spark's names
 
 
-class Transaction(NamedTuple):
-    """What a commit belongs to: an application, and a version which that commits once."""
-
-    application: str
-    version: int
-
-
 class File(NamedTuple):
     """A file of a table, as its log has it."""
 
@@ -128,11 +121,6 @@ class Table:
                 f"{seal.version} had; {ADVICE}"
             )
 
-    def committed(self, application: str) -> int:
-        """Return the last version that an application has committed, -1 where there is none."""
-        found = self._delta.transaction_version(application)
-        return -1 if found is None else int(found)
-
     def commit(
         self,
         add: Sequence[Added],
@@ -140,7 +128,6 @@ class Table:
         *,
         run: int,
         more: Mapping[str, Any] | None = None,
-        transaction: Transaction | None = None,
     ) -> Table:
         """Add and remove files in one commit; return the table after it.
 
@@ -150,7 +137,7 @@ class Table:
         files = [file for file in self.files.values() if file.path not in gone]
         files += [File(file.path, file.size, file.rows) for file in add]
         seal = _seal(self.name, self.version + 1, files)
-        properties = _properties(seal, run, more, transaction)
+        properties = _properties(seal, run, more)
         with _named(self.root, self.name):
             self._delta.create_write_transaction(
                 [*map(_add_action, add), *map(_remove_action, remove)],
@@ -169,7 +156,7 @@ class Table:
         before.require(seal)
         after = _seal(self.name, self.version + 1, before.files.values())
         with _named(self.root, self.name):
-            properties = _properties(after, run, None, None)
+            properties = _properties(after, run, None)
             self._delta.restore(seal.version, commit_properties=properties)
         return self._again(after)
 
@@ -205,7 +192,7 @@ def create(root: str, name: str, *, run: int, more: Mapping[str, Any] | None = N
             mode="error",
             partition_by=_partitions(name),
             configuration={"delta.checkpointInterval": _CHECKPOINT_EVERY},
-            commit_properties=_properties(seal, run, more, None),
+            commit_properties=_properties(seal, run, more),
         )
     created = Table.open(root, name)
     if created is None:
@@ -249,17 +236,12 @@ def _seal(name: str, version: int, files: Iterator[File] | Sequence[File] | Any)
     return Seal(version, digest.hexdigest())
 
 
-def _properties(
-    seal: Seal, run: int, more: Mapping[str, Any] | None, transaction: Transaction | None
-) -> Any:
+def _properties(seal: Seal, run: int, more: Mapping[str, Any] | None) -> Any:
     import deltalake
 
     note = json.dumps({"seal": seal, "run": run, "more": more or {}})
-    once = [] if transaction is None else [deltalake.Transaction(*transaction)]
     # Without tries: delta-rs would put a commit on top of another run's.
-    return deltalake.CommitProperties(
-        custom_metadata={_NOTE: note}, max_commit_retries=0, app_transactions=once
-    )
+    return deltalake.CommitProperties(custom_metadata={_NOTE: note}, max_commit_retries=0)
 
 
 def _add_action(file: Added) -> Any:
