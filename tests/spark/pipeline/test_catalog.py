@@ -17,8 +17,8 @@ import pytest
 from deltalake import DeltaTable
 from tests.spark.tables import append, replace, rows_of, written
 
-import requite.spark.delta.catalog
 from requite.errors import LakeBusy, LakeDamaged, LakeError
+from requite.spark.delta import process
 from requite.spark.delta.catalog import FILES_MAX, RUNS, Catalog, to_merge
 from requite.spark.delta.files import FILE_BYTES_MAX, day_folder
 from requite.spark.delta.table import File
@@ -42,8 +42,9 @@ def workers(catalog: Catalog) -> list[str]:
 def died(root: Path) -> Catalog:
     """Begin a run, of a process that is gone by the time that somebody looks."""
     running = Catalog(str(root))
-    with mock.patch.object(requite.spark.delta.catalog, "_started", return_value="long ago"):
+    with mock.patch.object(process, "_started", return_value="long ago"):
         running._begin()
+    running._settle()
     return running
 
 

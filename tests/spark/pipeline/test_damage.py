@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.spark.tables import append, replace, rows_of
 
-import requite.spark.delta.catalog
 from requite.errors import LakeDamaged
+from requite.spark.delta import process
 from requite.spark.delta.catalog import Catalog
 
 MONDAY, TUESDAY = date(2026, 3, 2), date(2026, 3, 3)
@@ -53,7 +53,7 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, dict[st
     """A lake, a place for damaged copies of it, and what it tells."""
     folder = tmp_path_factory.mktemp("damage")
     # The runs are over, also where a log loses the commit that says so.
-    with mock.patch.object(requite.spark.delta.catalog, "_started", return_value="long ago"):
+    with mock.patch.object(process, "_started", return_value="long ago"):
         play(folder / "lake", range(RUNS))
     return folder / "lake", folder / "copy", contents(Catalog(str(folder / "lake")))
 

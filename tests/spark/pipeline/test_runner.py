@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import InputPartition
 from tests.spark.events import Event, Log, Story, call_id, collect, damaged_row, instance, instant
 
-from requite.errors import ConfigurationError, LakeDamaged
+from requite.errors import ConfigurationError, LakeDamaged, LakeError
 from requite.spark import runner
 from requite.spark.delta.catalog import Catalog
 from requite.spark.lake import Lake
@@ -347,11 +347,11 @@ def test_a_run_that_died_while_reading_reads_the_batch_again_but_not_twice(
 
     def dying(*args: Any, **kwargs: Any) -> None:
         committed(*args, **kwargs)
-        raise RuntimeError("the power failed")
+        raise LakeError("no space is left")
 
     with monkeypatch.context() as patched:
         patched.setattr(Catalog, "commit", dying)
-        with pytest.raises(Exception, match="the power failed"):
+        with pytest.raises(LakeError, match=r"^no space is left$"):  # and nothing of Spark's
             judging.run()
     assert judging.rows("bronze_events") == []  # it counts when a run has come to its end
     assert judging.run().new_events == 3

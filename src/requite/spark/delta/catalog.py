@@ -11,15 +11,12 @@ of the run bears it. So a lake also notices that `runs` itself has lost its end.
 from __future__ import annotations
 
 import json
-import os
-import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import date
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -39,6 +36,7 @@ from requite.spark.delta.files import (
     words_of,
     write,
 )
+from requite.spark.delta.process import is_alive, is_here, this_process
 from requite.spark.delta.table import ADVICE, File, Note, Seal, Table, create
 
 RUNS: Final = "runs"
@@ -52,7 +50,6 @@ SILENCE_MAX_S: Final = 900
 """A run of another machine that has committed nothing for as long is taken for dead."""
 
 _FAULTS_SHOWN: Final = 3
-_PROCESSES: Final = Path("/proc")
 
 Days = Callable[[date | None], bool]
 
@@ -170,6 +167,7 @@ class Catalog:
         """
         self._begin()
         try:
+            self._settle()
             yield
         finally:
             self._stop()
@@ -184,13 +182,15 @@ class Catalog:
         runs_until = -1 if self._runs is None else self._runs.version
         for name in names:
             self._require_whole(name, runs_until)
-        self._mark = {"begun": _this_process()}
+        self._mark = {"begun": this_process()}
         if self._runs is None:
             self._runs = create(self.root, RUNS, run=0, more=self._mark)
         else:
             self._runs = self._runs.commit([], [], run=runs_until + 1, more=self._mark)
         self.run = self._runs.version
-        self._tables = {name: self._settled(name) for name in names}
+
+    def _settle(self) -> None:
+        self._tables = {name: self._settled(name) for name in self._tables}
 
     def _require_nobody(self) -> None:
         note = self._notes.get(RUNS)
@@ -198,7 +198,7 @@ class Catalog:
         if begun is None:
             return
         silent_s = time.time() - max(note.at for note in self._notes.values()) / 1000
-        if _is_alive(begun) if begun["host"] == socket.gethostname() else silent_s < SILENCE_MAX_S:
+        if is_alive(begun) if is_here(begun) else silent_s < SILENCE_MAX_S:
             raise LakeBusy(
                 f"another run (process {begun['process']} on {begun['host']}) is at work on the "
                 f"lake at {self.root}; try again when it is done"
@@ -356,40 +356,3 @@ def _runs_schema() -> pa.Schema:
     }
     columns = schemas.columns_of(schemas.RUNS)
     return pa.schema([(name, types[kind]) for name, kind in columns.items()])
-
-
-def _this_process() -> dict[str, Any]:
-    process = os.getpid()
-    return {
-        "host": socket.gethostname(),
-        "process": process,
-        "started": _started(process),
-        "at": datetime.now(UTC).isoformat(),
-    }
-
-
-def _is_alive(begun: Mapping[str, Any]) -> bool:
-    """Whether the process that has begun a run on this machine is still there."""
-    return _started(begun["process"]) is not None and _started(begun["process"]) == begun["started"]
-
-
-def _started(process: int) -> str | None:
-    """Return when a process was started, in the kernel's ticks; None where it is gone."""
-    if not _PROCESSES.is_dir():
-        return _answers(process)
-    try:
-        words = (_PROCESSES / str(process) / "stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if words[0] == "Z" else words[19]
-
-
-def _answers(process: int) -> str | None:
-    """Return a word if there is a process of this number, where no more can be found out."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return None
-    except PermissionError:
-        pass  # it is somebody else's
-    return "?"

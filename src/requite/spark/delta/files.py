@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import uuid4
 
 import pyarrow as pa
@@ -50,6 +50,10 @@ ADDED: Final = "path string, size bigint, rows bigint, stats string, failure str
 """What a task returns for each file that it has written, or instead where it cannot write."""
 
 
+Store: TypeAlias = fs.SubTreeFileSystem
+"""The files below a lake's root."""
+
+
 class Added(NamedTuple):
     """A file that was written: its path within the table, its bytes, its rows, and their ranges
     as Delta's log has them (JSON)."""
@@ -60,16 +64,16 @@ class Added(NamedTuple):
     stats: str
 
 
-def filesystem(root: str) -> fs.FileSystem:
-    """Return the files below a lake's root: a folder, or the URL of a store that delta-rs knows.
+def filesystem(root: str) -> Store:
+    """Return the files below a lake's root: a folder, or the URL of a store that Arrow knows.
 
-    Stores take their settings from the environment, as the log does.
+    Stores take their settings from the environment, as Delta's log does. What deltalake offers
+    for files (`deltalake.fs`) cannot write with today's Arrow.
     """
     if "://" not in root:
         return fs.SubTreeFileSystem(root, fs.LocalFileSystem())
-    from deltalake.fs import DeltaStorageHandler
-
-    return fs.PyFileSystem(DeltaStorageHandler(root))
+    store, path = fs.FileSystem.from_uri(root)
+    return fs.SubTreeFileSystem(path, store)
 
 
 def folder_of(path: str) -> str:
@@ -141,7 +145,7 @@ def by_day(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
 
 
 def write(
-    store: fs.FileSystem, table: str, batches: Iterable[pa.RecordBatch], split: Split = as_one
+    store: Store, table: str, batches: Iterable[pa.RecordBatch], split: Split = as_one
 ) -> Iterator[Added]:
     """Write batches as files of a table; yield each file when it is written. Raises `OSError`."""
     drafts: dict[str, _Draft] = {}
@@ -192,14 +196,15 @@ class _Draft:
             self._writer.write_table(pa.Table.from_batches(self._waiting))
         self._waiting, self._waiting_bytes = [], 0
 
-    def save(self, store: fs.FileSystem, table: str, folder: str) -> Added:
+    def save(self, store: Store, table: str, folder: str) -> Added:
         self._flush()
         self._writer.close()
         content = self._sink.getvalue()
         digest = hashlib.sha256(content).hexdigest()[:_DIGEST_LENGTH]
         name = f"{uuid4().hex}-{digest}.parquet"
         path = f"{folder}/{name}" if folder else name
-        store.create_dir(f"{table}/{folder}", recursive=True)
+        if isinstance(store.base_fs, fs.LocalFileSystem):  # stores have no folders
+            store.create_dir(f"{table}/{folder}", recursive=True)
         with store.open_output_stream(f"{table}/{path}") as file:
             file.write(content)
         metadata = pq.read_metadata(pa.BufferReader(content))
@@ -234,14 +239,14 @@ def _plain(value: Any) -> Any:
 
 
 # --- checking -------------------------------------------------------------------------------------
-def faults(store: fs.FileSystem, files: Sequence[tuple[str, int]]) -> list[str]:
+def faults(store: Store, files: Sequence[tuple[str, int]]) -> list[str]:
     """Look at files, given by path and size; return what is wrong with them, each by its name."""
     with ThreadPoolExecutor(_THREADS) as pool:
         found = pool.map(lambda file: _fault(store, *file), files)
         return [fault for fault in found if fault]
 
 
-def _fault(store: fs.FileSystem, path: str, size: int) -> str | None:
+def _fault(store: Store, path: str, size: int) -> str | None:
     digest, length = hashlib.sha256(), 0
     try:
         with store.open_input_file(path) as file:
@@ -261,13 +266,13 @@ def _fault(store: fs.FileSystem, path: str, size: int) -> str | None:
 
 
 # --- merging --------------------------------------------------------------------------------------
-def merge(store: fs.FileSystem, table: str, paths: Sequence[str]) -> list[Added]:
+def merge(store: Store, table: str, paths: Sequence[str]) -> list[Added]:
     """Write the rows of several files of one folder anew, as few files. Raises `OSError`."""
     folder = folder_of(paths[0])
     return list(write(store, table, _rows(store, table, paths), lambda batch: [(folder, batch)]))
 
 
-def _rows(store: fs.FileSystem, table: str, paths: Iterable[str]) -> Iterator[pa.RecordBatch]:
+def _rows(store: Store, table: str, paths: Iterable[str]) -> Iterator[pa.RecordBatch]:
     for path in paths:
         with store.open_input_file(f"{table}/{path}") as file:
             yield from pq.ParquetFile(file).iter_batches()
