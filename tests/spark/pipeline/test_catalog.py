@@ -206,6 +206,21 @@ def test_what_nobody_needs_is_deleted_and_what_may_be_read_stays(root: Path) -> 
     assert workers(Catalog(str(root))) == ["c"]
 
 
+def test_a_log_does_not_grow_for_ever_and_the_last_run_stays_readable(root: Path) -> None:
+    catalog = Catalog(str(root))
+    log = root / EVENTS / "_delta_log"
+    with catalog.running():
+        for number in range(25):
+            append(catalog, EVENTS, [event(number)])
+        catalog.end({})
+        for path in log.iterdir():
+            os.utime(path, (1, 1))
+        before = len(list(log.iterdir()))
+        catalog.vacuum()
+    assert len(list(log.iterdir())) < before / 2
+    assert len(rows_of(Catalog(str(root)), EVENTS)) == 26
+
+
 # --- other readers --------------------------------------------------------------------------------
 def test_polars_duckdb_and_pandas_read_the_same_tables(root: Path) -> None:
     place = str(root / BEATS)

@@ -305,8 +305,9 @@ class Catalog:
     def vacuum(self) -> int:
         """Delete what no version of the last two days needs; return how many files there were."""
         deleted = 0
-        for table in [*self._tables.values(), self._runs]:
-            for path in table.unneeded(RETENTION_H) if table else ():
+        for table in filter(None, [*self._tables.values(), self._runs]):
+            table.forget_old_versions()
+            for path in table.unneeded(RETENTION_H):
                 self._store.delete_file(path)
                 deleted += 1
         return deleted

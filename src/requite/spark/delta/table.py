@@ -29,7 +29,12 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema
 
 _NOTE: Final = "requite"
-_CHECKPOINT_EVERY: Final = "20"  # commits; a table is read from the last checkpoint on
+_SETTINGS: Final = {
+    # Commits; a table is read from its last checkpoint on.
+    "delta.checkpointInterval": "20",
+    # A run that dies has the next one go back to the versions of before, whatever their age.
+    "delta.enableExpiredLogCleanup": "false",
+}
 _DELTA_TYPES: Final = {"int": "integer", "bigint": "long"}  # the others have Spark's names
 
 
@@ -167,6 +172,11 @@ class Table:
         found.require(seal)
         return found
 
+    def forget_old_versions(self) -> None:
+        """Delete entries of the log that are older than a month and before a checkpoint."""
+        with _named(self.root, self.name):
+            self._delta.cleanup_metadata()
+
     def unneeded(self, hours: int) -> list[str]:
         """Return files below the table that no version of the last `hours` has."""
         with _named(self.root, self.name):
@@ -191,7 +201,7 @@ def create(root: str, name: str, *, run: int, more: Mapping[str, Any] | None = N
             [],
             mode="error",
             partition_by=_partitions(name),
-            configuration={"delta.checkpointInterval": _CHECKPOINT_EVERY},
+            configuration=_SETTINGS,
             commit_properties=_properties(seal, run, more),
         )
     created = Table.open(root, name)
