@@ -22,6 +22,10 @@
     │   ├── LogCorrupt           what was read is not what was written
     │   ├── LogMismatch          the folder holds something else, or a newer format
     │   └── LogGone              the segment has been removed
+    ├── LakeError                a lake of tables could not be read or written
+    │   ├── LakeDamaged          a file of it is gone, or is not what was written
+    │   └── LakeBusy             another run changes it
+    ├── SparkFailed              Spark could not do its work; the message says what to do
     ├── PairFailed               the two servers of a pair cannot settle who serves; a person has to
     └── ConfigurationError       a setting, URL or combination that cannot work, refused at once
 
@@ -147,6 +151,25 @@ class LogMismatch(StorageError):
 
 class LogGone(StorageError):
     """The segment or the folder is not there: removed, by retention perhaps, or never made."""
+
+
+class LakeError(RequiteError):
+    """A lake of tables could not be read or written: a full disk, a refused permission.
+
+    The message names the file, and says what to do.
+    """
+
+
+class LakeDamaged(LakeError):
+    """A file of a lake is gone, or holds something else than was written; the message names it."""
+
+
+class LakeBusy(LakeError):
+    """Another run changes the lake; nothing of this run counts."""
+
+
+class SparkFailed(RequiteError):
+    """Spark could not do its work: its process has died, or had no memory or sockets left."""
 
 
 class PairFailed(RequiteError):

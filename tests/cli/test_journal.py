@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from collections import Counter
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.cli.command import requite, running
 from tests.journal.rows import FLIGHT, HAPPENINGS
+from tests.support.live import eventually
 
 from requite.chronicle import Happening, Kind, Role
 from requite.cli.exit_codes import ExitCode
@@ -40,6 +42,7 @@ DESCRIBED = {
     ),
     "stats": ("DIR", "--json", "dropped", "missing"),
     "export": ("DIR", "--to", ".parquet", ".jsonl"),
+    "ship": ("DIR", "TARGET", "--follow", "--every", "--json"),
 }
 
 
@@ -257,7 +260,7 @@ def test_what_ends_in_the_middle_is_told(tmp_path, left, state, told):
 
 def test_a_log_that_does_not_say_that_it_ends_is_incomplete(tmp_path):
     write(tmp_path, Role.CLIENT, 1).close()
-    (folder,) = tmp_path.iterdir()
+    (folder,) = tmp_path.glob("client-*")
     with Log.open(folder, purpose=PURPOSE) as log:  # and then, no segment more
         log.append([encode_flights([FLIGHT], Strings(), 0, 99)])
     ended = requite("journal", "stats", str(tmp_path))
@@ -266,6 +269,42 @@ def test_a_log_that_does_not_say_that_it_ends_is_incomplete(tmp_path):
         f"incomplete, for their ends could not be written or are gone: {folder.name}" in ended.err
     )
     assert "incomplete" in ended.out
+
+
+def test_a_log_that_began_and_is_gone_is_missing(tmp_path):
+    for name in (bytes(8), bytes(7) + b"1"):
+        with Journal(tmp_path, Role.BROKER, name):
+            """It begins, and ends."""
+    gone = tmp_path / f"broker-{bytes(8).hex()}"
+    shutil.rmtree(gone)
+    ended = requite("journal", "stats", str(tmp_path))
+    assert f"missing, for they began here and are not there: {gone.name}" in ended.err
+    assert ended.code == 1
+    (tmp_path / ".logs" / gone.name).unlink()  # nobody needs it any more
+    assert requite("journal", "stats", str(tmp_path)).code == 0
+
+
+def test_a_journal_is_shipped_and_followed(tmp_path):
+    source, target = tmp_path / "journal", tmp_path / "copy"
+    write(source, Role.BROKER, 2).close()
+    ended = requite("journal", "ship", str(source), str(target), "--json")
+    assert (ended.code, json.loads(ended.out)["segments"]) == (0, 1)
+    words = (str(source), str(target), "--follow", "--every", "0.01")
+    with running("journal", "ship", *words) as ship:
+        write(source, Role.CLIENT, 3).close()
+        eventually(lambda: len(list(events(target))) == len(list(events(source))), "it is shipped")
+        ship.send(signal.SIGTERM)
+        assert ship.end()[0] == 0
+    assert [*events(target)] == [*events(source)]
+
+
+def test_what_cannot_be_shipped_is_told(tmp_path):
+    write(tmp_path / "journal", Role.BROKER, 1).close()
+    (tmp_path / "file").touch()
+    ended = requite("journal", "ship", str(tmp_path / "journal"), str(tmp_path / "file"))
+    assert ended.code == 1
+    assert "not everything has been shipped: cannot write" in ended.err
+    assert requite("journal", "ship", str(tmp_path / "journal"), "ftp://x/y").code == 2
 
 
 def test_stats_of_an_empty_journal(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from requite.cli.retention import journal_option, limits
 from requite.errors import ConfigurationError
 from requite.journal import JournalSettings
 from requite.journal.folder import find_logs
+from requite.journal.reader import events
+from requite.journal.stats import stats
 from requite.shell.journaling import journal_in
 
 
@@ -40,8 +43,8 @@ def test_what_is_no_limit_is_refused(text: str) -> None:
 
 def test_a_journal_with_settings_is_kept_by_them(tmp_path: Path) -> None:
     settings = JournalSettings(retain_bytes=1 << 30, retain_s=3600.0)
-    assert journal_option(tmp_path, "1g,1h") == (tmp_path, settings)
-    assert journal_option(tmp_path, None) == tmp_path
+    assert journal_option(tmp_path, "1g,1h", None) == (tmp_path, settings)
+    assert journal_option(tmp_path, None, None) == tmp_path
     journal = journal_in((tmp_path, settings), Role.BROKER, bytes(8))
     assert journal is not None
     assert (journal.path.parent, journal.settings) == (tmp_path, settings)
@@ -61,12 +64,24 @@ def test_a_broker_takes_settings_with_its_folder(tmp_path: Path) -> None:
     [
         (("--journal-retain", "1g"), "--journal"),
         (("--journal", "x", "--journal-retain", "1"), "1g"),
+        (("--journal-ship", "copy"), "--journal?"),
+        (("--journal", "x", "--journal-ship", "ftp://x/y"), "s3://"),
     ],
 )
 def test_the_command_refuses_what_cannot_be_meant(words: tuple[str, ...], told: str) -> None:
     ended = requite("broker", "--bind", "tcp://127.0.0.1:0", *words)
     assert (ended.code, ended.out) == (ExitCode.USAGE, "")
     assert told in ended.err
+
+
+@pytest.mark.e2e
+def test_the_command_ships_its_log(tmp_path: Path) -> None:
+    source, target = tmp_path / "journal", tmp_path / "copy"
+    with running_broker("--journal", str(source), "--journal-ship", str(target)) as (broker, _):
+        broker.send(signal.SIGTERM)
+        assert broker.end()[0] == 0
+    assert [*events(target)] == [*events(source)]
+    assert {log.state for log in stats(target)} == {"closed"}
 
 
 @pytest.mark.e2e

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from requite.chronicle import Role
 from requite.errors import ConfigurationError
 from requite.journal import Journal, JournalSettings
-from requite.journal.folder import find_logs, identify, log_name, prepare
+from requite.journal.folder import find_logs, identify, log_name, missing_logs, prepare
 
 NAME = bytes(range(8))
 LOG = "broker-0001020304050607"
@@ -107,3 +108,14 @@ def test_settings_that_cannot_work_are_refused(settings):
 def test_a_name_has_eight_bytes(tmp_path):
     with pytest.raises(ConfigurationError, match="8 bytes, not 3"):
         Journal(tmp_path, Role.BROKER, b"abc")
+
+
+def test_logs_that_began_and_are_gone_are_missed(tmp_path):
+    assert missing_logs(tmp_path) == []
+    for role in (Role.BROKER, Role.CLIENT):
+        with Journal(tmp_path, role, NAME):
+            assert missing_logs(tmp_path) == []
+    (tmp_path / ".logs" / "notes.txt").touch()
+    shutil.rmtree(tmp_path / LOG)
+    assert [log.log for log in missing_logs(tmp_path)] == [LOG]
+    assert [log.role for log in find_logs(tmp_path)] == [Role.CLIENT]

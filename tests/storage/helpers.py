@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from requite.storage import Damage, Log, LogReader, LogSettings, Record
+from requite.storage.disk import DiskFolder
 from requite.storage.layout import segment_name
 
 SMALL = LogSettings(segment_size_bytes=4096, sync=False)
@@ -33,7 +34,10 @@ def all_of(directory: Path) -> list[Record | Damage]:
 
 def copy_of(directory: Path, target: Path) -> Path:
     """The log as it is on the disk now: what a killed writer leaves."""
-    target.mkdir()
+    folder = DiskFolder(target)
+    folder.make()
+    folder.lock()
+    folder.unlock()
     for file in directory.glob("*.seg"):
         (target / file.name).write_bytes(file.read_bytes())
     return target

@@ -83,7 +83,7 @@ def test_cut_at_every_byte(killed: Path, padded: bool) -> None:
             for number, offset in enumerate([HEADER_SIZE, *ends()][:intact])
         ]
         assert payloads(all_of(killed)) == [*BATCH[:intact], b"next"]
-        for entry in killed.iterdir():
+        for entry in killed.glob("*.seg"):
             entry.unlink()
 
 

@@ -59,6 +59,7 @@ def test_the_examples_can_be_read(examples: list[bytes], tmp_path: Path) -> None
         1_700_000_000_000_000,
         9,
         "",
+        0,
     )
 
 

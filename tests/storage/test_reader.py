@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,8 @@ from tests.storage.helpers import all_of, damages, open_small, payloads, segment
 
 from requite.errors import LogGone
 from requite.storage import Damage, LogReader, Position, Record, scan
+from requite.storage.disk import LOCK_NAME
+from requite.storage.ending import CUT, SETTLED_AFTER_S
 from requite.storage.layout import HEADER_SIZE, segment_name
 
 KIB = b"k" * 1000
@@ -248,3 +253,41 @@ def _count_bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(os, "pread", counting)
     return counted
+
+
+@pytest.mark.parametrize("kind", ["with the lock", "segments alone"])
+def test_the_torn_end_of_a_copy_is_waited_for(tmp_path: Path, kind: str) -> None:
+    original, copy = tmp_path / "log", tmp_path / "copy"
+    with open_small(original) as log:
+        log.append([b"zero"])
+        before = segment_file(original).read_bytes()
+        log.append([b"one" * 100])
+        complete = segment_file(original).read_bytes()
+        shutil.copytree(original, copy)
+        if kind == "segments alone":
+            (copy / LOCK_NAME).unlink()
+    torn, end = len(before.rstrip(b"\0")) + 40, HEADER_SIZE + 32 + 24 + 304
+    segment_file(copy).write_bytes(complete[:torn] + before[torn:])
+    reader = LogReader(copy)
+    items = list(reader.tail())
+    assert (payloads(items), damages(items)) == ([b"zero"], [])
+    [info] = reader.segments()
+    assert (info.written_bytes, info.torn, reader.may_grow()) == (HEADER_SIZE + 32, "", True)
+
+    segment_file(copy).write_bytes(complete)  # copied again
+    assert payloads(reader.tail(items[-1])) == [b"one" * 100]
+    assert reader.segments()[0].written_bytes == end
+
+
+def test_the_torn_end_of_a_copy_is_told_when_nobody_has_written_it_for_long(tmp_path: Path) -> None:
+    original, copy = tmp_path / "log", tmp_path / "copy"
+    with open_small(original) as log:
+        log.append([b"zero"])
+        shutil.copytree(original, copy)
+    file = segment_file(copy)
+    os.truncate(file, HEADER_SIZE + 32 + 8)
+    assert damages(all_of(copy)) == []
+    long_ago = time.time() - SETTLED_AFTER_S - 1
+    os.utime(file, (long_ago, long_ago))
+    assert [damage.reason for damage in damages(all_of(copy))] == [CUT]
+    assert not LogReader(copy).may_grow()

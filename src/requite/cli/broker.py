@@ -12,7 +12,7 @@ from requite.cli.credentials import CREDENTIALS_FILE_VARIABLE, read_users
 from requite.cli.options import QUIET, JournalFolder, Logging
 from requite.cli.output import complain, say
 from requite.cli.pairing import ALONE, Pairing
-from requite.cli.retention import JournalRetain, journal_option
+from requite.cli.retention import JournalRetain, JournalShip, journal_option
 from requite.cli.titanic.options import (
     DEFAULTS,
     IN_MEMORY,
@@ -226,6 +226,7 @@ def broker(
     pairing: Pairing = ALONE,
     journal: JournalFolder = None,
     journal_retain: JournalRetain = None,
+    journal_ship: JournalShip = None,
     logging: Logging = QUIET,
 ) -> int:
     """Run a broker that clients and workers connect to.
@@ -256,7 +257,7 @@ def broker(
         policy=_policy(liveness, requests, limits, peers),
         users=read_users(peers.credentials_file),
         message_size_max=limits.message_size_max,
-        journal=journal_option(journal, journal_retain),
+        journal=journal_option(journal, journal_retain, journal_ship),
         titanic=keeper.settings(),
         pair=pair,
     )

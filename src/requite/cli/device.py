@@ -8,7 +8,7 @@ from cyclopts import Group, Parameter, validators
 
 from requite.cli.options import QUIET, JournalFolder, Logging, one_of
 from requite.cli.output import say
-from requite.cli.retention import JournalRetain, journal_option
+from requite.cli.retention import JournalRetain, JournalShip, journal_option
 from requite.framing import Limits
 from requite.url import redact
 
@@ -82,6 +82,7 @@ def device(
     ] = Limits().message_size_bytes_max,
     journal: JournalFolder = None,
     journal_retain: JournalRetain = None,
+    journal_ship: JournalShip = None,
     logging: Logging = QUIET,
 ) -> int:
     """Forward requests of SP to services, and their replies back.
@@ -108,7 +109,7 @@ def device(
         connect_back=back,
         hops=hops,
         message_size_max=message_size_max,
-        journal=journal_option(journal, journal_retain),
+        journal=journal_option(journal, journal_retain, journal_ship),
     )
 
     def announce() -> None:

@@ -11,6 +11,7 @@ from requite.errors import (
     CallTimeout,
     Cancelled,
     ConfigurationError,
+    LakeError,
     LocalViolation,
     NoService,
     Overloaded,
@@ -19,6 +20,7 @@ from requite.errors import (
     RemoteFailure,
     RemoteViolation,
     RequiteError,
+    SparkFailed,
     StorageError,
     StoreUnavailable,
     TransportError,
@@ -45,7 +47,8 @@ class ExitCode(IntEnum):
 
 MEANING: Final[dict[ExitCode, str]] = {
     ExitCode.OK: "done: the reply came, the broker or worker has drained",
-    ExitCode.FAILED: "the handler failed or refused the request; a check, calls or a pair failed",
+    ExitCode.FAILED: "the handler failed or refused the request; a check, calls, a pair, a lake"
+    " or Spark failed",
     ExitCode.USAGE: "the arguments cannot work; nothing was done",
     ExitCode.TIMEOUT: "no reply in time; the message says whether the request may have run",
     ExitCode.UNAVAILABLE: "no worker serves it, or a queue is full; the message says if it may"
@@ -73,6 +76,8 @@ _BY_ERROR: Final[tuple[tuple[type[RequiteError], ExitCode], ...]] = (
     (ConfigurationError, ExitCode.USAGE),
     (LocalViolation, ExitCode.USAGE),
     (StorageError, ExitCode.USAGE),
+    (LakeError, ExitCode.FAILED),
+    (SparkFailed, ExitCode.FAILED),
     (PairFailed, ExitCode.FAILED),
     (CallError, ExitCode.FAILED),
 )

@@ -8,7 +8,7 @@ from cyclopts import Group, Parameter, validators
 
 from requite.cli.options import QUIET, JournalFolder, Logging
 from requite.cli.output import say
-from requite.cli.retention import JournalRetain, journal_option
+from requite.cli.retention import JournalRetain, JournalShip, journal_option
 from requite.framing import Limits as FramingLimits
 from requite.heartbeat import HeartbeatPolicy
 
@@ -86,6 +86,7 @@ def queue(
     ] = FramingLimits().message_size_bytes_max,
     journal: JournalFolder = None,
     journal_retain: JournalRetain = None,
+    journal_ship: JournalShip = None,
     logging: Logging = QUIET,
 ) -> int:
     """Hand requests of Lazy Pirates to workers that come and go.
@@ -119,7 +120,7 @@ def queue(
         protocol=protocol,
         policy=queue_policy(heartbeat_interval, liveness, drain_timeout),
         message_size_max=message_size_max,
-        journal=journal_option(journal, journal_retain),
+        journal=journal_option(journal, journal_retain, journal_ship),
     )
 
     def announce() -> None:

@@ -1,4 +1,4 @@
-"""`--journal-retain`: how much of a journal that is being written is kept."""
+"""What becomes of a journal that is being written: how much is kept, where it is copied to."""
 
 from __future__ import annotations
 
@@ -26,21 +26,35 @@ JournalRetain = Annotated[
         "files beyond that are removed. Without it, all is kept.",
     ),
 ]
+JournalShip = Annotated[
+    str | None,
+    Parameter(
+        name="--journal-ship",
+        metavar="TARGET",
+        env_var="REQUITE_JOURNAL_SHIP",
+        group=JOURNAL,
+        help="Copy this process's own log in the journal to TARGET, a folder or a store such as "
+        "`s3://bucket/journals`, every 5 s and at the end, as `requite journal ship` does.",
+    ),
+]
 _LIMIT: Final = re.compile(r"(\d+(?:\.\d+)?)([kmgthdw])", re.IGNORECASE)
 _BYTES: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SECONDS: Final = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
 
 
-def journal_option(journal: Path | None, retain: str | None) -> JournalOption | None:
+def journal_option(
+    journal: Path | None, retain: str | None, ship: str | None
+) -> JournalOption | None:
     """Return what the options come to. Raises `ConfigurationError` for what cannot be meant."""
-    if retain is None:
+    if retain is None and ship is None:
         return journal
     if journal is None:
-        raise ConfigurationError("--journal-retain says how much of a journal is kept: --journal?")
+        option = "retain says how much" if ship is None else "ship says to where a copy"
+        raise ConfigurationError(f"--journal-{option} of a journal is kept: --journal?")
     from requite.journal import JournalSettings  # most processes keep none
 
-    size, age = limits(retain)
-    return journal, JournalSettings(retain_bytes=size, retain_s=age)
+    size, age = (None, None) if retain is None else limits(retain)
+    return journal, JournalSettings(retain_bytes=size, retain_s=age, ship_to=ship)
 
 
 def limits(text: str) -> tuple[int | None, float | None]:

@@ -96,12 +96,13 @@ WATCH: Final = (
 )
 JOURNAL: Final = Verb(
     "journal",
-    "tail|stats|export DIR",
+    "tail|stats|export|ship DIR",
     "Read what happened to each request",
     (
         Verb("journal tail", "DIR", "Show the newest events, and follow them with -f"),
         Verb("journal stats", "DIR", "Show what is in there, log by log"),
         Verb("journal export", "DIR --to FILE", "Write the events as Parquet or JSON lines"),
+        Verb("journal ship", "DIR TARGET", "Copy it to a folder or a store, while it is written"),
     ),
 )
 SPARK: Final = Verb(

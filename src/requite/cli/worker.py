@@ -13,7 +13,7 @@ from cyclopts import Group, Parameter, validators
 from requite.cli.credentials import names_user
 from requite.cli.options import PLAIN, QUIET, Connection, JournalFolder, Logging, one_of
 from requite.cli.output import say
-from requite.cli.retention import JournalRetain, journal_option
+from requite.cli.retention import JournalRetain, JournalShip, journal_option
 from requite.errors import ConfigurationError, RequiteError, TransportError
 from requite.heartbeat import HeartbeatPolicy
 from requite.url import redact
@@ -155,6 +155,7 @@ def worker(
     connection: Connection = PLAIN,
     journal: JournalFolder = None,
     journal_retain: JournalRetain = None,
+    journal_ship: JournalShip = None,
     logging: Logging = QUIET,
 ) -> int:
     """Serve functions of a Python module.
@@ -207,7 +208,7 @@ def worker(
         drain_timeout=drain_timeout,
         dialect=connection.dialect,
         hops=hops,
-        journal=journal_option(journal, journal_retain),
+        journal=journal_option(journal, journal_retain, journal_ship),
     )
     names = ", ".join(service.name for service in services)
 

@@ -191,6 +191,15 @@ def read_opened(payload: Buffer) -> dict[str, Any]:
     return facts if isinstance(facts, dict) else {}
 
 
+def stranger_of(payload: Buffer, role: str, name: str) -> str:
+    """Return why an OPENED block does not belong into the log `ROLE-NAME`; "" if it does."""
+    facts = read_opened(payload)
+    owner = facts.get("role"), facts.get("name")
+    if owner[1] is None or owner == (role, name):
+        return ""
+    return f"the segment belongs to another log: {owner[0]}-{owner[1]}"
+
+
 def cells_of(payload: Buffer, name: str, header: Header) -> tuple[Any, ...]:
     """Return the cells of one column of a sound block."""
     return _cells(payload, COLUMNS[header.type][name], header.rows)

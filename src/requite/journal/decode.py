@@ -22,6 +22,7 @@ from requite.journal.blocks import (
     raw_row,
     read_strings,
     row_values,
+    stranger_of,
 )
 from requite.journal.event import Event, from_us
 from requite.journal.folder import LogFolder
@@ -76,12 +77,15 @@ class SegmentDecoder:
     """Decodes one segment of a log; its blocks have to be taken in in their order.
 
     `take_in` learns a block's strings and returns what is to be decoded; `events` decodes it, at
-    any later time, for a string never changes within a segment.
+    any later time, for a string never changes within a segment. Of a segment that belongs to
+    another log, nothing is decoded.
     """
 
     def __init__(self, log: LogFolder, segment: int) -> None:
         self.segment = segment
+        self._log = log
         self._role = log.role
+        self._is_stranger = False
         self._texts: dict[int, str | None] = {NO_STRING: None}
         self._digits: dict[int, str | None] = {NO_STRING: None}
         # What all events of the segment have in common.
@@ -96,6 +100,8 @@ class SegmentDecoder:
         """Return a block of rows, an event that says what is wrong, or nothing."""
         if isinstance(item, Damage):
             return self._flawed(item.offset, item.raw, item.reason)
+        if self._is_stranger:
+            return None
         at = item.offset + RECORD_HEADER_SIZE
         flaw = flaw_of(item.payload)
         header = parse_header(item.payload)
@@ -103,6 +109,11 @@ class SegmentDecoder:
             return self._flawed(at, bytes(item.payload[:RAW_SIZE_MAX]), flaw)
         if header.type == BlockType.STRINGS:
             self._learn(item.payload)
+        if header.type == BlockType.OPENED:
+            flaw = stranger_of(item.payload, meaning.ROLE_NAMES[self._role], self._log.name)
+            if flaw:
+                self._is_stranger = True
+                return self._flawed(at, bytes(item.payload[:RAW_SIZE_MAX]), flaw)
         return Block(header, item.payload, at) if header.type in COLUMNS else None
 
     def events(self, block: Block) -> Iterator[Event]:

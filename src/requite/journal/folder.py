@@ -1,4 +1,8 @@
-"""The folder of a journal: one log per process part that wrote in it, named `ROLE-NAME`."""
+"""The folder of a journal: one log per process part that wrote in it, named `ROLE-NAME`.
+
+Each log is enrolled when it begins, by an empty file `.logs/ROLE-NAME`. So a log that is gone as a
+whole is missed. Copies of several journals can be laid into one folder.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from requite.chronicle import ORIGIN_SIZE, Role
-from requite.errors import ConfigurationError
+from requite.errors import ConfigurationError, LogFailed
 from requite.journal.meaning import ROLE_NAMES
 
 _ROLES: Final = {name: role for role, name in ROLE_NAMES.items()}
 _LOG_NAME: Final = re.compile(rf"({'|'.join(_ROLES)})-([0-9a-f]{{{2 * ORIGIN_SIZE}}})")
 # What a fresh file system, or a file browser, leaves in a folder.
 _HARMLESS: Final = re.compile(r"\..*|lost\+found")
+_ROLL: Final = ".logs"
 _NAMED_MAX: Final = 3
 
 
@@ -52,6 +57,35 @@ def find_logs(directory: Path | str) -> list[LogFolder]:
     if one is not None and path.is_dir():
         return [one._replace(path=path.resolve())]
     return sorted(_logs(path, _entries(path)))
+
+
+def enrol(log: Path) -> None:
+    """Note that a log begins. Raises `StorageError` where that cannot be written."""
+    roll = log.parent / _ROLL
+    try:
+        roll.mkdir(parents=True, exist_ok=True)
+        (roll / log.name).touch()
+    except OSError as error:
+        cause = error.strerror or str(error)
+        raise LogFailed(
+            f"cannot write to {roll}: {cause}. Check the disk and the permissions."
+        ) from error
+
+
+def roll_entry(log: str) -> str:
+    """Return the name, in its journal, of the file that says that a log began."""
+    return f"{_ROLL}/{log}"
+
+
+def missing_logs(directory: Path | str) -> list[LogFolder]:
+    """Return the logs that have begun in a journal, and are not there, by name."""
+    path = Path(directory)
+    try:
+        names = sorted(entry.name for entry in (path / _ROLL).iterdir())
+    except (FileNotFoundError, NotADirectoryError):  # written by an earlier version, or one log
+        return []
+    enrolled = (identify(path / name) for name in names)
+    return [log for log in enrolled if log is not None and not log.path.is_dir()]
 
 
 def prepare(directory: Path | str) -> Path:

@@ -14,19 +14,22 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from requite.chronicle import ORIGIN_SIZE, Chronicle, Role
 from requite.errors import ConfigurationError
 from requite.journal.blocks import PURPOSE
 from requite.journal.clock import WallClock
 from requite.journal.encode import press_flights
-from requite.journal.folder import log_name, prepare
+from requite.journal.folder import enrol, log_name, prepare
 from requite.journal.meaning import ROLE_NAMES
 from requite.journal.scribe import Scribe
 from requite.journal.settings import JournalSettings, JournalStatus
 from requite.storage import Log, LogSettings
 from requite.storage.layout import segment_name
+
+if TYPE_CHECKING:
+    from requite.journal.shipping import Courier
 
 logger: Final = logging.getLogger("requite.journal")
 
@@ -64,6 +67,7 @@ class Journal:
         self._name = name
         self._clock = clock or WallClock()
         self._scribe: Scribe | None = None
+        self._courier: Courier | None = None
         self._closing = Event()
         self._closed = Lock()
         self._thread = Thread(target=self._run, name=f"journal {self.path.name}", daemon=True)
@@ -71,18 +75,23 @@ class Journal:
     def start(self) -> None:
         """Make the log, and begin to write.
 
-        Raises `ConfigurationError` where the folder is something else than a journal, and
-        `StorageError` where it cannot be written. A disk that is full is no reason not to start: it
-        is warned about, and tried again.
+        Raises `ConfigurationError` where the folder is something else than a journal, or what it is
+        to be shipped to is no store, and `StorageError` where it cannot be written. A disk that is
+        full is no reason not to start: it is warned about, and tried again.
         """
         prepare(self.path.parent)
+        courier = self._courier_of(self.settings.ship_to)
         if self.path.exists():
             raise ConfigurationError(f"{self.path} exists; a journal's name is used only once")
         place = _Place(self.path, self.settings)
         scribe = Scribe(self.chronicle, place, self._facts(), self.settings, self._clock)
         scribe.open()
+        enrol(self.path)
         self._scribe = scribe
         self._thread.start()
+        if courier is not None:
+            courier.start()
+        self._courier = courier
         atexit.register(self.close)
 
     def close(self) -> None:
@@ -97,6 +106,8 @@ class Journal:
         self._thread.join(self.settings.close_timeout_s)
         if self._thread.is_alive():
             logger.warning("the journal's disk hangs; the last rows are lost")
+        if self._courier is not None:
+            self._courier.finish(self.settings.close_timeout_s)
 
     def __enter__(self) -> Journal:
         self.start()
@@ -130,6 +141,15 @@ class Journal:
         while not self._closing.wait(self.settings.flush_every_s):
             self._scribe.flush()
         self._scribe.close()
+
+    def _courier_of(self, target: str | None) -> Courier | None:
+        """Return what ships this log, if it is to be shipped. Raises `ConfigurationError`."""
+        if target is None:
+            return None
+        from requite.journal.shipping import Courier  # most journals stay where they are
+        from requite.storage.stores import open_store
+
+        return Courier(self.path, open_store(target), self.settings.ship_every_s)
 
     def _facts(self) -> dict[str, Any]:
         return {

@@ -19,6 +19,7 @@ from requite.journal.decode import Block, SegmentDecoder
 from requite.journal.event import Event
 from requite.journal.folder import LogFolder, find_logs
 from requite.storage import Damage, LogReader, Record
+from requite.storage.scan import lost_records
 
 Item = Record | Damage
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
@@ -100,6 +101,7 @@ class LogTail:
     def _items(self) -> Iterator[Item]:
         try:
             for item in self._reader.tail(self._last):
+                yield from _gap(self._last, item)
                 self._last = item
                 yield item
         except LogGone:
@@ -109,6 +111,14 @@ class LogTail:
         if self._decoder is None or self._decoder.segment != segment:
             self._decoder = SegmentDecoder(self.log, segment)
         return self._decoder
+
+
+def _gap(last: Item | None, item: Item) -> Iterator[Damage]:
+    """Tell of a segment that is not there: records of a journal have numbers without gaps."""
+    if isinstance(last, Record) and isinstance(item, Record) and item.segment > last.segment:
+        missing = lost_records(last.number + 1, item.number)
+        if missing:
+            yield Damage(item.segment, 0, 0, f"removed before it was read{missing}", b"")
 
 
 class JournalTail:

@@ -19,7 +19,8 @@ class JournalSettings:
     reach the disk every `sync_every_s`: that much is lost with a machine that is. `retain_bytes`
     and `retain_s` remove this log's oldest segments (None: none). While the disk refuses them, up
     to `backlog_rows_max` rows are kept, and it is asked again every `retry_every_s`.
-    `close_timeout_s` is how long `close` waits for a disk that hangs.
+    `close_timeout_s` is how long `close` waits for a disk that hangs. `ship_to` is the folder, or
+    the URL of a store, to which this log is copied, every `ship_every_s` and when it is closed.
     """
 
     flush_every_s: float = 0.05
@@ -30,6 +31,8 @@ class JournalSettings:
     retain_s: float | None = None
     backlog_rows_max: int = 1 << 16
     close_timeout_s: float = 5.0
+    ship_to: str | None = None
+    ship_every_s: float = 5.0
 
     def __post_init__(self) -> None:
         if self.segment_size_bytes < SEGMENT_SIZE_MIN:
@@ -39,6 +42,8 @@ class JournalSettings:
             )
         if self.flush_every_s <= 0:
             raise ConfigurationError(f"flush_every_s must be positive, not {self.flush_every_s}")
+        if self.ship_every_s <= 0:
+            raise ConfigurationError(f"ship_every_s must be positive, not {self.ship_every_s}")
         if min(self.sync_every_s, self.retry_every_s, self.close_timeout_s) < 0:
             raise ConfigurationError("times of a journal cannot be negative")
 

@@ -20,9 +20,10 @@ from requite.journal.blocks import (
     flaw_of,
     parse_header,
     read_opened,
+    stranger_of,
 )
 from requite.journal.event import from_us
-from requite.journal.folder import LogFolder, find_logs
+from requite.journal.folder import LogFolder, find_logs, missing_logs
 from requite.journal.meaning import (
     INSTANT_OUT_OF_RANGE,
     KIND_NAMES,
@@ -48,10 +49,11 @@ class LogStats:
     the beginning. `state` tells how it ends:
 
     - `closed`: in good order.
-    - `open`: it is being written, or its writer was killed.
+    - `open`: it is being written, its writer was killed, or it is a copy of either, made lately.
     - `incomplete`: the writer has ended it, and could not say so: what it told last is missing.
     - `torn`: its writer was killed, or the machine stopped, in the middle of a write.
     - `cut`: the end of the file is missing, and events with it.
+    - `missing`: it began, and is not there at all.
     """
 
     log: LogFolder
@@ -68,6 +70,7 @@ class LogStats:
     segments: int = 0
     state: str = "open"
     _last_kind: int | None = None
+    _is_stranger: bool = False
 
     @property
     def first(self) -> datetime | None:
@@ -110,6 +113,13 @@ class LogStats:
         if header is None or flaw:
             self.flaws[flaw] += 1
             return
+        if header.type == BlockType.OPENED:  # the first block of a segment
+            stranger = stranger_of(payload, ROLE_NAMES[self.log.role], self.log.name)
+            self._is_stranger = bool(stranger)
+            if stranger:
+                self.flaws[stranger] += 1
+        if self._is_stranger:
+            return
         self._number(header)
         self._last_kind = None
         if header.type == BlockType.OPENED:
@@ -149,7 +159,7 @@ class LogStats:
             int(value) for kind, value in values if kind == Kind.DROPPED and isfinite(value)
         )
 
-    def end(self, infos: Sequence[SegmentInfo], *, has_writer: bool) -> None:
+    def end(self, infos: Sequence[SegmentInfo], *, may_grow: bool) -> None:
         """Take note of how the log ends, whose segments these are."""
         last = infos[-1] if infos else None
         self.segments = len(infos)
@@ -157,7 +167,7 @@ class LogStats:
             self.state = "cut" if last.torn == CUT else "torn"
         elif last is not None and last.sealed and self._last_kind == Kind.CLOSED:
             self.state = "closed"
-        elif (last is None or last.sealed) and not has_writer:
+        elif (last is None or last.sealed) and not may_grow:
             self.state = "incomplete"
 
     def _span(self, instants: Iterable[float], header: Header) -> None:
@@ -171,9 +181,14 @@ class LogStats:
 
 
 def stats(directory: Path | str) -> Iterator[LogStats]:
-    """Yield what is in each log of a journal. Raises `ConfigurationError` for what is none."""
+    """Yield what is in each log of a journal, then those that are missing.
+
+    Raises `ConfigurationError` for what is no journal.
+    """
     for log in find_logs(directory):
         yield _stats_of(log)
+    for log in missing_logs(directory):
+        yield LogStats(log, state="missing")
 
 
 def _stats_of(log: LogFolder) -> LogStats:
@@ -188,7 +203,7 @@ def _stats_of(log: LogFolder) -> LogStats:
                     found.flaws[item.reason] += 1
                 else:
                     found.add(item.payload)
-        found.end(infos, has_writer=reader.has_writer())
+        found.end(infos, may_grow=reader.may_grow())
     except LogGone:  # removed while we read: what was counted stands
         pass
     return found

@@ -5,8 +5,8 @@
     spark-submit --py-files requite.zip requite_submit.py sweep --seeds N
 
 The session is whoever's starts it: master, resources and packages are `spark-submit`'s options. The
-last line of stdout is an object for machines. Exit code 1: the audit or the sweep found something;
-2: the arguments cannot work.
+last line of stdout is an object for machines. Exit code 1: the audit or the sweep found something,
+or the lake or Spark failed; 2: the arguments cannot work.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from requite.errors import ConfigurationError
+from requite.errors import ConfigurationError, LakeError, SparkFailed
 from requite.spark.sweep.sandboxed import Limits
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigurationError as error:
         print(f"requite: {error}", file=sys.stderr, flush=True)
         return USAGE
+    except (LakeError, SparkFailed) as error:
+        print(f"requite: {error}", file=sys.stderr, flush=True)
+        return FOUND
     return code
 
 
@@ -48,7 +51,6 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--journal", required=True, help="the journal, where executors find it")
     run.add_argument("--lake", required=True, type=Path, help="the folder of the tables")
     run.add_argument("--report", type=Path, help="write the report to this file")
-    run.add_argument("--table-format", default="parquet", help="parquet, or what the cluster has")
     run.set_defaults(verb=_run)
     sweep = verbs.add_parser("sweep", help="run seeds of the simulator")
     sweep.add_argument("--seeds", type=int, default=1000)
@@ -73,7 +75,6 @@ def _run(options: argparse.Namespace) -> int:
         options.journal,
         options.lake,
         report=options.report,
-        table_format=options.table_format,
         on_progress=_show,
     )
     _tell(summary.record())

@@ -1,16 +1,40 @@
-"""Bronze: events as the journal has them, each once; what does not decode goes to quarantine."""
+"""Bronze: events as the journal has them, each once; what does not decode goes to quarantine.
+
+Twice: for batches of Arrow, as tasks read them, and for DataFrames.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from requite.spark.vocabulary import UNKNOWN_PREFIX
 
+EVENTS: Final = "bronze_events"
+QUARANTINE: Final = "bronze_quarantine"
+
 PLACE: Final = ("log", "segment", "byte_offset")
 """Where an event stands, which is what makes it the same event."""
+
+
+def bad_rows(batch: pa.RecordBatch) -> pa.BooleanArray | None:
+    """Return which rows of the source did not decode, wholly or in part; None: all did."""
+    raw, kind = batch.column("raw"), batch.column("kind")
+    is_odd = pc.or_(pc.is_null(kind), pc.starts_with(kind, UNKNOWN_PREFIX))
+    is_bad = pc.or_(pc.is_valid(raw), pc.fill_null(is_odd, True))
+    return is_bad if pc.any(is_bad).as_py() else None
+
+
+def quarantined(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows that did not decode with the columns of `bronze_quarantine`."""
+    named = pc.binary_join_element_wise("kind", batch.column("kind"), " ")
+    reason = pc.coalesce(batch.column("reason"), named, pa.scalar("no kind"))
+    columns = [*(batch.column(name) for name in PLACE), batch.column("raw"), reason]
+    return pa.RecordBatch.from_arrays(columns, [*PLACE, "raw", "reason"])
 
 
 def is_bad() -> Column:
@@ -28,17 +52,3 @@ def bronze_quarantine(source: DataFrame) -> DataFrame:
     """Return the other rows, with the reason: the table `bronze_quarantine`."""
     reason = F.coalesce("reason", F.concat(F.lit("kind "), F.col("kind")), F.lit("no kind"))
     return source.where(is_bad()).select(*PLACE, "raw", reason.alias("reason"))
-
-
-def deduplicate(rows: DataFrame) -> DataFrame:
-    """Keep one row per place in the journal.
-
-    Rows are brought together first: what Spark does by itself, to look for duplicates before the
-    shuffle as well as after it, sorts everything twice and finds next to nothing.
-    """
-    return rows.repartition(*PLACE).dropDuplicates(list(PLACE))
-
-
-def not_among(rows: DataFrame, known: DataFrame) -> DataFrame:
-    """Keep the rows whose places are not among those of `known`."""
-    return rows.join(known.select(*PLACE), list(PLACE), "left_anti")

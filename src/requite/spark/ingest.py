@@ -1,108 +1,203 @@
-"""From the journal into bronze: what is new, exactly once, in batches that can be repeated.
+"""From the journal into bronze: what is new, exactly once.
 
-Spark notes in the checkpoint what belongs to a batch before the batch is read, and that it is done
-afterwards. A run that dies in between repeats the batch, under the same number, and so replaces
-what it had written.
+The driver looks at the journal's files and shares out what is new. Each of Spark's tasks decodes
+its shares and writes files of bronze; no row passes through the JVM, and none is shuffled, for no
+two shares have a byte in common. The driver commits the files. Up to where the journal has been
+read is part of the run's state, which counts when the run has come to its end: what a run that died
+had committed is taken back, and read again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import date, datetime
+from typing import Any, Final, Protocol
 
-from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as F
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
+from requite.errors import LakeError
+from requite.journal.folder import find_logs
 from requite.spark import bronze
-from requite.spark.lake import BATCH, OUR_FOLDER, Lake, load, save, write_partitions
+from requite.spark.bronze import EVENTS, QUARANTINE
+from requite.spark.decoding.columns import arrow_types
+from requite.spark.delta.files import ADDED, Added, as_one, by_day, filesystem, words_of, write
+from requite.spark.lake import Lake
+from requite.spark.news import News, Span
+from requite.spark.source.marks import Offset
+from requite.spark.source.options import read_options
+from requite.spark.source.stream import JournalStreamReader
+from requite.spark.vocabulary import ACCEPTED, CLOSED
 
-EVENTS: Final = "bronze_events"
-QUARANTINE: Final = "bronze_quarantine"
+# What a task returns: a row per file; and one per share and day, without a path, on its events.
+_TOLD: Final = f"""
+    {ADDED}, table string, day date, events bigint, first timestamp, last timestamp,
+    given_us bigint, dropped bigint, ended string
+"""
 
-_END: Final = "end of batch"
+
+class Source(Protocol):
+    """What there is to read: `JournalStreamReader`, which Spark's streams use as well."""
+
+    def initialOffset(self) -> Offset:
+        """Return the offset before everything."""
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """Return the offset behind everything that is there, `start` if nothing is new."""
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """Share out what lies between two offsets."""
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a share, with the columns of `requite.spark.schemas.SOURCE`."""
+
+    def faults(self, ended: Collection[str]) -> list[str]:
+        """Tell by name what must be there and is not; `ended` logs have been read to their end."""
 
 
-class Reading(NamedTuple):
-    """How batches of the checkpoint become batches of bronze.
+def journal_source(journal: str) -> Source:
+    """Return what reads a journal. Raises `ConfigurationError` for what is none."""
+    options = read_options({"path": journal})
+    find_logs(options.path)
+    return JournalStreamReader(options, options.columns)
 
-    Spark counts the batches of a checkpoint from 0; `base` is the number of its first one in
-    bronze. Where a checkpoint was lost, the journal is read once more from its beginning, and
-    `again` says that what bronze has already has to be left out.
+
+def ingest(lake: Lake, source: Source, offset: Offset | None) -> tuple[Offset, News]:
+    """Write what is new behind an offset (None: everything) to bronze.
+
+    Return the next offset, and what is new. Raises `LakeError` where it cannot be written.
     """
+    start = source.initialOffset() if offset is None else offset
+    end = source.latestOffset(start, ReadAllAvailable())
+    shares = [] if end == start else source.partitions(start, end)
+    if not shares:
+        return end, News()
+    task = _Task(lake.root, source, tuple(shares))
+    numbers = lake.spark.range(0, len(shares), 1, len(shares))
+    told = numbers.mapInArrow(task, _TOLD).toArrow().to_pylist()
+    if failures := [row["failure"] for row in told if row["failure"]]:
+        raise LakeError(f"{failures[0]}; what was there before is unchanged")
+    for name in (QUARANTINE, EVENTS):
+        if added := [_added(row) for row in told if row["table"] == name]:
+            lake.catalog.commit(name, added)
+    return end, _news([row for row in told if row["path"] is None])
+
+
+def _added(row: dict[str, Any]) -> Added:
+    return Added(row["path"], row["size"], row["rows"], row["stats"])
+
+
+def _news(facts: list[dict[str, Any]]) -> News:
+    days = sorted({row["day"] for row in facts if row["day"]})
+    by_day = [[row for row in facts if row["day"] == day] for day in days]
+    return News(
+        events=sum(row["events"] for row in facts),
+        spans=tuple(
+            Span(min(row["first"] for row in rows), max(row["last"] for row in rows))
+            for rows in by_day
+        ),
+        deadline_s=max((row["given_us"] or 0 for row in facts), default=0) / 1e6,
+        dropped=sum(row["dropped"] or 0 for row in facts),
+        ended=frozenset(log for row in facts for log in row["ended"].split()),
+    )
+
+
+# --- what a task does -----------------------------------------------------------------------------
+@dataclass(frozen=True)
+class _Task:
+    """Reads shares, which it is given by number, and writes them: for `DataFrame.mapInArrow`."""
 
     root: str
-    table_format: str
-    base: int = 0
-    again: bool = False
+    source: Source
+    shares: tuple[InputPartition, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from map(_row, self._write(self.shares[number]))
+
+    def _write(self, share: InputPartition) -> Iterator[dict[str, Any]]:
+        store, sorting = filesystem(self.root), _Sorting(self.source.read(share))
+        try:
+            for added in write(store, EVENTS, sorting.events(), by_day):
+                yield {"table": EVENTS, **added._asdict()}
+            for added in write(store, QUARANTINE, sorting.bad, as_one):
+                yield {"table": QUARANTINE, **added._asdict()}
+        except OSError as error:
+            # A row instead of an exception, of which Spark would make pages.
+            yield {"failure": f"{self.root} cannot be written: {words_of(error)}"}
+        yield from sorting.facts()
 
 
-def journal_stream(lake: Lake, journal: str) -> DataFrame:
-    """Return the journal as a stream."""
-    return lake.spark.readStream.format("requite").load(journal)
+class _Sorting:
+    """Sorts the rows of a share: events go on, what does not decode stays here."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self.bad: list[pa.RecordBatch] = []
+        self._batches = batches
+        self._days: dict[date | None, _Day] = {}
+
+    def events(self) -> Iterator[pa.RecordBatch]:
+        """Yield the events, with the columns of the table."""
+        for batch in self._batches:
+            is_bad = bronze.bad_rows(batch)
+            if is_bad is not None:
+                self.bad.append(bronze.quarantined(batch.filter(is_bad)))
+            events = batch if is_bad is None else batch.filter(pc.invert(is_bad))
+            if events.num_rows:
+                self._count(events)
+                yield events.drop_columns(["raw"])
+
+    def _count(self, events: pa.RecordBatch) -> None:
+        for day in pc.unique(events.column("date")).to_pylist():
+            self._days.setdefault(day, _Day()).add(_of_day(events, day))
+
+    def facts(self) -> Iterator[dict[str, Any]]:
+        """Yield what the events of each day come to."""
+        for day, found in self._days.items():
+            yield {"day": day, **asdict(found), "ended": " ".join(found.ended)}
 
 
-def ingest(lake: Lake, open_stream: Callable[[], DataFrame]) -> None:
-    """Read what the journal has had since the last time, write it to bronze, and stop."""
-    note = lake.root / OUR_FOLDER / "reading.json"
-    checkpoint = lake.root / "_checkpoints" / "bronze"
-    reading = _reading(lake, load(note), is_new=not (checkpoint / "offsets").is_dir())
-    save(note, {"base": reading.base, "again": reading.again})
-    writer = open_stream().writeStream.foreachBatch(partial(_write, reading))
-    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-    query.awaitTermination()
-    save(note, {"base": reading.base, "again": False})
+def _of_day(events: pa.RecordBatch, day: date | None) -> pa.RecordBatch:
+    days = events.column("date")
+    first, last = days[0].as_py(), days[-1].as_py()
+    if first == last == day and len(pc.unique(days)) == 1:
+        return events
+    return events.filter(pc.is_null(days) if day is None else pc.equal(days, pa.scalar(day)))
 
 
-def _reading(lake: Lake, note: dict[str, Any], *, is_new: bool) -> Reading:
-    place = str(lake.root), lake.table_format
-    if not is_new:
-        return Reading(*place, note.get("base", 0), note.get("again", False))
-    base = last_batch(lake, EVENTS) + 1
-    return Reading(*place, base, base > 0)
+@dataclass
+class _Day:
+    """What events of a day come to; `given_us` is the longest time that a request was given."""
+
+    events: int = 0
+    first: datetime | None = None
+    last: datetime | None = None
+    given_us: int | None = None
+    dropped: int = 0
+    ended: list[str] = field(default_factory=list)
+
+    def add(self, events: pa.RecordBatch) -> None:
+        ts, kind = events.column("ts"), events.column("kind")
+        span = pc.min_max(ts).as_py()
+        self.events += events.num_rows
+        self.first = min(filter(None, (self.first, span["min"])), default=None)
+        self.last = max(filter(None, (self.last, span["max"])), default=None)
+        deadline = events.column("deadline")
+        if deadline.null_count < len(deadline):
+            us = [pc.cast(column, pa.int64()) for column in (deadline, ts)]
+            given = pc.max(pc.if_else(pc.equal(kind, ACCEPTED), pc.subtract(*us), None)).as_py()
+            self.given_us = max(filter(None, (self.given_us, given)), default=None)
+        if events.column("dropped").null_count < events.num_rows:
+            self.dropped += pc.sum(events.column("dropped")).as_py() or 0
+        last = events.filter(pc.equal(kind, CLOSED)).column("log")
+        self.ended += pc.unique(last).to_pylist()
 
 
-def last_batch(lake: Lake, name: str) -> int:
-    """Return the number of the last batch in a table of bronze, -1 where there is none."""
-    found = lake.batches(name).agg(F.max(BATCH).alias("last")).toArrow().to_pylist()
-    last = found[0]["last"]
-    return -1 if last is None else int(last)
-
-
-def _write(reading: Reading, batch: DataFrame, batch_id: int) -> None:
-    """Write one batch: its events, and, if there is any, what does not decode.
-
-    It may run in a process of Spark's (over Spark Connect), so it is given only plain values.
-    """
-    lake = Lake(batch.sparkSession, Path(reading.root), reading.table_format)
-    number = F.lit(reading.base + batch_id).cast("bigint").alias(BATCH)
-    seen = Observation(f"batch-{reading.base + batch_id}")
-    counted = _with_end(batch).observe(seen, F.count_if(bronze.is_bad()).alias("bad"))
-    events = _new(lake, reading, EVENTS, bronze.bronze_events(counted))
-    events = events.where(F.col("kind") != _END)
-    write_partitions(events.select("*", number), lake, EVENTS, ["date", BATCH])
-    # Most journals have no damage, and need not be read a second time for it.
-    if seen.get["bad"]:
-        bad = _new(lake, reading, QUARANTINE, bronze.bronze_quarantine(batch))
-        write_partitions(bad.select("*", number), lake, QUARANTINE, [BATCH])
-
-
-def _with_end(batch: DataFrame) -> DataFrame:
-    """Add a row that is no event: Spark leaves the count of rows out where none gets as far as the
-    shuffle, and it could not be asked for.
-
-    Asking whether the batch is empty would not do. It reads its beginning twice; and Spark hangs up
-    on the Python worker that reads it, which says so on stderr, with a traceback.
-    """
-    # No plain literal, of which Spark could tell without running anything what comes of it.
-    kind = F.when(F.col("id") == 0, F.lit(_END)).alias("kind")
-    end = batch.sparkSession.range(1, numPartitions=1).select(kind)
-    return batch.unionByName(end, allowMissingColumns=True)
-
-
-def _new(lake: Lake, reading: Reading, name: str, rows: DataFrame) -> DataFrame:
-    once = bronze.deduplicate(rows)
-    if not reading.again:
-        return once
-    return bronze.not_among(once, lake.batches(name).where(F.col(BATCH) < reading.base))
+def _row(columns: dict[str, Any]) -> pa.RecordBatch:
+    types = arrow_types(_TOLD)
+    arrays = [pa.array([columns.get(name)], kind) for name, kind in types.items()]
+    return pa.RecordBatch.from_arrays(arrays, list(types))

@@ -1,74 +1,79 @@
-"""A lake: a folder with a folder per table, which only one run at a time may change.
+"""A lake: a folder of Delta tables, as DataFrames; only one run at a time changes it.
 
-    LAKE/bronze_events/date=…/batch=…/    LAKE/silver_requests/date=…/    …and so on
-    LAKE/_checkpoints/    how far the journal has been read
-    LAKE/_requite/lake.json    marks the folder as ours, and names the journal that it is fed by
-    LAKE/_requite/state.json   how far silver and gold have followed
-    LAKE/_requite/lock         held by the run that is at work
+    LAKE/bronze_events/date=…/…    LAKE/silver_requests/date=…/…    …and so on
+    LAKE/runs/                     a row per run: what the lake was at its end
+    LAKE/_checkpoints/             how far the journal has been read
+    LAKE/_requite/lake.json        marks the folder as ours (`requite.spark.marker`)
 
-The folder has to be one that this process sees (a disk or a mount); tables are read and written by
-Spark alone.
+Spark computes, and its tasks write Parquet files (`requite.spark.delta.files`); the driver commits
+these to Delta's log through delta-rs (`requite.spark.delta.catalog`). So no archive of Delta's is
+needed in Spark. Files are read by Spark itself, those that the log lists, each after its digest
+has been compared with its name.
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from os import PathLike
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, cast
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import LongType, StructType
+from pyspark.sql.types import StructType
 
-from requite.errors import ConfigurationError
+from requite.errors import LakeError
 from requite.spark import schemas
+from requite.spark.delta.catalog import Catalog
+from requite.spark.delta.files import ADDED, Added, Writer
+from requite.spark.delta.table import is_by_day
+from requite.spark.marker import require_current
 
-FORMAT: Final = 1
-"""The layout of lakes; one with a higher number was made by a newer requite."""
-
-OUR_FOLDER: Final = "_requite"
-MARKER: Final = "lake.json"
-BATCH: Final = "batch"
+if TYPE_CHECKING:
+    from requite.spark.delta.catalog import Days
+    from requite.spark.delta.table import File
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Lake:
-    """The tables in a folder, for one session."""
+    """The tables of a catalog, for one session."""
 
     spark: SparkSession
-    root: Path
-    table_format: str = "parquet"
+    catalog: Catalog
 
-    def path(self, table: str) -> str:
-        """Return where a table is."""
-        return str(self.root / table)
+    @classmethod
+    def at(cls, spark: SparkSession, root: str | PathLike[str]) -> Lake:
+        """Return the lake in a folder, as its last run has left it.
 
-    def table(self, name: str) -> DataFrame:
-        """Return a table with the columns that `schemas` declares; one not there yet is empty."""
-        return self._read(name, schema_of(name)).select(*columns_of(name))
+        Raises `LakeDamaged` where it is not what was written, `ConfigurationError` where an older
+        version of requite has made it.
+        """
+        require_current(Path(root))
+        return cls(spark, Catalog(str(root)))
 
-    def batches(self, name: str) -> DataFrame:
-        """Return a table of bronze, with the number of the batch that brought each row."""
-        return self._read(name, schema_of(name).add(BATCH, LongType()))
+    @property
+    def root(self) -> str:
+        """Where the lake is."""
+        return self.catalog.root
 
-    def _read(self, name: str, schema: StructType) -> DataFrame:
-        # Schemas are always given: a table without rows has no file to take them from.
-        reader = self.spark.read.format(self.table_format).schema(schema)
-        try:
-            frame = reader.load(self.path(name))
-            frame.schema.names  # noqa: B018 - over Spark Connect nothing is looked for before
-            return frame
-        except AnalysisException as error:
-            if error.getCondition() != "PATH_NOT_FOUND":
-                raise
+    def table(self, name: str, days: Days | None = None) -> DataFrame:
+        """Return a table, or some of its days, with the columns that `schemas` declares.
+
+        A table that no run has written yet is empty. Raises `LakeDamaged` for a file that is gone
+        or is not what was written.
+        """
+        return self.rows(name, self.catalog.files(name, days))
+
+    def rows(self, name: str, files: Sequence[File]) -> DataFrame:
+        """Return the rows of some files of a table."""
+        schema = schema_of(name)
+        if not files:
             return self._empty(schema)
+        paths = [self.catalog.path(name, file) for file in files]
+        # The schema is given, or Spark would read a footer; the day is in the path alone.
+        reader = self.spark.read.schema(schema).option("basePath", f"{self.root}/{name}")
+        return reader.parquet(*paths).select(*columns_of(name))
 
     def _empty(self, schema: StructType) -> DataFrame:
         # Not `createDataFrame`, which has Python workers make the rows, even none.
@@ -78,140 +83,41 @@ class Lake:
         )
         return self.spark.sql(f"SELECT {', '.join(columns)} WHERE false")
 
-    def replace(self, name: str, rows: DataFrame) -> None:
-        """Replace a table that is not kept by day."""
-        rows.write.format(self.table_format).mode("overwrite").save(self.path(name))
+    def replace(self, name: str, rows: DataFrame) -> int:
+        """Replace a table; return how many rows it has."""
+        return self._replace(name, rows, None)
 
-    def replace_days(self, name: str, rows: DataFrame, *, days: Sequence[date]) -> None:
+    def replace_days(self, name: str, rows: DataFrame, *, days: Iterable[date]) -> int:
         """Replace days of a table by rows of these days; a day may have none any more."""
-        if self.table_format == "delta":
-            listed = ", ".join(f"'{day}'" for day in days)
-            write_partitions(rows, self, name, ["date"], replaceWhere=f"date in ({listed})")
-            return
-        before = {day: self._files(name, day) for day in days}
-        write_partitions(rows, self, name, ["date"])
-        # Overwriting replaces the days of which there are rows; the others have to go as well.
-        for day, files in before.items():
-            if files and self._files(name, day) == files:
-                shutil.rmtree(self._folder(name, day))
+        return self._replace(name, rows, set(days))
 
-    def _folder(self, name: str, day: date) -> Path:
-        return self.root / name / f"date={day.isoformat()}"
+    def _replace(self, name: str, rows: DataFrame, days: set[date] | None) -> int:
+        table = self.catalog.table(name)
+        before = table.files.values() if table is not None else ()
+        added = write_files(self.root, name, rows)
+        gone = [file for file in before if days is None or file.day in days]
+        self.catalog.commit(name, added, gone)
+        return sum(file.rows for file in added)
 
-    def _files(self, name: str, day: date) -> frozenset[str]:
-        folder = self._folder(name, day)
-        return frozenset(os.listdir(folder)) if folder.is_dir() else frozenset()
+
+def write_files(root: str, name: str, rows: DataFrame) -> list[Added]:
+    """Have Spark's tasks write rows as files of a table, which no version of it has yet.
+
+    Raises `LakeError` where they cannot be written.
+    """
+    writer = Writer(root, name, is_by_day(name))
+    # Each task's batches are its own, whatever Spark repeats: files of the others are nobody's.
+    found = rows.select(*columns_of(name)).mapInArrow(writer, ADDED).toArrow().to_pylist()
+    if failures := [row["failure"] for row in found if row["failure"]]:
+        raise LakeError(f"{failures[0]}; what was there before is unchanged")
+    return [Added(row["path"], row["size"], row["rows"], row["stats"]) for row in found]
 
 
 def columns_of(table: str) -> list[str]:
     """Return the names of the declared columns of a table, without asking Spark."""
-    ddl: str = getattr(schemas, table.upper())
-    return [column.split()[0] for column in ddl.split(",")]
+    return list(schemas.columns_of(getattr(schemas, table.upper())))
 
 
 def schema_of(table: str) -> StructType:
     """Return the declared columns of a table."""
     return cast(StructType, StructType.fromDDL(getattr(schemas, table.upper())))
-
-
-def write_partitions(
-    rows: DataFrame, lake: Lake, name: str, partitions: Sequence[str], **options: Any
-) -> None:
-    """Replace those partitions of a table of which there are rows."""
-    options = options or {"partitionOverwriteMode": "dynamic"}
-    writer = rows.write.format(lake.table_format).mode("overwrite").options(**options)
-    writer.partitionBy(*partitions).save(lake.path(name))
-
-
-def claim(root: Path, journal: str) -> None:
-    """Make a folder a lake for a journal, or see that it is one.
-
-    Raises `ConfigurationError` where it is something else, and touches nothing then.
-    """
-    marker = root / OUR_FOLDER / MARKER
-    if marker.is_file():
-        _check(root, _load(marker), journal)
-        return
-    if root.exists() and not _is_blank(root):
-        raise ConfigurationError(
-            f"{root} is not empty and not a lake of requite: nothing was touched; "
-            "name a new folder, or an empty one"
-        )
-    try:
-        marker.parent.mkdir(parents=True, exist_ok=True)
-        save(marker, {"format": FORMAT, "journal": journal})
-    except OSError as error:
-        raise ConfigurationError(f"no lake can be made at {root}: {error.strerror}") from error
-
-
-def _is_blank(root: Path) -> bool:
-    """Whether a folder holds nothing, or only what a run that died at once has left of ours."""
-    if not root.is_dir():
-        return False
-    ours = root / OUR_FOLDER
-    if any(entry != ours for entry in root.iterdir()):
-        return False
-    if not ours.exists():
-        return True
-    draft = _draft(ours / MARKER)
-    return ours.is_dir() and all(entry == draft for entry in ours.iterdir())
-
-
-def _check(root: Path, marker: dict[str, Any], journal: str) -> None:
-    if marker.get("format", 0) > FORMAT:
-        raise ConfigurationError(f"the lake at {root} was made by a newer version of requite")
-    fed_by = marker.get("journal")
-    if fed_by != journal:
-        raise ConfigurationError(
-            f"the lake at {root} is fed by the journal {fed_by}: name another lake, a new folder, "
-            f"for the journal {journal}; or, if it is the same one, which was moved, write its new "
-            f"path into {root / OUR_FOLDER / MARKER}"
-        )
-
-
-@contextmanager
-def locked(root: Path) -> Iterator[None]:
-    """Keep every other run out of a lake; the lock goes with the process, however that ends."""
-    with (root / OUR_FOLDER / "lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read().strip() or "unknown"
-            raise ConfigurationError(
-                f"another run (process {holder}) is at work on the lake at {root}; "
-                "try again when it is done"
-            ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
-
-
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        record = None
-    if not isinstance(record, dict):
-        raise ConfigurationError(f"{path} is damaged; put it back, or name another lake")
-    return record
-
-
-def load(path: Path) -> dict[str, Any]:
-    """Read one of our own files; one that is not there yet is empty."""
-    return _load(path) if path.exists() else {}
-
-
-def _draft(path: Path) -> Path:
-    return path.with_suffix(".new")
-
-
-def save(path: Path, record: dict[str, Any]) -> None:
-    """Write one of our own files, whole or not at all."""
-    draft = _draft(path)
-    with draft.open("w", encoding="utf-8") as file:
-        json.dump(record, file, indent=1, sort_keys=True)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)

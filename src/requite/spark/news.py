@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 
 from pyspark.sql import functions as F
 
+from requite.spark.bronze import EVENTS
 from requite.spark.clock import micros
-from requite.spark.ingest import EVENTS
-from requite.spark.lake import BATCH, Lake
-from requite.spark.vocabulary import ACCEPTED
+from requite.spark.lake import Lake
+from requite.spark.vocabulary import ACCEPTED, DROPPED
 
 DAYS_AT_ONCE: Final = 7
 """Days that are computed together: enough to use all cores, few enough to fit a small machine."""
@@ -29,45 +29,50 @@ class Span(NamedTuple):
 
 
 class News(NamedTuple):
-    """The batches that silver and gold do not know yet.
+    """The events that silver and gold do not know yet.
 
     `spans` tells, for each day of which there are events, from when to when; `deadline_s` is the
-    longest time that any of the requests was given.
+    longest time that any of the requests was given; `dropped` counts events that the journal has
+    lost; `ended` are the logs that were closed.
     """
 
-    batch: int = -1
     events: int = 0
     spans: tuple[Span, ...] = ()
     deadline_s: float = 0.0
+    dropped: int = 0
+    ended: frozenset[str] = frozenset()
 
 
-def find(lake: Lake, after: int) -> News:
-    """Look at the batches after one."""
-    fresh = lake.batches(EVENTS).where(F.col(BATCH) > after)
+def find(lake: Lake) -> News:
+    """Look at all that is in bronze."""
     given_us = F.when(F.col("kind") == ACCEPTED, micros(F.col("deadline")) - micros(F.col("ts")))
-    by_day = fresh.groupBy("date").agg(
-        F.count("*").alias("events"),
-        F.min("ts").alias("start"),
-        F.max("ts").alias("end"),
-        F.max(given_us).alias("given_us"),
-        F.max(BATCH).alias(BATCH),
+    by_day = (
+        lake.table(EVENTS)
+        .groupBy("date")
+        .agg(
+            F.count("*").alias("events"),
+            F.min("ts").alias("start"),
+            F.max("ts").alias("end"),
+            F.max(given_us).alias("given_us"),
+            F.sum(F.when(F.col("kind") == DROPPED, F.col("dropped"))).alias("dropped"),
+        )
     )
-    return _gathered(by_day.toArrow().to_pylist(), after)
+    return _gathered(by_day.toArrow().to_pylist())
 
 
-def _gathered(rows: list[dict[str, Any]], after: int) -> News:
+def _gathered(rows: list[dict[str, Any]]) -> News:
     return News(
-        batch=max((row[BATCH] for row in rows), default=after),
         events=sum(row["events"] for row in rows),
         spans=tuple(Span(row["start"], row["end"]) for row in rows),
         deadline_s=max((row["given_us"] or 0 for row in rows), default=0) / 1e6,
+        dropped=sum(row["dropped"] or 0 for row in rows),
     )
 
 
 def known_days(lake: Lake) -> list[date]:
     """Return the days of which bronze has events, and those after, into which requests may last."""
-    rows = lake.table(EVENTS).select("date").distinct().toArrow().to_pylist()
-    days = {row["date"] for row in rows}
+    table = lake.catalog.table(EVENTS)
+    days = {file.day for file in table.files.values() if file.day} if table else set()
     return sorted(days | {day + timedelta(days=1) for day in days if day < date.max})
 
 

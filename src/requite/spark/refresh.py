@@ -12,8 +12,8 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from requite.spark import audit, gold, silver
-from requite.spark.ingest import EVENTS
-from requite.spark.lake import Lake, columns_of
+from requite.spark.bronze import EVENTS
+from requite.spark.lake import Lake
 from requite.spark.lives import lives
 from requite.spark.news import Span, reach, widen
 
@@ -61,7 +61,7 @@ class Refresh:
     def _events(self, span: Span) -> DataFrame:
         ts = F.col("ts")
         first, last = span.start.date(), span.end.date()
-        near = self.lake.table(EVENTS).where(F.col("date").between(first, last))
+        near = self.lake.table(EVENTS, lambda day: day is not None and first <= day <= last)
         return near.where((ts >= F.lit(span.start)) & (ts <= F.lit(span.end)))
 
     def _requests(self, gathered: DataFrame, days: list[date]) -> None:
@@ -101,7 +101,7 @@ class Refresh:
         self._replace_all("gold_rightsizing", gold.gold_rightsizing(capacity, lately))
 
     def _of(self, name: str, days: list[date]) -> DataFrame:
-        return self.lake.table(name).where(F.col("date").isin(*days))
+        return self.lake.table(name, lambda day: day in days)
 
     def _replace(self, name: str, rows: DataFrame, days: list[date], *also: Column) -> Counts:
         chosen = rows.where(F.col("date").isin(*days))
@@ -111,14 +111,12 @@ class Refresh:
         self._write(name, rows, partial(self.lake.replace, name))
 
     def _write(
-        self, name: str, rows: DataFrame, write: Callable[[DataFrame], None], *also: Column
+        self, name: str, rows: DataFrame, write: Callable[[DataFrame], int], *also: Column
     ) -> Counts:
-        """Write the declared columns of a table, counting rows (and what else) on the way."""
+        """Write a table, counting what else is asked for on the way."""
         self.on_progress(Progress(name))
         seen = Observation()
-        counted = rows.observe(seen, F.count(F.lit(1)).alias("rows"), *also)
-        write(counted.select(*columns_of(name)))
-        counts = {key: int(value or 0) for key, value in seen.get.items()}
-        self.written[name] = self.written.get(name, 0) + counts["rows"]
-        self.on_progress(Progress(name, counts["rows"]))
-        return counts
+        count = write(rows.observe(seen, *also) if also else rows)
+        self.written[name] = self.written.get(name, 0) + count
+        self.on_progress(Progress(name, count))
+        return {key: int(value or 0) for key, value in seen.get.items()} if also else {}

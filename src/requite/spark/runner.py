@@ -15,23 +15,25 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from requite.errors import ConfigurationError
-from requite.journal.folder import find_logs
 from requite.spark import audit, news
-from requite.spark.ingest import EVENTS, QUARANTINE, ingest, journal_stream
-from requite.spark.lake import OUR_FOLDER, Lake, claim, load, locked, save
+from requite.spark.bronze import QUARANTINE
+from requite.spark.delta.catalog import Catalog
+from requite.spark.failures import as_sentences
+from requite.spark.ingest import Source, ingest, journal_source
+from requite.spark.lake import Lake
+from requite.spark.marker import FORMAT, claim
+from requite.spark.migration import migrate
 from requite.spark.news import News, Span
 from requite.spark.refresh import OnProgress, Progress, Refresh
 from requite.spark.report import require_charts, require_place
-from requite.spark.vocabulary import DROPPED, Verdict
+from requite.spark.vocabulary import Verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,19 +83,19 @@ def run(
     *,
     report: str | PathLike[str] | None = None,
     as_of: datetime | None = None,
-    table_format: str = "parquet",
     terms: audit.Terms = audit.USUAL,
     on_progress: OnProgress = lambda _progress: None,
-    source: Callable[[Lake, str], DataFrame] = journal_stream,
+    open_source: Callable[[str], Source] = journal_source,
 ) -> RunSummary:
     """Bring a lake up to date with a journal, judge, and write a report where one is asked for.
 
     Verdicts are as of `as_of`, or else of the newest event; `terms` tell when a missing outcome
-    becomes a violation. `source` opens the journal as a stream.
+    becomes a violation. `open_source` opens the journal.
 
-    Raises `ConfigurationError` where there is no journal, the lake is a folder that is not ours or
-    belongs to another journal, or another run is at work on it; for an `as_of` before 1970; and
-    where no report can be written.
+    Raises `ConfigurationError` where there is no journal, or the lake is a folder that is not ours
+    or belongs to another journal; for an `as_of` before 1970; and where no report can be written.
+    `LakeBusy` if another run is at work, `LakeDamaged` if a file of the lake is not what was
+    written, `LakeError` if one cannot be written, `SparkFailed` if Spark cannot go on.
     """
     began = time.monotonic()
     now = as_of and _checked(as_of)
@@ -101,15 +103,19 @@ def run(
         require_charts()
         require_place(report)
     told = _journal_folder(journal)
-    if source is journal_stream:
-        find_logs(told)  # refuses what is no journal, before anything is touched
+    source = open_source(told)  # refuses what is no journal, before anything is touched
     root = Path(lake).expanduser().resolve()
-    claim(root, told)
-    with locked(root):
-        place = Lake(spark, root, table_format)
+    is_old = claim(root, told) < FORMAT
+    place = Lake(spark, Catalog(str(root)))
+    if is_old:
+        on_progress(Progress("migration"))
+        with as_sentences():
+            on_progress(Progress("migration", migrate(place)))
+    with as_sentences(), place.catalog.running():
         follower = _Run(place, now, terms, on_progress)
-        follower.follow(partial(source, place, told))
+        follower.follow(source)
         page = follower.report(report)
+        follower.tidy()
         return follower.summary(time.monotonic() - began, page)
 
 
@@ -138,25 +144,50 @@ class _Run:
         self._as_of = as_of
         self._terms = terms
         self._tell = tell
-        self._state_file = lake.root / OUR_FOLDER / "state.json"
-        self._state = load(self._state_file)
+        self._began = datetime.now(UTC)
+        self._state = dict(lake.catalog.last.state)
         self._refresh: Refresh | None = None
         self._news = News()
         self._days: set[date] = set()
         self._damaged_before = self._state.get("damaged", 0)
         self._audit = audit.Summary()
+        self._tidies = False
 
-    def follow(self, open_stream: Callable[[], DataFrame]) -> None:
+    def follow(self, source: Source) -> None:
         """Read, compute what that changes, judge, and note how far it has come."""
         self._tell(Progress("journal"))
-        ingest(self._lake, open_stream)
-        self._news = news.find(self._lake, self._state.get("batch", -1))
+        offset = self._state.get("offset")
+        self._state["offset"], self._news = ingest(self._lake, source, offset)
+        if self._state.pop("anew", False):
+            self._news = news.find(self._lake)
         self._tell(Progress("journal", self._news.events))
         told = self._told()
         if told is not None:
             self._update(told)
         self._judge()
-        save(self._state_file, self._state)
+        self._end()
+
+    def _end(self) -> None:
+        """Make what the run has done count."""
+        judged_at = self._state.get("as_of")
+        self._lake.catalog.end(
+            self._state,
+            began_at=self._began,
+            ended_at=datetime.now(UTC),
+            as_of=datetime.fromisoformat(judged_at) if judged_at else None,
+            new_events=self._news.events,
+            accepted=self._audit.accepted,
+            exactly_one=self._audit.exactly_one,
+            violations=self._audit.violations,
+            complete=self._audit.complete,
+        )
+
+    def tidy(self) -> None:
+        """Merge small files; once a day, delete those that nobody needs any more."""
+        catalog = self._lake.catalog
+        catalog.merge()
+        if self._tidies:
+            catalog.vacuum()
 
     def _told(self) -> Span | None:
         """Return the time of which the journal has told, in all runs together."""
@@ -179,7 +210,6 @@ class _Run:
         if self._days or time_went_on:  # a worker falls silent without telling anything
             self._compute(Refresh(self._lake, now, told, look_back, self._tell, self._terms))
         self._state |= {
-            "batch": self._news.batch,
             "told": [told.start.isoformat(), told.end.isoformat()],
             "look_back_s": look_back.total_seconds(),
             "as_of": now.isoformat(),
@@ -204,15 +234,17 @@ class _Run:
         """Sum the verdicts of all days up, and what the journal could not tell."""
         self._tell(Progress("audit"))
         counted = _rows(self._lake.table("audit_verdicts").groupBy("date", "verdict").count())
-        lost = self._lake.table(EVENTS).where(F.col("kind") == DROPPED)
-        dropped = _rows(lost.agg(F.sum("dropped").alias("n")))[0]["n"] or 0
-        damaged = self._lake.table(QUARANTINE).count()
+        dropped = self._state.get("dropped", 0) + self._news.dropped
+        damaged = sum(file.rows for file in self._lake.catalog.files(QUARANTINE))
         verdicts: dict[str, int] = {}
         for row in counted:
             verdicts[row["verdict"]] = verdicts.get(row["verdict"], 0) + row["count"]
         self._audit = audit.summarise(verdicts, dropped_events=dropped, damaged=damaged)
         open_days = {row["date"].isoformat() for row in counted if row["verdict"] in _OPEN}
-        self._state |= {"open_days": sorted(open_days), "damaged": damaged}
+        today = self._began.date().isoformat()
+        self._tidies = self._state.get("tidied", today) != today
+        self._state |= {"open_days": sorted(open_days), "tidied": today}
+        self._state |= {"damaged": damaged, "dropped": dropped}
         self._tell(Progress("audit", sum(verdicts.values())))
 
     def report(self, path: str | PathLike[str] | None) -> Path | None:
@@ -222,9 +254,7 @@ class _Run:
         from requite.spark.report import write  # the charts are an extra
 
         self._tell(Progress("report"))
-        written = write(
-            self._lake.spark, self._lake.root, path, table_format=self._lake.table_format
-        )
+        written = write(self._lake.spark, self._lake.root, path)
         self._tell(Progress("report", 1))
         return written
 

@@ -105,6 +105,14 @@ ALERTS: Final = """
     evidence string
 """
 
+# One row per run that came to its end: what it was over, what the audit came to, and (as JSON) how
+# far the run had come and which version of each table it left.
+RUNS: Final = """
+    run bigint, began_at timestamp, ended_at timestamp, as_of timestamp, new_events bigint,
+    accepted bigint, exactly_one bigint, violations bigint, complete boolean, state string,
+    versions string
+"""
+
 
 def columns_of(ddl: str) -> dict[str, str]:
     """Return the type of each column of one of these tables, in order."""

@@ -25,8 +25,6 @@ NEEDED: Final[Mapping[str, str]] = {
     # Instants are UTC everywhere, whatever the machine thinks; `date` follows from it.
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Silver and gold replace the days that changed, and leave the others.
-    "spark.sql.sources.partitionOverwriteMode": "dynamic",
     # Lets `format("requite")` skip what a filter excludes; see `requite.spark.source`.
     "spark.sql.python.filterPushdown.enabled": "true",
     # The streaming audit keeps timers, which the other state store does not know.
@@ -47,6 +45,8 @@ LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.memory": "2g",
     # A local run has few cores, and a task costs more than it gains when a table is small.
     "spark.sql.shuffle.partitions": "4",
+    # Files are named to Spark one by one; it would start a job to look for as few as 33.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     # Naming the line of Python in errors takes as many calls of the JVM as everything else.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",

@@ -29,6 +29,7 @@ WORKER_LOST: Final = kind(Kind.WORKER_LOST)
 WORKER_DRAINED: Final = kind(Kind.WORKER_DRAINED)
 HEARTBEAT: Final = kind(Kind.HEARTBEAT)
 DROPPED: Final = kind(Kind.DROPPED)
+CLOSED: Final = kind(Kind.CLOSED)
 
 OUTCOMES: Final = tuple(sorted(kind(end) for end in ENDS))
 """Kinds that end a request: whoever accepted it has told its caller, or has nobody to tell."""

@@ -5,19 +5,24 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import platform
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from requite.errors import LogFailed, LogFull, LogGone, LogLocked, LogMismatch, StorageError
+from requite.storage.shipped import SHIPPED_NAME, SHIPPED_SIZE_MAX, Shipped, decode_shipped
 
 LOCK_NAME: Final = "lock"
+_NODE_SIZE_MAX: Final = 255
+_LOCK_SIZE_MAX: Final = 512  # process id, device, number and machine
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
-def _doing(what: str, path: Path) -> Iterator[None]:
+def as_storage_error(what: str, path: Path) -> Iterator[None]:
     """Turn errors of the system into ours."""
     try:
         yield
@@ -51,18 +56,22 @@ class DiskFile:
         self._descriptor = descriptor
 
     def read(self, size: int, offset: int) -> bytes:
-        with _doing("read", self.path):
+        with as_storage_error("read", self.path):
             return os.pread(self._descriptor, size, offset)
 
     def write(self, data: bytes, offset: int) -> None:
-        with _doing("write", self.path):
+        with as_storage_error("write", self.path):
             written = os.pwrite(self._descriptor, data, offset)
             while written < len(data):  # a signal, or the last space on the disk
                 written += os.pwrite(self._descriptor, data[written:], offset + written)
 
     def size(self) -> int:
-        with _doing("look at", self.path):
+        with as_storage_error("look at", self.path):
             return os.fstat(self._descriptor).st_size
+
+    def age_s(self) -> float:
+        with as_storage_error("look at", self.path):
+            return time.time() - os.fstat(self._descriptor).st_mtime
 
     def next_data(self, offset: int) -> tuple[int, int] | None:
         """Skip what was set aside and never written, where the system can tell."""
@@ -76,14 +85,14 @@ class DiskFile:
 
     def set_aside(self, size: int) -> None:
         """Make the file `size` bytes long, and let the disk keep that much for it."""
-        with _doing(f"set {size} bytes aside for", self.path):
+        with as_storage_error(f"set {size} bytes aside for", self.path):
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self._descriptor, 0, size)
             else:  # macOS
                 os.ftruncate(self._descriptor, size)
 
     def truncate(self, size: int) -> None:
-        with _doing("cut", self.path):
+        with as_storage_error("cut", self.path):
             os.ftruncate(self._descriptor, size)
 
     def sync(self) -> None:
@@ -116,9 +125,9 @@ class DiskFolder:
         if self.path.is_dir():
             return
         try:
-            with _doing("create the folder", self.path):
+            with as_storage_error("create the folder", self.path):
                 self.path.mkdir(parents=True)
-                _sync_folder(self.path.parent)
+                sync_folder(self.path.parent)
         except LogFailed as error:
             if not isinstance(error.__cause__, FileExistsError | NotADirectoryError):
                 raise
@@ -127,18 +136,18 @@ class DiskFolder:
             ) from None
 
     def names(self) -> list[str]:
-        with _doing("list", self.path):
+        with as_storage_error("list", self.path):
             return os.listdir(self.path)
 
     def open(self, name: str, *, writable: bool = False) -> DiskFile:
         path = self.path / name
         flags = os.O_RDWR if writable else os.O_RDONLY
-        with _doing("open", path):
+        with as_storage_error("open", path):
             return DiskFile(path, os.open(path, flags | os.O_CLOEXEC))
 
     def create(self, name: str, size: int) -> DiskFile:
         path = self.path / name
-        with _doing("create", path):
+        with as_storage_error("create", path):
             flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
             file = DiskFile(path, os.open(path, flags, 0o644))
         try:
@@ -150,20 +159,20 @@ class DiskFolder:
         return file
 
     def rename(self, old: str, new: str) -> None:
-        with _doing("rename", self.path / old):
+        with as_storage_error("rename", self.path / old):
             os.replace(self.path / old, self.path / new)
 
     def remove(self, name: str) -> None:
-        with _doing("remove", self.path / name):
+        with as_storage_error("remove", self.path / name):
             (self.path / name).unlink(missing_ok=True)
 
     def sync(self) -> None:
-        with _doing("sync", self.path):
-            _sync_folder(self.path)
+        with as_storage_error("sync", self.path):
+            sync_folder(self.path)
 
     def lock(self) -> None:
         path = self.path / LOCK_NAME
-        with _doing("open", path):
+        with as_storage_error("open", path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             _lock(descriptor, path)
@@ -193,23 +202,51 @@ class DiskFolder:
             os.close(descriptor)
         return False
 
+    def is_copy(self) -> bool:
+        """Whether the lock is not the one that the writer took: it names its own file."""
+        try:
+            descriptor = os.open(self.path / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:  # a copy of the segments alone
+            return True
+        try:
+            told = os.pread(descriptor, _LOCK_SIZE_MAX, 0).split()
+            return len(told) > 1 and told[1:] != _identity(descriptor).split()
+        finally:
+            os.close(descriptor)
+
+    def shipped(self) -> Shipped | None:
+        if not self.is_copy():
+            return None
+        try:
+            with (self.path / SHIPPED_NAME).open("rb") as file:
+                return decode_shipped(file.read(SHIPPED_SIZE_MAX))
+        except OSError:
+            return None
+
 
 def _lock(descriptor: int, path: Path) -> None:
-    """Take the lock, and leave our process id for those who come later."""
-    with _doing("lock", path):
+    """Take the lock, and leave our process id and the file's identity for those who come later."""
+    with as_storage_error("lock", path):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+            told = os.pread(descriptor, _LOCK_SIZE_MAX, 0).decode("ascii", "replace").split()
+            holder = told[0] if told else "unknown"
             raise LogLocked(
-                f"{path.parent} is being written by another log (process {holder or 'unknown'}). "
+                f"{path.parent} is being written by another log (process {holder}). "
                 "Close that one, or use another folder."
             ) from None
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        os.pwrite(descriptor, b"%d %b\n" % (os.getpid(), _identity(descriptor)), 0)
 
 
-def _sync_folder(path: Path) -> None:
+def _identity(descriptor: int) -> bytes:
+    """Name a file as no copy of it is named: by its number, its device and its machine."""
+    found = os.fstat(descriptor)
+    return b"%d:%d %b" % (found.st_dev, found.st_ino, platform.node().encode()[:_NODE_SIZE_MAX])
+
+
+def sync_folder(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,9 @@
-"""How the last segment of a log ends when nobody writes it any more.
+"""How the last segment of a log ends when nothing will be added to it.
+
+The original of a log tells by its lock whether it is being written. A copy cannot tell: what it was
+made of may grow, and the copy be made anew. So the end of a copy is settled when its last file has
+not been written for `SETTLED_AFTER_S`; or when it says itself that its original has ended
+(`requite.storage.shipped`).
 
 A writer that closes its log seals it. One that is killed leaves zeros up to the size that was set
 aside, at times behind the beginning of what it was writing: that is *torn*. Whatever else has no
@@ -14,8 +19,10 @@ from requite.storage.layout import ALIGNMENT, RECORD_HEADER_SIZE
 from requite.storage.records import RAW_SIZE_MAX, Damage
 from requite.storage.scan import OpenSegment, data_chunks
 
+SETTLED_AFTER_S: Final = 900.0
 TORN: Final = "the last write is not complete: the writer was killed, or the machine stopped"
 CUT: Final = "the segment is cut off at its end"
+LOST: Final = "records that were copied are not there"
 
 
 def rest_of(segment: OpenSegment, offset: int) -> Damage | None:

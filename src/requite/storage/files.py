@@ -8,6 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
+from requite.storage.shipped import Shipped
+
 
 class File(Protocol):
     """An open file. It may be longer than what has been written; the rest reads as zeros."""
@@ -19,6 +21,9 @@ class File(Protocol):
         """All of `data`, or a `StorageError` and any part of it."""
 
     def size(self) -> int: ...
+
+    def age_s(self) -> float:
+        """How many seconds ago the file was last written."""
 
     def next_data(self, offset: int) -> tuple[int, int] | None:
         """From where to where, from `offset` on, not all may be zero; None: only zeros follow."""
@@ -64,3 +69,9 @@ class Folder(Protocol):
 
     def is_locked(self) -> bool:
         """Whether there is a writer, or nobody can tell."""
+
+    def is_copy(self) -> bool:
+        """Whether this is a copy: then the lock tells nothing about who writes the log."""
+
+    def shipped(self) -> Shipped | None:
+        """What the copy says about its original; None for anything else."""

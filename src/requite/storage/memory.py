@@ -29,6 +29,9 @@ class MemoryFile:
     def size(self) -> int:
         return self._size
 
+    def age_s(self) -> float:
+        return 0.0
+
     def next_data(self, offset: int) -> tuple[int, int] | None:
         return (offset, len(self._data)) if offset < len(self._data) else None
 
@@ -86,6 +89,12 @@ class MemoryFolder:
 
     def is_locked(self) -> bool:
         return self._locked
+
+    def is_copy(self) -> bool:
+        return False
+
+    def shipped(self) -> None:
+        """It is no copy."""
 
 
 class MemoryLog(Log):

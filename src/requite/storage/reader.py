@@ -12,14 +12,21 @@ from pathlib import Path
 
 from requite.errors import LogCorrupt, LogGone
 from requite.storage.disk import DiskFolder
-from requite.storage.ending import is_blank, reason_of_rest, rest_of
-from requite.storage.files import Folder
-from requite.storage.layout import DATA, HEADER_SIZE, segment_name, segment_number
+from requite.storage.ending import LOST, SETTLED_AFTER_S, is_blank, reason_of_rest, rest_of
+from requite.storage.files import File, Folder
+from requite.storage.layout import (
+    DATA,
+    HEADER_SIZE,
+    RECORD_HEADER_SIZE,
+    segment_name,
+    segment_number,
+)
 from requite.storage.mending import MEND_SIZE_MAX, mend, mend_all
-from requite.storage.records import Damage, Position, Record, SegmentInfo
+from requite.storage.records import RAW_SIZE_MAX, Damage, Position, Record, SegmentInfo
 from requite.storage.recovery import segment_numbers
 from requite.storage.scan import OpenSegment, Walk, lost_records
 from requite.storage.segment import NEW_SUFFIX
+from requite.storage.shipped import Shipped
 
 
 class LogReader:
@@ -42,6 +49,11 @@ class LogReader:
         reader._folder = folder
         return reader
 
+    @property
+    def folder(self) -> Folder:
+        """Where the segments are."""
+        return self._folder
+
     def segments(self) -> list[SegmentInfo]:
         """The segments that are there now, oldest first. `LogGone` if there is no folder."""
         numbers = segment_numbers(self._folder)
@@ -55,10 +67,26 @@ class LogReader:
             info if info.log_id else info._replace(log_id=log_id, purpose=purpose) for info in infos
         ]
 
-    def has_writer(self) -> bool:
-        """Whether somebody writes the log, or was killed when there was a segment to begin."""
+    def may_grow(self) -> bool:
+        """Whether records may still come: there is a writer, or this is a copy that is not settled.
+
+        True also where a writer was killed when there was a segment to begin.
+        """
         names = self._folder.names()
-        return self._folder.is_locked() or any(name.endswith(NEW_SUFFIX) for name in names)
+        if any(name.endswith(NEW_SUFFIX) for name in names):
+            return True
+        shipped = self._folder.shipped()
+        if shipped is not None:
+            return not shipped.is_ended
+        numbers = segment_numbers(self._folder)
+        if not numbers:
+            return self._folder.is_locked()
+        with closing(self._folder.open(segment_name(numbers[-1]))) as file:
+            return self._may_be_written(file)
+
+    def _may_be_written(self, last: File) -> bool:
+        folder = self._folder
+        return folder.is_locked() or (folder.is_copy() and last.age_s() < SETTLED_AFTER_S)
 
     def read(
         self, segment: int, start: int = 0, end: int | None = None
@@ -178,6 +206,7 @@ class LogReader:
                 header.created_us if header else 0,
                 next_number,
                 torn.reason if torn else "",
+                torn.size if torn else 0,
             )
 
     def _extent(self, segment: OpenSegment, *, last: bool) -> tuple[int, int, bool]:
@@ -197,11 +226,25 @@ class LogReader:
             yield torn
 
     def _torn(self, segment: OpenSegment) -> Damage | None:
-        """What is wrong at the end of the last segment; None while there is a writer."""
-        if self._rest(segment) is None or self._folder.is_locked():
+        """What is wrong at the end of the last segment; None while it may be written."""
+        shipped = self._folder.shipped()
+        if shipped is not None:
+            return self._lost(segment, shipped)
+        if self._rest(segment) is None or self._may_be_written(segment.file):
             return None
         self._blank.pop(segment.number, None)
         return self._rest(segment)  # it may have been completed before the writer went away
+
+    def _lost(self, segment: OpenSegment, shipped: Shipped) -> Damage | None:
+        """What a copy should have, and has not. It ends with its last record, without zeros."""
+        if not segment.readable or segment.end_number() is not None:
+            return None
+        walk = self._walk_on(segment)
+        if segment.number != shipped.segment or walk.ended or walk.offset >= shipped.offset:
+            return None
+        size = max(shipped.offset - walk.offset, RECORD_HEADER_SIZE)
+        raw = segment.file.read(min(size, RAW_SIZE_MAX), walk.offset)
+        return Damage(segment.number, walk.offset, size, shipped.torn or LOST, raw)
 
     def _rest(self, segment: OpenSegment) -> Damage | None:
         if not segment.readable or segment.end_number() is not None:

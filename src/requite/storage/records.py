@@ -59,7 +59,8 @@ class SegmentInfo(NamedTuple):
     `written_bytes`: up to here there are records (and damage); a later read may start there.
     `next_number`: the number of the record that comes next. `sealed`: nothing will be added.
     `log_id` and `purpose` are empty where the header is damaged and no other segment tells them.
-    `torn`: what is wrong with the end of a log whose writer is gone without having closed it.
+    `torn`: what is wrong with the end of a log whose writer is gone without having closed it; that
+    takes the last `torn_bytes` of those written.
     """
 
     path: Path
@@ -71,6 +72,7 @@ class SegmentInfo(NamedTuple):
     created_us: int
     next_number: int
     torn: str = ""
+    torn_bytes: int = 0
 
 
 class Recovery(NamedTuple):

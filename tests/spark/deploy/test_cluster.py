@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from tests.spark.cluster import Cluster
 from tests.spark.deploy.journals import ACCEPTED, ENDED, write_journal
 from tests.spark.deploy.submit import Submitted, submit
@@ -43,5 +44,5 @@ def test_the_pipeline_runs_on_the_cluster(
     assert audit["accepted"] == ACCEPTED
     assert audit["exactly_one"] == ENDED
     assert audit["missing"] == 1
-    requests = pq.read_table(tmp_path / "lake" / "silver_requests")
-    assert requests.num_rows == ACCEPTED
+    requests = DeltaTable(tmp_path / "lake" / "silver_requests")
+    assert requests.count() == ACCEPTED

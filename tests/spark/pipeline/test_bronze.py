@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
-from tests.spark.events import Story, collect, damaged_row, schema_names
+from tests.spark.events import Story, collect, damaged_row, rows_table, schema_names
 
 from requite.spark import schemas
-from requite.spark.bronze import bronze_events, bronze_quarantine, deduplicate, not_among
+from requite.spark.bronze import bad_rows, bronze_events, bronze_quarantine, quarantined
 
 
 def test_every_row_of_the_source_goes_one_way(spark: SparkSession) -> None:
@@ -25,8 +26,8 @@ def test_every_row_of_the_source_goes_one_way(spark: SparkSession) -> None:
     assert good.columns == schema_names(schemas.BRONZE_EVENTS)
     assert quarantine.columns == schema_names(schemas.BRONZE_QUARANTINE)
     assert {row["kind"] for row in collect(good)} == {"accepted", "dispatched", "answered"}
-    reasons = {row["byte_offset"]: row["reason"] for row in collect(quarantine)}
-    assert reasons == {
+    rows = collect(quarantine)
+    assert {row["byte_offset"]: row["reason"] for row in rows} == {
         800: "its checksum does not match",
         808: "schema version 9",
         816: "kind 77",
@@ -34,15 +35,8 @@ def test_every_row_of_the_source_goes_one_way(spark: SparkSession) -> None:
         832: "no kind",
     }
 
-
-def test_an_event_is_the_same_where_its_place_is(spark: SparkSession) -> None:
-    story = Story()
-    story.call(1, 0.0, broker=story.broker("b1"))
-    story.call(1, 0.0, broker=story.broker("b2"))
-    events = story.frame(spark)
-    twice = events.union(events)
-    assert twice.count() == 12
-    once = deduplicate(twice)
-    assert once.count() == 6
-    known = events.where("log like '%-6231%'")
-    assert {row["log"] for row in collect(not_among(once, known))} == {"broker-6232000000000000"}
+    (batch,) = rows_table([*story.events, *bad], schemas.SOURCE).to_batches()
+    is_bad = bad_rows(batch)
+    assert quarantined(batch.filter(is_bad)).to_pylist() == rows
+    assert batch.filter(pc.invert(is_bad)).drop_columns(["raw"]).to_pylist() == collect(good)
+    assert bad_rows(batch.filter(pc.invert(is_bad))) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,7 +68,7 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Jud
         first = runner.run(spark, journal, lake)
         go_on(writing)
         summary, again = (runner.run(spark, journal, lake) for _ in range(2))
-    return Judged(first, summary, again, Lake(spark, lake))
+    return Judged(first, summary, again, Lake.at(spark, lake))
 
 
 def write_one_life(journal: Path) -> None:
@@ -190,6 +191,10 @@ def test_the_verb_judges_as_of_a_time(tmp_path: Path, capsys: pytest.CaptureFixt
     out = capsys.readouterr().out
     assert f"{ACCEPTED} accepted, {ENDED} ended exactly once" in out
     assert "1 still in flight" in out
+    shutil.rmtree(lake / "audit_verdicts")
+    assert run_command(words) == 1
+    (told,) = [line for line in capsys.readouterr().err.splitlines() if "requite:" in line]
+    assert f"{lake}/audit_verdicts is gone; put it back, or give a new lake" in told
     assert run_command([*words, "--as-of", "noonish"]) == 2
     assert "is no time" in capsys.readouterr().err
     assert run_command([*words, "--as-of", "0001-01-01"]) == 2

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.spark.events import collect, instant, rows_frame
 
-from requite.errors import ConfigurationError
+from requite.errors import ConfigurationError, LakeDamaged, LakeError
 from requite.spark import schemas
-from requite.spark.lake import Lake, claim, load, locked, save
+from requite.spark.delta.catalog import Catalog
+from requite.spark.lake import Lake
+from requite.spark.marker import FORMAT, claim, load, save
 
 TODAY = instant(0).date()
 TOMORROW = TODAY + timedelta(days=1)
@@ -72,7 +73,7 @@ def test_a_lake_has_one_journal(tmp_path: Path) -> None:
 
 def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     claim(tmp_path, "/journal")
-    save(tmp_path / "_requite" / "lake.json", {"format": 2, "journal": "/journal"})
+    save(tmp_path / "_requite" / "lake.json", {"format": FORMAT + 1, "journal": "/journal"})
     with pytest.raises(ConfigurationError, match="newer version"):
         claim(tmp_path, "/journal")
 
@@ -81,47 +82,25 @@ def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 def test_a_damaged_marker_is_told_of(tmp_path: Path, text: str) -> None:
     claim(tmp_path, "/journal")
     (tmp_path / "_requite" / "lake.json").write_text(text)
-    with pytest.raises(ConfigurationError, match="is damaged"):
+    with pytest.raises(LakeDamaged, match=r"lake\.json is damaged"):
         claim(tmp_path, "/journal")
-
-
-def test_one_run_at_a_time(tmp_path: Path) -> None:
-    claim(tmp_path, "/journal")
-    with (
-        locked(tmp_path),
-        pytest.raises(ConfigurationError, match="is at work on the lake"),
-        locked(tmp_path),
-    ):
-        pytest.fail("two runs were let in")
-    with locked(tmp_path):
-        pass
-
-
-def test_the_lock_of_a_process_that_was_killed_is_free(tmp_path: Path) -> None:
-    claim(tmp_path, "/journal")
-    code = (
-        "import sys, pathlib; from requite.spark.lake import locked\n"
-        "with locked(pathlib.Path(sys.argv[1])): print('in', flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "in\n"
-        with pytest.raises(ConfigurationError, match=f"process {other.pid}"), locked(tmp_path):
-            pytest.fail("two runs were let in")
-        other.kill()
-    with locked(tmp_path):
-        pass
 
 
 def test_our_own_files_are_written_whole(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
-    assert load(path) == {}
     save(path, {"batch": 1})
     save(path, {"batch": 2})
     assert json.loads(path.read_text()) == {"batch": 2}
     assert [each.name for each in tmp_path.iterdir()] == ["state.json"]
+
+
+def test_a_lake_that_has_lost_its_marker_alone_is_told_of(tmp_path: Path) -> None:
+    claim(tmp_path, "/journal")
+    with Catalog(str(tmp_path)).running():
+        pass
+    (tmp_path / "_requite" / "lake.json").unlink()
+    with pytest.raises(LakeDamaged, match=r"_requite/lake.json is gone"):
+        claim(tmp_path, "/journal")
 
 
 def heartbeat(worker: str, day: int) -> dict[str, Any]:
@@ -129,22 +108,41 @@ def heartbeat(worker: str, day: int) -> dict[str, Any]:
     return {"worker": worker, "ts": at, "date": at.date()}
 
 
-def test_days_are_replaced_and_the_others_kept(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Lake(spark, tmp_path)
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> Iterator[Lake]:
+    """A lake in which a run is at work."""
+    lake = Lake.at(spark, tmp_path)
+    with lake.catalog.running():
+        yield lake
+
+
+def test_days_are_replaced_and_the_others_kept(spark: SparkSession, lake: Lake) -> None:
     name = "silver_heartbeats"
     assert collect(lake.table(name)) == []
 
-    def replace(*rows: dict[str, Any], days: list[Any]) -> set[str]:
+    def replace(*rows: dict[str, Any], days: list[Any]) -> list[tuple[Any, ...]]:
         frame = rows_frame(spark, list(rows), schemas.SILVER_HEARTBEATS)
-        lake.replace_days(name, frame, days=days)
-        return {row["worker"] for row in collect(lake.table(name))}
+        assert lake.replace_days(name, frame, days=days) == len(rows)
+        told = [(row["worker"], row["ts"], row["date"]) for row in collect(lake.table(name))]
+        return sorted(told)
+
+    def row(worker: str, day: int) -> tuple[Any, ...]:
+        return tuple(heartbeat(worker, day).values())
 
     days = [TODAY, TOMORROW]
-    assert replace(heartbeat("a", 0), heartbeat("b", 1), days=days) == {"a", "b"}
-    assert replace(heartbeat("c", 1), days=[TOMORROW]) == {"a", "c"}
+    both = [row("a", 0), row("b", 1)]
+    assert replace(heartbeat("a", 0), heartbeat("b", 1), days=days) == both
+    assert replace(heartbeat("c", 1), days=[TOMORROW]) == [row("a", 0), row("c", 1)]
     # A day of which nothing is left is emptied, too.
-    assert replace(heartbeat("d", 1), days=days) == {"d"}
-    assert replace(days=days) == set()
+    assert replace(heartbeat("d", 1), days=days) == [row("d", 1)]
+    assert replace(days=days) == []
     assert lake.table(name).columns == [
         column.split()[0] for column in schemas.SILVER_HEARTBEATS.split(",")
     ]
+
+
+def test_what_a_task_cannot_write_is_one_sentence(spark: SparkSession, lake: Lake) -> None:
+    (Path(lake.root) / "poison").write_text("a file in the place of a folder")
+    rows = rows_frame(spark, [{"service": "echo"}], schemas.POISON)
+    with pytest.raises(LakeError, match=r"/poison cannot be written: File exists; what was "):
+        lake.replace("poison", rows)

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+import shutil
+from collections.abc import Callable, Collection, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import InputPartition
 from tests.spark.events import Event, Log, Story, call_id, collect, damaged_row, instance, instant
 
-from requite.errors import ConfigurationError
-from requite.spark import ingest, runner, schemas
+from requite.errors import ConfigurationError, LakeDamaged, LakeError
+from requite.spark import runner
+from requite.spark.delta.catalog import Catalog
 from requite.spark.lake import Lake
+from requite.spark.marker import load, save
 from requite.spark.news import EARLIEST, LATEST
 from requite.spark.refresh import Progress, Refresh
 from requite.spark.runner import RunSummary
+from requite.spark.source.marks import Offset
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -30,7 +38,6 @@ class Pipeline:
         self.spark = spark
         self.journal, self.root = folder / "journal", folder / "lake"
         self.journal.mkdir()
-        self.lake = Lake(spark, self.root)
         self.story = Story()
         self.steps: list[Progress] = []
 
@@ -44,13 +51,13 @@ class Pipeline:
             self.spark,
             self.journal,
             self.root,
-            source=_stream,
+            open_source=Written,
             on_progress=self.steps.append,
             **options,
         )
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        return collect(self.lake.table(name))
+        return collect(Lake.at(self.spark, self.root).table(name))
 
     def verdicts(self) -> dict[str, tuple[str, Any]]:
         return {
@@ -58,8 +65,27 @@ class Pipeline:
         }
 
 
-def _stream(lake: Lake, journal: str) -> DataFrame:
-    return lake.spark.readStream.schema(schemas.SOURCE).parquet(journal)
+class Written:
+    """What `Story.write_source` has written: an offset is a list of files."""
+
+    def __init__(self, journal: str) -> None:
+        self._journal = journal
+
+    def initialOffset(self) -> Offset:
+        return {"files": []}
+
+    def latestOffset(self, start: Offset, limit: object) -> Offset:
+        there = {str(path) for path in Path(self._journal).glob("*.parquet")}
+        return {"files": sorted({*start["files"], *there})}
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        return [InputPartition(file) for file in end["files"] if file not in start["files"]]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield from pq.ParquetFile(partition.value).iter_batches()
+
+    def faults(self, ended: Collection[str]) -> list[str]:
+        return []
 
 
 @pytest.fixture
@@ -118,7 +144,7 @@ def test_runs_follow_a_growing_journal(pipeline: Pipeline) -> None:
     third = pipeline.run()
     assert third.new_events == 4
     assert third.audit.exactly_one == third.audit.accepted == 4
-    assert {row["batch"] for row in collect(pipeline.lake.batches("bronze_events"))} == {0, 1}
+    assert len(pipeline.rows("bronze_events")) == first.new_events + third.new_events
 
 
 def test_a_late_reply_changes_the_day_of_its_request(pipeline: Pipeline) -> None:
@@ -191,7 +217,7 @@ def twice(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Twic
     pipeline.story.call(3, 11.0, broker=broker)
     broker.tell(11.0, "heartbeat", worker=instance("w1"), gap_s=0.1, busy=0, capacity=1)
     bad = [damaged_row(broker, 4096, "its checksum does not match"), damaged_row(broker, 8192)]
-    pipeline.write([*bad, bad[0]])
+    pipeline.write(bad)
     first = pipeline.run()
     liveness = pipeline.rows("gold_worker_liveness")
     return Twice(pipeline, first, liveness, pipeline.run(as_of=instant(3600)))
@@ -297,7 +323,7 @@ def test_a_run_that_died_after_reading_is_repeated_by_the_next(
     judging.story.call(1, 0.0, broker=broker)
     judging.write()
     judging.run()
-    (old,) = (judging.root / "silver_requests" / "date=2026-03-02").glob("*.parquet")
+    (old,) = Catalog(str(judging.root)).files("silver_requests")
     judging.story.call(2, 3 * DAY_S, broker=broker)
     judging.write()
     dies_once(Refresh, "small_tables")
@@ -307,7 +333,7 @@ def test_a_run_that_died_after_reading_is_repeated_by_the_next(
     assert summary.new_events == 3
     assert summary.days == 1
     assert summary.tables["silver_requests"] == 1
-    assert old.exists()
+    assert old in Catalog(str(judging.root)).files("silver_requests")
     assert summary.audit.exactly_one == 2
     assert len(judging.rows("bronze_events")) == 6
 
@@ -317,35 +343,89 @@ def test_a_run_that_died_while_reading_reads_the_batch_again_but_not_twice(
 ) -> None:
     judging.story.call(1, 0.0, broker=judging.story.broker())
     judging.write()
-    written = ingest.write_partitions
+    committed = Catalog.commit
 
     def dying(*args: Any, **kwargs: Any) -> None:
-        written(*args, **kwargs)
-        raise RuntimeError("the power failed")
+        committed(*args, **kwargs)
+        raise LakeError("no space is left")
 
-    monkeypatch.setattr(ingest, "write_partitions", dying)
-    with pytest.raises(Exception, match="the power failed"):
-        judging.run()
-    assert len(judging.rows("bronze_events")) == 3
-    monkeypatch.setattr(ingest, "write_partitions", written)
+    with monkeypatch.context() as patched:
+        patched.setattr(Catalog, "commit", dying)
+        with pytest.raises(LakeError, match=r"^no space is left$"):  # and nothing of Spark's
+            judging.run()
+    assert judging.rows("bronze_events") == []  # it counts when a run has come to its end
     assert judging.run().new_events == 3
     assert len(judging.rows("bronze_events")) == 3
 
 
-def test_without_its_checkpoint_a_lake_takes_nothing_twice(judging: Pipeline) -> None:
+def make_old(pipeline: Pipeline) -> None:
+    """Turn a lake into what format 1 was: folders of Parquet, and files of ours."""
+    catalog = Catalog(str(pipeline.root))
+    keep = {name: catalog.files(name) for name in ("bronze_events", "bronze_quarantine")}
+    offset = catalog.last.state["offset"]
+    shutil.rmtree(pipeline.root / "runs")
+    for name, files in keep.items():
+        for file in files:
+            old = pipeline.root / name / file.path
+            folder = old.parent / "batch=0"
+            folder.mkdir(exist_ok=True)
+            old.rename(folder / "part-0.parquet")
+    for log in pipeline.root.glob("*/_delta_log"):
+        shutil.rmtree(log)
+    ours = pipeline.root / "_requite"
+    save(ours / "lake.json", load(ours / "lake.json") | {"format": 1})
+    save(ours / "reading.json", {"base": 0, "again": False})
+    save(ours / "state.json", {"batch": 0})
+    checkpoint = pipeline.root / "_checkpoints" / "bronze"
+    for kind, text in (("commits", "v1\n{}"), ("offsets", f"v1\n{{}}\n{json.dumps(offset)}")):
+        (checkpoint / kind).mkdir(parents=True)
+        (checkpoint / kind / "0").write_text(text)
+
+
+def test_a_lake_of_format_1_is_taken_over(judging: Pipeline) -> None:
     broker = judging.story.broker()
     judging.story.call(1, 0.0, broker=broker)
     judging.write([damaged_row(broker, 999)])
-    judging.run()
-    for path in sorted((judging.root / "_checkpoints").rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
+    before = judging.run()
+    make_old(judging)
+    with pytest.raises(ConfigurationError, match="`requite spark run` with its journal migrates"):
+        judging.rows("audit_verdicts")
+    for gone in judging.journal.iterdir():  # retention has removed what the lake has
+        gone.unlink()
     judging.story.call(2, 1.0, broker=broker)
-    judging.write([damaged_row(broker, 9999)])
-    summary = judging.run()
-    assert (summary.new_events, summary.quarantined) == (3, 1)
+    judging.write()
+    after = judging.run()
+    assert Progress("migration", 4) in judging.steps
+    assert (before.audit.exactly_one, after.audit.exactly_one) == (1, 2)
+    assert (after.new_events, after.audit.damaged) == (6, 1)
     assert len(judging.rows("bronze_events")) == 6
-    assert len(judging.rows("bronze_quarantine")) == 2
-    assert summary.audit.exactly_one == 2
+    assert judging.run().audit == after.audit
+
+
+def test_what_a_lake_has_lost_is_told_by_name(judging: Pipeline) -> None:
+    """It used to be taken for what has never been: `0 accepted`, and all well."""
+    judging.story.call(1, 0.0, broker=judging.story.broker())
+    judging.write()
+    judging.run()
+    (events,) = Catalog(str(judging.root)).files("bronze_events")
+    whole = judging.root.with_name("whole")
+    judging.root.rename(whole)
+    for lost, told in (
+        ("audit_verdicts", r"lake/audit_verdicts is gone"),
+        ("bronze_events/_delta_log", r"lake/bronze_events is gone"),
+        (f"bronze_events/{events.path}", rf"bronze_events/{events.path} is gone"),
+        ("runs", r"lake/runs is gone"),
+        ("_requite", r"lake/_requite/lake\.json is gone"),
+    ):
+        shutil.rmtree(judging.root, ignore_errors=True)
+        shutil.copytree(whole, judging.root)
+        place = judging.root / lost
+        shutil.rmtree(place) if place.is_dir() else place.unlink()
+        # A new call on the same day, so that its events are read again.
+        judging.story.call(2, 1.0, broker=judging.story.broker("b2"))
+        judging.write()
+        with pytest.raises(LakeDamaged, match=told):
+            judging.run()
 
 
 def test_what_cannot_work_is_refused_before_anything_is_read(

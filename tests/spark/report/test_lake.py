@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.spark.events import NOON, instant, write_rows
+from tests.spark.events import NOON, instant
+from tests.spark.tables import append
 
-from requite.spark import report, schemas
+from requite.spark import report
+from requite.spark.delta.catalog import Catalog
 from requite.spark.gold.latency import GROWTH, LOWEST_MS
 from requite.spark.lake import Lake
 from requite.spark.report.facts import Facts
@@ -30,9 +32,12 @@ MINUTE = timedelta(minutes=1)
 
 def fill(lake: Path, **tables: list[dict[str, Any]]) -> str:
     """Write tables of a lake; dates are those of NOON."""
-    for name, rows in tables.items():
-        dated = [{"date": DATE, **row} for row in rows]
-        write_rows(lake / name, dated, getattr(schemas, name.upper()))
+    lake.mkdir(exist_ok=True)
+    catalog = Catalog(str(lake))
+    with catalog.running():
+        for name, rows in tables.items():
+            append(catalog, name, [{"date": DATE, **row} for row in rows])
+        catalog.end({})
     return str(lake)
 
 
@@ -128,7 +133,7 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def told(spark: SparkSession, short: str) -> Facts:
-    return gather(Lake(spark, Path(short)))
+    return gather(Lake.at(spark, short))
 
 
 def test_the_facts_of_a_short_run(told):
@@ -201,7 +206,7 @@ def test_a_worker_with_several_services_is_one_worker(spark, tmp_path):
             life("b", "mail", "alive", 0.2, 0.5),
         ],
     )
-    told = gather(Lake(spark, Path(lake)))
+    told = gather(Lake.at(spark, lake))
     assert (told.workers_known, told.workers_lost) == (2, 1)
     first, second = told.workers
     assert (first.worker, first.service, first.status) == ("a", "echo, mail, price", "lost")
@@ -225,7 +230,7 @@ def test_what_was_asked_of_brokers_is_left_out(spark, tmp_path):
         gold_capacity=[{"window": NOON, "service": name, "utilisation": 0.5} for name in names],
         audit_verdicts=[{"service": name, "verdict": "EXACTLY_ONE"} for name in names],
     )
-    told = gather(Lake(spark, Path(lake)))
+    told = gather(Lake.at(spark, lake))
     assert told.audit.accepted == 2
     assert [row.name for row in told.services] == ["echo"]
     assert (told.total.accepted, told.histogram[0].n) == (7, 7)
@@ -257,7 +262,7 @@ def test_hours_of_many_services_come_from_the_minutes(spark, tmp_path):
             for name in names
         ],
     )
-    told = gather(Lake(spark, Path(lake)))
+    told = gather(Lake.at(spark, lake))
     assert told.span.step == 2 * MINUTE
     assert told.services_known == 20
     assert [row.name for row in told.services] == names[:12]

@@ -9,6 +9,7 @@ from typing import Any
 from requite.chronicle import FlightRow, Happening, Kind, Role
 from requite.journal.blocks import PURPOSE
 from requite.journal.folder import log_name
+from requite.journal.meaning import ROLE_NAMES
 from requite.journal.reader import events
 from requite.journal.writer import BlockWriter
 from requite.request import Status
@@ -49,6 +50,7 @@ class Writing:
         name: bytes = b"broker-1",
         *,
         segment_size: int = 1 << 20,
+        nameless: bool = True,
         **settings: Any,
     ) -> None:
         self.path = journal / log_name(role, name)
@@ -57,7 +59,8 @@ class Writing:
             purpose=PURPOSE,
             settings=LogSettings(segment_size_bytes=segment_size, sync=False, **settings),
         )
-        self.blocks = BlockWriter(self.log, FACTS)
+        facts = FACTS if nameless else {"role": ROLE_NAMES[role], "name": name.hex()}
+        self.blocks = BlockWriter(self.log, facts)
 
     def __enter__(self) -> Writing:
         return self

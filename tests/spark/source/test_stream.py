@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from tests.spark.source.journals import Row, Writing, expected, flight, in_order, write_some
 
 from requite.chronicle import Role
+from requite.journal.stats import stats
+from requite.spark.source.batch import JournalReader
 from requite.spark.source.options import read_options
 from requite.spark.source.stream import JournalStreamReader
 from requite.storage.ending import CUT, TORN
@@ -316,3 +319,81 @@ def test_commit_deletes_nothing(tmp_path: Path) -> None:
     before = {file: file.read_bytes() for file in log.iterdir()}
     reader.commit(reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit()))
     assert {file: file.read_bytes() for file in log.iterdir()} == before
+
+
+@pytest.mark.parametrize("gone", [0, 1], ids=["the first", "one in the middle"])
+def test_a_segment_that_is_missing_is_told(tmp_path: Path, gone: int) -> None:
+    writing = write_segments(tmp_path)
+    segments = writing.segments()
+    whole = expected(tmp_path)
+    segments[gone].unlink()
+    first, last = int(segments[gone].stem), int(segments[gone + 1].stem) - 1
+    reason = f"removed before it was read (records {first} to {last})"
+    offsets = steps(stream_reader(tmp_path), {"version": 1, "logs": {}})
+    found = read_between(tmp_path, offsets[0], offsets[-1])
+    missed = [(row["segment"], row["reason"]) for row in found if row["raw"] is not None]
+    assert missed == [(last + 1, reason)]
+    kept = [row for row in found if row["raw"] is None]
+    assert kept == [row for row in whole if row["segment"] != first]
+
+    # A table of what there is now may begin anywhere, and has no holes either.
+    options = read_options({"path": str(tmp_path)})
+    reader = JournalReader(options, options.columns)
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    table = in_order(row for batch in batches for row in batch.to_pylist())
+    assert table == (found if gone else kept) == expected(tmp_path)
+
+
+@pytest.mark.parametrize("limit", ["1", "1g"])
+def test_a_segment_of_another_log_is_told_and_not_read(tmp_path: Path, limit: str) -> None:
+    paths = []
+    for name in (b"broker-1", b"broker-2"):
+        with Writing(tmp_path / "journal", name=name, nameless=False) as writing:
+            for number in range(3):
+                writing.flights([flight(number, number / 8)])
+        paths.append(writing.path)
+    shutil.copytree(paths[0], tmp_path / "journal" / "broker-0123456789abcdef")
+    first, second = (path / f"{0:020}.seg" for path in paths)
+    first.rename(tmp_path / "swapped")
+    second.rename(first)
+    (tmp_path / "swapped").rename(second)
+    reader = stream_reader(tmp_path / "journal", maxBytesPerTrigger=limit)
+    offsets = steps(reader, {"version": 1, "logs": {}})
+    journal = tmp_path / "journal"
+    found = [row for start, end in pairwise(offsets) for row in read_between(journal, start, end)]
+    assert [(row["log"], row["reason"]) for row in in_order(iter(found))] == [
+        ("broker-0123456789abcdef", f"the segment belongs to another log: {paths[0].name}"),
+        (paths[0].name, f"the segment belongs to another log: {paths[1].name}"),
+        (paths[1].name, f"the segment belongs to another log: {paths[0].name}"),
+    ]
+    assert in_order(iter(found)) == expected(journal)
+    counted = [(log.flaws.total(), log.events.total()) for log in stats(journal)]
+    assert counted == [(1, 0)] * 3
+
+
+def test_copies_of_a_log_that_is_written_lose_nothing(tmp_path: Path) -> None:
+    """Each is torn where the writer had come to; the fourth one is taken for the last, wrongly."""
+    journal, copied = tmp_path / "journal", tmp_path / "copied"
+    reader = stream_reader(copied)
+    offset, found = reader.initialOffset(), list[Row]()
+    with Writing(journal) as writing:
+        log = copied / writing.path.name
+        for number in range(8):
+            [segment] = writing.segments()
+            start = len(segment.read_bytes().rstrip(b"\0")) // 8 * 8 + 8
+            writing.flights([flight(number, number / 8)])
+            data = bytearray(segment.read_bytes())
+            data[start + 30 :] = bytes(len(data) - start - 30)
+            log.mkdir(parents=True, exist_ok=True)
+            (log / segment.name).write_bytes(data)
+            if number == 3:
+                os.utime(log / segment.name, (0, 0))
+            end = reader.latestOffset(offset, reader.getDefaultReadLimit())
+            found += read_between(copied, offset, end)
+            offset = end
+            told = [row["reason"] for row in found if row["raw"] is not None]
+            assert told == [TORN] * (number >= 3)
+        shutil.copytree(writing.path, log, dirs_exist_ok=True)
+    end = reader.latestOffset(offset, reader.getDefaultReadLimit())
+    found += read_between(copied, offset, end)
+    assert in_order(row for row in found if row["raw"] is None) == expected(journal)

@@ -25,6 +25,10 @@ _RARE: Final[dict[str, Callable[[LogStats], int]]] = {
     "missing": lambda log: log.missing,
     "damage": lambda log: log.flaws.total(),
 }
+_INCOMPLETE: Final = {
+    "incomplete": "incomplete, for their ends could not be written or are gone",
+    "missing": "missing, for they began here and are not there",
+}
 
 
 def stats(directory: Directory, /, *, as_json: JsonFlag = False, logging: Logging = QUIET) -> int:
@@ -33,7 +37,8 @@ def stats(directory: Directory, /, *, as_json: JsonFlag = False, logging: Loggin
     Per log: its span of time (UTC), its events and its size on disk. A log that is
     open is being written, or its writer was killed. One that is incomplete has ended
     without saying so; one that is torn or cut ends in the middle of a write, or its
-    file does. A second table counts the events of each kind, by who wrote them.
+    file does; one that is missing began here, and is not there. A second table counts
+    the events of each kind, by who wrote them.
 
     Where there are any: rows dropped because the disk refused them; events that are
     missing, by their numbers; and places of damage, or of a newer version.
@@ -41,7 +46,7 @@ def stats(directory: Directory, /, *, as_json: JsonFlag = False, logging: Loggin
     With --json one object: logs, each with log, role, name, pid, version, started,
     first, last, events by kind, bytes, segments, dropped, missing, flaws, state.
 
-    Exit code 1: something could not be decoded, or a log is incomplete.
+    Exit code 1: something could not be decoded, or a log is incomplete or missing.
 
       $ requite journal stats journal
     """
@@ -59,12 +64,14 @@ def stats(directory: Directory, /, *, as_json: JsonFlag = False, logging: Loggin
 
 
 def _end_incomplete(logs: Sequence[LogStats]) -> ExitCode:
-    """Tell which logs have ended without saying so; return the exit code that tells of it."""
-    names = [log.log.log for log in logs if log.state == "incomplete"]
-    if not names:
-        return ExitCode.OK
-    complain(f"incomplete, for their ends could not be written or are gone: {', '.join(names)}")
-    return ExitCode.FAILED
+    """Tell which logs are not there or lack their end; return the exit code that tells of it."""
+    ended = ExitCode.OK
+    for state, why in _INCOMPLETE.items():
+        names = [log.log.log for log in logs if log.state == state]
+        if names:
+            complain(f"{why}: {', '.join(names)}")
+            ended = ExitCode.FAILED
+    return ended
 
 
 def _logs(logs: Sequence[LogStats]) -> Table:

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from requite.cli.options import QUIET, JournalFolder, Logging
 from requite.cli.output import say
-from requite.cli.retention import JournalRetain, journal_option
+from requite.cli.retention import JournalRetain, JournalShip, journal_option
 from requite.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def run(
     ] = (),
     journal: JournalFolder = None,
     journal_retain: JournalRetain = None,
+    journal_ship: JournalShip = None,
     logging: Logging = QUIET,
 ) -> int:
     """Manage a pool of workers on RabbitMQ.
@@ -84,7 +85,7 @@ def run(
     manager = PoolManager(
         settings,
         on_state=lambda state: _tell(name, where, state),
-        journal=journal_option(journal, journal_retain),
+        journal=journal_option(journal, journal_retain, journal_ship),
     )
     return run_until_stopped(manager, lambda: say(f"pool {name} at {manager.url}"))
 

@@ -52,7 +52,8 @@ class Decoder:
     """Decodes the blocks of one segment, in their order, to batches of the named columns.
 
     `feed` and `skip` yield batches when enough has come together, `finish` yields the rest. Events
-    of flights whose kind is not wanted are left out, others may come nevertheless.
+    of flights whose kind is not wanted are left out, others may come nevertheless. Of a segment
+    that belongs to another log, nothing is decoded but that.
     """
 
     def __init__(
@@ -65,12 +66,20 @@ class Decoder:
         self._gathered: dict[int, list[Block]] = {}
         self._unread: list[Unread] = []
         self._waiting = 0
+        self._is_stranger = False
 
     def define(self, payload: memoryview) -> None:
-        """Take in a block ahead of the range that is read: only its strings matter."""
+        """Take in a block ahead of the range that is read: its strings matter, and whose it is."""
         header = blocks.parse_header(payload)
         if header and header.type == BlockType.STRINGS and not blocks.flaw_of(payload):
             self._strings.define(blocks.read_strings(payload))
+        elif header and header.type == BlockType.OPENED and self._flaw_of_owner(payload):
+            self._is_stranger = True
+
+    def _flaw_of_owner(self, payload: memoryview) -> str:
+        if blocks.flaw_of(payload):
+            return ""
+        return blocks.stranger_of(payload, self._place.role_name, self._place.name)
 
     def _redefine(self, payload: memoryview) -> Iterator[Batch]:
         """Take in strings; rows that were gathered before know only the former ones."""
@@ -81,8 +90,13 @@ class Decoder:
 
     def feed(self, payload: memoryview, at: int) -> Iterator[Batch]:
         """Decode a block whose payload starts at `at` in the segment's file."""
+        if self._is_stranger:
+            return iter(())
         header = blocks.parse_header(payload)
         flaw = blocks.flaw_of(payload)
+        if header is not None and header.type == BlockType.OPENED and not flaw:
+            flaw = self._flaw_of_owner(payload)
+            self._is_stranger = bool(flaw)
         if header is None or flaw:
             return self.skip(Unread(at, bytes(payload[:RAW_SIZE_MAX]), flaw))
         if header.type in blocks.COLUMNS and header.rows:

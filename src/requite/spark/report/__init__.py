@@ -27,14 +27,13 @@ def write(
     spark: SparkSession,
     lake: str | PathLike[str],
     path: str | PathLike[str],
-    *,
-    table_format: str = "parquet",
 ) -> Path:
     """Write the report of a lake to `path`, and return that as a `Path`.
 
     The file needs nothing else to be read, and stays below a megabyte however much the lake holds.
     A lake without requests gives a page that says so. Raises `ConfigurationError` where the extra
-    `report` (Altair and vl-convert) is not installed, and where no file can be written.
+    `report` (Altair and vl-convert) is not installed, and where no file can be written;
+    `LakeDamaged` where the lake is not what its last run has left.
     """
     require_charts()
     require_place(path)
@@ -44,7 +43,7 @@ def write(
 
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    page = render(gather(Lake(spark, Path(lake), table_format)))
+    page = render(gather(Lake.at(spark, Path(lake).expanduser().resolve())))
     target.write_text(page, encoding="utf-8")
     return target
 

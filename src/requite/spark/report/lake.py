@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from requite.spark.audit import Summary, summarise
+from requite.spark.delta.catalog import Days
 from requite.spark.gold.latency import PERCENTILES, percentiles
 from requite.spark.lake import Lake, columns_of
 from requite.spark.report import course, facts
@@ -39,9 +40,8 @@ _SUMS: Final = ("accepted", "replied", "failed", "retries", "duplicates")
 
 def gather(lake: Lake) -> Facts:
     """Read from a lake what its report tells. Some twenty small queries, whatever its size."""
-    root, now = str(lake.root), datetime.now(UTC)
-    told = Facts(root, now, audit_of(lake), violations=_violations(lake))
-    work = Work(lake.spark, lake.root, lake.table_format)
+    told = Facts(lake.root, datetime.now(UTC), audit_of(lake), violations=_violations(lake))
+    work = Work(lake.spark, lake.catalog)
     span = _span(work)
     return told if span is None else _with_story(told, work, span)
 
@@ -49,9 +49,9 @@ def gather(lake: Lake) -> Facts:
 class Work(Lake):
     """A lake without what was asked of brokers themselves: tools ask, and nobody's work waits."""
 
-    def table(self, name: str) -> DataFrame:
+    def table(self, name: str, days: Days | None = None) -> DataFrame:
         """See `Lake.table`."""
-        frame = super().table(name)
+        frame = super().table(name, days)
         if "service" not in columns_of(name):
             return frame
         return frame.where(~_named("service").startswith(MANAGEMENT))
@@ -64,7 +64,7 @@ def audit_of(lake: Lake) -> Summary:
     return summarise(
         {row["verdict"]: row["count"] for row in counted},
         dropped_events=_one(lost.agg(F.sum("dropped").alias("n")))["n"] or 0,
-        damaged=lake.table("bronze_quarantine").count(),
+        damaged=sum(file.rows for file in lake.catalog.files("bronze_quarantine")),
     )
 
 

@@ -9,10 +9,11 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from requite.errors import LogGone
 from requite.journal.folder import LogFolder, find_logs
+from requite.spark.source.marks import due_after, removed
 from requite.spark.source.options import ReadOptions
 from requite.spark.source.ranges import Range, Share, share_out
 from requite.spark.source.selection import ALL, Selection, select
-from requite.storage import LogReader
+from requite.storage import LogReader, SegmentInfo
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -55,4 +56,12 @@ def whole(log: LogFolder) -> list[Range]:
         infos = LogReader(log.path).segments()
     except LogGone:
         return []
-    return [Range(log, info.number, 0, info.written_bytes, info.written_bytes) for info in infos]
+    return list(_ranges(log, infos))
+
+
+def _ranges(log: LogFolder, infos: Iterable[SegmentInfo]) -> Iterator[Range]:
+    due: int | None = None  # a journal may begin anywhere: retention removes its oldest segments
+    for info in infos:
+        missed = "" if due is None else removed(due, info.number)
+        yield Range(log, info.number, 0, info.written_bytes, info.written_bytes, missed)
+        due = due_after(info)

@@ -6,7 +6,8 @@ An offset says, for each log, up to where it has been read:
 
 `offset` bytes of the segment, behind which the log's record number `next` is due. Offsets come from
 the files alone, and each is where a record, or damage, ends. A torn record at the end of a log is
-not part of any batch before it has been written completely.
+not part of any batch before it has been written completely. Where that will not happen any more, so
+many bytes behind `offset` have been told as `torn`; they are read again if they change after all.
 """
 
 from __future__ import annotations
@@ -32,6 +33,12 @@ class Mark(NamedTuple):
     segment: int
     offset: int
     next: int
+    torn: int = 0
+
+    @property
+    def told(self) -> int:
+        """Up to where the segment's bytes are rows, or part of one that tells of damage."""
+        return self.offset + self.torn
 
 
 Marks: TypeAlias = Mapping[str, Mark]
@@ -39,8 +46,12 @@ Marks: TypeAlias = Mapping[str, Mark]
 
 def encode_offset(marks: Marks) -> Offset:
     """Return marks as an offset for Spark, which compares offsets as text."""
-    logs = {name: marks[name]._asdict() for name in sorted(marks)}
+    logs = {name: _encode_mark(marks[name]) for name in sorted(marks)}
     return {"version": OFFSET_VERSION, "logs": logs}
+
+
+def _encode_mark(mark: Mark) -> dict[str, int]:
+    return {name: value for name, value in mark._asdict().items() if name != "torn" or value}
 
 
 def decode_offset(offset: Offset) -> Marks:
@@ -55,25 +66,26 @@ def decode_offset(offset: Offset) -> Marks:
 
 
 class Piece(NamedTuple):
-    """What is unread of a segment: from `start` up to a mark in it."""
+    """What is unread of a segment: from `start` up to a mark in it. `missed` tells which records
+    before it are not there."""
 
     start: int
     end: Mark
+    missed: str = ""
 
     @property
     def size(self) -> int:
-        return self.end.offset - self.start
+        return self.end.told - self.start
 
 
 @dataclass(frozen=True)
 class Backlog:
-    """What is unread of a log. `missed` tells which records were removed before they were read."""
+    """What is unread of a log."""
 
     log: LogFolder
     reader: LogReader
     before: Mark | None
     pieces: tuple[Piece, ...]
-    missed: str
 
     @classmethod
     def of(
@@ -86,8 +98,7 @@ class Backlog:
             return None
         if not infos:
             return None
-        pieces = tuple(_pieces(infos, before, until))
-        return cls(log, reader, before, pieces, _missed(infos, before))
+        return cls(log, reader, before, tuple(_pieces(infos, before, until)))
 
     @property
     def size(self) -> int:
@@ -114,7 +125,7 @@ class Backlog:
         mark = admitted if admitted != self.before else None
         following = piece.end.segment
         try:
-            for item in self.reader.read(piece.end.segment, piece.start, piece.end.offset):
+            for item in self.reader.read(piece.end.segment, piece.start, piece.end.told):
                 if mark is not None and item.end - piece.start > room:
                     return mark
                 if isinstance(item, Record):
@@ -144,6 +155,7 @@ def admit(backlogs: Sequence[Backlog], room: int | None) -> dict[str, Mark]:
 def _pieces(
     infos: Iterable[SegmentInfo], before: Mark | None, until: Mark | None
 ) -> Iterator[Piece]:
+    due: int | None = 0 if before is None else before.next
     for info in infos:
         if until is not None and info.number > until.segment:
             return
@@ -152,18 +164,22 @@ def _pieces(
             if info.number < before.segment:
                 continue
             start = before.offset
-        end = Mark(info.number, info.written_bytes, info.next_number)
+        missed = "" if due is None else removed(due, info.number)
+        due = due_after(info)
+        intact = info.written_bytes - info.torn_bytes
+        end = Mark(info.number, intact, info.next_number, info.torn_bytes)
         if until is not None and info.number == until.segment:
             end = until
-        if end.offset > start:
-            yield Piece(start, end)
+        if end.told > start and end != before:
+            yield Piece(start, end, missed)
 
 
-def _missed(infos: Sequence[SegmentInfo], before: Mark | None) -> str:
-    """Which records are gone: those between a mark in a removed segment and the first one left."""
-    if before is None or infos[0].number <= before.segment:
-        return ""
-    return removed(before.next, infos[0].number)
+def due_after(info: SegmentInfo) -> int | None:
+    """Return the number of the record that is due behind a segment, if the segment tells it.
+
+    What is missing behind a segment without END is told as its damage.
+    """
+    return info.next_number if info.sealed and info.next_number > info.number else None
 
 
 def removed(first: int, following: int) -> str:
@@ -174,10 +190,8 @@ def removed(first: int, following: int) -> str:
 
 def planned(backlog: Backlog, until: Mark) -> Iterator[Range]:
     """Yield what is to be read of a log up to a mark."""
-    missed = backlog.missed
-    for start, end in backlog.pieces:
-        yield Range(backlog.log, end.segment, start, end.offset, end.offset, missed)
-        missed = ""
+    for start, end, missed in backlog.pieces:
+        yield Range(backlog.log, end.segment, start, end.told, end.told, missed)
     if not backlog.pieces or backlog.pieces[-1].end != until:
         yield from vanished(backlog.log, backlog.before, until)
 

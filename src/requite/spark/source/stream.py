@@ -10,7 +10,7 @@ journal as well, and how long it is kept is for the one to say who writes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from pyspark.sql.streaming.datasource import (
 
 from requite.errors import ConfigurationError
 from requite.journal.folder import LogFolder, find_logs, identify
+from requite.journal.ledger import faults
 from requite.spark.source.marks import (
     Backlog,
     Marks,
@@ -105,6 +106,10 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         ranges = partition.ranges if isinstance(partition, Share) else ()
         return read_ranges(ranges, Wish(self._columns, ALL))
+
+    def faults(self, ended: Collection[str]) -> list[str]:
+        """Tell by name what must be in the journal, and is not (`requite.journal.ledger`)."""
+        return list(faults(self._options.path, ended))
 
     # --- the files ------------------------------------------------------------------------------
     def _backlogs(self, before: Marks, until: Marks | None) -> list[Backlog]:

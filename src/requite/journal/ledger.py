@@ -1,0 +1,39 @@
+"""What must be in a journal: every log that began, each to its end.
+
+A log says itself when it ends, and each segment how many records it has. Records that are missing
+between two segments are told where they are read; here is what nobody would come across.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from requite.errors import LogGone
+from requite.journal.folder import LogFolder, find_logs, missing_logs
+from requite.storage import LogReader
+
+
+def faults(directory: Path | str, ended: Collection[str] = ()) -> Iterator[str]:
+    """Yield what is missing, a sentence each. Logs that `ended` and were read need not be there.
+
+    Raises `ConfigurationError` for what is no journal.
+    """
+    for log in missing_logs(directory):
+        if log.log not in ended:
+            yield f"the log {log.log} began, and is not there"
+    for log in find_logs(directory):
+        if log.log not in ended and _lacks_its_end(log):
+            yield (
+                f"the log {log.log} has lost its end: its last segment is complete, "
+                "and does not say that the log was closed"
+            )
+
+
+def _lacks_its_end(log: LogFolder) -> bool:
+    reader = LogReader(log.path)
+    try:
+        infos = reader.segments()
+        return bool(infos) and infos[-1].sealed and not reader.may_grow()
+    except LogGone:
+        return False

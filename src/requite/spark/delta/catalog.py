@@ -1,0 +1,359 @@
+"""The tables of a lake, as one run after another leaves them.
+
+A run that has come to its end adds a row to the table `runs`: how far it has come, and the seal of
+every table. That row is what counts. A reader sees the tables as the last row names them, however
+far a run at work has come; and the next run puts tables back on which one that died had begun.
+
+A run announces itself by a commit without a row. Its version is the run's number, and every commit
+of the run bears it. So a lake also notices that `runs` itself has lost its end.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import date
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from requite.errors import LakeBusy, LakeDamaged, LakeError
+from requite.spark import schemas
+from requite.spark.delta.files import (
+    FILE_BYTES_MAX,
+    Added,
+    day_of,
+    faults,
+    filesystem,
+    folder_of,
+    merge,
+    words_of,
+    write,
+)
+from requite.spark.delta.process import is_alive, is_here, this_process
+from requite.spark.delta.table import ADVICE, File, Note, Seal, Table, create
+
+RUNS: Final = "runs"
+FILES_MAX: Final = 10
+"""Of a table and day. Where there are more, the smallest are merged."""
+
+RETENTION_H: Final = 48
+"""Hours for which a file stays that no table needs any more: somebody may be reading it."""
+
+SILENCE_MAX_S: Final = 900
+"""A run of another machine that has committed nothing for as long is taken for dead."""
+
+_FAULTS_SHOWN: Final = 3
+
+Days = Callable[[date | None], bool]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What the last run left that came to its end: all empty before the first."""
+
+    run: int = -1
+    state: Mapping[str, Any] = field(default_factory=dict)
+    seals: Mapping[str, Seal] = field(default_factory=dict)
+
+
+class Catalog:
+    """The tables of a lake: as of the last run, or for a run (`running`).
+
+    Raises `LakeDamaged`, which names the file, wherever something is not what was written.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.run = -1
+        self._store = filesystem(root)
+        self._runs = Table.open(root, RUNS)
+        self._notes: dict[str, Note] = {}
+        self._tables: dict[str, Table | None] = {}
+        self._sound: set[str] = set()
+        self.last = self._newest_record()
+        self._mark: dict[str, Any] = {}
+
+    # --- reading ----------------------------------------------------------------------------------
+    def table(self, name: str) -> Table | None:
+        """Return a table; None where no run has written it yet."""
+        if name not in self._tables:
+            self._tables[name] = self._as_recorded(name)
+        return self._tables[name]
+
+    def _as_recorded(self, name: str) -> Table | None:
+        seal = self.last.seals.get(name)
+        if seal is None:
+            return None
+        found = Table.open(self.root, name, seal.version)
+        if found is None:
+            raise _gone(self.root, name)
+        found.require(seal)
+        return found
+
+    def files(self, name: str, days: Days | None = None) -> list[File]:
+        """Return the files of a table, or of some of its days; each is looked at once."""
+        table = self.table(name)
+        if table is None:
+            return []
+        listed = table.files.values()
+        chosen = [file for file in listed if days is None or days(day_of(file.path))]
+        self.check(name, chosen)
+        return chosen
+
+    def check(self, name: str, files: Iterable[File]) -> None:
+        """Raise `LakeDamaged` for files that are gone, or not what was written."""
+        unseen = [(f"{name}/{file.path}", file.size) for file in files]
+        unseen = [file for file in unseen if file[0] not in self._sound]
+        if found := faults(self._store, unseen):
+            more = f" and {len(found) - _FAULTS_SHOWN:,} more" if len(found) > _FAULTS_SHOWN else ""
+            raise LakeDamaged(f"{self.root}: {'; '.join(found[:_FAULTS_SHOWN])}{more}; {ADVICE}")
+        self._sound.update(path for path, _ in unseen)
+
+    def path(self, name: str, file: File) -> str:
+        """Return where a file is."""
+        return f"{self.root}/{name}/{file.path}"
+
+    def _newest_record(self) -> Record:
+        if self._runs is None:
+            self._require_nothing()
+            return Record()
+        self._notes[RUNS] = self._runs.note()
+        self.check(RUNS, self._runs.files.values())
+        newest, place = -1, ""
+        for path in (f"{RUNS}/{path}" for path in self._runs.files):
+            last = max(self._read(path, columns=["run"]).column("run").to_pylist())
+            newest, place = max((newest, place), (last, path))
+        if not place:
+            return Record()
+        row = self._read(place, filters=[("run", "=", newest)]).to_pylist()[0]
+        seals = {name: Seal(*seal) for name, seal in json.loads(row["versions"]).items()}
+        return Record(newest, json.loads(row["state"]), seals)
+
+    def _read(self, path: str, **options: Any) -> pa.Table:
+        with self._store.open_input_file(path) as file:
+            return pq.read_table(file, **options)
+
+    def _require_nothing(self) -> None:
+        """Raise `LakeDamaged` if there are tables without the table `runs`."""
+        if self._names():
+            raise _gone(self.root, RUNS)
+
+    def _names(self) -> list[str]:
+        """Return the names of the tables that are there."""
+        if self._store.get_file_info("").type == fs.FileType.NotFound:
+            return []
+        found = self._store.get_file_info(fs.FileSelector("", allow_not_found=True))
+        names = [info.base_name for info in found if hasattr(schemas, info.base_name.upper())]
+        logs = self._store.get_file_info([f"{name}/_delta_log" for name in names])
+        there = [info.type != fs.FileType.NotFound for info in logs]
+        return [
+            name for name, is_there in zip(names, there, strict=True) if is_there and name != RUNS
+        ]
+
+    # --- running ----------------------------------------------------------------------------------
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Begin a run, and keep every other one out.
+
+        Raises `LakeBusy` where another one is at work. One that has died is none: its process is
+        gone, or, on another machine, it has committed nothing for a quarter of an hour.
+        """
+        self._begin()
+        try:
+            self._settle()
+            yield
+        finally:
+            self._stop()
+
+    def _begin(self) -> None:
+        names = sorted({*self._names(), *self.last.seals})
+        self._tables = {name: Table.open(self.root, name) for name in names}
+        for name, table in self._tables.items():
+            if table is not None:
+                self._notes[name] = table.note()
+        self._require_nobody()
+        runs_until = -1 if self._runs is None else self._runs.version
+        for name in names:
+            self._require_whole(name, runs_until)
+        self._mark = {"begun": this_process()}
+        if self._runs is None:
+            self._runs = create(self.root, RUNS, run=0, more=self._mark)
+        else:
+            self._runs = self._runs.commit([], [], run=runs_until + 1, more=self._mark)
+        self.run = self._runs.version
+
+    def _settle(self) -> None:
+        self._tables = {name: self._settled(name) for name in self._tables}
+
+    def _require_nobody(self) -> None:
+        note = self._notes.get(RUNS)
+        begun = note.more.get("begun") if note else None
+        if begun is None:
+            return
+        silent_s = time.time() - max(note.at for note in self._notes.values()) / 1000
+        if is_alive(begun) if is_here(begun) else silent_s < SILENCE_MAX_S:
+            raise LakeBusy(
+                f"another run (process {begun['process']} on {begun['host']}) is at work on the "
+                f"lake at {self.root}; try again when it is done"
+            )
+
+    def _require_whole(self, name: str, runs_until: int) -> None:
+        seal, table = self.last.seals.get(name), self._tables[name]
+        if table is None:
+            raise _gone(self.root, name)
+        if seal and table.version < seal.version:
+            raise LakeDamaged(
+                f"{self.root}/{name}/_delta_log has lost its end: version {seal.version} is gone; "
+                + ADVICE
+            )
+        if seal and table.version == seal.version:
+            table.require(seal)
+        if self._notes[name].run > runs_until:
+            raise LakeDamaged(
+                f"{self.root}/{RUNS}/_delta_log has lost its end: {name} tells of later runs; "
+                + ADVICE
+            )
+
+    def _settled(self, name: str) -> Table | None:
+        """Return a table without what a run that died has done to it."""
+        table, seal = self._tables[name], self.last.seals.get(name)
+        assert table is not None
+        is_known = seal is not None and table.version == seal.version
+        if is_known or self._is_merged(name, seal):
+            return table
+        if seal is not None:
+            return table.restore(seal, run=self.run)
+        return table.commit([], list(table.files.values()), run=self.run) if table.files else table
+
+    def _is_merged(self, name: str, seal: Seal | None) -> bool:
+        """Whether all that was done to a table since the last run's end is that it was merged."""
+        return seal is not None and self._notes[name].more.get("merged") == seal.version
+
+    def commit(
+        self,
+        name: str,
+        add: Sequence[Added],
+        remove: Sequence[File] = (),
+    ) -> None:
+        """Add and remove files of a table in one commit; the table is created if need be."""
+        self._require_run()
+        table = self.table(name) or create(self.root, name, run=self.run)
+        if add or remove:
+            table = table.commit(add, remove, run=self.run)
+        self._tables[name] = table
+
+    def _require_run(self) -> None:
+        """Raise `LakeBusy` if another run has begun, which took this one for dead."""
+        newest = Table.open(self.root, RUNS)
+        if newest is None:
+            raise _gone(self.root, RUNS)
+        if newest.version != self.run:
+            raise LakeBusy(f"another run has changed the lake at {self.root} meanwhile: run again")
+
+    def end(self, state: Mapping[str, Any], **columns: Any) -> None:
+        """End the run: what it has done counts from now on. `columns` are those of `runs`."""
+        assert self._runs is not None
+        tables = {name: table for name, table in self._tables.items() if table is not None}
+        seals = {name: table.seal for name, table in tables.items()}
+        row = {"run": self.run, "state": json.dumps(state), "versions": json.dumps(seals)}
+        batch = pa.RecordBatch.from_pylist([columns | row], _runs_schema())
+        added = self._writing(partial(write, self._store, RUNS, [batch]))
+        self._runs = self._runs.commit(added, [], run=self.run, more=self._mark)
+        self.last = Record(self.run, dict(state), seals)
+
+    def _stop(self) -> None:
+        """Let others in."""
+        # A disk may be full now; others find out by themselves that this process is gone.
+        with suppress(LakeError):
+            assert self._runs is not None
+            self._runs = self._runs.commit([], [], run=self.run)
+
+    # --- tidying up -------------------------------------------------------------------------------
+    def merge(self) -> int:
+        """Merge small files, when the run has ended; return how many there were."""
+        assert self._runs is not None
+        merged = 0
+        for name, table in [*self._tables.items(), (RUNS, self._runs)]:
+            groups = to_merge(table.files.values()) if table is not None else []
+            if table is None or not groups:
+                continue
+            after = self._merged(table, groups)
+            merged += sum(map(len, groups))
+            if name == RUNS:
+                self._runs = after
+            else:
+                self._tables[name] = after
+        return merged
+
+    def _merged(self, table: Table, groups: Sequence[Sequence[File]]) -> Table:
+        added: list[Added] = []
+        for group in groups:
+            self.check(table.name, group)
+            paths = [file.path for file in group]
+            added += self._writing(partial(merge, self._store, table.name, paths))
+        gone = [file for group in groups for file in group]
+        note = self._mark | {"merged": table.version}
+        return table.commit(added, gone, run=self.run, more=note)
+
+    def vacuum(self) -> int:
+        """Delete what no version of the last two days needs; return how many files there were."""
+        deleted = 0
+        for table in filter(None, [*self._tables.values(), self._runs]):
+            table.forget_old_versions()
+            for path in table.unneeded(RETENTION_H):
+                self._store.delete_file(path)
+                deleted += 1
+        return deleted
+
+    def _writing(self, act: Callable[[], Iterable[Added]]) -> list[Added]:
+        try:
+            return list(act())
+        except OSError as error:
+            raise LakeError(f"{self.root} cannot be written: {words_of(error)}") from error
+
+
+def to_merge(files: Iterable[File]) -> list[list[File]]:
+    """Choose files to merge, by folder: the smallest, until each other is larger than all of them.
+
+    So a row is written anew only as often as the table doubles.
+    """
+    folders: dict[str, list[File]] = {}
+    for file in files:
+        folders.setdefault(folder_of(file.path), []).append(file)
+    chosen = [_smallest(each) for each in folders.values() if len(each) > FILES_MAX]
+    return [each for each in chosen if len(each) > 1]
+
+
+def _smallest(files: list[File]) -> list[File]:
+    ordered = sorted(files, key=lambda file: file.size)
+    chosen: list[File] = []
+    total = 0
+    for position, file in enumerate(ordered):
+        is_enough = len(ordered) - position < FILES_MAX
+        if (is_enough and file.size > total) or total + file.size > FILE_BYTES_MAX:
+            break
+        chosen.append(file)
+        total += file.size
+    return chosen
+
+
+def _gone(root: str, name: str) -> LakeDamaged:
+    return LakeDamaged(f"{root}/{name} is gone; {ADVICE}")
+
+
+def _runs_schema() -> pa.Schema:
+    types = {
+        "bigint": pa.int64(),
+        "timestamp": pa.timestamp("us", "UTC"),
+        "boolean": pa.bool_(),
+        "string": pa.string(),
+    }
+    columns = schemas.columns_of(schemas.RUNS)
+    return pa.schema([(name, types[kind]) for name, kind in columns.items()])

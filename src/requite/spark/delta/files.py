@@ -1,0 +1,278 @@
+"""Data files of Delta tables: Parquet, each named after its content.
+
+    bronze_events/date=2026-03-02/5f0c…-9a41….parquet
+
+The first part of a name is random, so that no two tasks ever write the same file: what a killed or
+a speculative task leaves belongs to no table. The second part is the digest of all bytes. So a file
+that was cut, damaged or swapped with another one is found out by its name alone, whoever reads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any, Final, NamedTuple, TypeAlias
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+DAY: Final = "date"
+"""The column by which tables are partitioned that have it."""
+
+NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
+"""Stands for a day that is null, as in Hive."""
+
+FILE_BYTES_MAX: Final = 128 << 20
+"""A file that has become this long is closed: it is in memory until it is written."""
+
+_ROW_GROUP_BYTES: Final = 32 << 20  # in Arrow's form: some 100,000 events
+_OPEN_BYTES_MAX: Final = 256 << 20  # of all files that a task has open
+_OPEN_MAX: Final = 64
+_DIGEST_LENGTH: Final = 32
+_CHUNK_BYTES: Final = 4 << 20
+_ERRNO: Final = re.compile(r"\[errno \d+\] (.+)$", re.IGNORECASE | re.MULTILINE)
+_WORDS_MAX: Final = 160  # characters of what a library says
+_THREADS: Final = 4
+
+# What readers skip files by. Each is a column of some table.
+_STATISTICS: Final = ("ts", "accepted_at", "minute", "window", "request_id", "service")
+
+ADDED: Final = "path string, size bigint, rows bigint, stats string, failure string"
+"""What a task returns for each file that it has written, or instead where it cannot write."""
+
+
+Store: TypeAlias = fs.SubTreeFileSystem
+"""The files below a lake's root."""
+
+
+class Added(NamedTuple):
+    """A file that was written: its path within the table, its bytes, its rows, and their ranges
+    as Delta's log has them (JSON)."""
+
+    path: str
+    size: int
+    rows: int
+    stats: str
+
+
+def filesystem(root: str) -> Store:
+    """Return the files below a lake's root: a folder, or the URL of a store that Arrow knows.
+
+    Stores take their settings from the environment, as Delta's log does. What deltalake offers
+    for files (`deltalake.fs`) cannot write with today's Arrow.
+    """
+    if "://" not in root:
+        return fs.SubTreeFileSystem(root, fs.LocalFileSystem())
+    store, path = fs.FileSystem.from_uri(root)
+    return fs.SubTreeFileSystem(path, store)
+
+
+def folder_of(path: str) -> str:
+    """Return the folder of a file within its table; empty where a table is not kept by day."""
+    return path.rpartition("/")[0]
+
+
+def day_folder(day: date | None) -> str:
+    """Return the folder of a day."""
+    return f"{DAY}={NO_DAY if day is None else day.isoformat()}"
+
+
+def day_of(path: str) -> date | None:
+    """Return the day of a file by its path."""
+    value = folder_of(path).partition("=")[2]
+    return None if value in ("", NO_DAY) else date.fromisoformat(value)
+
+
+# --- writing --------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Writer:
+    """What a task does to write its part of a table: for `DataFrame.mapInArrow`, to `ADDED`."""
+
+    root: str
+    table: str
+    by_day: bool
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write the batches of a task; return a row per file."""
+        split = by_day if self.by_day else as_one
+        try:
+            for added in write(filesystem(self.root), self.table, batches, split):
+                yield _row(failure=None, **added._asdict())
+        except OSError as error:
+            # A row instead of an exception, of which Spark would make pages.
+            yield _row(failure=f"{self.root}/{self.table} cannot be written: {words_of(error)}")
+            deque(batches, maxlen=0)  # Spark complains of tasks that do not read to the end
+
+
+def _row(**columns: Any) -> pa.RecordBatch:
+    types = {"size": pa.int64(), "rows": pa.int64()}
+    names = [column.split()[0] for column in ADDED.split(",")]
+    arrays = [pa.array([columns.get(name)], types.get(name, pa.string())) for name in names]
+    return pa.RecordBatch.from_arrays(arrays, names)
+
+
+def words_of(error: BaseException) -> str:
+    """Return in a few words why the system refused."""
+    text = getattr(error, "strerror", None) or str(error)
+    detail = _ERRNO.search(text)
+    return detail[1] if detail else text.splitlines()[0][:_WORDS_MAX]
+
+
+Split = Callable[[pa.RecordBatch], Iterable[tuple[str, pa.RecordBatch]]]
+
+
+def as_one(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Put all rows into the table's own folder."""
+    yield "", batch
+
+
+def by_day(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Put rows into folders by their day, which the files themselves do not have."""
+    days, rest = batch.column(DAY), batch.drop_columns([DAY])
+    found = pc.unique(days).to_pylist()
+    for day in found:
+        chosen = pc.is_null(days) if day is None else pc.equal(days, pa.scalar(day, days.type))
+        yield day_folder(day), rest if len(found) == 1 else rest.filter(chosen)
+
+
+def write(
+    store: Store, table: str, batches: Iterable[pa.RecordBatch], split: Split = as_one
+) -> Iterator[Added]:
+    """Write batches as files of a table; yield each file when it is written. Raises `OSError`."""
+    drafts: dict[str, _Draft] = {}
+    for batch in batches:
+        for folder, part in split(batch):
+            if part.num_rows:
+                drafts.setdefault(folder, _Draft(part.schema)).add(part)
+        while _too_much(drafts):
+            longest = max(drafts, key=lambda folder: drafts[folder].held)
+            yield drafts.pop(longest).save(store, table, longest)
+    for folder, draft in drafts.items():
+        yield draft.save(store, table, folder)
+
+
+def _too_much(drafts: dict[str, _Draft]) -> bool:
+    held = [draft.held for draft in drafts.values()]
+    too_long = any(draft.length >= FILE_BYTES_MAX for draft in drafts.values())
+    return too_long or len(held) > _OPEN_MAX or sum(held) > _OPEN_BYTES_MAX
+
+
+class _Draft:
+    """A file that is being made, in memory: only when it is whole its name is known."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._sink = pa.BufferOutputStream()
+        self._writer = pq.ParquetWriter(self._sink, schema)
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+
+    @property
+    def length(self) -> int:
+        """How long the file is by now."""
+        return int(self._sink.tell())
+
+    @property
+    def held(self) -> int:
+        """How many bytes of memory it takes."""
+        return self.length + self._waiting_bytes
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        self._waiting_bytes += batch.nbytes
+        if self._waiting_bytes >= _ROW_GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting))
+        self._waiting, self._waiting_bytes = [], 0
+
+    def save(self, store: Store, table: str, folder: str) -> Added:
+        self._flush()
+        self._writer.close()
+        content = self._sink.getvalue()
+        digest = hashlib.sha256(content).hexdigest()[:_DIGEST_LENGTH]
+        name = f"{uuid4().hex}-{digest}.parquet"
+        path = f"{folder}/{name}" if folder else name
+        if isinstance(store.base_fs, fs.LocalFileSystem):  # stores have no folders
+            store.create_dir(f"{table}/{folder}", recursive=True)
+        with store.open_output_stream(f"{table}/{path}") as file:
+            file.write(content)
+        metadata = pq.read_metadata(pa.BufferReader(content))
+        return Added(path, content.size, metadata.num_rows, _stats(metadata))
+
+
+def _stats(metadata: pq.FileMetaData) -> str:
+    """Return the statistics that Delta's log keeps of a file."""
+    names = metadata.schema.names
+    least: dict[str, Any] = {}
+    most: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    for name in set(names) & set(_STATISTICS):
+        columns = [group.column(names.index(name)).statistics for group in groups]
+        if any(column is None for column in columns):
+            continue
+        nulls[name] = sum(column.null_count for column in columns)
+        known = [column for column in columns if column.has_min_max]
+        if known:
+            least[name] = _plain(min(column.min for column in known))
+            most[name] = _plain(max(column.max for column in known))
+    record = {"numRecords": metadata.num_rows, "minValues": least, "maxValues": most}
+    return json.dumps(record | {"nullCount": nulls})
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, datetime):
+        return value
+    instant = value if value.tzinfo else value.replace(tzinfo=UTC)
+    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+# --- checking -------------------------------------------------------------------------------------
+def faults(store: Store, files: Sequence[tuple[str, int]]) -> list[str]:
+    """Look at files, given by path and size; return what is wrong with them, each by its name."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found = pool.map(lambda file: _fault(store, *file), files)
+        return [fault for fault in found if fault]
+
+
+def _fault(store: Store, path: str, size: int) -> str | None:
+    digest, length = hashlib.sha256(), 0
+    try:
+        with store.open_input_file(path) as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                digest.update(chunk)
+                length += len(chunk)
+    except FileNotFoundError:
+        return f"{path} is gone"
+    except OSError as error:
+        return f"{path} cannot be read: {words_of(error)}"
+    if length != size:
+        return f"{path} has {length:,} bytes, and {size:,} were written"
+    written = path.rpartition("-")[2].removesuffix(".parquet")
+    if digest.hexdigest()[:_DIGEST_LENGTH] != written:
+        return f"{path} is not what was written"
+    return None
+
+
+# --- merging --------------------------------------------------------------------------------------
+def merge(store: Store, table: str, paths: Sequence[str]) -> list[Added]:
+    """Write the rows of several files of one folder anew, as few files. Raises `OSError`."""
+    folder = folder_of(paths[0])
+    return list(write(store, table, _rows(store, table, paths), lambda batch: [(folder, batch)]))
+
+
+def _rows(store: Store, table: str, paths: Iterable[str]) -> Iterator[pa.RecordBatch]:
+    for path in paths:
+        with store.open_input_file(f"{table}/{path}") as file:
+            yield from pq.ParquetFile(file).iter_batches()

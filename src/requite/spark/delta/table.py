@@ -1,0 +1,295 @@
+"""One Delta table: its log as delta-rs reads it, and commits on top of the version that was read.
+
+Every commit of ours has a note beside Delta's own entries: which version it makes, by which run,
+and the *seal* of the table after it, a digest of all its files with their sizes and rows. A log of
+which commits were lost, cut, doubled or swapped gives other files than its last note tells of.
+
+A commit succeeds only as the next version of the table: of two runs that start from one version,
+delta-rs lets one through.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from requite.errors import LakeBusy, LakeDamaged, LakeError
+from requite.spark import schemas
+from requite.spark.delta.files import DAY, Added, day_of, words_of
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable, Schema
+
+_NOTE: Final = "requite"
+_SETTINGS: Final = {
+    # Commits; a table is read from its last checkpoint on.
+    "delta.checkpointInterval": "20",
+    # A run that dies has the next one go back to the versions of before, whatever their age.
+    "delta.enableExpiredLogCleanup": "false",
+}
+_DELTA_TYPES: Final = {"int": "integer", "bigint": "long"}  # the others have Spark's names
+
+
+class File(NamedTuple):
+    """A file of a table, as its log has it."""
+
+    path: str
+    size: int
+    rows: int
+
+    @property
+    def day(self) -> date | None:
+        """The day of its rows, where the table is kept by day."""
+        return day_of(self.path)
+
+
+class Seal(NamedTuple):
+    """A version of a table, and the digest of its files."""
+
+    version: int
+    digest: str
+
+
+class Note(NamedTuple):
+    """What a commit of ours says of itself: `at` is in milliseconds since 1970."""
+
+    seal: Seal
+    run: int
+    more: Mapping[str, Any]
+    at: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """A version of a table. Raises `LakeDamaged` wherever its log cannot be what was written."""
+
+    root: str
+    name: str
+    version: int
+    files: Mapping[str, File]
+    _delta: DeltaTable
+
+    @classmethod
+    def open(cls, root: str, name: str, version: int | None = None) -> Table | None:
+        """Read a table's log; None where there is no table."""
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        with _named(root, name):
+            try:
+                delta = DeltaTable(f"{root}/{name}", version=version)
+            except TableNotFoundError:
+                return None
+            return cls(root, name, delta.version(), _files(delta), delta)
+
+    @property
+    def place(self) -> str:
+        """Where the table is."""
+        return f"{self.root}/{self.name}"
+
+    @property
+    def seal(self) -> Seal:
+        """What tells this version from every other state of the table."""
+        return _seal(self.name, self.version, self.files.values())
+
+    def note(self) -> Note:
+        """Return what the newest commit says of itself, and see that the table is as it says.
+
+        Only for the newest version. Raises `LakeDamaged` where somebody else made that commit.
+        """
+        with _named(self.root, self.name):
+            newest = self._delta.history(1)
+            record = json.loads(newest[0][_NOTE]) if newest and _NOTE in newest[0] else None
+            if record is None:
+                raise LakeDamaged(
+                    f"{self.place}/_delta_log: version {self.version} was not written by requite, "
+                    f"which alone may change a lake; {ADVICE}"
+                )
+            at = int(newest[0]["timestamp"])
+            note = Note(Seal(*record["seal"]), record["run"], record["more"], at)
+        self.require(note.seal)
+        return note
+
+    def require(self, seal: Seal) -> None:
+        """Raise `LakeDamaged` unless the table is what it was when this seal was made."""
+        if self.seal != seal:
+            raise LakeDamaged(
+                f"{self.place}/_delta_log is damaged: it lists other files than version "
+                f"{seal.version} had; {ADVICE}"
+            )
+
+    def commit(
+        self,
+        add: Sequence[Added],
+        remove: Sequence[File],
+        *,
+        run: int,
+        more: Mapping[str, Any] | None = None,
+    ) -> Table:
+        """Add and remove files in one commit; return the table after it.
+
+        Raises `LakeBusy` where somebody else has committed since the table was read.
+        """
+        gone = {file.path for file in remove}
+        files = [file for file in self.files.values() if file.path not in gone]
+        files += [File(file.path, file.size, file.rows) for file in add]
+        seal = _seal(self.name, self.version + 1, files)
+        properties = _properties(seal, run, more)
+        with _named(self.root, self.name):
+            self._delta.create_write_transaction(
+                [*map(_add_action, add), *map(_remove_action, remove)],
+                mode="append",
+                schema=_schema(self.name),
+                partition_by=_partitions(self.name),
+                commit_properties=properties,
+            )
+        return self._again(seal)
+
+    def restore(self, seal: Seal, *, run: int) -> Table:
+        """Make the table again what it was at a version of before; return it."""
+        before = Table.open(self.root, self.name, seal.version)
+        if before is None:
+            raise LakeDamaged(f"{self.place}/_delta_log is gone; {ADVICE}")
+        before.require(seal)
+        after = _seal(self.name, self.version + 1, before.files.values())
+        with _named(self.root, self.name):
+            properties = _properties(after, run, None)
+            self._delta.restore(seal.version, commit_properties=properties)
+        return self._again(after)
+
+    def _again(self, seal: Seal) -> Table:
+        found = Table.open(self.root, self.name, seal.version)
+        if found is None:
+            raise LakeDamaged(f"{self.place}/_delta_log is gone; {ADVICE}")
+        found.require(seal)
+        return found
+
+    def forget_old_versions(self) -> None:
+        """Delete entries of the log that are older than a month and before a checkpoint."""
+        with _named(self.root, self.name):
+            self._delta.cleanup_metadata()
+
+    def unneeded(self, hours: int) -> list[str]:
+        """Return files below the table that no version of the last `hours` has."""
+        with _named(self.root, self.name):
+            listed = self._delta.vacuum(
+                retention_hours=hours, dry_run=True, enforce_retention_duration=False, full=True
+            )
+            return [f"{self.name}/{path}" for path in listed]
+
+
+ADVICE: Final = "put it back, or give a new lake, which is made from the whole journal"
+
+
+def create(root: str, name: str, *, run: int, more: Mapping[str, Any] | None = None) -> Table:
+    """Create a table without rows. Raises `LakeBusy` where there is one by now."""
+    from deltalake.transaction import create_table_with_add_actions
+
+    seal = _seal(name, 0, ())
+    with _named(root, name):
+        create_table_with_add_actions(
+            f"{root}/{name}",
+            _schema(name),
+            [],
+            mode="error",
+            partition_by=_partitions(name),
+            configuration=_SETTINGS,
+            commit_properties=_properties(seal, run, more),
+        )
+    created = Table.open(root, name)
+    if created is None:
+        raise LakeDamaged(f"{root}/{name}/_delta_log is gone; {ADVICE}")
+    created.require(seal)
+    return created
+
+
+def is_by_day(name: str) -> bool:
+    """Whether a table is partitioned by day."""
+    return DAY in schemas.columns_of(getattr(schemas, name.upper()))
+
+
+def _partitions(name: str) -> list[str]:
+    return [DAY] if is_by_day(name) else []
+
+
+def _schema(name: str) -> Schema:
+    from deltalake import Field, Schema
+    from deltalake.schema import PrimitiveType
+
+    columns = schemas.columns_of(getattr(schemas, name.upper()))
+    return Schema(
+        [
+            Field(column, PrimitiveType(_DELTA_TYPES.get(kind, kind)))
+            for column, kind in columns.items()
+        ]
+    )
+
+
+def _files(delta: DeltaTable) -> dict[str, File]:
+    listed = pa.table(delta.get_add_actions(flatten=True))
+    columns = [listed.column(name).to_pylist() for name in ("path", "size_bytes", "num_records")]
+    return {row[0]: File(*row) for row in zip(*columns, strict=True)}
+
+
+def _seal(name: str, version: int, files: Iterator[File] | Sequence[File] | Any) -> Seal:
+    digest = hashlib.sha256(name.encode())
+    for file in sorted(files):
+        digest.update(f"\n{file.path} {file.size} {file.rows}".encode())
+    return Seal(version, digest.hexdigest())
+
+
+def _properties(seal: Seal, run: int, more: Mapping[str, Any] | None) -> Any:
+    import deltalake
+
+    note = json.dumps({"seal": seal, "run": run, "more": more or {}})
+    # Without tries: delta-rs would put a commit on top of another run's.
+    return deltalake.CommitProperties(custom_metadata={_NOTE: note}, max_commit_retries=0)
+
+
+def _add_action(file: Added) -> Any:
+    from deltalake.transaction import AddAction
+
+    return AddAction(file.path, file.size, _values(file.path), _now_ms(), True, file.stats)
+
+
+def _remove_action(file: File) -> Any:
+    from deltalake.transaction import RemoveAction
+
+    return RemoveAction(file.path, True, _now_ms(), file.size, _values(file.path))
+
+
+def _values(path: str) -> dict[str, str | None]:
+    if "/" not in path:
+        return {}
+    day = day_of(path)
+    return {DAY: None if day is None else day.isoformat()}
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@contextmanager
+def _named(root: str, name: str) -> Iterator[None]:
+    """Raise what delta-rs says as an error of ours, which names the table."""
+    from deltalake.exceptions import CommitFailedError
+
+    log = f"{root}/{name}/_delta_log"
+    try:
+        yield
+    except LakeError:
+        raise
+    except CommitFailedError as error:
+        raise LakeBusy(f"another run has changed {root}/{name} meanwhile: run again") from error
+    except OSError as error:
+        raise LakeError(f"{log} cannot be read or written: {words_of(error)}") from error
+    except Exception as error:  # delta-rs has many, for logs that it cannot follow
+        raise LakeDamaged(f"{log} is damaged: {words_of(error)}; {ADVICE}") from error

@@ -1,0 +1,77 @@
+"""Take over a lake of format 1, which was folders of Parquet.
+
+Bronze is copied into Delta tables; everything else is computed anew by the run that follows. The
+files of before stay until they are deleted as what nobody needs.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType
+
+from requite.errors import LakeDamaged
+from requite.spark.bronze import EVENTS, QUARANTINE
+from requite.spark.lake import Lake, columns_of, schema_of, write_files
+from requite.spark.marker import FORMAT, load, marker_of, save
+
+_BATCH: Final = "batch"
+_FOLDERS: Final = {EVENTS: "date=*/batch=*", QUARANTINE: "batch=*"}
+
+
+def migrate(lake: Lake) -> int:
+    """Make a lake of format 1 one of today's, by a run of its own; return how many rows it has.
+
+    A migration that dies is repeated by the next one. Raises `LakeDamaged` where it is not known
+    any more up to where the journal had been read.
+    """
+    root = Path(lake.root)
+    marker = marker_of(root)
+    began = datetime.now(UTC)
+    reading = marker.with_name("reading.json")
+    base = load(reading).get("base", 0) if reading.exists() else 0
+    done, offset = _read_until(root / "_checkpoints" / "bronze")
+    with lake.catalog.running():
+        # What the last batch may have written that Spark does not know of is read again.
+        rows = sum(_take_over(lake, name, base + done) for name in _FOLDERS) if offset else 0
+        state = {"offset": offset, "anew": True}
+        lake.catalog.end(state, began_at=began, ended_at=datetime.now(UTC), new_events=rows)
+    save(marker, load(marker) | {"format": FORMAT})
+    for name in ("state.json", "reading.json", "lock"):
+        marker.with_name(name).unlink(missing_ok=True)
+    return rows
+
+
+def _read_until(checkpoint: Path) -> tuple[int, dict[str, Any] | None]:
+    """Return the last batch of a stream that was written, and the offset behind it."""
+    commits = checkpoint / "commits"
+    names = [path.name for path in commits.iterdir()] if commits.is_dir() else []
+    done = max((int(name) for name in names if name.isdecimal()), default=-1)
+    if done < 0:
+        return done, None
+    file = checkpoint / "offsets" / str(done)
+    try:
+        offset: dict[str, Any] = json.loads(file.read_text(encoding="utf-8").splitlines()[2])
+    except (OSError, ValueError, IndexError):
+        raise LakeDamaged(
+            f"{file} is gone or damaged: it told up to where the journal had been read; "
+            "give a new lake, which is made from the whole journal"
+        ) from None
+    return done, offset
+
+
+def _take_over(lake: Lake, name: str, until: int) -> int:
+    folders = _FOLDERS[name]
+    if not any(Path(lake.root, name).glob(folders)):
+        return 0
+    reader = lake.spark.read.schema(schema_of(name).add(_BATCH, LongType()))
+    place = f"{lake.root}/{name}"
+    rows = reader.option("basePath", place).parquet(f"{place}/{folders}")
+    known = rows.where(F.col(_BATCH) <= until)
+    added = write_files(lake.root, name, known.select(*columns_of(name)))
+    lake.catalog.commit(name, added)
+    return sum(file.rows for file in added)

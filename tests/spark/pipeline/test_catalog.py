@@ -1,0 +1,273 @@
+"""The tables of a lake below Spark: runs that count, that die, that meet; files that are merged."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import duckdb
+import polars
+import pytest
+from deltalake import DeltaTable
+from tests.spark.tables import append, replace, rows_of, written
+
+from requite.errors import LakeBusy, LakeDamaged, LakeError
+from requite.spark.delta import process
+from requite.spark.delta.catalog import FILES_MAX, RUNS, Catalog, to_merge
+from requite.spark.delta.files import FILE_BYTES_MAX, day_folder
+from requite.spark.delta.table import File
+
+MONDAY, TUESDAY = date(2026, 3, 2), date(2026, 3, 3)
+EVENTS, BEATS, POISON = "bronze_events", "silver_heartbeats", "poison"
+
+
+def beat(worker: str, day: date = MONDAY) -> dict[str, Any]:
+    return {"worker": worker, "date": day}
+
+
+def event(number: int, day: date = MONDAY) -> dict[str, Any]:
+    return {"log": "broker-1", "seq": number, "date": day}
+
+
+def workers(catalog: Catalog) -> list[str]:
+    return sorted(row["worker"] for row in rows_of(catalog, BEATS))
+
+
+def died(root: Path) -> Catalog:
+    """Begin a run, of a process that is gone by the time that somebody looks."""
+    running = Catalog(str(root))
+    with mock.patch.object(process, "_started", return_value="long ago"):
+        running._begin()
+    running._settle()
+    return running
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A lake after one run."""
+    catalog = Catalog(str(tmp_path))
+    with catalog.running():
+        append(catalog, EVENTS, [event(1)])
+        replace(catalog, BEATS, [beat("a"), beat("b", TUESDAY)])
+        catalog.end({"told": 1})
+    return tmp_path
+
+
+def test_what_a_run_has_done_counts_when_it_ends(root: Path) -> None:
+    later = Catalog(str(root))
+    with later.running():
+        replace(later, BEATS, [beat("c", TUESDAY)], [TUESDAY])
+        assert workers(later) == ["a", "c"]
+        assert workers(Catalog(str(root))) == ["a", "b"]
+        later.end({"told": 2})
+    after = Catalog(str(root))
+    assert workers(after) == ["a", "c"]
+    assert after.last.state == {"told": 2}
+
+
+def test_a_table_that_no_run_has_written_is_empty(root: Path) -> None:
+    assert rows_of(Catalog(str(root)), POISON) == []
+
+
+@pytest.mark.parametrize("left", ["nothing", "a row", "a table"])
+def test_what_a_run_did_that_died_is_undone(root: Path, left: str) -> None:
+    dying = died(root)
+    if left != "nothing":
+        append(dying, EVENTS, [event(2)])
+        replace(dying, BEATS, [beat("wrong")])
+    if left == "a table":
+        replace(dying, POISON, [{"service": "wrong"}])
+    catalog = Catalog(str(root))
+    with catalog.running():
+        assert workers(catalog) == ["a", "b"]
+        assert rows_of(catalog, POISON) == []
+        assert [file.rows for file in catalog.files(EVENTS)] == [1]
+        catalog.end({})
+    assert workers(Catalog(str(root))) == ["a", "b"]
+
+
+def test_a_second_run_is_refused_while_one_is_at_work(root: Path) -> None:
+    is_busy = f"process {os.getpid()} .* is at work on the lake at"
+    with Catalog(str(root)).running():
+        other = Catalog(str(root))
+        with pytest.raises(LakeBusy, match=is_busy), other.running():
+            pytest.fail("two runs were let in")
+    with Catalog(str(root)).running():
+        pass
+
+
+def test_runs_that_begin_at_once_are_one(root: Path) -> None:
+    """Both have looked before either has begun."""
+    first, second = Catalog(str(root)), Catalog(str(root))
+    second._require_nobody = lambda: None  # type: ignore[method-assign]
+    first._begin()
+    with pytest.raises(LakeBusy, match="run again"):
+        second._begin()
+
+
+def test_a_run_that_was_taken_for_dead_changes_nothing_any_more(root: Path) -> None:
+    slow = died(root)
+    with Catalog(str(root)).running():
+        with pytest.raises(LakeBusy, match="run again"):
+            replace(slow, BEATS, [beat("late")])
+        with pytest.raises(LakeBusy, match="run again"):
+            slow.end({})
+    assert workers(Catalog(str(root))) == ["a", "b"]
+
+
+def test_the_run_of_a_process_that_was_killed_keeps_nobody_out(root: Path) -> None:
+    code = (
+        "import sys; from requite.spark.delta.catalog import Catalog\n"
+        "with Catalog(sys.argv[1]).running(): print('in', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", code, str(root)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "in\n"
+        with pytest.raises(LakeBusy, match=f"process {other.pid} "), Catalog(str(root)).running():
+            pytest.fail("two runs were let in")
+        other.kill()
+    with Catalog(str(root)).running():
+        pass
+
+
+@pytest.mark.parametrize(("silent_s", "is_let_in"), [(60, False), (1000, True)])
+def test_a_run_of_another_machine_counts_as_dead_after_a_silence(
+    root: Path, monkeypatch: pytest.MonkeyPatch, silent_s: float, is_let_in: bool
+) -> None:
+    died(root)
+    now = max(note.at for note in Catalog(str(root))._notes.values()) / 1000
+    monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
+    monkeypatch.setattr("time.time", lambda: now + silent_s)
+    catalog = Catalog(str(root))
+    if is_let_in:
+        catalog._begin()
+    else:
+        with pytest.raises(LakeBusy, match="is at work"):
+            catalog._begin()
+
+
+def test_files_that_no_commit_has_belong_to_nobody(root: Path) -> None:
+    """What killed and speculative tasks leave."""
+    written(root, BEATS, [beat("x"), beat("y", TUESDAY)])
+    assert workers(Catalog(str(root))) == ["a", "b"]
+
+
+# --- tidying up -----------------------------------------------------------------------------------
+def test_many_small_files_become_few_and_no_row_is_lost(root: Path) -> None:
+    for number in range(FILES_MAX + 5):
+        catalog = Catalog(str(root))
+        with catalog.running():
+            append(catalog, EVENTS, [event(number), event(number, TUESDAY)])
+            replace(catalog, BEATS, [beat(str(number))], [MONDAY])
+            catalog.end({"told": number})
+            catalog.merge()
+    catalog = Catalog(str(root))
+    for name in (EVENTS, BEATS, RUNS):
+        table = DeltaTable(root / name)
+        per_day = [path.rpartition("/")[0] for path in table.file_uris()]
+        assert max(map(per_day.count, per_day)) <= FILES_MAX
+    with catalog.running():
+        assert len(catalog.table(EVENTS).files) < 2 * FILES_MAX
+        told = sorted(row["seq"] for row in rows_of(catalog, EVENTS))
+        assert told == sorted([1, *range(FILES_MAX + 5), *range(FILES_MAX + 5)])
+    assert Catalog(str(root)).last.state == {"told": FILES_MAX + 4}
+
+
+def test_only_the_smallest_are_merged() -> None:
+    def files(*sizes: int) -> list[File]:
+        return [File(f"date=2026-03-02/{n}.parquet", size, 1) for n, size in enumerate(sizes)]
+
+    assert to_merge(files(*[1] * FILES_MAX)) == []
+    (chosen,) = to_merge(files(*[1] * FILES_MAX, 1000))
+    assert sum(file.size for file in chosen) == FILES_MAX
+    assert to_merge(files(*[FILE_BYTES_MAX] * 20)) == []
+
+
+def test_what_nobody_needs_is_deleted_and_what_may_be_read_stays(root: Path) -> None:
+    before = Catalog(str(root))
+    catalog = Catalog(str(root))
+    with catalog.running():
+        replace(catalog, BEATS, [beat("c")])
+        stray = written(root, BEATS, [beat("x")])
+        catalog.end({})
+        assert catalog.vacuum() == 0
+        assert workers(before) == ["a", "b"]
+        long_ago = 1_700_000_000
+        os.utime(root / BEATS / stray[0].path, (long_ago, long_ago))
+        assert catalog.vacuum() == 1
+    assert workers(Catalog(str(root))) == ["c"]
+
+
+def test_a_log_does_not_grow_for_ever_and_the_last_run_stays_readable(root: Path) -> None:
+    catalog = Catalog(str(root))
+    log = root / EVENTS / "_delta_log"
+    with catalog.running():
+        for number in range(25):
+            append(catalog, EVENTS, [event(number)])
+        catalog.end({})
+        for path in log.iterdir():
+            os.utime(path, (1, 1))
+        before = len(list(log.iterdir()))
+        catalog.vacuum()
+    assert len(list(log.iterdir())) < before / 2
+    assert len(rows_of(Catalog(str(root)), EVENTS)) == 26
+
+
+# --- other readers --------------------------------------------------------------------------------
+def test_polars_duckdb_and_pandas_read_the_same_tables(root: Path) -> None:
+    place = str(root / BEATS)
+    assert polars.read_delta(place).filter(polars.col("date") == MONDAY)["worker"].to_list() == [
+        "a"
+    ]
+    table = DeltaTable(place)
+    beats = table.to_pyarrow_dataset()  # noqa: F841 - DuckDB finds it by its name
+    found = duckdb.sql("SELECT worker, date FROM beats ORDER BY worker").fetchall()
+    assert found == [("a", MONDAY), ("b", TUESDAY)]
+    assert sorted(table.to_pandas()["worker"]) == ["a", "b"]
+
+
+# --- what cannot be written -----------------------------------------------------------------------
+def test_a_disk_that_is_full_is_one_sentence(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = Catalog(str(root))
+
+    def full(*_arguments: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    with catalog.running():
+        monkeypatch.setattr("requite.spark.delta.catalog.write", full)
+        with pytest.raises(LakeError, match=r"cannot be written: No space left on device$"):
+            catalog.end({})
+    assert workers(Catalog(str(root))) == ["a", "b"]
+
+
+def test_a_table_that_somebody_else_has_changed_is_told_of(root: Path) -> None:
+    DeltaTable(root / BEATS).delete("worker = 'a'")
+    with (
+        pytest.raises(LakeDamaged, match=f"{BEATS}/_delta_log: version 2 was not written by req"),
+        Catalog(str(root)).running(),
+    ):
+        pytest.fail("it was let in")
+
+
+def test_a_reader_of_a_table_kept_by_day_sees_only_the_days_it_asks_for(root: Path) -> None:
+    folder = root / BEATS / day_folder(TUESDAY)
+    for file in folder.iterdir():
+        file.unlink()
+    catalog = Catalog(str(root))
+    assert [file.day for file in catalog.files(BEATS, lambda day: day == MONDAY)] == [MONDAY]
+    with pytest.raises(LakeDamaged, match=rf"{BEATS}/date=2026-03-03/\S+ is gone"):
+        catalog.files(BEATS)
+
+
+def test_the_row_of_a_run_has_what_it_left(root: Path) -> None:
+    (row,) = polars.read_delta(str(root / RUNS)).to_dicts()
+    assert json.loads(row["state"]) == {"told": 1}
+    assert sorted(json.loads(row["versions"])) == [EVENTS, BEATS]
