@@ -2,7 +2,6 @@
 
     LAKE/bronze_events/date=…/…    LAKE/silver_requests/date=…/…    …and so on
     LAKE/runs/                     a row per run: what the lake was at its end
-    LAKE/_checkpoints/             how far the journal has been read
     LAKE/_requite/lake.json        marks the folder as ours (`requite.spark.marker`)
 
 Spark computes, and its tasks write Parquet files (`requite.spark.delta.files`); the driver commits
