@@ -62,6 +62,9 @@ class AsyncClient:
       `HeartbeatPolicy`; MDP 0.3 and Freelance (2 seconds, and 3 of them), where it is each server.
     - `dialect`: the version of MDP, "0.3" unless the URL says otherwise.
     - `connections`: with MDP 0.1 and 0.2 and the Pirates, how many requests may be out at a time.
+    - `hold_back`: the share of each call's time that the broker is not told of; MDP 0.3 (0: none).
+      The broker then ends a call that has no reply before the client does, and the error says
+      whether a worker ever had it: with 0.1 and `timeout=5.5`, the broker has 5 seconds.
     - `message_size_max`: bytes of one body, in either direction. Messages that come in may have
       1 KiB more, for headers; larger ones cost the connection.
     - `journal`: a folder in which to keep a journal of calls (`requite.journal`), or that
@@ -82,11 +85,14 @@ class AsyncClient:
         heartbeat: HeartbeatPolicy | float | None = None,
         dialect: str | None = None,
         connections: int = 64,
+        hold_back: float = 0.0,
         message_size_max: int = Limits().message_size_bytes_max,
         journal: JournalOption | None = None,
     ) -> None:
         reach = read_reach(url, bind)
-        settings = ClientSettings(retry, slots, heartbeat, dialect, connections, message_size_max)
+        settings = ClientSettings(
+            retry, slots, heartbeat, dialect, connections, message_size_max, hold_back
+        )
         stack = stack_for(reach, settings)
         self._reach = reach
         self._slots = slots

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Any
@@ -14,17 +15,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.spark.bulk.services import Recorded
-from tests.support.live import eventually
+from tests.support.live import Live, MakeBroker, eventually
 
-from requite.errors import CallError, ConfigurationError, NoService, RemoteFailure
-from requite.request import Reply
+import requite
+from requite.errors import CallError, CallTimeout, ConfigurationError, NoService, RemoteFailure
+from requite.request import Reply, RetryPolicy
+from requite.shell import clock
 from requite.shell.aio import new_event_loop
 from requite.spark.bulk.client import Clients
 from requite.spark.bulk.ids import id_text, job_id, position_names, repetitions, request_ids
 from requite.spark.bulk.plan import Connection, Plan, share
 from requite.spark.bulk.pump import Outcome, Pump, Window
+from requite.spark.bulk.rate import Bucket
 from requite.spark.bulk.rows import Batch
-from requite.spark.bulk.task import call_batches
+from requite.spark.bulk.standing import Job, Standing, Standings
+from requite.spark.bulk.task import Task, call_batches
 
 JOB = UUID(int=7)
 
@@ -82,8 +87,9 @@ def test_shares_keep_to_the_cap(cap: int, slots: int, window: int) -> None:
 
 # --- rows -----------------------------------------------------------------------------------------
 def plan(**more: Any) -> Plan:
-    settings = {"body": 1, "key": 0, "kept": 2, "window": 3} | more
-    return Plan(Connection("mdp://127.0.0.1:1/echo"), JOB, **settings)
+    connection = Connection("mdp://127.0.0.1:1/echo")
+    settings = {"connection": connection, "body": 1, "key": 0, "kept": 2, "window": 3} | more
+    return Plan(job=JOB, **settings)
 
 
 def answered(batch: Batch) -> list[dict[str, Any]]:
@@ -142,6 +148,7 @@ class Service:
     def __init__(self) -> None:
         self.loop = new_event_loop()
         self.out: dict[bytes, asyncio.Future[Reply]] = {}
+        self.starts: Counter[bytes] = Counter()
         self.most = 0
         self.fail_with: Exception | None = None
         self._thread = threading.Thread(target=self.loop.run_forever)
@@ -152,6 +159,7 @@ class Service:
             raise self.fail_with
         future: asyncio.Future[Reply] = self.loop.create_future()
         self.out[body] = future
+        self.starts[body] += 1
         self.most = max(self.most, sum(not one.done() for one in self.out.values()))
         return future
 
@@ -165,6 +173,10 @@ class Service:
 
         self.loop.call_soon_threadsafe(step)
         assert done.wait(10)
+
+    def sent_again(self, body: bytes, rows: Window) -> None:
+        """Wait until a request whose last try has ended is sent once more, or is over."""
+        eventually(lambda: rows.done.done() or not self.out[body].done(), f"{body!r} is sent again")
 
     def answer(self, body: bytes, error: CallError | None = None) -> None:
         """Answer one request, or end it with an error."""
@@ -188,9 +200,9 @@ def far_end() -> Iterator[Service]:
     service.close()
 
 
-def pump(service: Service, limit: int = 2, give_up: bool = True) -> Pump:
+def pump(service: Service, limit: int = 2, standing: Standing | None = None, **more: Any) -> Pump:
     client: Any = service
-    return Pump(service.loop, client, limit=limit, timeout_s=5, idempotent=True, give_up=give_up)
+    return Pump(service.loop, client, plan(window=limit, **more), standing or Standing())
 
 
 def window(*bodies: bytes, sizes: list[int] | None = None) -> Window:
@@ -237,20 +249,168 @@ def down() -> NoService:
     return NoService("nobody", may_have_executed=False)
 
 
-def test_rows_are_refused_once_a_whole_window_was_unheard(far_end: Service) -> None:
+def statuses(rows: Window) -> list[str | None]:
+    return [one and one.status for one in rows.outcomes]
+
+
+def test_rows_are_refused_once_all_that_were_out_ended_unheard(far_end: Service) -> None:
     rows = window(b"a", b"b", b"c", b"d")
-    pumping = pump(far_end, limit=2)
-    pumping.offer(rows)
+    pump(far_end, limit=2).offer(rows)
     far_end.answer(b"a", down())
     far_end.answer(b"b", down())
-    assert list(far_end.out) == [b"a", b"b", b"c"]
-    far_end.answer(b"c")  # it was out by then
     rows.done.result(10)
-    assert [one and one.status for one in rows.outcomes] == ["NoService"] * 2 + ["OK", "NoService"]
+    assert list(far_end.out) == [b"a", b"b"], "no row takes the place of one that ended so"
+    assert statuses(rows) == ["NoService"] * 4
     assert rows.outcomes[3] == Outcome(
         None, "NoService", 0, 0.0, False,
-        "not sent, since 2 requests in a row had failed like this: nobody",
+        "not sent: no answer came to the 2 requests before it; the last one said: nobody",
     )  # fmt: skip
+
+
+def test_an_answer_lets_rows_go_on_that_were_held_back(far_end: Service) -> None:
+    rows = window(b"a", b"b", b"c", b"d")
+    pump(far_end, limit=2).offer(rows)
+    far_end.answer(b"a", down())
+    assert list(far_end.out) == [b"a", b"b"]
+    for body in (b"b", b"c", b"d"):
+        far_end.answer(body)
+    rows.done.result(10)
+    assert statuses(rows) == ["NoService", "OK", "OK", "OK"]
+
+
+def test_what_one_task_has_learnt_reaches_the_next(far_end: Service) -> None:
+    standing = Standing()
+    first, second = window(b"a", b"b", b"c"), window(b"d", b"e")
+    pump(far_end, standing=standing).offer(first)
+    far_end.answer(b"a", down())
+    far_end.answer(b"b", down())
+    first.done.result(10)
+    pump(far_end, standing=standing).offer(second)
+    second.done.result(10)
+    assert list(far_end.out) == [b"a", b"b"]
+    assert [one and (one.status, one.attempts) for one in second.outcomes] == [("NoService", 0)] * 2
+
+
+def test_a_late_failure_says_nothing_where_others_were_answered_meanwhile(
+    far_end: Service,
+) -> None:
+    rows = window(b"a", b"b", b"c")
+    pump(far_end, limit=2).offer(rows)
+    far_end.answer(b"b")
+    far_end.answer(b"c")
+    far_end.answer(b"a", down())  # the last one of its task, and no reason to doubt the service
+    rows.done.result(10)
+    more = window(b"d")
+    pump(far_end).offer(more)
+    far_end.answer(b"d")
+    more.done.result(10)
+    assert statuses(rows) == ["NoService", "OK", "OK"]
+
+
+def test_a_request_that_a_worker_may_have_had_is_no_reason_to_give_up(far_end: Service) -> None:
+    rows = window(b"a", b"b", b"c")
+    pump(far_end, limit=1).offer(rows)
+    for body in (b"a", b"b", b"c"):
+        far_end.answer(body, CallTimeout("slow", may_have_executed=True, attempts=1))
+    rows.done.result(10)
+    assert statuses(rows) == ["CallTimeout"] * 3
+
+
+# --- rows that are tried again --------------------------------------------------------------------
+AGAIN = {"retry_on": frozenset({"NoService", "CallTimeout"})}
+QUICKLY = Connection("mdp://127.0.0.1:1/echo", retry=RetryPolicy(attempts=3, backoff=0.001))
+
+
+def test_rows_are_tried_again_as_often_as_the_policy_says(far_end: Service) -> None:
+    rows = window(b"a")
+    pump(far_end, connection=QUICKLY, **AGAIN).offer(rows)
+    for _ in range(3):
+        far_end.answer(b"a", NoService("nobody", may_have_executed=False, attempts=1))
+        far_end.sent_again(b"a", rows)
+    rows.done.result(10)
+    assert far_end.starts[b"a"] == 3
+    assert rows.outcomes[0] is not None
+    assert rows.outcomes[0][:3] == (None, "NoService", 3)
+
+
+def test_a_row_that_is_answered_at_last_tells_all_its_attempts(far_end: Service) -> None:
+    rows = window(b"a", b"b")
+    pump(far_end, connection=QUICKLY, **AGAIN).offer(rows)
+    far_end.answer(b"b")
+    far_end.answer(b"a", CallTimeout("slow", may_have_executed=True, attempts=2))
+    far_end.sent_again(b"a", rows)
+    far_end.answer(b"a")
+    rows.done.result(10)
+    assert rows.outcomes[0] is not None
+    assert rows.outcomes[0][:3] == (b"re:a", "OK", 3)
+
+
+def test_what_may_have_run_and_must_not_run_twice_is_not_tried_again(far_end: Service) -> None:
+    rows = window(b"a", b"b")
+    pump(far_end, connection=QUICKLY, idempotent=False, **AGAIN).offer(rows)
+    far_end.answer(b"a", CallTimeout("slow", may_have_executed=True, attempts=1))
+    far_end.answer(b"b", CallTimeout("queued", may_have_executed=False, attempts=1))
+    far_end.sent_again(b"b", rows)
+    far_end.answer(b"b")
+    rows.done.result(10)
+    assert far_end.starts == {b"a": 1, b"b": 2}
+    assert statuses(rows) == ["CallTimeout", "OK"]
+
+
+def test_other_statuses_are_final(far_end: Service) -> None:
+    rows = window(b"a")
+    pump(far_end, connection=QUICKLY, **AGAIN).offer(rows)
+    far_end.answer(b"a", RemoteFailure("no"))
+    rows.done.result(10)
+    assert far_end.starts == {b"a": 1}
+
+
+def test_a_service_is_down_once_nothing_is_left_to_try(far_end: Service) -> None:
+    rows = window(b"a", b"b")
+    pump(far_end, limit=1, connection=QUICKLY, **AGAIN).offer(rows)
+    for _ in range(3):
+        far_end.answer(b"a", down())
+        far_end.sent_again(b"a", rows)
+    rows.done.result(10)
+    assert far_end.starts == {b"a": 3}
+    assert statuses(rows) == ["NoService"] * 2
+
+
+# --- the rate -------------------------------------------------------------------------------------
+@given(st.floats(0.1, 10_000), st.lists(st.floats(0, 2), max_size=200))
+def test_a_rate_holds_over_any_time(rate: float, pauses: list[float]) -> None:
+    bucket, now, taken = Bucket(rate, 0.0), 0.0, 0
+    for pause in pauses:
+        now += pause
+        while not (wait_s := bucket.take(now)):
+            taken += 1
+        assert 0 < wait_s <= 1 / rate + 1e-6
+    assert taken <= 1 + rate * now + 1e-6
+    if pauses and now > pauses[-1]:
+        assert taken >= 1
+
+
+def test_tasks_of_a_job_share_a_rate(far_end: Service) -> None:
+    standing = Standing(Bucket(20.0, clock.now()))
+    begin = monotonic()
+    for body in (b"a", b"b", b"c", b"d", b"e"):
+        rows = window(body)
+        pump(far_end, standing=standing).offer(rows)
+        far_end.answer(body)
+        rows.done.result(10)
+    assert monotonic() - begin >= 0.19, "five requests at twenty per second"
+
+
+def test_standings_are_those_of_a_job_and_a_stage() -> None:
+    standings = Standings()
+    first = standings.of(Job(JOB, 1), None, 0.0)
+    assert standings.of(Job(JOB, 1), None, 0.0) is first
+    assert standings.of(Job(JOB, 2), None, 0.0) is not first
+    assert standings.of(Job(UUID(int=8), 1), None, 0.0) is not first
+    for stage in range(1000):
+        standings.of(Job(JOB, stage), None, 0.0)
+        standings.of(Job(JOB, None), None, 0.0)
+    assert len(standings) == 64
 
 
 def test_an_answer_of_any_kind_is_a_sign_of_life(far_end: Service) -> None:
@@ -324,6 +484,62 @@ def test_a_task_that_is_left_early_cancels_its_requests(recorded: Recorded) -> N
     rows.close()
     assert monotonic() - begin < 10
     assert len(recorded.bodies) <= 8
+
+
+TIMEOUT_S = 1.0
+
+
+def tasks_of(url: str, tasks: int, rows: int, **more: Any) -> list[dict[str, Any]]:
+    """Have the tasks of a job run one after the other, as in one Python worker of Spark's."""
+    asked = plan(connection=Connection(url), timeout_s=TIMEOUT_S, window=64, **more)
+    answers = []
+    for number in range(tasks):
+        keys = list(range(number * rows, (number + 1) * rows))
+        batch = pa.record_batch({"key": keys, "body": [b"%d" % key for key in keys]})
+        for part in call_batches([batch], asked, Task(stage=7, partition=number)):
+            answers += part.to_pylist()
+    return answers
+
+
+@pytest.mark.parametrize("broker_is", ["there", "away"])
+def test_a_service_that_is_down_costs_a_job_one_timeout(
+    make_broker: MakeBroker, broker_is: str
+) -> None:
+    """The broker's grace is longer than the timeout: it says EXPIRED, as the deadline passes."""
+    url = make_broker().url if broker_is == "there" else "mdp://127.0.0.1:1"
+    begin = monotonic()
+    rows = tasks_of(f"{url}/absent", tasks=20, rows=200)
+    took_s = monotonic() - begin
+    assert len(rows) == 4000
+    assert {row["status"] for row in rows} == {"CallTimeout"}
+    assert not any(row["may_have_executed"] for row in rows), "nobody can have been served"
+    assert sum(row["attempts"] > 0 or row["elapsed_ms"] > 0 for row in rows) == 64
+    assert TIMEOUT_S <= took_s < 2 * TIMEOUT_S, "1.1 timeouts, and the rows themselves"
+
+
+def test_without_giving_up_a_service_that_is_down_is_asked_by_every_row(
+    make_broker: MakeBroker,
+) -> None:
+    rows = tasks_of(f"{make_broker().url}/absent", tasks=1, rows=100, give_up=False)
+    assert {(row["status"], row["attempts"]) for row in rows} == {("CallTimeout", 1)}
+
+
+def test_a_handler_that_hangs_costs_its_own_row_alone(
+    make_broker: MakeBroker, workers: list[Any]
+) -> None:
+    broker = make_broker()
+
+    @requite.service("moody")
+    async def moody(request: requite.Request) -> bytes:
+        if request.body == b"0":
+            await asyncio.Event().wait()
+        return request.body
+
+    workers.append(Live(requite.Worker(broker.url, moody)))
+    broker.await_workers("moody", 1)
+    rows = tasks_of(f"{broker.url}/moody", tasks=2, rows=1)
+    told = [(row["status"], row["may_have_executed"]) for row in rows]
+    assert told == [("CallTimeout", True), ("OK", True)]
 
 
 def test_all_tasks_of_a_process_use_one_connection(recorded: Recorded) -> None:

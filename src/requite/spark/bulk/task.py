@@ -9,31 +9,45 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from requite.shell import clock
 from requite.spark.bulk.client import process_clients
 from requite.spark.bulk.plan import Plan
 from requite.spark.bulk.pump import Pump, Window
 from requite.spark.bulk.rows import Batch
+from requite.spark.bulk.standing import Job
 
 _AHEAD: Final = 2  # windows that are read before the oldest one is waited for
 
 
-def call_batches(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
+class Task(NamedTuple):
+    """A task of Spark's, or what stands for one. `stage` None: it shares nothing with others."""
+
+    stage: int | None = None
+    partition: int = 0
+
+
+def this_task() -> Task:
+    """Return the task that this process has from Spark."""
+    from pyspark import TaskContext  # executors have it; drivers with pyspark-client do not
+
+    context = TaskContext.get()
+    return Task() if context is None else Task(context.stageId(), context.partitionId())
+
+
+def call_batches(
+    batches: Iterable[pa.RecordBatch], plan: Plan, task: Task | None = None
+) -> Iterator[pa.RecordBatch]:
     """Make a request of each row; yield the rows with the columns of `plan.COLUMNS`."""
+    task = task or this_task()
     with process_clients().use(plan.connection) as shared:
-        pump = Pump(
-            shared.loop,
-            shared.client,
-            limit=plan.window,
-            timeout_s=plan.timeout_s,
-            idempotent=plan.idempotent,
-            give_up=plan.give_up,
-        )
+        standing = shared.standings.of(Job(plan.job, task.stage), plan.rate, clock.now())
+        pump = Pump(shared.loop, shared.client, plan, standing)
         try:
-            yield from _through(_windows(batches, plan), pump)
+            yield from _through(_windows(batches, plan, task.partition), pump)
         finally:
             pump.stop()
 
@@ -41,11 +55,7 @@ def call_batches(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.R
 _Cut = tuple[Batch, int, int, Window]
 
 
-def _windows(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[_Cut]:
-    from pyspark import TaskContext  # executors have it; drivers with pyspark-client do not
-
-    context = TaskContext.get()
-    partition = 0 if context is None else context.partitionId()
+def _windows(batches: Iterable[pa.RecordBatch], plan: Plan, partition: int) -> Iterator[_Cut]:
     first_row = 0
     for arrow in batches:
         batch = Batch(arrow, plan, partition, first_row)
