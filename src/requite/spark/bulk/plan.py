@@ -27,6 +27,7 @@ COLUMNS: Final = {
     "error": "string",
     "idempotency_key": "string",
 }
+STATUS: Final = list(COLUMNS).index("status")  # its place among them
 
 _KEY: Final = bytes(16)  # as long as every request's
 
@@ -76,12 +77,12 @@ class Connection:
 
     def check(self, idempotent: bool) -> None:
         """Raise `ConfigurationError` for what cannot work, before any task is started."""
-        self.open()
         reach = read_reach(self.url)
         settings = ClientSettings(self.retry, self.slots, self.heartbeat, None, 1, 1)
         abilities = stack_for(reach, settings).abilities
         abilities.check_service(self.service or reach.service)
         abilities.check(key=_KEY, partials=False, idempotent=idempotent)
+        self.open()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +91,8 @@ class Plan:
     by their position. The first `kept` columns are given on; `scope` tells apart positions of the
     same job (its micro-batches). With `give_up`, nothing more is sent once the service is down.
 
-    `retry_on` names the statuses after which a row is sent again. `rate` is what this task may send
-    per second, None: as fast as it can."""
+    `retry_on` names the statuses after which a row is sent again. `rate` is what a task may send
+    per second, None: as fast as it can. Tasks report to the folder `report_to`, None: to nobody."""
 
     connection: Connection
     job: UUID
@@ -104,6 +105,7 @@ class Plan:
     give_up: bool = True
     retry_on: frozenset[str] = frozenset()
     rate: float | None = None
+    report_to: str | None = None
     prefix: str = ""
     scope: str = ""
 
