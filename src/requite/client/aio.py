@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from requite.chronicle import Role
-from requite.client.asking import TIMEOUT_S, Asking, CallBody, Timeout, explain
+from requite.client.asking import TIMEOUT_S, Asking, CallBody, Taker, Timeout, explain
 from requite.client.durable import Durable, Pause, Script
 from requite.client.feed import Feed
 from requite.client.gate import Gate
@@ -227,16 +227,45 @@ class AsyncClient:
         idempotency_key: bytes = b"",
     ) -> asyncio.Future[Reply]:
         """Send a request, and return the future of its reply. Cancelling that cancels the call."""
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            self._start()
-        future: asyncio.Future[Reply] = loop.create_future()
-        asked = self._asking.submit(
-            future, body, clock.now(), timeout, service, idempotent, idempotency_key
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self.start_for(
+            future,
+            body,
+            timeout=timeout,
+            service=service,
+            idempotent=idempotent,
+            idempotency_key=idempotency_key,
         )
-        self._submit_soon(asked)
         future.add_done_callback(self._forget_if_cancelled)
         return future
+
+    def start_for(
+        self,
+        taker: Taker,
+        body: CallBody,
+        *,
+        timeout: Timeout = ...,
+        service: str | None = None,
+        idempotent: bool = True,
+        idempotency_key: bytes = b"",
+    ) -> None:
+        """Send a request whose end `taker` is told: a third of the price of a future.
+
+        It is told on the event loop, while replies are handed out, by `set_result` with the `Reply`
+        or `set_exception` with the `CallError`, once, as long as it is not `done`; neither may
+        raise. `cancel_for` cancels the call.
+        """
+        if self._thread != get_ident() or self._loop is None or not self._loop.is_running():
+            self._start()
+        self._submit_soon(
+            self._asking.submit(
+                taker, body, clock.now(), timeout, service, idempotent, idempotency_key
+            )
+        )
+
+    def cancel_for(self, taker: Taker) -> None:
+        """Cancel the call whose end a taker is to be told; no harm where it has ended."""
+        self._submit(Cancel(taker))
 
     def _forget_if_cancelled(self, future: asyncio.Future[Reply]) -> None:
         if future.cancelled():

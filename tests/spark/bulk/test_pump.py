@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from tests.spark.bulk.planned import JOB, plan
 from tests.support.live import eventually
 
+from requite.client.asking import Taker
 from requite.errors import CallError, CallTimeout, NoService, RemoteFailure
 from requite.request import Reply, RetryPolicy
 from requite.shell import clock
@@ -32,21 +32,23 @@ class Service:
 
     def __init__(self) -> None:
         self.loop = new_event_loop()
-        self.out: dict[bytes, asyncio.Future[Reply]] = {}
+        self.out: dict[bytes, Taker] = {}
+        self.cancelled: set[Taker] = set()
         self.starts: Counter[bytes] = Counter()
         self.most = 0
         self.fail_with: Exception | None = None
         self._thread = threading.Thread(target=self.loop.run_forever)
         self._thread.start()
 
-    def start(self, body: bytes, **_: Any) -> asyncio.Future[Reply]:
+    def start_for(self, taker: Taker, body: bytes, **_: Any) -> None:
         if self.fail_with is not None:
             raise self.fail_with
-        future: asyncio.Future[Reply] = self.loop.create_future()
-        self.out[body] = future
+        self.out[body] = taker
         self.starts[body] += 1
         self.most = max(self.most, sum(not one.done() for one in self.out.values()))
-        return future
+
+    def cancel_for(self, taker: Taker) -> None:
+        self.cancelled.add(taker)
 
     def do(self, act: Callable[[], object]) -> None:
         """Do something on the loop, and wait for it."""
@@ -66,11 +68,12 @@ class Service:
     def answer(self, body: bytes, error: CallError | None = None) -> None:
         """Answer one request, or end it with an error."""
         eventually(lambda: body in self.out, f"{body!r} is sent")
-        future = self.out[body]
+        taker = self.out[body]
+        assert not taker.done()
         if error is None:
-            self.do(lambda: future.set_result(Reply([b"re:" + body])))
+            self.do(lambda: taker.set_result(Reply([b"re:" + body])))
         else:
-            self.do(lambda: future.set_exception(error))
+            self.do(lambda: taker.set_exception(error))
 
     def close(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
@@ -324,7 +327,8 @@ def test_a_stopped_pump_cancels_what_is_out(far_end: Service) -> None:
     pumping.offer(rows)
     eventually(lambda: len(far_end.out) == 2, "two are out")
     pumping.stop()
-    eventually(lambda: all(one.cancelled() for one in far_end.out.values()), "both are cancelled")
+    eventually(lambda: far_end.cancelled == set(far_end.out.values()), "both are cancelled")
+    assert all(taker.done() for taker in far_end.out.values()), "nobody waits for their ends"
     assert not rows.done.done()
     assert len(far_end.out) == 2
 

@@ -29,6 +29,17 @@ from requite.spark.bulk.progress import Progress
 from requite.spark.bulk.task import Task, call_batches
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _clients() -> Iterator[None]:
+    """Clients of these tests' own, closed after them: none goes on dialling a broker that is away,
+    with pauses from a generator of random numbers that hypothesis watches."""
+    clients = Clients(idle_s=0.5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("requite.spark.bulk.client._clients", clients)
+        yield
+    eventually(lambda: len(clients) == 0, "all are closed")
+
+
 # --- the clients of a process ---------------------------------------------------------------------
 def test_clients_are_shared_and_closed_when_idle(recorded: Recorded) -> None:
     clients = Clients(idle_s=0.05)

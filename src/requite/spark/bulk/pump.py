@@ -20,7 +20,6 @@ import asyncio
 import random
 from collections import deque
 from concurrent.futures import Future
-from functools import partial
 from typing import Final, NamedTuple
 
 from requite.client import AsyncClient
@@ -77,20 +76,38 @@ class Window:
 
 
 class Row:
-    """A row on its way. `requests` counts those made for it; the rest is what they came to."""
+    """A row on its way, which takes the ends of its calls for its pump (a `Taker`).
+
+    `requests` counts those made for it; the rest is what they came to.
+    """
 
     __slots__ = (
-        "attempts", "began_at", "error", "may_have_run", "number", "requests", "sent_at", "window",
+        "attempts", "began_at", "error", "may_have_run", "number", "pump", "requests", "sent_at",
+        "size", "window",
     )  # fmt: skip
 
-    def __init__(self, window: Window, number: int) -> None:
+    def __init__(self, pump: Pump, window: Window, number: int) -> None:
+        self.pump = pump
         self.window = window
         self.number = number
+        self.size = window.sizes[number]
         self.requests = 0
         self.attempts = 0
         self.may_have_run = False
         self.began_at = self.sent_at = 0.0
         self.error: CallError | None = None
+
+    def done(self) -> bool:
+        """Whether nobody waits for the present call any more."""
+        return self not in self.pump.out
+
+    def set_result(self, reply: Reply) -> None:
+        """Take the reply."""
+        self.pump.answered(self, reply)
+
+    def set_exception(self, error: CallError) -> None:
+        """Take the error."""
+        self.pump.failed(self, error)
 
     def failure(self, now: float, why: str | None = None) -> Outcome:
         """Return how it ended where no request for it had a reply."""
@@ -116,17 +133,18 @@ class Pump:
         standing: Standing,
     ) -> None:
         self._loop = loop
-        self._start = client.start
+        self._client = client
         self._plan = plan
         self._standing = standing
         self._timeout_s = plan.patience_s
         self._waiting: deque[Row] = deque()
         self._again: deque[Row] = deque()  # their rest is over
         self._resting: dict[Row, asyncio.TimerHandle] = {}
-        self._out: set[asyncio.Future[Reply]] = set()
+        self.out: set[Row] = set()
         self._bytes_out = 0
         self._suspicion: CallError | None = None  # why no new rows are sent for now
         self._due: asyncio.TimerHandle | None = None  # when the rate allows the next one
+        self._filling = False
         self._stopped = False
 
     # --- for the task's thread --------------------------------------------------------------------
@@ -142,7 +160,7 @@ class Pump:
     # --- on the loop ------------------------------------------------------------------------------
     def _take(self, window: Window) -> None:
         if not self._stopped:
-            self._waiting.extend(Row(window, number) for number in window.rows)
+            self._waiting.extend(Row(self, window, number) for number in window.rows)
             self._fill()
 
     def _cancel(self) -> None:
@@ -154,26 +172,31 @@ class Pump:
         self._resting.clear()
         if self._due is not None:
             self._due.cancel()
-        for future in list(self._out):
-            future.cancel()
+        for row in self.out:
+            self._client.cancel_for(row)
+        self.out.clear()
 
     def _fill(self) -> None:
         """Send what may be sent now."""
         if self._standing.lost_to is not None:
             self._refuse(self._standing.lost_to)
             return
-        out, limit, bucket = self._out, self._plan.window, self._standing.bucket
+        out, limit, bucket = self.out, self._plan.window, self._standing.bucket
         while len(out) < limit:
             rows = self._again or self._waiting
             if not rows or (rows is self._waiting and self._suspicion is not None):
                 return
-            size = rows[0].window.sizes[rows[0].number]
-            if out and self._bytes_out + size > _BYTES_MAX:
+            if out and self._bytes_out + rows[0].size > _BYTES_MAX:
                 return
             if bucket is not None and (wait_s := bucket.take(clock.now())):
                 self._fill_in(wait_s)
                 return
-            self._send(rows.popleft(), size)
+            self._send(rows.popleft())
+
+    def _fill_up(self) -> None:
+        """Fill once for all requests that ended in a turn of the loop."""
+        self._filling = False
+        self._fill()
 
     def _fill_in(self, wait_s: float) -> None:
         if self._due is None:
@@ -183,45 +206,38 @@ class Pump:
         self._due = None
         self._fill()
 
-    def _send(self, row: Row, size: int) -> None:
+    def _send(self, row: Row) -> None:
         window, number = row.window, row.number
+        row.sent_at = clock.now()
+        if not row.requests:
+            row.began_at = row.sent_at
+        row.requests += 1
+        self._bytes_out += row.size
+        self.out.add(row)
         try:
-            future = self._start(
+            self._client.start_for(
+                row,
                 window.bodies[number],
                 timeout=self._timeout_s,
                 idempotent=self._plan.idempotent,
                 idempotency_key=window.ids[number],
             )
         except Exception as error:  # a defect, or a client that cannot do what was checked before
-            self._break(window, error)
-            return
-        row.sent_at = clock.now()
-        if not row.requests:
-            row.began_at = row.sent_at
-        row.requests += 1
-        self._bytes_out += size
-        self._out.add(future)
-        future.add_done_callback(partial(self._ended, row, size))
+            self._end(row)
+            if not window.done.done():
+                window.done.set_exception(error)
 
-    def _ended(self, row: Row, size: int, future: asyncio.Future[Reply]) -> None:
-        self._bytes_out -= size
-        self._out.discard(future)
-        if future.cancelled():
-            return  # by `stop`: nobody waits for it
-        error = future.exception()
-        now = clock.now()
-        if error is None:
-            self._hear(now)
-            reply = future.result()
-            attempts = row.attempts + reply.attempts
-            self._settle(row, Outcome(reply.body, "OK", attempts, now - row.began_at, True, None))
-        elif isinstance(error, CallError):
-            self._failed(row, error, now)
-        else:
-            self._break(row.window, error)
-        self._fill()
+    # --- what the client tells --------------------------------------------------------------------
+    def answered(self, row: Row, reply: Reply) -> None:
+        """Take the reply to a row's request."""
+        now = self._end(row)
+        self._hear(now)
+        attempts = row.attempts + reply.attempts
+        self._settle(row, Outcome(reply.body, "OK", attempts, now - row.began_at, True, None))
 
-    def _failed(self, row: Row, error: CallError, now: float) -> None:
+    def failed(self, row: Row, error: CallError) -> None:
+        """Take the error in which a row's request ended."""
+        now = self._end(row)
         row.error = error
         row.attempts += error.attempts
         row.may_have_run |= error.may_have_executed
@@ -233,16 +249,20 @@ class Pump:
             self._settle(row, row.failure(now))
         self._maybe_lose()
 
+    def _end(self, row: Row) -> float:
+        self.out.discard(row)
+        self._bytes_out -= row.size
+        if not self._filling:
+            self._filling = True
+            self._loop.call_soon(self._fill_up)
+        return clock.now()
+
     def _settle(self, row: Row, outcome: Outcome) -> None:
         window = row.window
         window.outcomes[row.number] = outcome
         window.left -= 1
         if not window.left and not window.done.done():
             window.done.set_result(None)
-
-    def _break(self, window: Window, error: BaseException) -> None:
-        if not window.done.done():
-            window.done.set_exception(error)
 
     # --- rows that are tried again ----------------------------------------------------------------
     def _may_repeat(self, row: Row, error: CallError) -> bool:
@@ -278,7 +298,7 @@ class Pump:
                 self._suspicion = error
 
     def _maybe_lose(self) -> None:
-        if self._suspicion and not (self._out or self._resting or self._again):
+        if self._suspicion and not (self.out or self._resting or self._again):
             self._standing.lost_to = self._suspicion
 
     def _refuse(self, error: CallError) -> None:
