@@ -16,7 +16,7 @@ from tests.spark.bulk.planned import JOB, plan
 from tests.support.live import eventually
 
 from requite.client.asking import Taker
-from requite.errors import CallError, CallTimeout, NoService, RemoteFailure
+from requite.errors import CallError, CallTimeout, Cancelled, NoService, RemoteFailure
 from requite.request import Reply, RetryPolicy
 from requite.shell import clock
 from requite.shell.aio import new_event_loop
@@ -49,6 +49,8 @@ class Service:
 
     def cancel_for(self, taker: Taker) -> None:
         self.cancelled.add(taker)
+        if not taker.done():
+            taker.set_exception(Cancelled("the call was given up by its caller"))
 
     def do(self, act: Callable[[], object]) -> None:
         """Do something on the loop, and wait for it."""

@@ -201,6 +201,17 @@ def test_tasks_tell_the_driver_how_far_they_are(recorded: Recorded, tmp_path: Pa
     assert (tmp_path / "told").exists()
 
 
+def test_a_report_that_cannot_be_written_costs_no_row(
+    recorded: Recorded, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    asked = plan(connection=Connection(recorded.url()), report_to=str(tmp_path / "file"))
+    batch = pa.record_batch({"key": [1], "body": [b"a"]})
+    rows = [row for part in call_batches([batch] * 3, asked) for row in part.to_pylist()]
+    assert [row["status"] for row in rows] == ["OK"] * 3
+    assert caplog.text.count("cannot report progress to") == 1
+
+
 def test_progress_is_shown_while_the_job_runs() -> None:
     out = io.StringIO()
     with Progress(every=0.01, out=out) as progress:

@@ -13,6 +13,7 @@ Spark has read them. On several machines the folder has to be one that all of th
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import threading
 from collections import Counter
@@ -24,6 +25,8 @@ from time import monotonic
 from typing import Any, Final, NamedTuple, Self, TextIO
 
 from requite.errors import ConfigurationError
+
+_log: Final = logging.getLogger("requite.spark")
 
 _REPORT_EVERY_S: Final = 0.5  # of a task; each report is one small file
 
@@ -41,10 +44,13 @@ class Report(NamedTuple):
 
 
 class Tally:
-    """Counts the rows of one try of a task, and reports them to a folder at most twice a second."""
+    """Counts the rows of one try of a task, and reports them to a folder at most twice a second.
+
+    A report that cannot be written is logged, and the last one of the task: rows matter more.
+    """
 
     def __init__(self, folder: str, stage: int, partition: int, attempt: int) -> None:
-        self._path = Path(folder) / f"{stage}-{partition}-{attempt}.json"
+        self._path: Path | None = Path(folder) / f"{stage}-{partition}-{attempt}.json"
         self._statuses: Counter[str] = Counter()
         self._next_at = 0.0
 
@@ -60,9 +66,16 @@ class Tally:
         self._write(ended=True)
 
     def _write(self, *, ended: bool) -> None:
+        if self._path is None:
+            return
         draft = self._path.with_suffix(".new")
-        draft.write_text(json.dumps({"statuses": self._statuses, "ended": ended}))
-        draft.replace(self._path)
+        try:
+            draft.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_text(json.dumps({"statuses": self._statuses, "ended": ended}))
+            draft.replace(self._path)
+        except OSError as error:
+            _log.warning("cannot report progress to %s: %s", self._path.parent, error)
+            self._path = None
 
 
 class Count(NamedTuple):

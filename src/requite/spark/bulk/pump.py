@@ -172,9 +172,9 @@ class Pump:
         self._resting.clear()
         if self._due is not None:
             self._due.cancel()
-        for row in self.out:
+        out, self.out = self.out, set()  # so that nobody is told of their ends
+        for row in out:
             self._client.cancel_for(row)
-        self.out.clear()
 
     def _fill(self) -> None:
         """Send what may be sent now."""
