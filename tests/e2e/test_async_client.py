@@ -11,6 +11,7 @@ from tests.e2e.serving import Serving, eventually
 from requite.client import AsyncClient
 from requite.errors import CallTimeout, Cancelled, LocalViolation, RemoteFailure
 from requite.framing import SocketType, Zmtp
+from requite.request import Reply
 from requite.shell.aio import run
 
 pytestmark = pytest.mark.e2e
@@ -164,6 +165,21 @@ async def test_map_of_an_asynchronous_input_waits_for_slots(served: Serving) -> 
         assert [int((await anext(replies)).body) for _ in range(200)] == list(range(200))
         served.handlers.gate.set()
         assert [(await call).body for call in held] == [b"held"] * 3
+
+
+async def test_whoever_takes_the_end_of_a_call_is_told_once(
+    client: AsyncClient, served: Serving
+) -> None:
+    answered: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+    client.start_for(answered, b"hello")
+    assert (await answered).body == b"hello"
+    given_up: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+    client.start_for(given_up, b"held", service="hold")
+    await seen(served, 2)
+    client.cancel_for(given_up)
+    client.cancel_for(answered)
+    with pytest.raises(Cancelled):
+        await given_up
 
 
 async def test_an_input_that_raises_ends_the_map(client: AsyncClient) -> None:

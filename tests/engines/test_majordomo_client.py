@@ -76,6 +76,23 @@ def test_the_deadline_on_the_wire_is_what_is_left_when_it_is_sent():
     assert bench.requests[0].command.timeout_ms == 1500
 
 
+def test_a_share_of_the_deadline_can_be_kept_back_from_the_broker():
+    bench = ClientBench(hold_back=0.1)
+    bench.submit("a", timeout=11.0)
+    bench.advance(1.0)
+    bench.join()
+    assert bench.requests[0].command.timeout_ms == 9000
+    bench.advance(0.5)
+    bench.answer(bench.requests[0], status=Status.EXPIRED, body=b"queued", attempts=0)
+    assert not bench.errors["a"].may_have_executed
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0])
+def test_a_share_to_keep_back_leaves_some_time(share):
+    with pytest.raises(ConfigurationError, match="a share below 1"):
+        ClientPolicy(hold_back=share)
+
+
 def test_a_request_says_that_it_is_not_idempotent():
     bench = connected()
     bench.submit("a", idempotent=False)

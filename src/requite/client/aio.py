@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from requite.chronicle import Role
-from requite.client.asking import TIMEOUT_S, Asking, CallBody, Timeout, explain
+from requite.client.asking import TIMEOUT_S, Asking, CallBody, Taker, Timeout, explain
 from requite.client.durable import Durable, Pause, Script
 from requite.client.feed import Feed
 from requite.client.gate import Gate
@@ -62,6 +62,9 @@ class AsyncClient:
       `HeartbeatPolicy`; MDP 0.3 and Freelance (2 seconds, and 3 of them), where it is each server.
     - `dialect`: the version of MDP, "0.3" unless the URL says otherwise.
     - `connections`: with MDP 0.1 and 0.2 and the Pirates, how many requests may be out at a time.
+    - `hold_back`: the share of each call's time that the broker is not told of; MDP 0.3 (0: none).
+      The broker then ends a call that has no reply before the client does, and the error says
+      whether a worker ever had it: with 0.1 and `timeout=5.5`, the broker has 5 seconds.
     - `message_size_max`: bytes of one body, in either direction. Messages that come in may have
       1 KiB more, for headers; larger ones cost the connection.
     - `journal`: a folder in which to keep a journal of calls (`requite.journal`), or that
@@ -82,11 +85,14 @@ class AsyncClient:
         heartbeat: HeartbeatPolicy | float | None = None,
         dialect: str | None = None,
         connections: int = 64,
+        hold_back: float = 0.0,
         message_size_max: int = Limits().message_size_bytes_max,
         journal: JournalOption | None = None,
     ) -> None:
         reach = read_reach(url, bind)
-        settings = ClientSettings(retry, slots, heartbeat, dialect, connections, message_size_max)
+        settings = ClientSettings(
+            retry, slots, heartbeat, dialect, connections, message_size_max, hold_back
+        )
         stack = stack_for(reach, settings)
         self._reach = reach
         self._slots = slots
@@ -221,16 +227,45 @@ class AsyncClient:
         idempotency_key: bytes = b"",
     ) -> asyncio.Future[Reply]:
         """Send a request, and return the future of its reply. Cancelling that cancels the call."""
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            self._start()
-        future: asyncio.Future[Reply] = loop.create_future()
-        asked = self._asking.submit(
-            future, body, clock.now(), timeout, service, idempotent, idempotency_key
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self.start_for(
+            future,
+            body,
+            timeout=timeout,
+            service=service,
+            idempotent=idempotent,
+            idempotency_key=idempotency_key,
         )
-        self._submit_soon(asked)
         future.add_done_callback(self._forget_if_cancelled)
         return future
+
+    def start_for(
+        self,
+        taker: Taker,
+        body: CallBody,
+        *,
+        timeout: Timeout = ...,
+        service: str | None = None,
+        idempotent: bool = True,
+        idempotency_key: bytes = b"",
+    ) -> None:
+        """Send a request whose end `taker` is told: a third of the price of a future.
+
+        It is told on the event loop, while replies are handed out, by `set_result` with the `Reply`
+        or `set_exception` with the `CallError`, once, as long as it is not `done`; neither may
+        raise. `cancel_for` cancels the call.
+        """
+        if self._thread != get_ident() or self._loop is None or not self._loop.is_running():
+            self._start()
+        self._submit_soon(
+            self._asking.submit(
+                taker, body, clock.now(), timeout, service, idempotent, idempotency_key
+            )
+        )
+
+    def cancel_for(self, taker: Taker) -> None:
+        """Cancel the call whose end a taker is to be told; no harm where it has ended."""
+        self._submit(Cancel(taker))
 
     def _forget_if_cancelled(self, future: asyncio.Future[Reply]) -> None:
         if future.cancelled():

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from requite.client.stacks import Abilities
 from requite.engine import Submit
 from requite.errors import CallError, CallTimeout, ConfigurationError
-from requite.request import Deadline
+from requite.request import Deadline, Reply
 from requite.shell import clock
 
 Timeout = float | Deadline | EllipsisType | None
@@ -24,6 +24,14 @@ _SERVICES_KNOWN_MAX: Final = 1024
 _BYTES: Final = {bytes}
 
 _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
+
+
+class Taker(Protocol):
+    """Who is told how a call ended; every `asyncio.Future` is one. Hashed by identity."""
+
+    def done(self) -> bool: ...
+    def set_result(self, reply: Reply, /) -> None: ...
+    def set_exception(self, error: CallError, /) -> None: ...
 
 
 class Asking:

@@ -75,6 +75,7 @@ def stack(reach: Reach, settings: ClientSettings) -> Stack:
         retry=settings.retry or RetryPolicy(),
         heartbeat=_heartbeat(settings.heartbeat, dialect),
         connections_max=settings.connections,
+        hold_back=_hold_back(settings.hold_back, dialect),
     )
     mechanism = mechanism_to_show(url.user, url.password)
     limits = Limits.for_bodies(settings.message_size_max)
@@ -95,6 +96,15 @@ def stack(reach: Reach, settings: ClientSettings) -> Stack:
         ),
         _Abilities(dialect),
     )
+
+
+def _hold_back(share: float, dialect: Dialect) -> float:
+    if share and not dialect.has_ids:
+        raise ConfigurationError(
+            f"MDP {dialect.version} does not tell brokers of deadlines (MDP 0.3 does):"
+            " leave hold_back out"
+        )
+    return share
 
 
 def _heartbeat(given: HeartbeatPolicy | float | None, dialect: Dialect) -> HeartbeatPolicy:

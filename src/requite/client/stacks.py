@@ -29,6 +29,7 @@ class ClientSettings:
     dialect: str | None
     connections: int
     message_size_max: int
+    hold_back: float = 0.0
 
 
 class Abilities(Protocol):
@@ -79,6 +80,10 @@ def stack_for(reach: Reach, settings: ClientSettings) -> Stack:
     if not isinstance(settings.retry, RetryPolicy | None):
         raise ConfigurationError(
             f"retry is a RetryPolicy, not {settings.retry!r}: RetryPolicy(attempts=...)"
+        )
+    if settings.hold_back and reach.protocol != "mdp":
+        raise ConfigurationError(
+            f"hold_back needs a broker that ends calls and says how: MDP 0.3 has one, not {reach}"
         )
     make: Callable[[Reach, ClientSettings], Stack] = import_module(_HOME[reach.protocol]).stack
     return make(reach, settings)

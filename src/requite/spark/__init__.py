@@ -10,10 +10,15 @@ if TYPE_CHECKING:
 
     from requite.spark.bulk.calls import call as call
     from requite.spark.bulk.calls import call_to as call_to
+    from requite.spark.bulk.progress import Progress as Progress
 
-__all__ = ["call", "call_to", "register"]
+__all__ = ["Progress", "call", "call_to", "register"]
 
-_ELSEWHERE: Final = {"call": "requite.spark.bulk.calls", "call_to": "requite.spark.bulk.calls"}
+_ELSEWHERE: Final = {
+    "Progress": "requite.spark.bulk.progress",
+    "call": "requite.spark.bulk.calls",
+    "call_to": "requite.spark.bulk.calls",
+}
 
 
 def register(spark: SparkSession) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from time import monotonic
 from uuid import UUID
 
 from tests.support.live import Live, LiveBroker
@@ -25,6 +26,7 @@ class Recorded:
         self.dedup = requite.Dedup()
         self.keys: Counter[UUID] = Counter()
         self.bodies: Counter[bytes] = Counter()
+        self.last_at = 0.0  # when the last request came, monotonic
         self.most = 0
         self._running = 0
         self._broker = LiveBroker(policy=BrokerPolicy(service_grace_s=0.2))
@@ -56,6 +58,7 @@ class Recorded:
     def _note(self, request: requite.Request) -> None:
         self.keys[UUID(bytes=request.idempotency_key)] += 1
         self.bodies[request.body] += 1
+        self.last_at = monotonic()
 
     async def echo(self, request: requite.Request) -> list[bytes]:
         self._note(request)

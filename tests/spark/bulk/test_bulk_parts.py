@@ -1,11 +1,7 @@
-"""The parts of a bulk call by themselves, without Spark: ids, windows, the pump, the clients."""
+"""The parts of a bulk call by themselves, without Spark: ids, shares of a cap, rows."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Callable, Iterator
-from time import monotonic
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -13,20 +9,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.spark.bulk.services import Recorded
-from tests.support.live import eventually
+from tests.spark.bulk.planned import JOB, plan
 
-from requite.errors import CallError, ConfigurationError, NoService, RemoteFailure
-from requite.request import Reply
-from requite.shell.aio import new_event_loop
-from requite.spark.bulk.client import Clients
+from requite.errors import ConfigurationError
 from requite.spark.bulk.ids import id_text, job_id, position_names, repetitions, request_ids
-from requite.spark.bulk.plan import Connection, Plan, share
-from requite.spark.bulk.pump import Outcome, Pump, Window
+from requite.spark.bulk.plan import share
+from requite.spark.bulk.pump import Outcome
 from requite.spark.bulk.rows import Batch
-from requite.spark.bulk.task import call_batches
-
-JOB = UUID(int=7)
 
 
 # --- ids ------------------------------------------------------------------------------------------
@@ -81,11 +70,6 @@ def test_shares_keep_to_the_cap(cap: int, slots: int, window: int) -> None:
 
 
 # --- rows -----------------------------------------------------------------------------------------
-def plan(**more: Any) -> Plan:
-    settings = {"body": 1, "key": 0, "kept": 2, "window": 3} | more
-    return Plan(Connection("mdp://127.0.0.1:1/echo"), JOB, **settings)
-
-
 def answered(batch: Batch) -> list[dict[str, Any]]:
     """Answer every request with its own body, and return the rows."""
     rows = []
@@ -133,205 +117,3 @@ def test_columns_that_were_added_for_the_call_are_left_out() -> None:
     [row] = answered(Batch(arrow, plan(key=1, body=2, kept=1, prefix="rq_"), 0, 0))
     assert list(row)[:2] == ["kept", "rq_reply"]
     assert "body" not in row
-
-
-# --- the pump -------------------------------------------------------------------------------------
-class Service:
-    """Stands for a client on an event loop in a thread: answers when it is told to."""
-
-    def __init__(self) -> None:
-        self.loop = new_event_loop()
-        self.out: dict[bytes, asyncio.Future[Reply]] = {}
-        self.most = 0
-        self.fail_with: Exception | None = None
-        self._thread = threading.Thread(target=self.loop.run_forever)
-        self._thread.start()
-
-    def start(self, body: bytes, **_: Any) -> asyncio.Future[Reply]:
-        if self.fail_with is not None:
-            raise self.fail_with
-        future: asyncio.Future[Reply] = self.loop.create_future()
-        self.out[body] = future
-        self.most = max(self.most, sum(not one.done() for one in self.out.values()))
-        return future
-
-    def do(self, act: Callable[[], object]) -> None:
-        """Do something on the loop, and wait for it."""
-        done = threading.Event()
-
-        def step() -> None:
-            act()
-            self.loop.call_soon(done.set)
-
-        self.loop.call_soon_threadsafe(step)
-        assert done.wait(10)
-
-    def answer(self, body: bytes, error: CallError | None = None) -> None:
-        """Answer one request, or end it with an error."""
-        eventually(lambda: body in self.out, f"{body!r} is sent")
-        future = self.out[body]
-        if error is None:
-            self.do(lambda: future.set_result(Reply([b"re:" + body])))
-        else:
-            self.do(lambda: future.set_exception(error))
-
-    def close(self) -> None:
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(10)
-        self.loop.close()
-
-
-@pytest.fixture
-def far_end() -> Iterator[Service]:
-    service = Service()
-    yield service
-    service.close()
-
-
-def pump(service: Service, limit: int = 2, give_up: bool = True) -> Pump:
-    client: Any = service
-    return Pump(service.loop, client, limit=limit, timeout_s=5, idempotent=True, give_up=give_up)
-
-
-def window(*bodies: bytes, sizes: list[int] | None = None) -> Window:
-    ids = [b"%16d" % row for row in range(len(bodies))]
-    rows = list(range(len(bodies)))
-    return Window(rows, list(bodies), ids, sizes or [1] * len(bodies), [None] * len(bodies))
-
-
-def test_never_more_out_than_the_limit_over_the_end_of_a_window(far_end: Service) -> None:
-    pumping = pump(far_end, limit=2)
-    first, second = window(b"a", b"b", b"c"), window(b"d", b"e")
-    pumping.offer(first)
-    pumping.offer(second)
-    for body in (b"b", b"a"):
-        far_end.answer(body)
-    eventually(lambda: b"d" in far_end.out, "the next window begins before the first has ended")
-    assert not first.done.done()
-    for body in (b"c", b"d", b"e"):
-        far_end.answer(body)
-    first.done.result(10)
-    second.done.result(10)
-    assert far_end.most == 2
-    assert [one and one.reply for one in first.outcomes] == [b"re:a", b"re:b", b"re:c"]
-
-
-def test_large_bodies_go_alone(far_end: Service) -> None:
-    pumping = pump(far_end, limit=10)
-    bodies = window(b"a", b"b", b"c", sizes=[40 << 20, 1, 1])
-    pumping.offer(bodies)
-    far_end.answer(b"a")
-    far_end.answer(b"b")
-    far_end.answer(b"c")
-    bodies.done.result(10)
-    assert far_end.most == 2
-
-
-def test_a_window_without_requests_is_done(far_end: Service) -> None:
-    empty = window()
-    pump(far_end).offer(empty)
-    empty.done.result(0)
-
-
-def down() -> NoService:
-    return NoService("nobody", may_have_executed=False)
-
-
-def test_rows_are_refused_once_a_whole_window_was_unheard(far_end: Service) -> None:
-    rows = window(b"a", b"b", b"c", b"d")
-    pumping = pump(far_end, limit=2)
-    pumping.offer(rows)
-    far_end.answer(b"a", down())
-    far_end.answer(b"b", down())
-    assert list(far_end.out) == [b"a", b"b", b"c"]
-    far_end.answer(b"c")  # it was out by then
-    rows.done.result(10)
-    assert [one and one.status for one in rows.outcomes] == ["NoService"] * 2 + ["OK", "NoService"]
-    assert rows.outcomes[3] == Outcome(
-        None, "NoService", 0, 0.0, False,
-        "not sent, since 2 requests in a row had failed like this: nobody",
-    )  # fmt: skip
-
-
-def test_an_answer_of_any_kind_is_a_sign_of_life(far_end: Service) -> None:
-    rows = window(b"a", b"b", b"c", b"d")
-    pump(far_end, limit=2).offer(rows)
-    far_end.answer(b"a", down())
-    far_end.answer(b"b", RemoteFailure("no"))
-    far_end.answer(b"c", down())
-    far_end.answer(b"d")
-    rows.done.result(10)
-    assert list(far_end.out) == [b"a", b"b", b"c", b"d"]
-
-
-def test_without_giving_up_all_rows_are_sent(far_end: Service) -> None:
-    rows = window(b"a", b"b", b"c")
-    pump(far_end, limit=1, give_up=False).offer(rows)
-    for body in (b"a", b"b", b"c"):
-        far_end.answer(body, down())
-    rows.done.result(10)
-    assert len(far_end.out) == 3
-
-
-def test_a_stopped_pump_cancels_what_is_out(far_end: Service) -> None:
-    rows = window(b"a", b"b", b"c")
-    pumping = pump(far_end, limit=2)
-    pumping.offer(rows)
-    eventually(lambda: len(far_end.out) == 2, "two are out")
-    pumping.stop()
-    eventually(lambda: all(one.cancelled() for one in far_end.out.values()), "both are cancelled")
-    assert not rows.done.done()
-    assert len(far_end.out) == 2
-
-
-def test_a_defect_reaches_the_task(far_end: Service) -> None:
-    far_end.fail_with = ZeroDivisionError("a defect")
-    rows = window(b"a")
-    pump(far_end).offer(rows)
-    with pytest.raises(ZeroDivisionError, match="a defect"):
-        rows.done.result(10)
-
-
-# --- the clients of a process ---------------------------------------------------------------------
-def test_clients_are_shared_and_closed_when_idle(recorded: Recorded) -> None:
-    clients = Clients(idle_s=0.05)
-    connection = Connection(recorded.url())
-    with clients.use(connection) as first, clients.use(connection) as second:
-        assert first is second
-        with clients.use(Connection(recorded.url(), slots=7)) as third:
-            assert third is not first
-        eventually(lambda: len(clients) == 1, "the unused one is closed")
-    eventually(lambda: len(clients) == 0, "both are closed")
-    with clients.use(connection) as again:
-        assert again is not first
-        reply = asyncio.run_coroutine_threadsafe(
-            again.client.call(b"x", idempotency_key=bytes(16)), again.loop
-        )
-        assert reply.result(10).body == b"x"
-
-
-def test_a_task_that_is_left_early_cancels_its_requests(recorded: Recorded) -> None:
-    def endless() -> Iterator[pa.RecordBatch]:
-        row = 0
-        while True:
-            yield pa.record_batch({"key": [row], "body": [b"%d" % row]})
-            row += 1
-
-    asked = Plan(Connection(recorded.url()), JOB, body=1, key=0, kept=2, window=4)
-    begin = monotonic()
-    rows = call_batches(endless(), asked)
-    assert next(rows).to_pylist()[0]["reply"] == b"0"
-    rows.close()
-    assert monotonic() - begin < 10
-    assert len(recorded.bodies) <= 8
-
-
-def test_all_tasks_of_a_process_use_one_connection(recorded: Recorded) -> None:
-    asked = Plan(Connection(recorded.url()), JOB, body=1, key=0, kept=2)
-    before = recorded.broker.stats()["clients"]
-    for _ in range(3):
-        batch = pa.record_batch({"key": [1, 2], "body": [b"a", b"b"]})
-        assert [row["status"] for row in next(call_batches([batch], asked)).to_pylist()] == [
-            "OK"
-        ] * 2
-    assert recorded.broker.stats()["clients"] == before + 1

@@ -21,6 +21,8 @@ class ClientPolicy:
       use in giving a try up after which there cannot be another.
     - `heartbeat`: how a broker that went silent is noticed; dialects without ids cannot ask it.
     - `connections_max`: how many requests of a dialect without ids may be out at a time.
+    - `hold_back`: the share of a call's time that the broker is not told of, so that its own end of
+      the call, and its word whether a worker ever had it, come before the deadline here.
     - `eager`: connect at the first `Wake` (`deadline()` is 0 until then), not at the first call.
     - `notes`: make `Note` effects: `sent`, `retried`, `turned-away`, `replied`, `failed`.
     """
@@ -29,6 +31,7 @@ class ClientPolicy:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     heartbeat: HeartbeatPolicy = field(default_factory=HeartbeatPolicy)
     connections_max: int = 64
+    hold_back: float = 0.0
     eager: bool = False
     notes: bool = False
 
@@ -37,6 +40,8 @@ class ClientPolicy:
             raise ConfigurationError(
                 f"connections_max must be at least 1, not {self.connections_max}"
             )
+        if not 0 <= self.hold_back < 1:
+            raise ConfigurationError(f"hold_back is a share below 1, not {self.hold_back}")
 
 
 class CallState(Enum):

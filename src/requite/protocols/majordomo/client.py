@@ -103,6 +103,7 @@ class MajordomoClient(ClientEngine):
             origin=origin,
             chronicle=chronicle,
         )
+        self._told_share = 1 - policy.hold_back  # of the time of a call: what the broker is told of
         self._peer: Peer | None = None
         self._dialling = False
         self._leaving = False  # the broker is shutting down: what is SENT is still awaited
@@ -139,7 +140,7 @@ class MajordomoClient(ClientEngine):
             call.name,
             asked.frames or (b"",),
             call.request_id,
-            timeout_ms(asked.deadline - now),
+            timeout_ms((asked.deadline - now) * self._told_share),
             0 if asked.idempotent else NOT_IDEMPOTENT,
             asked.idempotency_key,
             call.call_id,

@@ -48,10 +48,12 @@ from requite.spark.bulk.slots import task_slots as slots_of
 from requite.spark.bulk.task import call_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, Observation
+
+    from requite.spark.bulk.progress import Progress
 
 _BODY: Final = "__requite_body"
 _KEY: Final = "__requite_key"
@@ -80,7 +82,10 @@ def call(
     prefix: str = "",
     idempotent: bool = True,
     give_up: bool = True,
+    retry_on: Iterable[str] = (),
+    rate: float | None = None,
     observation: Observation | str | None = None,
+    progress: Progress | None = None,
     **client: Any,
 ) -> DataFrame:
     """Return `df` with a reply for each row. Lazy: **write it first**, or use `call_to`.
@@ -97,25 +102,37 @@ def call(
       if Spark computes the same partitions in the same order again, so it has to be asked for.
     - `job`: a name under which keys are unique. Ids are the same for the same name and key, in this
       program and the next; None: a new random name for each use of this function.
-    - `timeout`: seconds for each request, from when it is sent.
+    - `timeout`: seconds for each request, from when it is sent; the row ends a tenth of that later
+      at most, when the broker has not said by then whether a worker had it.
     - `window`: requests that each task has out at most.
     - `in_flight_max`: requests that all tasks together have out at most; divided by `task_slots`,
       the number of tasks that may run at a time (None: what Spark's settings say).
     - `prefix`: what the names of the added columns begin with.
     - `idempotent`: False: never sent a second time by the same task once it may have run.
-    - `give_up`: a task whose requests fail unheard for a whole window in a row takes the service
-      for down: its other rows fail like these at once instead of waiting for a timeout each.
+    - `give_up`: once all requests that were out have ended without having reached anybody, the
+      service is down: the other rows, and those of tasks that start later in the same Python
+      worker, fail like these at once instead of waiting for a timeout each.
+    - `retry_on`: statuses after which a row is sent again under the same id, in up to
+      `retry.attempts` requests (3) with the pauses of `retry`: CallTimeout, NoService, Overloaded,
+      RemoteFailure, TransportError, WorkerLost. With `idempotent=False` never one that may have
+      run.
+    - `rate`: requests per second of all tasks together, at most; divided as `in_flight_max` is.
     - `observation`: collects `metrics` of the first action that ends.
+    - `progress`: shows while the job runs how many rows have ended, and how.
     - `client`: `retry`, `heartbeat`, `message_size_max`, as for `requite.AsyncClient`.
 
     Raises `ConfigurationError` for what cannot work, before anything is sent.
     """
+    _check_frame(df)
     planning.check_counts(window=window, in_flight_max=in_flight_max, task_slots=task_slots)
     planning.check_clash(df.columns, prefix)
     given, body_at, key_at = _with_request(df, body, key, key_by_position)
-    if in_flight_max is not None:
-        slots = slots_of(df.sparkSession) if task_slots is None else task_slots
-        window = planning.share(in_flight_max, slots, window)
+    if in_flight_max is not None or rate is not None:
+        task_slots = task_slots or slots_of(df.sparkSession)
+        window = planning.share(in_flight_max, task_slots, window)
+        rate = planning.share_of_rate(rate, task_slots)
+    if progress is not None:
+        progress.check(df.sparkSession.conf.get("spark.master", None) or "")
     plan = planning.make_plan(
         Plan(
             planning.connection(url, service, 2 * window, client),
@@ -127,6 +144,9 @@ def call(
             window=window,
             idempotent=idempotent,
             give_up=give_up,
+            retry_on=frozenset([retry_on] if isinstance(retry_on, str) else retry_on),
+            rate=rate,
+            report_to=None if progress is None else progress.folder,
             prefix=prefix,
         )
     )
@@ -146,10 +166,17 @@ def call_to(
     """Make the calls once, write rows and replies to `path`, and return what was written.
 
     What is returned can be used any number of times: it reads the files. `format` and `mode` are
-    those of `DataFrame.write`; everything else goes to `call`.
+    those of `DataFrame.write`; everything else goes to `call`. Meanwhile Spark's jobs have the tag
+    `requite-JOB`, or `requite-call` without a `job`.
     """
-    call(df, url, **options).write.format(format).mode(mode).save(path)
-    return df.sparkSession.read.format(format).load(path)
+    answered, spark = call(df, url, **options), df.sparkSession
+    tag = f"requite-{options.get('job') or 'call'}".replace(",", " ")
+    spark.addTag(tag)
+    try:
+        answered.write.format(format).mode(mode).save(path)
+    finally:
+        spark.removeTag(tag)
+    return spark.read.format(format).load(path)
 
 
 def metrics(prefix: str = "") -> list[Column]:
@@ -177,6 +204,19 @@ def metrics(prefix: str = "") -> list[Column]:
 
 
 # --- the DataFrame that the tasks are given -------------------------------------------------------
+def _check_frame(df: object) -> None:
+    if hasattr(df, "mapInArrow"):
+        return
+    kind = f"{type(df).__module__}.{type(df).__qualname__}"
+    remedy = "spark.createDataFrame(...) makes one of what is in memory"
+    if hasattr(df, "to_spark"):
+        remedy = (
+            "call df.to_spark(index_col='id') first, which keeps the index as a column that can be"
+            " the key, and .pandas_api() on what comes back"
+        )
+    raise ConfigurationError(f"bulk calls take a DataFrame of Spark's, not a {kind}: {remedy}")
+
+
 def _with_request(
     df: DataFrame, body: str | Column, key: str | Column | None, key_by_position: bool
 ) -> tuple[DataFrame, int, int | None]:

@@ -17,16 +17,19 @@ from typing import Final
 from requite.client import AsyncClient
 from requite.shell.aio import new_event_loop
 from requite.spark.bulk.plan import Connection
+from requite.spark.bulk.standing import Standings
 
 IDLE_S: Final = 60.0
 
 
 class Shared:
-    """A client and who uses it. Everything but `loop` is for the loop's thread."""
+    """A client, who uses it, and what it has found out. Only `loop` is for any thread, and
+    `standings` for that of the tasks."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, client: AsyncClient) -> None:
         self.loop = loop
         self.client = client
+        self.standings = Standings()
         self.users = 0
         self.reaper: asyncio.TimerHandle | None = None
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Final
 from uuid import UUID
 
@@ -26,8 +27,24 @@ COLUMNS: Final = {
     "error": "string",
     "idempotency_key": "string",
 }
+STATUS: Final = list(COLUMNS).index("status")  # its place among them
 
 _KEY: Final = bytes(16)  # as long as every request's
+
+# Of the time that a row may take, this share is the broker's to say how the request ended: whether
+# a worker ever had it is known there alone. The timeout is what is left.
+_HOLD_BACK: Final = 1 / 11
+
+# What another request may change. A poisoned one would cost more workers, a cancelled one nobody
+# waits for.
+RETRYABLE: Final = (
+    "CallTimeout",
+    "NoService",
+    "Overloaded",
+    "RemoteFailure",
+    "TransportError",
+    "WorkerLost",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +58,11 @@ class Connection:
     heartbeat: HeartbeatPolicy | float | None = None
     message_size_max: int = Limits().message_size_bytes_max
 
+    @property
+    def hold_back(self) -> float:
+        """The share of each call's time that is kept back from the broker."""
+        return _HOLD_BACK if read_reach(self.url).protocol == "mdp" else 0.0
+
     def open(self) -> AsyncClient:
         """Make a client; it connects when it is first used."""
         return AsyncClient(
@@ -50,24 +72,27 @@ class Connection:
             retry=self.retry,
             heartbeat=self.heartbeat,
             message_size_max=self.message_size_max,
+            hold_back=self.hold_back,
         )
 
     def check(self, idempotent: bool) -> None:
         """Raise `ConfigurationError` for what cannot work, before any task is started."""
-        self.open()
         reach = read_reach(self.url)
         settings = ClientSettings(self.retry, self.slots, self.heartbeat, None, 1, 1)
         abilities = stack_for(reach, settings).abilities
         abilities.check_service(self.service or reach.service)
         abilities.check(key=_KEY, partials=False, idempotent=idempotent)
+        self.open()
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One bulk call. `body` and `key` are the numbers of columns, `key` None: rows are identified
     by their position. The first `kept` columns are given on; `scope` tells apart positions of the
-    same job (its micro-batches). With `give_up`, a task that has had a whole window of requests in
-    a row fail unheard sends no more."""
+    same job (its micro-batches). With `give_up`, nothing more is sent once the service is down.
+
+    `retry_on` names the statuses after which a row is sent again. `rate` is what a task may send
+    per second, None: as fast as it can. Tasks report to the folder `report_to`, None: to nobody."""
 
     connection: Connection
     job: UUID
@@ -78,8 +103,17 @@ class Plan:
     window: int = WINDOW
     idempotent: bool = True
     give_up: bool = True
+    retry_on: frozenset[str] = frozenset()
+    rate: float | None = None
+    report_to: str | None = None
     prefix: str = ""
     scope: str = ""
+
+    @property
+    def patience_s(self) -> float:
+        """How long the client waits for a reply, or for the broker's word that there is none."""
+        assert self.timeout_s is not None
+        return self.timeout_s / (1 - self.connection.hold_back)
 
     @property
     def names(self) -> list[str]:
@@ -96,6 +130,7 @@ def make_plan(plan: Plan) -> Plan:
         )
     check_timeout(plan.timeout_s)
     check_counts(window=plan.window)
+    check_statuses(plan.retry_on)
     plan.connection.check(plan.idempotent)
     return plan
 
@@ -105,6 +140,24 @@ def check_counts(**counts: object) -> None:
     for name, count in counts.items():
         if count is not None and not (isinstance(count, int) and count >= 1):
             raise ConfigurationError(f"{name} must be at least 1, a whole number, not {count!r}")
+
+
+def check_statuses(names: Iterable[str]) -> None:
+    """Raise `ConfigurationError` for a status after which another request makes no sense."""
+    if unknown := sorted(set(names) - set(RETRYABLE)):
+        raise ConfigurationError(
+            f"a row cannot be sent again after {', '.join(unknown)}; retry_on takes"
+            f" {', '.join(RETRYABLE)}"
+        )
+
+
+def share_of_rate(rate: float | None, task_slots: int) -> float | None:
+    """Return what each task may send per second. Raises `ConfigurationError`."""
+    if rate is None:
+        return None
+    if not 0 < rate < inf:
+        raise ConfigurationError(f"rate is a positive number of requests per second, not {rate!r}")
+    return rate / task_slots
 
 
 def share(in_flight_max: int | None, task_slots: int, window: int) -> int:

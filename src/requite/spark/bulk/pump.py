@@ -2,14 +2,24 @@
 
 Lives on the event loop. The task's own thread hands over windows of rows and waits for each; what
 crosses between the two is one call and one future per window.
+
+    waiting ──► out ──► settled: the row has its outcome
+                 ▲ │
+                 │ ▼  a status that is to be tried again
+               resting
+
+A service that is down costs one timeout. The first request that provably ran nowhere, while nothing
+else was heard of the service for as long as it was out, stops new rows. Those that are out decide:
+an answer to one of them lets the others go on; when all have ended without one, the rest of the job
+is not sent (`Standing.lost_to`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import deque
 from concurrent.futures import Future
-from functools import partial
 from typing import Final, NamedTuple
 
 from requite.client import AsyncClient
@@ -17,6 +27,8 @@ from requite.client.asking import CallBody
 from requite.errors import CallError, CallTimeout, NoService, TransportError
 from requite.request import Reply
 from requite.shell import clock
+from requite.spark.bulk.plan import Plan
+from requite.spark.bulk.standing import Standing
 
 # What may be on its way to the broker and back; far less than what a link holds before it is given
 # up (`LinkLimits.output_size_max`). A larger body goes alone.
@@ -33,12 +45,6 @@ class Outcome(NamedTuple):
     elapsed_s: float
     may_have_executed: bool
     error: str | None
-
-
-def outcome_of_error(error: CallError, elapsed_s: float) -> Outcome:
-    """Tell an error by columns."""
-    name, may_have_executed = type(error).__name__, error.may_have_executed
-    return Outcome(None, name, error.attempts, elapsed_s, may_have_executed, str(error))
 
 
 class Window:
@@ -69,30 +75,77 @@ class Window:
             self.done.set_result(None)
 
 
+class Row:
+    """A row on its way, which takes the ends of its calls for its pump (a `Taker`).
+
+    `requests` counts those made for it; the rest is what they came to.
+    """
+
+    __slots__ = (
+        "attempts", "began_at", "error", "may_have_run", "number", "pump", "requests", "sent_at",
+        "size", "window",
+    )  # fmt: skip
+
+    def __init__(self, pump: Pump, window: Window, number: int) -> None:
+        self.pump = pump
+        self.window = window
+        self.number = number
+        self.size = window.sizes[number]
+        self.requests = 0
+        self.attempts = 0
+        self.may_have_run = False
+        self.began_at = self.sent_at = 0.0
+        self.error: CallError | None = None
+
+    def done(self) -> bool:
+        """Whether nobody waits for the present call any more."""
+        return self not in self.pump.out
+
+    def set_result(self, reply: Reply) -> None:
+        """Take the reply."""
+        self.pump.answered(self, reply)
+
+    def set_exception(self, error: CallError) -> None:
+        """Take the error."""
+        self.pump.failed(self, error)
+
+    def failure(self, now: float, why: str | None = None) -> Outcome:
+        """Return how it ended where no request for it had a reply."""
+        assert self.error is not None
+        return Outcome(
+            None,
+            type(self.error).__name__,
+            self.attempts,
+            now - self.began_at,
+            self.may_have_run,
+            why or str(self.error),
+        )
+
+
 class Pump:
-    """Keeps up to `limit` requests of a task out, over the end of windows and batches."""
+    """Keeps up to `plan.window` requests of a task out, over the end of windows and batches."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         client: AsyncClient,
-        *,
-        limit: int,
-        timeout_s: float | None,
-        idempotent: bool,
-        give_up: bool,
+        plan: Plan,
+        standing: Standing,
     ) -> None:
         self._loop = loop
-        self._start = client.start
-        self._limit = limit
-        self._timeout_s = timeout_s
-        self._idempotent = idempotent
-        self._give_up = give_up
-        self._windows: deque[tuple[Window, deque[int]]] = deque()
-        self._out: set[asyncio.Future[Reply]] = set()
+        self._client = client
+        self._plan = plan
+        self._standing = standing
+        self._timeout_s = plan.patience_s
+        self._waiting: deque[Row] = deque()
+        self._again: deque[Row] = deque()  # their rest is over
+        self._resting: dict[Row, asyncio.TimerHandle] = {}
+        self.out: set[Row] = set()
         self._bytes_out = 0
-        self._unheard = 0  # failures in a row of requests that never reached a handler
-        self._lost_to: CallError | None = None  # the last of them, once there were too many
+        self._suspicion: CallError | None = None  # why no new rows are sent for now
+        self._due: asyncio.TimerHandle | None = None  # when the rate allows the next one
+        self._filling = False
+        self._stopped = False
 
     # --- for the task's thread --------------------------------------------------------------------
     def offer(self, window: Window) -> None:
@@ -106,85 +159,155 @@ class Pump:
 
     # --- on the loop ------------------------------------------------------------------------------
     def _take(self, window: Window) -> None:
-        self._windows.append((window, deque(window.rows)))
-        self._fill()
+        if not self._stopped:
+            self._waiting.extend(Row(self, window, number) for number in window.rows)
+            self._fill()
 
     def _cancel(self) -> None:
-        self._windows.clear()
-        for future in list(self._out):
-            future.cancel()
+        self._stopped = True
+        self._waiting.clear()
+        self._again.clear()
+        for timer in self._resting.values():
+            timer.cancel()
+        self._resting.clear()
+        if self._due is not None:
+            self._due.cancel()
+        out, self.out = self.out, set()  # so that nobody is told of their ends
+        for row in out:
+            self._client.cancel_for(row)
 
     def _fill(self) -> None:
-        windows = self._windows
-        while windows:
-            window, rows = windows[0]
-            if self._lost_to is not None:
-                self._refuse(window, rows, self._lost_to)
-            while rows:
-                size = window.sizes[rows[0]]
-                if len(self._out) >= self._limit:
-                    return
-                if self._out and self._bytes_out + size > _BYTES_MAX:
-                    return
-                self._send(window, rows.popleft(), size)
-            windows.popleft()
-
-    def _send(self, window: Window, row: int, size: int) -> None:
-        try:
-            future = self._start(
-                window.bodies[row],
-                timeout=self._timeout_s,
-                idempotent=self._idempotent,
-                idempotency_key=window.ids[row],
-            )
-        except Exception as error:  # a defect, or a client that cannot do what was checked before
-            if not window.done.done():
-                window.done.set_exception(error)
+        """Send what may be sent now."""
+        if self._standing.lost_to is not None:
+            self._refuse(self._standing.lost_to)
             return
-        self._bytes_out += size
-        self._out.add(future)
-        future.add_done_callback(partial(self._ended, window, row, size, clock.now()))
+        out, limit, bucket = self.out, self._plan.window, self._standing.bucket
+        while len(out) < limit:
+            rows = self._again or self._waiting
+            if not rows or (rows is self._waiting and self._suspicion is not None):
+                return
+            if out and self._bytes_out + rows[0].size > _BYTES_MAX:
+                return
+            if bucket is not None and (wait_s := bucket.take(clock.now())):
+                self._fill_in(wait_s)
+                return
+            self._send(rows.popleft())
 
-    def _ended(
-        self, window: Window, row: int, size: int, sent_at: float, future: asyncio.Future[Reply]
-    ) -> None:
-        self._bytes_out -= size
-        self._out.discard(future)
-        if future.cancelled():
-            return  # by `stop`: nobody waits for it
-        error = future.exception()
-        if error is None:
-            self._unheard = 0
-            reply = future.result()
-            outcome = Outcome(reply.body, "OK", reply.attempts, reply.elapsed, True, None)
-        elif isinstance(error, CallError):
-            self._count(error)
-            outcome = outcome_of_error(error, clock.now() - sent_at)
-        else:
-            window.done.set_exception(error)
-            return
-        self._settle(window, row, outcome)
+    def _fill_up(self) -> None:
+        """Fill once for all requests that ended in a turn of the loop."""
+        self._filling = False
         self._fill()
 
-    def _settle(self, window: Window, row: int, outcome: Outcome) -> None:
-        window.outcomes[row] = outcome
+    def _fill_in(self, wait_s: float) -> None:
+        if self._due is None:
+            self._due = self._loop.call_later(wait_s, self._fill_now)
+
+    def _fill_now(self) -> None:
+        self._due = None
+        self._fill()
+
+    def _send(self, row: Row) -> None:
+        window, number = row.window, row.number
+        row.sent_at = clock.now()
+        if not row.requests:
+            row.began_at = row.sent_at
+        row.requests += 1
+        self._bytes_out += row.size
+        self.out.add(row)
+        try:
+            self._client.start_for(
+                row,
+                window.bodies[number],
+                timeout=self._timeout_s,
+                idempotent=self._plan.idempotent,
+                idempotency_key=window.ids[number],
+            )
+        except Exception as error:  # a defect, or a client that cannot do what was checked before
+            self._end(row)
+            if not window.done.done():
+                window.done.set_exception(error)
+
+    # --- what the client tells --------------------------------------------------------------------
+    def answered(self, row: Row, reply: Reply) -> None:
+        """Take the reply to a row's request."""
+        now = self._end(row)
+        self._hear(now)
+        attempts = row.attempts + reply.attempts
+        self._settle(row, Outcome(reply.body, "OK", attempts, now - row.began_at, True, None))
+
+    def failed(self, row: Row, error: CallError) -> None:
+        """Take the error in which a row's request ended."""
+        now = self._end(row)
+        row.error = error
+        row.attempts += error.attempts
+        row.may_have_run |= error.may_have_executed
+        self._judge(row, error, now)
+        if self._may_repeat(row, error):
+            rest_s = self._plan.connection.retry.delay_s(row.requests, random.random)
+            self._resting[row] = self._loop.call_later(rest_s, self._rested, row)
+        else:
+            self._settle(row, row.failure(now))
+        self._maybe_lose()
+
+    def _end(self, row: Row) -> float:
+        self.out.discard(row)
+        self._bytes_out -= row.size
+        if not self._filling:
+            self._filling = True
+            self._loop.call_soon(self._fill_up)
+        return clock.now()
+
+    def _settle(self, row: Row, outcome: Outcome) -> None:
+        window = row.window
+        window.outcomes[row.number] = outcome
         window.left -= 1
         if not window.left and not window.done.done():
             window.done.set_result(None)
 
-    # --- a service that is down -------------------------------------------------------------------
-    def _count(self, error: CallError) -> None:
-        """Count failures in a row after which it is safe to say that nobody is there."""
-        if error.may_have_executed or not isinstance(error, _UNHEARD):
-            self._unheard = 0
-            return
-        self._unheard += 1
-        if self._give_up and self._unheard >= self._limit:
-            self._lost_to = error
+    # --- rows that are tried again ----------------------------------------------------------------
+    def _may_repeat(self, row: Row, error: CallError) -> bool:
+        """Whether a row is worth another request: never one that may run twice and must not."""
+        plan = self._plan
+        return (
+            type(error).__name__ in plan.retry_on
+            and row.requests < plan.connection.retry.attempts
+            and (plan.idempotent or not row.may_have_run)
+        )
 
-    def _refuse(self, window: Window, rows: deque[int], error: CallError) -> None:
+    def _rested(self, row: Row) -> None:
+        del self._resting[row]
+        self._again.append(row)
+        self._fill()
+
+    # --- a service that is down -------------------------------------------------------------------
+    def _hear(self, now: float) -> None:
+        self._standing.hear(now)
+        self._suspicion = None
+
+    def _judge(self, row: Row, error: CallError, now: float) -> None:
+        """Take an error for a sign of life, for the contrary, or for neither.
+
+        Neither is a request of which nobody knows whether a worker had it: it is too little to go
+        on sending for, and too little to give up for.
+        """
+        if not isinstance(error, _UNHEARD):
+            self._hear(now)
+        elif not error.may_have_executed:
+            self._standing.unheard += 1
+            if self._plan.give_up and self._standing.heard_at <= row.sent_at:
+                self._suspicion = error
+
+    def _maybe_lose(self) -> None:
+        if self._suspicion and not (self.out or self._resting or self._again):
+            self._standing.lost_to = self._suspicion
+
+    def _refuse(self, error: CallError) -> None:
         """End rows without sending them: each would only wait for its own deadline in turn."""
-        why = f"not sent, since {self._unheard} requests in a row had failed like this: {error}"
+        while self._again:
+            row = self._again.popleft()
+            self._settle(row, row.failure(clock.now()))
+        n = self._standing.unheard
+        why = f"not sent: no answer came to the {n} requests before it; the last one said: {error}"
         outcome = Outcome(None, type(error).__name__, 0, 0.0, False, why)
-        while rows:
-            self._settle(window, rows.popleft(), outcome)
+        while self._waiting:
+            self._settle(self._waiting.popleft(), outcome)

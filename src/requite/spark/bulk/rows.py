@@ -85,6 +85,10 @@ class Batch:
             kept = self._batch.slice(start + begin, end - begin)
             yield _joined(kept, outcomes[begin:end], keys[begin:end], self._plan)
 
+    def nothing(self) -> pa.RecordBatch:
+        """Return a batch without rows, of the columns that `finished` yields."""
+        return _joined(self._batch.slice(0, 0), [], [], self._plan)
+
     def _outcome(self, row: int) -> Outcome:
         if (own := self._outcomes[row]) is not None:
             return own
@@ -105,7 +109,8 @@ class Batch:
 def _joined(
     kept: pa.RecordBatch, outcomes: list[Outcome], keys: list[str | None], plan: Plan
 ) -> pa.RecordBatch:
-    replies, status, attempts, elapsed_s, may_have_executed, errors = zip(*outcomes, strict=True)
+    columns_of = zip(*outcomes, strict=True) if outcomes else ([] for _ in Outcome._fields)
+    replies, status, attempts, elapsed_s, may_have_executed, errors = columns_of
     elapsed_ms = [seconds * 1e3 for seconds in elapsed_s]
     values = (replies, status, attempts, elapsed_ms, may_have_executed, errors, keys)
     added = [pa.array(column, kind) for column, kind in zip(values, _TYPES, strict=True)]

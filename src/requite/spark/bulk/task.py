@@ -9,43 +9,71 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from requite.shell import clock
 from requite.spark.bulk.client import process_clients
-from requite.spark.bulk.plan import Plan
+from requite.spark.bulk.consumer import BEAT_S, Consumer, this_consumer
+from requite.spark.bulk.plan import STATUS, Plan
+from requite.spark.bulk.progress import Tally
 from requite.spark.bulk.pump import Pump, Window
 from requite.spark.bulk.rows import Batch
+from requite.spark.bulk.standing import Job
 
 _AHEAD: Final = 2  # windows that are read before the oldest one is waited for
 
 
-def call_batches(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
+class Task(NamedTuple):
+    """A task of Spark's, or what stands for one. `stage` None: it shares nothing with others."""
+
+    stage: int | None = None
+    partition: int = 0
+    attempt: int = 0
+
+
+def this_task() -> Task:
+    """Return the task that this process has from Spark."""
+    from pyspark import TaskContext  # executors have it; drivers with pyspark-client do not
+
+    context = TaskContext.get()
+    if context is None:
+        return Task()
+    return Task(context.stageId(), context.partitionId(), context.attemptNumber())
+
+
+def call_batches(
+    batches: Iterable[pa.RecordBatch], plan: Plan, task: Task | None = None
+) -> Iterator[pa.RecordBatch]:
     """Make a request of each row; yield the rows with the columns of `plan.COLUMNS`."""
+    task = task or this_task()
     with process_clients().use(plan.connection) as shared:
-        pump = Pump(
-            shared.loop,
-            shared.client,
-            limit=plan.window,
-            timeout_s=plan.timeout_s,
-            idempotent=plan.idempotent,
-            give_up=plan.give_up,
-        )
+        standing = shared.standings.of(Job(plan.job, task.stage), plan.rate, clock.now())
+        pump = Pump(shared.loop, shared.client, plan, standing)
+        answered = _through(_windows(batches, plan, task.partition), pump, this_consumer())
         try:
-            yield from _through(_windows(batches, plan), pump)
+            yield from answered if plan.report_to is None else _told(answered, plan, task)
         finally:
             pump.stop()
+
+
+def _told(answered: Iterator[pa.RecordBatch], plan: Plan, task: Task) -> Iterator[pa.RecordBatch]:
+    """Give batches on, and tell the driver how many rows have ended how."""
+    assert plan.report_to is not None
+    tally = Tally(plan.report_to, task.stage or 0, task.partition, task.attempt)
+    for batch in answered:
+        counts = pc.value_counts(batch.column(plan.kept + STATUS)).to_pylist()
+        tally.add({count["values"]: count["counts"] for count in counts}, clock.now())
+        yield batch
+    tally.end()
 
 
 _Cut = tuple[Batch, int, int, Window]
 
 
-def _windows(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[_Cut]:
-    from pyspark import TaskContext  # executors have it; drivers with pyspark-client do not
-
-    context = TaskContext.get()
-    partition = 0 if context is None else context.partitionId()
+def _windows(batches: Iterable[pa.RecordBatch], plan: Plan, partition: int) -> Iterator[_Cut]:
     first_row = 0
     for arrow in batches:
         batch = Batch(arrow, plan, partition, first_row)
@@ -54,18 +82,34 @@ def _windows(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[_Cut]:
             yield batch, start, stop, window
 
 
-def _through(windows: Iterable[_Cut], pump: Pump) -> Iterator[pa.RecordBatch]:
+def _through(windows: Iterable[_Cut], pump: Pump, consumer: Consumer) -> Iterator[pa.RecordBatch]:
     under_way: deque[_Cut] = deque()
     for cut in windows:
         pump.offer(cut[-1])
         under_way.append(cut)
         while len(under_way) > _AHEAD:
-            yield from _await(under_way.popleft())
+            yield from _await(under_way.popleft(), consumer)
     while under_way:
-        yield from _await(under_way.popleft())
+        yield from _await(under_way.popleft(), consumer)
 
 
-def _await(cut: _Cut) -> Iterator[pa.RecordBatch]:
+def _await(cut: _Cut, consumer: Consumer) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a window when it is done, and until then nothing, again and again."""
     batch, start, stop, window = cut
-    window.done.result()
-    yield from batch.finished(start, stop)
+    while not _is_done(window):
+        yield batch.nothing()
+        consumer.beat(clock.now())
+    for part in batch.finished(start, stop):
+        yield part
+        consumer.beat(clock.now())
+
+
+def _is_done(window: Window) -> bool:
+    """Wait for a window, but not for long. Raises what went wrong in it."""
+    try:
+        window.done.result(BEAT_S)
+    except TimeoutError:
+        if window.done.done():
+            raise
+        return False
+    return True

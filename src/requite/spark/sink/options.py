@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from requite.client.asking import TIMEOUT_S
 from requite.errors import ConfigurationError
+from requite.request import RetryPolicy
 from requite.spark.bulk import plan as planning
 from requite.spark.bulk.ids import job_id
 from requite.spark.bulk.plan import BODY_TYPES, KEY_TYPES, WINDOW, Plan
@@ -75,8 +76,10 @@ class Options:
 
 def read_plan(options: Options, schema: StructType) -> Plan:
     """Return what tasks have to do. Raises `ConfigurationError`."""
-    window = _window(options)
-    settings = {}
+    window, rate = _window_and_rate(options)
+    settings: dict[str, Any] = {}
+    if attempts := options.count("retryAttempts", None):
+        settings["retry"] = RetryPolicy(attempts=attempts)
     if size_max := options.count("messageSizeMax", None):
         settings["message_size_max"] = size_max
     prefix = options.text("prefix") or ""
@@ -102,17 +105,22 @@ def read_plan(options: Options, schema: StructType) -> Plan:
             window=window,
             idempotent=options.flag("idempotent", True),
             give_up=options.flag("giveUp", True),
+            retry_on=frozenset((options.text("retryOn") or "").replace(",", " ").split()),
+            rate=rate,
             prefix=prefix,
         )
     )
 
 
-def _window(options: Options) -> int:
+def _window_and_rate(options: Options) -> tuple[int, float | None]:
+    """Return how many requests a task may have out, and how many it may send per second."""
     window: int = options.count("window", WINDOW)
     cap, slots = options.count("inFlightMax", None), options.count("taskSlots", None)
-    if cap is not None and slots is None:
-        raise ConfigurationError("inFlightMax is divided among tasks: it needs taskSlots, too")
-    return planning.share(cap, slots or 1, window)
+    rate = options.number("rate", float, None)
+    if slots is None and (cap is not None or rate is not None):
+        name = "rate" if cap is None else "inFlightMax"
+        raise ConfigurationError(f"{name} is divided among tasks: it needs taskSlots, too")
+    return planning.share(cap, slots or 1, window), planning.share_of_rate(rate, slots or 1)
 
 
 def _column(name: str | None, role: str, schema: StructType, types: tuple[str, ...]) -> int | None:

@@ -6,7 +6,7 @@
 
 | option | |
 |---|---|
-| `url`, `service`, `body`, `key`, `keyByPosition`, `timeout`, `window`, `job`, `prefix`, `idempotent`, `giveUp`, `inFlightMax` with `taskSlots`, `messageSizeMax` | as for `requite.spark.call`; `body` and `key` name columns |
+| `url`, `service`, `body`, `key`, `keyByPosition`, `timeout`, `window`, `job`, `prefix`, `idempotent`, `giveUp`, `inFlightMax` and `rate` with `taskSlots`, `retryOn` (names with commas between), `retryAttempts`, `messageSizeMax` | as for `requite.spark.call`; `body` and `key` name columns |
 | `repliesTo` | a folder to which rows and replies are written as Parquet (`requite.spark.sink.replies`) |
 | `onError` | what a row without a reply does: `fail` ends the write with an error once all rows have been tried; `keep` is content with the row in `repliesTo`; `ignore` |
 
@@ -88,6 +88,8 @@ class Sink:
         self, batches: Iterator[pa.RecordBatch], written: Written
     ) -> Iterator[pa.RecordBatch]:
         for batch in batches:
+            if not batch.num_rows:  # from a task that waits
+                continue
             status = batch.column(self.plan.kept + 1).to_pylist()
             failed = [row for row, one in enumerate(status) if one != "OK"]
             if failed and not written.first_error:

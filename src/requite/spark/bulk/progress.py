@@ -1,0 +1,186 @@
+"""How far a job of bulk calls is, while it runs.
+
+    with requite.spark.Progress() as progress:
+        requite.spark.call(orders, url, ..., progress=progress).write.parquet("priced")
+
+    2 tasks at work, 6 ended: 41,300 rows, 1,377 rows/s (OK 41,288, CallTimeout 12)
+
+Each task keeps a small file with its numbers in a folder, and the driver adds them up. So it knows
+what tasks have given on to Spark, and not how many rows there are to come, which nobody does before
+Spark has read them. On several machines the folder has to be one that all of them share.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from time import monotonic
+from typing import Any, Final, NamedTuple, Self, TextIO
+
+from requite.errors import ConfigurationError
+
+_log: Final = logging.getLogger("requite.spark")
+
+_REPORT_EVERY_S: Final = 0.5  # of a task; each report is one small file
+
+
+class Report(NamedTuple):
+    """What one task has given on so far: rows by status."""
+
+    statuses: dict[str, int]
+    ended: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Rows of any status."""
+        return sum(self.statuses.values())
+
+
+class Tally:
+    """Counts the rows of one try of a task, and reports them to a folder at most twice a second.
+
+    A report that cannot be written is logged, and the last one of the task: rows matter more.
+    """
+
+    def __init__(self, folder: str, stage: int, partition: int, attempt: int) -> None:
+        self._path: Path | None = Path(folder) / f"{stage}-{partition}-{attempt}.json"
+        self._statuses: Counter[str] = Counter()
+        self._next_at = 0.0
+
+    def add(self, statuses: dict[str, int], now: float) -> None:
+        """Count rows that were given on."""
+        self._statuses.update(statuses)
+        if now >= self._next_at:
+            self._next_at = now + _REPORT_EVERY_S
+            self._write(ended=False)
+
+    def end(self) -> None:
+        """Report for the last time: all rows of the task were given on."""
+        self._write(ended=True)
+
+    def _write(self, *, ended: bool) -> None:
+        if self._path is None:
+            return
+        draft = self._path.with_suffix(".new")
+        try:
+            draft.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_text(json.dumps({"statuses": self._statuses, "ended": ended}))
+            draft.replace(self._path)
+        except OSError as error:
+            _log.warning("cannot report progress to %s: %s", self._path.parent, error)
+            self._path = None
+
+
+class Count(NamedTuple):
+    """How far a job is: rows by status, and how many tasks have begun and ended."""
+
+    statuses: dict[str, int]
+    tasks_at_work: int
+    tasks_ended: int
+
+    @property
+    def rows(self) -> int:
+        """Rows of any status."""
+        return sum(self.statuses.values())
+
+
+class Progress:
+    """Shows on `out` (standard error) how far a job is, every `every` seconds.
+
+    `folder`: where tasks report, a path that driver and tasks share. None: a temporary folder, for
+    tasks on this machine; others are refused. Use one for each job.
+    """
+
+    def __init__(
+        self, folder: str | None = None, *, every: float = 2.0, out: TextIO | None = None
+    ) -> None:
+        if not every > 0:
+            raise ConfigurationError(f"every is a positive number of seconds, not {every!r}")
+        self._given = folder
+        self.folder = folder or mkdtemp(prefix="requite-progress-")
+        Path(self.folder).mkdir(parents=True, exist_ok=True)
+        self._every_s = every
+        self._out = sys.stderr if out is None else out
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._show, name="requite-progress", daemon=True)
+        self._began_at = monotonic()
+        self._last = (self._began_at, 0)
+        self._has_written = False
+
+    def check(self, master: str) -> None:
+        """Raise `ConfigurationError` where tasks cannot see a folder of this machine's."""
+        if self._given is None and not master.startswith("local"):
+            raise ConfigurationError(
+                "tasks on other machines cannot report to a folder of this one: give Progress one"
+                " that all of them share (Progress('/shared/folder'))"
+            )
+
+    def look(self) -> Count:
+        """Return how far the job is. Of several tries of a task, the one that got farthest."""
+        statuses: Counter[str] = Counter()
+        reports = list(self._reports())
+        for report in reports:
+            statuses.update(report.statuses)
+        ended = sum(report.ended for report in reports)
+        return Count(dict(statuses), len(reports) - ended, ended)
+
+    def line(self) -> str:
+        """Return how far the job is, and how fast it was since the last line, in words."""
+        now, count = monotonic(), self.look()
+        since, rows = self._last
+        self._last = (now, count.rows)
+        return _words(count, (count.rows - rows) / max(now - since, 1e-9))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        count = self.look()
+        mean = count.rows / max(monotonic() - self._began_at, 1e-9)
+        self._write(_words(count, mean))
+        if self._given is None:
+            rmtree(self.folder, ignore_errors=True)
+
+    def _show(self) -> None:
+        while not self._ended.wait(self._every_s):
+            self._write(self.line())
+
+    def _write(self, line: str) -> None:
+        """Write a line; on a terminal in the place of the one before."""
+        up = "\x1b[1A\x1b[2K" if self._has_written and self._out.isatty() else ""
+        self._out.write(f"{up}{line}\n")
+        self._out.flush()
+        self._has_written = True
+
+    def _reports(self) -> Iterator[Report]:
+        by_task: dict[str, Report] = {}
+        for path in Path(self.folder).glob("*-*-*.json"):
+            task = path.stem.rpartition("-")[0]
+            report = Report(**_read(path))
+            if task not in by_task or by_task[task].rows < report.rows:
+                by_task[task] = report
+        yield from by_task.values()
+
+
+def _read(path: Path) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(path.read_text())
+    return told
+
+
+def _words(count: Count, rows_per_s: float) -> str:
+    tasks = f"{count.tasks_at_work:,} tasks at work, {count.tasks_ended:,} ended"
+    if not count.tasks_at_work and not count.tasks_ended:
+        return "no task has reported yet"
+    by_status = sorted(count.statuses.items(), key=lambda item: (item[0] != "OK", -item[1]))
+    told = ", ".join(f"{status} {rows:,}" for status, rows in by_status)
+    return f"{tasks}: {count.rows:,} rows, {rows_per_s:,.0f} rows/s ({told})"

@@ -1,0 +1,240 @@
+"""What tasks do, without Spark: clients, a service that is down, cancellation, progress."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import io
+import os
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.spark.bulk.planned import JOB, plan
+from tests.spark.bulk.services import Recorded
+from tests.support.live import InBackground, Live, MakeBroker, eventually
+
+import requite
+from requite.errors import ConfigurationError
+from requite.spark.bulk.client import Clients
+from requite.spark.bulk.consumer import TaskEnded, this_consumer
+from requite.spark.bulk.plan import Connection, Plan
+from requite.spark.bulk.progress import Progress
+from requite.spark.bulk.task import Task, call_batches
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _clients() -> Iterator[None]:
+    """Clients of these tests' own, closed after them: none goes on dialling a broker that is away,
+    with pauses from a generator of random numbers that hypothesis watches."""
+    clients = Clients(idle_s=0.5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("requite.spark.bulk.client._clients", clients)
+        yield
+    eventually(lambda: len(clients) == 0, "all are closed")
+
+
+# --- the clients of a process ---------------------------------------------------------------------
+def test_clients_are_shared_and_closed_when_idle(recorded: Recorded) -> None:
+    clients = Clients(idle_s=0.05)
+    connection = Connection(recorded.url())
+    with clients.use(connection) as first, clients.use(connection) as second:
+        assert first is second
+        with clients.use(Connection(recorded.url(), slots=7)) as third:
+            assert third is not first
+        eventually(lambda: len(clients) == 1, "the unused one is closed")
+    eventually(lambda: len(clients) == 0, "both are closed")
+    with clients.use(connection) as again:
+        assert again is not first
+        reply = asyncio.run_coroutine_threadsafe(
+            again.client.call(b"x", idempotency_key=bytes(16)), again.loop
+        )
+        assert reply.result(10).body == b"x"
+
+
+def test_a_task_that_is_left_early_cancels_its_requests(recorded: Recorded) -> None:
+    def endless() -> Iterator[pa.RecordBatch]:
+        row = 0
+        while True:
+            yield pa.record_batch({"key": [row], "body": [b"%d" % row]})
+            row += 1
+
+    asked = Plan(Connection(recorded.url()), JOB, body=1, key=0, kept=2, window=4)
+    begin = monotonic()
+    rows = call_batches(endless(), asked)
+    assert next(rows).to_pylist()[0]["reply"] == b"0"
+    rows.close()
+    assert monotonic() - begin < 10
+    assert len(recorded.bodies) <= 8
+
+
+TIMEOUT_S = 1.0
+
+
+def tasks_of(url: str, tasks: int, rows: int, **more: Any) -> list[dict[str, Any]]:
+    """Have the tasks of a job run one after the other, as in one Python worker of Spark's."""
+    asked = plan(connection=Connection(url), timeout_s=TIMEOUT_S, window=64, **more)
+    answers = []
+    for number in range(tasks):
+        keys = list(range(number * rows, (number + 1) * rows))
+        batch = pa.record_batch({"key": keys, "body": [b"%d" % key for key in keys]})
+        for part in call_batches([batch], asked, Task(stage=7, partition=number)):
+            answers += part.to_pylist()
+    return answers
+
+
+@pytest.mark.parametrize("broker_is", ["there", "away"])
+def test_a_service_that_is_down_costs_a_job_one_timeout(
+    make_broker: MakeBroker, broker_is: str
+) -> None:
+    """The broker's grace is longer than the timeout: it says EXPIRED, as the deadline passes."""
+    url = make_broker().url if broker_is == "there" else "mdp://127.0.0.1:1"
+    begin = monotonic()
+    rows = tasks_of(f"{url}/absent", tasks=20, rows=200)
+    took_s = monotonic() - begin
+    assert len(rows) == 4000
+    assert {row["status"] for row in rows} == {"CallTimeout"}
+    assert not any(row["may_have_executed"] for row in rows), "nobody can have been served"
+    assert sum(row["attempts"] > 0 or row["elapsed_ms"] > 0 for row in rows) == 64
+    assert TIMEOUT_S <= took_s < 2 * TIMEOUT_S, "1.1 timeouts, and the rows themselves"
+
+
+def test_without_giving_up_a_service_that_is_down_is_asked_by_every_row(
+    make_broker: MakeBroker,
+) -> None:
+    rows = tasks_of(f"{make_broker().url}/absent", tasks=1, rows=100, give_up=False)
+    assert {(row["status"], row["attempts"]) for row in rows} == {("CallTimeout", 1)}
+
+
+def test_a_handler_that_hangs_costs_its_own_row_alone(
+    make_broker: MakeBroker, workers: list[Any]
+) -> None:
+    broker = make_broker()
+
+    @requite.service("moody")
+    async def moody(request: requite.Request) -> bytes:
+        if request.body == b"0":
+            await asyncio.Event().wait()
+        return request.body
+
+    workers.append(Live(requite.Worker(broker.url, moody)))
+    broker.await_workers("moody", 1)
+    rows = tasks_of(f"{broker.url}/moody", tasks=2, rows=1)
+    told = [(row["status"], row["may_have_executed"]) for row in rows]
+    assert told == [("CallTimeout", True), ("OK", True)]
+
+
+@pytest.mark.parametrize("takes_s", [0.02, 0.3])
+def test_a_task_that_is_cancelled_sends_nothing_half_a_second_later(
+    make_broker: MakeBroker, workers: list[Any], takes_s: float
+) -> None:
+    """What Spark does in the JVM, done here: at the first output after the cancellation it closes
+    the socket. The worker of Spark's writes batches to it through a buffer."""
+    broker = make_broker()
+    begun_at = []
+
+    @requite.service("nap")
+    async def nap(request: requite.Request) -> bytes:
+        begun_at.append(monotonic())
+        await asyncio.sleep(takes_s)
+        return request.body
+
+    workers.append(Live(requite.Worker(broker.url, nap, capacity=8)))
+    broker.await_workers("nap", 1)
+    keys = list(range(10_000))
+    batch = pa.record_batch({"key": keys, "body": [b"%d" % key for key in keys]})
+    asked = plan(connection=Connection(f"{broker.url}/nap"), timeout_s=30.0, window=8)
+    jvm, here = socket.socketpair()
+    cancelled = threading.Event()
+
+    def write() -> None:
+        stream = io.BufferedWriter(socket.SocketIO(here, "w"), 1 << 16)
+        rows = call_batches([batch], asked)
+        writer = pa.RecordBatchStreamWriter(stream, next(rows).schema)
+        with pytest.raises(TaskEnded, match="are cancelled"):
+            collections.deque(map(writer.write_batch, rows), maxlen=0)
+
+    def read() -> None:
+        while jvm.recv(1 << 16) and not cancelled.is_set():
+            pass
+        jvm.close()
+
+    with InBackground(write), InBackground(read):
+        eventually(lambda: len(begun_at) > 40, "it is under way")
+        cancelled.set()
+        cancelled_at = monotonic()
+    here.close()
+    eventually(lambda: monotonic() > begun_at[-1] + 1, "it is over")
+    assert begun_at[-1] < cancelled_at + 0.5
+
+
+def test_no_socket_among_the_callers_is_no_consumer() -> None:
+    with open(os.devnull, "wb") as out:
+        assert not out.closed
+        this_consumer().beat(monotonic())
+
+
+# --- progress -------------------------------------------------------------------------------------
+def test_tasks_tell_the_driver_how_far_they_are(recorded: Recorded, tmp_path: Path) -> None:
+    out = io.StringIO()
+    with Progress(str(tmp_path / "told"), every=60, out=out) as progress:
+        assert progress.line() == "no task has reported yet"
+        asked = plan(connection=Connection(recorded.url()), report_to=progress.folder)
+        batch = pa.record_batch({"key": [1, 2, None], "body": [b"a", b"b", b"c"]})
+        running = call_batches([batch] * 2, asked, Task(stage=1, partition=0))
+        assert next(running).num_rows
+        list(call_batches([batch], asked, Task(stage=1, partition=1)))
+        assert progress.look() == ({"OK": 4, "BadRow": 2}, 1, 1)
+        list(running)
+        list(call_batches([batch], asked, Task(stage=1, partition=1, attempt=1)))
+        assert progress.look() == ({"OK": 6, "BadRow": 3}, 0, 2), "each task counts once"
+        assert re.fullmatch(
+            r"0 tasks at work, 2 ended: 9 rows, [\d,]+ rows/s \(OK 6, BadRow 3\)", progress.line()
+        )
+    assert out.getvalue().endswith("rows/s (OK 6, BadRow 3)\n"), "the last word is there"
+    assert (tmp_path / "told").exists()
+
+
+def test_a_report_that_cannot_be_written_costs_no_row(
+    recorded: Recorded, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    asked = plan(connection=Connection(recorded.url()), report_to=str(tmp_path / "file"))
+    batch = pa.record_batch({"key": [1], "body": [b"a"]})
+    rows = [row for part in call_batches([batch] * 3, asked) for row in part.to_pylist()]
+    assert [row["status"] for row in rows] == ["OK"] * 3
+    assert caplog.text.count("cannot report progress to") == 1
+
+
+def test_progress_is_shown_while_the_job_runs() -> None:
+    out = io.StringIO()
+    with Progress(every=0.01, out=out) as progress:
+        eventually(lambda: out.getvalue().count("\n") > 2, "lines are written")
+    assert set(out.getvalue().splitlines()) == {"no task has reported yet"}
+    assert not Path(progress.folder).exists()
+
+
+def test_progress_of_other_machines_needs_a_folder_of_all() -> None:
+    with Progress(out=io.StringIO()) as progress:
+        progress.check("local[2]")
+        with pytest.raises(ConfigurationError, match="give Progress one that all of them share"):
+            progress.check("spark://master:7077")
+    with pytest.raises(ConfigurationError, match="positive number of seconds"):
+        Progress(every=0)
+
+
+def test_all_tasks_of_a_process_use_one_connection(recorded: Recorded) -> None:
+    asked = Plan(Connection(recorded.url()), JOB, body=1, key=0, kept=2)
+    before = recorded.broker.stats()["clients"]
+    for _ in range(3):
+        batch = pa.record_batch({"key": [1, 2], "body": [b"a", b"b"]})
+        assert [row["status"] for row in next(call_batches([batch], asked)).to_pylist()] == [
+            "OK"
+        ] * 2
+    assert recorded.broker.stats()["clients"] == before + 1
