@@ -1,7 +1,8 @@
 """The audit: one verdict per request, with evidence, and what all of them come to.
 
-A request is in order when whoever accepted it has ended it exactly once (invariant I1). Who that
-is, and what is read from its log, tells `requite.spark.lives`. Requests of which only workers tell
+A request is in order when whoever accepted it has ended it exactly once, and not later than its
+deadline and a heartbeat period (invariant I1). Who that is, and what is read from its log, tells
+`requite.spark.lives`. Requests of which only workers tell
 get no verdict: nobody who keeps a journal has accepted them.
 """
 
@@ -15,23 +16,24 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from requite.heartbeat import INTERVAL_S_DEFAULT
-from requite.spark import lives as words
 from requite.spark.clock import Instant, dated, later
+from requite.spark.lives import FAULT_ACCEPTED, FAULT_ENDED, FAULT_TWICE
 from requite.spark.vocabulary import BROKER, CLIENT, DISPATCHED, OUTCOMES, Verdict
 
 LONGEST_DEADLINE_S: Final = 60.0
 """How long a request without a deadline may take, unless told otherwise."""
 
 GRACE_S: Final = INTERVAL_S_DEFAULT
-"""How long after its deadline the outcome of a request may be written: a heartbeat period (I1)."""
+"""How long after its deadline a request may end: a heartbeat period (I1)."""
 
 _SHOWN: Final = ("ts", "log", "seq", "kind", "attempt", "outcome", "worker", "reason")
 _JSON: Final = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'", "timeZone": "UTC"}
 
 
 class Terms(NamedTuple):
-    """When a missing outcome becomes a violation: after the deadline (or `longest_deadline_s` after
-    acceptance, where there is none) and `grace_s`."""
+    """When an outcome is late, and a missing one a violation: `grace_s` after the deadline. Where
+    there is none, nothing is late, and what has not ended `longest_deadline_s` (and `grace_s`)
+    after its acceptance is missing."""
 
     longest_deadline_s: float = LONGEST_DEADLINE_S
     grace_s: float = GRACE_S
@@ -55,13 +57,14 @@ class Summary:
     in_flight: int = 0
     orphan: int = 0
     accepted_twice: int = 0
+    late: int = 0
     dropped_events: int = 0
     damaged: int = 0
 
     @property
     def violations(self) -> int:
         """How many requests did not go as they must."""
-        return self.missing + self.duplicate + self.orphan + self.accepted_twice
+        return self.late + self.missing + self.duplicate + self.orphan + self.accepted_twice
 
     @property
     def ok(self) -> bool:
@@ -81,6 +84,7 @@ class Summary:
         """Return the verdict for people."""
         parts = [f"{self.accepted:,} accepted", f"{self.exactly_one:,} ended exactly once"]
         named = {
+            "ended too late": self.late,
             "missing": self.missing,
             "ended more than once": self.duplicate,
             "ended without being accepted": self.orphan,
@@ -105,6 +109,7 @@ def summarise(verdicts: Mapping[str, int], *, dropped_events: int = 0, damaged: 
     return Summary(
         accepted=sum(count.values()) - count[Verdict.ORPHAN],
         exactly_one=count[Verdict.EXACTLY_ONE],
+        late=count[Verdict.LATE],
         missing=count[Verdict.MISSING],
         duplicate=count[Verdict.DUPLICATE_OUTCOME],
         in_flight=count[Verdict.IN_FLIGHT],
@@ -130,15 +135,16 @@ def verdicts(lives: DataFrame, now: Instant, terms: Terms = USUAL) -> DataFrame:
 
 
 def _verdict(now: Instant, terms: Terms) -> Column:
-    severity = words.severity(F.col("word"), F.col("last")["role"] == BROKER)
-    is_late = F.lit(now) > later(_deadline(terms.longest_deadline_s), terms.grace_s)
+    fault = F.col("course")["fault"]
+    is_late = F.col("course")["late_us"] > round(terms.grace_s * 1e6)
+    is_overdue = F.lit(now) > later(_deadline(terms.longest_deadline_s), terms.grace_s)
     return (
-        F.when(F.col("word") == words.PLAIN, Verdict.EXACTLY_ONE.value)
-        .when(F.col("last").isNull(), _orphan(F.col("events")))
-        .when(severity == 3, Verdict.ACCEPTED_TWICE.value)
-        .when(severity == 2, Verdict.DUPLICATE_OUTCOME.value)
-        .when(severity == 0, Verdict.EXACTLY_ONE.value)
-        .when(is_late, Verdict.MISSING.value)
+        F.when(F.col("last").isNull(), _orphan(F.col("events")))
+        .when(fault == FAULT_ACCEPTED, Verdict.ACCEPTED_TWICE.value)
+        .when(fault == FAULT_TWICE, Verdict.DUPLICATE_OUTCOME.value)
+        .when((fault == FAULT_ENDED) & is_late, Verdict.LATE.value)
+        .when(fault == FAULT_ENDED, Verdict.EXACTLY_ONE.value)
+        .when(is_overdue, Verdict.MISSING.value)
         .otherwise(Verdict.IN_FLIGHT.value)
     )
 

@@ -52,6 +52,7 @@ class Verdict(StrEnum):
     """What the audit says of one request."""
 
     EXACTLY_ONE = "EXACTLY_ONE"
+    LATE = "LATE"
     IN_FLIGHT = "IN_FLIGHT"
     MISSING = "MISSING"
     DUPLICATE_OUTCOME = "DUPLICATE_OUTCOME"

@@ -31,7 +31,8 @@ EMPTY = Facts("lake", NOON, Summary())
 GOOD = Summary(accepted=12_345, exactly_one=12_345)
 BAD = Summary(
     accepted=12_345,
-    exactly_one=12_338,
+    exactly_one=12_336,
+    late=2,
     missing=3,
     duplicate=2,
     in_flight=1,

@@ -89,6 +89,7 @@ _LABELS: Final = {
 
 
 _WRONG: Final = {
+    "late": "ended too late",
     "missing": "never ended",
     "duplicate": "ended more than once",
     "in_flight": "under way",

@@ -11,6 +11,7 @@ from requite.spark.report.html_table import ids, table, text
 from requite.spark.report.markup import Markup, join, legible, tag
 
 _BREACHES: Final = {
+    "LATE": "ended after its deadline and one heartbeat period",
     "MISSING": "accepted, and never ended",
     "DUPLICATE_OUTCOME": "ended more than once",
     "ORPHAN": "ended or was handed out without having been accepted",

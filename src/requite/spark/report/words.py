@@ -124,6 +124,7 @@ def verdict(audit: Summary) -> str:
 def breaches(audit: Summary) -> list[str]:
     """Return what is wrong, a phrase each."""
     phrases = (
+        (audit.late, "ended too late"),
         (audit.missing, "never ended"),
         (audit.duplicate, "ended more than once"),
         (audit.orphan, "ended without being accepted"),
@@ -145,4 +146,7 @@ def explanation(audit: Summary) -> str:
     if mood_of(audit) is Mood.EMPTY:
         return "Processes write a journal when they are started with --journal."
     waiting = "Those under way still have time. " if audit.in_flight else ""
-    return f"{waiting}None missing, none twice, none out of nowhere, and the journal is complete."
+    return (
+        f"{waiting}None late, none missing, none twice, none out of nowhere, "
+        "and the journal is complete."
+    )
