@@ -27,6 +27,9 @@ GRACE_S: Final = INTERVAL_S_DEFAULT
 """How long after its deadline a request may end: a heartbeat period (I1)."""
 
 _SHOWN: Final = ("ts", "log", "seq", "kind", "attempt", "outcome", "worker", "reason")
+SHOWN_MAX: Final = 200
+"""Events in the evidence of one contradiction."""
+
 _JSON: Final = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'", "timeZone": "UTC"}
 
 
@@ -44,7 +47,8 @@ USUAL: Final = Terms()
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What an audit came to. Counts are requests, but for the last two: events, and damages.
+    """What an audit came to. Counts are requests, but for the last three: contradictions (a request
+    may have several), events, and damages.
 
     `dropped_events` were lost by the journal before they were written, `damaged` are rows that do
     not decode: either may hide what became of a request, so the proof has holes then.
@@ -58,6 +62,7 @@ class Summary:
     orphan: int = 0
     accepted_twice: int = 0
     late: int = 0
+    contradictions: int = 0
     dropped_events: int = 0
     damaged: int = 0
 
@@ -68,8 +73,9 @@ class Summary:
 
     @property
     def ok(self) -> bool:
-        """Whether no request violates what was promised, as far as the journal tells."""
-        return not self.violations
+        """Whether no request violates what was promised, and nobody contradicts anybody, as far as
+        the journal tells."""
+        return not self.violations and not self.contradictions
 
     @property
     def complete(self) -> bool:
@@ -92,7 +98,11 @@ class Summary:
             "still in flight": self.in_flight,
         }
         parts += [f"{count:,} {name}" for name, count in named.items() if count]
-        return ", ".join(parts) + self._holes()
+        return ", ".join(parts) + self._contradicted() + self._holes()
+
+    def _contradicted(self) -> str:
+        n = self.contradictions
+        return f"; {n:,} {'contradiction' if n == 1 else 'contradictions'}" if n else ""
 
     def _holes(self) -> str:
         if self.complete:
@@ -103,18 +113,25 @@ class Summary:
         )
 
 
-def summarise(verdicts: Mapping[str, int], *, dropped_events: int = 0, damaged: int = 0) -> Summary:
+def summarise(
+    verdicts: Mapping[str, int],
+    *,
+    contradictions: int = 0,
+    dropped_events: int = 0,
+    damaged: int = 0,
+) -> Summary:
     """Make the summary from the number of requests per verdict."""
     count = {verdict: verdicts.get(verdict, 0) for verdict in Verdict}
     return Summary(
         accepted=sum(count.values()) - count[Verdict.ORPHAN],
         exactly_one=count[Verdict.EXACTLY_ONE],
-        late=count[Verdict.LATE],
         missing=count[Verdict.MISSING],
         duplicate=count[Verdict.DUPLICATE_OUTCOME],
         in_flight=count[Verdict.IN_FLIGHT],
         orphan=count[Verdict.ORPHAN],
         accepted_twice=count[Verdict.ACCEPTED_TWICE],
+        late=count[Verdict.LATE],
+        contradictions=contradictions,
         dropped_events=dropped_events,
         damaged=damaged,
     )
@@ -166,11 +183,16 @@ def _deadline(longest_deadline_s: float) -> Column:
     )
 
 
+def shown(events: Column) -> Column:
+    """Tell events as JSON."""
+    told = F.transform(events, lambda event: F.struct(*(event[name] for name in _SHOWN)))
+    return F.to_json(told, _JSON)
+
+
 def _evidence(verdict: Column, events: Column) -> Column:
     """Tell the events of a request as JSON: all of a violation, the newest of what is in flight."""
-    shown = F.transform(events, lambda event: F.struct(*(event[name] for name in _SHOWN)))
-    everything = F.to_json(shown, _JSON)
-    newest = F.to_json(F.slice(shown, -1, 1), _JSON)
+    everything = shown(events)
+    newest = shown(F.slice(events, -1, 1))
     return (
         F.when(verdict == Verdict.EXACTLY_ONE.value, F.lit(None).cast("string"))
         .when(verdict == Verdict.IN_FLIGHT.value, newest)

@@ -9,6 +9,7 @@ shuffled once. Columns:
                 That is the client if it has written down that it accepted the call, and otherwise
                 the brokers.
     last        the authority's last acceptance; null: nobody accepted it
+    tally       how often what was told, and by whom: counts, for a quick look at every life
     course      what `own` comes to: `fault`, a number of the table below; `outcomes`, how often the
                 request ended; `late_us`, how long after its deadline (null: it had none)
 
@@ -37,12 +38,24 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from requite.chronicle import NOT_IDEMPOTENT
 from requite.spark.clock import micros
-from requite.spark.vocabulary import ACCEPTED, BROKER, CLIENT, OUTCOMES, PARTIAL
+from requite.spark.vocabulary import (
+    ACCEPTED,
+    BROKER,
+    CLIENT,
+    DISPATCHED,
+    OK,
+    OUTCOMES,
+    PARTIAL,
+    REDELIVERED,
+    SENT,
+    STARTED,
+)
 
 FIELDS: Final = (
     "ts", "log", "seq", "kind", "role", "attempt", "outcome", "worker", "error_class", "reason",
-    "deadline",
+    "deadline", "bytes",
 )  # fmt: skip
 
 Predicate = Callable[[Column], Column]
@@ -59,10 +72,42 @@ def lives(events: DataFrame) -> DataFrame:
     gathered = told.groupBy("request_id").agg(
         F.coalesce(F.max("service"), F.lit("")).alias("service"),
         F.sort_array(F.collect_list(F.struct(*FIELDS))).alias("events"),
+        F.struct(*_tallied()).alias("tally"),
     )
     owned = gathered.withColumn("own", _own(F.col("events")))
     dated = owned.withColumn("last", last_of(F.col("own"), is_acceptance))
     return dated.withColumn("course", _course(F.col("own"), F.col("last")))
+
+
+def _tallied() -> list[Column]:
+    """Return the counts of a life. `is_once`: it is not idempotent, and must not run twice;
+    `is_shared`: it was accepted for two services."""
+    kind, role = F.col("kind"), F.col("role")
+    accepted, ended = kind == ACCEPTED, kind.isin(*OUTCOMES)
+    by_client, by_broker = role == CLIENT, role == BROKER
+    ok = F.coalesce(F.col("outcome") == OK, F.lit(False))
+    begun_at = F.when(kind.isin(SENT, DISPATCHED, STARTED), F.col("ts"))
+    named = F.when(accepted, F.col("service"))
+    counts = {
+        "made": by_client & accepted,
+        "sent": by_client & (kind == SENT),
+        "kept": by_client & ended & ok,
+        "taken": by_broker & accepted,
+        "ended": by_broker & ended,
+        "replied": by_broker & ended & ok,
+        "given": kind == DISPATCHED,
+        "taken_back": by_broker & (kind == REDELIVERED),
+        "begun": kind == STARTED,
+    }
+    return [
+        *(F.count_if(condition).cast("int").alias(name) for name, condition in counts.items()),
+        F.coalesce(F.bool_or(accepted & (F.col("reason") == NOT_IDEMPOTENT)), F.lit(False)).alias(
+            "is_once"
+        ),
+        F.max(begun_at).alias("last_begun_at"),
+        F.min("deadline").alias("first_deadline"),
+        (F.min(named) != F.max(named)).alias("is_shared"),
+    ]
 
 
 def is_acceptance(event: Column) -> Column:

@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from requite.spark import audit, gold, silver
+from requite.spark.contradictions import contradictions
 from requite.spark.ingest import EVENTS
 from requite.spark.lake import Lake, columns_of
 from requite.spark.lives import lives
@@ -51,7 +52,7 @@ class Refresh:
         events = self._events(reach(days, self.look_back))
         gathered = lives(events).persist()
         try:
-            self._requests(gathered, days)
+            self._requests(gathered, events, days)
         finally:
             gathered.unpersist()
         self._replace("silver_attempts", silver.silver_attempts(events), days)
@@ -64,12 +65,14 @@ class Refresh:
         near = self.lake.table(EVENTS).where(F.col("date").between(first, last))
         return near.where((ts >= F.lit(span.start)) & (ts <= F.lit(span.end)))
 
-    def _requests(self, gathered: DataFrame, days: list[date]) -> None:
+    def _requests(self, gathered: DataFrame, events: DataFrame, days: list[date]) -> None:
         went_back = F.count_if(silver.CLOCK_WENT_BACK).alias("went_back")
         requests = silver.silver_requests(gathered)
         counts = self._replace("silver_requests", requests, days, went_back)
         self.clock_went_back += counts["went_back"]
         self._replace("audit_verdicts", audit.verdicts(gathered, self.now, self.terms), days)
+        found = contradictions(gathered, events, self.terms)
+        self._replace("audit_contradictions", found, days)
         depths = gold.gold_queue_depth(gathered, self.now, days=days)
         self._replace("gold_queue_depth", depths, days)
 

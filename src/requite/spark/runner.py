@@ -207,10 +207,13 @@ class _Run:
         lost = self._lake.table(EVENTS).where(F.col("kind") == DROPPED)
         dropped = _rows(lost.agg(F.sum("dropped").alias("n")))[0]["n"] or 0
         damaged = self._lake.table(QUARANTINE).count()
+        contradicted = self._lake.table("audit_contradictions").count()
         verdicts: dict[str, int] = {}
         for row in counted:
             verdicts[row["verdict"]] = verdicts.get(row["verdict"], 0) + row["count"]
-        self._audit = audit.summarise(verdicts, dropped_events=dropped, damaged=damaged)
+        self._audit = audit.summarise(
+            verdicts, contradictions=contradicted, dropped_events=dropped, damaged=damaged
+        )
         open_days = {row["date"].isoformat() for row in counted if row["verdict"] in _OPEN}
         self._state |= {"open_days": sorted(open_days), "damaged": damaged}
         self._tell(Progress("audit", sum(verdicts.values())))

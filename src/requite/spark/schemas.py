@@ -85,6 +85,10 @@ AUDIT_VERDICTS: Final = """
     request_id string, service string, verdict string, evidence string, date date
 """
 
+AUDIT_CONTRADICTIONS: Final = """
+    request_id string, service string, kind string, evidence string, date date
+"""
+
 POISON: Final = """
     service string, error_class string, fingerprint string, n bigint, first_seen timestamp,
     last_seen timestamp, sample_request_id string

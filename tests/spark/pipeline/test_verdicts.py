@@ -267,6 +267,13 @@ def test_the_summary_counts_requests_and_says_whether_all_is_well() -> None:
     assert not every.ok
 
 
+def test_contradictions_are_no_verdict_and_yet_nothing_is_well() -> None:
+    summary = audit.summarise({"EXACTLY_ONE": 3}, contradictions=2)
+    assert summary.violations == 0
+    assert not summary.ok
+    assert summary.sentence() == "3 accepted, 3 ended exactly once; 2 contradictions"
+
+
 def test_a_journal_with_holes_proves_nothing_about_them() -> None:
     summary = audit.summarise({"EXACTLY_ONE": 3}, dropped_events=7, damaged=1)
     assert summary.ok
@@ -276,6 +283,7 @@ def test_a_journal_with_holes_proves_nothing_about_them() -> None:
         "accepted": 3,
         "exactly_one": 3,
         "late": 0,
+        "contradictions": 0,
         "missing": 0,
         "duplicate": 0,
         "in_flight": 0,

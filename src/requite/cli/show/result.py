@@ -95,6 +95,7 @@ _WRONG: Final = {
     "in_flight": "under way",
     "orphan": "ended without being accepted",
     "accepted_twice": "accepted twice",
+    "contradictions": "contradictions between journals",
     "dropped_events": "events were dropped by the journal",
     "damaged": "rows of the journal are damaged",
 }

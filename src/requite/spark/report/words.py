@@ -118,7 +118,7 @@ def verdict(audit: Summary) -> str:
     parts = [f"{audit.accepted:,} accepted", f"{audit.exactly_one:,} ended exactly once"]
     if audit.in_flight:
         parts.append(f"{audit.in_flight:,} still under way")
-    return f"{', '.join([*parts, *breaches(audit)])}."
+    return f"{', '.join([*parts, *breaches(audit), *contradicted(audit)])}."
 
 
 def breaches(audit: Summary) -> list[str]:
@@ -131,6 +131,12 @@ def breaches(audit: Summary) -> list[str]:
         (audit.accepted_twice, "accepted twice"),
     )
     return [f"{n:,} {phrase}" for n, phrase in phrases if n]
+
+
+def contradicted(audit: Summary) -> list[str]:
+    """Return how often the sides contradict each other, if they do."""
+    n = audit.contradictions
+    return [counted(n, "contradiction")] if n else []
 
 
 def explanation(audit: Summary) -> str:
@@ -148,5 +154,5 @@ def explanation(audit: Summary) -> str:
     waiting = "Those under way still have time. " if audit.in_flight else ""
     return (
         f"{waiting}None late, none missing, none twice, none out of nowhere, "
-        "and the journal is complete."
+        "nobody contradicted, and the journal is complete."
     )
