@@ -8,7 +8,7 @@ get no verdict: nobody who keeps a journal has accepted them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final, NamedTuple
 
@@ -63,6 +63,7 @@ class Summary:
     accepted_twice: int = 0
     late: int = 0
     contradictions: int = 0
+    undecided: int = 0
     dropped_events: int = 0
     damaged: int = 0
 
@@ -79,8 +80,8 @@ class Summary:
 
     @property
     def complete(self) -> bool:
-        """Whether the journal has told everything."""
-        return not self.dropped_events and not self.damaged
+        """Whether the journal has told everything, and by clocks that were not set."""
+        return not (self.dropped_events or self.damaged or self.undecided)
 
     def record(self) -> dict[str, int]:
         """Return the counts for machines."""
@@ -105,10 +106,13 @@ class Summary:
         return f"; {n:,} {'contradiction' if n == 1 else 'contradictions'}" if n else ""
 
     def _holes(self) -> str:
-        if self.complete:
-            return ""
+        holes = ""
+        if self.undecided:
+            holes += f"; {self.undecided:,} cannot be judged: the clock of their log was set"
+        if not self.dropped_events and not self.damaged:
+            return holes
         return (
-            f"; the journal is incomplete ({self.dropped_events:,} events dropped, "
+            f"{holes}; the journal is incomplete ({self.dropped_events:,} events dropped, "
             f"{self.damaged:,} rows damaged): what they told of is not proven"
         )
 
@@ -132,17 +136,27 @@ def summarise(
         accepted_twice=count[Verdict.ACCEPTED_TWICE],
         late=count[Verdict.LATE],
         contradictions=contradictions,
+        undecided=count[Verdict.UNDECIDED],
         dropped_events=dropped_events,
         damaged=damaged,
     )
 
 
-def verdicts(lives: DataFrame, now: Instant, terms: Terms = USUAL) -> DataFrame:
-    """Judge each life (`requite.spark.lives.lives`) as of `now`: the table `audit_verdicts`."""
+def verdicts(
+    lives: DataFrame,
+    now: Instant,
+    terms: Terms = USUAL,
+    *,
+    unsettled: Collection[str] = frozenset(),
+) -> DataFrame:
+    """Judge each life (`requite.spark.lives.lives`) as of `now`: the table `audit_verdicts`.
+
+    Of the `unsettled` logs nothing is held against anybody that rests on their clocks.
+    """
     judged = lives.select(
         "request_id",
         "service",
-        _verdict(now, terms).alias("verdict"),
+        _decided(_verdict(now, terms), unsettled).alias("verdict"),
         "events",
         dated(F.col("own"), F.col("events")).alias("date"),
     )
@@ -164,6 +178,17 @@ def _verdict(now: Instant, terms: Terms) -> Column:
         .when(is_overdue, Verdict.MISSING.value)
         .otherwise(Verdict.IN_FLIGHT.value)
     )
+
+
+def _decided(verdict: Column, unsettled: Collection[str]) -> Column:
+    """Leave open what a clock that was set decides: what was late, and which broker was last."""
+    if not unsettled:
+        return verdict
+    logs = F.array_distinct(F.col("own")["log"])
+    is_torn = F.arrays_overlap(logs, F.array(*map(F.lit, sorted(unsettled))))
+    is_late = verdict == Verdict.LATE.value
+    is_open = verdict.isin(Verdict.MISSING.value, Verdict.IN_FLIGHT.value) & (F.size(logs) > 1)
+    return F.when(is_torn & (is_late | is_open), Verdict.UNDECIDED.value).otherwise(verdict)
 
 
 def _orphan(events: Column) -> Column:

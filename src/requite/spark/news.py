@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final, NamedTuple
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from requite.spark.clock import micros
@@ -62,6 +63,13 @@ def _gathered(rows: list[dict[str, Any]], after: int) -> News:
         spans=tuple(Span(row["start"], row["end"]) for row in rows),
         deadline_s=max((row["given_us"] or 0 for row in rows), default=0) / 1e6,
     )
+
+
+def events_in(lake: Lake, span: Span) -> DataFrame:
+    """Return the events that happened in a span, by the clocks of their logs."""
+    ts = F.col("ts")
+    near = lake.table(EVENTS).where(F.col("date").between(span.start.date(), span.end.date()))
+    return near.where((ts >= F.lit(span.start)) & (ts <= F.lit(span.end)))
 
 
 def known_days(lake: Lake) -> list[date]:

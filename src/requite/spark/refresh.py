@@ -13,10 +13,10 @@ from pyspark.sql import functions as F
 
 from requite.spark import audit, gold, silver
 from requite.spark.contradictions import contradictions
-from requite.spark.ingest import EVENTS
 from requite.spark.lake import Lake, columns_of
 from requite.spark.lives import lives
-from requite.spark.news import Span, reach, widen
+from requite.spark.news import Span, events_in, reach, widen
+from requite.spark.skew import IN_STEP, Clocks, corrected
 
 RECENT: Final = timedelta(days=7)
 """What advice is based on: a week has every load that comes back weekly."""
@@ -44,6 +44,7 @@ class Refresh:
     look_back: timedelta
     on_progress: OnProgress
     terms: audit.Terms = audit.USUAL
+    clocks: Clocks = IN_STEP
     written: dict[str, int] = field(default_factory=dict)
     clock_went_back: int = 0
 
@@ -60,17 +61,16 @@ class Refresh:
         self._gold(days)
 
     def _events(self, span: Span) -> DataFrame:
-        ts = F.col("ts")
-        first, last = span.start.date(), span.end.date()
-        near = self.lake.table(EVENTS).where(F.col("date").between(first, last))
-        return near.where((ts >= F.lit(span.start)) & (ts <= F.lit(span.end)))
+        return corrected(events_in(self.lake, span), self.clocks)
 
     def _requests(self, gathered: DataFrame, events: DataFrame, days: list[date]) -> None:
         went_back = F.count_if(silver.CLOCK_WENT_BACK).alias("went_back")
         requests = silver.silver_requests(gathered)
         counts = self._replace("silver_requests", requests, days, went_back)
         self.clock_went_back += counts["went_back"]
-        self._replace("audit_verdicts", audit.verdicts(gathered, self.now, self.terms), days)
+        unsettled = self.clocks.unsettled
+        verdicts = audit.verdicts(gathered, self.now, self.terms, unsettled=unsettled)
+        self._replace("audit_verdicts", verdicts, days)
         found = contradictions(gathered, events, self.terms)
         self._replace("audit_contradictions", found, days)
         depths = gold.gold_queue_depth(gathered, self.now, days=days)

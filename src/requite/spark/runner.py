@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,12 +26,13 @@ from pyspark.sql import functions as F
 
 from requite.errors import ConfigurationError
 from requite.journal.folder import find_logs
-from requite.spark import audit, news
+from requite.spark import audit, news, skew
 from requite.spark.ingest import EVENTS, QUARANTINE, ingest, journal_stream
 from requite.spark.lake import OUR_FOLDER, Lake, claim, load, locked, save
 from requite.spark.news import News, Span
 from requite.spark.refresh import OnProgress, Progress, Refresh
 from requite.spark.report import require_charts, require_place
+from requite.spark.skew import IN_STEP, Clocks
 from requite.spark.vocabulary import DROPPED, Verdict
 
 if TYPE_CHECKING:
@@ -169,21 +171,51 @@ class _Run:
         return Span(min(a for a, _ in instants), max(b for _, b in instants))
 
     def _update(self, told: Span) -> None:
-        now = self._as_of or told.end
         look_back = self._look_back()
+        clocks = self._read_clocks(look_back)
+        if clocks.ahead_us:
+            look_back += timedelta(microseconds=clocks.worst_us)
+            told = self._told_by(clocks)
+        now = self._as_of or told.end
+        known = news.known_days(self._lake)
         if self._news.spans:
-            self._days = news.touched(self._news.spans, look_back, news.known_days(self._lake))
+            self._days = news.touched(self._news.spans, look_back, known)
+        if clocks.record() != self._state.get("clocks", IN_STEP.record()):
+            self._days = set(known)
+            self._state["clocks"] = clocks.record()
         time_went_on = now.isoformat() != self._state.get("as_of")
         if time_went_on:
             self._days |= {date.fromisoformat(day) for day in self._state.get("open_days", ())}
         if self._days or time_went_on:  # a worker falls silent without telling anything
-            self._compute(Refresh(self._lake, now, told, look_back, self._tell, self._terms))
+            refresh = Refresh(self._lake, now, told, look_back, self._tell, self._terms, clocks)
+            self._compute(refresh)
         self._state |= {
             "batch": self._news.batch,
             "told": [told.start.isoformat(), told.end.isoformat()],
             "look_back_s": look_back.total_seconds(),
             "as_of": now.isoformat(),
         }
+
+    def _read_clocks(self, look_back: timedelta) -> Clocks:
+        """Find out how far the clocks of logs disagree, by all that was ever told of them."""
+        known = skew.merge(skew.collected(self._lake.table("silver_clocks")))
+        if not self._news.spans:
+            return skew.settle(known)
+        days = news.touched(self._news.spans, look_back, news.known_days(self._lake))
+        near = (
+            news.events_in(self._lake, news.reach(run, look_back)) for run in news.runs_of(days)
+        )
+        found = (skew.collected(skew.bounds(each, self._news.events)) for each in near)
+        told = skew.merge(chain(known, *found))
+        if told != known:
+            self._lake.replace("silver_clocks", skew.put(self._lake.spark, told))
+        return skew.settle(told)
+
+    def _told_by(self, clocks: Clocks) -> Span:
+        """Return the time of which the journal has told, by a common clock."""
+        events = skew.corrected(self._lake.table(EVENTS), clocks)
+        row = _rows(events.agg(F.min("ts").alias("start"), F.max("ts").alias("end")))[0]
+        return Span(row["start"], row["end"])
 
     def _compute(self, refresh: Refresh) -> None:
         for days in news.runs_of(self._days):

@@ -142,6 +142,11 @@ def test_an_incomplete_journal_is_no_proof():
     assert "1 event could not be written, 3 records cannot be read" in text
 
 
+def test_what_a_clock_leaves_open_is_told():
+    text = read(render(EMPTY._replace(audit=Summary(2, 1, undecided=1))))
+    assert "1 request cannot be judged: a clock on which that rests was set in between." in text
+
+
 def test_breaches_come_with_their_evidence():
     text = read(render(in_breach()))
     for phrase in (

@@ -96,6 +96,7 @@ _WRONG: Final = {
     "orphan": "ended without being accepted",
     "accepted_twice": "accepted twice",
     "contradictions": "contradictions between journals",
+    "undecided": "cannot be judged",
     "dropped_events": "events were dropped by the journal",
     "damaged": "rows of the journal are damaged",
 }

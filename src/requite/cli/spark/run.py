@@ -155,6 +155,7 @@ def _verdicts(audit: Summary) -> list[tuple[str, int, bool]]:
         ("accepted", audit.accepted, False),
         ("ended exactly once", audit.exactly_one, False),
         ("in flight", audit.in_flight, False),
+        ("undecided", audit.undecided, True),
         ("ended too late", audit.late, True),
         ("missing", audit.missing, True),
         ("ended more than once", audit.duplicate, True),

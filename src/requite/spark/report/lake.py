@@ -77,7 +77,7 @@ def audit_of(lake: Lake) -> Summary:
 
 
 def _violations(lake: Lake) -> tuple[Violation, ...]:
-    fine = (Verdict.EXACTLY_ONE.value, Verdict.IN_FLIGHT.value)
+    fine = (Verdict.EXACTLY_ONE.value, Verdict.IN_FLIGHT.value, Verdict.UNDECIDED.value)
     wrong = lake.table("audit_verdicts").where(~F.col("verdict").isin(*fine))
     events = F.from_json("evidence", _EVENTS)
     first = wrong.orderBy("date", "request_id").limit(facts.VIOLATIONS_SHOWN)

@@ -141,6 +141,9 @@ def contradicted(audit: Summary) -> list[str]:
 
 def explanation(audit: Summary) -> str:
     """Return what the verdict rests on, and what it cannot tell."""
+    if audit.undecided and not (audit.dropped_events or audit.damaged):
+        n = counted(audit.undecided, "request")
+        return f"{n} cannot be judged: a clock on which that rests was set in between."
     if not audit.complete:
         return (
             f"The journal is incomplete: {counted(audit.dropped_events, 'event')} could not be "
