@@ -64,6 +64,7 @@ class Summary:
     late: int = 0
     contradictions: int = 0
     undecided: int = 0
+    one_sided: int = 0
     dropped_events: int = 0
     damaged: int = 0
 
@@ -80,7 +81,7 @@ class Summary:
 
     @property
     def complete(self) -> bool:
-        """Whether the journal has told everything, and by clocks that were not set."""
+        """Whether the journal has told everything that verdicts rest on."""
         return not (self.dropped_events or self.damaged or self.undecided)
 
     def record(self) -> dict[str, int]:
@@ -97,6 +98,7 @@ class Summary:
             "ended without being accepted": self.orphan,
             "accepted twice": self.accepted_twice,
             "still in flight": self.in_flight,
+            "seen from one side, not counted": self.one_sided,
         }
         parts += [f"{count:,} {name}" for name, count in named.items() if count]
         return ", ".join(parts) + self._contradicted() + self._holes()
@@ -108,7 +110,7 @@ class Summary:
     def _holes(self) -> str:
         holes = ""
         if self.undecided:
-            holes += f"; {self.undecided:,} cannot be judged: the clock of their log was set"
+            holes += f"; {self.undecided:,} cannot be judged"
         if not self.dropped_events and not self.damaged:
             return holes
         return (
@@ -127,7 +129,7 @@ def summarise(
     """Make the summary from the number of requests per verdict."""
     count = {verdict: verdicts.get(verdict, 0) for verdict in Verdict}
     return Summary(
-        accepted=sum(count.values()) - count[Verdict.ORPHAN],
+        accepted=sum(count.values()) - count[Verdict.ORPHAN] - count[Verdict.ONE_SIDED],
         exactly_one=count[Verdict.EXACTLY_ONE],
         missing=count[Verdict.MISSING],
         duplicate=count[Verdict.DUPLICATE_OUTCOME],
@@ -137,6 +139,7 @@ def summarise(
         late=count[Verdict.LATE],
         contradictions=contradictions,
         undecided=count[Verdict.UNDECIDED],
+        one_sided=count[Verdict.ONE_SIDED],
         dropped_events=dropped_events,
         damaged=damaged,
     )
@@ -181,7 +184,11 @@ def _verdict(now: Instant, terms: Terms) -> Column:
 
 
 def _decided(verdict: Column, unsettled: Collection[str]) -> Column:
-    """Leave open what a clock that was set decides: what was late, and which broker was last."""
+    """Leave open what a clock that was set decides: what was late, and which broker was last; and
+    what is wrong with a half, of which the client may tell under another id."""
+    is_well = verdict.isin(Verdict.EXACTLY_ONE.value, Verdict.IN_FLIGHT.value)
+    half = F.when(is_well, Verdict.ONE_SIDED.value).otherwise(Verdict.UNDECIDED.value)
+    verdict = F.when(F.col("is_half") & verdict.isNotNull(), half).otherwise(verdict)
     if not unsettled:
         return verdict
     logs = F.array_distinct(F.col("own")["log"])

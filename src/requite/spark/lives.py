@@ -13,6 +13,8 @@ shuffled once. Columns:
     course      what `own` comes to: `fault`, a number of the table below; `outcomes`, how often the
                 request ended; `late_us`, how long after its deadline (null: it had none)
 
+    is_half     whether it may be half of a request that has another id too (`aliases.one_sided`)
+
     fault           a client                                    brokers
     ENDED      0    an outcome follows the last acceptance      each acceptance has its outcome
     OPEN       1    none does                                   the last one may have none
@@ -76,7 +78,8 @@ def lives(events: DataFrame) -> DataFrame:
     )
     owned = gathered.withColumn("own", _own(F.col("events")))
     dated = owned.withColumn("last", last_of(F.col("own"), is_acceptance))
-    return dated.withColumn("course", _course(F.col("own"), F.col("last")))
+    judged = dated.withColumn("course", _course(F.col("own"), F.col("last")))
+    return judged.withColumn("is_half", F.lit(False))
 
 
 def _tallied() -> list[Column]:

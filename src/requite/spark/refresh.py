@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from requite.spark import audit, gold, silver
+from requite.spark.aliases import aliases, is_made_up, one_sided, renamed
 from requite.spark.contradictions import contradictions
 from requite.spark.lake import Lake, columns_of
 from requite.spark.lives import lives
@@ -53,12 +54,27 @@ class Refresh:
         events = self._events(reach(days, self.look_back))
         gathered = lives(events).persist()
         try:
-            self._requests(gathered, events, days)
+            if gathered.where(is_made_up(F.col("request_id"))).isEmpty():
+                self._requests(gathered, events, days)
+            else:
+                events = self._with_aliases(gathered, events, days)
         finally:
             gathered.unpersist()
         self._replace("silver_attempts", silver.silver_attempts(events), days)
         self._replace("silver_heartbeats", silver.silver_heartbeats(events), days)
         self._gold(days)
+
+    def _with_aliases(self, gathered: DataFrame, events: DataFrame, days: list[date]) -> DataFrame:
+        """Compute requests anew under their true names, of which some have been made up; return
+        the events under these."""
+        found = aliases(gathered).persist()
+        events = renamed(events, found)
+        whole = one_sided(lives(events), found).persist()
+        try:
+            self._requests(whole, events, days)
+        finally:
+            whole.unpersist()
+        return events
 
     def _events(self, span: Span) -> DataFrame:
         return corrected(events_in(self.lake, span), self.clocks)

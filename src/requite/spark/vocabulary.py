@@ -53,6 +53,7 @@ class Verdict(StrEnum):
 
     EXACTLY_ONE = "EXACTLY_ONE"
     LATE = "LATE"
+    ONE_SIDED = "ONE_SIDED"
     UNDECIDED = "UNDECIDED"
     IN_FLIGHT = "IN_FLIGHT"
     MISSING = "MISSING"

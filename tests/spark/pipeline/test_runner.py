@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tests.spark.events import Event, Log, Story, call_id, collect, damaged_row, instance, instant
+from tests.spark.pipeline.test_aliases import call as old_call
 from tests.spark.pipeline.test_skew import tell
 
 from requite.errors import ConfigurationError
@@ -213,6 +214,18 @@ def test_a_broker_whose_clock_is_wrong_changes_no_verdict(judging: Pipeline) -> 
     assert found.as_of < instant(17_000.0 + 61 * 400.0)
     (bound,) = (row for row in judging.rows("silver_clocks") if row["log"] == broker.log)
     assert bound["at_least_us"] <= hours_ahead * 1e6 <= bound["at_most_us"]
+
+
+def test_a_call_that_its_broker_knows_by_another_name_counts_once(judging: Pipeline) -> None:
+    client, broker = judging.story.client(), judging.story.broker()
+    for number in range(1, 4):
+        old_call(client, broker, number, float(number), size=10)
+    judging.story.call(9, 5.0, client=client, broker=broker)
+    judging.write()
+    found = judging.run().audit
+    assert (found.accepted, found.exactly_one, found.contradictions) == (4, 4, 0)
+    requests = judging.rows("silver_requests")
+    assert [row["queue_ms"] for row in requests] == [0.0] * 4  # which only the broker tells
 
 
 def test_what_does_not_decode_is_kept_apart_and_told(twice: Twice) -> None:

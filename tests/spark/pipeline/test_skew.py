@@ -140,4 +140,4 @@ def test_what_is_not_decided_is_not_green() -> None:
     assert (summary.accepted, summary.violations) == (5, 0)
     assert summary.ok
     assert not summary.complete
-    assert "2 cannot be judged: the clock of their log was set" in summary.sentence()
+    assert "2 cannot be judged" in summary.sentence()

@@ -97,6 +97,7 @@ _WRONG: Final = {
     "accepted_twice": "accepted twice",
     "contradictions": "contradictions between journals",
     "undecided": "cannot be judged",
+    "one_sided": "seen from one side",
     "dropped_events": "events were dropped by the journal",
     "damaged": "rows of the journal are damaged",
 }

@@ -77,8 +77,9 @@ def audit_of(lake: Lake) -> Summary:
 
 
 def _violations(lake: Lake) -> tuple[Violation, ...]:
-    fine = (Verdict.EXACTLY_ONE.value, Verdict.IN_FLIGHT.value, Verdict.UNDECIDED.value)
-    wrong = lake.table("audit_verdicts").where(~F.col("verdict").isin(*fine))
+    fine = Verdict.EXACTLY_ONE, Verdict.IN_FLIGHT, Verdict.ONE_SIDED, Verdict.UNDECIDED
+    names = [verdict.value for verdict in fine]
+    wrong = lake.table("audit_verdicts").where(~F.col("verdict").isin(*names))
     events = F.from_json("evidence", _EVENTS)
     first = wrong.orderBy("date", "request_id").limit(facts.VIOLATIONS_SHOWN)
     shown = first.select(

@@ -118,6 +118,8 @@ def verdict(audit: Summary) -> str:
     parts = [f"{audit.accepted:,} accepted", f"{audit.exactly_one:,} ended exactly once"]
     if audit.in_flight:
         parts.append(f"{audit.in_flight:,} still under way")
+    if audit.one_sided:
+        parts.append(f"{audit.one_sided:,} seen from one side, not counted")
     return f"{', '.join([*parts, *breaches(audit), *contradicted(audit)])}."
 
 
@@ -143,7 +145,7 @@ def explanation(audit: Summary) -> str:
     """Return what the verdict rests on, and what it cannot tell."""
     if audit.undecided and not (audit.dropped_events or audit.damaged):
         n = counted(audit.undecided, "request")
-        return f"{n} cannot be judged: a clock on which that rests was set in between."
+        return f"{n} cannot be judged: what that rests on, a clock or a name, cannot be told."
     if not audit.complete:
         return (
             f"The journal is incomplete: {counted(audit.dropped_events, 'event')} could not be "
