@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from requite.spark import audit, bronze, gold, silver
+from requite.spark.contradictions import contradictions
 from requite.spark.lake import columns_of
 from requite.spark.lives import lives
 
@@ -94,6 +95,11 @@ def silver_heartbeats() -> DataFrame:
 @dp.materialized_view
 def audit_verdicts() -> DataFrame:
     return audit.verdicts(spark().table("all_lives"), instant("max"))
+
+
+@dp.materialized_view
+def audit_contradictions() -> DataFrame:
+    return contradictions(spark().table("all_lives"), spark().table("events"))
 
 
 @dp.materialized_view

@@ -36,6 +36,10 @@ NO_INSTANCE: Final = bytes(ORIGIN_SIZE)
 # This bit of the first byte is set in the call ids that brokers make up, and in no other.
 MADE_UP: Final = 0x80
 
+NOT_IDEMPOTENT: Final = "not idempotent"
+"""The `reason` of an ACCEPTED: the request must not run twice (I11). It is never part of a flight,
+which has no room to say so."""
+
 
 class Role(IntEnum):
     """Who tells what happened; it decides what the instants of a flight mean."""

@@ -15,6 +15,7 @@ from tests.support.worker import INSTANCE, WorkerBench
 from requite.chronicle import (
     NO_CALL,
     NO_OUTCOME,
+    NOT_IDEMPOTENT,
     PRESS_ROWS,
     SWEEP_EVERY_S,
     Chronicle,
@@ -23,6 +24,7 @@ from requite.chronicle import (
     Kind,
 )
 from requite.engine import Started
+from requite.protocols.majordomo.wire import NOT_IDEMPOTENT as NOT_IDEMPOTENT_FLAG
 from requite.request import Status
 
 CALL = b"a-client-call-17"
@@ -62,6 +64,14 @@ def test_an_uneventful_request_is_one_flight(broker, chronicle):
         Flight(begun, begun, broker.now, begun + 2.5, CALL, b"echo", WORKER, 5, 2)
     ]
     assert happenings == []
+
+
+def test_a_request_that_is_not_idempotent_says_so_and_is_never_a_flight(broker, chronicle):
+    broker.request("c", 7, flags=NOT_IDEMPOTENT_FLAG, call_id=CALL)
+    broker.final("w", b"ok")
+    assert chronicle.flights == []
+    assert told(chronicle) == ["ACCEPTED", "DISPATCHED", "ANSWERED"]
+    assert chronicle.happenings[0].reason == NOT_IDEMPOTENT
 
 
 def test_a_queued_request_is_dispatched_later_than_accepted(broker, chronicle):
@@ -254,6 +264,17 @@ def test_how_a_call_ended_is_told(chronicle, end, kind, error):
     assert (last.kind, last.error) == (kind, error)
     assert told(chronicle)[0] == "ACCEPTED"
     assert last.reason == str(bench.errors["a"])
+
+
+@pytest.mark.parametrize(("version", "reason"), [("0.3", NOT_IDEMPOTENT), ("0.2", "")])
+def test_a_call_that_is_not_idempotent_says_so_if_brokers_are_told(chronicle, version, reason):
+    bench = ClientBench(version, chronicle=chronicle)
+    bench.submit("a", idempotent=False)
+    bench.join()
+    bench.answer(bench.sent[-1])
+    assert chronicle.flights == []
+    assert told(chronicle) == ["ACCEPTED", "SENT", "ANSWERED"]
+    assert chronicle.happenings[0].reason == reason
 
 
 def test_a_lost_connection_has_no_status(chronicle):

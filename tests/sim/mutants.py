@@ -167,8 +167,8 @@ class LeavesTooSoon(_Client03):
 # --- brokers --------------------------------------------------------------------------------------
 def _with_dispatcher(kind: type[Dispatcher]) -> type[MajordomoBroker]:
     class Broken(MajordomoBroker):
-        def __init__(self, policy: Any = None) -> None:
-            super().__init__(policy)
+        def __init__(self, policy: Any = None, **given: Any) -> None:
+            super().__init__(policy, **given)
             self._dispatcher.__class__ = kind
 
     Broken.__name__ = kind.__name__.strip("_")
@@ -307,8 +307,8 @@ def _with_services(prepare: Any) -> type[MajordomoBroker]:
             return service
 
     class Broken(MajordomoBroker):
-        def __init__(self, policy: Any = None) -> None:
-            super().__init__(policy)
+        def __init__(self, policy: Any = None, **given: Any) -> None:
+            super().__init__(policy, **given)
             self._directory.__class__ = Prepared
 
     Broken.__name__ = prepare.__name__.strip("_")
@@ -366,16 +366,16 @@ LosesTurns = _with_services(_lose_turns)
 
 
 class KeepsServices(MajordomoBroker):
-    def __init__(self, policy: Any = None) -> None:
-        super().__init__(policy)
+    def __init__(self, policy: Any = None, **given: Any) -> None:
+        super().__init__(policy, **given)
         self._directory.__class__ = _KeepsServices
 
 
 class RemembersEverybody(MajordomoBroker):
     """Grow a table that has no name yet."""
 
-    def __init__(self, policy: Any = None) -> None:
-        super().__init__(policy)
+    def __init__(self, policy: Any = None, **given: Any) -> None:
+        super().__init__(policy, **given)
         self.seen: dict[bytes, int] = {}
 
     def _peer_joined(self, event: Any, now: float) -> None:
@@ -393,8 +393,8 @@ class _DropsTheHasty(Workforce):
 
 
 class DropsTheHasty(MajordomoBroker):
-    def __init__(self, policy: Any = None) -> None:
-        super().__init__(policy)
+    def __init__(self, policy: Any = None, **given: Any) -> None:
+        super().__init__(policy, **given)
         self._workforce.__class__ = _DropsTheHasty
 
 
@@ -410,8 +410,8 @@ class _IsSlowToSpeak(Workforce):
 
 
 class IsSlowToSpeak(MajordomoBroker):
-    def __init__(self, policy: Any = None) -> None:
-        super().__init__(policy)
+    def __init__(self, policy: Any = None, **given: Any) -> None:
+        super().__init__(policy, **given)
         self._workforce.__class__ = _IsSlowToSpeak
 
 

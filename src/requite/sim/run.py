@@ -87,9 +87,14 @@ def play(plan: Plan, options: Options | None = None) -> Result:
     """Run a plan. The same plan, options and engines always give the same result."""
     # Intruders cause plenty of warnings for operators; in a simulation nobody reads them.
     logging.getLogger("requite.sim").setLevel(logging.CRITICAL)
-    simulation = _kind_of(plan.scenario)(plan, options or Options())  # type: ignore[call-arg]
+    simulation = prepare(plan, options)
     simulation.run()
     return simulation.result(plan.scenario)
+
+
+def prepare(plan: Plan, options: Options | None = None) -> Simulation:
+    """Return a run that is yet to begin, for who wants to look at more than its result."""
+    return _kind_of(plan.scenario)(plan, options or Options())  # type: ignore[call-arg]
 
 
 def run(seed: int, scenario: str = "swarm", options: Options | None = None) -> Result:

@@ -1,13 +1,14 @@
 """The audit: one verdict per request, with evidence, and what all of them come to.
 
-A request is in order when whoever accepted it has ended it exactly once (invariant I1). Who that
-is, and what is read from its log, tells `requite.spark.lives`. Requests of which only workers tell
+A request is in order when whoever accepted it has ended it exactly once, and not later than its
+deadline and a heartbeat period (invariant I1). Who that is, and what is read from its log, tells
+`requite.spark.lives`. Requests of which only workers tell
 get no verdict: nobody who keeps a journal has accepted them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final, NamedTuple
 
@@ -15,23 +16,27 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from requite.heartbeat import INTERVAL_S_DEFAULT
-from requite.spark import lives as words
 from requite.spark.clock import Instant, dated, later
+from requite.spark.lives import FAULT_ACCEPTED, FAULT_ENDED, FAULT_TWICE
 from requite.spark.vocabulary import BROKER, CLIENT, DISPATCHED, OUTCOMES, Verdict
 
 LONGEST_DEADLINE_S: Final = 60.0
 """How long a request without a deadline may take, unless told otherwise."""
 
 GRACE_S: Final = INTERVAL_S_DEFAULT
-"""How long after its deadline the outcome of a request may be written: a heartbeat period (I1)."""
+"""How long after its deadline a request may end: a heartbeat period (I1)."""
 
 _SHOWN: Final = ("ts", "log", "seq", "kind", "attempt", "outcome", "worker", "reason")
+SHOWN_MAX: Final = 200
+"""Events in the evidence of one contradiction."""
+
 _JSON: Final = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'", "timeZone": "UTC"}
 
 
 class Terms(NamedTuple):
-    """When a missing outcome becomes a violation: after the deadline (or `longest_deadline_s` after
-    acceptance, where there is none) and `grace_s`."""
+    """When an outcome is late, and a missing one a violation: `grace_s` after the deadline. Where
+    there is none, nothing is late, and what has not ended `longest_deadline_s` (and `grace_s`)
+    after its acceptance is missing."""
 
     longest_deadline_s: float = LONGEST_DEADLINE_S
     grace_s: float = GRACE_S
@@ -42,7 +47,8 @@ USUAL: Final = Terms()
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What an audit came to. Counts are requests, but for the last two: events, and damages.
+    """What an audit came to. Counts are requests, but for the last three: contradictions (a request
+    may have several), events, and damages.
 
     `dropped_events` were lost by the journal before they were written, `damaged` are rows that do
     not decode: either may hide what became of a request, so the proof has holes then.
@@ -55,23 +61,28 @@ class Summary:
     in_flight: int = 0
     orphan: int = 0
     accepted_twice: int = 0
+    late: int = 0
+    contradictions: int = 0
+    undecided: int = 0
+    one_sided: int = 0
     dropped_events: int = 0
     damaged: int = 0
 
     @property
     def violations(self) -> int:
         """How many requests did not go as they must."""
-        return self.missing + self.duplicate + self.orphan + self.accepted_twice
+        return self.late + self.missing + self.duplicate + self.orphan + self.accepted_twice
 
     @property
     def ok(self) -> bool:
-        """Whether no request violates what was promised, as far as the journal tells."""
-        return not self.violations
+        """Whether no request violates what was promised, and nobody contradicts anybody, as far as
+        the journal tells."""
+        return not self.violations and not self.contradictions
 
     @property
     def complete(self) -> bool:
-        """Whether the journal has told everything."""
-        return not self.dropped_events and not self.damaged
+        """Whether the journal has told everything that verdicts rest on."""
+        return not (self.dropped_events or self.damaged or self.undecided)
 
     def record(self) -> dict[str, int]:
         """Return the counts for machines."""
@@ -81,46 +92,74 @@ class Summary:
         """Return the verdict for people."""
         parts = [f"{self.accepted:,} accepted", f"{self.exactly_one:,} ended exactly once"]
         named = {
+            "ended too late": self.late,
             "missing": self.missing,
             "ended more than once": self.duplicate,
             "ended without being accepted": self.orphan,
             "accepted twice": self.accepted_twice,
             "still in flight": self.in_flight,
+            "seen from one side, not counted": self.one_sided,
         }
         parts += [f"{count:,} {name}" for name, count in named.items() if count]
-        return ", ".join(parts) + self._holes()
+        return ", ".join(parts) + self._contradicted() + self._holes()
+
+    def _contradicted(self) -> str:
+        n = self.contradictions
+        return f"; {n:,} {'contradiction' if n == 1 else 'contradictions'}" if n else ""
 
     def _holes(self) -> str:
-        if self.complete:
-            return ""
+        holes = ""
+        if self.undecided:
+            holes += f"; {self.undecided:,} cannot be judged"
+        if not self.dropped_events and not self.damaged:
+            return holes
         return (
-            f"; the journal is incomplete ({self.dropped_events:,} events dropped, "
+            f"{holes}; the journal is incomplete ({self.dropped_events:,} events dropped, "
             f"{self.damaged:,} rows damaged): what they told of is not proven"
         )
 
 
-def summarise(verdicts: Mapping[str, int], *, dropped_events: int = 0, damaged: int = 0) -> Summary:
+def summarise(
+    verdicts: Mapping[str, int],
+    *,
+    contradictions: int = 0,
+    dropped_events: int = 0,
+    damaged: int = 0,
+) -> Summary:
     """Make the summary from the number of requests per verdict."""
     count = {verdict: verdicts.get(verdict, 0) for verdict in Verdict}
     return Summary(
-        accepted=sum(count.values()) - count[Verdict.ORPHAN],
+        accepted=sum(count.values()) - count[Verdict.ORPHAN] - count[Verdict.ONE_SIDED],
         exactly_one=count[Verdict.EXACTLY_ONE],
         missing=count[Verdict.MISSING],
         duplicate=count[Verdict.DUPLICATE_OUTCOME],
         in_flight=count[Verdict.IN_FLIGHT],
         orphan=count[Verdict.ORPHAN],
         accepted_twice=count[Verdict.ACCEPTED_TWICE],
+        late=count[Verdict.LATE],
+        contradictions=contradictions,
+        undecided=count[Verdict.UNDECIDED],
+        one_sided=count[Verdict.ONE_SIDED],
         dropped_events=dropped_events,
         damaged=damaged,
     )
 
 
-def verdicts(lives: DataFrame, now: Instant, terms: Terms = USUAL) -> DataFrame:
-    """Judge each life (`requite.spark.lives.lives`) as of `now`: the table `audit_verdicts`."""
+def verdicts(
+    lives: DataFrame,
+    now: Instant,
+    terms: Terms = USUAL,
+    *,
+    unsettled: Collection[str] = frozenset(),
+) -> DataFrame:
+    """Judge each life (`requite.spark.lives.lives`) as of `now`: the table `audit_verdicts`.
+
+    Of the `unsettled` logs nothing is held against anybody that rests on their clocks.
+    """
     judged = lives.select(
         "request_id",
         "service",
-        _verdict(now, terms).alias("verdict"),
+        _decided(_verdict(now, terms), unsettled).alias("verdict"),
         "events",
         dated(F.col("own"), F.col("events")).alias("date"),
     )
@@ -130,17 +169,33 @@ def verdicts(lives: DataFrame, now: Instant, terms: Terms = USUAL) -> DataFrame:
 
 
 def _verdict(now: Instant, terms: Terms) -> Column:
-    severity = words.severity(F.col("word"), F.col("last")["role"] == BROKER)
-    is_late = F.lit(now) > later(_deadline(terms.longest_deadline_s), terms.grace_s)
+    fault = F.col("course")["fault"]
+    is_late = F.col("course")["late_us"] > round(terms.grace_s * 1e6)
+    is_overdue = F.lit(now) > later(_deadline(terms.longest_deadline_s), terms.grace_s)
     return (
-        F.when(F.col("word") == words.PLAIN, Verdict.EXACTLY_ONE.value)
-        .when(F.col("last").isNull(), _orphan(F.col("events")))
-        .when(severity == 3, Verdict.ACCEPTED_TWICE.value)
-        .when(severity == 2, Verdict.DUPLICATE_OUTCOME.value)
-        .when(severity == 0, Verdict.EXACTLY_ONE.value)
-        .when(is_late, Verdict.MISSING.value)
+        F.when(F.col("last").isNull(), _orphan(F.col("events")))
+        .when(fault == FAULT_ACCEPTED, Verdict.ACCEPTED_TWICE.value)
+        .when(fault == FAULT_TWICE, Verdict.DUPLICATE_OUTCOME.value)
+        .when((fault == FAULT_ENDED) & is_late, Verdict.LATE.value)
+        .when(fault == FAULT_ENDED, Verdict.EXACTLY_ONE.value)
+        .when(is_overdue, Verdict.MISSING.value)
         .otherwise(Verdict.IN_FLIGHT.value)
     )
+
+
+def _decided(verdict: Column, unsettled: Collection[str]) -> Column:
+    """Leave open what a clock that was set decides: what was late, and which broker was last; and
+    what is wrong with a half, of which the client may tell under another id."""
+    is_well = verdict.isin(Verdict.EXACTLY_ONE.value, Verdict.IN_FLIGHT.value)
+    half = F.when(is_well, Verdict.ONE_SIDED.value).otherwise(Verdict.UNDECIDED.value)
+    verdict = F.when(F.col("is_half") & verdict.isNotNull(), half).otherwise(verdict)
+    if not unsettled:
+        return verdict
+    logs = F.array_distinct(F.col("own")["log"])
+    is_torn = F.arrays_overlap(logs, F.array(*map(F.lit, sorted(unsettled))))
+    is_late = verdict == Verdict.LATE.value
+    is_open = verdict.isin(Verdict.MISSING.value, Verdict.IN_FLIGHT.value) & (F.size(logs) > 1)
+    return F.when(is_torn & (is_late | is_open), Verdict.UNDECIDED.value).otherwise(verdict)
 
 
 def _orphan(events: Column) -> Column:
@@ -160,11 +215,16 @@ def _deadline(longest_deadline_s: float) -> Column:
     )
 
 
+def shown(events: Column) -> Column:
+    """Tell events as JSON."""
+    told = F.transform(events, lambda event: F.struct(*(event[name] for name in _SHOWN)))
+    return F.to_json(told, _JSON)
+
+
 def _evidence(verdict: Column, events: Column) -> Column:
     """Tell the events of a request as JSON: all of a violation, the newest of what is in flight."""
-    shown = F.transform(events, lambda event: F.struct(*(event[name] for name in _SHOWN)))
-    everything = F.to_json(shown, _JSON)
-    newest = F.to_json(F.slice(shown, -1, 1), _JSON)
+    everything = shown(events)
+    newest = shown(F.slice(events, -1, 1))
     return (
         F.when(verdict == Verdict.EXACTLY_ONE.value, F.lit(None).cast("string"))
         .when(verdict == Verdict.IN_FLIGHT.value, newest)

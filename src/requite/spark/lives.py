@@ -9,19 +9,27 @@ shuffled once. Columns:
                 That is the client if it has written down that it accepted the call, and otherwise
                 the brokers.
     last        the authority's last acceptance; null: nobody accepted it
-    word        the order of `own`, as a word of letters, see below
+    tally       how often what was told, and by whom: counts, for a quick look at every life
+    course      what `own` comes to: `fault`, a number of the table below; `outcomes`, how often the
+                request ended; `late_us`, how long after its deadline (null: it had none)
 
-A *word* spells what the authority wrote, log by log: `|` begins a log, `A` is an acceptance, `L`
-the last of all acceptances, `O` an outcome. `|LO` is a life without incidents; `|A|LO` was accepted
-by a broker that died, then by another one that answered; `|LOO` was answered twice.
+    is_half     whether it may be half of a request that has another id too (`aliases.one_sided`)
+
+    fault           a client                                    brokers
+    ENDED      0    an outcome follows the last acceptance      each acceptance has its outcome
+    OPEN       1    none does                                   the last one may have none
+    TWICE      2    an outcome follows an outcome               more outcomes than acceptances
+    ACCEPTED   3    an acceptance follows an acceptance
 
 A log has two orders: that of its clock, and that in which it was written. A clock may be set back,
 and a process that writes two kinds of rows may write later ones first. A request is accused only if
-neither order excuses it, so `word` is the milder one of the two.
+neither order excuses it: the milder fault counts.
 
-What a broker wrote is judged by counting. It may accept a request while it still holds it: a client
-that lost its connection sends again, and the broker may not know yet that the old one is gone. Each
-acceptance has its outcome, but nothing tells which is whose.
+Brokers are judged by counting, log by log. A broker may accept a request while it still holds it: a
+client that lost its connection sends again, and the broker may not know yet that the old one is
+gone. Each acceptance has its outcome, but nothing tells which is whose. So a request is late only
+if the last outcome in the log of its last acceptance came after all the deadlines that this log
+gave it: then one of them was missed, whichever it was.
 """
 
 from __future__ import annotations
@@ -32,20 +40,32 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from requite.spark.vocabulary import ACCEPTED, BROKER, CLIENT, OUTCOMES, PARTIAL
+from requite.chronicle import NOT_IDEMPOTENT
+from requite.spark.clock import micros
+from requite.spark.vocabulary import (
+    ACCEPTED,
+    BROKER,
+    CLIENT,
+    DISPATCHED,
+    OK,
+    OUTCOMES,
+    PARTIAL,
+    REDELIVERED,
+    SENT,
+    STARTED,
+)
 
 FIELDS: Final = (
     "ts", "log", "seq", "kind", "role", "attempt", "outcome", "worker", "error_class", "reason",
-    "deadline",
+    "deadline", "bytes",
 )  # fmt: skip
 
 Predicate = Callable[[Column], Column]
 
-PLAIN: Final = "|LO"
-
-ACCEPTED_TWICE: Final = "[AL][AL]"
-ANSWERED: Final = "LO"
-ANSWERED_TWICE: Final = r"OO|\|O.*LO|LO.*\|O"
+FAULT_ENDED: Final = 0
+FAULT_OPEN: Final = 1
+FAULT_TWICE: Final = 2
+FAULT_ACCEPTED: Final = 3
 
 
 def lives(events: DataFrame) -> DataFrame:
@@ -54,10 +74,43 @@ def lives(events: DataFrame) -> DataFrame:
     gathered = told.groupBy("request_id").agg(
         F.coalesce(F.max("service"), F.lit("")).alias("service"),
         F.sort_array(F.collect_list(F.struct(*FIELDS))).alias("events"),
+        F.struct(*_tallied()).alias("tally"),
     )
     owned = gathered.withColumn("own", _own(F.col("events")))
     dated = owned.withColumn("last", last_of(F.col("own"), is_acceptance))
-    return dated.withColumn("word", _word(F.col("own"), F.col("last")))
+    judged = dated.withColumn("course", _course(F.col("own"), F.col("last")))
+    return judged.withColumn("is_half", F.lit(False))
+
+
+def _tallied() -> list[Column]:
+    """Return the counts of a life. `is_once`: it is not idempotent, and must not run twice;
+    `is_shared`: it was accepted for two services."""
+    kind, role = F.col("kind"), F.col("role")
+    accepted, ended = kind == ACCEPTED, kind.isin(*OUTCOMES)
+    by_client, by_broker = role == CLIENT, role == BROKER
+    ok = F.coalesce(F.col("outcome") == OK, F.lit(False))
+    begun_at = F.when(kind.isin(SENT, DISPATCHED, STARTED), F.col("ts"))
+    named = F.when(accepted, F.col("service"))
+    counts = {
+        "made": by_client & accepted,
+        "sent": by_client & (kind == SENT),
+        "kept": by_client & ended & ok,
+        "taken": by_broker & accepted,
+        "ended": by_broker & ended,
+        "replied": by_broker & ended & ok,
+        "given": kind == DISPATCHED,
+        "taken_back": by_broker & (kind == REDELIVERED),
+        "begun": kind == STARTED,
+    }
+    return [
+        *(F.count_if(condition).cast("int").alias(name) for name, condition in counts.items()),
+        F.coalesce(F.bool_or(accepted & (F.col("reason") == NOT_IDEMPOTENT)), F.lit(False)).alias(
+            "is_once"
+        ),
+        F.max(begun_at).alias("last_begun_at"),
+        F.min("deadline").alias("first_deadline"),
+        (F.min(named) != F.max(named)).alias("is_shared"),
+    ]
 
 
 def is_acceptance(event: Column) -> Column:
@@ -90,70 +143,110 @@ def _own(events: Column) -> Column:
     )
 
 
-def _word(own: Column, last: Column) -> Column:
-    """Return the milder word; nearly all lives are plain, and cost no sorting."""
-    plain = (
+def _course(own: Column, last: Column) -> Column:
+    """Return what the authority's events come to; nearly all lives are plain, and cost no walk."""
+    first, second = F.get(own, 0), F.get(own, 1)
+    is_plain = (
         (F.size(own) == 2)
-        & is_acceptance(F.get(own, 0))
-        & is_outcome(F.get(own, 1))
-        & (F.get(own, 0)["log"] == F.get(own, 1)["log"])
+        & is_acceptance(first)
+        & is_outcome(second)
+        & (first["log"] == second["log"])
     )
-    by_clock = _spell(own, last, "ts", "seq")
-    as_written = _spell(own, last, "seq")
-    by_broker = last["role"] == BROKER
-    is_milder = severity(as_written, by_broker) < severity(by_clock, by_broker)
-    milder = F.when(is_milder, as_written).otherwise(by_clock)
-    return F.when(plain, PLAIN).otherwise(milder)
+    plain = _struct(F.lit(FAULT_ENDED), F.lit(1), micros(second["ts"]) - micros(first["deadline"]))
+    return F.when(is_plain, plain).when(last.isNotNull(), _walked(own, last))
 
 
-def _spell(own: Column, last: Column, *order: str) -> Column:
-    """Spell events log by log, in an order; a null in it comes first, so it begins a log."""
-
-    def letter(event: Column) -> Column:
-        is_last = (event["log"] == last["log"]) & (event["seq"] == last["seq"])
-        spelt = F.when(is_outcome(event), "O").when(is_last, "L").otherwise("A")
-        return F.struct(event["log"], *(event[name] for name in order), spelt.alias("letter"))
-
-    def beginning(log: Column) -> Column:
-        types = {"ts": "timestamp", "seq": "bigint"}
-        nothing = (F.lit(None).cast(types[name]).alias(name) for name in order)
-        return F.struct(log.alias("log"), *nothing, F.lit("|").alias("letter"))
-
-    begins = F.transform(F.array_distinct(own["log"]), beginning)
-    ordered = F.sort_array(F.concat(F.transform(own, letter), begins))
-    return F.array_join(ordered["letter"], "")
-
-
-def severity(word: Column, by_broker: Column) -> Column:
-    """Return how bad a word is: 0 ended once, 1 open, 2 ended twice, 3 accepted twice."""
-    return F.when(by_broker, _by_counting(word)).otherwise(_by_order(word))
-
-
-def _by_counting(word: Column) -> Column:
-    logs = F.split(word, r"\|")
-
-    def count(log: Column, letters: str) -> Column:
-        return F.length(F.regexp_replace(log, f"[^{letters}]", ""))
-
-    ended = F.exists(logs, lambda log: log.contains("L") & (count(log, "O") >= count(log, "AL")))
-    surplus = F.exists(logs, lambda log: count(log, "O") > count(log, "AL"))
-    return F.when(~ended, 1).when(surplus, 2).otherwise(0)
-
-
-def _by_order(word: Column) -> Column:
-    return (
-        F.when(word.rlike(ACCEPTED_TWICE), 3)
-        .when(word.rlike(ANSWERED_TWICE), 2)
-        .when(word.contains(ANSWERED), 0)
-        .otherwise(1)
+def _walked(own: Column, last: Column) -> Column:
+    by_clock = _walk(own, last, "ts", "seq")
+    as_written = _walk(own, last, "seq")
+    clock_fault, written_fault = _fault_in_order(by_clock), _fault_in_order(as_written)
+    is_milder = written_fault < clock_fault
+    by_client = _struct(
+        F.least(clock_fault, written_fault),
+        F.when(is_milder, as_written["outcomes"]).otherwise(by_clock["outcomes"]),
+        _late_us(own, last),
     )
+    by_brokers = _struct(_fault_by_count(own, last), by_clock["outcomes"], _late_us(own, last))
+    return F.when(last["role"] == BROKER, by_brokers).otherwise(by_client)
 
 
-def outcomes(word: Column) -> Column:
-    """Count the outcomes in a word, without those of earlier acceptances that ended well.
+def _struct(fault: Column, outcomes: Column, late_us: Column) -> Column:
+    columns = {"fault": fault.cast("int"), "outcomes": outcomes.cast("int"), "late_us": late_us}
+    return F.struct(*(column.alias(name) for name, column in columns.items()))
 
-    A request that was refused by one broker and answered by the next one has one outcome.
+
+def _walk(own: Column, last: Column, *order: str) -> Column:
+    """Walk along each log in an order, and note what follows what.
+
+    `outcomes` does not count those of earlier acceptances that ended well: a request that was
+    refused by one broker and answered by the next one has one outcome.
     """
-    return F.when(word == PLAIN, 1).otherwise(
-        F.length(F.regexp_replace(word, "[^O]", "")) - F.regexp_count(word, F.lit("AO"))
+    keyed = F.transform(
+        own,
+        lambda event: F.struct(
+            event["log"],
+            *(event[name].alias(f"by_{name}") for name in order),
+            is_acceptance(event).alias("accepts"),
+            ((event["log"] == last["log"]) & (event["seq"] == last["seq"])).alias("is_last"),
+        ),
     )
+    no, nothing = F.lit(False), F.lit("")
+    start = _seen(nothing, no, no, twice=no, again=no, stray=no, ended=no, outcomes=F.lit(0))
+
+    def step(seen: Column, event: Column) -> Column:
+        follows = seen["log"] == event["log"]
+        after_acceptance, after_outcome = follows & seen["accepts"], follows & ~seen["accepts"]
+        accepts, ends = event["accepts"], ~event["accepts"]
+        ends_earlier = ends & after_acceptance & ~seen["is_last"]
+        return _seen(
+            event["log"],
+            accepts,
+            event["is_last"],
+            twice=seen["twice"] | (ends & after_outcome),
+            again=seen["again"] | (accepts & after_acceptance),
+            stray=seen["stray"] | (ends & ~follows),
+            ended=seen["ended"] | (ends & after_acceptance & seen["is_last"]),
+            outcomes=seen["outcomes"] + F.when(ends & ~ends_earlier, 1).otherwise(0),
+        )
+
+    return F.aggregate(F.sort_array(keyed), start, step)
+
+
+def _seen(log: Column, accepts: Column, is_last: Column, **notes: Column) -> Column:
+    """Return the state of a walk: the event that it is at, and what it has noted so far."""
+    at = {"log": log, "accepts": accepts, "is_last": is_last}
+    return F.struct(*(column.alias(name) for name, column in (at | notes).items()))
+
+
+def _fault_in_order(walk: Column) -> Column:
+    return (
+        F.when(walk["again"], FAULT_ACCEPTED)
+        .when(walk["twice"] | (walk["stray"] & walk["ended"]), FAULT_TWICE)
+        .when(walk["ended"], FAULT_ENDED)
+        .otherwise(FAULT_OPEN)
+    )
+
+
+def _fault_by_count(own: Column, last: Column) -> Column:
+    """Compare how often each broker has accepted a request and ended it."""
+
+    def surplus(log: Column) -> Column:
+        def among(condition: Predicate) -> Column:
+            return F.size(F.filter(own, lambda event: (event["log"] == log) & condition(event)))
+
+        return among(is_outcome) - among(is_acceptance)
+
+    most = F.array_max(F.transform(F.array_distinct(own["log"]), surplus))
+    return (
+        F.when(surplus(last["log"]) < 0, FAULT_OPEN)
+        .when(most > 0, FAULT_TWICE)
+        .otherwise(FAULT_ENDED)
+    )
+
+
+def _late_us(own: Column, last: Column) -> Column:
+    """Return how long after all deadlines in the log of the last acceptance its last end came."""
+    told = F.filter(own, lambda event: event["log"] == last["log"])
+    given, ends = F.filter(told, is_acceptance)["deadline"], F.filter(told, is_outcome)["ts"]
+    late_us = micros(F.array_max(ends)) - micros(F.array_max(given))
+    return F.when(~F.exists(given, F.isnull), late_us)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final, NamedTuple
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from requite.spark.bronze import EVENTS
@@ -67,6 +68,14 @@ def _gathered(rows: list[dict[str, Any]]) -> News:
         deadline_s=max((row["given_us"] or 0 for row in rows), default=0) / 1e6,
         dropped=sum(row["dropped"] or 0 for row in rows),
     )
+
+
+def events_in(lake: Lake, span: Span) -> DataFrame:
+    """Return the events that happened in a span, by the clocks of their logs."""
+    ts = F.col("ts")
+    first, last = span.start.date(), span.end.date()
+    near = lake.table(EVENTS, lambda day: day is not None and first <= day <= last)
+    return near.where((ts >= F.lit(span.start)) & (ts <= F.lit(span.end)))
 
 
 def known_days(lake: Lake) -> list[date]:

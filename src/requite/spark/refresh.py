@@ -12,10 +12,12 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from requite.spark import audit, gold, silver
-from requite.spark.bronze import EVENTS
+from requite.spark.aliases import aliases, is_made_up, one_sided, renamed
+from requite.spark.contradictions import contradictions
 from requite.spark.lake import Lake
 from requite.spark.lives import lives
-from requite.spark.news import Span, reach, widen
+from requite.spark.news import Span, events_in, reach, widen
+from requite.spark.skew import IN_STEP, Clocks, corrected
 
 RECENT: Final = timedelta(days=7)
 """What advice is based on: a week has every load that comes back weekly."""
@@ -43,6 +45,7 @@ class Refresh:
     look_back: timedelta
     on_progress: OnProgress
     terms: audit.Terms = audit.USUAL
+    clocks: Clocks = IN_STEP
     written: dict[str, int] = field(default_factory=dict)
     clock_went_back: int = 0
 
@@ -51,25 +54,41 @@ class Refresh:
         events = self._events(reach(days, self.look_back))
         gathered = lives(events).persist()
         try:
-            self._requests(gathered, days)
+            if gathered.where(is_made_up(F.col("request_id"))).isEmpty():
+                self._requests(gathered, events, days)
+            else:
+                events = self._with_aliases(gathered, events, days)
         finally:
             gathered.unpersist()
         self._replace("silver_attempts", silver.silver_attempts(events), days)
         self._replace("silver_heartbeats", silver.silver_heartbeats(events), days)
         self._gold(days)
 
-    def _events(self, span: Span) -> DataFrame:
-        ts = F.col("ts")
-        first, last = span.start.date(), span.end.date()
-        near = self.lake.table(EVENTS, lambda day: day is not None and first <= day <= last)
-        return near.where((ts >= F.lit(span.start)) & (ts <= F.lit(span.end)))
+    def _with_aliases(self, gathered: DataFrame, events: DataFrame, days: list[date]) -> DataFrame:
+        """Compute requests anew under their true names, of which some have been made up; return
+        the events under these."""
+        found = aliases(gathered).persist()
+        events = renamed(events, found)
+        whole = one_sided(lives(events), found).persist()
+        try:
+            self._requests(whole, events, days)
+        finally:
+            whole.unpersist()
+        return events
 
-    def _requests(self, gathered: DataFrame, days: list[date]) -> None:
+    def _events(self, span: Span) -> DataFrame:
+        return corrected(events_in(self.lake, span), self.clocks)
+
+    def _requests(self, gathered: DataFrame, events: DataFrame, days: list[date]) -> None:
         went_back = F.count_if(silver.CLOCK_WENT_BACK).alias("went_back")
         requests = silver.silver_requests(gathered)
         counts = self._replace("silver_requests", requests, days, went_back)
         self.clock_went_back += counts["went_back"]
-        self._replace("audit_verdicts", audit.verdicts(gathered, self.now, self.terms), days)
+        unsettled = self.clocks.unsettled
+        verdicts = audit.verdicts(gathered, self.now, self.terms, unsettled=unsettled)
+        self._replace("audit_verdicts", verdicts, days)
+        found = contradictions(gathered, events, self.terms)
+        self._replace("audit_contradictions", found, days)
         depths = gold.gold_queue_depth(gathered, self.now, days=days)
         self._replace("gold_queue_depth", depths, days)
 

@@ -15,15 +15,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from requite.errors import ConfigurationError
-from requite.spark import audit, news
-from requite.spark.bronze import QUARANTINE
+from requite.spark import audit, news, skew
+from requite.spark.bronze import EVENTS, QUARANTINE
 from requite.spark.delta.catalog import Catalog
 from requite.spark.failures import as_sentences
 from requite.spark.ingest import Source, ingest, journal_source
@@ -33,6 +35,7 @@ from requite.spark.migration import migrate
 from requite.spark.news import News, Span
 from requite.spark.refresh import OnProgress, Progress, Refresh
 from requite.spark.report import require_charts, require_place
+from requite.spark.skew import IN_STEP, Clocks
 from requite.spark.vocabulary import Verdict
 
 if TYPE_CHECKING:
@@ -200,20 +203,50 @@ class _Run:
         return Span(min(a for a, _ in instants), max(b for _, b in instants))
 
     def _update(self, told: Span) -> None:
-        now = self._as_of or told.end
         look_back = self._look_back()
+        clocks = self._read_clocks(look_back)
+        if clocks.ahead_us:
+            look_back += timedelta(microseconds=clocks.worst_us)
+            told = self._told_by(clocks)
+        now = self._as_of or told.end
+        known = news.known_days(self._lake)
         if self._news.spans:
-            self._days = news.touched(self._news.spans, look_back, news.known_days(self._lake))
+            self._days = news.touched(self._news.spans, look_back, known)
+        if clocks.record() != self._state.get("clocks", IN_STEP.record()):
+            self._days = set(known)
+            self._state["clocks"] = clocks.record()
         time_went_on = now.isoformat() != self._state.get("as_of")
         if time_went_on:
             self._days |= {date.fromisoformat(day) for day in self._state.get("open_days", ())}
         if self._days or time_went_on:  # a worker falls silent without telling anything
-            self._compute(Refresh(self._lake, now, told, look_back, self._tell, self._terms))
+            refresh = Refresh(self._lake, now, told, look_back, self._tell, self._terms, clocks)
+            self._compute(refresh)
         self._state |= {
             "told": [told.start.isoformat(), told.end.isoformat()],
             "look_back_s": look_back.total_seconds(),
             "as_of": now.isoformat(),
         }
+
+    def _read_clocks(self, look_back: timedelta) -> Clocks:
+        """Find out how far the clocks of logs disagree, by all that was ever told of them."""
+        known = skew.merge(skew.collected(self._lake.table("silver_clocks")))
+        if not self._news.spans:
+            return skew.settle(known)
+        days = news.touched(self._news.spans, look_back, news.known_days(self._lake))
+        near = (
+            news.events_in(self._lake, news.reach(run, look_back)) for run in news.runs_of(days)
+        )
+        found = (skew.collected(skew.bounds(each, self._news.events)) for each in near)
+        told = skew.merge(chain(known, *found))
+        if told != known:
+            self._lake.replace("silver_clocks", skew.put(self._lake.spark, told))
+        return skew.settle(told)
+
+    def _told_by(self, clocks: Clocks) -> Span:
+        """Return the time of which the journal has told, by a common clock."""
+        events = skew.corrected(self._lake.table(EVENTS), clocks)
+        row = _rows(events.agg(F.min("ts").alias("start"), F.max("ts").alias("end")))[0]
+        return Span(row["start"], row["end"])
 
     def _compute(self, refresh: Refresh) -> None:
         for days in news.runs_of(self._days):
@@ -236,10 +269,13 @@ class _Run:
         counted = _rows(self._lake.table("audit_verdicts").groupBy("date", "verdict").count())
         dropped = self._state.get("dropped", 0) + self._news.dropped
         damaged = sum(file.rows for file in self._lake.catalog.files(QUARANTINE))
+        contradicted = sum(file.rows for file in self._lake.catalog.files("audit_contradictions"))
         verdicts: dict[str, int] = {}
         for row in counted:
             verdicts[row["verdict"]] = verdicts.get(row["verdict"], 0) + row["count"]
-        self._audit = audit.summarise(verdicts, dropped_events=dropped, damaged=damaged)
+        self._audit = audit.summarise(
+            verdicts, contradictions=contradicted, dropped_events=dropped, damaged=damaged
+        )
         open_days = {row["date"].isoformat() for row in counted if row["verdict"] in _OPEN}
         today = self._began.date().isoformat()
         self._tidies = self._state.get("tidied", today) != today

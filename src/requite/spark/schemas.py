@@ -51,6 +51,10 @@ SILVER_HEARTBEATS: Final = """
     kind string
 """
 
+SILVER_CLOCKS: Final = """
+    log string, other string, at_least_us bigint, at_most_us bigint
+"""
+
 GOLD_SERVICE_MINUTE: Final = """
     minute timestamp, service string, accepted bigint, replied bigint, failed bigint,
     retries bigint, duplicates bigint, p50 double, p95 double, p99 double, mean_ms double, date date
@@ -83,6 +87,10 @@ GOLD_RIGHTSIZING: Final = """
 
 AUDIT_VERDICTS: Final = """
     request_id string, service string, verdict string, evidence string, date date
+"""
+
+AUDIT_CONTRADICTIONS: Final = """
+    request_id string, service string, kind string, evidence string, date date
 """
 
 POISON: Final = """

@@ -14,7 +14,6 @@ from requite.spark.lives import (
     is_acceptance,
     is_outcome,
     last_of,
-    outcomes,
 )
 from requite.spark.vocabulary import (
     ABANDONED,
@@ -57,7 +56,7 @@ def silver_requests(lives: DataFrame) -> DataFrame:
         F.coalesce(F.col("started")["ts"], F.col("dispatched")["ts"]).alias("started_at"),
         F.col("ended")["ts"].alias("finished_at"),
         _outcome(F.col("ended")).alias("outcome"),
-        outcomes(F.col("word")).cast("int").alias("outcomes"),
+        _outcomes(F.col("course"), own).alias("outcomes"),
         _attempts(events).alias("attempts"),
         _count(events, REDELIVERED).alias("redeliveries"),
         elapsed_ms(F.col("queued")["ts"], F.col("handed_out")["ts"]).alias("queue_ms"),
@@ -131,6 +130,11 @@ def _end(own: Column, last: Column) -> Column:
 def _outcome(ended: Column) -> Column:
     """Return the status; where there is none (a broken connection), the class of the error."""
     return F.coalesce(ended["outcome"], ended["error_class"], F.upper(ended["kind"]))
+
+
+def _outcomes(course: Column, own: Column) -> Column:
+    """Count how often it ended; of what nobody accepted there are only outcomes."""
+    return F.coalesce(course["outcomes"], F.size(own))
 
 
 def _count(events: Column, kind: str) -> Column:

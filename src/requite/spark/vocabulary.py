@@ -53,8 +53,25 @@ class Verdict(StrEnum):
     """What the audit says of one request."""
 
     EXACTLY_ONE = "EXACTLY_ONE"
+    LATE = "LATE"
+    ONE_SIDED = "ONE_SIDED"
+    UNDECIDED = "UNDECIDED"
     IN_FLIGHT = "IN_FLIGHT"
     MISSING = "MISSING"
     DUPLICATE_OUTCOME = "DUPLICATE_OUTCOME"
     ORPHAN = "ORPHAN"
     ACCEPTED_TWICE = "ACCEPTED_TWICE"
+
+
+class Contradiction(StrEnum):
+    """What cannot all be true of one request, or must not be: the column `kind`."""
+
+    OUTCOMES_DIFFER = "OUTCOMES_DIFFER"
+    BROKER_ENDED_TWICE = "BROKER_ENDED_TWICE"
+    TWO_OWNERS = "TWO_OWNERS"
+    FORMER_OWNER = "FORMER_OWNER"
+    RAN_UNDISPATCHED = "RAN_UNDISPATCHED"
+    RAN_UNASKED = "RAN_UNASKED"
+    RAN_AGAIN = "RAN_AGAIN"
+    BEGUN_LATE = "BEGUN_LATE"
+    SHARED_CALL_ID = "SHARED_CALL_ID"

@@ -70,6 +70,17 @@ def balance(logs: dict[str, list[Event]], last: str) -> str:
     return "DUPLICATE_OUTCOME" if max(surplus.values()) > 0 else "EXACTLY_ONE"
 
 
+def is_late(own: list[Event], grace_s: float) -> bool:
+    """Whether the log of the last acceptance ended after all deadlines that it had given."""
+    last = max((e for e in own if e["kind"] == "accepted"), key=lambda e: (e["ts"], e["log"]))
+    told = [event for event in own if event["log"] == last["log"]]
+    given = [event["deadline"] for event in told if event["kind"] == "accepted"]
+    ends = [event["ts"] for event in told if event["kind"] in ENDS]
+    if None in given:
+        return False
+    return max(ends) > max(given) + timedelta(seconds=grace_s)
+
+
 MILDEST = ("EXACTLY_ONE", "OPEN", "DUPLICATE_OUTCOME", "ACCEPTED_TWICE")
 
 
@@ -83,6 +94,8 @@ def verdict(
         told = [e for e in events if e["role"] in ("broker", "client")]
         return "ORPHAN" if any(e["kind"] in ("dispatched", *ENDS) for e in told) else None
     found = min((faults(own, by_clock=True), faults(own, by_clock=False)), key=MILDEST.index)
+    if found == "EXACTLY_ONE" and is_late(own, grace_s):
+        return "LATE"
     if found != "OPEN":
         return found
     deadlines = [event["deadline"] for event in own if event["deadline"]]

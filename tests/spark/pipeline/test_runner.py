@@ -15,6 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import InputPartition
 from tests.spark.events import Event, Log, Story, call_id, collect, damaged_row, instance, instant
+from tests.spark.pipeline.test_aliases import call as old_call
+from tests.spark.pipeline.test_skew import tell
 
 from requite.errors import ConfigurationError, LakeDamaged, LakeError
 from requite.spark import runner
@@ -221,6 +223,35 @@ def twice(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Twic
     first = pipeline.run()
     liveness = pipeline.rows("gold_worker_liveness")
     return Twice(pipeline, first, liveness, pipeline.run(as_of=instant(3600)))
+
+
+def test_a_broker_whose_clock_is_wrong_changes_no_verdict(judging: Pipeline) -> None:
+    hours_ahead, story = 5 * 3600.0, judging.story
+    _, broker, _ = tell(story, 60, broker_ahead_s=hours_ahead, begin_s=17_000.0, every_s=400.0)
+    by_broker = [event for event in story.events if event["role"] == "broker"]
+    story.events[:] = [event for event in story.events if event["role"] != "broker"]
+    judging.write()
+    judging.run()
+    story.events += by_broker
+    judging.write()
+    found = judging.run()  # the broker's log came a day later
+    assert (found.audit.accepted, found.audit.exactly_one) == (60, 60)
+    assert found.audit.contradictions == 0
+    assert found.as_of < instant(17_000.0 + 61 * 400.0)
+    (bound,) = (row for row in judging.rows("silver_clocks") if row["log"] == broker.log)
+    assert bound["at_least_us"] <= hours_ahead * 1e6 <= bound["at_most_us"]
+
+
+def test_a_call_that_its_broker_knows_by_another_name_counts_once(judging: Pipeline) -> None:
+    client, broker = judging.story.client(), judging.story.broker()
+    for number in range(1, 4):
+        old_call(client, broker, number, float(number), size=10)
+    judging.story.call(9, 5.0, client=client, broker=broker)
+    judging.write()
+    found = judging.run().audit
+    assert (found.accepted, found.exactly_one, found.contradictions) == (4, 4, 0)
+    requests = judging.rows("silver_requests")
+    assert [row["queue_ms"] for row in requests] == [0.0] * 4  # which only the broker tells
 
 
 def test_what_does_not_decode_is_kept_apart_and_told(twice: Twice) -> None:

@@ -92,6 +92,26 @@ def story() -> Story:
     m1.tell(15.0, "queued", 24)
     m1.tell(15.0, "answered", 24, outcome="POISONED")
     m1.tell(15.0, "expired", 25, outcome="EXPIRED")
+    # 26: an hour after a deadline of 30 s; 27: the broker was in time, and its client was not told;
+    # 28: in the grace after it; 29: only a broker tells.
+    story.call(26, -4000.0, client=c1, took_s=3630.0, timeout_s=30.0)
+    story.call(27, 20.0, client=c1, took_s=8.0)
+    story.call(27, 20.0, broker=b1)
+    story.call(28, 21.0, client=c1, took_s=5.9)
+    story.call(29, 22.0, broker=b1, took_s=6.1)
+    # 30: lost with a slow broker, which ended it much later, and answered in time by the next one.
+    story.call(30, 23.0, broker=b1, took_s=60.0)
+    story.call(30, 24.0, broker=b2)
+    # 31: without a deadline nothing is late. 32: late, and answered twice.
+    b1.tell(25.0, "accepted", 31)
+    b1.tell(95.0, "answered", 31, outcome="OK")
+    story.call(32, 26.0, broker=b1, took_s=10.0)
+    b1.tell(37.0, "answered", 32, outcome="OK")
+    # 33: two tries at one broker, of which one ended too late, whichever it was.
+    b1.tell(27.0, "accepted", 33, deadline=30.0)
+    b1.tell(28.0, "accepted", 33, deadline=30.0)
+    b1.tell(28.1, "cancelled", 33, outcome="CANCELLED")
+    b1.tell(31.5, "answered", 33, outcome="OK")
     return story
 
 
@@ -126,6 +146,14 @@ EXPECTED = {
     23: Verdict.MISSING,
     24: Verdict.EXACTLY_ONE,
     25: None,
+    26: Verdict.LATE,
+    27: Verdict.LATE,
+    28: Verdict.EXACTLY_ONE,
+    29: Verdict.LATE,
+    30: Verdict.EXACTLY_ONE,
+    31: Verdict.EXACTLY_ONE,
+    32: Verdict.DUPLICATE_OUTCOME,
+    33: Verdict.LATE,
 }
 
 
@@ -172,6 +200,11 @@ def test_a_verdict_belongs_to_the_day_of_the_acceptance(judged: dict[str, dict[s
     assert {row["date"] for row in judged.values()} == {instant(0).date()}
 
 
+def test_what_was_late_comes_with_its_events(judged: dict[str, dict[str, Any]]) -> None:
+    evidence = json.loads(judged[call_id(26)]["evidence"])
+    assert [event["kind"] for event in evidence] == ["accepted", "sent", "answered"]
+
+
 def test_terms_decide_when_something_is_missing(spark: SparkSession) -> None:
     story = Story()
     broker = story.broker()
@@ -188,7 +221,7 @@ def test_any_mess_of_events_is_judged_as_the_model_does(spark: SparkSession) -> 
     told = model.by_request(story.events)
     expected = {request_id: model.verdict(events, NOW) for request_id, events in told.items()}
     assert found == {key: value for key, value in expected.items() if value}
-    assert set(found.values()) == set(Verdict)
+    assert set(found.values()) == set(Verdict) - {Verdict.UNDECIDED, Verdict.ONE_SIDED}
 
 
 def mess(rng: random.Random, requests: int) -> Story:
@@ -203,7 +236,7 @@ def mess(rng: random.Random, requests: int) -> Story:
             log = rng.choice(chosen)
             kind = "finished" if log.role == "worker" else rng.choice(kinds)
             deadline = (
-                at + rng.uniform(0, 10) if kind == "accepted" and rng.random() < 0.7 else None
+                at + rng.uniform(-2, 10) if kind == "accepted" and rng.random() < 0.7 else None
             )
             log.tell(at, kind, number, deadline=deadline)
             at += rng.choice((1.0, 1.0, 0.0, -0.5))
@@ -227,9 +260,18 @@ def test_the_summary_counts_requests_and_says_whether_all_is_well() -> None:
     assert fine.complete
     assert fine.sentence() == "1,236 accepted, 1,234 ended exactly once, 2 still in flight"
     every = audit.summarise({verdict.value: 1 for verdict in Verdict})
-    assert every.accepted == 5
-    assert every.violations == 4
+    assert every.accepted == 7
+    assert every.violations == 5
+    assert every.late == 1
+    assert "1 ended too late" in every.sentence()
     assert not every.ok
+
+
+def test_contradictions_are_no_verdict_and_yet_nothing_is_well() -> None:
+    summary = audit.summarise({"EXACTLY_ONE": 3}, contradictions=2)
+    assert summary.violations == 0
+    assert not summary.ok
+    assert summary.sentence() == "3 accepted, 3 ended exactly once; 2 contradictions"
 
 
 def test_a_journal_with_holes_proves_nothing_about_them() -> None:
@@ -240,6 +282,10 @@ def test_a_journal_with_holes_proves_nothing_about_them() -> None:
     assert summary.record() == {
         "accepted": 3,
         "exactly_one": 3,
+        "late": 0,
+        "contradictions": 0,
+        "undecided": 0,
+        "one_sided": 0,
         "missing": 0,
         "duplicate": 0,
         "in_flight": 0,

@@ -11,6 +11,7 @@ from requite.spark.report.facts import (
     SERVICES_SHOWN,
     Advice,
     Bar,
+    Contradicted,
     Depth,
     Evidence,
     Facts,
@@ -23,6 +24,7 @@ from requite.spark.report.facts import (
     Violation,
     WorkerLife,
 )
+from requite.spark.vocabulary import Contradiction
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 NASTY = "<script>'\"&amp;]]>\x00\x1b[2J\u202e\ud800</style>"
@@ -31,12 +33,14 @@ EMPTY = Facts("lake", NOON, Summary())
 GOOD = Summary(accepted=12_345, exactly_one=12_345)
 BAD = Summary(
     accepted=12_345,
-    exactly_one=12_338,
+    exactly_one=12_336,
+    late=2,
     missing=3,
     duplicate=2,
     in_flight=1,
     orphan=1,
     accepted_twice=1,
+    contradictions=3,
     dropped_events=7,
     damaged=2,
 )
@@ -99,6 +103,11 @@ def in_breach(name: str = "nearest") -> Facts:
         Violation(f"{number:032x}", name, verdict, (event, event), left_out=number)
         for number, verdict in enumerate(["MISSING", "DUPLICATE_OUTCOME", "ORPHAN", "OTHER"])
     )
+    contradictions = tuple(
+        Contradicted(kind.value, 1 + number, f"{number:032x}", name, (event, event), number)
+        for number, kind in enumerate(Contradiction)
+    )
     error = Poison(name, "RemoteFailure", 12, NOON, NOON, "ab" * 16)
     told = story([name], audit=BAD)
+    told = told._replace(contradictions=contradictions)
     return told._replace(violations=violations, poison=(error,), poison_known=3)

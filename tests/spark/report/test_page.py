@@ -13,6 +13,7 @@ from tests.spark.report.made_up import BAD, EMPTY, GOOD, NASTY, NOON, in_breach,
 from requite.spark.audit import Summary
 from requite.spark.report.facts import SERVICES_SHOWN, Facts
 from requite.spark.report.page import render
+from requite.spark.vocabulary import Contradiction
 
 NAMES = [f"service-{number}" for number in range(40)]
 ALL = {
@@ -141,9 +142,15 @@ def test_an_incomplete_journal_is_no_proof():
     assert "1 event could not be written, 3 records cannot be read" in text
 
 
+def test_what_a_clock_leaves_open_is_told():
+    text = read(render(EMPTY._replace(audit=Summary(2, 1, undecided=1))))
+    assert "1 request cannot be judged: what that rests on" in text
+
+
 def test_breaches_come_with_their_evidence():
     text = read(render(in_breach()))
     for phrase in (
+        "2 ended too late",
         "3 never ended",
         "2 ended more than once",
         "1 ended without being accepted",
@@ -155,9 +162,28 @@ def test_breaches_come_with_their_evidence():
         "dispatched",
         "RemoteFailure",
         "The most frequent 1 of 3.",
+        "1 accepted twice, 3 contradictions.",
+        "3 contradictions between clients, brokers and workers.",
+        "RAN_AGAIN: it is not idempotent, and was given to workers more than once.",
     ):
         assert phrase in text, phrase
-    assert BAD.violations == 7
+    assert BAD.violations == 9
+
+
+def test_every_kind_of_contradiction_has_its_number_and_its_meaning():
+    page = ElementTree.fromstring(render(in_breach()).partition("\n")[2])
+    rows = page.findall(".//section[@id='contradictions']/div/table/tbody/tr")
+    cells = [[cell.text for cell in row] for row in rows]
+    assert [(kind, n) for kind, n, _ in cells] == [
+        (kind.value, str(1 + number)) for number, kind in enumerate(Contradiction)
+    ]
+    assert all(meaning for _, _, meaning in cells)
+
+
+def test_a_contradiction_alone_is_bad():
+    page = render(EMPTY._replace(audit=Summary(2, 2, contradictions=1)))
+    assert "2 accepted, 2 ended exactly once, 1 contradiction." in read(page)
+    assert 'class="verdict bad"' in page
 
 
 def test_the_figures_are_the_facts():

@@ -16,6 +16,7 @@ from requite.spark.watch.case import Alert, Case, State, Told
 _MEANS = {
     State.ENDED: "EXACTLY_ONE",
     State.OPEN: "IN_FLIGHT",
+    Alert.LATE: "LATE",
     Alert.ORPHAN: "ORPHAN",
     Alert.DUPLICATE_OUTCOME: "DUPLICATE_OUTCOME",
     Alert.ACCEPTED_TWICE: "ACCEPTED_TWICE",
@@ -28,7 +29,7 @@ def tell_anything(rng: Random, number: int, logs: list[Log]) -> None:
     at = 0.0
     for _ in range(rng.randint(1, 6)):
         at += rng.choice((0.0, 0.1, 0.1, 0.1, -0.05))
-        deadline = {"deadline": 50.0} if rng.random() < 0.5 else {}
+        deadline = {"deadline": rng.choice((50.0, 50.0, -0.95))} if rng.random() < 0.6 else {}
         rng.choice(logs).tell(at, rng.choice(_KINDS), number, **deadline)
 
 

@@ -127,15 +127,27 @@ def test_an_end_in_a_later_batch_puts_the_deadline_to_rest(watch: Watch, broker:
     assert watch.kept() is None
 
 
-def test_an_end_after_the_alert_takes_it_back(watch: Watch, broker: Log) -> None:
+@pytest.mark.parametrize(("ended_at", "alert"), [(4.5, "ENDED_LATE"), (6.5, "LATE")])
+def test_an_end_after_the_alert_takes_it_back(
+    watch: Watch, broker: Log, ended_at: float, alert: str
+) -> None:
     broker.tell(0.0, "accepted", 1, deadline=5.0)
     watch.read()
     assert kinds(watch.at(6.0)) == ["MISSED_DEADLINE"]
-    broker.tell(6.5, "answered", 1, outcome="OK")
+    broker.tell(ended_at, "answered", 1, outcome="OK")
     watch.read()
-    assert kinds(watch.at(8.0)) == ["ENDED_LATE"]
+    assert kinds(watch.at(8.0)) == [alert]
     assert watch.at(100.0) == []
     assert watch.kept() is None
+
+
+def test_an_end_that_came_too_late_is_alerted_though_all_is_read_at_once(
+    watch: Watch, broker: Log
+) -> None:
+    broker.tell(0.0, "accepted", 1, deadline=5.0)
+    broker.tell(3600.0, "answered", 1, outcome="OK")
+    watch.read()
+    assert kinds(watch.at(1.0)) == ["LATE"]
 
 
 def test_a_request_without_deadline_has_the_longest_one(watch: Watch, broker: Log) -> None:

@@ -89,11 +89,15 @@ _LABELS: Final = {
 
 
 _WRONG: Final = {
+    "late": "ended too late",
     "missing": "never ended",
     "duplicate": "ended more than once",
     "in_flight": "under way",
     "orphan": "ended without being accepted",
     "accepted_twice": "accepted twice",
+    "contradictions": "contradictions between journals",
+    "undecided": "cannot be judged",
+    "one_sided": "seen from one side",
     "dropped_events": "events were dropped by the journal",
     "damaged": "rows of the journal are damaged",
 }

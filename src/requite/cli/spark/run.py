@@ -155,10 +155,13 @@ def _verdicts(audit: Summary) -> list[tuple[str, int, bool]]:
         ("accepted", audit.accepted, False),
         ("ended exactly once", audit.exactly_one, False),
         ("in flight", audit.in_flight, False),
+        ("undecided", audit.undecided, True),
+        ("ended too late", audit.late, True),
         ("missing", audit.missing, True),
         ("ended more than once", audit.duplicate, True),
         ("ended, never accepted", audit.orphan, True),
         ("accepted twice", audit.accepted_twice, True),
+        ("contradictions", audit.contradictions, True),
     ]
 
 
@@ -171,7 +174,9 @@ def _lines(summary: RunSummary) -> Iterator[str]:
         yield f"{summary.quarantined:,} rows did not decode; the table bronze_quarantine has them"
     if summary.clock_went_back:
         yield f"a clock went back during {summary.clock_went_back:,} requests: 0 stands for it"
-    if not summary.audit.ok:
+    if summary.audit.violations:
         yield "the table audit_verdicts has the evidence: the events of each such request"
+    if summary.audit.contradictions:
+        yield "the table audit_contradictions has the evidence: who tells what of the same request"
     if summary.report is not None:
         yield f"report: {summary.report}"

@@ -56,8 +56,8 @@ def watch(
 
     Follows the journal, and prints a line for each request that did not end in
     time, ended more than once, was accepted twice, or was handled though nobody
-    accepted it. ENDED_LATE takes a MISSED_DEADLINE back. It is an alarm, not a
-    proof: that is `requite spark run`.
+    accepted it. ENDED_LATE takes a MISSED_DEADLINE back: it was in time, and read
+    late. It is an alarm, not a proof: that is `requite spark run`.
 
     With --json each alert is an object on a line of its own, and the last line is
     one with their number: alerts. Exit code 1: there were alerts.

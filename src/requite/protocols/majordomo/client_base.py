@@ -103,7 +103,9 @@ class ClientEngine(ABC):
         self._dialect = dialect
         self._origin = origin
         self._number = 0  # of the call made last
-        self._recorder = None if chronicle is None else ClientRecorder(chronicle)
+        self._recorder = (
+            None if chronicle is None else ClientRecorder(chronicle, tells_brokers=dialect.has_ids)
+        )
         self._look_at = inf  # when to have the journal told of what is under way
         self._policy = policy
         self._retry = policy.retry

@@ -10,11 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from requite.chronicle import NO_OUTCOME, PRESS_ROWS, Chronicle, Happening, Kind
+from requite.chronicle import (
+    NO_OUTCOME,
+    NOT_IDEMPOTENT,
+    PRESS_ROWS,
+    Chronicle,
+    Happening,
+    Kind,
+)
 from requite.errors import CallError, NoService, Poisoned, RemoteFailure, WorkerLost
 from requite.protocols.majordomo.calls import PendingCall
 from requite.protocols.majordomo.jobs import Job
 from requite.protocols.majordomo.parties import Client, PendingRequest, Worker
+from requite.protocols.majordomo.wire import NOT_IDEMPOTENT as NOT_IDEMPOTENT_FLAG
 from requite.recording import FAILURES
 from requite.request import Status, error_class_of
 
@@ -47,6 +55,8 @@ class BrokerRecorder(_Recorder):
         """Tell of a final reply that is OK."""
         worker = pending.worker
         assert worker is not None  # it was its FINAL
+        if pending.flags & NOT_IDEMPOTENT_FLAG:
+            self.begun(pending)
         if pending.is_told:
             self._tell(pending, Kind.ANSWERED, now, outcome=Status.OK, size=_size(body))
             return
@@ -76,7 +86,10 @@ class BrokerRecorder(_Recorder):
         at = pending.accepted_at
         call_id, name, size = pending.call_id, pending.service.name, _size(pending.body)
         deadline = pending.deadline
-        self._happen(Happening(at, Kind.ACCEPTED, call_id, name, size=size, value=deadline))
+        why = NOT_IDEMPOTENT if pending.flags & NOT_IDEMPOTENT_FLAG else ""
+        self._happen(
+            Happening(at, Kind.ACCEPTED, call_id, name, size=size, value=deadline, reason=why)
+        )
         if not pending.attempts or pending.dispatched_at > at:
             self._happen(Happening(at, Kind.QUEUED, call_id, name))
         if pending.attempts:
@@ -160,14 +173,21 @@ class BrokerRecorder(_Recorder):
 
 
 class ClientRecorder(_Recorder):
-    """Tells about calls, at the client."""
+    """Tells about calls, at the client. `tells_brokers`: its dialect can say that a call is not
+    idempotent; of one that cannot, brokers cannot be expected to know."""
+
+    def __init__(self, chronicle: Chronicle, *, tells_brokers: bool) -> None:
+        super().__init__(chronicle)
+        self._tells_brokers = tells_brokers
 
     def replied(self, call: PendingCall, body: Sequence[bytes], now: float) -> None:
         """Tell of the reply to a call."""
+        asked = call.asked
+        if not asked.idempotent:
+            self.begun(call)
         if call.is_told:
             self._tell(call, Kind.ANSWERED, now, outcome=Status.OK, size=_size(body))
             return
-        asked = call.asked
         flights = self._flights
         flights.append(
             (
@@ -192,7 +212,9 @@ class ClientRecorder(_Recorder):
         call.is_told = True
         size = _size(call.asked.frames)
         at = call.submitted_at
-        self._tell(call, Kind.ACCEPTED, at, attempt=0, size=size, value=call.asked.deadline)
+        why = NOT_IDEMPOTENT if self._tells_brokers and not call.asked.idempotent else ""
+        given = call.asked.deadline
+        self._tell(call, Kind.ACCEPTED, at, attempt=0, size=size, value=given, reason=why)
         if call.tries:
             self._tell(call, Kind.SENT, call.sent_at)
 

@@ -62,6 +62,17 @@ class Violation(NamedTuple):
     left_out: int
 
 
+class Contradicted(NamedTuple):
+    """A kind of contradiction, how many there are, and the first of them: as a violation has it."""
+
+    kind: str
+    n: int
+    request_id: str
+    service: str
+    events: tuple[Evidence, ...]
+    left_out: int
+
+
 class Service(NamedTuple):
     """A service over the whole time. Latencies are milliseconds, None where nothing was replied."""
 
@@ -191,6 +202,7 @@ class Facts(NamedTuple):
     audit: Summary
     span: Span | None = None
     violations: tuple[Violation, ...] = ()
+    contradictions: tuple[Contradicted, ...] = ()
     total: Service | None = None
     services: tuple[Service, ...] = ()
     services_known: int = 0

@@ -18,6 +18,7 @@ from requite.spark.report.bounded import Row, first_of, rows_of
 from requite.spark.report.facts import (
     Advice,
     Bar,
+    Contradicted,
     Evidence,
     Facts,
     Load,
@@ -28,7 +29,7 @@ from requite.spark.report.facts import (
     WorkerLife,
 )
 from requite.spark.report.steps import span_of
-from requite.spark.vocabulary import DROPPED, MANAGEMENT, Verdict
+from requite.spark.vocabulary import DROPPED, MANAGEMENT, Contradiction, Verdict
 
 _EVENTS: Final = (
     "array<struct<ts string, log string, kind string, attempt int, outcome string, worker string, "
@@ -40,7 +41,13 @@ _SUMS: Final = ("accepted", "replied", "failed", "retries", "duplicates")
 
 def gather(lake: Lake) -> Facts:
     """Read from a lake what its report tells. Some twenty small queries, whatever its size."""
-    told = Facts(lake.root, datetime.now(UTC), audit_of(lake), violations=_violations(lake))
+    told = Facts(
+        lake.root,
+        datetime.now(UTC),
+        audit_of(lake),
+        violations=_violations(lake),
+        contradictions=_contradictions(lake),
+    )
     work = Work(lake.spark, lake.catalog)
     span = _span(work)
     return told if span is None else _with_story(told, work, span)
@@ -64,13 +71,15 @@ def audit_of(lake: Lake) -> Summary:
     return summarise(
         {row["verdict"]: row["count"] for row in counted},
         dropped_events=_one(lost.agg(F.sum("dropped").alias("n")))["n"] or 0,
+        contradictions=sum(file.rows for file in lake.catalog.files("audit_contradictions")),
         damaged=sum(file.rows for file in lake.catalog.files("bronze_quarantine")),
     )
 
 
 def _violations(lake: Lake) -> tuple[Violation, ...]:
-    fine = (Verdict.EXACTLY_ONE.value, Verdict.IN_FLIGHT.value)
-    wrong = lake.table("audit_verdicts").where(~F.col("verdict").isin(*fine))
+    fine = Verdict.EXACTLY_ONE, Verdict.IN_FLIGHT, Verdict.ONE_SIDED, Verdict.UNDECIDED
+    names = [verdict.value for verdict in fine]
+    wrong = lake.table("audit_verdicts").where(~F.col("verdict").isin(*names))
     events = F.from_json("evidence", _EVENTS)
     first = wrong.orderBy("date", "request_id").limit(facts.VIOLATIONS_SHOWN)
     shown = first.select(
@@ -84,10 +93,29 @@ def _violations(lake: Lake) -> tuple[Violation, ...]:
 
 
 def _violation(row: Row) -> Violation:
-    events = (
-        Evidence(at=event.pop("ts"), **event) for event in row["events"] or () if event is not None
+    return Violation(**{**row, "events": _evidence(row)})
+
+
+def _evidence(row: Row) -> tuple[Evidence, ...]:
+    told = (event for event in row["events"] or () if event is not None)
+    return tuple(Evidence(at=event.pop("ts"), **event) for event in told)
+
+
+def _contradictions(lake: Lake) -> tuple[Contradicted, ...]:
+    """Return how many there are of each kind, with the first request of each."""
+    events = F.from_json(F.col("first")["evidence"], _EVENTS)
+    first = F.min_by(F.struct("request_id", "service", "evidence"), F.struct("date", "request_id"))
+    by_kind = lake.table("audit_contradictions").groupBy("kind")
+    told = by_kind.agg(F.count("*").alias("n"), first.alias("first")).select(
+        "kind",
+        "n",
+        "first.request_id",
+        "first.service",
+        F.slice(events, 1, facts.EVENTS_SHOWN).alias("events"),
+        F.greatest(F.size(events) - facts.EVENTS_SHOWN, F.lit(0)).alias("left_out"),
     )
-    return Violation(**{**row, "events": tuple(events)})
+    rows = rows_of(told.orderBy("kind").limit(len(Contradiction)))
+    return tuple(Contradicted(**{**row, "events": _evidence(row)}) for row in rows)
 
 
 def _span(lake: Lake) -> Span | None:

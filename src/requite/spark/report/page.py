@@ -41,6 +41,7 @@ def _body(facts: Facts) -> Markup:
             verdict.verdict(facts),
             verdict.tiles(facts),
             verdict.breaches(facts),
+            verdict.contradictions(facts),
             *_story(facts),
             _footer(facts),
         ),

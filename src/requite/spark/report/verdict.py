@@ -6,15 +6,27 @@ from typing import Final
 
 from requite.spark.audit import Summary
 from requite.spark.report import words
-from requite.spark.report.facts import Facts, Violation, mood_of
+from requite.spark.report.facts import Contradicted, Facts, Violation, mood_of
 from requite.spark.report.html_table import ids, table, text
 from requite.spark.report.markup import Markup, join, legible, tag
 
 _BREACHES: Final = {
+    "LATE": "ended after its deadline and one heartbeat period",
     "MISSING": "accepted, and never ended",
     "DUPLICATE_OUTCOME": "ended more than once",
     "ORPHAN": "ended or was handed out without having been accepted",
     "ACCEPTED_TWICE": "accepted twice without having ended in between",
+}
+_CONTRADICTIONS: Final = {
+    "OUTCOMES_DIFFER": "the client got a reply, and no broker sent one",
+    "BROKER_ENDED_TWICE": "a broker ended it more often than it had accepted it",
+    "TWO_OWNERS": "a broker gave it to a worker while another one had it",
+    "FORMER_OWNER": "a broker passed on the reply of a worker that did not have it any more",
+    "RAN_UNDISPATCHED": "a worker ran it, and no broker had given it to that worker",
+    "RAN_UNASKED": "a worker ran it, and nobody had asked for it",
+    "RAN_AGAIN": "it is not idempotent, and was given to workers more than once",
+    "BEGUN_LATE": "it was sent, given to a worker, or begun after its deadline",
+    "SHARED_CALL_ID": "two requests have this call id",
 }
 _REASON_SIZE: Final = 160
 
@@ -70,6 +82,34 @@ def breaches(facts: Facts) -> Markup:
     )
 
 
+def contradictions(facts: Facts) -> Markup:
+    """Return each kind of contradiction, with its number and the first request of it."""
+    audit = facts.audit
+    if not audit.contradictions:
+        return Markup("")
+    lead = (
+        f"{words.counted(audit.contradictions, 'contradiction')} between clients, brokers and "
+        "workers. The first request of each kind is below; the table audit_contradictions holds "
+        "all."
+    )
+    kinds = [
+        (legible(each.kind), words.count(each.n), _CONTRADICTIONS.get(each.kind, ""))
+        for each in facts.contradictions
+    ]
+    return tag(
+        "section",
+        tag("h2", "Who contradicts whom"),
+        tag("p", lead, class_="lead"),
+        table((text("kind"), "requests", text("meaning")), kinds, label="Contradictions"),
+        *map(_contradicted, facts.contradictions),
+        id="contradictions",
+    )
+
+
+def _contradicted(found: Contradicted) -> Markup:
+    return _card(found, found.kind, _CONTRADICTIONS.get(found.kind, ""))
+
+
 def _how_many(audit: Summary, shown: int) -> str:
     what = f"{words.counted(audit.violations, 'request')} in breach: "
     rest = audit.violations - shown
@@ -78,6 +118,11 @@ def _how_many(audit: Summary, shown: int) -> str:
 
 
 def _breach(violation: Violation) -> Markup:
+    return _card(violation, violation.verdict, _BREACHES.get(violation.verdict, ""))
+
+
+def _card(found: Violation | Contradicted, name: str, meaning: str) -> Markup:
+    """Return a request with its events."""
     columns = (text("time"), text("event"), "attempt", text("outcome"), ids("worker"))
     rows = [
         (
@@ -89,17 +134,16 @@ def _breach(violation: Violation) -> Markup:
             legible(event.reason, _REASON_SIZE) or words.NOTHING,
             legible(event.log),
         )
-        for event in violation.events
+        for event in found.events
     ]
-    heading = join([legible(violation.service) or "no service", ", request "])
-    request = tag("span", legible(violation.request_id), class_="id")
-    meaning = _BREACHES.get(violation.verdict, "")
-    left_out = f"{words.counted(violation.left_out, 'more event')}, not shown."
+    heading = join([legible(found.service) or "no service", ", request "])
+    request = tag("span", legible(found.request_id), class_="id")
+    left_out = f"{words.counted(found.left_out, 'more event')}, not shown."
     return tag(
         "article",
         tag("h3", heading, request),
-        tag("p", f"{legible(violation.verdict)}: {meaning}."),
+        tag("p", f"{legible(name)}: {meaning}."),
         table((*columns, text("reason"), ids("log")), rows, label="Events in order"),
-        tag("p", left_out) if violation.left_out else None,
+        tag("p", left_out) if found.left_out else None,
         class_="card",
     )

@@ -118,12 +118,15 @@ def verdict(audit: Summary) -> str:
     parts = [f"{audit.accepted:,} accepted", f"{audit.exactly_one:,} ended exactly once"]
     if audit.in_flight:
         parts.append(f"{audit.in_flight:,} still under way")
-    return f"{', '.join([*parts, *breaches(audit)])}."
+    if audit.one_sided:
+        parts.append(f"{audit.one_sided:,} seen from one side, not counted")
+    return f"{', '.join([*parts, *breaches(audit), *contradicted(audit)])}."
 
 
 def breaches(audit: Summary) -> list[str]:
     """Return what is wrong, a phrase each."""
     phrases = (
+        (audit.late, "ended too late"),
         (audit.missing, "never ended"),
         (audit.duplicate, "ended more than once"),
         (audit.orphan, "ended without being accepted"),
@@ -132,8 +135,17 @@ def breaches(audit: Summary) -> list[str]:
     return [f"{n:,} {phrase}" for n, phrase in phrases if n]
 
 
+def contradicted(audit: Summary) -> list[str]:
+    """Return how often the sides contradict each other, if they do."""
+    n = audit.contradictions
+    return [counted(n, "contradiction")] if n else []
+
+
 def explanation(audit: Summary) -> str:
     """Return what the verdict rests on, and what it cannot tell."""
+    if audit.undecided and not (audit.dropped_events or audit.damaged):
+        n = counted(audit.undecided, "request")
+        return f"{n} cannot be judged: what that rests on, a clock or a name, cannot be told."
     if not audit.complete:
         return (
             f"The journal is incomplete: {counted(audit.dropped_events, 'event')} could not be "
@@ -145,4 +157,7 @@ def explanation(audit: Summary) -> str:
     if mood_of(audit) is Mood.EMPTY:
         return "Processes write a journal when they are started with --journal."
     waiting = "Those under way still have time. " if audit.in_flight else ""
-    return f"{waiting}None missing, none twice, none out of nowhere, and the journal is complete."
+    return (
+        f"{waiting}None late, none missing, none twice, none out of nowhere, "
+        "nobody contradicted, and the journal is complete."
+    )

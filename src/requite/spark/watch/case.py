@@ -1,22 +1,23 @@
 """What the streaming audit knows of one request: a case, which is judged as the audit would.
 
-A case holds what those who answer for a request have told of it so far, spells it as a word of
-letters as `requite.spark.lives` does, and judges the word by the same rules. Plain Python, with no
-Spark and no clock: instants are microseconds since 1970, and arguments.
+A case holds what those who answer for a request have told of it so far, and judges it by the rules
+of `requite.spark.lives`. Plain Python, with no Spark and no clock: instants are microseconds since
+1970, and arguments.
 """
 
 from __future__ import annotations
 
 import json
-import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from math import inf
 from typing import Any, Final, NamedTuple
 
 from requite.spark.audit import GRACE_S, LONGEST_DEADLINE_S
-from requite.spark.lives import ACCEPTED_TWICE, ANSWERED, ANSWERED_TWICE
+from requite.spark.lives import FAULT_ACCEPTED, FAULT_ENDED, FAULT_OPEN, FAULT_TWICE
 from requite.spark.vocabulary import ACCEPTED, BROKER, CLIENT, DISPATCHED, OUTCOMES
 
 KINDS: Final = (ACCEPTED, DISPATCHED, *OUTCOMES)
@@ -24,8 +25,6 @@ KINDS: Final = (ACCEPTED, DISPATCHED, *OUTCOMES)
 
 _EVENTS_MAX: Final = 200
 _SHOWN_MAX: Final = 20
-_TWICE: Final = re.compile(ACCEPTED_TWICE)
-_MANY: Final = re.compile(ANSWERED_TWICE)
 
 
 class Told(NamedTuple):
@@ -47,7 +46,8 @@ class Alert(StrEnum):
     """Why somebody should look at a request: the column `kind`."""
 
     MISSED_DEADLINE = "MISSED_DEADLINE"  # its end is overdue
-    ENDED_LATE = "ENDED_LATE"  # an end has come after all: takes MISSED_DEADLINE back
+    ENDED_LATE = "ENDED_LATE"  # it had ended in time, and was read late: takes that one back
+    LATE = "LATE"  # it has ended, but after its deadline and the grace
     DUPLICATE_OUTCOME = "DUPLICATE_OUTCOME"
     ORPHAN = "ORPHAN"  # handled, or ended, and nobody has accepted it
     ACCEPTED_TWICE = "ACCEPTED_TWICE"
@@ -107,16 +107,20 @@ class Case:
         self.service = service or self.service
 
     # --- judgement --------------------------------------------------------------------------------
-    def judge(self) -> Alert | State:
-        """Say what the events come to, apart from time: `State.OPEN` may be overdue."""
+    def judge(self, patience: Patience = Patience()) -> Alert | State:
+        """Say what the events come to, whatever the time is: `State.OPEN` may be overdue."""
         own = self._own()
         last = _last_acceptance(own)
         if last is None:
             return Alert.ORPHAN
-        by_clock = _spell(own, last, lambda event: (event.ts, event.seq))
-        as_written = _spell(own, last, lambda event: (event.seq,))
-        severity = _by_counting if last.role == BROKER else _by_order
-        return _meaning(min(severity(by_clock), severity(as_written)))
+        if last.role == BROKER:
+            fault = _fault_by_count(own, last)
+        else:
+            by_clock = _fault_in_order(own, last, lambda event: (event.ts, event.seq))
+            fault = min(by_clock, _fault_in_order(own, last, lambda event: (event.seq,)))
+        if fault == FAULT_ENDED and _late_us(own, last) > _us(patience.grace_s):
+            return Alert.LATE
+        return _MEANING[fault]
 
     def deadline(self, patience: Patience) -> int | None:
         """Return the instant by which it had to end, if anybody has accepted it."""
@@ -140,7 +144,7 @@ class Case:
 
         As after `look`, a case without a next look is closed.
         """
-        finding = self._finding()
+        finding = self._finding(patience)
         if finding is None or finding in self.raised:
             self._rest(now, patience)
         elif finding is Alert.MISSED_DEADLINE:
@@ -153,7 +157,7 @@ class Case:
 
         Without a next look (`wake_at` is 0) the case is closed, and is to be forgotten.
         """
-        finding = self._finding()
+        finding = self._finding(patience)
         if finding is None or finding in self.raised:
             self.wake_at = 0
             return None
@@ -164,9 +168,9 @@ class Case:
         self._rest(now, patience)
         return finding
 
-    def _finding(self) -> Alert | None:
+    def _finding(self, patience: Patience) -> Alert | None:
         """Return what has to be raised if nothing more is heard."""
-        match self.judge():
+        match self.judge(patience):
             case State.OPEN:
                 return Alert.MISSED_DEADLINE
             case State.ENDED:
@@ -199,34 +203,52 @@ def _last_acceptance(own: Sequence[Told]) -> Told | None:
     return next((event for event in reversed(own) if event.kind == ACCEPTED), None)
 
 
-def _spell(own: Sequence[Told], last: Told, order: Callable[[Told], tuple[int, ...]]) -> str:
-    """Spell events log by log: `|` begins a log, A accepts, L accepts last, O ends."""
-    word, log = "", None
+def _fault_in_order(
+    own: Sequence[Told], last: Told, order: Callable[[Told], tuple[int, ...]]
+) -> int:
+    """Walk along each log in an order, and look at what follows what."""
+    again = twice = stray = ended = False
+    before: Told | None = None
     for event in sorted(own, key=lambda event: (event.log, *order(event))):
-        word += "|" if event.log != log else ""
-        word += "L" if event is last else "A" if event.kind == ACCEPTED else "O"
-        log = event.log
-    return word
+        if before is not None and before.log != event.log:
+            before = None
+        if event.kind == ACCEPTED:
+            again |= before is not None and before.kind == ACCEPTED
+        else:
+            stray |= before is None
+            twice |= before is not None and before.kind != ACCEPTED
+            ended |= before is last
+        before = event
+    if again:
+        return FAULT_ACCEPTED
+    if twice or (stray and ended):
+        return FAULT_TWICE
+    return FAULT_ENDED if ended else FAULT_OPEN
 
 
-# As `requite.spark.lives.severity`: 0 ended once, 1 open, 2 ended twice, 3 accepted twice.
-def _by_counting(word: str) -> int:
-    surplus = {log: log.count("O") - log.count("A") - log.count("L") for log in word.split("|")}
-    if not any("L" in log and more >= 0 for log, more in surplus.items()):
-        return 1
-    return 2 if max(surplus.values()) > 0 else 0
+def _fault_by_count(own: Sequence[Told], last: Told) -> int:
+    """Compare how often each broker has accepted a request and ended it."""
+    surplus: Counter[str] = Counter()
+    for event in own:
+        surplus[event.log] += -1 if event.kind == ACCEPTED else 1
+    if surplus[last.log] < 0:
+        return FAULT_OPEN
+    return FAULT_TWICE if max(surplus.values()) > 0 else FAULT_ENDED
 
 
-def _by_order(word: str) -> int:
-    if _TWICE.search(word):
-        return 3
-    if _MANY.search(word):
-        return 2
-    return 0 if ANSWERED in word else 1
+def _late_us(own: Sequence[Told], last: Told) -> float:
+    """Return how long after all deadlines in the log of the last acceptance its last end came."""
+    told = [event for event in own if event.log == last.log]
+    given = [inf if e.deadline is None else e.deadline for e in told if e.kind == ACCEPTED]
+    return max(event.ts for event in told if event.kind != ACCEPTED) - max(given)
 
 
-def _meaning(severity: int) -> Alert | State:
-    return (State.ENDED, State.OPEN, Alert.DUPLICATE_OUTCOME, Alert.ACCEPTED_TWICE)[severity]
+_MEANING: Final[dict[int, Alert | State]] = {
+    FAULT_ENDED: State.ENDED,
+    FAULT_OPEN: State.OPEN,
+    FAULT_TWICE: Alert.DUPLICATE_OUTCOME,
+    FAULT_ACCEPTED: Alert.ACCEPTED_TWICE,
+}
 
 
 def _us(seconds: float) -> int:

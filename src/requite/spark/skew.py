@@ -1,0 +1,251 @@
+"""How far clocks of different machines disagree, and events as if they did not.
+
+Whatever is sent is received later. So each request that two logs tell of bounds how far the clock
+of one may be ahead of the other: what went there was sent before it came, and what came back was
+sent before it was received. All pairs together leave an interval of offsets that none contradicts,
+as NTP has it; what the messages took on their way is its width. On one machine 0 is in it.
+
+    bounds          the intervals, of pairs of logs (the table `silver_clocks`)
+    settle          from these, how far each log is ahead: 0 for all that agree
+    corrected       events with the times that a common clock would have shown
+
+An interval is empty where a clock was set while its log was written. Then nothing that compares
+this log with others can be told: it is *unsettled*. Two logs that have no request in common, also
+by way of others, are taken to be in step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Any, Final, NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from requite.spark.clock import date_of, micros
+from requite.spark.schemas import SILVER_CLOCKS
+from requite.spark.vocabulary import (
+    ACCEPTED,
+    BROKER,
+    CLIENT,
+    DELIVERED,
+    DISPATCHED,
+    FINISHED,
+    OK,
+    OUTCOMES,
+    SENT,
+    WORKER,
+)
+
+TOLERANCE_US: Final = 50_000
+"""What clocks may disagree about without being corrected: an engine reads its clock once per turn,
+so that what comes in during a long turn seems to have come early."""
+
+_SAMPLE: Final = 1_000_000
+"""Events of which about so many are looked at; every pair gives a true bound, more narrow it."""
+
+_FIRST: Final = "0" * 15  # all but the last digit of the numbers of a client's first 16 requests
+
+
+class Bound(NamedTuple):
+    """The clock of `log` is ahead of that of `other` by at least, and at most, so many µs."""
+
+    log: str
+    other: str
+    at_least_us: int
+    at_most_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """How many µs logs are ahead; those not named are not. `unsettled` logs had their clock set."""
+
+    ahead_us: Mapping[str, int] = field(default_factory=dict)
+    unsettled: frozenset[str] = frozenset()
+
+    def record(self) -> dict[str, Any]:
+        """Return them for a file of JSON."""
+        return {"ahead_us": dict(self.ahead_us), "unsettled": sorted(self.unsettled)}
+
+    @property
+    def worst_us(self) -> int:
+        """How far the worst of them is off."""
+        return max(map(abs, self.ahead_us.values()), default=0)
+
+
+IN_STEP: Final = Clocks()
+
+
+def bounds(events: DataFrame, rows: int) -> DataFrame:
+    """Bound how far logs are ahead of each other, by a sample of the events, which are `rows`.
+
+    Only requests count that were sent, given out, and answered once: of others nothing tells which
+    message came of which.
+    """
+    keep_one_of = max(1, rows // _SAMPLE)
+    request_id = F.col("request_id")
+    is_chosen = F.pmod(F.xxhash64(request_id), F.lit(keep_one_of)) == 0
+    is_early = F.substring(request_id, 17, 15) == _FIRST
+    requests = events.where(is_chosen | is_early).groupBy("request_id").agg(*_landmarks())
+    once = F.greatest(*(f"{name}_n" for name in _STEPS)) == 1
+    edges = [
+        _edge(BROKER, CLIENT, ("sent", "taken"), ("replied", "kept")),
+        _edge(WORKER, BROKER, ("given", "delivered"), ("finished", "replied")),
+        _edge(WORKER, CLIENT, ("sent", "delivered"), ("finished", "kept")),
+    ]
+    told = requests.where(once).select(F.explode(F.array(*edges)).alias("edge")).select("edge.*")
+    return (
+        told.where(F.col("at_least_us").isNotNull() & F.col("at_most_us").isNotNull())
+        .groupBy("log", "other")
+        .agg(F.max("at_least_us").alias("at_least_us"), F.min("at_most_us").alias("at_most_us"))
+    )
+
+
+_STEPS: Final = {
+    "sent": (CLIENT, (SENT,), False),
+    "taken": (BROKER, (ACCEPTED,), False),
+    "given": (BROKER, (DISPATCHED,), False),
+    "delivered": (WORKER, (DELIVERED,), False),
+    "finished": (WORKER, (FINISHED,), True),
+    "replied": (BROKER, OUTCOMES, True),
+    "kept": (CLIENT, OUTCOMES, True),
+}
+"""What is told of a request, by whom, and whether only with the outcome OK."""
+
+
+def _landmarks() -> list[Column]:
+    role, kind, ts = F.col("role"), F.col("kind"), F.col("ts")
+
+    def times(by: str, kinds: tuple[str, ...], is_ok: bool) -> Column:
+        fits = (role == by) & kind.isin(*kinds)
+        return F.when(fits & (F.col("outcome") == OK) if is_ok else fits, ts)
+
+    steps = {name: times(*step) for name, step in _STEPS.items()}
+    return [
+        *(micros(F.min(at)).alias(name) for name, at in steps.items()),
+        *(F.count(at).alias(f"{name}_n") for name, at in steps.items()),
+        *(F.min(F.when(role == by, F.col("log"))).alias(by) for by in (CLIENT, BROKER, WORKER)),
+    ]
+
+
+def _edge(there: str, here: str, way: tuple[str, str], back: tuple[str, str]) -> Column:
+    """Bound how far the clock `there` is ahead: `way` is sent here and comes there."""
+    return F.struct(
+        F.col(there).alias("log"),
+        F.col(here).alias("other"),
+        (F.col(back[0]) - F.col(back[1])).alias("at_least_us"),
+        (F.col(way[1]) - F.col(way[0])).alias("at_most_us"),
+    )
+
+
+def merge(told: Iterable[Bound]) -> list[Bound]:
+    """Return one bound for each pair of logs: what all of them leave."""
+    merged: dict[tuple[str, str], Bound] = {}
+    for bound in told:
+        log, other, at_least, at_most = bound
+        known = merged.get((log, other), bound)
+        merged[log, other] = Bound(
+            log, other, max(at_least, known.at_least_us), min(at_most, known.at_most_us)
+        )
+    return [merged[pair] for pair in sorted(merged)]
+
+
+def settle(told: Iterable[Bound]) -> Clocks:
+    """Find out how far each log is ahead of those that most of them agree with."""
+    told = list(told)
+    near: dict[str, list[Bound]] = defaultdict(list)
+    for bound in told:
+        near[bound.log].append(_reversed(bound))
+        near[bound.other].append(bound)
+    ahead: dict[str, int] = {}
+    for log in sorted(near):
+        if log not in ahead:
+            ahead |= _centred(_spread(log, near))
+    unsettled = frozenset(_set_by_hand(told, near))
+    return Clocks({log: us for log, us in ahead.items() if us}, unsettled)
+
+
+def _reversed(bound: Bound) -> Bound:
+    return Bound(bound.other, bound.log, -bound.at_most_us, -bound.at_least_us)
+
+
+def _is_empty(bound: Bound) -> bool:
+    return bound.at_least_us > bound.at_most_us + TOLERANCE_US
+
+
+def _set_by_hand(told: Iterable[Bound], near: Mapping[str, list[Bound]]) -> Iterator[str]:
+    """Yield, of two logs that no offset fits, the one that fits fewer others; or both."""
+
+    def misfits(log: str) -> float:
+        return sum(map(_is_empty, near[log])) / len(near[log])
+
+    for log, other, *_ in filter(_is_empty, told):
+        if misfits(log) >= misfits(other):
+            yield log
+        if misfits(other) >= misfits(log):
+            yield other
+
+
+def _spread(start: str, near: Mapping[str, list[Bound]]) -> dict[str, int]:
+    """Go from log to log by the narrowest interval there is, and keep clocks alike if possible."""
+    ahead: dict[str, int] = {}
+    waiting: list[tuple[bool, int, str, int]] = [(False, 0, start, 0)]
+    while waiting:
+        _, _, log, at = heappop(waiting)
+        if log in ahead:
+            continue
+        ahead[log] = at
+        for bound in near[log]:
+            if bound.log not in ahead:
+                width = bound.at_most_us - bound.at_least_us
+                step = (_is_empty(bound), width, bound.log, at + _least_step(bound))
+                heappush(waiting, step)
+    return ahead
+
+
+def _least_step(bound: Bound) -> int:
+    if bound.at_least_us - TOLERANCE_US <= 0 <= bound.at_most_us + TOLERANCE_US:
+        return 0
+    return (bound.at_least_us + bound.at_most_us) // 2
+
+
+def _centred(ahead: Mapping[str, int]) -> dict[str, int]:
+    """Take the clock that most logs agree with as right; callers' clocks, if as many do."""
+    counts = Counter(ahead.values())
+    votes = {
+        at: sum(n for other, n in counts.items() if abs(at - other) <= TOLERANCE_US)
+        for at in counts
+    }
+    of_clients = {at for log, at in ahead.items() if log.startswith(CLIENT)}
+    right = max(votes, key=lambda at: (votes[at], at in of_clients, -abs(at), at))
+    return {log: 0 if abs(at - right) <= TOLERANCE_US else at - right for log, at in ahead.items()}
+
+
+def corrected(events: DataFrame, clocks: Clocks) -> DataFrame:
+    """Return events with the times that a common clock would have shown."""
+    if not clocks.ahead_us:
+        return events
+    session = events.sparkSession
+    rows = [(log, ahead) for log, ahead in sorted(clocks.ahead_us.items())]
+    ahead = F.broadcast(session.createDataFrame(rows, "log string, ahead_us bigint"))
+    shifted: dict[str, Column] = {
+        name: F.timestamp_micros(micros(F.col(name)) - F.coalesce("ahead_us", F.lit(0)))
+        for name in ("ts", "deadline")
+    }
+    joined = events.join(ahead, "log", "left").withColumns(shifted)
+    return joined.withColumn("date", date_of(F.col("ts"))).select(*events.columns)
+
+
+def put(session: Any, told: Iterable[Bound]) -> DataFrame:
+    """Return bounds as the table `silver_clocks`."""
+    frame: DataFrame = session.createDataFrame([tuple(bound) for bound in told], SILVER_CLOCKS)
+    return frame
+
+
+def collected(frame: DataFrame) -> list[Bound]:
+    """Return the rows of a frame of bounds."""
+    rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
+    return [Bound(**{name: row[name] for name in Bound._fields}) for row in rows]

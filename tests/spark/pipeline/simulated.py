@@ -1,0 +1,274 @@
+"""Journals of simulated runs, with what the simulator knows of each call: who judges them both?
+
+Every engine of a run gets a chronicle. Its rows become events as `format("requite")` would yield
+them; ids hold the number of the run, so that many runs make one journal. A process that is killed
+takes the newest rows of its journal with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+from typing import Any, Final
+
+from tests.spark.events import NOON, Event, instant
+
+from requite.chronicle import NO_CALL, Chronicle, Flight, Happening, Kind, Role
+from requite.engine import Deliver, Started, Submit
+from requite.journal import meaning
+from requite.protocols.amqp.caller import AmqpCaller
+from requite.protocols.amqp.responder import AmqpResponder
+from requite.protocols.freelance.server import FreelanceServer
+from requite.protocols.majordomo.broker import MajordomoBroker
+from requite.protocols.majordomo.client import client_engine
+from requite.protocols.majordomo.worker import MajordomoWorker
+from requite.protocols.pirate.client import LazyPirate
+from requite.protocols.pirate.queue import PirateQueue
+from requite.protocols.pirate.server import PirateServer
+from requite.protocols.pirate.worker import PirateWorker
+from requite.protocols.scalability.rep import ScalabilityWorker
+from requite.protocols.scalability.req import ScalabilityClient
+from requite.request import Request
+from requite.sim.amqp.party import AmqpParts
+from requite.sim.freelance.party import FlpParts
+from requite.sim.history import Call
+from requite.sim.pirate.parties import PirateParts
+from requite.sim.result import Options
+from requite.sim.roles import Parts
+from requite.sim.run import draw, prepare
+from requite.sim.scalability.party import SpParts
+from requite.sim.simulation import Simulation
+
+GROUPS: Final = ("mdp", "dedup", "pair-broker", "sp", "flp", "pirate", "amqp")
+"""Those of the simulator's groups whose engines keep journals in a run. The others are about single
+parts (Titanic's disk, the pair's votes, a pool's manager), without calls of a client."""
+
+_FLUSH_S: Final = 0.05  # that of `JournalSettings`
+
+MDP_GROUPS: Final = ("mdp", "dedup", "pair-broker")
+
+Made = Callable[..., Any]
+
+
+@dataclass
+class Life:
+    """An engine, from its start to its end."""
+
+    role: Role
+    name: bytes
+    engine: Any
+    chronicle: Chronicle
+    offset_s: float = 0.0  # of its clock, to that of the world
+    heard_at: float = 0.0  # when it was last asked anything, by the world's clock
+
+
+@dataclass
+class Run:
+    """One simulated run. `calls` are those whose id is known: by that of their request."""
+
+    number: int
+    seed: int
+    scenario: str
+    options: Options = field(default_factory=Options)
+    lives: list[Life] = field(default_factory=list)
+    calls: dict[str, Call] = field(default_factory=dict)
+    violated: set[str] = field(default_factory=set)
+    grace_s: float = 1.0
+
+    def play(self) -> Run:
+        """Let it go, and keep what is known then."""
+        options = self.options_with_journals()
+        self._simulation: Simulation = prepare(draw(self.seed, self.scenario, options), options)
+        self._simulation.run()
+        self.violated = {each.invariant for each in self._simulation.history.violations}
+        self._ended_at = self._simulation.world.now
+        return self
+
+    def options_with_journals(self) -> Options:
+        """Return options whose parts have journals: those given, broken or not."""
+        given, numbers = self.options.parts, count(1)
+
+        def wrap(make: Made, role: Role, name: str) -> Made:
+            def made(*args: Any, **more: Any) -> Any:
+                chronicle = Chronicle()
+                own = self._name(role, next(numbers))
+                engine = make(*args, **(more | {name: own}), chronicle=chronicle)
+                life = Life(role, own, engine, chronicle)
+                self.lives.append(life)
+                engine.handle = self._heard(life, engine.handle)
+                return engine
+
+            return made
+
+        def client(make: Made) -> Made:
+            return wrap(make, Role.CLIENT, "origin")
+
+        def worker(make: Made) -> Made:
+            return wrap(make, Role.WORKER, "instance")
+
+        flp = FlpParts()
+        return Options(
+            parts=Parts(
+                wrap(given.broker, Role.BROKER, "origin"),
+                client(given.client),
+                worker(given.worker),
+                given.dedup,
+                given.door,
+                given.half,
+            ),
+            sp_parts=SpParts(client=client(ScalabilityClient), worker=worker(ScalabilityWorker)),
+            flp_parts=FlpParts(
+                {model: client(make) for model, make in flp.clients.items()},
+                worker(FreelanceServer),
+            ),
+            pirate_parts=PirateParts(
+                client(LazyPirate),
+                worker(PirateServer),
+                wrap(PirateQueue, Role.BROKER, "instance"),
+                worker(PirateWorker),
+            ),
+            amqp_parts=AmqpParts(client(AmqpCaller), worker(AmqpResponder)),
+        )
+
+    def _name(self, role: Role, number: int) -> bytes:
+        if role is Role.BROKER:  # the first half of its name is in the ids that it makes up
+            return (self.number << 8 | number).to_bytes(4, "big") + bytes(4)
+        return self.number.to_bytes(4, "big") + number.to_bytes(4, "big")
+
+    def _heard(self, life: Life, handle: Made) -> Made:
+        """Note an engine's clock and the ids of its calls; handlers begin at once."""
+
+        def heard(event: Any, now: float) -> list[Any]:
+            world = self._simulation.world
+            life.offset_s, life.heard_at = now - world.now, world.now
+            effects = list(handle(event, now))
+            if isinstance(event, Submit):
+                self._note(life, event.token)
+            if life.role is Role.WORKER and not self.scenario.startswith("dedup"):
+                for effect in list(effects):
+                    if isinstance(effect, Deliver) and isinstance(effect.what, Request):
+                        effects += handle(Started(effect.token), now)
+            return effects
+
+        return heard
+
+    def _note(self, life: Life, token: Any) -> None:
+        call = getattr(life.engine, "_calls", {}).get(token)
+        if call is not None and isinstance(token, Call):
+            self.calls[self.name_of(call.call_id.hex())] = token
+
+    # --- events -----------------------------------------------------------------------------------
+    def events(self, rng: Random, skews_s: Mapping[Role, float] | None = None) -> Iterator[Event]:
+        """Yield what the journals tell; `skews_s` puts the clocks of all of a role forward."""
+        for life in self.lives:
+            skew_s = (skews_s or {}).get(life.role, 0.0)
+            for event in _events_of(life, self._has_lived(life), rng, skew_s):
+                if event["request_id"] is not None:
+                    event["request_id"] = self.name_of(event["request_id"])
+                yield event
+
+    def name_of(self, request_id: str) -> str:
+        """Return the id of a request in the journal of all runs; some simulated clients choose."""
+        prefix = f"{self.number:08x}"
+        is_ours = request_id.startswith(prefix) or request_id[0] >= "8"
+        return request_id if is_ours else request_id[:2] + prefix[2:] + request_id[8:]
+
+    def _has_lived(self, life: Life) -> bool:
+        engine = life.engine
+        if isinstance(engine, MajordomoBroker):
+            return engine.stopped
+        return bool(getattr(engine.snapshot(), "stopped", False))
+
+
+def _events_of(life: Life, has_lived: bool, rng: Random, skew_s: float) -> Iterator[Event]:
+    written_until = math.inf
+    if not has_lived and rng.random() < 0.5:  # what was told last was not on the disk yet
+        written_until = life.heard_at + life.offset_s - _FLUSH_S
+    flights = [row for row in life.chronicle.flights if row[2] <= written_until]
+    happenings = [row for row in life.chronicle.happenings if row.at <= written_until]
+    log = f"{meaning.ROLE_NAMES[life.role]}-{life.name.hex()}"
+    shift_s = skew_s - life.offset_s
+    seq = 0
+    for row in flights:
+        yield from _flight(Flight(*row), life.role, log, seq, shift_s)
+        seq += 4
+    for happening in happenings:
+        yield _happening(happening, life.role, log, seq, shift_s)
+        seq += 1
+    if has_lived:
+        yield _event(life.role, log, seq, life.heard_at + skew_s, Kind.CLOSED, NO_CALL, b"")
+
+
+def _flight(flight: Flight, role: Role, log: str, seq: int, shift_s: float) -> Iterator[Event]:
+    for step in meaning.STEPS[role]:
+        if step.kind is Kind.QUEUED and not flight.second_at > flight.first_at:
+            continue
+        event = _event(
+            role,
+            log,
+            seq + step.number,
+            getattr(flight, step.at) + shift_s,
+            step.kind,
+            flight.call_id,
+            flight.service,
+        )
+        event["attempt"] = step.attempt
+        event["outcome"] = step.outcome.name if step.outcome is not None else None
+        event["worker"] = flight.worker.hex() or None if step.has_worker else None
+        event["bytes"] = getattr(flight, step.size) if step.size else None
+        if step.has_deadline:
+            event["deadline"] = _instant(flight.deadline + shift_s)
+        yield event
+
+
+def _happening(told: Happening, role: Role, log: str, seq: int, shift_s: float) -> Event:
+    event = _event(role, log, seq, told.at + shift_s, Kind(told.kind), told.call_id, told.service)
+    event["attempt"] = told.attempt or None
+    event["outcome"] = meaning.outcome_name(told.outcome)
+    event["worker"] = told.worker.hex() or None
+    event["error_class"], event["reason"] = told.error or None, told.reason or None
+    if told.kind in meaning.SIZE_KINDS:
+        event["bytes"] = told.size
+    if told.kind in meaning.DEADLINE_KINDS:
+        event["deadline"] = _instant(told.value + shift_s)
+    if told.kind in meaning.GAP_KINDS and told.value < float("inf"):
+        event["gap_s"] = told.value
+    return event
+
+
+def _event(
+    role: Role, log: str, seq: int, at_s: float, kind: Kind, call_id: bytes, service: bytes
+) -> Event:
+    ts = instant(at_s)
+    request_id = None if call_id == NO_CALL else call_id.hex()
+    return {
+        "schema_version": 1,
+        "log": log,
+        "segment": 0,
+        "byte_offset": 64 + 8 * seq,
+        "seq": seq,
+        "ts": ts,
+        "kind": meaning.kind_name(kind),
+        "request_id": request_id,
+        "service": meaning.text_of(service),
+        "client": request_id and request_id[:16],
+        "date": ts.date(),
+        "role": meaning.ROLE_NAMES[role],
+    }
+
+
+def _instant(at_s: float) -> Any:
+    return None if at_s == float("inf") else instant(at_s)
+
+
+__all__ = [
+    "GROUPS",
+    "MDP_GROUPS",
+    "NOON",
+    "MajordomoWorker",
+    "Run",
+    "client_engine",
+]

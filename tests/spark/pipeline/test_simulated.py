@@ -1,0 +1,132 @@
+"""Journals of simulated runs are judged as the simulator judges them: no false accusation."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
+from pathlib import Path
+from random import Random
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from tests.sim import mutants
+from tests.spark.events import Event, collect, instant, write_rows
+from tests.spark.pipeline.simulated import GROUPS, Run
+
+from requite.sim import Options
+from requite.sim.roles import Parts
+from requite.sim.scenarios import GROUPS as SCENARIOS
+from requite.spark import audit, schemas
+from requite.spark.contradictions import contradictions
+from requite.spark.lives import lives
+from requite.spark.vocabulary import Contradiction as C
+
+NOW = instant(100_000.0)
+NEAR_S = 0.02  # how near to the border between in time and late nothing is compared
+ENDS = ("answered", "expired", "cancelled")
+
+# Broken engines whose fault a journal can show: what accuses them. The others' faults are in what
+# users get, or in what is not written down.
+BROKEN = (
+    ("calm", 2, Parts(broker=mutants.HandsOutTwice), C.TWO_OWNERS),
+    ("crash-workers", 5, Parts(broker=mutants.NeverPoisoned), C.FORMER_OWNER),
+    ("crash-broker", 6, Parts(client=mutants.SendsAgainWhatMayHaveRun), C.RAN_AGAIN),
+)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Engines warn operators of each fault; here are plenty."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def runs_of(seeds: Iterable[int], numbers: Iterator[int]) -> Iterator[Run]:
+    for seed in seeds:
+        for group in GROUPS:
+            for scenario in SCENARIOS[group]:
+                yield Run(next(numbers), seed, scenario).play()
+
+
+def expected_of(run: Run, told: list[Event]) -> Iterator[tuple[str, str]]:
+    """Yield the verdict that is due for each call whose client has written down that it made it."""
+    by_client = [event for event in told if event["role"] == "client"]
+    made = {event["request_id"] for event in by_client if event["kind"] == "accepted"}
+    ended = {event["request_id"] for event in by_client if event["kind"] in ENDS}
+    for request_id, call in run.calls.items():
+        if request_id not in made:
+            continue
+        if call.ended_at is None or request_id not in ended:
+            yield request_id, "MISSING"
+            continue
+        late_s = call.ended_at - call.due_at - audit.GRACE_S
+        if abs(late_s) > NEAR_S:
+            yield request_id, "LATE" if late_s > 0 else "EXACTLY_ONE"
+
+
+def judge(spark: SparkSession, folder: Path, events: list[Event]) -> tuple[DataFrame, DataFrame]:
+    write_rows(folder, events, schemas.BRONZE_EVENTS)
+    frame = spark.read.schema(schemas.BRONZE_EVENTS).parquet(str(folder))
+    gathered = lives(frame).persist()
+    return audit.verdicts(gathered, NOW), contradictions(gathered, frame)
+
+
+def check(
+    spark: SparkSession, folder: Path, runs: Iterable[Run], broken: Mapping[int, C] | None = None
+) -> int:
+    """Judge runs in one job; return how many calls were compared.
+
+    Of those that are `broken`, by number, nothing is known but a contradiction that they show.
+    """
+    broken = broken or {}
+    events: list[Event] = []
+    expected: dict[str, str] = {}
+    for run in runs:
+        told = list(run.events(Random(run.number)))
+        events += told
+        if run.number not in broken:
+            assert run.violated <= {"I9"}, (run.scenario, run.seed)  # nobody takes the rows
+            expected.update(expected_of(run, told))
+    verdicts, contradicted = judge(spark, folder, events)
+    found = {row["request_id"]: row["verdict"] for row in collect(verdicts)}
+    wrong = {key: (found.get(key), due) for key, due in expected.items() if found.get(key) != due}
+    assert wrong == {}
+    accused = {(number_of(row["request_id"]), row["kind"]) for row in collect(contradicted)}
+    assert {pair for pair in accused if pair[0] not in broken} == set()
+    assert set(broken.items()) <= accused
+    return len(expected)
+
+
+def number_of(request_id: str) -> int:
+    """Return the number of the run that a request is of."""
+    first = int(request_id[:8], 16)
+    if first & 0x8000_0000:  # made up by a broker
+        return (first & 0x7FFF_FFFF) >> 8
+    return first & 0xFF_FFFF
+
+
+@pytest.mark.slow
+def test_simulated_runs_are_judged_as_the_simulator_does(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    numbers = count(1)
+    runs = list(runs_of([1], numbers))
+    broken = {}
+    for scenario, seed, parts, kind in BROKEN:
+        runs.append(Run(next(numbers), seed, scenario, Options(parts=parts)).play())
+        broken[runs[-1].number] = kind
+    assert check(spark, tmp_path / "events", runs, broken) > 5000
+
+
+@pytest.mark.long
+@pytest.mark.timeout(4 * 3600)
+def test_ten_thousand_simulated_runs_are_judged_as_the_simulator_does(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    each = sum(len(SCENARIOS[group]) for group in GROUPS)
+    numbers, chunk = count(1), 10
+    for first in range(2, 2 + -(-10_000 // each), chunk):
+        seeds = range(first, first + chunk)
+        check(spark, tmp_path / f"events-{first}", runs_of(seeds, numbers))
