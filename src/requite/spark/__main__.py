@@ -78,7 +78,7 @@ def _run(options: argparse.Namespace) -> int:
         on_progress=_show,
     )
     _tell(summary.record())
-    return OK if summary.audit.ok else FOUND
+    return OK if summary.audit.ok and summary.audit.complete else FOUND
 
 
 def _sweep(options: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ get no verdict: nobody who keeps a journal has accepted them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final, NamedTuple
 
@@ -26,6 +26,7 @@ LONGEST_DEADLINE_S: Final = 60.0
 GRACE_S: Final = INTERVAL_S_DEFAULT
 """How long after its deadline a request may end: a heartbeat period (I1)."""
 
+_FAULTS_SHOWN: Final = 3
 _SHOWN: Final = ("ts", "log", "seq", "kind", "attempt", "outcome", "worker", "reason")
 SHOWN_MAX: Final = 200
 """Events in the evidence of one contradiction."""
@@ -51,7 +52,8 @@ class Summary:
     may have several), events, and damages.
 
     `dropped_events` were lost by the journal before they were written, `damaged` are rows that do
-    not decode: either may hide what became of a request, so the proof has holes then.
+    not decode, `faults` tell by name what should be in the journal and is not there: each may hide
+    what became of a request, so the proof has holes then.
     """
 
     accepted: int = 0
@@ -67,6 +69,7 @@ class Summary:
     one_sided: int = 0
     dropped_events: int = 0
     damaged: int = 0
+    faults: tuple[str, ...] = ()
 
     @property
     def violations(self) -> int:
@@ -82,11 +85,11 @@ class Summary:
     @property
     def complete(self) -> bool:
         """Whether the journal has told everything that verdicts rest on."""
-        return not (self.dropped_events or self.damaged or self.undecided)
+        return not (self.dropped_events or self.damaged or self.faults or self.undecided)
 
     def record(self) -> dict[str, int]:
         """Return the counts for machines."""
-        return asdict(self)
+        return {name: count for name, count in asdict(self).items() if name != "faults"}
 
     def sentence(self) -> str:
         """Return the verdict for people."""
@@ -111,12 +114,19 @@ class Summary:
         holes = ""
         if self.undecided:
             holes += f"; {self.undecided:,} cannot be judged"
-        if not self.dropped_events and not self.damaged:
-            return holes
-        return (
-            f"{holes}; the journal is incomplete ({self.dropped_events:,} events dropped, "
-            f"{self.damaged:,} rows damaged): what they told of is not proven"
-        )
+        if self.dropped_events or self.damaged:
+            holes += (
+                f"; the journal is incomplete ({self.dropped_events:,} events dropped, "
+                f"{self.damaged:,} rows damaged): what they told of is not proven"
+            )
+        if self.faults:
+            holes += f"; the journal is incomplete: {self._named_faults()}"
+        return holes
+
+    def _named_faults(self) -> str:
+        more = len(self.faults) - _FAULTS_SHOWN
+        named = "; ".join(self.faults[:_FAULTS_SHOWN])
+        return f"{named}; and {more:,} more" if more > 0 else named
 
 
 def summarise(
@@ -125,6 +135,7 @@ def summarise(
     contradictions: int = 0,
     dropped_events: int = 0,
     damaged: int = 0,
+    faults: Sequence[str] = (),
 ) -> Summary:
     """Make the summary from the number of requests per verdict."""
     count = {verdict: verdicts.get(verdict, 0) for verdict in Verdict}
@@ -142,6 +153,7 @@ def summarise(
         one_sided=count[Verdict.ONE_SIDED],
         dropped_events=dropped_events,
         damaged=damaged,
+        faults=tuple(faults),
     )
 
 

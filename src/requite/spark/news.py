@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from requite.spark.bronze import EVENTS
 from requite.spark.clock import micros
 from requite.spark.lake import Lake
-from requite.spark.vocabulary import ACCEPTED, DROPPED
+from requite.spark.vocabulary import ACCEPTED, CLOSED, DROPPED
 
 DAYS_AT_ONCE: Final = 7
 """Days that are computed together: enough to use all cores, few enough to fit a small machine."""
@@ -56,6 +56,7 @@ def find(lake: Lake) -> News:
             F.max("ts").alias("end"),
             F.max(given_us).alias("given_us"),
             F.sum(F.when(F.col("kind") == DROPPED, F.col("dropped"))).alias("dropped"),
+            F.collect_set(F.when(F.col("kind") == CLOSED, F.col("log"))).alias("ended"),
         )
     )
     return _gathered(by_day.toArrow().to_pylist())
@@ -67,6 +68,7 @@ def _gathered(rows: list[dict[str, Any]]) -> News:
         spans=tuple(Span(row["start"], row["end"]) for row in rows),
         deadline_s=max((row["given_us"] or 0 for row in rows), default=0) / 1e6,
         dropped=sum(row["dropped"] or 0 for row in rows),
+        ended=frozenset(log for row in rows for log in row["ended"]),
     )
 
 

@@ -68,6 +68,7 @@ class RunSummary:
             "audit": self.audit.record(),
             "ok": self.audit.ok,
             "complete": self.audit.complete,
+            "faults": list(self.audit.faults),
             "as_of": self.as_of.isoformat() if self.as_of else None,
             "new_events": self.new_events,
             "quarantined": self.quarantined,
@@ -163,6 +164,8 @@ class _Run:
         self._state["offset"], self._news = ingest(self._lake, source, offset)
         if self._state.pop("anew", False):
             self._news = news.find(self._lake)
+        ended = self._news.ended.union(self._state.get("ended", ()))
+        self._state |= {"ended": sorted(ended), "faults": source.faults(ended)}
         self._tell(Progress("journal", self._news.events))
         told = self._told()
         if told is not None:
@@ -274,7 +277,11 @@ class _Run:
         for row in counted:
             verdicts[row["verdict"]] = verdicts.get(row["verdict"], 0) + row["count"]
         self._audit = audit.summarise(
-            verdicts, contradictions=contradicted, dropped_events=dropped, damaged=damaged
+            verdicts,
+            contradictions=contradicted,
+            dropped_events=dropped,
+            damaged=damaged,
+            faults=self._state["faults"],
         )
         open_days = {row["date"].isoformat() for row in counted if row["verdict"] in _OPEN}
         today = self._began.date().isoformat()

@@ -117,6 +117,9 @@ def test_what_is_damaged_is_told_and_nothing_else_is_lost(judged: Judged) -> Non
     summary = judged.summary
     assert summary.audit.ok
     assert not summary.audit.complete
+    # The log was ended by hand, and does not say that it was closed.
+    name = f"broker-{b'broker-2'.hex()}"
+    assert any(f"the log {name} has lost its end" in fault for fault in summary.audit.faults)
     quarantine = judged.rows("bronze_quarantine")
     assert len(quarantine) == judged.first.quarantined == summary.audit.damaged
     assert all(row["reason"] for row in quarantine)

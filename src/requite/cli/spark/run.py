@@ -67,7 +67,8 @@ def run(
 
     With --json the last line is an object: audit (accepted, exactly_one, missing,
     duplicate, in_flight, orphan, accepted_twice, dropped_events, damaged), ok,
-    complete, and what the run did. Exit code 1: there were violations.
+    complete, faults (what is missing in the journal, by name), and what the run did.
+    Exit code 1: there were violations or contradictions, or the journal is incomplete.
 
       $ requite spark run --journal journal --lake lake --report report.html
     """
@@ -80,7 +81,7 @@ def run(
     _show(summary)
     if as_json:
         say_json(summary.record())
-    return ExitCode.OK if summary.audit.ok else ExitCode.FAILED
+    return ExitCode.OK if summary.audit.ok and summary.audit.complete else ExitCode.FAILED
 
 
 def _instant(text: str | None) -> datetime | None:

@@ -73,6 +73,7 @@ def audit_of(lake: Lake) -> Summary:
         dropped_events=_one(lost.agg(F.sum("dropped").alias("n")))["n"] or 0,
         contradictions=sum(file.rows for file in lake.catalog.files("audit_contradictions")),
         damaged=sum(file.rows for file in lake.catalog.files("bronze_quarantine")),
+        faults=lake.catalog.last.state.get("faults", ()),
     )
 
 

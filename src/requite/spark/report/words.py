@@ -9,6 +9,7 @@ from requite.spark.audit import Summary
 from requite.spark.report.facts import Mood, Span, mood_of
 
 _DAY: Final = timedelta(days=1)
+_FAULTS_SHOWN: Final = 3
 NOTHING: Final = "–"
 GAP: Final = "\N{NO-BREAK SPACE}"  # a number and its unit stay on one line
 
@@ -143,6 +144,8 @@ def contradicted(audit: Summary) -> list[str]:
 
 def explanation(audit: Summary) -> str:
     """Return what the verdict rests on, and what it cannot tell."""
+    if audit.faults:
+        return f"The journal is incomplete: {'; '.join(audit.faults[:_FAULTS_SHOWN])}."
     if audit.undecided and not (audit.dropped_events or audit.damaged):
         n = counted(audit.undecided, "request")
         return f"{n} cannot be judged: what that rests on, a clock or a name, cannot be told."
