@@ -60,7 +60,7 @@ def contradictions(lives: DataFrame, events: DataFrame, terms: Terms = USUAL) ->
 
     `events` are those that the lives are made of: they tell which worker was with which broker.
     """
-    suspects = lives.where(_is_suspect()).withColumns(
+    suspects = lives.where(is_suspect()).withColumns(
         {
             "is_asked": is_asked(),
             "date": dated(F.col("own"), F.col("events")),
@@ -75,7 +75,7 @@ def contradictions(lives: DataFrame, events: DataFrame, terms: Terms = USUAL) ->
     return told.select(*columns).union(unseen)
 
 
-def _is_suspect() -> Column:
+def is_suspect() -> Column:
     """Whether a life is worth a closer look: all but those in which everything happened once."""
     tally = F.col("tally")
     more_than_once = [tally[name] > 1 for name in ("made", "taken", "ended", "given", "begun")]

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from requite.spark import audit, gold, silver
 from requite.spark.aliases import aliases, is_made_up, one_sided, renamed
-from requite.spark.contradictions import contradictions
+from requite.spark.contradictions import contradictions, is_suspect
 from requite.spark.lake import Lake
 from requite.spark.lives import lives
 from requite.spark.news import Span, events_in, reach, widen
@@ -54,10 +54,10 @@ class Refresh:
         events = self._events(reach(days, self.look_back))
         gathered = lives(events).persist()
         try:
-            if gathered.where(is_made_up(F.col("request_id"))).isEmpty():
-                self._requests(gathered, events, days)
-            else:
+            if _any(gathered, is_made_up(F.col("request_id"))):
                 events = self._with_aliases(gathered, events, days)
+            else:
+                self._requests(gathered, events, days)
         finally:
             gathered.unpersist()
         self._replace("silver_attempts", silver.silver_attempts(events), days)
@@ -87,10 +87,16 @@ class Refresh:
         unsettled = self.clocks.unsettled
         verdicts = audit.verdicts(gathered, self.now, self.terms, unsettled=unsettled)
         self._replace("audit_verdicts", verdicts, days)
-        found = contradictions(gathered, events, self.terms)
-        self._replace("audit_contradictions", found, days)
+        self._contradictions(gathered, events, days)
         depths = gold.gold_queue_depth(gathered, self.now, days=days)
         self._replace("gold_queue_depth", depths, days)
+
+    def _contradictions(self, gathered: DataFrame, events: DataFrame, days: list[date]) -> None:
+        """Hold the sides against each other, where any request is suspect. Usually none is, and to
+        plan the query would take longer than to look."""
+        name = "audit_contradictions"
+        if _any(gathered, is_suspect()) or _any(self._of(name, days), F.lit(True)):
+            self._replace(name, contradictions(gathered, events, self.terms), days)
 
     def _gold(self, days: list[date]) -> None:
         requests = self._of("silver_requests", days)
@@ -139,3 +145,7 @@ class Refresh:
         self.written[name] = self.written.get(name, 0) + count
         self.on_progress(Progress(name, count))
         return {key: int(value or 0) for key, value in seen.get.items()} if also else {}
+
+
+def _any(rows: DataFrame, condition: Column) -> bool:
+    return not rows.where(condition).isEmpty()

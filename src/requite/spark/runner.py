@@ -207,12 +207,12 @@ class _Run:
 
     def _update(self, told: Span) -> None:
         look_back = self._look_back()
-        clocks = self._read_clocks(look_back)
+        known = news.known_days(self._lake) if self._news.spans else []
+        clocks = self._read_clocks(look_back, known)
         if clocks.ahead_us:
             look_back += timedelta(microseconds=clocks.worst_us)
             told = self._told_by(clocks)
         now = self._as_of or told.end
-        known = news.known_days(self._lake)
         if self._news.spans:
             self._days = news.touched(self._news.spans, look_back, known)
         if clocks.record() != self._state.get("clocks", IN_STEP.record()):
@@ -230,14 +230,14 @@ class _Run:
             "as_of": now.isoformat(),
         }
 
-    def _read_clocks(self, look_back: timedelta) -> Clocks:
+    def _read_clocks(self, look_back: timedelta, days: list[date]) -> Clocks:
         """Find out how far the clocks of logs disagree, by all that was ever told of them."""
         known = skew.merge(skew.collected(self._lake.table("silver_clocks")))
         if not self._news.spans:
             return skew.settle(known)
-        days = news.touched(self._news.spans, look_back, news.known_days(self._lake))
+        touched = news.touched(self._news.spans, look_back, days)
         near = (
-            news.events_in(self._lake, news.reach(run, look_back)) for run in news.runs_of(days)
+            news.events_in(self._lake, news.reach(run, look_back)) for run in news.runs_of(touched)
         )
         found = (skew.collected(skew.bounds(each, self._news.events)) for each in near)
         told = skew.merge(chain(known, *found))
