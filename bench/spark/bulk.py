@@ -28,7 +28,7 @@ from bench.spark import page
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-GOAL_ROWS_PER_S: Final = 15_000
+GOAL_ROWS_PER_S: Final = 50_000
 WINDOWS: Final = (64, 256, 1024)
 DEFAULT: Final = "bulk call, window 256"
 WHO: Final = ("Spark's JVM", "Python of the tasks", "broker", "service")

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from io import StringIO
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -110,8 +111,11 @@ def test_call_to_writes_once_and_reads_as_often_as_wanted(
     spark: SparkSession, recorded: Recorded, tmp_path: Path
 ) -> None:
     df = numbers(spark, 50)
-    options: dict[str, Any] = {"body": "body", "key": "id"}
-    written = requite.spark.call_to(df, str(tmp_path / "replies"), recorded.url(), **options)
+    options: dict[str, Any] = {"body": "body", "key": "id", "rate": 1000}
+    with requite.spark.Progress(out=StringIO()) as progress:
+        options["progress"] = progress
+        written = requite.spark.call_to(df, str(tmp_path / "replies"), recorded.url(), **options)
+        assert progress.look() == ({"OK": 50}, 0, 2)
     assert (written.count(), written.filter("status = 'OK'").count()) == (50, 50)
     assert set(recorded.keys.values()) == {1}
 

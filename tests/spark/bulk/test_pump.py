@@ -206,6 +206,18 @@ def test_a_request_that_a_worker_may_have_had_is_no_reason_to_give_up(far_end: S
     assert statuses(rows) == ["CallTimeout"] * 3
 
 
+def test_many_requests_in_a_row_without_an_answer_are_one(far_end: Service) -> None:
+    """As when a broker is killed: all that were out may have run, and nobody answers any more."""
+    bodies = [b"%d" % row for row in range(100)]
+    rows = window(*bodies)
+    pump(far_end, limit=40).offer(rows)
+    for body in bodies[:40]:
+        far_end.answer(body, CallTimeout("silent", may_have_executed=True, attempts=1))
+    rows.done.result(10)
+    assert list(far_end.out) == bodies[:40]
+    assert [one and one.may_have_executed for one in rows.outcomes] == [True] * 40 + [False] * 60
+
+
 # --- rows that are tried again --------------------------------------------------------------------
 AGAIN = {"retry_on": frozenset({"NoService", "CallTimeout"})}
 QUICKLY = Connection("mdp://127.0.0.1:1/echo", retry=RetryPolicy(attempts=3, backoff=0.001))

@@ -76,8 +76,9 @@ def test_a_row_without_a_reply_fails_a_write_that_keeps_none(
 
 
 def test_named_jobs_keep_their_ids(spark: SparkSession, recorded: Recorded) -> None:
+    more = {"rate": "500", "taskSlots": "2", "retryOn": "NoService, CallTimeout"}
     for job in ("march", "march", "april"):
-        write(numbers(spark, 10), recorded, job=job)
+        write(numbers(spark, 10), recorded, job=job, **more)
     assert sorted(recorded.keys.values()) == [1] * 10 + [2] * 10
 
 

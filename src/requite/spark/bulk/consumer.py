@@ -27,7 +27,7 @@ _GONE: Final = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 
 # How often a task looks whether it is still wanted. A cancelled one sends nothing half a second
 # later: a beat until the JVM hears something and closes the socket, and a beat to see that.
-BEAT_S: Final = 0.1
+BEAT_S: Final = 0.05
 
 
 class TaskEnded(RequiteError):

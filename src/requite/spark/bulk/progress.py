@@ -20,9 +20,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import rmtree
-from tempfile import mkdtemp
+from tempfile import gettempdir
 from time import monotonic
 from typing import Any, Final, NamedTuple, Self, TextIO
+from uuid import uuid4
 
 from requite.errors import ConfigurationError
 
@@ -94,8 +95,9 @@ class Count(NamedTuple):
 class Progress:
     """Shows on `out` (standard error) how far a job is, every `every` seconds.
 
-    `folder`: where tasks report, a path that driver and tasks share. None: a temporary folder, for
-    tasks on this machine; others are refused. Use one for each job.
+    `folder`: where tasks report, a path that driver and tasks share; each `Progress` has a folder
+    of its own in there, which it removes. None: a temporary one, for tasks on this machine; others
+    are refused. Use a `Progress` for each job. Tasks that were killed count as being at work.
     """
 
     def __init__(
@@ -103,9 +105,9 @@ class Progress:
     ) -> None:
         if not every > 0:
             raise ConfigurationError(f"every is a positive number of seconds, not {every!r}")
-        self._given = folder
-        self.folder = folder or mkdtemp(prefix="requite-progress-")
-        Path(self.folder).mkdir(parents=True, exist_ok=True)
+        self._is_shared = folder is not None
+        self.folder = str(Path(folder or gettempdir()) / f"requite-progress-{uuid4()}")
+        Path(self.folder).mkdir(parents=True)
         self._every_s = every
         self._out = sys.stderr if out is None else out
         self._ended = threading.Event()
@@ -116,7 +118,7 @@ class Progress:
 
     def check(self, master: str) -> None:
         """Raise `ConfigurationError` where tasks cannot see a folder of this machine's."""
-        if self._given is None and not master.startswith("local"):
+        if not self._is_shared and not master.startswith("local"):
             raise ConfigurationError(
                 "tasks on other machines cannot report to a folder of this one: give Progress one"
                 " that all of them share (Progress('/shared/folder'))"
@@ -148,8 +150,7 @@ class Progress:
         count = self.look()
         mean = count.rows / max(monotonic() - self._began_at, 1e-9)
         self._write(_words(count, mean))
-        if self._given is None:
-            rmtree(self.folder, ignore_errors=True)
+        rmtree(self.folder, ignore_errors=True)
 
     def _show(self) -> None:
         while not self._ended.wait(self._every_s):

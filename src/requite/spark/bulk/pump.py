@@ -8,10 +8,10 @@ crosses between the two is one call and one future per window.
                  │ ▼  a status that is to be tried again
                resting
 
-A service that is down costs one timeout. The first request that provably ran nowhere, while nothing
+A service that is down costs one timeout. The first request that ends unanswered, while nothing
 else was heard of the service for as long as it was out, stops new rows. Those that are out decide:
-an answer to one of them lets the others go on; when all have ended without one, the rest of the job
-is not sent (`Standing.lost_to`).
+an answer to one of them lets the others go on. When all have ended without one, and one of them
+provably ran nowhere, or they were many, the rest of the job is not sent (`Standing.lost_to`).
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from requite.spark.bulk.standing import Standing
 # What may be on its way to the broker and back; far less than what a link holds before it is given
 # up (`LinkLimits.output_size_max`). A larger body goes alone.
 _BYTES_MAX: Final = 16 << 20
+# So many requests in a row without an answer mean that nobody is there, though all may have run.
+_UNPROVEN_MIN: Final = 32
 _UNHEARD: Final = (CallTimeout, NoService, TransportError)
 
 
@@ -144,6 +146,7 @@ class Pump:
         self._bytes_out = 0
         self._suspicion: CallError | None = None  # why no new rows are sent for now
         self._due: asyncio.TimerHandle | None = None  # when the rate allows the next one
+        self._is_proven = False  # that nobody was there
         self._filling = False
         self._stopped = False
 
@@ -283,23 +286,27 @@ class Pump:
     def _hear(self, now: float) -> None:
         self._standing.hear(now)
         self._suspicion = None
+        self._is_proven = False
 
     def _judge(self, row: Row, error: CallError, now: float) -> None:
-        """Take an error for a sign of life, for the contrary, or for neither.
+        """Take an error for a sign of life, or for the contrary.
 
-        Neither is a request of which nobody knows whether a worker had it: it is too little to go
-        on sending for, and too little to give up for.
+        It proves that nobody was there if the request ran nowhere. A request of which nobody knows
+        that may have hung in its handler, and one such row says nothing about the others.
         """
         if not isinstance(error, _UNHEARD):
             self._hear(now)
-        elif not error.may_have_executed:
+        elif self._plan.give_up and self._standing.heard_at <= row.sent_at:
             self._standing.unheard += 1
-            if self._plan.give_up and self._standing.heard_at <= row.sent_at:
-                self._suspicion = error
+            self._suspicion = error
+            self._is_proven |= not error.may_have_executed
 
     def _maybe_lose(self) -> None:
-        if self._suspicion and not (self.out or self._resting or self._again):
+        if self._suspicion is None or self.out or self._resting or self._again:
+            return
+        if self._is_proven or self._standing.unheard >= max(self._plan.window, _UNPROVEN_MIN):
             self._standing.lost_to = self._suspicion
+        self._suspicion = None
 
     def _refuse(self, error: CallError) -> None:
         """End rows without sending them: each would only wait for its own deadline in turn."""
