@@ -39,7 +39,7 @@ def test_a_log_without_its_last_segment_has_lost_its_end(tmp_path: Path) -> None
     copy = tmp_path / "copy"
     shutil.copytree(tmp_path, copy, ignore=shutil.ignore_patterns("copy"))
     told = (
-        f"the log {LOG} has lost its end: its last segment is complete, and does not say that "
+        f"the log {LOG} has lost its end: what is there of it is complete, and does not say that "
         "the log was closed"
     )
     assert list(faults(tmp_path)) == [told]

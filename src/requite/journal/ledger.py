@@ -25,7 +25,7 @@ def faults(directory: Path | str, ended: Collection[str] = ()) -> Iterator[str]:
     for log in find_logs(directory):
         if log.log not in ended and _lacks_its_end(log):
             yield (
-                f"the log {log.log} has lost its end: its last segment is complete, "
+                f"the log {log.log} has lost its end: what is there of it is complete, "
                 "and does not say that the log was closed"
             )
 
@@ -33,7 +33,7 @@ def faults(directory: Path | str, ended: Collection[str] = ()) -> Iterator[str]:
 def _lacks_its_end(log: LogFolder) -> bool:
     reader = LogReader(log.path)
     try:
-        infos = reader.segments()
-        return bool(infos) and infos[-1].sealed and not reader.may_grow()
+        infos = [info for info in reader.segments() if info.written_bytes]
+        return (not infos or infos[-1].sealed) and not reader.may_grow()
     except LogGone:
         return False

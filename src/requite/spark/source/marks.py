@@ -93,7 +93,7 @@ class Backlog:
     ) -> Backlog | None:
         """Look at the files; None if there are none."""
         try:
-            infos = reader.segments()
+            infos = [info for info in reader.segments() if info.written_bytes]
         except LogGone:
             return None
         if not infos:
