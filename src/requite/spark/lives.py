@@ -78,9 +78,8 @@ def lives(events: DataFrame) -> DataFrame:
         F.min(accepted_for).alias("first_service"),
         F.max(accepted_for).alias("last_service"),
     )
-    tallied = gathered.withColumn("tally", _tally(F.col("events"))).drop(
-        "first_service", "last_service"
-    )
+    tally = _tally(F.col("events")).alias("tally")
+    tallied = gathered.select("request_id", "service", "events", tally)
     owned = tallied.withColumn("own", _own(F.col("events")))
     dated = owned.withColumn("last", last_of(F.col("own"), is_acceptance))
     judged = dated.withColumn("course", _course(F.col("own"), F.col("last")))
