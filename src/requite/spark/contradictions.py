@@ -46,13 +46,10 @@ from requite.spark.vocabulary import (
     STARTED,
     Contradiction,
 )
-from requite.spark.witnesses import is_asked, unasked, undispatched
+from requite.spark.witnesses import ORDER_SLACK_S, is_asked, unasked, undispatched
 
 _TIMER_SLACK_S: Final = 0.005
 """How late an engine's own timers fire (those of the simulator's checkers)."""
-
-_ORDER_SLACK_S: Final = 0.05
-"""What two clocks of one machine, read in two processes, may disagree about."""
 
 
 def contradictions(lives: DataFrame, events: DataFrame, terms: Terms = USUAL) -> DataFrame:
@@ -157,7 +154,7 @@ def _names_another(reply: Column) -> Column:
         return by_worker & (event["attempt"] == reply["attempt"])
 
     def fits(event: Column) -> Column:
-        in_time = event["ts"] <= later(reply["ts"], _ORDER_SLACK_S)
+        in_time = event["ts"] <= later(reply["ts"], ORDER_SLACK_S)
         return (event["outcome"] == OK) & in_time
 
     ends = F.filter("events", is_its)

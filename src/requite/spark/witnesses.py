@@ -33,6 +33,9 @@ _SETTLED_S: Final = 1.0
 """What happened so long ago is in a log that goes on: engines look at their tables, and journals
 write, several times a second."""
 
+ORDER_SLACK_S: Final = 0.05
+"""What two clocks of one machine, read in two processes, may disagree about."""
+
 _BUCKET_US: Final = 10 * 10**6
 """Signs of life are looked for so near to a start; brokers look at workers every second or so."""
 
@@ -100,7 +103,8 @@ def is_asked() -> Column:
 
 
 def _starts_beyond_dispatches(suspects: DataFrame) -> DataFrame:
-    """Return the last start of each worker that began a request more often than it was given it."""
+    """Return, of each worker, the first start before which it had been given the request too
+    seldom. A later one may owe its surplus to a broker that took that dispatch with it."""
 
     def of_kind(kind: str) -> Column:
         return F.filter("events", lambda event: event["kind"] == kind)
@@ -110,16 +114,22 @@ def _starts_beyond_dispatches(suspects: DataFrame) -> DataFrame:
     def among(told: Column, worker: Column) -> Column:
         return F.filter(told, lambda event: event["worker"] == worker)
 
-    surplus = F.transform(
-        F.array_distinct(begun["worker"]),
-        lambda worker: F.when(
-            F.size(among(begun, worker)) > F.size(among(given, worker)),
-            F.struct(
-                worker.alias("worker"), F.array_max(among(begun, worker)["ts"]).alias("started_at")
-            ),
-        ),
+    def first_beyond(worker: Column) -> Column:
+        starts, gifts = F.sort_array(among(begun, worker)["ts"]), among(given, worker)["ts"]
+
+        def is_beyond(start: Column, before: Column) -> Column:
+            return F.size(F.filter(gifts, lambda at: at <= later(start, ORDER_SLACK_S))) <= before
+
+        return F.get(F.filter(starts, is_beyond), 0)
+
+    def start_of(worker: Column) -> Column:
+        return F.struct(worker.alias("worker"), first_beyond(worker).alias("started_at"))
+
+    surplus = F.filter(
+        F.transform(F.array_distinct(begun["worker"]), start_of),
+        lambda start: start["started_at"].isNotNull(),
     )
-    starts = suspects.withColumn("start", F.explode(F.array_compact(surplus)))
+    starts = suspects.withColumn("start", F.explode(surplus))
     middle = F.floor(micros(F.col("start")["started_at"]) / F.lit(_BUCKET_US))
     buckets = F.explode(F.array(middle - 1, middle, middle + 1))
     return starts.select(*_KEPT, "start.*", buckets.alias("bucket"))

@@ -140,6 +140,12 @@ def tell_of_strange_workers(story: Story, b1: Log, b2: Log, w1: Log, w2: Log) ->
     with_broker(b2, w4, 20.0, 30.0)
     at_worker(w4, call_id(123, "c3"), 30.5, outcome="OK")
     with_broker(b1, w4, 31.0, 40.0)
+    # 125: begun for the broker that was killed, and again when the next one gave it.
+    w6 = story.worker("w6")
+    with_broker(dead, w6, 20.0, 30.0)
+    at_worker(w6, 125, 29.9, outcome="OK")
+    with_broker(b1, w6, 31.0, 40.0)
+    story.call(125, 33.0, broker=b1, worker=w6, at_worker=w6.name)
     # 124: its broker has lost rows.
     full, w5 = story.broker("b4"), story.worker("w5")
     with_broker(full, w5, 20.0, 30.0)
