@@ -10,7 +10,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -182,6 +182,8 @@ def cancelled_task(batch: pa.RecordBatch, asked: Plan) -> Iterator[Callable[[], 
         writer = pa.RecordBatchStreamWriter(stream, next(rows).schema)
         with pytest.raises(TaskEnded, match="are cancelled"):
             collections.deque(map(writer.write_batch, rows), maxlen=0)
+        with suppress(BrokenPipeError):  # nobody takes what is in the buffer
+            stream.close()
 
     def read() -> None:
         while jvm.recv(1 << 16) and not cancelled.is_set():
