@@ -46,6 +46,8 @@ GROUPS: Final = ("mdp", "dedup", "pair-broker", "sp", "flp", "pirate", "amqp")
 """Those of the simulator's groups whose engines keep journals in a run. The others are about single
 parts (Titanic's disk, the pair's votes, a pool's manager), without calls of a client."""
 
+_SPREAD: Final = 0x9E3779B1  # odd, so that no two multiples of it have the same 32 bits
+
 _FLUSH_S: Final = 0.05  # that of `JournalSettings`
 
 MDP_GROUPS: Final = ("mdp", "dedup", "pair-broker")
@@ -136,6 +138,8 @@ class Run:
     def _name(self, role: Role, number: int) -> bytes:
         if role is Role.BROKER:  # the first half of its name is in the ids that it makes up
             return (self.number << 8 | number).to_bytes(4, "big") + bytes(4)
+        if role is Role.WORKER:  # its start is where it begins to number its runs: far from others
+            return (number * _SPREAD % 2**32).to_bytes(4, "big") + self.number.to_bytes(4, "big")
         return self.number.to_bytes(4, "big") + number.to_bytes(4, "big")
 
     def _heard(self, life: Life, handle: Made) -> Made:
