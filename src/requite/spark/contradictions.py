@@ -147,18 +147,22 @@ def _by_former_owner() -> Column:
 
 
 def _names_another(reply: Column) -> Column:
-    """Whether a broker's reply names a worker that ended this attempt, but not so or not yet."""
+    """Whether a broker's reply names a worker that ended this attempt, but not so or not yet.
+
+    A worker may be given a request twice under one number, and take the newest end with it.
+    """
 
     def is_its(event: Column) -> Column:
-        by_worker = (event["kind"] == FINISHED) & (event["worker"] == reply["worker"])
-        return by_worker & (event["attempt"] == reply["attempt"])
+        return (event["worker"] == reply["worker"]) & (event["attempt"] == reply["attempt"])
 
     def fits(event: Column) -> Column:
         in_time = event["ts"] <= later(reply["ts"], ORDER_SLACK_S)
         return (event["outcome"] == OK) & in_time
 
-    ends = F.filter("events", is_its)
-    return _is_reply(reply) & (F.size(ends) > 0) & ~F.exists(ends, fits)
+    told = F.filter("events", is_its)
+    ends = F.filter(told, _of(FINISHED))
+    all_told = F.size(ends) >= F.greatest(_count(told, _of(DISPATCHED)), F.lit(1))
+    return _is_reply(reply) & all_told & ~F.exists(ends, fits)
 
 
 def _is_reply(event: Column) -> Column:

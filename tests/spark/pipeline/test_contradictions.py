@@ -200,6 +200,14 @@ def tell_what_is_well(story: Story, b1: Log, b2: Log, c1: Log, w1: Log, w2: Log)
     c1.tell(48.2, "sent", 108, attempt=1)
     story.call(108, 48.3, broker=b2)
     c1.tell(48.4, "answered", 108, **OK)
+    # 109: given twice to a worker under one number; the end of the second was not on its disk yet.
+    b1.tell(49.0, "accepted", 109, deadline=54.0)
+    b1.tell(49.0, "dispatched", 109, **given)
+    b1.tell(49.2, "cancelled", 109, outcome="CANCELLED", **given)
+    b1.tell(49.3, "accepted", 109, deadline=54.0)
+    b1.tell(49.3, "dispatched", 109, **given)
+    b1.tell(49.6, "answered", 109, **given, **OK)
+    at_worker(w1, 109, 49.1, outcome="CANCELLED")
 
 
 EXPECTED = {
