@@ -42,6 +42,11 @@ def attempts() -> DataFrame:
 
 
 @dp.temporary_view
+def waits() -> DataFrame:
+    return spark().table("silver_waits")
+
+
+@dp.temporary_view
 def heartbeats() -> DataFrame:
     return spark().table("silver_heartbeats")
 
@@ -88,6 +93,11 @@ def silver_attempts() -> DataFrame:
 
 
 @dp.materialized_view
+def silver_waits() -> DataFrame:
+    return silver.silver_waits(spark().table("all_lives"))
+
+
+@dp.materialized_view
 def silver_heartbeats() -> DataFrame:
     return silver.silver_heartbeats(spark().table("events"))
 
@@ -114,7 +124,7 @@ def gold_service_minute() -> DataFrame:
 
 @dp.materialized_view
 def gold_queue_depth() -> DataFrame:
-    return gold.gold_queue_depth(spark().table("all_lives"), instant("max"))
+    return gold.gold_queue_depth(spark().table("waits"), instant("max"))
 
 
 @dp.materialized_view

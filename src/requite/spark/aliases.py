@@ -22,6 +22,9 @@ from requite.spark.clock import later
 from requite.spark.lives import first_of, is_acceptance, last_of
 from requite.spark.vocabulary import BROKER, CLIENT, OK, OUTCOMES, SENT
 
+MADE_UP: Final = "8"
+"""The least of the ids that brokers have made up: their first bit is set."""
+
 _NEAR_S: Final = 0.0005
 _FAR_S: Final = 0.05
 """What clocks of one machine disagree about: usually, and at most."""
@@ -36,7 +39,7 @@ _KEY: Final = ("service", "bytes")
 
 def is_made_up(request_id: Column) -> Column:
     """Whether a broker made up the id of a request: its first bit says so."""
-    return request_id >= "8"
+    return request_id >= MADE_UP
 
 
 def aliases(lives: DataFrame) -> DataFrame:

@@ -16,6 +16,10 @@ from requite.spark.vocabulary import UNKNOWN_PREFIX
 
 EVENTS: Final = "bronze_events"
 QUARANTINE: Final = "bronze_quarantine"
+IDS: Final = "bronze_ids"
+
+CLIENT_DIGITS: Final = 16
+"""Of a request id, in hexadecimal: those before tell the client, those behind are its count."""
 
 PLACE: Final = ("log", "segment", "byte_offset")
 """Where an event stands, which is what makes it the same event."""

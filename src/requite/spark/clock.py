@@ -74,6 +74,15 @@ def _day_us(day: date) -> int:
     return (day - date(1970, 1, 1)).days * DAY_US
 
 
+def until_next_day(begin_us: Column, end_us: Column) -> Column:
+    """Return an end, at most that of the day after the one of the beginning.
+
+    What lasts for longer is told of on two days only, so that these two suffice to tell of a day.
+    """
+    day = F.floor(begin_us / F.lit(DAY_US))
+    return F.least(end_us, (day + 2) * F.lit(DAY_US))
+
+
 def date_of(instant: Column) -> Column:
     """Return the day in which an instant lies, in UTC whatever the session's time zone."""
     return F.date_from_unix_date(F.floor(micros(instant) / F.lit(DAY_US)).cast("int"))

@@ -19,13 +19,13 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
-from requite.errors import LakeError
 from requite.journal.folder import find_logs
-from requite.spark import bronze
-from requite.spark.bronze import EVENTS, QUARANTINE
+from requite.spark import bronze, schemas
+from requite.spark.aliases import MADE_UP
+from requite.spark.bronze import CLIENT_DIGITS, EVENTS, IDS, QUARANTINE
 from requite.spark.decoding.columns import arrow_types
 from requite.spark.delta.files import ADDED, Added, as_one, by_day, filesystem, words_of, write
-from requite.spark.lake import Lake
+from requite.spark.lake import Lake, added_by
 from requite.spark.news import News, Span
 from requite.spark.source.marks import Offset
 from requite.spark.source.options import read_options
@@ -35,7 +35,7 @@ from requite.spark.vocabulary import ACCEPTED, CLOSED
 # What a task returns: a row per file; and one per share and day, without a path, on its events.
 _TOLD: Final = f"""
     {ADDED}, table string, day date, events bigint, first timestamp, last timestamp,
-    given_us bigint, dropped bigint, ended string
+    given_us bigint, dropped bigint, ended string, made_up boolean
 """
 
 
@@ -77,10 +77,8 @@ def ingest(lake: Lake, source: Source, offset: Offset | None) -> tuple[Offset, N
         return end, News()
     task = _Task(lake.root, source, tuple(shares))
     numbers = lake.spark.range(0, len(shares), 1, len(shares))
-    told = numbers.mapInArrow(task, _TOLD).toArrow().to_pylist()
-    if failures := [row["failure"] for row in told if row["failure"]]:
-        raise LakeError(f"{failures[0]}; what was there before is unchanged")
-    for name in (QUARANTINE, EVENTS):
+    told = added_by(numbers.mapInArrow(task, _TOLD))
+    for name in (QUARANTINE, EVENTS, IDS):
         if added := [_added(row) for row in told if row["table"] == name]:
             lake.catalog.commit(name, added)
     return end, _news([row for row in told if row["path"] is None])
@@ -102,6 +100,7 @@ def _news(facts: list[dict[str, Any]]) -> News:
         deadline_s=max((row["given_us"] or 0 for row in facts), default=0) / 1e6,
         dropped=sum(row["dropped"] or 0 for row in facts),
         ended=frozenset(log for row in facts for log in row["ended"].split()),
+        made_up=any(row["made_up"] for row in facts),
     )
 
 
@@ -124,8 +123,9 @@ class _Task:
         try:
             for added in write(store, EVENTS, sorting.events(), by_day):
                 yield {"table": EVENTS, **added._asdict()}
-            for added in write(store, QUARANTINE, sorting.bad, as_one):
-                yield {"table": QUARANTINE, **added._asdict()}
+            for name, rows in {QUARANTINE: sorting.bad, IDS: [sorting.ids()]}.items():
+                for added in write(store, name, rows, as_one):
+                    yield {"table": name, **added._asdict()}
         except OSError as error:
             # A row instead of an exception, of which Spark would make pages.
             yield {"failure": f"{self.root} cannot be written: {words_of(error)}"}
@@ -139,6 +139,7 @@ class _Sorting:
         self.bad: list[pa.RecordBatch] = []
         self._batches = batches
         self._days: dict[date | None, _Day] = {}
+        self._ids: dict[tuple[str, date | None], tuple[str, str]] = {}
 
     def events(self) -> Iterator[pa.RecordBatch]:
         """Yield the events, with the columns of the table."""
@@ -153,12 +154,37 @@ class _Sorting:
 
     def _count(self, events: pa.RecordBatch) -> None:
         for day in pc.unique(events.column("date")).to_pylist():
-            self._days.setdefault(day, _Day()).add(_of_day(events, day))
+            told = _of_day(events, day)
+            self._days.setdefault(day, _Day()).add(told)
+            for client, first, last in _ids_by_client(told):
+                known = self._ids.get((client, day), (first, last))
+                self._ids[client, day] = min(first, known[0]), max(last, known[1])
+
+    def ids(self) -> pa.RecordBatch:
+        """Return which requests of each client were told of on each day: a client counts them."""
+        rows = [(client, *ids, day) for (client, day), ids in self._ids.items()]
+        types = arrow_types(schemas.BRONZE_IDS)
+        columns = zip(*rows, strict=True) if rows else [()] * len(types)
+        arrays = [pa.array(*column) for column in zip(columns, types.values(), strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, list(types))
 
     def facts(self) -> Iterator[dict[str, Any]]:
         """Yield what the events of each day come to."""
         for day, found in self._days.items():
-            yield {"day": day, **asdict(found), "ended": " ".join(found.ended)}
+            made_up = any(client >= MADE_UP for client, of in self._ids if of == day)
+            told = asdict(found) | {"ended": " ".join(found.ended), "made_up": made_up}
+            yield {"day": day, **told}
+
+
+def _ids_by_client(events: pa.RecordBatch) -> Iterator[tuple[str, str, str]]:
+    """Yield the least and the greatest of the request ids of each client."""
+    ids = events.column("request_id")
+    clients = pc.utf8_slice_codeunits(ids, 0, CLIENT_DIGITS)
+    named = pa.table([clients, ids], ["client", "request_id"])
+    found = named.group_by("client").aggregate([("request_id", "min"), ("request_id", "max")])
+    for client, first, last in zip(*(column.to_pylist() for column in found.columns), strict=True):
+        if client is not None:
+            yield client, first, last
 
 
 def _of_day(events: pa.RecordBatch, day: date | None) -> pa.RecordBatch:

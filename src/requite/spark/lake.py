@@ -12,20 +12,21 @@ has been compared with its name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from requite.errors import LakeError
 from requite.spark import schemas
 from requite.spark.delta.catalog import Catalog
-from requite.spark.delta.files import ADDED, Added, Writer
+from requite.spark.delta.files import ADDED, Added, Without, Writer, day_of
 from requite.spark.delta.table import is_by_day
 from requite.spark.marker import require_current
 
@@ -98,6 +99,39 @@ class Lake:
         self.catalog.commit(name, added, gone)
         return sum(file.rows for file in added)
 
+    def merge_in(self, name: str, rows: DataFrame, ids: Collection[str], days: Days) -> Change:
+        """Put rows into a table in place of those of the same requests.
+
+        Older rows of the requests `ids` are in files of `days`, if anywhere; these are written anew
+        without them. Other requests have none. Raises `LakeError` where nothing can be written.
+        """
+        listed = self.catalog.files(name, days) if ids else []
+        kept, gone = self._without(name, listed, ids) if listed else ([], [])
+        added = write_files(self.root, name, rows)
+        self.catalog.commit(name, [*kept, *added], gone)
+        paths = [file.path for file in added] + [file.path for file in gone]
+        days_of = {day for day in map(day_of, paths) if day is not None}
+        return Change(sum(file.rows for file in added), days_of)
+
+    def _without(
+        self, name: str, files: Sequence[File], ids: Collection[str]
+    ) -> tuple[list[Added], list[File]]:
+        """Write files anew without the rows of requests; return the new ones, and the old ones."""
+        paths = [(file.path,) for file in files]
+        frame = self.spark.createDataFrame(paths, "path string").repartition(len(paths))
+        without = Without(self.root, name, pa.array(sorted(ids)))
+        found = added_by(frame.mapInArrow(without, f"{ADDED}, gone string"))
+        gone = {row["gone"] for row in found if row["gone"]}
+        kept = [Added(*(row[key] for key in Added._fields)) for row in found if row["path"]]
+        return kept, [file for file in files if file.path in gone]
+
+
+class Change(NamedTuple):
+    """What was put into a table: how many rows, and the days of which it has others now."""
+
+    rows: int
+    days: set[date]
+
 
 def write_files(root: str, name: str, rows: DataFrame) -> list[Added]:
     """Have Spark's tasks write rows as files of a table, which no version of it has yet.
@@ -106,10 +140,19 @@ def write_files(root: str, name: str, rows: DataFrame) -> list[Added]:
     """
     writer = Writer(root, name, is_by_day(name))
     # Each task's batches are its own, whatever Spark repeats: files of the others are nobody's.
-    found = rows.select(*columns_of(name)).mapInArrow(writer, ADDED).toArrow().to_pylist()
-    if failures := [row["failure"] for row in found if row["failure"]]:
+    found = added_by(rows.select(*columns_of(name)).mapInArrow(writer, ADDED))
+    return [Added(*(row[key] for key in Added._fields)) for row in found]
+
+
+def added_by(tasks: DataFrame) -> list[dict[str, Any]]:
+    """Have tasks write files; return what they tell of each.
+
+    Raises `LakeError` where one of them cannot.
+    """
+    told: list[dict[str, Any]] = tasks.toArrow().to_pylist()
+    if failures := [row["failure"] for row in told if row["failure"]]:
         raise LakeError(f"{failures[0]}; what was there before is unchanged")
-    return [Added(row["path"], row["size"], row["rows"], row["stats"]) for row in found]
+    return told
 
 
 def columns_of(table: str) -> list[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from datetime import UTC, date, datetime, time, timedelta
+from collections.abc import Collection, Iterable, Iterator
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from requite.spark.aliases import is_made_up
 from requite.spark.bronze import EVENTS
 from requite.spark.clock import micros
 from requite.spark.lake import Lake
@@ -34,7 +34,7 @@ class News(NamedTuple):
 
     `spans` tells, for each day of which there are events, from when to when; `deadline_s` is the
     longest time that any of the requests was given; `dropped` counts events that the journal has
-    lost; `ended` are the logs that were closed.
+    lost; `ended` are the logs that were closed; `made_up`: brokers have made ids up.
     """
 
     events: int = 0
@@ -42,6 +42,7 @@ class News(NamedTuple):
     deadline_s: float = 0.0
     dropped: int = 0
     ended: frozenset[str] = frozenset()
+    made_up: bool = False
 
 
 def find(lake: Lake) -> News:
@@ -57,6 +58,7 @@ def find(lake: Lake) -> News:
             F.max(given_us).alias("given_us"),
             F.sum(F.when(F.col("kind") == DROPPED, F.col("dropped"))).alias("dropped"),
             F.collect_set(F.when(F.col("kind") == CLOSED, F.col("log"))).alias("ended"),
+            F.coalesce(F.bool_or(is_made_up(F.col("request_id"))), F.lit(False)).alias("made_up"),
         )
     )
     return _gathered(by_day.toArrow().to_pylist())
@@ -69,22 +71,31 @@ def _gathered(rows: list[dict[str, Any]]) -> News:
         deadline_s=max((row["given_us"] or 0 for row in rows), default=0) / 1e6,
         dropped=sum(row["dropped"] or 0 for row in rows),
         ended=frozenset(log for row in rows for log in row["ended"]),
+        made_up=any(row["made_up"] for row in rows),
     )
 
 
-def events_in(lake: Lake, span: Span) -> DataFrame:
-    """Return the events that happened in a span, by the clocks of their logs."""
-    ts = F.col("ts")
-    first, last = span.start.date(), span.end.date()
-    near = lake.table(EVENTS, lambda day: day is not None and first <= day <= last)
-    return near.where((ts >= F.lit(span.start)) & (ts <= F.lit(span.end)))
+def known_days(lake: Lake, worst_us: int = 0) -> list[date]:
+    """Return the days of which bronze has events.
 
-
-def known_days(lake: Lake) -> list[date]:
-    """Return the days of which bronze has events, and those after, into which requests may last."""
+    Clocks that are wrong, by up to `worst_us`, may have put events under the wrong day.
+    """
     table = lake.catalog.table(EVENTS)
     days = {file.day for file in table.files.values() if file.day} if table else set()
-    return sorted(days | {day + timedelta(days=1) for day in days if day < date.max})
+    return sorted(widened(days, timedelta(microseconds=worst_us)))
+
+
+def widened(days: Collection[date], by: timedelta) -> set[date]:
+    """Return days, and as many before and after them as `by` reaches into."""
+    more = -(-by // timedelta(days=1))
+    return {
+        date.fromordinal(number)
+        for day in days
+        for number in range(
+            max(day.toordinal() - more, date.min.toordinal()),
+            min(day.toordinal() + more, date.max.toordinal()) + 1,
+        )
+    }
 
 
 def touched(spans: Iterable[Span], look_back: timedelta, known: Iterable[date]) -> set[date]:
@@ -120,10 +131,3 @@ def runs_of(days: Iterable[date]) -> Iterator[list[date]]:
         run.append(day)
     if run:
         yield run
-
-
-def reach(days: list[date], look_back: timedelta) -> Span:
-    """Return when the events of the requests of these days may have happened."""
-    start = datetime.combine(days[0], time(), UTC)
-    end = datetime.combine(days[-1], time.max, UTC)
-    return widen(Span(start, end), look_back)

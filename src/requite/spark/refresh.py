@@ -1,11 +1,10 @@
-"""Compute days of silver and gold anew, and put them into the lake in place of what was there."""
+"""Compute silver and gold: what is new is merged into what there was, or days are made anew."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from functools import partial
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Observation
@@ -13,10 +12,14 @@ from pyspark.sql import functions as F
 
 from requite.spark import audit, gold, silver
 from requite.spark.aliases import aliases, is_made_up, one_sided, renamed
+from requite.spark.bronze import EVENTS
+from requite.spark.clock import dated
 from requite.spark.contradictions import contradictions, is_suspect
-from requite.spark.lake import Lake
+from requite.spark.delta.table import File
+from requite.spark.lake import Change, Lake
 from requite.spark.lives import lives
-from requite.spark.news import Span, events_in, reach, widen
+from requite.spark.news import Span, widen, widened
+from requite.spark.related import Known, of_days, of_requests
 from requite.spark.skew import IN_STEP, Clocks, corrected
 
 RECENT: Final = timedelta(days=7)
@@ -32,118 +35,163 @@ class Progress(NamedTuple):
 
 OnProgress = Callable[[Progress], None]
 Counts = dict[str, int]
+Put = Callable[[str, DataFrame], Change]
+
+_A_DAY: Final = timedelta(days=1)
 
 
 @dataclass
 class Refresh:
     """A refresh of tables. `now` is the instant as of which is judged, `told` what the journal
-    tells of; `written` counts rows by table."""
+    tells of; `has_aliases`, whether brokers have made up ids; `written` counts rows by table."""
 
     lake: Lake
     now: datetime
     told: Span
-    look_back: timedelta
     on_progress: OnProgress
     terms: audit.Terms = audit.USUAL
     clocks: Clocks = IN_STEP
+    has_aliases: bool = False
     written: dict[str, int] = field(default_factory=dict)
     clock_went_back: int = 0
 
     def days(self, days: list[date]) -> None:
-        """Compute days that follow each other."""
-        events = self._events(reach(days, self.look_back))
+        """Compute days that follow each other anew, from all events of their requests."""
+
+        def put(name: str, rows: DataFrame) -> Change:
+            chosen = rows.where(F.col("date").isin(*days))
+            return Change(self.lake.replace_days(name, chosen, days=days), set(days))
+
+        self._requests(of_days(self.lake, days, self._slack), put)
+        near = widened(days, self._slack)
+        self._heartbeats(self.lake.table(EVENTS, lambda day: day in near), put)
+
+    def news(self, fresh: Sequence[File], known: Known) -> set[date]:
+        """Merge what is new into what there was; return the days that have changed.
+
+        `fresh` are the new files of bronze, `known` the requests that earlier runs knew.
+        """
+        near = widened(known.days, self._slack + _A_DAY)
+        changed: set[date] = set()
+
+        def merge(ids: Collection[str]) -> Put:
+            def put(name: str, rows: DataFrame) -> Change:
+                change = self.lake.merge_in(name, rows, ids, lambda day: day in near)
+                changed.update(change.days)
+                return change
+
+            return put
+
+        if fresh or known.ids:
+            self._requests(of_requests(self.lake, fresh, known), merge(known.ids))
+        if fresh:
+            self._heartbeats(self.lake.rows(EVENTS, fresh), merge(()))
+        return changed
+
+    @property
+    def _slack(self) -> timedelta:
+        return timedelta(microseconds=self.clocks.worst_us)
+
+    def _requests(self, told: DataFrame, put: Put) -> None:
+        """Compute what becomes of requests, from all of their events."""
+        events = corrected(told, self.clocks)
         gathered = lives(events).persist()
         try:
-            if _any(gathered, is_made_up(F.col("request_id"))):
-                events = self._with_aliases(gathered, events, days)
+            if self.has_aliases and _any(gathered, is_made_up(F.col("request_id"))):
+                events = self._under_true_names(gathered, events, put)
             else:
-                self._requests(gathered, events, days)
+                self._lives(gathered, put)
         finally:
             gathered.unpersist()
-        self._replace("silver_attempts", silver.silver_attempts(events), days)
-        self._replace("silver_heartbeats", silver.silver_heartbeats(events), days)
-        self._gold(days)
+        self._write("silver_attempts", silver.silver_attempts(events), put)
 
-    def _with_aliases(self, gathered: DataFrame, events: DataFrame, days: list[date]) -> DataFrame:
-        """Compute requests anew under their true names, of which some have been made up; return
-        the events under these."""
+    def _under_true_names(self, gathered: DataFrame, events: DataFrame, put: Put) -> DataFrame:
+        """Compute requests of which some have been given a name by a broker; return the events
+        under the true ones."""
         found = aliases(gathered).persist()
         events = renamed(events, found)
         whole = one_sided(lives(events), found).persist()
         try:
-            self._requests(whole, events, days)
+            self._lives(whole, put)
         finally:
             whole.unpersist()
         return events
 
-    def _events(self, span: Span) -> DataFrame:
-        return corrected(events_in(self.lake, span), self.clocks)
-
-    def _requests(self, gathered: DataFrame, events: DataFrame, days: list[date]) -> None:
+    def _lives(self, gathered: DataFrame, put: Put) -> None:
         went_back = F.count_if(silver.CLOCK_WENT_BACK).alias("went_back")
         requests = silver.silver_requests(gathered)
-        counts = self._replace("silver_requests", requests, days, went_back)
+        counts = self._write("silver_requests", requests, put, went_back)
         self.clock_went_back += counts["went_back"]
         unsettled = self.clocks.unsettled
         verdicts = audit.verdicts(gathered, self.now, self.terms, unsettled=unsettled)
-        self._replace("audit_verdicts", verdicts, days)
-        self._contradictions(gathered, events, days)
-        depths = gold.gold_queue_depth(gathered, self.now, days=days)
-        self._replace("gold_queue_depth", depths, days)
+        self._write("audit_verdicts", verdicts, put)
+        self._write("silver_waits", silver.silver_waits(gathered), put)
+        self._contradictions(gathered, put)
 
-    def _contradictions(self, gathered: DataFrame, events: DataFrame, days: list[date]) -> None:
+    def _contradictions(self, gathered: DataFrame, put: Put) -> None:
         """Hold the sides against each other, where any request is suspect. Usually none is, and to
         plan the query would take longer than to look."""
         name = "audit_contradictions"
-        if _any(gathered, is_suspect()) or _any(self._of(name, days), F.lit(True)):
-            self._replace(name, contradictions(gathered, events, self.terms), days)
+        day = dated(F.col("own"), F.col("events")).alias("date")
+        suspect = gathered.where(is_suspect()).select(day).distinct().toArrow()
+        if suspect.num_rows or self.lake.catalog.files(name):
+            near = widened(suspect.column("date").to_pylist(), self._slack + _A_DAY)
+            witnesses = corrected(self.lake.table(EVENTS, lambda day: day in near), self.clocks)
+            self._write(name, contradictions(gathered, witnesses, self.terms), put)
 
-    def _gold(self, days: list[date]) -> None:
+    def _heartbeats(self, told: DataFrame, put: Put) -> None:
+        rows = silver.silver_heartbeats(corrected(told, self.clocks))
+        self._write("silver_heartbeats", rows, put)
+
+    def gold(self, days: list[date]) -> None:
+        """Compute what is told of days that follow each other, from silver."""
+        # What began before midnight may still go on after it.
+        with_eve = [days[0] - _A_DAY, *days] if days[0] > date.min else days
+
+        def put(name: str, rows: DataFrame) -> Change:
+            chosen = rows.where(F.col("date").isin(*days))
+            return Change(self.lake.replace_days(name, chosen, days=days), set(days))
+
+        depths = gold.gold_queue_depth(self._of("silver_waits", with_eve), self.now, days=days)
+        self._write("gold_queue_depth", depths, put)
         requests = self._of("silver_requests", days)
-        self._replace("gold_latency_histogram", gold.gold_latency_histogram(requests), days)
-        self._replace("gold_service_minute", gold.gold_service_minute(requests), days)
-        # What was accepted before midnight may still be in the system after it.
-        with_eve = self._of("silver_requests", [days[0] - timedelta(days=1), *days])
+        self._write("gold_latency_histogram", gold.gold_latency_histogram(requests), put)
+        self._write("gold_service_minute", gold.gold_service_minute(requests), put)
         capacity = gold.gold_capacity(
-            with_eve,
-            self._of("silver_attempts", days),
+            self._of("silver_requests", with_eve),
+            self._of("silver_attempts", with_eve),
             self._of("silver_heartbeats", days),
             since=self.told.start,
             until=self.told.end,
             days=days,
         )
-        self._replace("gold_capacity", capacity, days)
+        self._write("gold_capacity", capacity, put)
 
     def small_tables(self) -> None:
         """Compute what is not kept by day."""
+
+        def put(name: str, rows: DataFrame) -> Change:
+            return Change(self.lake.replace(name, rows), set())
+
         table = self.lake.table
         since = widen(Span(self.now, self.now), RECENT).start
         heartbeats, requests = table("silver_heartbeats"), table("silver_requests")
-        self._replace_all("gold_worker_liveness", gold.gold_worker_liveness(heartbeats, self.now))
-        self._replace_all("poison", gold.poison(requests))
+        self._write("gold_worker_liveness", gold.gold_worker_liveness(heartbeats, self.now), put)
+        self._write("poison", gold.poison(requests), put)
         capacity = table("gold_capacity").where(F.col("window") >= F.lit(since))
         lately = requests.where(F.col("date") >= F.lit(since.date()))
-        self._replace_all("gold_rightsizing", gold.gold_rightsizing(capacity, lately))
+        self._write("gold_rightsizing", gold.gold_rightsizing(capacity, lately), put)
 
     def _of(self, name: str, days: list[date]) -> DataFrame:
         return self.lake.table(name, lambda day: day in days)
 
-    def _replace(self, name: str, rows: DataFrame, days: list[date], *also: Column) -> Counts:
-        chosen = rows.where(F.col("date").isin(*days))
-        return self._write(name, chosen, partial(self.lake.replace_days, name, days=days), *also)
-
-    def _replace_all(self, name: str, rows: DataFrame) -> None:
-        self._write(name, rows, partial(self.lake.replace, name))
-
-    def _write(
-        self, name: str, rows: DataFrame, write: Callable[[DataFrame], int], *also: Column
-    ) -> Counts:
-        """Write a table, counting what else is asked for on the way."""
+    def _write(self, name: str, rows: DataFrame, put: Put, *also: Column) -> Counts:
+        """Write rows of a table, counting what else is asked for on the way."""
         self.on_progress(Progress(name))
         seen = Observation()
-        count = write(rows.observe(seen, *also) if also else rows)
-        self.written[name] = self.written.get(name, 0) + count
-        self.on_progress(Progress(name, count))
+        change = put(name, rows.observe(seen, *also) if also else rows)
+        self.written[name] = self.written.get(name, 0) + change.rows
+        self.on_progress(Progress(name, change.rows))
         return {key: int(value or 0) for key, value in seen.get.items()} if also else {}
 
 

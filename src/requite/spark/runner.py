@@ -1,9 +1,14 @@
 """The runner: from a journal to a lake, from bronze to gold, and the audit's verdict.
 
-A run reads what the journal has had since the last one, finds out which days that touches, and
-computes those days anew: replies that come late change the day on which their request was
-accepted. How late that may be is the *look-back*: an hour, or the longest deadline in sight if that
-is longer.
+A run reads what the journal has had since the last one, and finds the requests that this is about:
+those that it tells of for the first time, and those that earlier runs know, however long ago. What
+becomes of them is computed from all of their events (`requite.spark.related`), and takes the place
+of what was known; so it makes no difference in how many runs a journal is read. Where earlier runs
+know very many of them, all requests of their days are computed anew.
+
+Where brokers have made up ids (MDP 0.1 and 0.2), requests depend on each other. There each day is
+computed anew that the news may touch, as far as the *look-back* goes: an hour, or the longest
+deadline in sight if that is longer.
 
 A run that dies is repeated by the next one. A run that finds nothing new changes nothing, except
 that time goes on: what was in flight may be missing by now.
@@ -12,9 +17,11 @@ that time goes on: what was in flight may be missing by now.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from functools import reduce
 from itertools import chain
 from os import PathLike
 from pathlib import Path
@@ -25,8 +32,9 @@ from pyspark.sql import functions as F
 
 from requite.errors import ConfigurationError
 from requite.spark import audit, news, skew
-from requite.spark.bronze import EVENTS, QUARANTINE
+from requite.spark.bronze import EVENTS, IDS, QUARANTINE
 from requite.spark.delta.catalog import Catalog
+from requite.spark.delta.table import File
 from requite.spark.failures import as_sentences
 from requite.spark.ingest import Source, ingest, journal_source
 from requite.spark.lake import Lake
@@ -34,6 +42,16 @@ from requite.spark.marker import FORMAT, claim
 from requite.spark.migration import migrate
 from requite.spark.news import News, Span
 from requite.spark.refresh import OnProgress, Progress, Refresh
+from requite.spark.related import (
+    KNOWN_MAX,
+    NOBODY,
+    Known,
+    id_ranges,
+    known,
+    named,
+    of_days,
+    of_requests,
+)
 from requite.spark.report import require_charts, require_place
 from requite.spark.skew import IN_STEP, Clocks
 from requite.spark.vocabulary import Verdict
@@ -152,6 +170,8 @@ class _Run:
         self._state = dict(lake.catalog.last.state)
         self._refresh: Refresh | None = None
         self._news = News()
+        self._fresh: list[File] = []  # of bronze
+        self._known_ranges: list[File] = []  # of the table `bronze_ids`, of earlier runs
         self._days: set[date] = set()
         self._damaged_before = self._state.get("damaged", 0)
         self._audit = audit.Summary()
@@ -160,10 +180,7 @@ class _Run:
     def follow(self, source: Source) -> None:
         """Read, compute what that changes, judge, and note how far it has come."""
         self._tell(Progress("journal"))
-        offset = self._state.get("offset")
-        self._state["offset"], self._news = ingest(self._lake, source, offset)
-        if self._state.pop("anew", False):
-            self._news = news.find(self._lake)
+        self._read(source)
         ended = self._news.ended.union(self._state.get("ended", ()))
         self._state |= {"ended": sorted(ended), "faults": source.faults(ended)}
         self._tell(Progress("journal", self._news.events))
@@ -172,6 +189,20 @@ class _Run:
             self._update(told)
         self._judge()
         self._end()
+
+    def _read(self, source: Source) -> None:
+        """Write what is new to bronze, and note which of its files tell that."""
+        catalog, offset = self._lake.catalog, self._state.get("offset")
+        before = {name: set(catalog.files(name)) for name in (EVENTS, IDS)}
+        self._state["offset"], self._news = ingest(self._lake, source, offset)
+        if before[EVENTS] and not before[IDS]:  # a lake from before this table
+            self._lake.replace(IDS, id_ranges(self._lake.table(EVENTS)))
+            self._state["anew"] = True
+        self._fresh = [file for file in catalog.files(EVENTS) if file not in before[EVENTS]]
+        if self._state.pop("anew", False):
+            self._news = news.find(self._lake)
+        else:
+            self._known_ranges = list(before[IDS])
 
     def _end(self) -> None:
         """Make what the run has done count."""
@@ -207,41 +238,89 @@ class _Run:
 
     def _update(self, told: Span) -> None:
         look_back = self._look_back()
-        known = news.known_days(self._lake) if self._news.spans else []
-        clocks = self._read_clocks(look_back, known)
+        has_aliases = self._news.made_up or self._state.get("has_aliases", False)
+        about = self._known_requests()
+        days = self._to_redo(about, has_aliases, look_back)
+        clocks = self._read_clocks(about, days)
         if clocks.ahead_us:
             look_back += timedelta(microseconds=clocks.worst_us)
             told = self._told_by(clocks)
-        now = self._as_of or told.end
-        if self._news.spans:
-            self._days = news.touched(self._news.spans, look_back, known)
         if clocks.record() != self._state.get("clocks", IN_STEP.record()):
-            self._days = set(known)
-            self._state["clocks"] = clocks.record()
+            days = set(news.known_days(self._lake, clocks.worst_us))
+        now = self._as_of or told.end
         time_went_on = now.isoformat() != self._state.get("as_of")
-        if time_went_on:
-            self._days |= {date.fromisoformat(day) for day in self._state.get("open_days", ())}
+        if days is not None and time_went_on:
+            days |= self._open_days()
+        terms, tell = self._terms, self._tell
+        refresh = Refresh(self._lake, now, told, tell, terms, clocks, has_aliases=has_aliases)
+        if days is not None:
+            self._days = days
+            for run in news.runs_of(days):
+                refresh.days(run)
+        elif self._fresh or time_went_on:
+            self._days = refresh.news(self._fresh, about)
+        changed = self._days | self._ends(told) if self._days else set()
+        for run in news.runs_of(_with_next(changed)):
+            refresh.gold(run)
         if self._days or time_went_on:  # a worker falls silent without telling anything
-            refresh = Refresh(self._lake, now, told, look_back, self._tell, self._terms, clocks)
-            self._compute(refresh)
+            refresh.small_tables()
+            self._refresh = refresh
         self._state |= {
             "told": [told.start.isoformat(), told.end.isoformat()],
             "look_back_s": look_back.total_seconds(),
             "as_of": now.isoformat(),
+            "clocks": clocks.record(),
+            "has_aliases": has_aliases,
         }
 
-    def _read_clocks(self, look_back: timedelta, days: list[date]) -> Clocks:
+    def _known_requests(self) -> Known:
+        """Find the requests of which earlier runs know, and which this one has to judge again."""
+        open_days = self._open_days()
+        asked: list[DataFrame] = []
+        if open_days:
+            judged = self._lake.table("audit_verdicts", lambda day: day in open_days)
+            asked.append(judged.where(F.col("verdict").isin(*_OPEN)))
+        if self._fresh:
+            asked.append(named(self._lake.rows(EVENTS, self._fresh)))
+        if not asked or not self._known_ranges:
+            return NOBODY
+        ids = reduce(DataFrame.unionAll, (each.select("request_id") for each in asked))
+        return known(ids, self._lake.rows(IDS, self._known_ranges))
+
+    def _to_redo(self, known: Known, has_aliases: bool, look_back: timedelta) -> set[date] | None:
+        """Return the days that are computed anew; None: what is new is merged into them."""
+        days = news.known_days(self._lake)
+        if not self._known_ranges:
+            return set(days) if self._news.spans else set()
+        if has_aliases:
+            return news.touched(self._news.spans, look_back, days)
+        if len(known.ids) > KNOWN_MAX:
+            about = {file.day for file in self._fresh if file.day} | known.days
+            return news.widened(about, timedelta(days=1)) & set(days)
+        return None
+
+    def _open_days(self) -> set[date]:
+        return {date.fromisoformat(day) for day in self._state.get("open_days", ())}
+
+    def _ends(self, told: Span) -> set[date]:
+        """Return the first and the last day of which the journal has told, if others were."""
+        before = self._state.get("told")
+        now = [told.start.isoformat(), told.end.isoformat()]
+        ends = [*map(datetime.fromisoformat, before), *told] if before and now != before else []
+        return {end.astimezone(UTC).date() for end in ends}
+
+    def _read_clocks(self, known: Known, days: set[date] | None) -> Clocks:
         """Find out how far the clocks of logs disagree, by all that was ever told of them."""
-        known = skew.merge(skew.collected(self._lake.table("silver_clocks")))
+        before = skew.merge(skew.collected(self._lake.table("silver_clocks")))
         if not self._news.spans:
-            return skew.settle(known)
-        touched = news.touched(self._news.spans, look_back, days)
-        near = (
-            news.events_in(self._lake, news.reach(run, look_back)) for run in news.runs_of(touched)
-        )
-        found = (skew.collected(skew.bounds(each, self._news.events)) for each in near)
-        told = skew.merge(chain(known, *found))
-        if told != known:
+            return skew.settle(before)
+        if days is None:
+            near = [of_requests(self._lake, self._fresh, known)]
+        else:
+            near = [of_days(self._lake, run) for run in news.runs_of(days)]
+        found = (skew.collected(skew.bounds(each)) for each in near)
+        told = skew.merge(chain(before, *found))
+        if told != before:
             self._lake.replace("silver_clocks", skew.put(self._lake.spark, told))
         return skew.settle(told)
 
@@ -250,12 +329,6 @@ class _Run:
         events = skew.corrected(self._lake.table(EVENTS), clocks)
         row = _rows(events.agg(F.min("ts").alias("start"), F.max("ts").alias("end")))[0]
         return Span(row["start"], row["end"])
-
-    def _compute(self, refresh: Refresh) -> None:
-        for days in news.runs_of(self._days):
-            refresh.days(days)
-        refresh.small_tables()
-        self._refresh = refresh
 
     def _look_back(self) -> timedelta:
         longest_s = max(
@@ -269,13 +342,13 @@ class _Run:
     def _judge(self) -> None:
         """Sum the verdicts of all days up, and what the journal could not tell."""
         self._tell(Progress("audit"))
-        counted = _rows(self._lake.table("audit_verdicts").groupBy("date", "verdict").count())
+        by_day = self._verdicts_by_day()
         dropped = self._state.get("dropped", 0) + self._news.dropped
         damaged = sum(file.rows for file in self._lake.catalog.files(QUARANTINE))
         contradicted = sum(file.rows for file in self._lake.catalog.files("audit_contradictions"))
-        verdicts: dict[str, int] = {}
-        for row in counted:
-            verdicts[row["verdict"]] = verdicts.get(row["verdict"], 0) + row["count"]
+        verdicts: Counter[str] = Counter()
+        for counts in by_day.values():
+            verdicts.update(counts)
         self._audit = audit.summarise(
             verdicts,
             contradictions=contradicted,
@@ -283,12 +356,28 @@ class _Run:
             damaged=damaged,
             faults=self._state["faults"],
         )
-        open_days = {row["date"].isoformat() for row in counted if row["verdict"] in _OPEN}
+        open_days = [day for day, counts in by_day.items() if not counts.keys().isdisjoint(_OPEN)]
         today = self._began.date().isoformat()
         self._tidies = self._state.get("tidied", today) != today
-        self._state |= {"open_days": sorted(open_days), "tidied": today}
+        self._state |= {"verdicts": by_day, "open_days": sorted(open_days), "tidied": today}
         self._state |= {"damaged": damaged, "dropped": dropped}
         self._tell(Progress("audit", sum(verdicts.values())))
+
+    def _verdicts_by_day(self) -> dict[str, dict[str, int]]:
+        """Count verdicts by day: only on those days anew on which they may have changed."""
+        before: dict[str, dict[str, int]] | None = self._state.get("verdicts")
+        changed = None if before is None else self._days
+        self._lake.catalog.files("audit_verdicts")  # whatever has happened to them is told
+        rows = self._lake.table("audit_verdicts", lambda day: changed is None or day in changed)
+        counts = _rows(rows.groupBy("date", "verdict").count()) if changed != set() else []
+        kept = {
+            day: told
+            for day, told in (before or {}).items()
+            if changed is not None and date.fromisoformat(day) not in changed
+        }
+        for row in counts:
+            kept.setdefault(row["date"].isoformat(), {})[row["verdict"]] = row["count"]
+        return kept
 
     def report(self, path: str | PathLike[str] | None) -> Path | None:
         """Write the report, if one is wanted."""
@@ -316,6 +405,11 @@ class _Run:
             seconds=seconds,
             report=report,
         )
+
+
+def _with_next(days: set[date]) -> set[date]:
+    """Return days, and those after them, into which requests may last."""
+    return days | {day + timedelta(days=1) for day in days if day < date.max}
 
 
 def _rows(frame: DataFrame) -> list[dict[str, Any]]:

@@ -34,6 +34,11 @@ BRONZE_QUARANTINE: Final = """
     log string, segment bigint, byte_offset bigint, raw binary, reason string
 """
 
+# Which request ids were told of on a day: a row per client and share that was read.
+BRONZE_IDS: Final = """
+    client string, first_id string, last_id string, day date
+"""
+
 SILVER_REQUESTS: Final = """
     request_id string, service string, client string, accepted_at timestamp, started_at timestamp,
     finished_at timestamp, outcome string, outcomes int, attempts int, redeliveries int,
@@ -44,6 +49,11 @@ SILVER_REQUESTS: Final = """
 SILVER_ATTEMPTS: Final = """
     request_id string, attempt int, worker string, delivered_at timestamp, started_at timestamp,
     ended_at timestamp, result string, busy_ms double, service string, date date
+"""
+
+SILVER_WAITS: Final = """
+    request_id string, service string, begin_at timestamp, end_at timestamp, deadline timestamp,
+    date date
 """
 
 SILVER_HEARTBEATS: Final = """

@@ -1,4 +1,4 @@
-"""Silver: one row per request, one per attempt at a worker, one per sign of life of a worker."""
+"""Silver: a row per request, per attempt at a worker, per wait for one, and per sign of life."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from requite.spark.lives import (
 )
 from requite.spark.vocabulary import (
     ABANDONED,
+    ACCEPTED,
     BROKER,
     DELIVERED,
     DISPATCHED,
     FINISHED,
     OUTCOMES,
     PRESENCE,
+    QUEUED,
     REDELIVERED,
     SENT,
     STARTED,
@@ -166,6 +168,53 @@ def _without_negative(told: DataFrame) -> DataFrame:
     went_back = F.coalesce(F.least(*_DURATIONS) < 0, F.lit(False))
     marked = told.withColumn(CLOCK_WENT_BACK, went_back)
     return marked.withColumns({name: not_negative(F.col(name)) for name in _DURATIONS})
+
+
+def silver_waits(lives: DataFrame) -> DataFrame:
+    """Tell when each request waited in a broker's queue: the table `silver_waits`.
+
+    A wait begins when a broker queues a request, for the first time or again, and ends when the
+    request is dispatched or ends, at the latest when its caller has an outcome. Each acceptance is
+    a wait of no length, so that its minute is told of.
+    """
+    events = F.col("events")
+
+    def at_broker(*kinds: str) -> Column:
+        return F.filter(
+            events, lambda event: event["kind"].isin(*kinds) & (event["role"] == BROKER)
+        )
+
+    over_at = F.array_max(F.filter(F.col("own"), is_outcome)["ts"])
+
+    def wait(event: Column) -> Column:
+        given_up = F.when(over_at.isNotNull(), F.greatest(event["ts"], over_at))
+        return span(event["ts"], F.coalesce(_wait_end(events, event), given_up))
+
+    def span(begin: Column, end: Column) -> Column:
+        return F.struct(begin.alias("begin_at"), end.alias("end_at"))
+
+    arrivals = F.transform(at_broker(ACCEPTED), lambda event: span(event["ts"], event["ts"]))
+    waits = F.transform(at_broker(QUEUED, REDELIVERED), wait)
+    found = F.explode(F.concat(arrivals, waits)).alias("wait")
+    deadline = F.array_max(events["deadline"]).alias("deadline")
+    told = lives.select("request_id", "service", found, deadline)
+    begin_at = F.col("wait")["begin_at"]
+    return told.select(
+        "request_id", "service", "wait.*", "deadline", date_of(begin_at).alias("date")
+    )
+
+
+def _wait_end(events: Column, begin: Column) -> Column:
+    """Return when a wait that began with an event ended, or null."""
+    ends = F.filter(
+        events,
+        lambda event: (
+            event["kind"].isin(DISPATCHED, *OUTCOMES)
+            & (event["log"] == begin["log"])
+            & (event["seq"] > begin["seq"])
+        ),
+    )
+    return F.array_min(ends["ts"])
 
 
 def silver_attempts(events: DataFrame) -> DataFrame:

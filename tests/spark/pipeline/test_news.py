@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from requite.spark.news import DAYS_AT_ONCE, EARLIEST, LATEST, Span, reach, runs_of, touched
+from requite.spark.news import DAYS_AT_ONCE, LATEST, Span, runs_of, touched, widened
 
 MIDNIGHT = datetime(2026, 3, 2, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -47,9 +47,9 @@ def test_a_look_back_of_centuries_touches_the_days_that_there_are() -> None:
     assert touched([Span(LATEST, LATEST)], CENTURIES, known) == {date.max}
 
 
-def test_reach_ends_where_time_does() -> None:
-    assert reach([date.max], HOUR).end == LATEST
-    assert reach([date(1970, 1, 1)], CENTURIES).start == EARLIEST
+def test_widened_days_end_where_time_does() -> None:
+    assert widened([date.max], HOUR) == {date.max, date.max - timedelta(days=1)}
+    assert widened([date.min], timedelta(0)) == {date.min}
 
 
 @given(st.sets(st.dates(date(2026, 1, 1), date(2026, 3, 1))))
@@ -62,11 +62,9 @@ def test_runs_are_all_days_once_in_order_and_without_gaps(days: set[date]) -> No
 
 
 @given(INSTANTS, st.timedeltas(timedelta(0), timedelta(days=3)), st.integers(60, 90000))
-def test_what_a_request_may_have_told_is_within_reach_of_its_day(
+def test_the_end_of_a_request_touches_its_day(
     accepted: datetime, took: timedelta, look_back_s: int
 ) -> None:
     look_back = timedelta(seconds=look_back_s)
     ended = accepted + min(took, look_back)
     assert accepted.date() in touched([Span(ended, ended)], look_back, [accepted.date()])
-    span = reach([accepted.date()], look_back)
-    assert span.start <= accepted <= ended <= span.end

@@ -13,6 +13,7 @@ from tests.spark.pipeline import model
 from requite.spark import schemas
 from requite.spark.gold.queueing import gold_queue_depth
 from requite.spark.lives import lives
+from requite.spark.silver import silver_waits
 
 NOW = instant(400)
 
@@ -43,7 +44,7 @@ def told(rng: random.Random) -> tuple[Story, list[Wait]]:
 
 def test_minutes_are_as_deep_as_in_the_model(spark: SparkSession) -> None:
     story, waits = told(random.Random(3))
-    frame = gold_queue_depth(lives(story.frame(spark)), NOW)
+    frame = gold_queue_depth(silver_waits(lives(story.frame(spark))), NOW)
     assert frame.columns == schema_names(schemas.GOLD_QUEUE_DEPTH)
     found = {row["minute"]: row for row in collect(frame)}
     accepted = {model.minute(e["ts"]) for e in story.events if e["kind"] == "accepted"}
@@ -73,7 +74,7 @@ def test_a_wait_without_an_end_goes_on_until_now_or_its_deadline(spark: SparkSes
     for number, deadline in ((1, 300.0), (2, 1000.0), (3, None)):
         broker.tell(0.0, "accepted", number, deadline=deadline, service=f"s{number}")
         broker.tell(0.0, "queued", number, service=f"s{number}")
-    rows = collect(gold_queue_depth(lives(story.frame(spark)), NOW))
+    rows = collect(gold_queue_depth(silver_waits(lives(story.frame(spark))), NOW))
     longest: dict[str, float] = {}
     for row in rows:
         longest[row["service"]] = max(longest.get(row["service"], 0), row["oldest_age_s"])
@@ -85,5 +86,5 @@ def test_who_is_handed_out_when_another_comes_has_not_waited_with_it(spark: Spar
     broker = story.broker()
     story.call(1, 0.0, broker=broker, queued_s=1.0)
     story.call(2, 1.0, broker=broker, queued_s=1.0)
-    (row,) = collect(gold_queue_depth(lives(story.frame(spark)), NOW))
+    (row,) = collect(gold_queue_depth(silver_waits(lives(story.frame(spark))), NOW))
     assert row["max_depth"] == 1

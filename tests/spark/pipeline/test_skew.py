@@ -109,7 +109,7 @@ def test_events_are_brought_to_one_clock(spark: SparkSession) -> None:
     story = Story()
     _, broker, _ = tell(story, 30, broker_ahead_s=5 * 3600.0)
     events = story.frame(spark)
-    clocks = settle(skew.collected(skew.bounds(events, len(story.events))))
+    clocks = settle(skew.collected(skew.bounds(events)))
     assert clocks.ahead_us == {broker.log: pytest.approx(5 * HOUR_US, abs=20_000)}
     assert clocks.unsettled == frozenset()
     rows = collect(skew.corrected(events, clocks))

@@ -31,6 +31,7 @@ _TYPES: Final = {
     "double": pa.float64(),
     "string": pa.string(),
     "binary": pa.binary(),
+    "boolean": pa.bool_(),
     "timestamp": TIMESTAMP,
     "date": pa.date32(),
 }

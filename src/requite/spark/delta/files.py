@@ -113,9 +113,46 @@ class Writer:
             deque(batches, maxlen=0)  # Spark complains of tasks that do not read to the end
 
 
+@dataclass(frozen=True)
+class Without:
+    """What a task does to write files anew without the rows of some requests: for `mapInArrow` of
+    their paths, to `ADDED` and `gone`, the path of a file that is replaced. Others are left."""
+
+    root: str
+    table: str
+    ids: pa.Array
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write what is left of each file that has such rows; return a row per file."""
+        store = filesystem(self.root)
+        for batch in batches:
+            for path in batch.column(0).to_pylist():
+                try:
+                    yield from self._rewrite(store, path)
+                except OSError as error:
+                    told = f"{self.root}/{self.table} cannot be written: {words_of(error)}"
+                    yield _row(failure=told, gone=None)
+
+    def _rewrite(self, store: Store, path: str) -> Iterator[pa.RecordBatch]:
+        with store.open_input_file(f"{self.table}/{path}") as opened:
+            file = pq.ParquetFile(opened)
+            column = file.read(columns=["request_id"]).column(0)
+            if not pc.any(pc.is_in(column, self.ids)).as_py():
+                return
+            rest = (self._rest(batch) for batch in file.iter_batches())
+            folder = folder_of(path)
+            for added in write(store, self.table, rest, lambda batch: [(folder, batch)]):
+                yield _row(failure=None, gone=None, **added._asdict())
+        yield _row(gone=path)
+
+    def _rest(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch.filter(pc.invert(pc.is_in(batch.column("request_id"), self.ids)))
+
+
 def _row(**columns: Any) -> pa.RecordBatch:
     types = {"size": pa.int64(), "rows": pa.int64()}
     names = [column.split()[0] for column in ADDED.split(",")]
+    names += ["gone"] * ("gone" in columns)
     arrays = [pa.array([columns.get(name)], types.get(name, pa.string())) for name in names]
     return pa.RecordBatch.from_arrays(arrays, names)
 

@@ -16,8 +16,8 @@ is busy with one of them and W the seconds from acceptance to outcome:
                      the mean `queue_ms`.
 
 How many requests a worker can handle at once is taken from what it was seen to do: the most that
-were in its hands at one instant. Its own journal shows handlers; a broker's alone shows what was
-dispatched to it, and part of that waits inside the worker.
+were in its hands at one instant of the day. Its own journal shows handlers; a broker's alone shows
+what was dispatched to it, and part of that waits inside the worker.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from requite.spark.clock import (
     minute_of,
     minutes_of,
     still_waiting_us,
+    until_next_day,
 )
 
 _KEY: Final = ("service", "minute")
@@ -72,7 +73,8 @@ def _loads(accepted: DataFrame, until: Instant, days: Sequence[date] | None) -> 
     """
     begin = micros(F.col("accepted_at"))
     open_until = still_waiting_us(until, begin, F.col("deadline"))
-    end = F.greatest(begin, F.coalesce(micros(F.col("finished_at")), open_until))
+    ended = F.greatest(begin, F.coalesce(micros(F.col("finished_at")), open_until))
+    end = until_next_day(begin, ended)
     spans = accepted.withColumns({"begin": begin, "end": end})
     first = F.col("begin") - F.pmod("begin", F.lit(MINUTE_US))
     minutes = F.explode(minutes_of(F.col("begin"), F.col("end"), days)).alias("at")
@@ -126,7 +128,8 @@ def _comes_and_goes() -> Column:
 def _edges(attempts: DataFrame) -> DataFrame:
     """Return when a worker had one request more, or one fewer."""
     begin = F.coalesce("started_at", "delivered_at")
-    lasted = F.col("ended_at") > begin
+    # Of what lasts beyond midnight the next day does not know when it began.
+    lasted = (F.col("ended_at") > begin) & (date_of(F.col("ended_at")) == date_of(begin))
     enters = F.struct(begin.alias("at"), F.when(lasted, 1).otherwise(0).alias("step"))
     leaves = F.struct(F.col("ended_at").alias("at"), F.lit(-1).alias("step"))
     steps = F.when(lasted, F.array(enters, leaves)).otherwise(F.array(enters))
@@ -144,7 +147,7 @@ def _signs(heartbeats: DataFrame) -> DataFrame:
 
 def _parallel(edges: DataFrame) -> DataFrame:
     """Add, to all signs of each worker, the most requests that it had at one instant."""
-    worker = Window.partitionBy("service", "worker")
+    worker = Window.partitionBy("service", "worker", date_of(F.col("at")))
     so_far = worker.orderBy("at", "step").rowsBetween(Window.unboundedPreceding, 0)
     running = edges.withColumn("running", F.sum("step").over(so_far))
     return running.select(

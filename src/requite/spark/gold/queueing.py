@@ -9,22 +9,31 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from requite.spark.clock import MINUTE_US, Instant, date_of, micros, minutes_of, still_waiting_us
-from requite.spark.vocabulary import ACCEPTED, BROKER, DISPATCHED, OUTCOMES, QUEUED, REDELIVERED
+from requite.spark.clock import (
+    MINUTE_US,
+    Instant,
+    date_of,
+    micros,
+    minutes_of,
+    still_waiting_us,
+    until_next_day,
+)
 
 _KEY: Final = ("service", "minute")
 
 
 def gold_queue_depth(
-    lives: DataFrame, now: Instant, *, days: Sequence[date] | None = None
+    waits: DataFrame, now: Instant, *, days: Sequence[date] | None = None
 ) -> DataFrame:
-    """Tell, per minute and service, the deepest and the mean queue, and the longest wait in it.
+    """Tell from `silver_waits` the deepest and the mean queue, and the longest wait in it.
+
+    There is a row per minute and service.
 
     `avg_depth` is the mean over the whole minute, `oldest_age_s` how long the request that had
     waited longest in that minute had waited then. Minutes in which requests were accepted and none
     waited have zeros. Minutes outside `days` are left out, if these are given.
     """
-    edges = _edges(_by_minute(_spans(lives, now), days))
+    edges = _edges(_by_minute(_spans(waits, now), days))
     # At one instant those that leave go first: who is handed out then has not waited with them.
     along = Window.partitionBy(*_KEY).orderBy("at_us", "step")
     depth = F.sum("step").over(along.rowsBetween(Window.unboundedPreceding, Window.currentRow))
@@ -38,47 +47,16 @@ def gold_queue_depth(
     return told.select("minute", "service", *columns, date_of(F.col("minute")).alias("date"))
 
 
-def _spans(lives: DataFrame, now: Instant) -> DataFrame:
+def _spans(waits: DataFrame, now: Instant) -> DataFrame:
     """Return when requests waited: service, begin_us, end_us (microseconds since 1970).
 
-    A wait begins when a broker queues a request, for the first time or again, and ends when the
-    request is dispatched or ends. One without an end goes on until `now`, or the deadline. Each
-    acceptance adds a span of no length, so that its minute is told of.
+    A wait without an end goes on until `now`, or the deadline.
     """
-    events = F.col("events")
-
-    def at_broker(*kinds: str) -> Column:
-        return F.filter(
-            events, lambda event: event["kind"].isin(*kinds) & (event["role"] == BROKER)
-        )
-
-    def span(begin: Column, end: Column) -> Column:
-        return F.struct(begin.alias("begin"), end.alias("end"))
-
-    arrivals = F.transform(at_broker(ACCEPTED), lambda event: span(event["ts"], event["ts"]))
-    waits = F.transform(
-        at_broker(QUEUED, REDELIVERED), lambda event: span(event["ts"], _end(events, event))
-    )
-    deadline = F.array_max(events["deadline"]).alias("deadline")
-    found = F.explode(F.concat(arrivals, waits)).alias("span")
-    spans = lives.select("service", deadline, found).select("service", "deadline", "span.*")
-    begin_us = micros(F.col("begin"))
+    begin_us = micros(F.col("begin_at"))
     open_until = still_waiting_us(now, begin_us, F.col("deadline"))
-    end_us = F.greatest(begin_us, F.coalesce(micros(F.col("end")), open_until))
-    return spans.select("service", begin_us.alias("begin_us"), end_us.alias("end_us"))
-
-
-def _end(events: Column, begin: Column) -> Column:
-    """Return when a wait that began with an event ended, or null."""
-    ends = F.filter(
-        events,
-        lambda event: (
-            event["kind"].isin(DISPATCHED, *OUTCOMES)
-            & (event["log"] == begin["log"])
-            & (event["seq"] > begin["seq"])
-        ),
-    )
-    return F.array_min(ends["ts"])
+    end_us = F.greatest(begin_us, F.coalesce(micros(F.col("end_at")), open_until))
+    end_us = until_next_day(begin_us, end_us)
+    return waits.select("service", begin_us.alias("begin_us"), end_us.alias("end_us"))
 
 
 def _by_minute(spans: DataFrame, days: Sequence[date] | None) -> DataFrame:

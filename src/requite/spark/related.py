@@ -1,0 +1,96 @@
+"""All that was ever told of the requests that a run concerns, however long ago.
+
+The unit of work is the request: what becomes of it is computed from all of its events, and from no
+others. Those that are new are in the files that the run has added to bronze. Whether there are
+older ones, and of which days, the table `bronze_ids` tells: the ids of each client, from the first
+to the last, of which a day tells. A client counts its requests, so hardly any of these ranges meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import date, timedelta
+from typing import Final, NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from requite.spark.bronze import CLIENT_DIGITS, EVENTS, IDS
+from requite.spark.delta.table import File
+from requite.spark.lake import Lake
+from requite.spark.news import widened
+
+KNOWN_MAX: Final = 200_000
+"""Requests that are merged one by one; where there are more, their days are computed anew."""
+
+
+class Known(NamedTuple):
+    """Requests of which earlier runs know: their ids, and all days of which they had events."""
+
+    ids: tuple[str, ...]
+    days: frozenset[date]
+
+
+NOBODY: Final = Known((), frozenset())
+
+
+def named(events: DataFrame) -> DataFrame:
+    """Return the events that are about a request."""
+    return events.where(F.col("request_id").isNotNull())
+
+
+def met(ids: DataFrame, ranges: DataFrame) -> DataFrame:
+    """Return which ids lie in ranges of `bronze_ids`, and of which days: `request_id`, `day`."""
+    asked = ids.select(
+        "request_id", F.substring("request_id", 1, CLIENT_DIGITS).alias("client")
+    ).distinct()
+    is_in = F.col("request_id").between(F.col("first_id"), F.col("last_id"))
+    return asked.join(ranges, "client").where(is_in).select("request_id", "day").distinct()
+
+
+def known(ids: DataFrame, ranges: DataFrame) -> Known:
+    """Return which ids earlier runs may know, by the ranges that these have left."""
+    found = met(ids, ranges).limit(8 * KNOWN_MAX).toArrow()
+    chosen = found.column("request_id").unique().to_pylist()
+    return Known(tuple(chosen), frozenset(found.column("day").unique().to_pylist()))
+
+
+def id_ranges(events: DataFrame) -> DataFrame:
+    """Return the ranges of the request ids in events: the table `bronze_ids`."""
+    request_id = F.col("request_id")
+    client = F.substring(request_id, 1, CLIENT_DIGITS).alias("client")
+    grouped = named(events).groupBy(client, F.col("date").alias("day"))
+    return grouped.agg(F.min(request_id).alias("first_id"), F.max(request_id).alias("last_id"))
+
+
+def of_requests(lake: Lake, fresh: Sequence[File], known: Known) -> DataFrame:
+    """Return the events in new files of bronze, and the older ones of requests that are known."""
+    told = named(lake.rows(EVENTS, fresh))
+    new = {file.path for file in fresh}
+    listed = lake.catalog.files(EVENTS, lambda day: day in known.days)
+    older = [file for file in listed if file.path not in new]
+    if not older:
+        return told
+    ids = lake.spark.createDataFrame([(each,) for each in known.ids], "request_id string")
+    about = lake.rows(EVENTS, older).join(F.broadcast(ids), "request_id", "left_semi")
+    return told.unionAll(about.select(*told.columns))
+
+
+def of_days(lake: Lake, days: Collection[date], slack: timedelta = timedelta(0)) -> DataFrame:
+    """Return the events of days, and those of other days that are about the same requests.
+
+    By clocks that are wrong by up to `slack` these may be other days than bronze has them under.
+    """
+    near = widened(days, slack)
+    inside = lake.table(EVENTS, lambda day: day in near)
+    others = {file.day for file in lake.catalog.files(EVENTS)} - near - {None}
+    if not others:
+        return inside
+    ranges = lake.table(IDS).where(F.col("day").isin(*others))
+    found = met(inside.select("request_id"), ranges).persist()
+    where = set(found.select("day").distinct().toArrow().column("day").to_pylist())
+    if not where:
+        return inside
+    older = lake.table(EVENTS, lambda day: day in where)
+    ids = found.select("request_id").distinct()
+    return inside.unionAll(older.join(ids, "request_id", "left_semi").select(*inside.columns))
