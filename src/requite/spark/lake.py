@@ -114,9 +114,13 @@ def write_files(root: str, name: str, rows: DataFrame) -> list[Added]:
 
 def columns_of(table: str) -> list[str]:
     """Return the names of the declared columns of a table, without asking Spark."""
-    return list(schemas.columns_of(getattr(schemas, table.upper())))
+    return list(schemas.columns_of(schemas.TABLES[table]))
 
 
 def schema_of(table: str) -> StructType:
-    """Return the declared columns of a table."""
-    return cast(StructType, StructType.fromDDL(getattr(schemas, table.upper())))
+    """Return the declared columns of a table, with their comments."""
+    declared = schemas.TABLES[table]
+    schema = cast(StructType, StructType.fromDDL(declared))
+    for column in schema:
+        column.metadata = {"comment": declared.comments[column.name]}
+    return schema
