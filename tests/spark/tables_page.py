@@ -18,8 +18,8 @@ _INTRODUCTION: Final = """\
 # Tables
 
 What [`requite spark run`](cli.md#requite-spark) makes of journals, column by column. Delta's
-log has the same words as comments, for tools that show these. What verdicts and advice rest on is
-in [the audit](../topics/audit.md).
+log has the same words as comments, and `requite spark sql "DESCRIBE silver_requests" --lake lake`
+prints them. What verdicts and advice rest on is in [the audit](../topics/audit.md).
 """
 
 _OUTSIDE: Final = {
