@@ -48,8 +48,9 @@ class Lake:
         Raises `LakeDamaged` where it is not what was written, `ConfigurationError` where an older
         version of requite has made it.
         """
-        require_current(Path(root))
-        return cls(spark, Catalog(str(root)))
+        folder = Path(root).expanduser().resolve()  # Java may have started in another one
+        require_current(folder)
+        return cls(spark, Catalog(str(folder)))
 
     @property
     def root(self) -> str:
