@@ -11,9 +11,11 @@ from typing import NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.classic.dataframe import DataFrame
 from tests.spark.tables import append
 
 from requite.cli.app import run as run_command
+from requite.spark import schemas
 from requite.spark.delta.catalog import Catalog
 from requite.spark.marker import claim
 
@@ -77,6 +79,16 @@ def test_rows_are_printed_as_a_table_and_capped(ask: Ask) -> None:
         ["│", "2", "│", "[b]echo", "│", "1.0", "│"],
     ]
     assert lines[-1] == "2 rows; there are more: --rows N prints more of them"
+
+
+def test_rows_that_are_too_wide_for_a_table_are_lines(ask: Ask) -> None:
+    told = ask("SELECT * FROM silver_requests ORDER BY request_id", "--rows", "1")
+    lines = told.out.splitlines()
+    assert (lines[0], lines[-1]) == ("row 1", "1 row; there are more: --rows N prints more of them")
+    assert dict(line.split() for line in lines[1:-1]) == {
+        **dict.fromkeys(schemas.SILVER_REQUESTS.comments, "null"),
+        "request_id": "1", "service": "[b]echo", "total_ms": "0.5", "date": "2026-03-02",
+    }  # fmt: skip
 
 
 def test_rows_are_objects_for_machines(ask: Ask) -> None:
@@ -149,6 +161,21 @@ def test_a_damaged_table_is_told_by_name_and_others_are_read(
     assert f"{file.relative_to(lake)} is gone; " in ended.err
     assert len(ended.err.strip().splitlines()) == 1
     assert ask("SELECT * FROM bronze_quarantine", lake=lake).code == 0
+
+
+def test_a_spark_that_has_died_is_one_sentence(
+    ask: Ask, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_args: object) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    for owner, name in ((type(spark), "newSession"), (DataFrame, "toArrow")):
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, refuse)
+            ended = ask("SELECT 1")
+        assert (ended.code, ended.out) == (1, "")
+        assert "the connection to Spark is lost" in ended.err
+        assert len(ended.err.strip().splitlines()) == 1
 
 
 def test_neither_views_nor_settings_stay(ask: Ask, spark: SparkSession) -> None:

@@ -15,7 +15,7 @@ from requite.errors import ConfigurationError
 from requite.spark import schemas
 from requite.spark.delta.catalog import RUNS
 from requite.spark.delta.table import Table
-from requite.spark.failures import as_sentences, sentence_of
+from requite.spark.failures import as_sentences
 from requite.spark.lake import Lake
 from requite.spark.marker import marker_of
 
@@ -63,10 +63,10 @@ def ask(spark: SparkSession, root: str | PathLike[str], text: str, rows_max: int
     place = Path(root).expanduser().resolve()
     require_lake(place)
     require_query(text)
-    # A session of its own: neither its views nor its settings are anybody else's.
-    session = spark.newSession()
-    session.conf.set("spark.sql.runSQLOnFiles", "false")
     with as_sentences():
+        # A session of its own: neither its views nor its settings are anybody else's.
+        session = spark.newSession()
+        session.conf.set("spark.sql.runSQLOnFiles", "false")
         lake = Lake.at(session, place)
         for name in _named(text):
             _rows(lake, name).createOrReplaceTempView(name)
@@ -107,10 +107,10 @@ def _query(session: SparkSession, text: str) -> DataFrame:
 def _explained() -> Iterator[None]:
     """Raise what Spark says about a query as one sentence."""
     try:
-        yield
+        with as_sentences():
+            yield
     except PySparkException as error:
-        told = sentence_of(error)
-        raise told or ConfigurationError(_words(error)) from error
+        raise ConfigurationError(_words(error)) from error
 
 
 def _words(error: PySparkException) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from math import isfinite
 from pathlib import Path
@@ -17,9 +17,12 @@ from requite.cli.output import counted, printable, say, say_json, stderr_console
 from requite.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from requite.spark.sql import Answer
 
 _ROWS_DEFAULT: Final = 100
+_WIDEST: Final = 1 << 20  # characters; to find out how wide a table would like to be
 _QUIET: Final = {"spark.log.level": "OFF"}  # what goes wrong with a query is told in one sentence
 
 
@@ -71,20 +74,40 @@ def sql(
 
 
 def _show(answer: Answer) -> None:
+    """Print a table; where it is wider than the terminal, each row as lines instead."""
+    names = [printable(name) for name in answer.columns]
+    rows = [[printable(_text(value)) for value in row] for row in answer.rows]
+    console, table = stdout_console(), _table(answer, names, rows)
+    if (
+        console.measure(table, options=console.options.update_width(_WIDEST)).maximum
+        > console.width
+    ):
+        _show_lines(names, rows)
+    else:
+        console.print(table)
+    shown = counted(len(rows), "row")
+    say(f"{shown}; there are more: --rows N prints more of them" if answer.more else shown)
+
+
+def _table(answer: Answer, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     table = Table()
-    for number, name in enumerate(answer.columns):
+    for number, name in enumerate(names):
         are_numbers = all(isinstance(row[number], int | float | None) for row in answer.rows)
-        table.add_column(
-            Text(printable(name)), justify="right" if are_numbers else "left", overflow="fold"
-        )
-    for row in answer.rows:
-        table.add_row(*(Text(printable(_text(value))) for value in row))
-    stdout_console().print(table)
-    shown = counted(len(answer.rows), "row")
-    say(f"{shown}; there are more: --rows N prints more of them" if answer.more else shown)
+        table.add_column(Text(name), justify="right" if are_numbers else "left")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _show_lines(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    width = max(map(len, names))
+    for number, row in enumerate(rows, 1):
+        say(f"row {number}")
+        for name, cell in zip(names, row, strict=True):
+            say(f"  {name:<{width}}  {cell}")
 
 
 def _text(value: Any) -> str:
