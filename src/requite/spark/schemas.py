@@ -195,8 +195,8 @@ GOLD_LATENCY_HISTOGRAM: Final = Table(
     """
     minute timestamp: Start of the minute in which the requests were accepted.
     service string: Name of the service.
-    bucket int: Number of the bucket. Each is 2 % wider than the one before.
-    upper_ms double: The highest `total_ms` that the bucket counts; the bucket before has its own.
+    bucket int: Number of the bucket. Each ends 2 % above the one before.
+    upper_ms double: The highest `total_ms` that is in the bucket.
     n bigint: Requests in the bucket.
     date date: The day of `minute`.
     """,
