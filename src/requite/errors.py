@@ -26,6 +26,7 @@
     │   ├── LakeDamaged          a file of it is gone, or is not what was written
     │   └── LakeBusy             another run changes it
     ├── SparkFailed              Spark could not do its work; the message says what to do
+    │   └── SparkBusy            it could not reach one of its processes in time
     ├── PairFailed               the two servers of a pair cannot settle who serves; a person has to
     └── ConfigurationError       a setting, URL or combination that cannot work, refused at once
 
@@ -170,6 +171,13 @@ class LakeBusy(LakeError):
 
 class SparkFailed(RequiteError):
     """Spark could not do its work: its process has died, or had no memory or sockets left."""
+
+
+class SparkBusy(SparkFailed):
+    """Spark could not reach one of its processes in time, on a machine that is too busy.
+
+    Nothing of the run counts; the same run may succeed the next time.
+    """
 
 
 class PairFailed(RequiteError):

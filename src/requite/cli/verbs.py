@@ -107,10 +107,11 @@ JOURNAL: Final = Verb(
 )
 SPARK: Final = Verb(
     "spark",
-    "run|watch|sweep",
+    "run|sql|watch|sweep",
     "Prove from journals that nothing was lost",
     (
         Verb("spark run", "--journal DIR --lake DIR", "Audit journals; refine them into tables"),
+        Verb("spark sql", "QUERY --lake DIR", "Ask the tables that spark run has made"),
         Verb("spark watch", "--journal DIR", "Print an alert when a request is overdue"),
         Verb("spark sweep", "--seeds N", "Run seeds of the simulator in parallel"),
     ),

@@ -18,6 +18,7 @@ nothing behind. The invariants I1 to I15 are those of ARCHITECTURE.md.
     history.py    what has happened, as nouns; transcript.py: as text
     simulation.py the phases of a run, and its result; run.py: one run, and its plan
     script.py     a scenario that is written down; playing.py
+    sandbox.py    runs that may hang or crash, in a child process; sandboxed.py: its side
 
 Of Majordomo are `majordomo.py`, with `knobs.py` and `majordomo_scenarios.py`, the processes
 (`roles.py`: the broker; `clients.py`, `workers.py`, `intruder.py`: those who dial it), what looks

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.errors import ConfigurationError, LakeError, SparkFailed
-from requite.spark.sweep.sandboxed import Limits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     sweep.add_argument("--seeds", type=int, default=1000)
     sweep.add_argument("--first-seed", type=int, default=0)
     sweep.add_argument("--scenario", nargs="+", default=["swarm"], help="they take turns; or all")
-    sweep.add_argument("--seed-timeout", type=float, default=Limits().run_s)
+    sweep.add_argument("--seed-timeout", type=float, default=60.0)
     sweep.add_argument("--to", type=Path, help="append to the tables in this folder")
     sweep.set_defaults(verb=_sweep)
     pack = verbs.add_parser("pack", help="write what spark-submit needs")
@@ -82,6 +81,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _sweep(options: argparse.Namespace) -> int:
+    from requite.sim.sandboxed import Limits
     from requite.spark.sweep.runs import chosen, sweep
 
     scenarios = chosen(options.scenario)

@@ -49,8 +49,9 @@ class Lake:
         Raises `LakeDamaged` where it is not what was written, `ConfigurationError` where an older
         version of requite has made it.
         """
-        require_current(Path(root))
-        return cls(spark, Catalog(str(root)))
+        folder = Path(root).expanduser().resolve()  # Java may have started in another one
+        require_current(folder)
+        return cls(spark, Catalog(str(folder)))
 
     @property
     def root(self) -> str:
@@ -157,9 +158,13 @@ def added_by(tasks: DataFrame) -> list[dict[str, Any]]:
 
 def columns_of(table: str) -> list[str]:
     """Return the names of the declared columns of a table, without asking Spark."""
-    return list(schemas.columns_of(getattr(schemas, table.upper())))
+    return list(schemas.columns_of(schemas.TABLES[table]))
 
 
 def schema_of(table: str) -> StructType:
-    """Return the declared columns of a table."""
-    return cast(StructType, StructType.fromDDL(getattr(schemas, table.upper())))
+    """Return the declared columns of a table, with their comments."""
+    declared = schemas.TABLES[table]
+    schema = cast(StructType, StructType.fromDDL(declared))
+    for column in schema:
+        column.metadata = {"comment": declared.comments[column.name]}
+    return schema

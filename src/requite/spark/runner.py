@@ -35,7 +35,7 @@ from requite.spark import audit, news, skew
 from requite.spark.bronze import EVENTS, IDS, QUARANTINE
 from requite.spark.delta.catalog import Catalog
 from requite.spark.delta.table import File
-from requite.spark.failures import as_sentences
+from requite.spark.failures import again_if_busy, as_sentences
 from requite.spark.ingest import Source, ingest, journal_source
 from requite.spark.lake import Lake
 from requite.spark.marker import FORMAT, claim
@@ -98,6 +98,7 @@ class RunSummary:
         }
 
 
+@again_if_busy
 def run(
     spark: SparkSession,
     journal: str | PathLike[str],
@@ -117,7 +118,8 @@ def run(
     Raises `ConfigurationError` where there is no journal, or the lake is a folder that is not ours
     or belongs to another journal; for an `as_of` before 1970; and where no report can be written.
     `LakeBusy` if another run is at work, `LakeDamaged` if a file of the lake is not what was
-    written, `LakeError` if one cannot be written, `SparkFailed` if Spark cannot go on.
+    written, `LakeError` if one cannot be written, `SparkFailed` if Spark cannot go on. A run that a
+    busy machine fails (`SparkBusy`) is tried again, twice.
     """
     began = time.monotonic()
     now = as_of and _checked(as_of)

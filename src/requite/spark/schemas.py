@@ -1,135 +1,399 @@
-"""The tables of the pipeline, column by column.
+"""The tables of the pipeline, column by column: types (Spark's DDL), and what they mean.
 
-Types are Spark's DDL. `request_id` is the call id in hexadecimal (32 digits), `client` its first
-16 digits; `log` is `ROLE-NAME`. Times are UTC, to the microsecond. A column that does not apply is
-null.
+Names, types and meaning stand here alone: lakes, Delta's log and docs/reference/tables.md have them
+from here. What holds of every table is in `CONVENTIONS`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
+
+from requite.spark.described import Table
 
 SCHEMA_VERSION: Final = 1
 
-BRONZE_EVENTS: Final = """
-    schema_version int, log string, segment bigint, byte_offset bigint, seq bigint, ts timestamp,
-    kind string, request_id string, service string, client string, broker string, worker string,
-    attempt int, outcome string, error_class string, bytes bigint, date date,
-    role string, deadline timestamp, reason string, gap_s double, busy int, capacity int,
-    dropped bigint
-"""
+CONVENTIONS: Final = (
+    "`request_id` is the call id as 32 hexadecimal digits, `client` its first 16.",
+    "`log` names a log of the journal: ROLE-NAME, such as `broker-bd867aeb66f0b808`.",
+    "Times are UTC, to the microsecond. `date` is a day in UTC; a table that has it is partitioned "
+    "by it.",
+    "Units are the last part of a name: `_us`, `_ms`, `_s`. Sizes are bytes.",
+    "Null means that a value does not apply, or that no journal tells it.",
+)
 
-# What `format("requite")` yields: `raw` is null but for what does not decode; `reason` says why.
-SOURCE: Final = f"{BRONZE_EVENTS}, raw binary"
 
-# What it yields with `log=titanic`: the requests that a Titanic keeps. `state` is waiting,
-# answered, poisoned or, for a place in the log where nothing can be read, unreadable; `reason` says
-# why.
-TITANIC: Final = """
-    uuid string, service string, state string, attempts int, submitted_at timestamp,
-    answered_at timestamp, size bigint, reply_size bigint, reason string, body binary, reply binary
-"""
+# --- bronze ---------------------------------------------------------------------------------------
+BRONZE_EVENTS: Final = Table(
+    "One row per event of the journal. `log`, `segment` and `byte_offset` together identify it.",
+    """
+    schema_version int: Version of the journal's rows; 1.
+    log string: The log that has the event.
+    segment bigint: The file of the log, by the number of its first record.
+    byte_offset bigint: Where in that file the event is, in bytes.
+    seq bigint: Number of the event in its log: the order in which events were written.
+    ts timestamp: When it happened, by the clock of the process that wrote the log.
+    kind string: What happened, such as `accepted`, `dispatched`, `started` or `answered`.
+    request_id string: The request; null for events of workers and logs.
+    service string: Name of the service; null where the event has none.
+    client string: The client that made the request; null without a request.
+    broker string: The broker that wrote the log; null in logs of other roles.
+    worker string: The worker that the event is about, in hexadecimal; null where there is none.
+    attempt int: Which try of the client's, or which attempt at a worker, from 1; null where it does
+        not apply.
+    outcome string: Status of a reply or an end, such as `OK` or `FAILED`; null for other kinds.
+    error_class string: Class of the error; null if there was none.
+    bytes bigint: Size of the body of the request or reply; null for kinds without a body.
+    date date: The day of `ts`.
+    role string: Who wrote the log: `broker`, `client`, `worker`, `device` or `manager`.
+    deadline timestamp: When the request expires, in events that accept or deliver it; null if it
+        has no deadline.
+    reason string: Why, in words; null where nothing is to be said.
+    gap_s double: In events of a worker's presence, the seconds since it was last heard.
+    busy int: In events of a worker's presence, the requests that it has in its hands.
+    capacity int: In events of a worker's presence, the requests that it takes at once.
+    dropped bigint: In events of kind `dropped`, the rows that the journal could not write.
+    """,
+)
 
-BRONZE_QUARANTINE: Final = """
-    log string, segment bigint, byte_offset bigint, raw binary, reason string
-"""
+SOURCE: Final = BRONZE_EVENTS.and_also(
+    "One row per event, also for rows that do not decode: then `reason` says why.",
+    """
+    raw binary: The bytes of a row that does not decode; null for all others.
+    """,
+)
 
-# Which request ids were told of on a day: a row per client and share that was read.
-BRONZE_IDS: Final = """
-    client string, first_id string, last_id string, day date
-"""
+# `state` is one of `requite.spark.kept.survey`.
+TITANIC: Final = Table(
+    "One row per request that a Titanic keeps, and one per place in its log that cannot be read.",
+    """
+    uuid string: The request, by the id that the Titanic gave to it; null for a place that cannot be
+        read.
+    service string: Name of the service.
+    state string: `waiting`, `answered`, `poisoned` or, for a place in the log that cannot be read,
+        `unreadable`.
+    attempts int: How many times it was given to the service.
+    submitted_at timestamp: When the Titanic stored the request.
+    answered_at timestamp: When the Titanic stored the reply; null while there is none.
+    size bigint: Bytes of the request; null if the request cannot be read.
+    reply_size bigint: Bytes of the reply; null while there is none.
+    reason string: Why a request is poisoned, or cannot be read; null for all others.
+    body binary: The request.
+    reply binary: The reply; null while there is none.
+    """,
+)
 
-SILVER_REQUESTS: Final = """
-    request_id string, service string, client string, accepted_at timestamp, started_at timestamp,
-    finished_at timestamp, outcome string, outcomes int, attempts int, redeliveries int,
-    queue_ms double, service_ms double, total_ms double, worker string, date date,
-    deadline timestamp, error_class string, reason string
-"""
+BRONZE_QUARANTINE: Final = Table(
+    "One row per row of the journal that does not decode. Nothing of it is in other tables.",
+    """
+    log string: The log that has the row.
+    segment bigint: The file of the log, by the number of its first record.
+    byte_offset bigint: Where in that file the row is, in bytes.
+    raw binary: The bytes that do not decode.
+    reason string: Why they do not.
+    """,
+)
 
-SILVER_ATTEMPTS: Final = """
-    request_id string, attempt int, worker string, delivered_at timestamp, started_at timestamp,
-    ended_at timestamp, result string, busy_ms double, service string, date date
-"""
+BRONZE_IDS: Final = Table(
+    "One row per client, day and part of a log that was read at once: which requests the day tells "
+    "of. A run finds older events of a request by it.",
+    """
+    client string: First 16 digits of the ids.
+    first_id string: The least of the request ids.
+    last_id string: The greatest of the request ids.
+    day date: The day of the events.
+    """,
+)
 
-SILVER_WAITS: Final = """
-    request_id string, service string, begin_at timestamp, end_at timestamp, deadline timestamp,
-    date date
-"""
 
-SILVER_HEARTBEATS: Final = """
-    worker string, service string, ts timestamp, gap_s double, busy int, capacity int, date date,
-    kind string
-"""
+# --- silver ---------------------------------------------------------------------------------------
+SILVER_REQUESTS: Final = Table(
+    "One row per request: what became of it, as its client tells if that keeps a journal, or else "
+    "its broker.",
+    """
+    request_id string: The request.
+    service string: Name of the service.
+    client string: The client that made the request.
+    accepted_at timestamp: When the request was first accepted; null if nobody tells.
+    started_at timestamp: When a handler first began, or without the worker's journal when the
+        request was first dispatched; null if neither happened.
+    finished_at timestamp: When the request ended; null while it is open.
+    outcome string: How it ended: a status such as `OK` or `EXPIRED`, or the class of the error;
+        null while it is open.
+    outcomes int: How often it ended; 1 is as it should be.
+    attempts int: How often brokers dispatched it, or without a broker how often its client sent it.
+    redeliveries int: How often a broker took it back from a worker, to give it to another one.
+    queue_ms double: From its last acceptance by a broker to its dispatch; null if it was not
+        dispatched.
+    service_ms double: How long the handler ran, or without the worker's journal from dispatch to
+        reply; null if neither is known.
+    total_ms double: From `accepted_at` to `finished_at`; null if either is.
+    worker string: The worker that had it last, in hexadecimal; null if none had it.
+    date date: The day of its acceptance, or of its first event if nobody accepted it.
+    deadline timestamp: When it expires; null if it has no deadline.
+    error_class string: Class of the error that ended it; null if none did.
+    reason string: Why it ended so, in words; null where nothing is to be said.
+    """,
+)
 
-SILVER_CLOCKS: Final = """
-    log string, other string, at_least_us bigint, at_most_us bigint
-"""
+SILVER_ATTEMPTS: Final = Table(
+    "One row per attempt at a worker to handle a request.",
+    """
+    request_id string: The request.
+    attempt int: Which attempt, from 1.
+    worker string: The worker, in hexadecimal.
+    delivered_at timestamp: When the worker received it, or without the worker's journal when the
+        broker dispatched it; null if neither tells.
+    started_at timestamp: When the handler began; null if it did not, or the worker keeps no
+        journal.
+    ended_at timestamp: When the handler ended, or the broker took the request back; null while
+        neither has happened.
+    result string: The outcome, `REDELIVERED` or `ABANDONED`; null while it has not ended.
+    busy_ms double: From the start of the handler, or from the delivery, to the end; null while it
+        has not ended.
+    service string: Name of the service; empty if no event tells it.
+    date date: The day of its first event.
+    """,
+)
 
-GOLD_SERVICE_MINUTE: Final = """
-    minute timestamp, service string, accepted bigint, replied bigint, failed bigint,
-    retries bigint, duplicates bigint, p50 double, p95 double, p99 double, mean_ms double, date date
-"""
+SILVER_WAITS: Final = Table(
+    "One row per wait of a request in a broker's queue, and one per acceptance by a broker.",
+    """
+    request_id string: The request.
+    service string: Name of the service.
+    begin_at timestamp: When the broker queued the request, or accepted it.
+    end_at timestamp: When the request was dispatched or had ended; `begin_at` for an acceptance,
+        null while the wait lasts.
+    deadline timestamp: When the request expires; null if it has no deadline.
+    date date: The day of `begin_at`.
+    """,
+)
 
-GOLD_LATENCY_HISTOGRAM: Final = """
-    minute timestamp, service string, bucket int, upper_ms double, n bigint, date date
-"""
+SILVER_HEARTBEATS: Final = Table(
+    "One row per sign of life of a worker, as its broker saw it.",
+    """
+    worker string: The worker, in hexadecimal.
+    service string: Name of the service; empty if the event has none.
+    ts timestamp: When the broker wrote it down.
+    gap_s double: Seconds since the worker was last heard.
+    busy int: Requests that it had in its hands.
+    capacity int: Requests that it takes at once.
+    date date: The day of `ts`.
+    kind string: `heartbeat`, `worker_joined`, `worker_lost` or `worker_drained`.
+    """,
+)
 
-GOLD_QUEUE_DEPTH: Final = """
-    minute timestamp, service string, max_depth bigint, avg_depth double, oldest_age_s double,
-    date date
-"""
+SILVER_CLOCKS: Final = Table(
+    "One row per pair of logs: how far their clocks disagree, by the requests that both tell of.",
+    """
+    log string: The log whose clock is ahead, if the figures are positive.
+    other string: The log that it is compared with.
+    at_least_us bigint: The clock of `log` is ahead by at least so many microseconds.
+    at_most_us bigint: The clock of `log` is ahead by at most so many microseconds. Less than
+        `at_least_us`: a clock was set meanwhile.
+    """,
+)
 
-GOLD_WORKER_LIVENESS: Final = """
-    worker string, service string, first_seen timestamp, last_seen timestamp, gaps bigint,
-    longest_gap_s double, busy_fraction double, status string
-"""
+# --- gold -----------------------------------------------------------------------------------------
+GOLD_SERVICE_MINUTE: Final = Table(
+    "One row per minute and service: load, failures and latency of the requests that were accepted "
+    "in that minute.",
+    """
+    minute timestamp: Start of the minute.
+    service string: Name of the service.
+    accepted bigint: Requests that were accepted.
+    replied bigint: Of these, those that ended with `OK`.
+    failed bigint: Of these, those that ended with anything else.
+    retries bigint: Attempts beyond the first, of all of them.
+    duplicates bigint: Ends beyond the first, of all of them; 0 is as it should be.
+    p50 double: Median of `total_ms`, in ms, at most 2 % too high; timeouts count; null if none has
+        ended.
+    p95 double: 95th percentile of `total_ms`, in ms, at most 2 % too high; null if none has ended.
+    p99 double: 99th percentile of `total_ms`, in ms, at most 2 % too high; null if none has ended.
+    mean_ms double: Mean of `total_ms`; null if none has ended.
+    date date: The day of `minute`.
+    """,
+)
 
-GOLD_CAPACITY: Final = """
-    window timestamp, service string, arrival_rate double, service_s double, busy_servers double,
-    in_system double, workers int, utilisation double, predicted_wait_ms double,
-    littles_law_gap double, servers int, measured_wait_ms double, date date
-"""
+GOLD_LATENCY_HISTOGRAM: Final = Table(
+    "One row per minute, service and bucket of latency. Add `n` to merge minutes or services.",
+    """
+    minute timestamp: Start of the minute in which the requests were accepted.
+    service string: Name of the service.
+    bucket int: Number of the bucket. Each ends 2 % above the one before.
+    upper_ms double: The highest `total_ms` that is in the bucket.
+    n bigint: Requests in the bucket.
+    date date: The day of `minute`.
+    """,
+)
 
-GOLD_RIGHTSIZING: Final = """
-    group string, current int, recommended int, target_utilisation double, slots int,
-    timeout_ms bigint, reason string
-"""
+GOLD_QUEUE_DEPTH: Final = Table(
+    "One row per minute and service: the requests that waited in the queues of brokers.",
+    """
+    minute timestamp: Start of the minute.
+    service string: Name of the service.
+    max_depth bigint: The most requests that waited at one instant.
+    avg_depth double: Requests that waited, averaged over the whole minute.
+    oldest_age_s double: The longest time that a request had waited by then, in seconds.
+    date date: The day of `minute`.
+    """,
+)
 
-AUDIT_VERDICTS: Final = """
-    request_id string, service string, verdict string, evidence string, date date
-"""
+GOLD_WORKER_LIVENESS: Final = Table(
+    "One row per worker and service, over the whole time of the journal.",
+    """
+    worker string: The worker, in hexadecimal.
+    service string: Name of the service.
+    first_seen timestamp: When it was first heard.
+    last_seen timestamp: When it was last heard.
+    gaps bigint: How often it was silent for more than two heartbeat periods.
+    longest_gap_s double: The longest time that it was silent, in seconds.
+    busy_fraction double: Mean share of its capacity that was taken, from 0 to 1; null if it never
+        sent a heartbeat.
+    status string: `alive`, `silent`, `lost` (given up by its broker) or `drained` (said goodbye).
+    """,
+)
 
-AUDIT_CONTRADICTIONS: Final = """
-    request_id string, service string, kind string, evidence string, date date
-"""
+GOLD_CAPACITY: Final = Table(
+    "One row per minute and service: what the load asked of the workers, and what queueing theory "
+    "says about it.",
+    """
+    window timestamp: Start of the minute.
+    service string: Name of the service.
+    arrival_rate double: Requests accepted per second (λ).
+    service_s double: Mean seconds that a worker was busy with a request (S); null if unknown.
+    busy_servers double: Handlers that were busy on average: λS.
+    in_system double: Mean number of requests between acceptance and end, measured (L).
+    workers int: The most workers that were there at one instant.
+    utilisation double: `busy_servers` as a share of `servers`; null without servers.
+    predicted_wait_ms double: Mean wait that an M/M/c queue predicts (Erlang C); null from a
+        utilisation of 1 on, where a queue grows without end.
+    littles_law_gap double: How far L is from what arrivals and latency say, as a share of L; large
+        while a queue grows or drains.
+    servers int: Requests that the workers could handle at once (c), by what they were seen to do.
+    measured_wait_ms double: Mean `queue_ms` of the requests; null if unknown.
+    date date: The day of `window`.
+    """,
+)
 
-POISON: Final = """
-    service string, error_class string, fingerprint string, n bigint, first_seen timestamp,
-    last_seen timestamp, sample_request_id string
-"""
+GOLD_RIGHTSIZING: Final = Table(
+    "One row per service: how many workers and client slots it needs, and which timeout its "
+    "callers should have, by the load of the last seven days.",
+    """
+    group string: Name of the service.
+    current int: Workers in the newest minute.
+    recommended int: Workers that it needs; null if no worker has answered anything.
+    target_utilisation double: The share of their time that workers should be busy, from 0 to 1.
+    slots int: Requests that all clients together have to keep in flight; null if no reply was `OK`.
+    timeout_ms bigint: Timeout for callers; null if no reply was `OK`.
+    reason string: How the advice is reckoned, in words.
+    """,
+)
 
-SIM_RUNS: Final = """
-    seed bigint, scenario string, status string, steps bigint, elapsed_ms double, error string
-"""
+# --- audit ----------------------------------------------------------------------------------------
+AUDIT_VERDICTS: Final = Table(
+    "One row per request that was accepted, dispatched or ended: whether it ended exactly once.",
+    """
+    request_id string: The request.
+    service string: Name of the service.
+    verdict string: `EXACTLY_ONE`, `LATE`, `IN_FLIGHT`, `ONE_SIDED`, `UNDECIDED`, `MISSING`,
+        `DUPLICATE_OUTCOME`, `ORPHAN` or `ACCEPTED_TWICE`.
+    evidence string: Events of the request as JSON, in order: all of them, the newest of one in
+        flight; null for `EXACTLY_ONE`.
+    date date: The day of its acceptance, or of its first event if nobody accepted it.
+    """,
+)
 
-SIM_VIOLATIONS: Final = """
-    seed bigint, scenario string, status string, steps bigint, elapsed_ms double, error string,
-    invariant string, detail string, replay string
-"""
+AUDIT_CONTRADICTIONS: Final = Table(
+    "One row per request and kind of contradiction between what client, broker and workers tell.",
+    """
+    request_id string: The request.
+    service string: Name of the service.
+    kind string: What cannot all be true, such as `OUTCOMES_DIFFER` or `TWO_OWNERS`.
+    evidence string: The first 200 events of the request as JSON, in order, from all logs.
+    date date: The day of its acceptance, or of its first event if nobody accepted it.
+    """,
+)
 
-# What the streaming audit raises: `kind` is one of `requite.spark.watch.case.Alert`.
-ALERTS: Final = """
-    request_id string, service string, kind string, deadline timestamp, noticed_at timestamp,
-    evidence string
-"""
+POISON: Final = Table(
+    "One row per service and kind of failure for which requests themselves may be to blame.",
+    """
+    service string: Name of the service.
+    error_class string: Class of the error, or the outcome of requests without one.
+    fingerprint string: Digest of class and reason without numbers, ids and quotations: failures of
+        one kind have the same.
+    n bigint: Requests that failed so.
+    first_seen timestamp: When the first of them ended.
+    last_seen timestamp: When the last of them ended.
+    sample_request_id string: The first of them.
+    """,
+)
 
-# One row per run that came to its end: what it was over, what the audit came to, and (as JSON) how
-# far the run had come and which version of each table it left.
-RUNS: Final = """
-    run bigint, began_at timestamp, ended_at timestamp, as_of timestamp, new_events bigint,
-    accepted bigint, exactly_one bigint, violations bigint, complete boolean, state string,
-    versions string
-"""
+# --- runs, and tables outside of lakes ------------------------------------------------------------
+RUNS: Final = Table(
+    "One row per run of the pipeline that has ended: what it read, and what the audit came to.",
+    """
+    run bigint: Number of the run.
+    began_at timestamp: When it began.
+    ended_at timestamp: When it ended.
+    as_of timestamp: The instant as of which it judged; null if the journal was empty.
+    new_events bigint: Events that it read for the first time.
+    accepted bigint: Accepted requests, of all runs so far.
+    exactly_one bigint: Those of them that ended exactly once, in time.
+    violations bigint: Requests that violate what is promised.
+    complete boolean: Whether the journal tells everything that verdicts rest on.
+    state string: How far it has read the journal, as JSON for the next run.
+    versions string: Version of each table at its end, and a digest of its files, as JSON.
+    """,
+)
+
+# `kind` is one of `requite.spark.watch.case.Alert`.
+ALERTS: Final = Table(
+    "One row per alert of `requite spark watch`.",
+    """
+    request_id string: The request.
+    service string: Name of the service; null if no event tells it.
+    kind string: `MISSED_DEADLINE`, `ENDED_LATE`, `LATE`, `DUPLICATE_OUTCOME`, `ORPHAN` or
+        `ACCEPTED_TWICE`.
+    deadline timestamp: When the request expires; null if it has no deadline.
+    noticed_at timestamp: When the alert was raised.
+    evidence string: Events of the request as JSON, in order.
+    """,
+)
+
+SIM_RUNS: Final = Table(
+    "One row per seed of the simulator that `requite spark sweep` ran.",
+    """
+    seed bigint: The seed.
+    scenario string: What might go wrong in the run.
+    status string: `OK`, `VIOLATED`, `HUNG` or `CRASHED`.
+    steps bigint: Events that the run took; null if it did not end.
+    elapsed_ms double: How long the run took.
+    error string: Traceback, exit code, or where it was when its time was over; null if it ended.
+    """,
+)
+
+SIM_VIOLATIONS: Final = SIM_RUNS.and_also(
+    "One row per violation that `requite spark sweep` found, and per seed that hung or crashed.",
+    """
+    invariant string: The invariant that was violated; null for a seed that hung or crashed.
+    detail string: What happened, and when; null for a seed that hung or crashed.
+    replay string: The command that repeats the run.
+    """,
+)
+
+
+TABLES: Final[Mapping[str, Table]] = {
+    name.lower(): table for name, table in list(globals().items()) if isinstance(table, Table)
+}
+"""All of them, by name."""
+
+LAKE: Final[Mapping[str, Table]] = {
+    name: table
+    for name, table in TABLES.items()
+    if name not in ("source", "titanic", "alerts", "sim_runs", "sim_violations")
+}
+"""The tables of a lake, by name."""
 
 
 def columns_of(ddl: str) -> dict[str, str]:

@@ -52,6 +52,8 @@ LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
 }
 
+_ERROR_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+
 # Tells the processes that Spark starts, which plan a read, that they may push filters down: they
 # cannot see the session, and offering it where it is switched off fails every read.
 PUSHDOWN_VARIABLE: Final = "REQUITE_SPARK_PUSHDOWN"
@@ -84,7 +86,15 @@ def local_session(
 
 
 def prepare_environment() -> None:
-    """Set the environment that Spark's own scripts and workers read: Java, Python, addresses."""
+    """Set the environment that Spark's own scripts and workers read: Java, Python, addresses.
+
+    Also has pyspark not write each error of a query to stderr, with Java's whole stack: the
+    exception has all of it.
+    """
+    from pyspark.logger import PySparkLogger
+
+    for name in _ERROR_LOGGERS:
+        PySparkLogger.getLogger(name).disabled = True
     ensure_java()
     # Workers run the very Python that runs this, with what is installed in it.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

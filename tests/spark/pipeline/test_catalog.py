@@ -14,10 +14,11 @@ from unittest import mock
 import duckdb
 import polars
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field, Schema
 from tests.spark.tables import append, replace, rows_of, written
 
 from requite.errors import LakeBusy, LakeDamaged, LakeError
+from requite.spark import schemas
 from requite.spark.delta import process
 from requite.spark.delta.catalog import FILES_MAX, RUNS, Catalog, to_merge
 from requite.spark.delta.files import FILE_BYTES_MAX, day_folder
@@ -271,3 +272,29 @@ def test_the_row_of_a_run_has_what_it_left(root: Path) -> None:
     (row,) = polars.read_delta(str(root / RUNS)).to_dicts()
     assert json.loads(row["state"]) == {"told": 1}
     assert sorted(json.loads(row["versions"])) == [EVENTS, BEATS]
+
+
+def test_tables_say_in_delta_what_they_mean(root: Path) -> None:
+    table = DeltaTable(str(root / BEATS))
+    assert table.metadata().description == schemas.SILVER_HEARTBEATS.about
+    found = {field.name: field.metadata for field in table.schema().fields}
+    told = schemas.SILVER_HEARTBEATS.comments
+    assert found == {name: {"comment": comment} for name, comment in told.items()}
+
+
+def test_a_lake_without_comments_is_read_and_goes_on(tmp_path: Path) -> None:
+    def bare(name: str) -> Any:
+        columns = schemas.columns_of(schemas.TABLES[name])
+        types = {"int": "integer", "bigint": "long"}
+        return Schema([Field(key, types.get(kind, kind)) for key, kind in columns.items()])
+
+    catalog = Catalog(str(tmp_path))
+    with mock.patch("requite.spark.delta.table._schema", bare), catalog.running():
+        replace(catalog, BEATS, [beat("a")])
+        catalog.end({})
+    later = Catalog(str(tmp_path))
+    with later.running():
+        append(later, BEATS, [beat("b")])
+        later.end({})
+    assert workers(Catalog(str(tmp_path))) == ["a", "b"]
+    assert polars.read_delta(str(tmp_path / BEATS)).height == 2

@@ -332,14 +332,14 @@ def test_what_ends_is_judged_at_the_beginning_of_the_calendar(pipeline: Pipeline
 
 
 @pytest.fixture
-def dies_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[object, str], None]]:
-    def arrange(owner: object, name: str) -> None:
+def dies_once(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    def arrange(owner: object, name: str, told: str = "the power failed") -> None:
         real = getattr(owner, name)
         calls = iter([True])
 
         def dying(*args: Any, **kwargs: Any) -> Any:
             if next(calls, False):
-                raise RuntimeError("the power failed")
+                raise RuntimeError(told)
             return real(*args, **kwargs)
 
         monkeypatch.setattr(owner, name, dying)
@@ -348,7 +348,7 @@ def dies_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[object, str
 
 
 def test_a_run_that_died_after_reading_is_repeated_by_the_next(
-    judging: Pipeline, dies_once: Callable[[object, str], None]
+    judging: Pipeline, dies_once: Callable[..., None]
 ) -> None:
     """And days far from what is new are not touched."""
     broker = judging.story.broker()
@@ -368,6 +368,18 @@ def test_a_run_that_died_after_reading_is_repeated_by_the_next(
     assert old in Catalog(str(judging.root)).files("silver_requests")
     assert summary.audit.exactly_one == 2
     assert len(judging.rows("bronze_events")) == 6
+
+
+def test_a_run_that_a_busy_machine_fails_is_tried_again(
+    judging: Pipeline, dies_once: Callable[..., None]
+) -> None:
+    judging.story.call(1, 0.0, broker=judging.story.broker())
+    judging.write()
+    dies_once(Refresh, "small_tables", "[CANNOT_OPEN_SOCKET] Can not open socket")
+    summary = judging.run()
+    assert [step.step for step in judging.steps].count("audit_verdicts") == 2 * 2
+    assert (summary.new_events, summary.audit.exactly_one) == (3, 1)
+    assert len(judging.rows("bronze_events")) == 3
 
 
 def test_a_run_that_died_while_reading_reads_the_batch_again_but_not_twice(

@@ -12,8 +12,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
-from tests.sim import mutants
-from tests.spark.sweep import troubled
+from tests.sim import mutants, troubled
 
 import requite.spark.sweep.runs
 from requite.cli.app import run as run_command
@@ -22,10 +21,10 @@ from requite.errors import ConfigurationError
 from requite.sim import Options
 from requite.sim import run as run_seed
 from requite.sim.roles import Parts
+from requite.sim.sandboxed import Limits
 from requite.sim.scenarios import SCENARIOS
 from requite.spark import schemas
 from requite.spark.sweep.runs import chosen, plan, sim_runs, sim_violations, simulate, sweep
-from requite.spark.sweep.sandboxed import Limits
 
 pytestmark = pytest.mark.timeout(180)  # the first test also waits for the start of Spark
 

@@ -14,7 +14,6 @@ from cyclopts import Parameter, validators
 from requite.cli.exit_codes import ExitCode
 from requite.cli.options import OUTPUT, JsonFlag
 from requite.cli.output import say, say_json, stderr_console
-from requite.spark.sweep.sandboxed import Limits
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -79,6 +78,7 @@ def sweep(
 
       $ requite spark sweep --seeds 10000 --scenario all --to sweeps
     """
+    from requite.sim.sandboxed import Limits
     from requite.spark.session import local_session
     from requite.spark.sweep.runs import chosen
     from requite.spark.sweep.runs import sweep as run_sweep

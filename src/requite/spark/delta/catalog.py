@@ -150,7 +150,7 @@ class Catalog:
         if self._store.get_file_info("").type == fs.FileType.NotFound:
             return []
         found = self._store.get_file_info(fs.FileSelector("", allow_not_found=True))
-        names = [info.base_name for info in found if hasattr(schemas, info.base_name.upper())]
+        names = [info.base_name for info in found if info.base_name in schemas.TABLES]
         logs = self._store.get_file_info([f"{name}/_delta_log" for name in names])
         there = [info.type != fs.FileType.NotFound for info in logs]
         return [

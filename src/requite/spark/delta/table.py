@@ -201,6 +201,7 @@ def create(root: str, name: str, *, run: int, more: Mapping[str, Any] | None = N
             [],
             mode="error",
             partition_by=_partitions(name),
+            description=schemas.TABLES[name].about,
             configuration=_SETTINGS,
             commit_properties=_properties(seal, run, more),
         )
@@ -213,7 +214,7 @@ def create(root: str, name: str, *, run: int, more: Mapping[str, Any] | None = N
 
 def is_by_day(name: str) -> bool:
     """Whether a table is partitioned by day."""
-    return DAY in schemas.columns_of(getattr(schemas, name.upper()))
+    return DAY in schemas.columns_of(schemas.TABLES[name])
 
 
 def _partitions(name: str) -> list[str]:
@@ -224,11 +225,15 @@ def _schema(name: str) -> Schema:
     from deltalake import Field, Schema
     from deltalake.schema import PrimitiveType
 
-    columns = schemas.columns_of(getattr(schemas, name.upper()))
+    table = schemas.TABLES[name]
     return Schema(
         [
-            Field(column, PrimitiveType(_DELTA_TYPES.get(kind, kind)))
-            for column, kind in columns.items()
+            Field(
+                column,
+                PrimitiveType(_DELTA_TYPES.get(kind, kind)),
+                metadata={"comment": table.comments[column]},
+            )
+            for column, kind in schemas.columns_of(table).items()
         ]
     )
 

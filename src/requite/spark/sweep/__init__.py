@@ -1,7 +1,5 @@
 """Sweeps: seeds of the simulator in parallel, what they violated as tables.
 
-runs.py        plans, waves, and the tables
-seeds.py       what a task does with its seeds
-sandbox.py     a child process that may hang or crash
-sandboxed.py   the child's side
+runs.py    plans, waves, and the tables
+seeds.py   what a task does with its seeds
 """

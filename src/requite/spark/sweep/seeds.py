@@ -1,6 +1,6 @@
 """Run seeds inside a Python worker of Spark: the executor's part of a sweep.
 
-Each seed runs in a child process of the worker (`sandbox.py`), so one that hangs or
+Each seed runs in a child process of the worker (`requite.sim.sandbox`), so one that hangs or
 takes its process along is a row like any other. The child outlives the task: it is started once for
 each Python worker, and again after a seed that it did not survive.
 """
@@ -14,9 +14,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from requite.sim.run import Options, Result, replay_command
+from requite.sim.sandbox import Crashed, Hung, Returned, Sandbox
+from requite.sim.sandboxed import Limits
 from requite.spark import schemas
-from requite.spark.sweep.sandbox import Crashed, Hung, Returned, Sandbox
-from requite.spark.sweep.sandboxed import Limits
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Work in a child process: its value, its errors, its end by whatever way. No Spark in here."""
+"""Work in a child process: its value, its errors, its end by whatever way."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.spark.sweep import troubled
+from tests.sim import troubled
 
-from requite.spark.sweep.sandbox import Crashed, Hung, Returned, Sandbox, SandboxBroken
-from requite.spark.sweep.sandboxed import Limits
+from requite.sim.sandbox import Crashed, Hung, Returned, Sandbox, SandboxBroken
+from requite.sim.sandboxed import Limits
 
 
 def sandbox(work: Callable[..., Any], run_s: float = 30.0) -> Sandbox:
@@ -97,8 +97,8 @@ def test_work_that_cannot_be_loaded_is_no_outcome_but_an_error() -> None:
 
 _OWNER = """
 import pickle, sys
-from requite.spark.sweep.sandbox import Sandbox
-from requite.spark.sweep.sandboxed import Limits
+from requite.sim.sandbox import Sandbox
+from requite.sim.sandboxed import Limits
 box = Sandbox(pickle.dumps(exec), Limits())
 box.run("import os; print(os.getpid(), flush=True)")
 print(box._child._process.pid, flush=True)

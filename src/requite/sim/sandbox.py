@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import IO, Any, Final, NamedTuple
 
 from requite.errors import RequiteError
-from requite.spark.sweep.sandboxed import Limits
+from requite.sim.sandboxed import Limits
 
 _START_S: Final = 60.0
 # The child writes down where it stands when its time is over; this is the time to do so.
@@ -170,7 +170,7 @@ def _start(pipe: Connection, output: IO[bytes]) -> subprocess.Popen[bytes]:
     fd = pipe.fileno()
     path = os.pathsep.join(filter(None, sys.path))
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "requite.spark.sweep.sandboxed", str(fd)],
+        [sys.executable, "-P", "-m", "requite.sim.sandboxed", str(fd)],
         stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=(fd,),
         env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip

@@ -1,7 +1,7 @@
-"""The child's side of a sandbox: `python -m requite.spark.sweep.sandboxed FD`.
+"""The child's side of a sandbox: `python -m requite.sim.sandboxed FD`.
 
 It is given a function and its limits once, then arguments again and again. See
-`requite.spark.sweep.sandbox`, which starts it.
+`requite.sim.sandbox`, which starts it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,151 @@
+"""`requite spark sql`: ask the tables of a lake."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from cyclopts import Parameter, validators
+
+from requite.cli.exit_codes import ExitCode
+from requite.cli.options import OUTPUT, JsonFlag
+from requite.cli.output import counted, printable, say, say_json, stderr_console, stdout_console
+from requite.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from requite.spark.sql import Answer
+
+_ROWS_DEFAULT: Final = 100
+_WIDEST: Final = 1 << 20  # characters; to find out how wide a table would like to be
+_QUIET: Final = {"spark.log.level": "OFF"}  # what goes wrong with a query is told in one sentence
+
+
+def sql(
+    query: Annotated[
+        str,
+        Parameter(
+            allow_leading_hyphen=True,  # of a comment
+            help="A query of Spark SQL: `SELECT …`, or `DESCRIBE TABLE`.",
+        ),
+    ],
+    /,
+    *,
+    lake: Annotated[Path, Parameter(metavar="DIR", help="The lake that `spark run` has made.")],
+    rows: Annotated[
+        int,
+        Parameter(
+            metavar="N",
+            group=OUTPUT,
+            validator=validators.Number(gt=0),
+            help="Print so many rows at most.",
+        ),
+    ] = _ROWS_DEFAULT,
+    as_json: JsonFlag = False,
+) -> int:
+    """Ask the tables of a lake in SQL.
+
+    The tables are those of `requite spark run`, as its last run has left them;
+    `DESCRIBE silver_requests` tells what the columns mean. Nothing is changed.
+
+    With --json each row is an object on a line of its own, and the last line is
+    one with rows, their number, and more: whether there are more of them.
+
+      $ requite spark sql "SELECT service, n FROM poison ORDER BY n DESC" --lake lake
+    """
+    from requite.spark.sql import ask, require_lake, require_query  # loads Spark
+
+    require_lake(lake)
+    require_query(query)
+    from requite.spark.session import local_session
+
+    with stderr_console().status("asking Spark"):
+        answer = ask(local_session("requite spark sql", conf=_QUIET), lake, query, rows)
+    if as_json:
+        _say_rows(answer)
+    else:
+        _show(answer)
+    return ExitCode.OK
+
+
+def _show(answer: Answer) -> None:
+    """Print a table; where it is wider than the terminal, each row as lines instead."""
+    names = [printable(name) for name in answer.columns]
+    rows = [[printable(_text(value)) for value in row] for row in answer.rows]
+    console, table = stdout_console(), _table(answer, names, rows)
+    if (
+        console.measure(table, options=console.options.update_width(_WIDEST)).maximum
+        > console.width
+    ):
+        _show_lines(names, rows)
+    else:
+        console.print(table)
+    shown = counted(len(rows), "row")
+    say(f"{shown}; there are more: --rows N prints more of them" if answer.more else shown)
+
+
+def _table(answer: Answer, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table()
+    for number, name in enumerate(names):
+        are_numbers = all(isinstance(row[number], int | float | None) for row in answer.rows)
+        table.add_column(Text(name), justify="right" if are_numbers else "left")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _show_lines(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    width = max(map(len, names))
+    for number, row in enumerate(rows, 1):
+        say(f"row {number}")
+        for name, cell in zip(names, row, strict=True):
+            say(f"  {name:<{width}}  {cell}")
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S.%f}"
+    plain = _plain(value)
+    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+
+
+def _say_rows(answer: Answer) -> None:
+    if twice := [name for name in answer.columns if answer.columns.count(name) > 1]:
+        raise ConfigurationError(
+            f"the result has two columns {twice[0]}, and an object of JSON cannot: name one of "
+            "them anew with AS"
+        )
+    for row in answer.rows:
+        say_json({name: _plain(cell) for name, cell in zip(answer.columns, row, strict=True)})
+    say_json({"rows": len(answer.rows), "more": answer.more})
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: times in ISO 8601, bytes in hexadecimal, the rest as text."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if isfinite(value) else str(value)
+        case datetime():
+            return f"{value:%Y-%m-%dT%H:%M:%S.%fZ}"
+        case date():
+            return value.isoformat()
+        case bytes():
+            return value.hex()
+        case Mapping():
+            return {str(name): _plain(item) for name, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case _:
+            return str(value)
