@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pyarrow as pa
@@ -29,6 +28,7 @@ from requite.spark.delta.catalog import Catalog
 from requite.spark.delta.files import ADDED, Added, Without, Writer, day_of
 from requite.spark.delta.table import is_by_day
 from requite.spark.marker import require_current
+from requite.spark.place import local_folder
 
 if TYPE_CHECKING:
     from requite.spark.delta.catalog import Days
@@ -49,7 +49,7 @@ class Lake:
         Raises `LakeDamaged` where it is not what was written, `ConfigurationError` where an older
         version of requite has made it.
         """
-        folder = Path(root).expanduser().resolve()  # Java may have started in another one
+        folder = local_folder(root, "a lake")  # Java may have started in another one
         require_current(folder)
         return cls(spark, Catalog(str(folder)))
 

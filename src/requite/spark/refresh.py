@@ -19,7 +19,7 @@ from requite.spark.delta.table import File
 from requite.spark.lake import Change, Lake
 from requite.spark.lives import lives
 from requite.spark.news import Span, widen, widened
-from requite.spark.related import Known, of_days, of_requests
+from requite.spark.related import Known, of_days
 from requite.spark.skew import IN_STEP, Clocks, corrected
 
 RECENT: Final = timedelta(days=7)
@@ -66,10 +66,11 @@ class Refresh:
         near = widened(days, self._slack)
         self._heartbeats(self.lake.table(EVENTS, lambda day: day in near), put)
 
-    def news(self, fresh: Sequence[File], known: Known) -> set[date]:
+    def news(self, events: DataFrame, fresh: Sequence[File], known: Known) -> set[date]:
         """Merge what is new into what there was; return the days that have changed.
 
-        `fresh` are the new files of bronze, `known` the requests that earlier runs knew.
+        `events` are all of the requests that it is about, `fresh` the new files of bronze, `known`
+        the requests that earlier runs knew.
         """
         near = widened(known.days, self._slack + _A_DAY)
         changed: set[date] = set()
@@ -83,7 +84,7 @@ class Refresh:
             return put
 
         if fresh or known.ids:
-            self._requests(of_requests(self.lake, fresh, known), merge(known.ids))
+            self._requests(events, merge(known.ids))
         if fresh:
             self._heartbeats(self.lake.rows(EVENTS, fresh), merge(()))
         return changed

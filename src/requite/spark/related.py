@@ -8,17 +8,25 @@ to the last, of which a day tells. A client counts its requests, so hardly any o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Final, NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from requite.spark.bronze import CLIENT_DIGITS, EVENTS, IDS
+from requite.spark.decoding.columns import arrow_types
+from requite.spark.delta.files import DAY, day_of, filesystem
 from requite.spark.delta.table import File
-from requite.spark.lake import Lake
+from requite.spark.lake import Lake, schema_of
 from requite.spark.news import widened
+from requite.spark.schemas import BRONZE_EVENTS
 
 KNOWN_MAX: Final = 200_000
 """Requests that are merged one by one; where there are more, their days are computed anew."""
@@ -63,17 +71,49 @@ def id_ranges(events: DataFrame) -> DataFrame:
     return grouped.agg(F.min(request_id).alias("first_id"), F.max(request_id).alias("last_id"))
 
 
-def of_requests(lake: Lake, fresh: Sequence[File], known: Known) -> DataFrame:
-    """Return the events in new files of bronze, and the older ones of requests that are known."""
+@contextmanager
+def of_requests(lake: Lake, fresh: Sequence[File], known: Known) -> Iterator[DataFrame]:
+    """Give the events in new files of bronze, and the older ones of requests that are known."""
     told = named(lake.rows(EVENTS, fresh))
     new = {file.path for file in fresh}
     listed = lake.catalog.files(EVENTS, lambda day: day in known.days)
     older = [file for file in listed if file.path not in new]
     if not older:
-        return told
-    ids = lake.spark.createDataFrame([(each,) for each in known.ids], "request_id string")
-    about = lake.rows(EVENTS, older).join(F.broadcast(ids), "request_id", "left_semi")
-    return told.unionAll(about.select(*told.columns))
+        yield told
+        return
+    paths = lake.spark.createDataFrame([(file.path,) for file in older], "path string")
+    lookup = _Lookup(lake.root, pa.array(known.ids, pa.string()))
+    found = paths.repartition(len(older)).mapInArrow(lookup, schema_of(EVENTS)).persist()
+    try:
+        yield told.unionAll(found)
+    finally:
+        found.unpersist()
+
+
+@dataclass(frozen=True)
+class _Lookup:
+    """What a task does to find the events of requests in files of bronze: for `mapInArrow` of their
+    paths. Spark would decode every column of every row; this looks at the ids first."""
+
+    root: str
+    ids: pa.Array
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        store = filesystem(self.root)
+        for batch in batches:
+            for path in batch.column(0).to_pylist():
+                with store.open_input_file(f"{EVENTS}/{path}") as opened:
+                    yield from self._found(pq.ParquetFile(opened), day_of(path))
+
+    def _found(self, file: pq.ParquetFile, day: date | None) -> Iterator[pa.RecordBatch]:
+        types = arrow_types(BRONZE_EVENTS)
+        for group in range(file.num_row_groups):
+            column = file.read_row_group(group, columns=["request_id"]).column(0)
+            is_asked = pc.is_in(column, self.ids)
+            if pc.any(is_asked).as_py():
+                rows = file.read_row_group(group).filter(is_asked)
+                rows = rows.append_column(DAY, pa.array([day] * rows.num_rows, types[DAY]))
+                yield from rows.select(list(types)).cast(pa.schema(types)).to_batches()
 
 
 def of_days(lake: Lake, days: Collection[date], slack: timedelta = timedelta(0)) -> DataFrame:

@@ -41,6 +41,7 @@ from requite.spark.lake import Lake
 from requite.spark.marker import FORMAT, claim
 from requite.spark.migration import migrate
 from requite.spark.news import News, Span
+from requite.spark.place import local_folder
 from requite.spark.refresh import OnProgress, Progress, Refresh
 from requite.spark.related import (
     KNOWN_MAX,
@@ -128,7 +129,7 @@ def run(
         require_place(report)
     told = _journal_folder(journal)
     source = open_source(told)  # refuses what is no journal, before anything is touched
-    root = Path(lake).expanduser().resolve()
+    root = local_folder(lake, "a lake")
     is_old = claim(root, told) < FORMAT
     place = Lake(spark, Catalog(str(root)))
     if is_old:
@@ -152,7 +153,7 @@ def _checked(as_of: datetime) -> datetime:
 
 
 def _journal_folder(journal: str | PathLike[str]) -> str:
-    folder = Path(journal).expanduser().resolve()
+    folder = local_folder(journal, "a journal that is read")
     if not folder.is_dir():
         raise ConfigurationError(f"there is no journal at {folder}: it is not a folder")
     return str(folder)
@@ -239,28 +240,26 @@ class _Run:
         return Span(min(a for a, _ in instants), max(b for _, b in instants))
 
     def _update(self, told: Span) -> None:
-        look_back = self._look_back()
+        known = self._known_requests()
         has_aliases = self._news.made_up or self._state.get("has_aliases", False)
-        about = self._known_requests()
-        days = self._to_redo(about, has_aliases, look_back)
-        clocks = self._read_clocks(about, days)
-        if clocks.ahead_us:
-            look_back += timedelta(microseconds=clocks.worst_us)
-            told = self._told_by(clocks)
-        if clocks.record() != self._state.get("clocks", IN_STEP.record()):
-            days = set(news.known_days(self._lake, clocks.worst_us))
-        now = self._as_of or told.end
-        time_went_on = now.isoformat() != self._state.get("as_of")
-        if days is not None and time_went_on:
-            days |= self._open_days()
-        terms, tell = self._terms, self._tell
-        refresh = Refresh(self._lake, now, told, tell, terms, clocks, has_aliases=has_aliases)
-        if days is not None:
-            self._days = days
-            for run in news.runs_of(days):
-                refresh.days(run)
-        elif self._fresh or time_went_on:
-            self._days = refresh.news(self._fresh, about)
+        days = self._to_redo(known, has_aliases)
+        with of_requests(self._lake, self._fresh, known) as events:
+            clocks = self._read_clocks(events, days)
+            if clocks.ahead_us:
+                told = self._told_by(clocks)
+            if clocks.record() != self._state.get("clocks", IN_STEP.record()):
+                days = set(news.known_days(self._lake, clocks.worst_us))
+            now = self._as_of or told.end
+            time_went_on = now.isoformat() != self._state.get("as_of")
+            refresh = Refresh(
+                self._lake, now, told, self._tell, self._terms, clocks, has_aliases=has_aliases
+            )
+            if days is not None:
+                self._days = days | (self._open_days() if time_went_on else set())
+                for run in news.runs_of(self._days):
+                    refresh.days(run)
+            elif self._fresh or time_went_on:
+                self._days = refresh.news(events, self._fresh, known)
         changed = self._days | self._ends(told) if self._days else set()
         for run in news.runs_of(_with_next(changed)):
             refresh.gold(run)
@@ -269,7 +268,7 @@ class _Run:
             self._refresh = refresh
         self._state |= {
             "told": [told.start.isoformat(), told.end.isoformat()],
-            "look_back_s": look_back.total_seconds(),
+            "look_back_s": self._look_back().total_seconds(),
             "as_of": now.isoformat(),
             "clocks": clocks.record(),
             "has_aliases": has_aliases,
@@ -289,13 +288,15 @@ class _Run:
         ids = reduce(DataFrame.unionAll, (each.select("request_id") for each in asked))
         return known(ids, self._lake.rows(IDS, self._known_ranges))
 
-    def _to_redo(self, known: Known, has_aliases: bool, look_back: timedelta) -> set[date] | None:
+    def _to_redo(self, known: Known, has_aliases: bool) -> set[date] | None:
         """Return the days that are computed anew; None: what is new is merged into them."""
         days = news.known_days(self._lake)
         if not self._known_ranges:
             return set(days) if self._news.spans else set()
         if has_aliases:
-            return news.touched(self._news.spans, look_back, days)
+            ahead_us = self._state.get("clocks", IN_STEP.record())["ahead_us"]
+            worst = timedelta(microseconds=Clocks(ahead_us).worst_us)
+            return news.touched(self._news.spans, self._look_back() + worst, days)
         if len(known.ids) > KNOWN_MAX:
             about = {file.day for file in self._fresh if file.day} | known.days
             return news.widened(about, timedelta(days=1)) & set(days)
@@ -311,13 +312,14 @@ class _Run:
         ends = [*map(datetime.fromisoformat, before), *told] if before and now != before else []
         return {end.astimezone(UTC).date() for end in ends}
 
-    def _read_clocks(self, known: Known, days: set[date] | None) -> Clocks:
-        """Find out how far the clocks of logs disagree, by all that was ever told of them."""
+    def _read_clocks(self, merged: DataFrame, days: set[date] | None) -> Clocks:
+        """Find out how far the clocks of logs disagree, by all that was ever told of them: what is
+        merged, or the events of days that are made anew."""
         before = skew.merge(skew.collected(self._lake.table("silver_clocks")))
         if not self._news.spans:
             return skew.settle(before)
         if days is None:
-            near = [of_requests(self._lake, self._fresh, known)]
+            near = [merged]
         else:
             near = [of_days(self._lake, run) for run in news.runs_of(days)]
         found = (skew.collected(skew.bounds(each)) for each in near)

@@ -24,6 +24,7 @@ from requite.spark.delta.catalog import Catalog
 from requite.spark.lake import Lake
 from requite.spark.marker import load, save
 from requite.spark.news import EARLIEST, LATEST
+from requite.spark.place import local_folder
 from requite.spark.refresh import Progress, Refresh
 from requite.spark.runner import RunSummary
 from requite.spark.source.marks import Offset
@@ -489,6 +490,24 @@ def test_what_cannot_work_is_refused_before_anything_is_read(
         with pytest.raises(ConfigurationError, match=told):
             runner.run(spark, tmp_path / "journal", tmp_path / "lake", report=tmp_path / report)
     assert not (tmp_path / "lake").exists()
+
+
+@pytest.mark.parametrize("place", ["s3a://bucket/it", Path("gs://bucket/it"), "hdfs:/it"])
+def test_a_store_is_refused_and_no_folder_is_named_after_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str | Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "journal").mkdir()
+    with pytest.raises(ConfigurationError, match="a lake cannot be in a store"):
+        runner.run(spark, tmp_path / "journal", place)
+    with pytest.raises(ConfigurationError, match="a journal that is read cannot be in a store"):
+        runner.run(spark, place, tmp_path / "lake")
+    assert [path.name for path in tmp_path.iterdir()] == ["journal"]
+
+
+def test_urls_of_files_name_folders(tmp_path: Path) -> None:
+    assert local_folder((tmp_path / "a b").as_uri(), "a lake") == tmp_path / "a b"
+    assert local_folder(tmp_path, "a lake") == tmp_path
 
 
 def test_deadlines_longer_than_the_look_back_stretch_it(judging: Pipeline) -> None:

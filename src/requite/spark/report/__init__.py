@@ -43,7 +43,7 @@ def write(
 
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    page = render(gather(Lake.at(spark, Path(lake).expanduser().resolve())))
+    page = render(gather(Lake.at(spark, lake)))
     target.write_text(page, encoding="utf-8")
     return target
 
