@@ -31,6 +31,8 @@ from requite.spark.schemas import BRONZE_EVENTS
 KNOWN_MAX: Final = 200_000
 """Requests that are merged one by one; where there are more, their days are computed anew."""
 
+_PAIRS_MAX: Final = 8 * KNOWN_MAX
+
 
 class Known(NamedTuple):
     """Requests of which earlier runs know: their ids, and all days of which they had events."""
@@ -57,10 +59,17 @@ def met(ids: DataFrame, ranges: DataFrame) -> DataFrame:
 
 
 def known(ids: DataFrame, ranges: DataFrame) -> Known:
-    """Return which ids earlier runs may know, by the ranges that these have left."""
-    found = met(ids, ranges).limit(8 * KNOWN_MAX).toArrow()
+    """Return which ids earlier runs may know, by the ranges that these have left.
+
+    Of very many, only some are named, but all days.
+    """
+    pairs = met(ids, ranges)
+    found = pairs.limit(_PAIRS_MAX).toArrow()
+    days = found.column("day")
+    if found.num_rows == _PAIRS_MAX:
+        days = pairs.select("day").distinct().toArrow().column("day")
     chosen = found.column("request_id").unique().to_pylist()
-    return Known(tuple(chosen), frozenset(found.column("day").unique().to_pylist()))
+    return Known(tuple(chosen), frozenset(days.unique().to_pylist()))
 
 
 def id_ranges(events: DataFrame) -> DataFrame:

@@ -31,7 +31,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from requite.errors import ConfigurationError
-from requite.spark import audit, news, skew
+from requite.spark import audit, news, schemas, skew
 from requite.spark.bronze import EVENTS, IDS, QUARANTINE
 from requite.spark.delta.catalog import Catalog
 from requite.spark.delta.table import File
@@ -248,7 +248,7 @@ class _Run:
             if clocks.ahead_us:
                 told = self._told_by(clocks)
             if clocks.record() != self._state.get("clocks", IN_STEP.record()):
-                days = set(news.known_days(self._lake, clocks.worst_us))
+                days = set(news.known_days(self._lake, clocks.worst_us)) | self._days_of_silver()
             now = self._as_of or told.end
             time_went_on = now.isoformat() != self._state.get("as_of")
             refresh = Refresh(
@@ -301,6 +301,12 @@ class _Run:
             about = {file.day for file in self._fresh if file.day} | known.days
             return news.widened(about, timedelta(days=1)) & set(days)
         return None
+
+    def _days_of_silver(self) -> set[date]:
+        """Return the days of which there are rows, by whatever clocks they were dated."""
+        names = [name for name in schemas.LAKE if name.startswith(("silver_", "audit_"))]
+        files = (file for name in names for file in self._lake.catalog.files(name))
+        return {file.day for file in files if file.day}
 
     def _open_days(self) -> set[date]:
         return {date.fromisoformat(day) for day in self._state.get("open_days", ())}

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.spark.events import Event, Story, collect
+from tests.spark.events import Event, Story, call_id, collect, instance, rows_frame
 from tests.spark.pipeline.test_runner import Written
 
-from requite.spark import runner
+from requite.spark import related, runner, schemas
 from requite.spark.lake import Lake
 from requite.spark.runner import RunSummary
 
@@ -166,6 +167,22 @@ def test_any_slicing_gives_the_same_tables(
     assert found.audit.accepted == 60
     tables = tables_of(spark, tmp_path / "anew" / "lake")
     assert tables == tables_of(spark, tmp_path / "whole" / "lake")
+
+
+def test_of_very_many_known_requests_all_days_are_named(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(related, "_PAIRS_MAX", 2)
+    days = [date(2026, 3, day) for day in (2, 3, 4)]
+    ids = [{"request_id": call_id(number)} for number in (5, 7, 30)]
+    ranges = [
+        {"client": instance("c1"), "first_id": call_id(1), "last_id": call_id(9), "day": day}
+        for day in days
+    ]
+    asked = rows_frame(spark, ids, "request_id string")
+    known = related.known(asked, rows_frame(spark, ranges, schemas.BRONZE_IDS))
+    assert known.days == set(days)
+    assert set(known.ids) <= {call_id(5), call_id(7)}
 
 
 @pytest.mark.long
