@@ -28,7 +28,7 @@ from requite.spark.delta.catalog import Catalog
 from requite.spark.delta.files import ADDED, Added, Without, Writer, day_of
 from requite.spark.delta.table import is_by_day
 from requite.spark.marker import require_current
-from requite.spark.place import local_folder
+from requite.storage.place import local_folder
 
 if TYPE_CHECKING:
     from requite.spark.delta.catalog import Days
@@ -49,7 +49,7 @@ class Lake:
         Raises `LakeDamaged` where it is not what was written, `ConfigurationError` where an older
         version of requite has made it.
         """
-        folder = local_folder(root, "a lake")  # Java may have started in another one
+        folder = local_folder(root, "a lake is kept in")  # Java may have started in another one
         require_current(folder)
         return cls(spark, Catalog(str(folder)))
 

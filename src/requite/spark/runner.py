@@ -41,7 +41,6 @@ from requite.spark.lake import Lake
 from requite.spark.marker import FORMAT, claim
 from requite.spark.migration import migrate
 from requite.spark.news import News, Span
-from requite.spark.place import local_folder
 from requite.spark.refresh import OnProgress, Progress, Refresh
 from requite.spark.related import (
     KNOWN_MAX,
@@ -56,6 +55,7 @@ from requite.spark.related import (
 from requite.spark.report import require_charts, require_place
 from requite.spark.skew import IN_STEP, Clocks
 from requite.spark.vocabulary import Verdict
+from requite.storage.place import local_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,7 +129,7 @@ def run(
         require_place(report)
     told = _journal_folder(journal)
     source = open_source(told)  # refuses what is no journal, before anything is touched
-    root = local_folder(lake, "a lake")
+    root = local_folder(lake, "a lake is kept in")
     is_old = claim(root, told) < FORMAT
     place = Lake(spark, Catalog(str(root)))
     if is_old:
@@ -153,7 +153,7 @@ def _checked(as_of: datetime) -> datetime:
 
 
 def _journal_folder(journal: str | PathLike[str]) -> str:
-    folder = local_folder(journal, "a journal that is read")
+    folder = local_folder(journal, "a journal is read from")
     if not folder.is_dir():
         raise ConfigurationError(f"there is no journal at {folder}: it is not a folder")
     return str(folder)

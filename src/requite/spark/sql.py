@@ -18,7 +18,7 @@ from requite.spark.delta.table import Table
 from requite.spark.failures import as_sentences
 from requite.spark.lake import Lake
 from requite.spark.marker import marker_of
-from requite.spark.place import local_folder
+from requite.storage.place import local_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,7 +61,7 @@ def ask(spark: SparkSession, root: str | PathLike[str], text: str, rows_max: int
     Raises `ConfigurationError` where there is no lake, for what is not a query, and for one that
     Spark cannot run; `LakeDamaged` if a table that it names is not what was written.
     """
-    place = local_folder(root, "a lake")
+    place = local_folder(root, "a lake is kept in")
     require_lake(place)
     require_query(text)
     with as_sentences():

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from requite.errors import ConfigurationError, LogFailed, LogGone
 from requite.storage.disk import as_storage_error, sync_folder
+from requite.storage.place import local_folder
 
 _SCHEMES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 _DRAFT_SUFFIX: Final = ".new"
@@ -47,7 +48,7 @@ def open_store(url: str) -> Store:
     if scheme == "":
         return FolderStore(Path(url).expanduser().absolute())
     if scheme == "file":
-        return FolderStore(Path("/" + urlsplit(url).path.lstrip("/")))
+        return FolderStore(local_folder(url, "journals are kept in"))
     if scheme not in _SCHEMES:
         known = ", ".join(f"{each}://" for each in _SCHEMES)
         raise ConfigurationError(f"{url}: journals are kept in folders and under {known}")

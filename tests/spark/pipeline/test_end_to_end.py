@@ -224,6 +224,13 @@ def test_the_verb_refuses_what_cannot_work(
     )
     told = "is not a journal: it has file, and no log"
     assert (none, told in capsys.readouterr().err) == (2, True)
+    by_url = ["spark", "run", "--journal", (tmp_path / "mine").as_uri(), "--lake", "lake"]
+    assert (run_command(by_url), told in capsys.readouterr().err) == (2, True)
+    for name in ("run", "watch"):
+        lake = [] if name == "watch" else ["--lake", str(tmp_path / "lake")]
+        stored = run_command(["spark", name, "--journal", "s3a://bucket/journal", *lake])
+        told = "a journal is read from a folder"
+        assert (stored, told in " ".join(capsys.readouterr().err.split())) == (2, True)
     assert not (tmp_path / "lake").exists()
 
 

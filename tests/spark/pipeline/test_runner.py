@@ -24,10 +24,10 @@ from requite.spark.delta.catalog import Catalog
 from requite.spark.lake import Lake
 from requite.spark.marker import load, save
 from requite.spark.news import EARLIEST, LATEST
-from requite.spark.place import local_folder
 from requite.spark.refresh import Progress, Refresh
 from requite.spark.runner import RunSummary
 from requite.spark.source.marks import Offset
+from requite.storage.place import local_folder
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -498,16 +498,20 @@ def test_a_store_is_refused_and_no_folder_is_named_after_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "journal").mkdir()
-    with pytest.raises(ConfigurationError, match="a lake cannot be in a store"):
+    with pytest.raises(ConfigurationError, match="a lake is kept in a folder"):
         runner.run(spark, tmp_path / "journal", place)
-    with pytest.raises(ConfigurationError, match="a journal that is read cannot be in a store"):
+    with pytest.raises(ConfigurationError, match="a journal is read from a folder"):
         runner.run(spark, place, tmp_path / "lake")
     assert [path.name for path in tmp_path.iterdir()] == ["journal"]
 
 
 def test_urls_of_files_name_folders(tmp_path: Path) -> None:
-    assert local_folder((tmp_path / "a b").as_uri(), "a lake") == tmp_path / "a b"
-    assert local_folder(tmp_path, "a lake") == tmp_path
+    assert local_folder((tmp_path / "a b").as_uri(), "a lake is kept in") == tmp_path / "a b"
+    assert local_folder(tmp_path, "a lake is kept in") == tmp_path
+    assert local_folder("file://localhost/tmp", "a lake is kept in") == Path("/tmp").resolve()
+    assert local_folder(Path("file:///tmp"), "a lake is kept in") == Path("/tmp").resolve()
+    with pytest.raises(ConfigurationError, match="a lake is kept in a folder"):
+        local_folder("file:lake", "a lake is kept in")
 
 
 def test_deadlines_longer_than_the_look_back_stretch_it(judging: Pipeline) -> None:

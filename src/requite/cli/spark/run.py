@@ -15,6 +15,7 @@ from requite.cli.options import OUTPUT, JsonFlag
 from requite.cli.output import say, say_json, stderr_console, stdout_console
 from requite.errors import ConfigurationError
 from requite.journal.folder import find_logs
+from requite.storage.place import local_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,7 +74,8 @@ def run(
       $ requite spark run --journal journal --lake lake --report report.html
     """
     judged_at = _instant(as_of)
-    find_logs(journal)  # refuses at once what is no journal; Spark takes seconds to start
+    # Refuses at once what is no journal; Spark takes seconds to start.
+    find_logs(local_folder(journal, "a journal is read from"))
     from requite.spark import runner  # loads Spark
 
     with _session(master) as spark, _progress() as tell:

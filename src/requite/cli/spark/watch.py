@@ -19,6 +19,7 @@ from requite.cli.exit_codes import ExitCode
 from requite.cli.options import OUTPUT, JsonFlag
 from requite.cli.output import say, say_json
 from requite.journal.folder import find_logs
+from requite.storage.place import local_folder
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -64,14 +65,15 @@ def watch(
 
       $ requite spark watch --journal journal
     """
-    find_logs(journal)  # refuses what is no journal
+    folder = local_folder(journal, "a journal is read from")
+    find_logs(folder)  # refuses what is no journal
     from requite.spark import register
     from requite.spark.session import local_session
     from requite.spark.watch.watching import Watching
 
     spark = local_session("requite-watch")
     register(spark)
-    events = spark.readStream.format("requite").load(str(journal))
+    events = spark.readStream.format("requite").load(str(folder))
     printer = _Printer(as_json)
     with _checkpoint(to) as checkpoint, _interruption() as interrupted:
         watching = Watching(events, printer.show, checkpoint=checkpoint, to=to)

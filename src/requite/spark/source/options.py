@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from requite.errors import ConfigurationError
 from requite.spark.schemas import SOURCE, TITANIC, columns_of
 from requite.spark.session import PUSHDOWN_VARIABLE
+from requite.storage.place import local_folder
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -95,12 +96,7 @@ def _path(path: str | None, log: str) -> str:
     if not path:
         what, example = ("journal", "journal") if log == JOURNAL else ("store", "requests")
         raise ConfigurationError(f"which {what}? Name its folder: load('{example}')")
-    scheme, separator, rest = path.partition(":")
-    if separator and scheme.lower() == "file":
-        return "/" + rest.lstrip("/")
-    if separator and rest.startswith("//"):
-        raise ConfigurationError(f"{path}: a {log} is read from a folder, not from {scheme}:")
-    return os.path.abspath(path)
+    return str(local_folder(path, f"a {log} is read from"))
 
 
 def _columns(text: str | None, names: tuple[str, ...]) -> tuple[str, ...]:
