@@ -57,11 +57,7 @@ class Refresh:
 
     def days(self, days: list[date]) -> None:
         """Compute days that follow each other anew, from all events of their requests."""
-
-        def put(name: str, rows: DataFrame) -> Change:
-            chosen = rows.where(F.col("date").isin(*days))
-            return Change(self.lake.replace_days(name, chosen, days=days), set(days))
-
+        put = self._in_place_of(days)
         self._requests(of_days(self.lake, days, self._slack), put)
         near = widened(days, self._slack)
         self._heartbeats(self.lake.table(EVENTS, lambda day: day in near), put)
@@ -136,7 +132,8 @@ class Refresh:
         day = dated(F.col("own"), F.col("events")).alias("date")
         suspect = gathered.where(is_suspect()).select(day).distinct().toArrow()
         if suspect.num_rows or self.lake.catalog.files(name):
-            near = widened(suspect.column("date").to_pylist(), self._slack + _A_DAY)
+            about = [day for day in suspect.column("date").to_pylist() if day]
+            near = widened(about, self._slack + _A_DAY)
             witnesses = corrected(self.lake.table(EVENTS, lambda day: day in near), self.clocks)
             self._write(name, contradictions(gathered, witnesses, self.terms), put)
 
@@ -148,11 +145,7 @@ class Refresh:
         """Compute what is told of days that follow each other, from silver."""
         # What began before midnight may still go on after it.
         with_eve = [days[0] - _A_DAY, *days] if days[0] > date.min else days
-
-        def put(name: str, rows: DataFrame) -> Change:
-            chosen = rows.where(F.col("date").isin(*days))
-            return Change(self.lake.replace_days(name, chosen, days=days), set(days))
-
+        put = self._in_place_of(days)
         depths = gold.gold_queue_depth(self._of("silver_waits", with_eve), self.now, days=days)
         self._write("gold_queue_depth", depths, put)
         requests = self._of("silver_requests", days)
@@ -182,6 +175,15 @@ class Refresh:
         capacity = table("gold_capacity").where(F.col("window") >= F.lit(since))
         lately = requests.where(F.col("date") >= F.lit(since.date()))
         self._write("gold_rightsizing", gold.gold_rightsizing(capacity, lately), put)
+
+    def _in_place_of(self, days: list[date]) -> Put:
+        """Return what replaces days of a table."""
+
+        def put(name: str, rows: DataFrame) -> Change:
+            chosen = rows.where(F.col("date").isin(*days))
+            return Change(self.lake.replace_days(name, chosen, days=days), set(days))
+
+        return put
 
     def _of(self, name: str, days: list[date]) -> DataFrame:
         return self.lake.table(name, lambda day: day in days)

@@ -157,16 +157,16 @@ def require_equal(spark: SparkSession, folder: Path, seed: int, *slicings: Slici
             assert found[name] == expected[name], (slicing.__name__, name)
 
 
-def test_any_slicing_gives_the_same_tables(
+def test_any_slicing_gives_the_same_tables(spark: SparkSession, tmp_path: Path) -> None:
+    require_equal(spark, tmp_path, 1, Journal.by_chance)
+
+
+@pytest.mark.long
+def test_days_that_are_made_anew_are_the_same_as_what_is_merged(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is merged request by request, and what is made anew by day."""
-    require_equal(spark, tmp_path, 1, Journal.by_chance)
     monkeypatch.setattr(runner, "KNOWN_MAX", 10)
-    found = run(spark, tmp_path / "anew", told(1).by_chance())
-    assert found.audit.accepted == 60
-    tables = tables_of(spark, tmp_path / "anew" / "lake")
-    assert tables == tables_of(spark, tmp_path / "whole" / "lake")
+    require_equal(spark, tmp_path, 1, Journal.by_chance)
 
 
 def test_of_very_many_known_requests_all_days_are_named(
