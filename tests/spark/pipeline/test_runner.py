@@ -27,7 +27,6 @@ from requite.spark.news import EARLIEST, LATEST
 from requite.spark.refresh import Progress, Refresh
 from requite.spark.runner import RunSummary
 from requite.spark.source.marks import Offset
-from requite.storage.place import local_folder
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -505,16 +504,7 @@ def test_a_store_is_refused_and_no_folder_is_named_after_it(
     assert [path.name for path in tmp_path.iterdir()] == ["journal"]
 
 
-def test_urls_of_files_name_folders(tmp_path: Path) -> None:
-    assert local_folder((tmp_path / "a b").as_uri(), "a lake is kept in") == tmp_path / "a b"
-    assert local_folder(tmp_path, "a lake is kept in") == tmp_path
-    assert local_folder("file://localhost/tmp", "a lake is kept in") == Path("/tmp").resolve()
-    assert local_folder(Path("file:///tmp"), "a lake is kept in") == Path("/tmp").resolve()
-    with pytest.raises(ConfigurationError, match="a lake is kept in a folder"):
-        local_folder("file:lake", "a lake is kept in")
-
-
-def test_deadlines_longer_than_the_look_back_stretch_it(judging: Pipeline) -> None:
+def test_a_reply_that_comes_days_later_ends_its_request(judging: Pipeline) -> None:
     broker = judging.story.broker()
     broker.tell(0.0, "accepted", 1, deadline=2.5 * DAY_S)
     judging.write()
