@@ -61,8 +61,10 @@ def _pytest(*arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "pytest", *options, *arguments)
 
 
-# Folders with a lane of their own. Every other test is in the lane `rest`, so none is left out.
+# Folders with a lane of their own. Every other test is in the lane `rest`, so none is left out. A
+# folder within that of another lane is left out there.
 FOLDERS: Final = {
+    "pipeline": ("tests/spark/pipeline",),
     "spark": ("tests/spark",),
     "e2e": ("tests/e2e",),
     "rabbitmq": ("tests/amqp", "tests/pool"),
@@ -76,14 +78,35 @@ FOLDERS: Final = {
 }
 _NAMED: Final = tuple(folder for folders in FOLDERS.values() for folder in folders)
 
-_REST: Final = _pytest("tests", *(f"--ignore={folder}" for folder in _NAMED))
+
+def _in(*folders: str) -> tuple[str, ...]:
+    """Return the command for the tests in these folders that no other lane has."""
+    others = (
+        name
+        for name in _NAMED
+        if name not in folders and any(name.startswith(f"{folder}/") for folder in folders)
+    )
+    return _pytest(*folders, *(f"--ignore={name}" for name in others))
+
+
 _ALL: Final = {
-    **{name: _pytest(*folders) for name, folders in FOLDERS.items()},
-    "rest": _REST,
+    **{name: _in(*folders) for name, folders in FOLDERS.items()},
+    "rest": _in("tests"),
     "nng": ("scripts/test-nng",),
 }
 # They begin in this order: the longest first, so that the short ones fill the gap at the end.
-_ORDER: Final = ("spark", "e2e", "rabbitmq", "cli", "sim", "rest", "engines", "interop", "nng")
+_ORDER: Final = (
+    "pipeline",
+    "e2e",
+    "spark",
+    "rabbitmq",
+    "cli",
+    "sim",
+    "rest",
+    "engines",
+    "interop",
+    "nng",
+)
 LANES: Final = tuple(Lane(name, _ALL[name]) for name in sorted(_ALL, key=_ORDER.index))
 
 

@@ -227,7 +227,7 @@ def test_the_seed_is_that_of_the_commit() -> None:
 def test_what_is_no_lane_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         lanes.main(["spark", "bark"])
-    assert "no lane bark; there are spark, " in capsys.readouterr().err
+    assert "no lane bark; there are pipeline, " in capsys.readouterr().err
 
 
 # It writes the process id of a child of its own, to whom the interrupt goes as well.
