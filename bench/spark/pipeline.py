@@ -2,15 +2,20 @@
 
     python -m bench.spark pipeline [--events N ...] [--cores N] [--docs PAGE]
 
-Every size has a process, a JVM and a lake of its own; starting them is not counted. Memory is the
-most that was resident (proc(5), VmHWM) of the JVM, whose heap may have 2 GB, and of all Python
-processes together. "Again" is a second run over the same journal, which finds nothing new.
+A lake is brought up to date three times: with 99 % of a journal, when the last 1 % has come, and
+when nothing has. Each time it is a process with a JVM of its own; starting it is not counted.
+Processor time is that of all processes together, also per event ("CPU", in microseconds). Memory
+is the most that was resident (proc(5), VmHWM) of the JVM, whose heap may have 2 GB, and of all
+Python processes together. The exponent says how the processor time of a first run grows from the
+size before: 1 is linear.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -23,12 +28,15 @@ from typing import Any, Final
 
 from bench.spark import page
 from bench.spark.bulk import descendants, name_of
+from bench.spark.traffic import write_journal
 
 SIZES: Final = (100_000, 1_000_000, 3_000_000)
+NEWS: Final = 0.01
 HEADER: Final = (
-    *("events", "calls", "journal", "first run", "events/s", "again"),
-    *("JVM", "Python", "slowest steps"),
+    *("events", "calls", "journal", "first run", "events/s", "CPU", "exponent"),
+    *("1 % news", "of its CPU", "again", "JVM", "Python", "slowest steps"),
 )
+_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 _LOOK_EVERY_S: Final = 0.2
 _STEPS_SHOWN: Final = 3
 
@@ -36,12 +44,12 @@ _STEPS_SHOWN: Final = 3
 def main(arguments: Sequence[str]) -> int:
     """Measure, print, and write the page where asked to."""
     given = parse(arguments)
-    if given.one:
-        print(json.dumps(measure(given.one, given.cores)))
+    if given.run:
+        print(json.dumps(measure(given.run, given.cores)))
         return 0
     results = []
     for events in given.events:
-        results.append(in_a_process(events, given.cores))
+        results.append(in_processes(events, given.cores))
         print(json.dumps(results[-1]), flush=True)
     text = report(results, given)
     print(text)
@@ -57,52 +65,71 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--events", type=int, nargs="+", default=SIZES, help="sizes of journals")
     parser.add_argument("--cores", type=int, default=2, help="tasks at a time (2)")
     parser.add_argument("--docs", type=Path, help="the page to write the table to")
-    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--run", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
 
-def in_a_process(events: int, cores: int) -> dict[str, Any]:
-    """Measure one size in a fresh process."""
-    command = [sys.executable, "-m", "bench.spark", "pipeline", "--one", str(events)]
+def in_processes(events: int, cores: int) -> dict[str, Any]:
+    """Measure one size: its first run, one with news, and one without."""
+    with TemporaryDirectory(prefix="requite-bench-") as name:
+        folder = Path(name)
+        journal = write_journal(folder / "journal", events, news=NEWS)
+        next(journal)
+        first = _run(folder, cores)
+        next(journal)
+        news = _run(folder, cores)
+        again = _run(folder, cores)
+        assert again["events"] == 0
+        size = sum(file.stat().st_size for file in folder.glob("journal/**/*.seg"))
+        return {"first": first, "news": news, "again": again, "journal_mb": size / 1e6}
+
+
+def _run(folder: Path, cores: int) -> dict[str, Any]:
+    command = [sys.executable, "-m", "bench.spark", "pipeline", "--run", str(folder)]
     words = [*command, "--cores", str(cores)]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def measure(events: int, cores: int) -> dict[str, Any]:
-    """Write a journal, and run the pipeline over it twice."""
-    from bench.spark.traffic import write_journal
+def measure(folder: Path, cores: int) -> dict[str, Any]:
+    """Run the pipeline over what a journal has by now."""
     from requite.spark.runner import run
     from requite.spark.session import local_session
 
-    with TemporaryDirectory(prefix="requite-bench-") as name:
-        folder = Path(name)
-        write_journal(folder / "journal", events)
-        spark = local_session("bench", cores=cores, conf={"spark.local.dir": str(folder)})
-        spark.range(10).count()  # a session that has done something: starting it is not counted
-        steps: list[tuple[str, float]] = []
-        with Memory() as memory:
-            first = run(
-                spark,
-                folder / "journal",
-                folder / "lake",
-                on_progress=lambda progress: steps.append((progress.step, perf_counter())),
-            )
-        again = run(spark, folder / "journal", folder / "lake")
-        spark.stop()
-        assert first.audit.ok
-        assert again.new_events == 0
-        return {
-            "events": first.new_events,
-            "calls": first.audit.accepted,
-            "journal_mb": sum(file.stat().st_size for file in folder.rglob("*.seg")) / 1e6,
-            "first_s": first.seconds,
-            "again_s": again.seconds,
-            "jvm_mb": memory.jvm_mb,
-            "python_mb": memory.python_mb,
-            "steps": _durations(steps),
-        }
+    spark = local_session("bench", cores=cores, conf={"spark.local.dir": str(folder)})
+    spark.range(10).count()  # a session that has done something: starting it is not counted
+    steps: list[tuple[str, float]] = []
+    begun_s = processor_s()
+    with Memory() as memory:
+        summary = run(
+            spark,
+            folder / "journal",
+            folder / "lake",
+            on_progress=lambda progress: steps.append((progress.step, perf_counter())),
+        )
+    took_s = processor_s() - begun_s
+    spark.stop()
+    assert summary.audit.ok
+    return {
+        "events": summary.new_events,
+        "calls": summary.audit.accepted,
+        "seconds": summary.seconds,
+        "processor_s": took_s,
+        "jvm_mb": memory.jvm_mb,
+        "python_mb": memory.python_mb,
+        "steps": _durations(steps),
+    }
+
+
+def processor_s() -> float:
+    """Return the processor time of this process and all below it (proc(5), stat)."""
+    ticks = 0
+    for pid in ("self", *descendants("self")):
+        with suppress(OSError):  # it ended meanwhile: its parent has its time
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))
+    return ticks / _TICKS_PER_S
 
 
 def _durations(steps: list[tuple[str, float]]) -> dict[str, float]:
@@ -158,23 +185,35 @@ def report(results: Sequence[dict[str, Any]], given: argparse.Namespace) -> str:
     """Return the table in Markdown."""
     sizes = " ".join(str(events) for events in given.events)
     made = f"Made by `python -m bench.spark pipeline --events {sizes} --cores {given.cores}`."
-    return f"{made}\n\n{page.table(HEADER, [row(result) for result in results])}"
+    rows = [row(found, before) for found, before in zip(results, [None, *results], strict=False)]
+    return f"{made}\n\n{page.table(HEADER, rows)}"
 
 
-def row(result: dict[str, Any]) -> list[str]:
-    """Return the line of a size."""
-    slowest = sorted(result["steps"].items(), key=lambda step: -step[1])[:_STEPS_SHOWN]
+def row(result: dict[str, Any], before: dict[str, Any] | None) -> list[str]:
+    """Return the line of a size, beside the size before it."""
+    first, news, again = result["first"], result["news"], result["again"]
+    slowest = sorted(first["steps"].items(), key=lambda step: -step[1])[:_STEPS_SHOWN]
     return [
-        f"{result['events']:,}",
-        f"{result['calls']:,}",
+        f"{first['events']:,}",
+        f"{first['calls']:,}",
         f"{result['journal_mb']:.0f} MB",
-        f"{result['first_s']:.1f} s",
-        f"{result['events'] / result['first_s']:,.0f}",
-        f"{result['again_s']:.1f} s",
-        f"{result['jvm_mb']:,.0f} MB",
-        f"{result['python_mb']:,.0f} MB",
+        f"{first['seconds']:.1f} s",
+        f"{first['events'] / first['seconds']:,.0f}",
+        f"{1e6 * first['processor_s'] / first['events']:.1f} µs",
+        f"{exponent(first, before['first']):.2f}" if before else "",
+        f"{news['seconds']:.1f} s",
+        f"{100 * news['processor_s'] / first['processor_s']:.0f} %",
+        f"{again['seconds']:.1f} s",
+        f"{first['jvm_mb']:,.0f} MB",
+        f"{first['python_mb']:,.0f} MB",
         ", ".join(f"{name} {seconds:.1f} s" for name, seconds in slowest),
     ]
+
+
+def exponent(larger: dict[str, Any], smaller: dict[str, Any]) -> float:
+    """Return how processor time grows with events: 1 is linear."""
+    growth = math.log(larger["processor_s"] / smaller["processor_s"])
+    return growth / math.log(larger["events"] / smaller["events"])
 
 
 if __name__ == "__main__":

@@ -73,14 +73,19 @@ class Writer:
         self._log.close()
 
 
-def write_journal(folder: Path, events: int, seed: int = 1) -> None:
-    """Write logs of about so many events, the same ones for the same seed."""
+def write_journal(folder: Path, events: int, *, news: float, seed: int = 1) -> Iterator[None]:
+    """Write logs of about so many events, the same ones for the same seed, and yield twice: before
+    the last of them, as large a part as `news` says, and when all are written."""
     broker = Writer(folder, Role.BROKER, BROKER)
     clients = [Writer(folder, Role.CLIENT, name) for name in CLIENTS]
     workers = [Writer(folder, Role.WORKER, name) for name in WORKERS]
     everyone = [broker, *clients, *workers]
     beat_at = 0.0
-    for number, call in enumerate(calls(round(events / EVENTS_PER_CALL), seed)):
+    count = round(events / EVENTS_PER_CALL)
+    pause = round(count * (1 - news) / _BATCH) * _BATCH + 1  # right after a flush
+    for number, call in enumerate(calls(count, seed)):
+        if number == pause:
+            yield
         while beat_at < call.accepted_at:
             broker.happenings += heartbeats(beat_at)
             beat_at += 1.0
@@ -90,6 +95,7 @@ def write_journal(folder: Path, events: int, seed: int = 1) -> None:
                 writer.flush()
     for writer in everyone:
         writer.close()
+    yield
 
 
 def calls(count: int, seed: int) -> Iterator[Call]:

@@ -82,8 +82,13 @@ def lives(events: DataFrame) -> DataFrame:
     tallied = gathered.select("request_id", "service", "events", tally)
     owned = tallied.withColumn("own", _own(F.col("events")))
     dated = owned.withColumn("last", last_of(F.col("own"), is_acceptance))
-    judged = dated.withColumn("course", _course(F.col("own"), F.col("last")))
-    return judged.withColumn("is_half", F.lit(False))
+    # A column of its own: written out wherever it is used, the walks are too much code for Java.
+    walked = dated.withColumn("walks", _walks(F.col("own"), F.col("last")))
+    return walked.select(
+        *("request_id", "service", "events", "tally", "own", "last"),
+        _course(F.col("own"), F.col("last"), F.col("walks")).alias("course"),
+        F.lit(False).alias("is_half"),
+    )
 
 
 def _tally(events: Column) -> Column:
@@ -155,31 +160,45 @@ def _own(events: Column) -> Column:
     )
 
 
-def _course(own: Column, last: Column) -> Column:
-    """Return what the authority's events come to; nearly all lives are plain, and cost no walk."""
+def _is_plain(own: Column) -> Column:
+    """Whether it was accepted and then ended, by one log, as nearly all requests."""
     first, second = F.get(own, 0), F.get(own, 1)
-    is_plain = (
+    return (
         (F.size(own) == 2)
         & is_acceptance(first)
         & is_outcome(second)
         & (first["log"] == second["log"])
     )
-    plain = _struct(F.lit(FAULT_ENDED), F.lit(1), micros(second["ts"]) - micros(first["deadline"]))
-    return F.when(is_plain, plain).when(last.isNotNull(), _walked(own, last))
 
 
-def _walked(own: Column, last: Column) -> Column:
-    by_clock = _walk(own, last, "ts", "seq")
-    as_written = _walk(own, last, "seq")
-    clock_fault, written_fault = _fault_in_order(by_clock), _fault_in_order(as_written)
-    is_milder = written_fault < clock_fault
-    by_client = _struct(
-        F.least(clock_fault, written_fault),
-        F.when(is_milder, as_written["outcomes"]).otherwise(by_clock["outcomes"]),
-        _late_us(own, last),
+def _walks(own: Column, last: Column) -> Column:
+    """Return what is noted along the events of the authority in both orders, unless it is plain."""
+    walks = F.struct(
+        _walk(own, last, "ts", "seq").alias("by_clock"),
+        _walk(own, last, "seq").alias("as_written"),
     )
-    by_brokers = _struct(_fault_by_count(own, last), by_clock["outcomes"], _late_us(own, last))
-    return F.when(last["role"] == BROKER, by_brokers).otherwise(by_client)
+    return F.when(last.isNotNull() & ~_is_plain(own), walks)
+
+
+def _course(own: Column, last: Column, walks: Column) -> Column:
+    """Return what the authority's events come to; null: nobody accepted it."""
+    by_clock, as_written = walks["by_clock"], walks["as_written"]
+    clock_fault, written_fault = _fault_in_order(by_clock), _fault_in_order(as_written)
+    is_broker = last["role"] == BROKER
+    fault = (
+        F.when(walks.isNull(), FAULT_ENDED)
+        .when(is_broker, _fault_by_count(own, last))
+        .otherwise(F.least(clock_fault, written_fault))
+    )
+    outcomes = (
+        F.when(walks.isNull(), 1)
+        .when(~is_broker & (written_fault < clock_fault), as_written["outcomes"])
+        .otherwise(by_clock["outcomes"])
+    )
+    first, second = F.get(own, 0), F.get(own, 1)
+    late_us = F.when(walks.isNull(), micros(second["ts"]) - micros(first["deadline"]))
+    course = _struct(fault, outcomes, late_us.otherwise(_late_us(own, last)))
+    return F.when(last.isNotNull(), course)
 
 
 def _struct(fault: Column, outcomes: Column, late_us: Column) -> Column:
