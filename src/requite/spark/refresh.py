@@ -151,6 +151,7 @@ class Refresh:
         requests = self._of("silver_requests", days)
         self._write("gold_latency_histogram", gold.gold_latency_histogram(requests), put)
         self._write("gold_service_minute", gold.gold_service_minute(requests), put)
+        self._write("gold_failures", gold.gold_failures(requests), put)
         capacity = gold.gold_capacity(
             self._of("silver_requests", with_eve),
             self._of("silver_attempts", with_eve),
@@ -171,7 +172,6 @@ class Refresh:
         since = widen(Span(self.now, self.now), RECENT).start
         heartbeats, requests = table("silver_heartbeats"), table("silver_requests")
         self._write("gold_worker_liveness", gold.gold_worker_liveness(heartbeats, self.now), put)
-        self._write("poison", gold.poison(requests), put)
         capacity = table("gold_capacity").where(F.col("window") >= F.lit(since))
         lately = requests.where(F.col("date") >= F.lit(since.date()))
         self._write("gold_rightsizing", gold.gold_rightsizing(capacity, lately), put)

@@ -198,12 +198,16 @@ class _Run:
         catalog, offset = self._lake.catalog, self._state.get("offset")
         before = {name: set(catalog.files(name)) for name in (EVENTS, IDS)}
         self._state["offset"], self._news = ingest(self._lake, source, offset)
-        if before[EVENTS] and not before[IDS]:  # a lake from before this table
+        tables = sorted(schemas.LAKE)
+        if before[EVENTS] and self._state.get("tables") != tables:  # another version's lake
             self._lake.replace(IDS, id_ranges(self._lake.table(EVENTS)))
             self._state["anew"] = True
+        self._state["tables"] = tables
         self._fresh = [file for file in catalog.files(EVENTS) if file not in before[EVENTS]]
         if self._state.pop("anew", False):
-            self._news = news.find(self._lake)
+            read, self._news = self._news, news.find(self._lake)
+            if "dropped" in self._state:  # a run of ours has counted what came before
+                self._news = self._news._replace(events=read.events, dropped=read.dropped)
         else:
             self._known_ranges = list(before[IDS])
 

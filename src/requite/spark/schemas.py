@@ -254,6 +254,21 @@ GOLD_WORKER_LIVENESS: Final = Table(
     """,
 )
 
+GOLD_FAILURES: Final = Table(
+    "One row per day, service and kind of failure for which requests themselves may be to blame.",
+    """
+    service string: Name of the service.
+    error_class string: Class of the error, or the outcome of requests without one.
+    fingerprint string: Digest of class and reason without numbers, ids and quotations: failures of
+        one kind have the same.
+    n bigint: Requests that failed so.
+    first_seen timestamp: When the first of them ended.
+    last_seen timestamp: When the last of them ended.
+    sample_request_id string: The first of them.
+    date date: Day in UTC to which the requests belong.
+    """,
+)
+
 GOLD_CAPACITY: Final = Table(
     "One row per minute and service: what the load asked of the workers, and what queueing theory "
     "says about it.",
@@ -312,20 +327,6 @@ AUDIT_CONTRADICTIONS: Final = Table(
     kind string: What cannot all be true, such as `OUTCOMES_DIFFER` or `TWO_OWNERS`.
     evidence string: The first 200 events of the request as JSON, in order, from all logs.
     date date: The day of its acceptance, or of its first event if nobody accepted it.
-    """,
-)
-
-POISON: Final = Table(
-    "One row per service and kind of failure for which requests themselves may be to blame.",
-    """
-    service string: Name of the service.
-    error_class string: Class of the error, or the outcome of requests without one.
-    fingerprint string: Digest of class and reason without numbers, ids and quotations: failures of
-        one kind have the same.
-    n bigint: Requests that failed so.
-    first_seen timestamp: When the first of them ended.
-    last_seen timestamp: When the last of them ended.
-    sample_request_id string: The first of them.
     """,
 )
 

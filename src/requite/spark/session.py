@@ -49,7 +49,11 @@ LOCAL: Final[Mapping[str, str]] = {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     # Naming the line of Python in errors takes as many calls of the JVM as everything else.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
+    # Java's second compiler does not pay for itself: without it a run over 1 million events takes
+    # 75 s of processor time for 89, over 3 million 125 for 139, and one with 1 % of news 32 for 57.
+    "spark.driver.extraJavaOptions": (
+        f"-XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
+    ),
 }
 
 _ERROR_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")

@@ -25,7 +25,7 @@ from requite.spark.delta.files import FILE_BYTES_MAX, day_folder
 from requite.spark.delta.table import File
 
 MONDAY, TUESDAY = date(2026, 3, 2), date(2026, 3, 3)
-EVENTS, BEATS, POISON = "bronze_events", "silver_heartbeats", "poison"
+EVENTS, BEATS, LIVENESS = "bronze_events", "silver_heartbeats", "gold_worker_liveness"
 
 
 def beat(worker: str, day: date = MONDAY) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def test_what_a_run_has_done_counts_when_it_ends(root: Path) -> None:
 
 
 def test_a_table_that_no_run_has_written_is_empty(root: Path) -> None:
-    assert rows_of(Catalog(str(root)), POISON) == []
+    assert rows_of(Catalog(str(root)), LIVENESS) == []
 
 
 @pytest.mark.parametrize("left", ["nothing", "a row", "a table"])
@@ -83,11 +83,11 @@ def test_what_a_run_did_that_died_is_undone(root: Path, left: str) -> None:
         append(dying, EVENTS, [event(2)])
         replace(dying, BEATS, [beat("wrong")])
     if left == "a table":
-        replace(dying, POISON, [{"service": "wrong"}])
+        replace(dying, LIVENESS, [{"service": "wrong"}])
     catalog = Catalog(str(root))
     with catalog.running():
         assert workers(catalog) == ["a", "b"]
-        assert rows_of(catalog, POISON) == []
+        assert rows_of(catalog, LIVENESS) == []
         assert [file.rows for file in catalog.files(EVENTS)] == [1]
         catalog.end({})
     assert workers(Catalog(str(root))) == ["a", "b"]

@@ -110,7 +110,7 @@ def check_all(table: Table) -> None:
     assert (minute["accepted"], minute["replied"]) == (15, 15)
     (advice,) = table("gold_rightsizing")
     assert advice["recommended"] == 2
-    assert table("poison") == []
+    assert table("gold_failures") == []
     (depth,) = table("gold_queue_depth")
     assert depth["max_depth"] == 2
 

@@ -142,7 +142,7 @@ def test_days_are_replaced_and_the_others_kept(spark: SparkSession, lake: Lake) 
 
 
 def test_what_a_task_cannot_write_is_one_sentence(spark: SparkSession, lake: Lake) -> None:
-    (Path(lake.root) / "poison").write_text("a file in the place of a folder")
-    rows = rows_frame(spark, [{"service": "echo"}], schemas.POISON)
-    with pytest.raises(LakeError, match=r"/poison cannot be written: File exists; what was "):
-        lake.replace("poison", rows)
+    (Path(lake.root) / "gold_worker_liveness").write_text("a file in the place of a folder")
+    rows = rows_frame(spark, [{"service": "echo"}], schemas.GOLD_WORKER_LIVENESS)
+    with pytest.raises(LakeError, match=r"/gold_worker_liveness cannot be written: File exists"):
+        lake.replace("gold_worker_liveness", rows)

@@ -19,7 +19,7 @@ from tests.spark.pipeline.test_aliases import call as old_call
 from tests.spark.pipeline.test_skew import tell
 
 from requite.errors import ConfigurationError, LakeDamaged, LakeError
-from requite.spark import runner
+from requite.spark import runner, schemas
 from requite.spark.delta.catalog import Catalog
 from requite.spark.lake import Lake
 from requite.spark.marker import load, save
@@ -129,7 +129,7 @@ def test_runs_follow_a_growing_journal(pipeline: Pipeline) -> None:
         "gold_capacity",
         "gold_rightsizing",
         "audit_verdicts",
-        "poison",
+        "gold_failures",
     }
     finished = [step for step in pipeline.steps if step.rows is not None]
     assert finished[0] == Progress("journal", 14)
@@ -148,6 +148,21 @@ def test_runs_follow_a_growing_journal(pipeline: Pipeline) -> None:
     assert third.new_events == 4
     assert third.audit.exactly_one == third.audit.accepted == 4
     assert len(pipeline.rows("bronze_events")) == first.new_events + third.new_events
+
+
+def test_a_lake_with_the_tables_of_another_version_is_computed_anew(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = {"outcome": "FAILED", "error_class": "RemoteFailure", "reason": "no"}
+    pipeline.story.call(1, 0.0, broker=pipeline.story.broker(), **failed)
+    pipeline.write()
+    with monkeypatch.context() as older:
+        of_before = {name: t for name, t in schemas.LAKE.items() if name != "gold_failures"}
+        older.setattr(schemas, "LAKE", of_before)
+        pipeline.run()
+    assert (second := pipeline.run()).new_events == 0
+    assert (second.days, second.tables["gold_failures"]) == (1, 1)
+    assert pipeline.run().days == 0
 
 
 def test_a_late_reply_changes_the_day_of_its_request(pipeline: Pipeline) -> None:
@@ -299,7 +314,7 @@ def test_a_journal_with_nothing_in_it_is_no_failure(pipeline: Pipeline) -> None:
     summary = pipeline.run()
     assert (summary.new_events, summary.as_of, summary.audit.accepted) == (0, None, 0)
     assert summary.audit.ok
-    for name in ("silver_requests", "audit_verdicts", "gold_capacity", "poison"):
+    for name in ("silver_requests", "audit_verdicts", "gold_capacity", "gold_failures"):
         assert pipeline.rows(name) == []
 
 

@@ -22,7 +22,7 @@ from requite.spark.runner import RunSummary
 TABLES: Final = (
     "silver_requests", "silver_attempts", "silver_waits", "silver_heartbeats", "audit_verdicts",
     "audit_contradictions", "gold_service_minute", "gold_latency_histogram", "gold_queue_depth",
-    "gold_capacity", "gold_worker_liveness", "gold_rightsizing", "poison",
+    "gold_capacity", "gold_worker_liveness", "gold_rightsizing", "gold_failures",
 )  # fmt: skip
 DAY_S: Final = 86_400.0
 

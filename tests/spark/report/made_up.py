@@ -15,10 +15,10 @@ from requite.spark.report.facts import (
     Depth,
     Evidence,
     Facts,
+    Failure,
     Flow,
     Load,
     Pace,
-    Poison,
     Service,
     Span,
     Violation,
@@ -107,7 +107,7 @@ def in_breach(name: str = "nearest") -> Facts:
         Contradicted(kind.value, 1 + number, f"{number:032x}", name, (event, event), number)
         for number, kind in enumerate(Contradiction)
     )
-    error = Poison(name, "RemoteFailure", 12, NOON, NOON, "ab" * 16)
+    error = Failure(name, "RemoteFailure", 12, NOON, NOON, "ab" * 16)
     told = story([name], audit=BAD)
     told = told._replace(contradictions=contradictions)
-    return told._replace(violations=violations, poison=(error,), poison_known=3)
+    return told._replace(violations=violations, failures=(error,), failures_known=3)

@@ -117,7 +117,7 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> str:
         gold_rightsizing=[
             {"group": "echo", "current": 1, "recommended": 2, "slots": 8, "timeout_ms": 900}
         ],
-        poison=[
+        gold_failures=[
             {
                 "service": "echo",
                 "error_class": "RemoteFailure",
@@ -168,7 +168,7 @@ def test_the_other_tables_of_a_short_run(told):
     assert load.peak_utilisation == 0.9
     assert load.predicted_wait_ms is None
     assert (told.advice[0].recommended, told.advice[0].reason) == (2, None)
-    assert told.poison[0].n == 1
+    assert told.failures[0].n == 1
     missing, orphan = told.violations
     assert (missing.verdict, len(missing.events), missing.left_out) == ("MISSING", 20, 10)
     assert missing.events[0].kind == "accepted"

@@ -118,12 +118,12 @@ def _workers(row: Advice) -> str | None:
     return f"keep {wanted}" if row.current == row.recommended else f"{row.current:,} → {wanted}"
 
 
-def poison(facts: Facts, span: Span) -> Markup | None:
+def failures(facts: Facts, span: Span) -> Markup | None:
     """Return the errors that requests ran into."""
-    if not facts.poison:
+    if not facts.failures:
         return None
-    left_out = facts.poison_known - len(facts.poison)
-    more = f" The most frequent {len(facts.poison)} of {facts.poison_known:,}."
+    left_out = facts.failures_known - len(facts.failures)
+    more = f" The most frequent {len(facts.failures)} of {facts.failures_known:,}."
     columns = (text("service"), text("error"), "times", text("first"), text("last"))
     rows = [
         (
@@ -134,7 +134,7 @@ def poison(facts: Facts, span: Span) -> Markup | None:
             words.clock(row.last_seen, span),
             legible(row.sample_request_id),
         )
-        for row in facts.poison
+        for row in facts.failures
     ]
     whole = table((*columns, ids("such as request")), rows, label="Errors")
     lead = f"Requests that ended in an error, by kind.{more if left_out else ''}"

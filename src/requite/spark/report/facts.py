@@ -19,7 +19,7 @@ VIOLATIONS_SHOWN: Final = 5
 EVENTS_SHOWN: Final = 20
 STEPS_DRAWN: Final = 60
 ADVICE_SHOWN: Final = 24
-POISON_SHOWN: Final = 12
+FAILURES_SHOWN: Final = 12
 
 
 class Mood(Enum):
@@ -164,7 +164,7 @@ class Advice(NamedTuple):
     reason: str
 
 
-class Poison(NamedTuple):
+class Failure(NamedTuple):
     """An error that requests ran into again and again."""
 
     service: str
@@ -218,5 +218,5 @@ class Facts(NamedTuple):
     loads_known: int = 0
     advice: tuple[Advice, ...] = ()
     advice_known: int = 0
-    poison: tuple[Poison, ...] = ()
-    poison_known: int = 0
+    failures: tuple[Failure, ...] = ()
+    failures_known: int = 0

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from requite.spark.audit import Summary, summarise
 from requite.spark.delta.catalog import Days
+from requite.spark.gold.failures import over_days
 from requite.spark.gold.latency import PERCENTILES, percentiles
 from requite.spark.lake import Lake, columns_of
 from requite.spark.report import course, facts
@@ -21,8 +22,8 @@ from requite.spark.report.facts import (
     Contradicted,
     Evidence,
     Facts,
+    Failure,
     Load,
-    Poison,
     Service,
     Span,
     Violation,
@@ -133,7 +134,7 @@ def _with_story(told: Facts, lake: Lake, span: Span) -> Facts:
     workers_known, workers_lost, workers = _workers(lake)
     loads_known, loads = _loads(lake)
     advice_known, advice = _advice(lake)
-    poison_known, poison = _poison(lake)
+    failures_known, failures = _failures(lake)
     return told._replace(
         span=span,
         total=total and _with_percentiles(total, histogram),
@@ -151,8 +152,8 @@ def _with_story(told: Facts, lake: Lake, span: Span) -> Facts:
         loads_known=loads_known,
         advice=advice,
         advice_known=advice_known,
-        poison=poison,
-        poison_known=poison_known,
+        failures=failures,
+        failures_known=failures_known,
     )
 
 
@@ -287,10 +288,10 @@ def _advice(lake: Lake) -> tuple[int, tuple[Advice, ...]]:
     return known, tuple(Advice(**row) for row in rows)
 
 
-def _poison(lake: Lake) -> tuple[int, tuple[Poison, ...]]:
-    poison = lake.table("poison").select(*Poison._fields)
-    known, rows = first_of(poison, facts.POISON_SHOWN, F.desc("n"), F.asc("sample_request_id"))
-    return known, tuple(Poison(**row) for row in rows)
+def _failures(lake: Lake) -> tuple[int, tuple[Failure, ...]]:
+    failures = over_days(lake.table("gold_failures")).select(*Failure._fields)
+    known, rows = first_of(failures, facts.FAILURES_SHOWN, F.desc("n"), F.asc("sample_request_id"))
+    return known, tuple(Failure(**row) for row in rows)
 
 
 def finite(value: float | None) -> float | None:

@@ -63,7 +63,7 @@ def _story(facts: Facts) -> list[Markup | None]:
         behaviour.workers(facts, span),
         capacity.capacity(facts),
         capacity.advice(facts),
-        capacity.poison(facts, span),
+        capacity.failures(facts, span),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Requests that fail again and again in the same way: their classes, and an example of each."""
+"""Requests that failed, by day and by kind of failure, with an example of each."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from requite.request import Status
 
 POISONOUS: Final = (Status.FAILED.name, Status.WORKER_LOST.name, Status.POISONED.name)
 """Outcomes for which the request itself may be to blame, and not the load or the network."""
+
+KIND_OF_FAILURE: Final = ("service", "error_class", "fingerprint")
 
 _FINGERPRINT_DIGITS: Final = 12
 
@@ -25,18 +27,30 @@ def fingerprint(error_class: Column, reason: Column) -> Column:
     return F.substring(F.sha2(whole, 256), 1, _FINGERPRINT_DIGITS)
 
 
-def poison(requests: DataFrame) -> DataFrame:
-    """Gather failed `silver_requests` by service, class and fingerprint of the error."""
+def gold_failures(requests: DataFrame) -> DataFrame:
+    """Gather failed `silver_requests` by day, service, class and fingerprint of the error."""
     failed = requests.where(F.col("outcome").isin(*POISONOUS)).select(
         "service",
         F.coalesce("error_class", "outcome").alias("error_class"),
         fingerprint(F.col("error_class"), F.col("reason")).alias("fingerprint"),
         F.coalesce("finished_at", "accepted_at").alias("at"),
         "request_id",
+        "date",
     )
-    return failed.groupBy("service", "error_class", "fingerprint").agg(
+    return failed.groupBy("date", *KIND_OF_FAILURE).agg(
         F.count("*").alias("n"),
         F.min("at").alias("first_seen"),
         F.max("at").alias("last_seen"),
         F.min_by("request_id", F.struct("at", "request_id")).alias("sample_request_id"),
+    )
+
+
+def over_days(failures: DataFrame) -> DataFrame:
+    """Gather rows of `gold_failures` that are of one kind, whatever their days."""
+    first = F.struct("first_seen", "sample_request_id")
+    return failures.groupBy(*KIND_OF_FAILURE).agg(
+        F.sum("n").alias("n"),
+        F.min("first_seen").alias("first_seen"),
+        F.max("last_seen").alias("last_seen"),
+        F.min_by("sample_request_id", first).alias("sample_request_id"),
     )
