@@ -135,7 +135,9 @@ class Refresh:
             about = [day for day in suspect.column("date").to_pylist() if day]
             near = widened(about, self._slack + _A_DAY)
             witnesses = corrected(self.lake.table(EVENTS, lambda day: day in near), self.clocks)
-            self._write(name, contradictions(gathered, witnesses, self.terms), put)
+            unsettled = self.clocks.unsettled
+            found = contradictions(gathered, witnesses, self.terms, unsettled=unsettled)
+            self._write(name, found, put)
 
     def _heartbeats(self, told: DataFrame, put: Put) -> None:
         rows = silver.silver_heartbeats(corrected(told, self.clocks))
