@@ -36,7 +36,7 @@ from requite.spark.bronze import EVENTS, IDS, QUARANTINE
 from requite.spark.delta.catalog import Catalog
 from requite.spark.delta.table import File
 from requite.spark.failures import again_if_busy, as_sentences
-from requite.spark.ingest import Source, ingest, journal_source
+from requite.spark.ingest import Reached, Source, ingest, journal_source
 from requite.spark.lake import Lake
 from requite.spark.marker import FORMAT, claim
 from requite.spark.migration import migrate
@@ -54,6 +54,7 @@ from requite.spark.related import (
 )
 from requite.spark.report import require_charts, require_place
 from requite.spark.skew import IN_STEP, Clocks
+from requite.spark.source.again import Skipped
 from requite.spark.vocabulary import Verdict
 from requite.storage.place import local_folder
 
@@ -195,9 +196,12 @@ class _Run:
 
     def _read(self, source: Source) -> None:
         """Write what is new to bronze, and note which of its files tell that."""
-        catalog, offset = self._lake.catalog, self._state.get("offset")
+        catalog, state = self._lake.catalog, self._state
         before = {name: set(catalog.files(name)) for name in (EVENTS, IDS)}
-        self._state["offset"], self._news = ingest(self._lake, source, offset)
+        noted = state.get("skipped")
+        skipped = None if noted is None else tuple(Skipped(*each) for each in noted)
+        reached, self._news = ingest(self._lake, source, Reached(state.get("offset"), skipped))
+        state |= {"offset": reached.offset, "skipped": reached.skipped}
         if before[EVENTS] and not before[IDS]:  # a lake from before this table
             self._lake.replace(IDS, id_ranges(self._lake.table(EVENTS)))
             self._state["anew"] = True
@@ -408,7 +412,7 @@ class _Run:
             audit=self._audit,
             as_of=datetime.fromisoformat(judged_at) if judged_at else None,
             new_events=self._news.events,
-            quarantined=self._audit.damaged - self._damaged_before,
+            quarantined=max(0, self._audit.damaged - self._damaged_before),
             clock_went_back=refresh.clock_went_back if refresh else 0,
             days=len(self._days),
             tables=dict(refresh.written) if refresh else {},

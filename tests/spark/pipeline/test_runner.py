@@ -26,6 +26,7 @@ from requite.spark.marker import load, save
 from requite.spark.news import EARLIEST, LATEST
 from requite.spark.refresh import Progress, Refresh
 from requite.spark.runner import RunSummary
+from requite.spark.source.again import Again, Skipped
 from requite.spark.source.marks import Offset
 
 pytestmark = pytest.mark.timeout(300)
@@ -85,6 +86,12 @@ class Written:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         yield from pq.ParquetFile(partition.value).iter_batches()
+
+    def note(self, segments: object, end: Offset, since_ns: int) -> list[Skipped]:
+        return []
+
+    def again(self, skipped: Collection[Skipped], start: Offset, end: Offset) -> Again:
+        return Again()
 
     def faults(self, ended: Collection[str]) -> list[str]:
         return []
