@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date, datetime
+from itertools import chain
 from time import time_ns
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
@@ -41,7 +42,7 @@ from requite.spark.vocabulary import ACCEPTED, CLOSED
 # What a task returns: a row per file; and one per share and day, without a path, on its events.
 _TOLD: Final = f"""
     {ADDED}, table string, day date, events bigint, first timestamp, last timestamp,
-    given_us bigint, dropped bigint, ended string, made_up boolean
+    given_us bigint, dropped bigint, ended string, heard string, made_up boolean
 """
 
 
@@ -78,6 +79,9 @@ class Source(Protocol):
 
     def faults(self, ended: Collection[str]) -> list[str]:
         """Tell by name what must be there and is not; `ended` logs have been read to their end."""
+
+    def behind(self) -> list[str]:
+        """Return the logs of which there are copies that may not have everything yet."""
 
 
 def journal_source(journal: str) -> Source:
@@ -130,9 +134,7 @@ def _segments_in_quarantine(lake: Lake) -> dict[str, dict[int, int]]:
         return {}
     grouped = lake.table(QUARANTINE).groupBy("log", "segment").agg(F.min("byte_offset"))
     found: dict[str, dict[int, int]] = {}
-    for log, segment, first in zip(
-        *(c.to_pylist() for c in grouped.toArrow().columns), strict=True
-    ):
+    for log, segment, first in _rows_of(grouped.toArrow()):
         found.setdefault(log, {})[segment] = first
     return found
 
@@ -186,8 +188,17 @@ def _news(facts: list[dict[str, Any]]) -> News:
         deadline_s=max((row["given_us"] or 0 for row in facts), default=0) / 1e6,
         dropped=sum(row["dropped"] or 0 for row in facts),
         ended=frozenset(log for row in facts for log in row["ended"].split()),
+        heard_us=_latest(row["heard"] for row in facts),
         made_up=any(row["made_up"] for row in facts),
     )
+
+
+def _latest(told: Iterable[str]) -> dict[str, int]:
+    heard_us: dict[str, int] = {}
+    for each in chain.from_iterable(map(str.split, told)):
+        log, us = each.split("=")
+        heard_us[log] = max(int(us), heard_us.get(log, 0))
+    return heard_us
 
 
 # --- what a task does -----------------------------------------------------------------------------
@@ -265,7 +276,9 @@ class _Sorting:
         """Yield what the events of each day come to."""
         for day, found in self._days.items():
             made_up = any(client >= MADE_UP for client, of in self._ids if of == day)
-            told = asdict(found) | {"ended": " ".join(found.ended), "made_up": made_up}
+            heard = " ".join(f"{log}={us}" for log, us in found.heard.items())
+            told = asdict(found) | {"ended": " ".join(found.ended), "heard": heard}
+            told |= {"made_up": made_up}
             yield {"day": day, **told}
 
 
@@ -285,7 +298,7 @@ def _ids_by_client(events: pa.RecordBatch) -> Iterator[tuple[str, str, str]]:
     clients = pc.utf8_slice_codeunits(ids, 0, CLIENT_DIGITS)
     named = pa.table([clients, ids], ["client", "request_id"])
     found = named.group_by("client").aggregate([("request_id", "min"), ("request_id", "max")])
-    for client, first, last in zip(*(column.to_pylist() for column in found.columns), strict=True):
+    for client, first, last in _rows_of(found):
         if client is not None:
             yield client, first, last
 
@@ -300,7 +313,8 @@ def _of_day(events: pa.RecordBatch, day: date | None) -> pa.RecordBatch:
 
 @dataclass
 class _Day:
-    """What events of a day come to; `given_us` is the longest time that a request was given."""
+    """What events of a day come to; `given_us` is the longest time that a request was given,
+    `heard` the microsecond of the newest event of each log."""
 
     events: int = 0
     first: datetime | None = None
@@ -308,6 +322,7 @@ class _Day:
     given_us: int | None = None
     dropped: int = 0
     ended: list[str] = field(default_factory=list)
+    heard: dict[str, int] = field(default_factory=dict)
 
     def add(self, events: pa.RecordBatch) -> None:
         ts, kind = events.column("ts"), events.column("kind")
@@ -324,6 +339,13 @@ class _Day:
             self.dropped += pc.sum(events.column("dropped")).as_py() or 0
         last = events.filter(pc.equal(kind, CLOSED)).column("log")
         self.ended += pc.unique(last).to_pylist()
+        newest = pa.table([events.column("log"), pc.cast(ts, pa.int64())], ["log", "us"])
+        for log, us in _rows_of(newest.group_by("log").aggregate([("us", "max")])):
+            self.heard[log] = max(us, self.heard.get(log, us))
+
+
+def _rows_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    return zip(*(column.to_pylist() for column in table.columns), strict=True)
 
 
 def _row(columns: dict[str, Any]) -> pa.RecordBatch:

@@ -187,12 +187,20 @@ class _Run:
         self._read(source)
         ended = self._news.ended.union(self._state.get("ended", ()))
         self._state |= {"ended": sorted(ended), "faults": source.faults(ended)}
+        self._listen(set(source.behind()) - ended)
         self._tell(Progress("journal", self._news.events))
         told = self._told()
         if told is not None:
             self._update(told)
         self._judge()
         self._end()
+
+    def _listen(self, behind: set[str]) -> None:
+        """Note up to when those logs were heard that may tell more."""
+        news, before = self._news.heard_us, self._state.get("heard_us", {})
+        heard = {log: max(news.get(log, 0), before.get(log, 0)) for log in behind}
+        self._state["heard_us"] = {log: us for log, us in sorted(heard.items()) if us}
+        self._has_listened = self._state["heard_us"] != before
 
     def _read(self, source: Source) -> None:
         """Write what is new to bronze, and note which of its files tell that."""
@@ -254,9 +262,16 @@ class _Run:
             if clocks.record() != self._state.get("clocks", IN_STEP.record()):
                 days = set(news.known_days(self._lake, clocks.worst_us)) | self._days_of_silver()
             now = self._as_of or told.end
-            time_went_on = now.isoformat() != self._state.get("as_of")
+            time_went_on = self._has_listened or now.isoformat() != self._state.get("as_of")
             refresh = Refresh(
-                self._lake, now, told, self._tell, self._terms, clocks, has_aliases=has_aliases
+                self._lake,
+                now,
+                told,
+                self._tell,
+                self._terms,
+                clocks,
+                has_aliases,
+                clocks.common_us(self._state["heard_us"]),
             )
             if days is not None:
                 self._days = days | (self._open_days() if time_went_on else set())

@@ -74,6 +74,10 @@ class Clocks:
         """Return them for a file of JSON."""
         return {"ahead_us": dict(self.ahead_us), "unsettled": sorted(self.unsettled)}
 
+    def common_us(self, times_us: Mapping[str, int]) -> dict[str, int]:
+        """Return the times of logs as a common clock would have shown them."""
+        return {log: us - self.ahead_us.get(log, 0) for log, us in times_us.items()}
+
     @property
     def worst_us(self) -> int:
         """How far the worst of them is off."""

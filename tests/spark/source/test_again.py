@@ -6,11 +6,12 @@ reader has all of its events, each once, and nothing is said of damage any more.
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from collections import Counter
 from pathlib import Path
-from time import time_ns
+from time import time, time_ns
 from typing import Any
 
 import pyarrow as pa
@@ -181,6 +182,24 @@ def test_retention_takes_what_was_read_and_nothing_is_missed(tmp_path: Path) -> 
     segments[2].unlink()
     assert following.read() == 0
     assert following.bad == bad
+
+
+def test_a_copy_that_is_young_and_does_not_say_that_it_has_ended_may_be_behind(
+    tmp_path: Path,
+) -> None:
+    with Writing(tmp_path / "original", Role.CLIENT) as writing:
+        writing.flights([flight(1)])
+        shutil.copytree(tmp_path / "original", tmp_path / "copy")
+        assert stream_reader(tmp_path / "original").behind() == []
+    reader, log = stream_reader(tmp_path / "copy"), tmp_path / "copy" / writing.path.name
+    assert reader.behind() == [log.name]
+    (log / SHIPPED_NAME).write_bytes(encode_shipped(Shipped(0, 64, is_ended=True)))
+    assert reader.behind() == []
+    (log / SHIPPED_NAME).write_bytes(encode_shipped(Shipped(0, 64, is_ended=False)))
+    assert reader.behind() == [log.name]
+    an_hour_ago = time() - 3600
+    os.utime(log / "00000000000000000000.seg", (an_hour_ago, an_hour_ago))
+    assert reader.behind() == []
 
 
 @pytest.mark.parametrize("cut", [0, 100])

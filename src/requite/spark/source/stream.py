@@ -145,6 +145,15 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Tell by name what must be in the journal, and is not (`requite.journal.ledger`)."""
         return list(faults(self._options.path, ended))
 
+    def behind(self) -> list[str]:
+        """Return the logs of which there are copies that may not have everything yet."""
+        found = []
+        for log in find_logs(self._options.path):
+            with suppress(LogGone):
+                if LogReader(log.path).is_behind():
+                    found.append(log.log)
+        return found
+
     # --- the files ------------------------------------------------------------------------------
     def _backlogs(self, before: Marks, until: Marks | None) -> list[Backlog]:
         """Return what is behind the marks `before`, up to `until`, in each log that is there."""
