@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from requite.heartbeat import INTERVAL_S_DEFAULT
+from requite.spark.bronze import CLIENT_DIGITS
 from requite.spark.clock import Instant, dated, later
 from requite.spark.lives import FAULT_ACCEPTED, FAULT_ENDED, FAULT_TWICE
 from requite.spark.vocabulary import BROKER, CLIENT, DISPATCHED, OUTCOMES, Verdict
@@ -163,11 +164,16 @@ def verdicts(
     terms: Terms = USUAL,
     *,
     unsettled: Collection[str] = frozenset(),
+    heard_us: Mapping[str, int] | None = None,
 ) -> DataFrame:
     """Judge each life (`requite.spark.lives.lives`) as of `now`: the table `audit_verdicts`.
 
-    Of the `unsettled` logs nothing is held against anybody that rests on their clocks.
+    Of the `unsettled` logs nothing is held against anybody that rests on their clocks. Some logs
+    have been heard only up to an instant (`heard_us`, since 1970), and may tell more: what is open
+    by them is judged as of then.
     """
+    if heard_us:
+        lives, now = _as_heard(lives, now, heard_us)
     judged = lives.select(
         "request_id",
         "service",
@@ -178,6 +184,26 @@ def verdicts(
     evidence = _evidence(F.col("verdict"), F.col("events")).alias("evidence")
     columns = "request_id", "service", "verdict", evidence, "date"
     return judged.where(F.col("verdict").isNotNull()).select(*columns)
+
+
+def _as_heard(
+    lives: DataFrame, now: Instant, heard_us: Mapping[str, int]
+) -> tuple[DataFrame, Column]:
+    """Find out as of when each life is judged: when those were heard who may have ended it.
+
+    That is its client; or where brokers answer for it, also any of them, as it may have gone on to
+    another one.
+    """
+    rows = sorted(heard_us.items())
+    heard = lives.sparkSession.createDataFrame(rows, "heard_log string, heard_us bigint")
+    own_client = F.concat(F.lit(f"{CLIENT}-"), F.substring("request_id", 1, CLIENT_DIGITS))
+    by_client = F.col("last")["role"] == CLIENT
+    log = F.when(by_client, F.col("last")["log"]).otherwise(own_client)
+    joined = lives.join(F.broadcast(heard), log == F.col("heard_log"), "left")
+    by_brokers = [us for name, us in rows if name.startswith(BROKER)]
+    brokers_us = F.lit(min(by_brokers)) if by_brokers else F.lit(None).cast("bigint")
+    us = F.least("heard_us", F.when(~by_client, brokers_us))
+    return joined, F.least(F.lit(now), F.timestamp_micros(us))
 
 
 def _verdict(now: Instant, terms: Terms) -> Column:

@@ -20,11 +20,15 @@ Two kinds are told by what is *not* in the journal, and so need a witness: someb
 written it down. For a start that no broker has dispatched that is a broker with which the worker
 was, before and after (`requite.spark.witnesses`).
 
+Some rules compare times: two of one log, or of two. They hold nothing against anybody by a clock
+that was set meanwhile (`requite.spark.skew`).
+
 Hardly any request contradicts itself, so each life first gets a quick look at its tally.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import reduce
 from typing import Final
 
@@ -52,11 +56,19 @@ _TIMER_SLACK_S: Final = 0.005
 """How late an engine's own timers fire (those of the simulator's checkers)."""
 
 
-def contradictions(lives: DataFrame, events: DataFrame, terms: Terms = USUAL) -> DataFrame:
+def contradictions(
+    lives: DataFrame,
+    events: DataFrame,
+    terms: Terms = USUAL,
+    *,
+    unsettled: Collection[str] = frozenset(),
+) -> DataFrame:
     """Hold the sides of each life against each other: the table `audit_contradictions`.
 
-    `events` are those that the lives are made of: they tell which worker was with which broker.
+    `events` are those that the lives are made of: they tell which worker was with which broker. The
+    times of `unsettled` logs are not compared with any others.
     """
+    is_torn = _is_of(unsettled)
     suspects = lives.where(is_suspect()).withColumns(
         {
             "is_asked": is_asked(),
@@ -64,8 +76,12 @@ def contradictions(lives: DataFrame, events: DataFrame, terms: Terms = USUAL) ->
             "evidence": shown(F.slice("events", 1, SHOWN_MAX)),
         }
     )
-    told = suspects.withColumn("kind", F.explode(_kinds(terms)))
+    told = suspects.withColumn("kind", F.explode(_kinds(terms, is_torn)))
     columns = "request_id", "service", "kind", "evidence", "date"
+    if unsettled:
+        rests_on_it = F.exists("events", lambda e: e["kind"].isin(DISPATCHED, STARTED) & is_torn(e))
+        suspects = suspects.where(~rests_on_it)
+        events = events.where(~F.col("log").isin(*unsettled))
     by_brokers = undispatched(suspects, events).select(*columns)
     by_clients = unasked(suspects, events).select(*columns)
     unseen = by_brokers.union(by_clients).dropDuplicates(["request_id", "kind"])
@@ -83,17 +99,32 @@ def is_suspect() -> Column:
         | (tally["taken_back"] > 0)
         | (tally["last_begun_at"] > tally["first_deadline"])
         | tally["is_shared"]
+        | ((tally["begun"] > 0) & (tally["replied"] > 0) & _ended_otherwise())
     )
 
 
-def _kinds(terms: Terms) -> Column:
+def _ended_otherwise() -> Column:
+    """Whether a worker did not end well before the first reply that a broker passed on."""
+
+    def otherwise(end: Column) -> Column:
+        replied_at = F.array_min(F.filter("events", _is_reply)["ts"])
+        return (end["outcome"] != OK) | (end["ts"] > later(replied_at, ORDER_SLACK_S))
+
+    return F.exists("events", lambda event: (event["kind"] == FINISHED) & otherwise(event))
+
+
+def _is_of(logs: Collection[str]) -> Predicate:
+    return lambda event: event["log"].isin(*logs) if logs else F.lit(False)
+
+
+def _kinds(terms: Terms, is_torn: Predicate) -> Column:
     conditions = {
         Contradiction.OUTCOMES_DIFFER: _outcomes_differ(),
         Contradiction.BROKER_ENDED_TWICE: _ended_twice(),
         Contradiction.TWO_OWNERS: _has_two_owners(),
-        Contradiction.FORMER_OWNER: _by_former_owner(),
+        Contradiction.FORMER_OWNER: _by_former_owner(is_torn),
         Contradiction.RAN_AGAIN: F.col("tally")["is_once"] & _went_again(),
-        Contradiction.BEGUN_LATE: _begun_late(terms),
+        Contradiction.BEGUN_LATE: _begun_late(terms, is_torn),
         Contradiction.SHARED_CALL_ID: _is_shared(),
     }
     named = (F.when(is_so, kind.value) for kind, is_so in conditions.items())
@@ -136,17 +167,19 @@ def _has_two_owners() -> Column:
     return _per_broker(dispatches_exceed)
 
 
-def _by_former_owner() -> Column:
+def _by_former_owner(is_torn: Predicate) -> Column:
     """A reply is passed on for a dispatch that was not taken back: there is one for each."""
 
     def replies_exceed(told: Column) -> Column:
         given = _count(told, _of(DISPATCHED)) - _count(told, _of(REDELIVERED))
         return _count(told, _is_reply) > given
 
-    return _per_broker(replies_exceed) | F.exists("events", _names_another)
+    return _per_broker(replies_exceed) | F.exists(
+        "events", lambda reply: _names_another(reply, is_torn)
+    )
 
 
-def _names_another(reply: Column) -> Column:
+def _names_another(reply: Column, is_torn: Predicate) -> Column:
     """Whether a broker's reply names a worker that ended this attempt, but not so or not yet.
 
     A worker may be given a request twice under one number, and take the newest end with it.
@@ -157,7 +190,7 @@ def _names_another(reply: Column) -> Column:
 
     def fits(event: Column) -> Column:
         in_time = event["ts"] <= later(reply["ts"], ORDER_SLACK_S)
-        return (event["outcome"] == OK) & in_time
+        return (event["outcome"] == OK) & (in_time | is_torn(event) | is_torn(reply))
 
     told = F.filter("events", is_its)
     ends = F.filter(told, _of(FINISHED))
@@ -170,7 +203,7 @@ def _is_reply(event: Column) -> Column:
     return (event["role"] == BROKER) & is_outcome(event) & ok
 
 
-def _begun_late(terms: Terms) -> Column:
+def _begun_late(terms: Terms, is_torn: Predicate) -> Column:
     """Compare what is begun with the deadlines in the same log.
 
     A worker cannot know what is on its way, and what waits for it when it wakes: it has the grace.
@@ -188,7 +221,9 @@ def _begun_late(terms: Terms) -> Column:
             known = (F.size(ends) > 0) & ~F.exists(ends, F.isnull)
             return known & (event["ts"] > later(F.array_max(ends), slack_s))
 
-        return F.exists("events", lambda event: (event["kind"] == kind) & is_late(event))
+        return F.exists(
+            "events", lambda event: (event["kind"] == kind) & ~is_torn(event) & is_late(event)
+        )
 
     return reduce(Column.__or__, (late(kind, *rest) for kind, rest in steps.items()))
 

@@ -2,20 +2,26 @@
 
 The driver looks at the journal's files and shares out what is new. Each of Spark's tasks decodes
 its shares and writes files of bronze; no row passes through the JVM, and none is shuffled, for no
-two shares have a byte in common. The driver commits the files. Up to where the journal has been
-read is part of the run's state, which counts when the run has come to its end: what a run that died
-had committed is taken back, and read again.
+two shares have a byte in common. What was skipped and has changed is read again
+(`requite.spark.source.again`), without the events that bronze has. The driver commits the files.
+
+Up to where the journal has been read is part of the run's state, which counts when the run has come
+to its end: what a run that died had committed is taken back, and read again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date, datetime
-from typing import Any, Final, Protocol
+from itertools import chain
+from time import time_ns
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
@@ -27,6 +33,7 @@ from requite.spark.decoding.columns import arrow_types
 from requite.spark.delta.files import ADDED, Added, as_one, by_day, filesystem, words_of, write
 from requite.spark.lake import Lake, added_by
 from requite.spark.news import News, Span
+from requite.spark.source.again import Again, Outdated, Skipped
 from requite.spark.source.marks import Offset
 from requite.spark.source.options import read_options
 from requite.spark.source.stream import JournalStreamReader
@@ -35,8 +42,16 @@ from requite.spark.vocabulary import ACCEPTED, CLOSED
 # What a task returns: a row per file; and one per share and day, without a path, on its events.
 _TOLD: Final = f"""
     {ADDED}, table string, day date, events bigint, first timestamp, last timestamp,
-    given_us bigint, dropped bigint, ended string, made_up boolean
+    given_us bigint, dropped bigint, ended string, heard string, made_up boolean
 """
+
+
+_SETTLED_NS: Final = 10**9
+"""How much earlier than a run begins a file may have changed to be the one that it reads: clocks of
+file systems are not those of machines."""
+
+Known: TypeAlias = Mapping[tuple[str, int], pa.Array]
+"""The places of events that bronze has: bytes, by log and segment."""
 
 
 class Source(Protocol):
@@ -54,8 +69,19 @@ class Source(Protocol):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a share, with the columns of `requite.spark.schemas.SOURCE`."""
 
+    def note(
+        self, segments: Mapping[str, Mapping[int, int]], end: Offset, since_ns: int
+    ) -> list[Skipped]:
+        """Note segments, by log, of which something could not be read; from which byte on."""
+
+    def again(self, skipped: Collection[Skipped], start: Offset, end: Offset) -> Again:
+        """Share out what has changed of what was skipped up to an offset."""
+
     def faults(self, ended: Collection[str]) -> list[str]:
         """Tell by name what must be there and is not; `ended` logs have been read to their end."""
+
+    def behind(self) -> list[str]:
+        """Return the logs of which there are copies that may not have everything yet."""
 
 
 def journal_source(journal: str) -> Source:
@@ -65,23 +91,85 @@ def journal_source(journal: str) -> Source:
     return JournalStreamReader(options, options.columns)
 
 
-def ingest(lake: Lake, source: Source, offset: Offset | None) -> tuple[Offset, News]:
-    """Write what is new behind an offset (None: everything) to bronze.
+class Reached(NamedTuple):
+    """Up to where a journal has been read, and what was skipped on the way (None: not noted)."""
 
-    Return the next offset, and what is new. Raises `LakeError` where it cannot be written.
+    offset: Offset | None = None
+    skipped: tuple[Skipped, ...] | None = None
+
+
+def ingest(lake: Lake, source: Source, before: Reached) -> tuple[Reached, News]:
+    """Write what is new to bronze, and what was skipped and has changed since.
+
+    Return how far that comes, and what is new. Raises `LakeError` where it cannot be written.
     """
-    start = source.initialOffset() if offset is None else offset
+    since_ns = time_ns() - _SETTLED_NS
+    start = source.initialOffset() if before.offset is None else before.offset
     end = source.latestOffset(start, ReadAllAvailable())
-    shares = [] if end == start else source.partitions(start, end)
-    if not shares:
-        return end, News()
-    task = _Task(lake.root, source, tuple(shares))
-    numbers = lake.spark.range(0, len(shares), 1, len(shares))
-    told = added_by(numbers.mapInArrow(task, _TOLD))
+    again = source.again(before.skipped or (), start, end)
+    shares = [*again.shares, *(source.partitions(start, end) if end != start else ())]
+    quarantined = lake.catalog.files(QUARANTINE)
+    task = _Task(lake.root, source, tuple(shares), _known_of(lake, again))
+    if again.outdated and quarantined:
+        lake.replace(QUARANTINE, _without(lake, again.outdated))
+    told = added_by(_numbers(lake, len(shares)).mapInArrow(task, _TOLD)) if shares else []
     for name in (QUARANTINE, EVENTS, IDS):
         if added := [_added(row) for row in told if row["table"] == name]:
             lake.catalog.commit(name, added)
-    return end, _news([row for row in told if row["path"] is None])
+    skipped = before.skipped
+    if skipped is None or quarantined != lake.catalog.files(QUARANTINE):
+        was_noted = skipped is not None or before.offset is None
+        segments = _segments_in_quarantine(lake)
+        skipped = tuple(source.note(segments, end, since_ns if was_noted else 0))
+    return Reached(end, skipped), _news([row for row in told if row["path"] is None])
+
+
+def _numbers(lake: Lake, count: int) -> DataFrame:
+    return lake.spark.range(0, count, 1, count)
+
+
+def _segments_in_quarantine(lake: Lake) -> dict[str, dict[int, int]]:
+    """Return, by log, the segments of which something was skipped, and from which byte on."""
+    if not lake.catalog.files(QUARANTINE):
+        return {}
+    grouped = lake.table(QUARANTINE).groupBy("log", "segment").agg(F.min("byte_offset"))
+    found: dict[str, dict[int, int]] = {}
+    for log, segment, first in _rows_of(grouped.toArrow()):
+        found.setdefault(log, {})[segment] = first
+    return found
+
+
+def _known_of(lake: Lake, again: Again) -> Known:
+    """Return which events bronze has of the segments that are read again, by their places."""
+    ranges = [part for share in again.shares for part in share.ranges if part.size]
+    if not ranges:
+        return {}
+    read = [(part.log.log, part.segment) for part in ranges]
+    segments = lake.spark.createDataFrame(sorted({*read}), "log string, segment bigint")
+    events = lake.table(EVENTS).select(*bronze.PLACE)
+    found = events.join(F.broadcast(segments), ["log", "segment"], "left_semi").toArrow()
+    known: dict[tuple[str, int], pa.Array] = {}
+    for log, segment in {*read}:
+        is_of = pc.and_(pc.equal(found["log"], log), pc.equal(found["segment"], segment))
+        known[log, segment] = found["byte_offset"].filter(is_of).combine_chunks()
+    return known
+
+
+def _without(lake: Lake, outdated: Sequence[Outdated]) -> DataFrame:
+    """Return what is in quarantine but for what does not hold any more."""
+    columns = "log string, segment bigint, since bigint, until bigint, gaps boolean"
+    said = lake.spark.createDataFrame([tuple(each) for each in outdated], columns).alias("said")
+    rows = lake.table(QUARANTINE).alias("row")
+    at, until = F.col("row.byte_offset"), F.col("said.until")
+    is_gap = (at == 0) & (F.length("row.raw") == 0)
+    holds_not = (
+        (F.col("row.log") == F.col("said.log"))
+        & (F.col("row.segment") == F.col("said.segment"))
+        & (at >= F.col("said.since"))
+        & (until.isNull() | (at < until))
+        & (is_gap == F.col("said.gaps"))
+    )
+    return rows.join(F.broadcast(said), holds_not, "left_anti")
 
 
 def _added(row: dict[str, Any]) -> Added:
@@ -100,8 +188,17 @@ def _news(facts: list[dict[str, Any]]) -> News:
         deadline_s=max((row["given_us"] or 0 for row in facts), default=0) / 1e6,
         dropped=sum(row["dropped"] or 0 for row in facts),
         ended=frozenset(log for row in facts for log in row["ended"].split()),
+        heard_us=_latest(row["heard"] for row in facts),
         made_up=any(row["made_up"] for row in facts),
     )
+
+
+def _latest(told: Iterable[str]) -> dict[str, int]:
+    heard_us: dict[str, int] = {}
+    for each in chain.from_iterable(map(str.split, told)):
+        log, us = each.split("=")
+        heard_us[log] = max(int(us), heard_us.get(log, 0))
+    return heard_us
 
 
 # --- what a task does -----------------------------------------------------------------------------
@@ -112,6 +209,7 @@ class _Task:
     root: str
     source: Source
     shares: tuple[InputPartition, ...]
+    known: Known
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -119,7 +217,7 @@ class _Task:
                 yield from map(_row, self._write(self.shares[number]))
 
     def _write(self, share: InputPartition) -> Iterator[dict[str, Any]]:
-        store, sorting = filesystem(self.root), _Sorting(self.source.read(share))
+        store, sorting = filesystem(self.root), _Sorting(self.source.read(share), self.known)
         try:
             for added in write(store, EVENTS, sorting.events(), by_day):
                 yield {"table": EVENTS, **added._asdict()}
@@ -133,10 +231,14 @@ class _Task:
 
 
 class _Sorting:
-    """Sorts the rows of a share: events go on, what does not decode stays here."""
+    """Sorts the rows of a share: events go on, what does not decode stays here.
 
-    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+    Events that are `known` are left out, by their places.
+    """
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], known: Known) -> None:
         self.bad: list[pa.RecordBatch] = []
+        self._known = known
         self._batches = batches
         self._days: dict[date | None, _Day] = {}
         self._ids: dict[tuple[str, date | None], tuple[str, str]] = {}
@@ -148,6 +250,8 @@ class _Sorting:
             if is_bad is not None:
                 self.bad.append(bronze.quarantined(batch.filter(is_bad)))
             events = batch if is_bad is None else batch.filter(pc.invert(is_bad))
+            if self._known:
+                events = without_known(events, self._known)
             if events.num_rows:
                 self._count(events)
                 yield events.drop_columns(["raw"])
@@ -172,8 +276,20 @@ class _Sorting:
         """Yield what the events of each day come to."""
         for day, found in self._days.items():
             made_up = any(client >= MADE_UP for client, of in self._ids if of == day)
-            told = asdict(found) | {"ended": " ".join(found.ended), "made_up": made_up}
+            heard = " ".join(f"{log}={us}" for log, us in found.heard.items())
+            told = asdict(found) | {"ended": " ".join(found.ended), "heard": heard}
+            told |= {"made_up": made_up}
             yield {"day": day, **told}
+
+
+def without_known(events: pa.RecordBatch, known: Known) -> pa.RecordBatch:
+    """Return the events of a batch, all of one segment, that are not known."""
+    if not events.num_rows:
+        return events
+    places = known.get((events.column("log")[0].as_py(), events.column("segment")[0].as_py()))
+    if places is None:
+        return events
+    return events.filter(pc.invert(pc.is_in(events.column("byte_offset"), places)))
 
 
 def _ids_by_client(events: pa.RecordBatch) -> Iterator[tuple[str, str, str]]:
@@ -182,7 +298,7 @@ def _ids_by_client(events: pa.RecordBatch) -> Iterator[tuple[str, str, str]]:
     clients = pc.utf8_slice_codeunits(ids, 0, CLIENT_DIGITS)
     named = pa.table([clients, ids], ["client", "request_id"])
     found = named.group_by("client").aggregate([("request_id", "min"), ("request_id", "max")])
-    for client, first, last in zip(*(column.to_pylist() for column in found.columns), strict=True):
+    for client, first, last in _rows_of(found):
         if client is not None:
             yield client, first, last
 
@@ -197,7 +313,8 @@ def _of_day(events: pa.RecordBatch, day: date | None) -> pa.RecordBatch:
 
 @dataclass
 class _Day:
-    """What events of a day come to; `given_us` is the longest time that a request was given."""
+    """What events of a day come to; `given_us` is the longest time that a request was given,
+    `heard` the microsecond of the newest event of each log."""
 
     events: int = 0
     first: datetime | None = None
@@ -205,6 +322,7 @@ class _Day:
     given_us: int | None = None
     dropped: int = 0
     ended: list[str] = field(default_factory=list)
+    heard: dict[str, int] = field(default_factory=dict)
 
     def add(self, events: pa.RecordBatch) -> None:
         ts, kind = events.column("ts"), events.column("kind")
@@ -221,6 +339,13 @@ class _Day:
             self.dropped += pc.sum(events.column("dropped")).as_py() or 0
         last = events.filter(pc.equal(kind, CLOSED)).column("log")
         self.ended += pc.unique(last).to_pylist()
+        newest = pa.table([events.column("log"), pc.cast(ts, pa.int64())], ["log", "us"])
+        for log, us in _rows_of(newest.group_by("log").aggregate([("us", "max")])):
+            self.heard[log] = max(us, self.heard.get(log, us))
+
+
+def _rows_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    return zip(*(column.to_pylist() for column in table.columns), strict=True)
 
 
 def _row(columns: dict[str, Any]) -> pa.RecordBatch:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from pyspark.sql import functions as F
@@ -34,7 +35,8 @@ class News(NamedTuple):
 
     `spans` tells, for each day of which there are events, from when to when; `deadline_s` is the
     longest time that any of the requests was given; `dropped` counts events that the journal has
-    lost; `ended` are the logs that were closed; `made_up`: brokers have made ids up.
+    lost; `ended` are the logs that were closed; `heard_us` tells of each log when its newest event
+    was, in microseconds since 1970; `made_up`: brokers have made ids up.
     """
 
     events: int = 0
@@ -42,6 +44,7 @@ class News(NamedTuple):
     deadline_s: float = 0.0
     dropped: int = 0
     ended: frozenset[str] = frozenset()
+    heard_us: Mapping[str, int] = MappingProxyType({})
     made_up: bool = False
 
 

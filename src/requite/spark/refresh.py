@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Final, NamedTuple
@@ -43,7 +43,8 @@ _A_DAY: Final = timedelta(days=1)
 @dataclass
 class Refresh:
     """A refresh of tables. `now` is the instant as of which is judged, `told` what the journal
-    tells of; `has_aliases`, whether brokers have made up ids; `written` counts rows by table."""
+    tells of; `has_aliases`, whether brokers have made up ids; `heard_us`, up to when logs were
+    heard of which there may be more; `written` counts rows by table."""
 
     lake: Lake
     now: datetime
@@ -52,6 +53,7 @@ class Refresh:
     terms: audit.Terms = audit.USUAL
     clocks: Clocks = IN_STEP
     has_aliases: bool = False
+    heard_us: Mapping[str, int] = field(default_factory=dict)
     written: dict[str, int] = field(default_factory=dict)
     clock_went_back: int = 0
 
@@ -120,7 +122,9 @@ class Refresh:
         counts = self._write("silver_requests", requests, put, went_back)
         self.clock_went_back += counts["went_back"]
         unsettled = self.clocks.unsettled
-        verdicts = audit.verdicts(gathered, self.now, self.terms, unsettled=unsettled)
+        verdicts = audit.verdicts(
+            gathered, self.now, self.terms, unsettled=unsettled, heard_us=self.heard_us
+        )
         self._write("audit_verdicts", verdicts, put)
         self._write("silver_waits", silver.silver_waits(gathered), put)
         self._contradictions(gathered, put)
@@ -135,7 +139,9 @@ class Refresh:
             about = [day for day in suspect.column("date").to_pylist() if day]
             near = widened(about, self._slack + _A_DAY)
             witnesses = corrected(self.lake.table(EVENTS, lambda day: day in near), self.clocks)
-            self._write(name, contradictions(gathered, witnesses, self.terms), put)
+            unsettled = self.clocks.unsettled
+            found = contradictions(gathered, witnesses, self.terms, unsettled=unsettled)
+            self._write(name, found, put)
 
     def _heartbeats(self, told: DataFrame, put: Put) -> None:
         rows = silver.silver_heartbeats(corrected(told, self.clocks))

@@ -36,7 +36,7 @@ from requite.spark.bronze import EVENTS, IDS, QUARANTINE
 from requite.spark.delta.catalog import Catalog
 from requite.spark.delta.table import File
 from requite.spark.failures import again_if_busy, as_sentences
-from requite.spark.ingest import Source, ingest, journal_source
+from requite.spark.ingest import Reached, Source, ingest, journal_source
 from requite.spark.lake import Lake
 from requite.spark.marker import FORMAT, claim
 from requite.spark.migration import migrate
@@ -54,6 +54,7 @@ from requite.spark.related import (
 )
 from requite.spark.report import require_charts, require_place
 from requite.spark.skew import IN_STEP, Clocks
+from requite.spark.source.again import Skipped
 from requite.spark.vocabulary import Verdict
 from requite.storage.place import local_folder
 
@@ -186,6 +187,7 @@ class _Run:
         self._read(source)
         ended = self._news.ended.union(self._state.get("ended", ()))
         self._state |= {"ended": sorted(ended), "faults": source.faults(ended)}
+        self._listen(set(source.behind()) - ended)
         self._tell(Progress("journal", self._news.events))
         told = self._told()
         if told is not None:
@@ -193,20 +195,30 @@ class _Run:
         self._judge()
         self._end()
 
+    def _listen(self, behind: set[str]) -> None:
+        """Note up to when those logs were heard that may tell more."""
+        news, before = self._news.heard_us, self._state.get("heard_us", {})
+        heard = {log: max(news.get(log, 0), before.get(log, 0)) for log in behind}
+        self._state["heard_us"] = {log: us for log, us in sorted(heard.items()) if us}
+        self._has_listened = self._state["heard_us"] != before
+
     def _read(self, source: Source) -> None:
         """Write what is new to bronze, and note which of its files tell that."""
-        catalog, offset = self._lake.catalog, self._state.get("offset")
+        catalog, state = self._lake.catalog, self._state
         before = {name: set(catalog.files(name)) for name in (EVENTS, IDS)}
-        self._state["offset"], self._news = ingest(self._lake, source, offset)
+        noted = state.get("skipped")
+        skipped = None if noted is None else tuple(Skipped(*each) for each in noted)
+        reached, self._news = ingest(self._lake, source, Reached(state.get("offset"), skipped))
+        state |= {"offset": reached.offset, "skipped": reached.skipped}
         tables = sorted(schemas.LAKE)
-        if before[EVENTS] and self._state.get("tables") != tables:  # another version's lake
+        if before[EVENTS] and state.get("tables") != tables:  # another version's lake
             self._lake.replace(IDS, id_ranges(self._lake.table(EVENTS)))
-            self._state["anew"] = True
-        self._state["tables"] = tables
+            state["anew"] = True
+        state["tables"] = tables
         self._fresh = [file for file in catalog.files(EVENTS) if file not in before[EVENTS]]
-        if self._state.pop("anew", False):
+        if state.pop("anew", False):
             read, self._news = self._news, news.find(self._lake)
-            if "dropped" in self._state:  # a run of ours has counted what came before
+            if "dropped" in state:  # a run of ours has counted what came before
                 self._news = self._news._replace(events=read.events, dropped=read.dropped)
         else:
             self._known_ranges = list(before[IDS])
@@ -254,9 +266,16 @@ class _Run:
             if clocks.record() != self._state.get("clocks", IN_STEP.record()):
                 days = set(news.known_days(self._lake, clocks.worst_us)) | self._days_of_silver()
             now = self._as_of or told.end
-            time_went_on = now.isoformat() != self._state.get("as_of")
+            time_went_on = self._has_listened or now.isoformat() != self._state.get("as_of")
             refresh = Refresh(
-                self._lake, now, told, self._tell, self._terms, clocks, has_aliases=has_aliases
+                self._lake,
+                now,
+                told,
+                self._tell,
+                self._terms,
+                clocks,
+                has_aliases,
+                clocks.common_us(self._state["heard_us"]),
             )
             if days is not None:
                 self._days = days | (self._open_days() if time_went_on else set())
@@ -412,7 +431,7 @@ class _Run:
             audit=self._audit,
             as_of=datetime.fromisoformat(judged_at) if judged_at else None,
             new_events=self._news.events,
-            quarantined=self._audit.damaged - self._damaged_before,
+            quarantined=max(0, self._audit.damaged - self._damaged_before),
             clock_went_back=refresh.clock_went_back if refresh else 0,
             days=len(self._days),
             tables=dict(refresh.written) if refresh else {},

@@ -9,9 +9,12 @@ as NTP has it; what the messages took on their way is its width. On one machine 
     settle          from these, how far each log is ahead: 0 for all that agree
     corrected       events with the times that a common clock would have shown
 
+A request that contradicts itself bounds nothing: one that was taken back, of which anything is told
+twice, or that was longer where it was sent to than where it was sent from, by whatever clocks.
+
 An interval is empty where a clock was set while its log was written. Then nothing that compares
-this log with others can be told: it is *unsettled*. Two logs that have no request in common, also
-by way of others, are taken to be in step.
+this log with others can be told: it is *unsettled*. It is corrected only as far as all requests
+demand it. Two logs that have no request in common, also by way of others, are taken to be in step.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ from requite.spark.vocabulary import (
     FINISHED,
     OK,
     OUTCOMES,
+    REDELIVERED,
     SENT,
     WORKER,
 )
@@ -70,6 +74,10 @@ class Clocks:
         """Return them for a file of JSON."""
         return {"ahead_us": dict(self.ahead_us), "unsettled": sorted(self.unsettled)}
 
+    def common_us(self, times_us: Mapping[str, int]) -> dict[str, int]:
+        """Return the times of logs as a common clock would have shown them."""
+        return {log: us - self.ahead_us.get(log, 0) for log, us in times_us.items()}
+
     @property
     def worst_us(self) -> int:
         """How far the worst of them is off."""
@@ -82,20 +90,22 @@ IN_STEP: Final = Clocks()
 def bounds(events: DataFrame) -> DataFrame:
     """Bound how far logs are ahead of each other, by each client's first requests and a sample.
 
-    Only requests count that were sent, given out, and answered once: of others nothing tells which
-    message came of which.
+    Only requests count that were sent, given out, and answered once, and not taken back: of others
+    nothing tells which message came of which.
     """
     request_id = F.col("request_id")
     is_chosen = F.pmod(F.xxhash64(request_id), F.lit(_SAMPLE)) == 0
     is_early = F.substring(request_id, 17, 15) == _FIRST
     requests = events.where(is_chosen | is_early).groupBy("request_id").agg(*_landmarks())
-    once = F.greatest(*(f"{name}_n" for name in _STEPS)) == 1
+    once = (F.greatest(*(f"{name}_n" for name in _STEPS)) == 1) & (F.col("taken_back") == 0)
     edges = [
         _edge(BROKER, CLIENT, ("sent", "taken"), ("replied", "kept")),
         _edge(WORKER, BROKER, ("given", "delivered"), ("finished", "replied")),
         _edge(WORKER, CLIENT, ("sent", "delivered"), ("finished", "kept")),
     ]
-    told = requests.where(once).select(F.explode(F.array(*edges)).alias("edge")).select("edge.*")
+    told = requests.where(once).select(F.array(*edges).alias("edges"))
+    sound = told.where(~F.exists("edges", lambda edge: F.coalesce(_misfits(edge), F.lit(False))))
+    told = sound.select(F.explode("edges").alias("edge")).select("edge.*")
     return (
         told.where(F.col("at_least_us").isNotNull() & F.col("at_most_us").isNotNull())
         .groupBy("log", "other")
@@ -127,6 +137,7 @@ def _landmarks() -> list[Column]:
         *(micros(F.min(at)).alias(name) for name, at in steps.items()),
         *(F.count(at).alias(f"{name}_n") for name, at in steps.items()),
         *(F.min(F.when(role == by, F.col("log"))).alias(by) for by in (CLIENT, BROKER, WORKER)),
+        F.count_if(kind == REDELIVERED).alias("taken_back"),
     ]
 
 
@@ -138,6 +149,11 @@ def _edge(there: str, here: str, way: tuple[str, str], back: tuple[str, str]) ->
         (F.col(back[0]) - F.col(back[1])).alias("at_least_us"),
         (F.col(way[1]) - F.col(way[0])).alias("at_most_us"),
     )
+
+
+def _misfits(edge: Column) -> Column:
+    """Whether a request was longer `there` than `here`: no offset fits."""
+    return edge["at_least_us"] > edge["at_most_us"] + TOLERANCE_US
 
 
 def merge(told: Iterable[Bound]) -> list[Bound]:
@@ -206,7 +222,8 @@ def _spread(start: str, near: Mapping[str, list[Bound]]) -> dict[str, int]:
 
 
 def _least_step(bound: Bound) -> int:
-    if bound.at_least_us - TOLERANCE_US <= 0 <= bound.at_most_us + TOLERANCE_US:
+    low, high = sorted(bound[2:])  # in an empty interval, whatever some requests demand
+    if low - TOLERANCE_US <= 0 <= high + TOLERANCE_US:
         return 0
     return (bound.at_least_us + bound.at_most_us) // 2
 

@@ -84,6 +84,19 @@ class LogReader:
         with closing(self._folder.open(segment_name(numbers[-1]))) as file:
             return self._may_be_written(file)
 
+    def is_behind(self) -> bool:
+        """Whether this is a copy of a log that may have more by now.
+
+        A copy of which nothing was heard for a quarter of an hour counts as all there is.
+        """
+        folder = self._folder
+        shipped = folder.shipped()
+        numbers = segment_numbers(folder)
+        if not folder.is_copy() or not numbers or (shipped is not None and shipped.is_ended):
+            return False
+        with closing(folder.open(segment_name(numbers[-1]))) as file:
+            return file.age_s() < SETTLED_AFTER_S
+
     def _may_be_written(self, last: File) -> bool:
         folder = self._folder
         return folder.is_locked() or (folder.is_copy() and last.age_s() < SETTLED_AFTER_S)

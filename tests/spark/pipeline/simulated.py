@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from random import Random
 from typing import Any, Final
@@ -19,6 +20,7 @@ from tests.spark.events import NOON, Event, instant
 from requite.chronicle import NO_CALL, Chronicle, Flight, Happening, Kind, Role
 from requite.engine import Deliver, Started, Submit
 from requite.journal import meaning
+from requite.pool.recorder import PoolRecorder
 from requite.protocols.amqp.caller import AmqpCaller
 from requite.protocols.amqp.responder import AmqpResponder
 from requite.protocols.freelance.server import FreelanceServer
@@ -36,15 +38,18 @@ from requite.sim.amqp.party import AmqpParts
 from requite.sim.freelance.party import FlpParts
 from requite.sim.history import Call
 from requite.sim.pirate.parties import PirateParts
+from requite.sim.pool.manager import Manager
+from requite.sim.pool.simulation import PoolSimulation
 from requite.sim.result import Options
 from requite.sim.roles import Parts
 from requite.sim.run import draw, prepare
 from requite.sim.scalability.party import SpParts
 from requite.sim.simulation import Simulation
 
-GROUPS: Final = ("mdp", "dedup", "pair-broker", "sp", "flp", "pirate", "amqp")
-"""Those of the simulator's groups whose engines keep journals in a run. The others are about single
-parts (Titanic's disk, the pair's votes, a pool's manager), without calls of a client."""
+GROUPS: Final = ("mdp", "dedup", "pair-broker", "sp", "flp", "pirate", "amqp", "pool")
+"""Those of the simulator's groups in which anything keeps a journal. In runs of a pool that is its
+managers alone. The others have nothing that does: `titanic` is about a disk, whose log is no
+journal, and `pair` about votes."""
 
 _SPREAD: Final = 0x9E3779B1  # odd, so that no two multiples of it have the same 32 bits
 
@@ -79,11 +84,15 @@ class Run:
     calls: dict[str, Call] = field(default_factory=dict)
     violated: set[str] = field(default_factory=set)
     grace_s: float = 1.0
+    _numbers: Iterator[int] = field(default_factory=partial(count, 1))
 
     def play(self) -> Run:
         """Let it go, and keep what is known then."""
         options = self.options_with_journals()
         self._simulation: Simulation = prepare(draw(self.seed, self.scenario, options), options)
+        if isinstance(self._simulation, PoolSimulation):
+            for manager in self._simulation.managers:
+                manager.begun = self._with_journal(manager)
         self._simulation.run()
         self.violated = {each.invariant for each in self._simulation.history.violations}
         self._ended_at = self._simulation.world.now
@@ -91,7 +100,7 @@ class Run:
 
     def options_with_journals(self) -> Options:
         """Return options whose parts have journals: those given, broken or not."""
-        given, numbers = self.options.parts, count(1)
+        given, numbers = self.options.parts, self._numbers
 
         def wrap(make: Made, role: Role, name: str) -> Made:
             def made(*args: Any, **more: Any) -> Any:
@@ -112,7 +121,8 @@ class Run:
             return wrap(make, Role.WORKER, "instance")
 
         flp = FlpParts()
-        return Options(
+        return replace(
+            self.options,
             parts=Parts(
                 wrap(given.broker, Role.BROKER, "origin"),
                 client(given.client),
@@ -158,6 +168,30 @@ class Run:
             return effects
 
         return heard
+
+    def _with_journal(self, manager: Manager) -> Callable[[], None]:
+        """Return how a manager begins whose engine is recorded, as its shell does it."""
+        begin = manager.begun
+
+        def begun() -> None:
+            begin()
+            engine, chronicle = manager.engine, Chronicle()
+            recorder, handle = PoolRecorder(chronicle), manager.engine.handle
+            life = Life(
+                Role.MANAGER, self._name(Role.MANAGER, next(self._numbers)), engine, chronicle
+            )
+            self.lives.append(life)
+
+            def heard(event: Any, now: float) -> list[Any]:
+                life.offset_s = now - self._simulation.world.now
+                life.heard_at = self._simulation.world.now
+                effects = handle(event, now)
+                recorder.saw(event, effects, engine.tracker, now)
+                return effects
+
+            engine.handle = heard
+
+        return begun
 
     def _note(self, life: Life, token: Any) -> None:
         call = getattr(life.engine, "_calls", {}).get(token)

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from tests.spark.events import Log, Story, call_id, collect, instant
 
 from requite.chronicle import NOT_IDEMPOTENT
+from requite.spark import skew
 from requite.spark.contradictions import contradictions
 from requite.spark.lives import lives
 from requite.spark.vocabulary import Contradiction as C
@@ -114,6 +115,11 @@ def tell_contradictions(story: Story, b1: Log, c1: Log, w1: Log, w2: Log) -> Non
     b1.tell(9.1, "answered", 14, worker=w2.name, attempt=2, **OK)
     at_worker(w2, 14, 9.0, attempt=2, outcome="OK")
     at_worker(w1, 14, 9.0, outcome="OK")
+    # 15: the reply of a worker that had not ended yet.
+    b1.tell(10.0, "accepted", 15, deadline=15.0)
+    b1.tell(10.0, "dispatched", 15, **given)
+    b1.tell(10.02, "answered", 15, **given, **OK)
+    at_worker(w1, 15, 10.0, outcome="OK")
 
 
 def tell_of_strange_workers(story: Story, b1: Log, b2: Log, w1: Log, w2: Log) -> None:
@@ -225,9 +231,14 @@ EXPECTED = {
     12: {C.SHARED_CALL_ID, C.FORMER_OWNER},
     13: {C.TWO_OWNERS},
     14: {C.TWO_OWNERS, C.RAN_UNDISPATCHED},
+    15: {C.FORMER_OWNER},
     20: {C.RAN_UNDISPATCHED},
     21: {C.RAN_UNASKED},
 }
+
+
+BY_CLOCKS = {14: {C.RAN_UNDISPATCHED}, **{number: EXPECTED[number] for number in (6, 15, 20)}}
+"""What rests on the clock of the broker."""
 
 
 @pytest.fixture(scope="module")
@@ -236,12 +247,32 @@ def found(spark: SparkSession, story: Story) -> list[dict[str, Any]]:
     return collect(contradictions(lives(events), events))
 
 
-def test_every_contradiction_is_found_and_nobody_else_accused(found: list[dict[str, Any]]) -> None:
-    by_request: dict[str, set[str]] = defaultdict(set)
+def by_request(found: list[dict[str, Any]]) -> dict[str, set[str]]:
+    kinds: dict[str, set[str]] = defaultdict(set)
     for row in found:
-        by_request[row["request_id"]].add(row["kind"])
+        kinds[row["request_id"]].add(row["kind"])
+    return kinds
+
+
+def test_every_contradiction_is_found_and_nobody_else_accused(found: list[dict[str, Any]]) -> None:
     expected = {call_id(number): kinds for number, kinds in EXPECTED.items()}
-    assert by_request == expected | {call_id(22, "c2"): {C.RAN_UNASKED}}
+    assert by_request(found) == expected | {call_id(22, "c2"): {C.RAN_UNASKED}}
+
+
+def test_requests_that_contradict_themselves_bound_no_clock(
+    spark: SparkSession, story: Story
+) -> None:
+    assert skew.settle(skew.collected(skew.bounds(story.frame(spark)))) == skew.IN_STEP
+
+
+def test_nobody_is_accused_by_a_clock_that_was_set(spark: SparkSession, story: Story) -> None:
+    events, broker = story.frame(spark), story.broker("b1").log
+    found = contradictions(lives(events), events, unsettled=frozenset({broker}))
+    expected = {
+        call_id(number): kinds - BY_CLOCKS.get(number, set()) for number, kinds in EXPECTED.items()
+    }
+    left = {request_id: kinds for request_id, kinds in expected.items() if kinds}
+    assert by_request(collect(found)) == left | {call_id(22, "c2"): {C.RAN_UNASKED}}
 
 
 def test_a_contradiction_is_told_once_with_all_sides(found: list[dict[str, Any]]) -> None:

@@ -57,15 +57,22 @@ class Judged(NamedTuple):
 
 @pytest.fixture(scope="module")
 def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Judged:
-    """Runs for all: call 1 is told by everybody, log 2 is damaged, log 3 was cut, log 4 grows."""
+    """Runs for all: call 1 is told by everybody, log 2 is damaged, log 3 was cut, log 4 grows,
+    log 5 is repaired after the first run."""
     folder = tmp_path_factory.mktemp("judged")
     journal, lake = folder / "journal", folder / "lake"
     write_one_life(journal)
     write_damaged(journal)
     write_cut(journal)
+    repaired, late = write_to_be_repaired(journal)
     with Writing(journal, name=b"broker-4") as writing:
         begin(writing)
+        kept = late.read_bytes()
+        late.unlink()
+        turn_a_bit(repaired)
         first = runner.run(spark, journal, lake)
+        turn_a_bit(repaired)
+        late.write_bytes(kept)
         go_on(writing)
         summary, again = (runner.run(spark, journal, lake) for _ in range(2))
     return Judged(first, summary, again, Lake.at(spark, lake))
@@ -121,7 +128,7 @@ def test_what_is_damaged_is_told_and_nothing_else_is_lost(judged: Judged) -> Non
     name = f"broker-{b'broker-2'.hex()}"
     assert any(f"the log {name} has lost its end" in fault for fault in summary.audit.faults)
     quarantine = judged.rows("bronze_quarantine")
-    assert len(quarantine) == judged.first.quarantined == summary.audit.damaged
+    assert len(quarantine) == judged.first.quarantined - 2 == summary.audit.damaged
     assert all(row["reason"] for row in quarantine)
     unread = judged.unread(b"broker-2")
     assert len(unread) >= 3
@@ -141,6 +148,28 @@ def test_segments_that_were_cut_end_where_they_end(judged: Judged) -> None:
     assert len(judged.unread(b"broker-3")) == 1
 
 
+def write_to_be_repaired(journal: Path) -> tuple[Path, Path]:
+    """Write a log of three segments; return the first two of them."""
+    with Writing(journal, name=b"broker-5") as writing:
+        for number in (400, 410, 420):
+            writing.flights([flight(each, each / 800) for each in range(number, number + 10)])
+            writing.log.rotate()
+        first, second, *_ = writing.segments()
+    return first, second
+
+
+def turn_a_bit(segment: Path) -> None:
+    data = bytearray(segment.read_bytes())
+    data[-100] ^= 4
+    segment.write_bytes(data)
+
+
+def test_what_was_repaired_or_came_late_is_read_and_damage_no_longer_told(judged: Judged) -> None:
+    assert not judged.first.audit.complete
+    assert judged.unread(b"broker-5") == []
+    assert judged.ended_once(400) == set(range(400, 430))
+
+
 def begin(writing: Writing) -> None:
     writing.happenings([Happening(0.0, Kind.ACCEPTED, call_id(300), b"echo", value=5.0)])
 
@@ -153,15 +182,15 @@ def go_on(writing: Writing) -> None:
 
 
 def test_a_log_that_grows_is_followed(judged: Judged) -> None:
-    assert (judged.first.audit.exactly_one, judged.first.audit.in_flight) == (31, 1)
-    assert judged.summary.new_events == 4
+    assert (judged.first.audit.exactly_one, judged.first.audit.in_flight) == (41, 1)
+    assert judged.summary.new_events == 4 + 60
     assert judged.summary.quarantined == 0
     assert judged.summary.audit.in_flight == 0
     assert judged.ended_once(300) == {300, 301}
 
 
 def test_what_was_judged_stays_so(judged: Judged) -> None:
-    assert judged.summary.audit.exactly_one == judged.summary.audit.accepted == 33
+    assert judged.summary.audit.exactly_one == judged.summary.audit.accepted == 63
     assert judged.again.audit == judged.summary.audit
     assert (judged.again.new_events, judged.again.quarantined) == (0, 0)
 

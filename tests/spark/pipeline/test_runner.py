@@ -26,6 +26,7 @@ from requite.spark.marker import load, save
 from requite.spark.news import EARLIEST, LATEST
 from requite.spark.refresh import Progress, Refresh
 from requite.spark.runner import RunSummary
+from requite.spark.source.again import Again, Skipped
 from requite.spark.source.marks import Offset
 
 pytestmark = pytest.mark.timeout(300)
@@ -86,8 +87,18 @@ class Written:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         yield from pq.ParquetFile(partition.value).iter_batches()
 
+    def note(self, segments: object, end: Offset, since_ns: int) -> list[Skipped]:
+        return []
+
+    def again(self, skipped: Collection[Skipped], start: Offset, end: Offset) -> Again:
+        return Again()
+
     def faults(self, ended: Collection[str]) -> list[str]:
         return []
+
+    def behind(self) -> list[str]:
+        told = Path(self._journal, "behind")
+        return told.read_text().split() if told.exists() else []
 
 
 @pytest.fixture
@@ -211,6 +222,28 @@ def test_time_alone_turns_what_is_in_flight_into_a_violation(judging: Pipeline) 
     assert late.new_events == 0
     again = judging.run(as_of=instant(6.1))
     assert (again.days, again.audit) == (0, late.audit)
+
+
+def test_what_is_open_in_a_copy_that_may_lack_its_end_is_not_missing(judging: Pipeline) -> None:
+    story, behind = judging.story, judging.journal / "behind"
+    client, broker = story.client("c1"), story.broker("b1")
+    client.tell(0.0, "accepted", 1, deadline=5.0)
+    client.tell(0.0, "accepted", 2, deadline=5.0)
+    client.tell(0.5, "answered", 2, outcome="OK")
+    broker.tell(0.0, "accepted", call_id(1, "c2"), deadline=5.0)  # its client is yet to tell
+    broker.tell(0.0, "accepted", call_id(1, "c3"), deadline=5.0)
+    story.client("c2").tell(1.0, "sent", call_id(2, "c2"))
+    story.call(9, 100.0, broker=broker)
+    judging.write()
+    behind.write_text(f"{client.log} client-{instance('c2')}")
+    early = judging.run()
+    assert (early.audit.in_flight, early.audit.missing) == (2, 1)
+    assert (judging.run().days, judging.verdicts()[call_id(1, "c3")][0]) == (0, "MISSING")
+    client.tell(4.0, "answered", 1, outcome="OK")
+    judging.write()
+    behind.unlink()
+    late = judging.run()
+    assert (late.audit.in_flight, late.audit.missing, late.audit.exactly_one) == (0, 2, 3)
 
 
 class Twice(NamedTuple):

@@ -62,6 +62,17 @@ def test_a_clock_that_was_set_is_unsettled() -> None:
     assert settle(told).unsettled == {"broker-1"}
 
 
+def test_no_clock_is_moved_where_none_fits_better_than_that_it_has() -> None:
+    clocks = settle([Bound("broker-1", "client-1", 390_000, 0)])
+    assert clocks.ahead_us == {}
+    assert clocks.unsettled == {"broker-1", "client-1"}
+
+
+def test_a_clock_that_drifts_is_corrected_by_the_middle() -> None:
+    clocks = settle([Bound("broker-1", "client-1", HOUR_US + 200_000, HOUR_US)])
+    assert clocks.ahead_us == {"broker-1": HOUR_US + 100_000}
+
+
 def test_bounds_of_several_runs_are_merged() -> None:
     told = [Bound("b", "a", 1, 9), Bound("b", "a", 3, 12), Bound("c", "a", 0, 5)]
     assert merge(told) == [Bound("b", "a", 3, 9), Bound("c", "a", 0, 5)]

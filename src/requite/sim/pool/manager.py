@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from requite.chronicle import CALL_ID_SIZE
 from requite.engine import Stopped, Wake, Warn
 from requite.pool import effects as fx
 from requite.pool import inputs as said
@@ -199,11 +200,12 @@ class Manager(Node):
 
     def _hand_over(self, tag: Any, entry: Entry) -> None:
         message = entry.message
+        call_id = message.number.to_bytes(CALL_ID_SIZE, "big")
         if tag[2] == self._names.orphan_queue:
-            self.feed(said.OrphanArrived(tag, message.key, message.expires_s))
+            self.feed(said.OrphanArrived(tag, message.key, message.expires_s, call_id))
         else:
             letter = said.DeadLetterArrived(
-                tag, message.key, message.headers, message.reply_to, message.correlation_id
+                tag, message.key, message.headers, message.reply_to, message.correlation_id, call_id
             )
             self.feed(letter)
 

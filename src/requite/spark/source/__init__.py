@@ -21,6 +21,7 @@ with `raw` set and `reason` saying why: nothing is dropped, and nothing fails th
     batch.py        the table
     marks.py        up to where a stream has read
     stream.py       the stream
+    again.py        what was skipped, and is read again by the pipeline when it changes
 """  # noqa: E501 - a table
 
 from __future__ import annotations

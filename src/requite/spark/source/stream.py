@@ -10,7 +10,8 @@ journal as well, and how long it is kept is for the one to say who writes it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,9 +23,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from requite.errors import ConfigurationError
+from requite.errors import ConfigurationError, LogGone
 from requite.journal.folder import LogFolder, find_logs, identify
 from requite.journal.ledger import faults
+from requite.spark.source.again import Again, Skipped, ends_told_anew, is_past, note, plan
 from requite.spark.source.marks import (
     Backlog,
     Marks,
@@ -38,7 +40,7 @@ from requite.spark.source.marks import (
 from requite.spark.source.options import ReadOptions
 from requite.spark.source.ranges import Range, Share, share_out
 from requite.spark.source.selection import ALL
-from requite.storage import LogReader
+from requite.storage import LogReader, SegmentInfo
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -107,9 +109,50 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = partition.ranges if isinstance(partition, Share) else ()
         return read_ranges(ranges, Wish(self._columns, ALL))
 
+    # --- what was skipped, and is read again (`requite.spark.source.again`) ----------------------
+    def note(
+        self, segments: Mapping[str, Mapping[int, int]], end: Offset, since_ns: int
+    ) -> list[Skipped]:
+        """Note segments, by log, of which something could not be read; from which byte on."""
+        marks = decode_offset(end)
+        return [
+            note(log, infos, segment, marks.get(log.log), since_ns)
+            for log, infos in self._infos(segments)
+            for segment, first in segments[log.log].items()
+            if is_past(first, segment, marks.get(log.log))
+        ]
+
+    def again(self, skipped: Collection[Skipped], start: Offset, end: Offset) -> Again:
+        """Share out what has changed of what was skipped up to an offset."""
+        before = decode_offset(start)
+        by_log: dict[str, list[Skipped]] = {}
+        for each in skipped:
+            by_log.setdefault(each.log, []).append(each)
+        found = [
+            each
+            for log, infos in self._infos(by_log)
+            if log.log in before
+            for each in plan(log, infos, by_log[log.log], before[log.log])
+        ]
+        ranges = [part for part, _ in found if part.size or part.missed]
+        outdated = [*ends_told_anew(before, decode_offset(end)), *(each for _, each in found)]
+        return Again(
+            tuple(share_out(ranges, self._options.partition_bytes) if ranges else ()),
+            tuple(outdated),
+        )
+
     def faults(self, ended: Collection[str]) -> list[str]:
         """Tell by name what must be in the journal, and is not (`requite.journal.ledger`)."""
         return list(faults(self._options.path, ended))
+
+    def behind(self) -> list[str]:
+        """Return the logs of which there are copies that may not have everything yet."""
+        found = []
+        for log in find_logs(self._options.path):
+            with suppress(LogGone):
+                if LogReader(log.path).is_behind():
+                    found.append(log.log)
+        return found
 
     # --- the files ------------------------------------------------------------------------------
     def _backlogs(self, before: Marks, until: Marks | None) -> list[Backlog]:
@@ -121,6 +164,14 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 mark = None if until is None else until[log.log]
                 found.append(Backlog.of(log, reader, before.get(log.log), mark))
         return [each for each in found if each is not None]
+
+    def _infos(self, names: Collection[str]) -> Iterator[tuple[LogFolder, list[SegmentInfo]]]:
+        """Yield the segments of those of the logs that are there."""
+        for log in find_logs(self._options.path) if names else ():
+            if log.log in names:
+                with suppress(LogGone):
+                    infos = LogReader(log.path).segments()
+                    yield log, [info for info in infos if info.written_bytes]
 
     def _folder(self, name: str) -> LogFolder:
         """Return where a log that is not there any more was."""

@@ -1,0 +1,171 @@
+"""Read again what was skipped, when it changes: a repaired segment, or one that comes late.
+
+A run notes each segment of which it could not read something: what its file was, and which segments
+were beside it. Where the file is another one later, it is read again as a whole; where segments
+have come in between, these are read. Whoever reads leaves out the events that are known already,
+and replaces what was said of the damage (the rows of `bronze_quarantine`).
+
+The end of a log is not noted: where that has changed, the next run goes on from the mark before it
+(`requite.spark.source.marks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from requite.journal.folder import LogFolder
+from requite.spark.source.marks import Mark, Marks, due_after, removed
+from requite.spark.source.ranges import Range, Share
+from requite.storage import SegmentInfo
+
+_NONE: Final = -1
+_CHUNK_SIZE: Final = 1 << 20
+
+
+class Skipped(NamedTuple):
+    """A segment of which something could not be read, up to the byte `told` (-1: to its end).
+
+    `size`, `changed_ns` and `checksum` tell what its file was; `before` and `after` are the numbers
+    of the segments beside it. Each is -1 where there was none.
+    """
+
+    log: str
+    segment: int
+    told: int
+    size: int
+    changed_ns: int
+    checksum: int
+    before: int
+    after: int
+
+
+class Outdated(NamedTuple):
+    """Rows of `bronze_quarantine` that do not hold any more: those of the bytes `since` to `until`
+    of a segment (None: all), except or only (`gaps`) those that tell of records before it."""
+
+    log: str
+    segment: int
+    since: int = 0
+    until: int | None = None
+    gaps: bool = False
+
+
+class Again(NamedTuple):
+    """What is read once more, in addition to what is new, and what that replaces."""
+
+    shares: tuple[Share, ...] = ()
+    outdated: tuple[Outdated, ...] = ()
+
+
+def note(
+    log: LogFolder, infos: Sequence[SegmentInfo], segment: int, mark: Mark | None, since_ns: int
+) -> Skipped:
+    """Note a segment that was read up to a mark.
+
+    If its file has changed since `since_ns`, nobody knows which one was read: it is read again.
+    """
+    numbers = [info.number for info in infos]
+    told = mark.offset if mark is not None and mark.segment == segment else _NONE
+    size, changed_ns = _state_of(infos, segment)
+    checksum = _NONE if changed_ns >= since_ns else _checksum(infos, segment, told)
+    return Skipped(
+        log.log,
+        segment,
+        told,
+        size,
+        changed_ns,
+        checksum,
+        max((number for number in numbers if number < segment), default=_NONE),
+        min((number for number in numbers if number > segment), default=_NONE),
+    )
+
+
+def plan(
+    log: LogFolder, infos: Sequence[SegmentInfo], skipped: Sequence[Skipped], mark: Mark
+) -> Iterator[tuple[Range, Outdated]]:
+    """Yield what is read again of a log that has been read up to a mark, and what that replaces.
+
+    What is missing before a segment is said anew where the segment before it has changed.
+    """
+    chosen = {number for each in skipped for number in _changed(each, infos)}
+    firsts = chosen | {each.segment for each in skipped if each.before == _NONE}
+    previous: SegmentInfo | None = None
+    for info in infos:
+        number, before = info.number, previous
+        previous = info
+        if number > mark.segment:
+            return
+        if number in chosen:
+            is_last = number == mark.segment
+            stop = mark.offset if is_last else info.written_bytes
+            outdated = Outdated(log.log, number, 0, stop if is_last else None)
+            yield Range(log, number, 0, stop, stop), outdated
+        follows = before is not None and before.number in chosen
+        # What was before the first one may have been read, and removed since then.
+        is_known = before is not None or number in firsts
+        if is_known and (follows or number in chosen):
+            due = 0 if before is None else due_after(before)
+            missed = "" if due is None else removed(due, number)
+            yield Range(log, number, 0, 0, 0, missed), Outdated(log.log, number, gaps=True)
+
+
+def _changed(noted: Skipped, infos: Sequence[SegmentInfo]) -> Iterator[int]:
+    """Yield the segments that have changed, or come, since one was noted."""
+    segment = noted.segment
+    for info in infos:
+        number = info.number
+        if noted.before < number < segment:
+            yield number
+        elif segment < number < noted.after:
+            yield from (segment, number)
+        elif number == segment and (noted.size, noted.changed_ns) != _state_of(infos, segment):
+            if noted.checksum != _checksum(infos, segment, noted.told):
+                yield segment
+        elif number == segment and noted.checksum == _NONE:
+            yield segment
+
+
+def ends_told_anew(before: Marks, until: Marks) -> Iterator[Outdated]:
+    """Yield what was said of the ends of logs that have changed since."""
+    for name, mark in before.items():
+        if mark.torn and until.get(name, mark) != mark:
+            yield Outdated(name, mark.segment, mark.offset)
+
+
+def is_past(first: int, segment: int, mark: Mark | None) -> bool:
+    """Whether what was skipped from the byte `first` of a segment on is before a mark."""
+    return mark is None or segment != mark.segment or first < mark.offset
+
+
+def _info(infos: Iterable[SegmentInfo], segment: int) -> SegmentInfo | None:
+    return next((info for info in infos if info.number == segment), None)
+
+
+def _state_of(infos: Sequence[SegmentInfo], segment: int) -> tuple[int, int]:
+    """Return the size of a file, and when it was changed; no copying tool sets that back."""
+    info = _info(infos, segment)
+    try:
+        stat = None if info is None else info.path.stat()
+    except FileNotFoundError:
+        stat = None
+    return (_NONE, _NONE) if stat is None else (stat.st_size, stat.st_ctime_ns)
+
+
+def _checksum(infos: Sequence[SegmentInfo], segment: int, size: int) -> int:
+    info = _info(infos, segment)
+    return _NONE if info is None else _checksum_of(info.path, size)
+
+
+def _checksum_of(path: Path, size: int) -> int:
+    found = 0
+    try:
+        with path.open("rb") as file:
+            left = path.stat().st_size if size == _NONE else size
+            while left > 0 and (data := file.read(min(left, _CHUNK_SIZE))):
+                found, left = crc32(data, found), left - len(data)
+    except FileNotFoundError:
+        return _NONE
+    return found

@@ -1,0 +1,225 @@
+"""What could not be read is read again when it changes: afterwards nothing is missing or double.
+
+The oracle is the undamaged journal. A journal is damaged, read, repaired, and read again: then a
+reader has all of its events, each once, and nothing is said of damage any more.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections import Counter
+from pathlib import Path
+from time import time, time_ns
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tests.spark.source.journals import Writing, flight
+from tests.spark.source.test_anything_anywhere import COLUMNS, DAMAGES, Truth, Undamaged, undamaged
+from tests.spark.source.test_stream import steps, stream_reader
+
+from requite.chronicle import Role
+from requite.spark.ingest import Known, without_known
+from requite.spark.source.again import Again, Outdated, Skipped
+from requite.spark.source.marks import Offset
+from requite.storage.shipped import SHIPPED_NAME, Shipped, encode_shipped
+
+__all__ = ["undamaged"]
+
+
+class Following:
+    """Reads a journal again and again, as a run of the pipeline does, and keeps what it finds."""
+
+    def __init__(self, journal: Path) -> None:
+        self.journal = journal
+        self.events: Truth = Counter()
+        self.bad: list[dict[str, Any]] = []
+        self.skipped: list[Skipped] = []
+        self.offset: Offset | None = None
+
+    def read(self) -> int:
+        """Read what is new or has changed; return how many events that were."""
+        reader, since_ns = stream_reader(self.journal), time_ns()
+        start = self.offset or reader.initialOffset()
+        end = steps(reader, start)[-1]
+        again = reader.again(self.skipped, start, end)
+        known = self._known()
+        self.bad = [row for row in self.bad if not any(holds_not(row, e) for e in again.outdated)]
+        before = self.events.total()
+        for share in [*again.shares, *(reader.partitions(start, end) if end != start else [])]:
+            for batch in reader.read(share):
+                self._take(batch, known)
+        segments: dict[str, dict[int, int]] = {}
+        for row in sorted(self.bad, key=lambda row: -row["byte_offset"]):
+            segments.setdefault(row["log"], {})[row["segment"]] = row["byte_offset"]
+        self.skipped, self.offset = reader.note(segments, end, since_ns), end
+        return self.events.total() - before
+
+    def _known(self) -> Known:
+        places: dict[tuple[str, int], list[int]] = {}
+        for event in self.events:
+            row: Any = dict(zip(COLUMNS, event, strict=True))
+            places.setdefault((row["log"], row["segment"]), []).append(row["byte_offset"])
+        return {place: pa.array(offsets) for place, offsets in places.items()}
+
+    def _take(self, batch: pa.RecordBatch, known: Known) -> None:
+        bad = batch.filter(batch.column("raw").is_valid())
+        self.bad += bad.select(["log", "segment", "byte_offset", "raw", "reason"]).to_pylist()
+        good = without_known(batch.filter(pc.is_null(batch.column("raw"))), known)
+        self.events.update(zip(*(good.column(n).to_pylist() for n in COLUMNS), strict=True))
+
+
+def holds_not(row: dict[str, Any], each: Outdated) -> bool:
+    """Whether a row in quarantine is outdated: as `requite.spark.ingest` asks Spark."""
+    is_there = (row["log"], row["segment"]) == (each.log, each.segment)
+    until = float("inf") if each.until is None else each.until
+    is_gap = row["byte_offset"] == 0 and not row["raw"]
+    return is_there and each.since <= row["byte_offset"] < until and is_gap == each.gaps
+
+
+def copy(journal: Path, target: Path) -> None:
+    """Copy a journal that will not grow any more."""
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(journal, target)
+    for lock in target.glob("*/lock"):
+        lock.write_text("1\n")
+
+
+REPAIRED = sorted(set(DAMAGES) - {"double", "double_the_log", "swap_logs", "overwrite", "swap"})
+
+
+@given(how=st.sampled_from(REPAIRED), seeds=st.lists(st.integers(0, 2**32), min_size=1, max_size=3))
+@example(how="delete", seeds=[1])
+@settings(max_examples=40, deadline=None)
+def test_what_is_repaired_is_read(undamaged: Undamaged, how: str, seeds: list[int]) -> None:
+    copy(undamaged.journal, undamaged.damaged)
+    for seed in seeds:
+        luck = random.Random(seed)
+        places = sorted(path for path in undamaged.damaged.rglob("*") if path.is_file())
+        files = [path for path in places if path.name != "lock"]
+        DAMAGES[how](luck.choice(files), luck.choice(files), luck)
+    following = Following(undamaged.damaged)
+    following.read()
+    copy(undamaged.journal, undamaged.damaged)
+    following.read()
+    assert following.bad == []
+    assert following.events == undamaged.truth
+    assert following.read() == 0
+
+
+def test_segments_that_come_late_are_read_one_by_one(undamaged: Undamaged) -> None:
+    copy(undamaged.journal, undamaged.damaged)
+    [log] = undamaged.damaged.glob("broker-*")
+    segments = sorted(log.glob("*.seg"))
+    away = undamaged.damaged.parent / "away"
+    shutil.rmtree(away, ignore_errors=True)
+    away.mkdir()
+    for path in segments[:-1]:
+        path.rename(away / path.name)
+    following = Following(undamaged.damaged)
+    following.read()
+    first, *others = [path.name for path in segments[:-1]]
+    gaps = []
+    for name in [*others, first]:
+        assert all(row["reason"].startswith("removed") for row in following.bad)
+        gaps.append(len(following.bad))
+        (away / name).rename(log / name)
+        assert following.read() > 0
+    assert gaps == [1, *[2] * (len(others) - 1), 1]
+    assert following.bad == []
+    assert following.events == undamaged.truth
+
+
+def test_what_does_not_change_is_not_read_again(undamaged: Undamaged) -> None:
+    copy(undamaged.journal, undamaged.damaged)
+    segment = sorted(undamaged.damaged.glob("broker-*/*.seg"))[1]
+    data = bytearray(segment.read_bytes())
+    data[700] ^= 1
+    segment.write_bytes(data)
+    following = Following(undamaged.damaged)
+    following.read()
+    assert [row["segment"] for row in following.bad] == [each.segment for each in following.skipped]
+    reader, offset = stream_reader(undamaged.damaged), following.offset
+    assert offset is not None
+    assert reader.again(following.skipped, offset, offset) == Again()
+    segment.write_bytes(data)  # it looks as if it had changed
+    assert reader.again(following.skipped, offset, offset) == Again()
+
+
+def test_what_changes_while_it_is_read_is_read_once_more(undamaged: Undamaged) -> None:
+    copy(undamaged.journal, undamaged.damaged)
+    segment = sorted(undamaged.damaged.glob("broker-*/*.seg"))[1]
+    segment.write_bytes(segment.read_bytes()[:700])
+    following = Following(undamaged.damaged)
+    following.read()
+    reader, offset = stream_reader(undamaged.damaged), following.offset
+    assert offset is not None
+    [skipped] = following.skipped
+    noted = reader.note({skipped.log: {skipped.segment: 0}}, offset, skipped.changed_ns)
+    assert reader.again(noted, offset, offset).shares
+
+
+def test_retention_takes_what_was_read_and_nothing_is_missed(tmp_path: Path) -> None:
+    with Writing(tmp_path, segment_size=5_000) as writing:
+        for number in range(0, 200, 10):
+            writing.flights([flight(each, each / 8) for each in range(number, number + 10)])
+    segments = writing.segments()
+    data = bytearray(segments[2].read_bytes())
+    data[700] ^= 1
+    segments[2].write_bytes(data)
+    following = Following(tmp_path)
+    following.read()
+    bad = following.bad
+    for path in segments[:2]:
+        path.unlink()
+    assert following.read() == 0
+    assert following.bad == bad
+    segments[2].unlink()
+    assert following.read() == 0
+    assert following.bad == bad
+
+
+def test_a_copy_that_is_young_and_does_not_say_that_it_has_ended_may_be_behind(
+    tmp_path: Path,
+) -> None:
+    with Writing(tmp_path / "original", Role.CLIENT) as writing:
+        writing.flights([flight(1)])
+        shutil.copytree(tmp_path / "original", tmp_path / "copy")
+        assert stream_reader(tmp_path / "original").behind() == []
+    reader, log = stream_reader(tmp_path / "copy"), tmp_path / "copy" / writing.path.name
+    assert reader.behind() == [log.name]
+    (log / SHIPPED_NAME).write_bytes(encode_shipped(Shipped(0, 64, is_ended=True)))
+    assert reader.behind() == []
+    (log / SHIPPED_NAME).write_bytes(encode_shipped(Shipped(0, 64, is_ended=False)))
+    assert reader.behind() == [log.name]
+    an_hour_ago = time() - 3600
+    os.utime(log / "00000000000000000000.seg", (an_hour_ago, an_hour_ago))
+    assert reader.behind() == []
+
+
+@pytest.mark.parametrize("cut", [0, 100])
+def test_the_torn_end_of_a_copy_is_forgotten_when_the_rest_has_come(
+    tmp_path: Path, cut: int
+) -> None:
+    with Writing(tmp_path / "original", Role.CLIENT) as writing:
+        writing.flights([flight(1)])
+        writing.flights([flight(2, 1.0)])
+    [segment] = writing.segments()
+    whole = segment.read_bytes()
+    log = tmp_path / "copy" / writing.path.name
+    log.mkdir(parents=True)
+    (log / segment.name).write_bytes(whole[: len(whole) // 2 + cut])
+    shipped = Shipped(0, len(whole), is_ended=True)
+    (log / SHIPPED_NAME).write_bytes(encode_shipped(shipped))
+    following = Following(tmp_path / "copy")
+    following.read()
+    assert len(following.bad) == 1
+    (log / segment.name).write_bytes(whole)
+    assert following.read() > 0
+    assert following.bad == []
+    assert following.events.total() == 6
