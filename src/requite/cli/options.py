@@ -39,6 +39,15 @@ JournalFolder = Annotated[
         "`requite spark run`. Any number of processes may share DIR.",
     ),
 ]
+JournalPlace = Annotated[
+    str,
+    Parameter(
+        name="--journal",
+        metavar="DIR",
+        help="The folder in which journals are, or where they were shipped to: `s3://…`, `gs://…`, "
+        "`abfss://…`.",
+    ),
+]
 BrokerUrl = Annotated[str, Parameter(help="Where the broker is: `mdp://HOST:PORT`.")]
 Timeout = Annotated[
     float,

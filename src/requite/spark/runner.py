@@ -55,7 +55,7 @@ from requite.spark.related import (
 from requite.spark.report import require_charts, require_place
 from requite.spark.skew import IN_STEP, Clocks
 from requite.spark.vocabulary import Verdict
-from requite.storage.place import local_folder
+from requite.storage.place import is_store, local_folder, place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -153,10 +153,10 @@ def _checked(as_of: datetime) -> datetime:
 
 
 def _journal_folder(journal: str | PathLike[str]) -> str:
-    folder = local_folder(journal, "a journal is read from")
-    if not folder.is_dir():
-        raise ConfigurationError(f"there is no journal at {folder}: it is not a folder")
-    return str(folder)
+    place = place_of(journal, "a journal is read from")
+    if not is_store(place) and not Path(place).is_dir():
+        raise ConfigurationError(f"there is no journal at {place}: it is not a folder")
+    return place
 
 
 class _Run:

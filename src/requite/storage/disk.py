@@ -120,6 +120,10 @@ class DiskFolder:
         self.path = path
         self._lock: int | None = None
 
+    @property
+    def place(self) -> str:
+        return str(self.path)
+
     def make(self) -> None:
         """Create the folder, unless it is there."""
         if self.path.is_dir():

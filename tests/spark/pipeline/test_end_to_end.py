@@ -228,8 +228,8 @@ def test_the_verb_refuses_what_cannot_work(
     assert (run_command(by_url), told in capsys.readouterr().err) == (2, True)
     for name in ("run", "watch"):
         lake = [] if name == "watch" else ["--lake", str(tmp_path / "lake")]
-        stored = run_command(["spark", name, "--journal", "s3a://bucket/journal", *lake])
-        told = "a journal is read from a folder"
+        stored = run_command(["spark", name, "--journal", "hdfs://name/journal", *lake])
+        told = "a journal is read from a folder, or a store under s3://"
         assert (stored, told in " ".join(capsys.readouterr().err.split())) == (2, True)
     assert not (tmp_path / "lake").exists()
 

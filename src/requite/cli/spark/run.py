@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 from cyclopts import Group, Parameter
 
 from requite.cli.exit_codes import ExitCode
-from requite.cli.options import OUTPUT, JsonFlag
+from requite.cli.options import OUTPUT, JournalPlace, JsonFlag
 from requite.cli.output import say, say_json, stderr_console, stdout_console
 from requite.errors import ConfigurationError
 from requite.journal.folder import find_logs
-from requite.storage.place import local_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +31,7 @@ _EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 def run(
     *,
-    journal: Annotated[Path, Parameter(metavar="DIR", help="The folder in which journals are.")],
+    journal: JournalPlace,
     lake: Annotated[
         Path,
         Parameter(
@@ -75,7 +74,7 @@ def run(
     """
     judged_at = _instant(as_of)
     # Refuses at once what is no journal; Spark takes seconds to start.
-    find_logs(local_folder(journal, "a journal is read from"))
+    find_logs(journal)
     from requite.spark import runner  # loads Spark
 
     with _session(master) as spark, _progress() as tell:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import Parameter, validators
 
 from requite.cli.exit_codes import ExitCode
-from requite.cli.options import OUTPUT, JsonFlag
+from requite.cli.options import OUTPUT, JournalPlace, JsonFlag
 from requite.cli.output import say, say_json
 from requite.journal.folder import find_logs
-from requite.storage.place import local_folder
+from requite.storage.place import place_of
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -31,9 +31,7 @@ _CHECKPOINT: Final = "_checkpoint"
 
 def watch(
     *,
-    journal: Annotated[
-        Path, Parameter(metavar="DIR", help="The folder that brokers and clients journal to.")
-    ],
+    journal: JournalPlace,
     to: Annotated[
         Path | None,
         Parameter(
@@ -65,7 +63,7 @@ def watch(
 
       $ requite spark watch --journal journal
     """
-    folder = local_folder(journal, "a journal is read from")
+    folder = place_of(journal, "a journal is read from")
     find_logs(folder)  # refuses what is no journal
     from requite.spark import register
     from requite.spark.session import local_session
@@ -73,7 +71,7 @@ def watch(
 
     spark = local_session("requite-watch")
     register(spark)
-    events = spark.readStream.format("requite").load(str(folder))
+    events = spark.readStream.format("requite").load(folder)
     printer = _Printer(as_json)
     with _checkpoint(to) as checkpoint, _interruption() as interrupted:
         watching = Watching(events, printer.show, checkpoint=checkpoint, to=to)

@@ -11,7 +11,6 @@ journal as well, and how long it is kept is for the one to say who writes it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -117,14 +116,14 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = []
         for log in find_logs(self._options.path):
             if until is None or log.log in until:
-                reader = self._readers.setdefault(log.log, LogReader(log.path))
+                reader = self._readers.setdefault(log.log, LogReader(log.place))
                 mark = None if until is None else until[log.log]
                 found.append(Backlog.of(log, reader, before.get(log.log), mark))
         return [each for each in found if each is not None]
 
     def _folder(self, name: str) -> LogFolder:
         """Return where a log that is not there any more was."""
-        folder = identify(Path(self._options.path, name))
+        folder = identify(f"{self._options.path}/{name}")
         if folder is None:
             raise ConfigurationError(f"the checkpoint names {name!r}, which is no log of a journal")
         return folder
