@@ -1,15 +1,23 @@
-"""An S3 that runs in the process of the tests, and buckets in it."""
+"""An S3 on this machine, and buckets in it.
+
+It is a process of its own: some functions of delta-rs wait for it without letting other threads of
+Python run.
+
+    python -m tests.support.s3      prints its endpoint, and ends with its stdin
+"""
 
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from itertools import count
+from subprocess import PIPE
 from typing import Final
 from urllib.request import Request, urlopen
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 _numbers: Final = count()
 
@@ -43,12 +51,12 @@ def speak_to(monkeypatch: pytest.MonkeyPatch, settings: Mapping[str, str]) -> No
 @pytest.fixture(scope="session")
 def s3() -> Iterator[str]:
     """The endpoint of an S3."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    logging.getLogger("werkzeug").disabled = True  # a line for each request
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    command = [sys.executable, "-m", "tests.support.s3"]
+    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        yield server.stdout.readline().strip()
+        server.stdin.close()
 
 
 @pytest.fixture
@@ -56,3 +64,20 @@ def bucket(s3: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """The URL of a new bucket; endpoint and credentials are in the environment."""
     speak_to(monkeypatch, settings_of(s3))
     return make_bucket(s3)
+
+
+def main() -> None:
+    """Be the S3."""
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").disabled = True  # a line for each request
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    print(f"http://{host}:{port}", flush=True)
+    sys.stdin.read()
+    server.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -48,6 +48,15 @@ JournalPlace = Annotated[
         "`abfss://…`.",
     ),
 ]
+LakePlace = Annotated[
+    str,
+    Parameter(
+        name="--lake",
+        metavar="DIR",
+        help="Where the tables are: a folder that `spark run` makes or has made, or such as "
+        "`s3://BUCKET/lake`.",
+    ),
+]
 BrokerUrl = Annotated[str, Parameter(help="Where the broker is: `mdp://HOST:PORT`.")]
 Timeout = Annotated[
     float,

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from requite.errors import ConfigurationError, LakeError, SparkFailed
+from requite.errors import ConfigurationError, LakeError, SparkFailed, StorageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigurationError as error:
         print(f"requite: {error}", file=sys.stderr, flush=True)
         return USAGE
-    except (LakeError, SparkFailed) as error:
+    except (LakeError, SparkFailed, StorageError) as error:
         print(f"requite: {error}", file=sys.stderr, flush=True)
         return FOUND
     return code
@@ -48,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     run = verbs.add_parser("run", help="bring a lake up to date with a journal, and audit it")
     run.add_argument("--journal", required=True, help="the journal, where executors find it")
-    run.add_argument("--lake", required=True, type=Path, help="the folder of the tables")
+    run.add_argument("--lake", required=True, help="where the tables are")
     run.add_argument("--report", type=Path, help="write the report to this file")
     run.set_defaults(verb=_run)
     sweep = verbs.add_parser("sweep", help="run seeds of the simulator")

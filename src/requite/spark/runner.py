@@ -55,7 +55,7 @@ from requite.spark.related import (
 from requite.spark.report import require_charts, require_place
 from requite.spark.skew import IN_STEP, Clocks
 from requite.spark.vocabulary import Verdict
-from requite.storage.place import is_store, local_folder, place_of
+from requite.storage.place import is_store, place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,9 +129,9 @@ def run(
         require_place(report)
     told = _journal_folder(journal)
     source = open_source(told)  # refuses what is no journal, before anything is touched
-    root = local_folder(lake, "a lake is kept in")
+    root = place_of(lake, "a lake is kept in")
     is_old = claim(root, told) < FORMAT
-    place = Lake(spark, Catalog(str(root)))
+    place = Lake(spark, Catalog(root))
     if is_old:
         on_progress(Progress("migration"))
         with as_sentences():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from cyclopts import Group, Parameter
 
 from requite.cli.exit_codes import ExitCode
-from requite.cli.options import OUTPUT, JournalPlace, JsonFlag
+from requite.cli.options import OUTPUT, JournalPlace, JsonFlag, LakePlace
 from requite.cli.output import say, say_json, stderr_console, stdout_console
 from requite.errors import ConfigurationError
 from requite.journal.folder import find_logs
@@ -32,12 +32,7 @@ _EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 def run(
     *,
     journal: JournalPlace,
-    lake: Annotated[
-        Path,
-        Parameter(
-            metavar="DIR", help="Where the tables are kept: a new folder, or an older run's."
-        ),
-    ],
+    lake: LakePlace,
     report: Annotated[
         Path | None,
         Parameter(metavar="FILE", group=OUTPUT, help="Write the report there, as one HTML file."),

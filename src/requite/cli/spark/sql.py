@@ -6,13 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from math import isfinite
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter, validators
 
 from requite.cli.exit_codes import ExitCode
-from requite.cli.options import OUTPUT, JsonFlag
+from requite.cli.options import OUTPUT, JsonFlag, LakePlace
 from requite.cli.output import counted, printable, say, say_json, stderr_console, stdout_console
 from requite.errors import ConfigurationError
 
@@ -36,7 +35,7 @@ def sql(
     ],
     /,
     *,
-    lake: Annotated[Path, Parameter(metavar="DIR", help="The lake that `spark run` has made.")],
+    lake: LakePlace,
     rows: Annotated[
         int,
         Parameter(
