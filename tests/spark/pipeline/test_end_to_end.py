@@ -21,6 +21,7 @@ from tests.spark.source.journals import NOON_US, WORKER, Writing, call_id, fligh
 from requite.chronicle import Happening, Kind, Role
 from requite.cli.app import run as run_command
 from requite.cli.spark import run as verb
+from requite.cli.spark.options import SparkOptions
 from requite.journal.folder import log_name
 from requite.request import Status
 from requite.spark import runner
@@ -178,7 +179,7 @@ def in_this_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Non
     """Let the verb use the session of the tests, and leave it running."""
 
     @contextmanager
-    def session(_master: str | None) -> Iterator[SparkSession]:
+    def session(_options: SparkOptions) -> Iterator[SparkSession]:
         yield spark
 
     monkeypatch.setattr(verb, "_session", session)
@@ -261,7 +262,7 @@ def run_in_a_process_of_its_own(folder: Path, environment: dict[str, str], *more
         writing.happenings([lost])
         writing.flights([flight(number, number / 100) for number in range(CALLS)])
     places = ["--journal", folder / "journal", "--lake", folder / "lake", *more]
-    words = [*COMMAND, "spark", "run", *places, "--master", "local[1]", "--json"]
+    words = [*COMMAND, "spark", "run", *places, "--master", "local[1]", "--heap", "1g", "--json"]
     environment = environment | once.environment(folder)
     process = subprocess.run(words, env=environment, capture_output=True, timeout=240, check=False)
     done = Ended(process)

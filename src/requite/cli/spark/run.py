@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from cyclopts import Group, Parameter
+from cyclopts import Parameter
 
 from requite.cli.exit_codes import ExitCode
 from requite.cli.options import OUTPUT, JournalPlace, JsonFlag, LakePlace
 from requite.cli.output import say, say_json, stderr_console, stdout_console
+from requite.cli.spark.options import USUAL, SparkOptions
 from requite.errors import ConfigurationError
 from requite.journal.folder import find_logs
 
@@ -23,9 +24,7 @@ if TYPE_CHECKING:
     from requite.spark.refresh import OnProgress, Progress
     from requite.spark.runner import RunSummary
 
-_SPARK: Final = Group("Spark", sort_key=20)
 _NOW: Final = "now"
-_CONNECT: Final = "sc://"
 _EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -44,14 +43,7 @@ def run(
             help="Judge as of then (ISO 8601, UTC, or `now`); without, of the newest event.",
         ),
     ] = None,
-    master: Annotated[
-        str | None,
-        Parameter(
-            metavar="URL",
-            group=_SPARK,
-            help="Where Spark runs: `local[2]`, `spark://…` or `sc://…`; without, in this process.",
-        ),
-    ] = None,
+    spark: SparkOptions = USUAL,
     as_json: JsonFlag = False,
 ) -> int:
     """Prove from journals that every accepted request ended exactly once.
@@ -72,8 +64,10 @@ def run(
     find_logs(journal)
     from requite.spark import runner  # loads Spark
 
-    with _session(master) as spark, _progress() as tell:
-        summary = runner.run(spark, journal, lake, report=report, as_of=judged_at, on_progress=tell)
+    with _session(spark) as session, _progress() as tell:
+        summary = runner.run(
+            session, journal, lake, report=report, as_of=judged_at, on_progress=tell
+        )
     _show(summary)
     if as_json:
         say_json(summary.record())
@@ -98,23 +92,12 @@ def _instant(text: str | None) -> datetime | None:
 
 
 @contextmanager
-def _session(master: str | None) -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession
-
-    from requite.spark.session import configure, local_session, prepare_environment
-
-    if master is None:
-        spark = local_session("requite spark run")
-    elif master.startswith(_CONNECT):
-        spark = configure(SparkSession.builder.remote(master)).getOrCreate()
-    else:
-        prepare_environment()
-        named = SparkSession.builder.appName("requite spark run").master(master)
-        spark = configure(named).getOrCreate()
+def _session(options: SparkOptions) -> Iterator[SparkSession]:
+    session = options.session("requite spark run")
     try:
-        yield spark
+        yield session
     finally:
-        spark.stop()
+        session.stop()
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from cyclopts import Parameter, validators
 from requite.cli.exit_codes import ExitCode
 from requite.cli.options import OUTPUT, JsonFlag, LakePlace
 from requite.cli.output import counted, printable, say, say_json, stderr_console, stdout_console
+from requite.cli.spark.options import USUAL, SparkOptions
 from requite.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def sql(
             help="Print so many rows at most.",
         ),
     ] = _ROWS_DEFAULT,
+    spark: SparkOptions = USUAL,
     as_json: JsonFlag = False,
 ) -> int:
     """Ask the tables of a lake in SQL.
@@ -61,10 +63,8 @@ def sql(
 
     require_lake(lake)
     require_query(query)
-    from requite.spark.session import local_session
-
     with stderr_console().status("asking Spark"):
-        answer = ask(local_session("requite spark sql", conf=_QUIET), lake, query, rows)
+        answer = ask(spark.session("requite spark sql", _QUIET), lake, query, rows)
     if as_json:
         _say_rows(answer)
     else:

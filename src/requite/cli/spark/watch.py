@@ -18,6 +18,7 @@ from cyclopts import Parameter, validators
 from requite.cli.exit_codes import ExitCode
 from requite.cli.options import OUTPUT, JournalPlace, JsonFlag
 from requite.cli.output import say, say_json
+from requite.cli.spark.options import USUAL, SparkOptions
 from requite.journal.folder import find_logs
 from requite.storage.place import place_of
 
@@ -49,6 +50,7 @@ def watch(
             help="Stop after so long; without, Ctrl-C stops it.",
         ),
     ] = None,
+    spark: SparkOptions = USUAL,
     as_json: JsonFlag = False,
 ) -> int:
     """Raise an alert within seconds of a missed deadline.
@@ -66,12 +68,11 @@ def watch(
     folder = place_of(journal, "a journal is read from")
     find_logs(folder)  # refuses what is no journal
     from requite.spark import register
-    from requite.spark.session import local_session
     from requite.spark.watch.watching import Watching
 
-    spark = local_session("requite-watch")
-    register(spark)
-    events = spark.readStream.format("requite").load(folder)
+    session = spark.session("requite spark watch")
+    register(session)
+    events = session.readStream.format("requite").load(folder)
     printer = _Printer(as_json)
     with _checkpoint(to) as checkpoint, _interruption() as interrupted:
         watching = Watching(events, printer.show, checkpoint=checkpoint, to=to)
