@@ -19,6 +19,8 @@ from tests.spark.tables import append, replace, rows_of
 from tests.support.s3 import SECRET, make_bucket, s3, settings_of
 
 import requite.spark
+from requite.cli.app import run as run_command
+from requite.cli.spark import run as verb
 from requite.errors import ConfigurationError, LakeBusy, LakeDamaged, LakeError
 from requite.journal.shipping import Shipper
 from requite.spark import runner, schemas
@@ -146,6 +148,26 @@ def test_a_place_that_is_no_lake_is_refused_and_left_alone(
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "nobody")
     with pytest.raises(ConfigurationError, match="write abfss://CONTAINER@ACCOUNT"):
         filesystem("az://container/lake")
+
+
+@pytest.mark.parametrize(
+    ("lake", "code", "told"),
+    [
+        ("s3a://nobodys-bucket/lake", 1, "The specified bucket does not exist"),
+        ("hdfs://name/lake", 2, "there is no client for hdfs: here"),
+    ],
+)
+def test_where_no_lake_can_be_is_told_before_spark_starts(
+    lake: str,
+    code: int,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(verb, "_session", None)
+    assert run_command(["spark", "run", "--journal", str(tmp_path), "--lake", lake]) == code
+    assert told in " ".join(capsys.readouterr().err.split())
 
 
 # --- the pipeline ---------------------------------------------------------------------------------

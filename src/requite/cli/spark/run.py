@@ -16,6 +16,7 @@ from requite.cli.output import say, say_json, stderr_console, stdout_console
 from requite.cli.spark.options import USUAL, SparkOptions
 from requite.errors import ConfigurationError
 from requite.journal.folder import find_logs
+from requite.storage.place import place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,6 +63,9 @@ def run(
     judged_at = _instant(as_of)
     # Refuses at once what is no journal; Spark takes seconds to start.
     find_logs(journal)
+    from requite.spark.marker import is_lake
+
+    is_lake(place_of(lake, "a lake is kept in"))  # likewise, where no lake can be
     from requite.spark import runner  # loads Spark
 
     with _session(spark) as session, _progress() as tell:
