@@ -47,6 +47,7 @@ def requite(
     stdin: bytes | None = None,
     cwd: Path | None = None,
     env: dict[str, str] | None = None,
+    within_s: float = WAIT_S,
 ) -> Ended:
     """Run the command to its end. Without `stdin` it has none to read."""
     source: Any = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
@@ -54,7 +55,7 @@ def requite(
         subprocess.run(
             [*COMMAND, *arguments],
             capture_output=True,
-            timeout=WAIT_S,
+            timeout=within_s,
             cwd=cwd,
             env=ENVIRONMENT | (env or {}),
             check=False,

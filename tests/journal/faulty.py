@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from requite.chronicle import Chronicle, Role
 from requite.errors import LogFull, StorageError
@@ -152,7 +151,7 @@ class Desk:
 
 def decode(items: Iterable[Record | Damage], role: Role = Role.BROKER) -> list[Event]:
     """Return the events of a log."""
-    log = LogFolder(Path(log_name(role, bytes.fromhex(NAME))), role, NAME)
+    log = LogFolder(log_name(role, bytes.fromhex(NAME)), role, NAME)
     decoders: dict[int, SegmentDecoder] = {}
     events: list[Event] = []
     for item in items:

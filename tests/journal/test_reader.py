@@ -325,9 +325,9 @@ def test_a_log_that_is_removed_while_it_is_followed_has_no_news(tmp_path):
     journal_of(tmp_path, Role.BROKER, 1).close()
     (log,) = find_logs(tmp_path)
     tail = LogTail(log)
-    for file in log.path.iterdir():
+    for file in Path(log.place).iterdir():
         file.unlink()
-    log.path.rmdir()
+    Path(log.place).rmdir()
     assert list(tail.news()) == []
 
 

@@ -1,50 +1,37 @@
-"""Journals in a store of objects: an S3 that runs on this machine."""
+"""Journals in a store of objects, an S3 on this machine: shipped there, and read there."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from urllib.request import Request, urlopen
+from threading import Thread
 
 import pytest
-from moto.server import ThreadedMotoServer
-from tests.journal.rows import FLIGHT
+from tests.journal.rows import FLIGHT, HAPPENINGS
+from tests.support.s3 import SECRET, bucket, s3
 
 from requite.chronicle import Role
+from requite.cli.app import run as run_command
 from requite.errors import LogGone, StorageError
 from requite.journal import Journal, JournalSettings
-from requite.journal.reader import events
+from requite.journal.folder import missing_logs
+from requite.journal.ledger import faults
+from requite.journal.reader import JournalTail, events
 from requite.journal.shipping import Shipper
+from requite.storage import Damage, LogReader, LogSettings
+from requite.storage.ending import LOST
+from requite.storage.layout import segment_name
+from requite.storage.memory import MemoryLog
+from requite.storage.remote import RemoteFile, RemoteFolder
+from requite.storage.shipped import SHIPPED_NAME
 from requite.storage.stores import FolderStore, Store, open_store
+
+__all__ = ["bucket", "s3"]
 
 NAME = bytes(range(8))
 LOG = "broker-0001020304050607"
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    """The endpoint of an S3 with one bucket."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    with urlopen(Request(f"{endpoint}/journals", method="PUT")):
-        yield endpoint
-    server.stop()
-
-
-@pytest.fixture
-def bucket(s3: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The URL of the bucket; endpoint and credentials are in the environment."""
-    for name, value in {
-        "AWS_ENDPOINT_URL": s3,
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": "nobody",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-    }.items():
-        monkeypatch.setenv(name, value)
-    return "s3://journals"
 
 
 def fetch(store: Store, target: Path) -> Path:
@@ -56,7 +43,7 @@ def fetch(store: Store, target: Path) -> Path:
 
 
 def test_a_journal_goes_to_a_bucket_and_comes_back(bucket: str, tmp_path: Path) -> None:
-    store = open_store(f"{bucket}/of/one/machine")
+    store = open_store(f"{bucket.replace('s3:', 's3a:')}/of/one/machine/")
     with Journal(tmp_path / "journal", Role.BROKER, NAME) as journal:
         shipper = Shipper(tmp_path / "journal", store)
         shipper.ship()
@@ -75,8 +62,8 @@ def test_a_store_that_fails_disturbs_nobody_and_gets_everything_later(
     settings = JournalSettings(ship_to=f"{bucket}-that-are-not-there", ship_every_s=0.01)
     with Journal(tmp_path / "journal", Role.BROKER, NAME, settings=settings) as journal:
         journal.chronicle.flights.append(FLIGHT)
-    assert caplog.text.count("the journal cannot be shipped: cannot write s3://journals-that") == 1
-    assert "secret" not in caplog.text
+    assert caplog.text.count("the journal cannot be shipped: cannot write s3://bucket-") == 1
+    assert SECRET not in caplog.text
     assert "`requite journal ship` does that" in caplog.text
     store = open_store(f"{bucket}/later")
     Shipper(tmp_path / "journal", store).ship()
@@ -90,3 +77,178 @@ def test_what_a_bucket_has_not_is_told(bucket: str) -> None:
         store.get("nothing/at-all", 10)
     with pytest.raises(StorageError, match="cannot write s3://nobodys"):
         open_store("s3://nobodys").put("name", b"data")
+
+
+# --- reading there --------------------------------------------------------------------------------
+def shipped(folder: Path, bucket: str) -> str:
+    """Write a journal of two logs and ship it; return where it is then."""
+    for role in (Role.BROKER, Role.CLIENT):
+        with Journal(folder, role, NAME) as journal:
+            journal.chronicle.flights += [FLIGHT] * 3
+            journal.chronicle.happenings += HAPPENINGS
+    Shipper(folder, open_store(f"{bucket}/journal")).ship()
+    return f"{bucket}/journal"
+
+
+def test_a_journal_is_read_where_it_was_shipped_to(
+    bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, folder = shipped(tmp_path / "journal", bucket), tmp_path / "journal"
+    assert [*events(place)] == [*events(folder)]
+    assert [*events(f"{place}/{LOG}")] == [*events(folder / LOG)]
+    assert missing_logs(place) == []
+    assert [*faults(place)] == [*faults(folder)]
+    assert [*faults(place, {LOG, LOG.replace("broker", "client")})] == []
+    told = []
+    for journal in (str(folder), place.replace("s3:", "s3a:")):
+        for verb in (["tail", "--json"], ["stats", "--json"], ["export", "--to", "-"]):
+            assert run_command(["journal", verb[0], journal, *verb[1:]]) == 0
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1]
+    back = tmp_path / "back"
+    assert run_command(["journal", "ship", place, str(back)]) == 0
+    assert [*events(back)] == [*events(folder)]
+
+
+def test_a_journal_is_followed_while_it_is_shipped(bucket: str, tmp_path: Path) -> None:
+    folder, store = tmp_path / "journal", open_store(f"{bucket}/live")
+    with Journal(folder, Role.BROKER, NAME) as journal:
+        shipper = Shipper(folder, store)
+        shipper.ship()
+        tail = JournalTail(store.url)
+        assert LogReader(f"{store.url}/{LOG}").may_grow()
+        journal.chronicle.flights.append(FLIGHT)
+    shipper.ship()
+    found = tail.news()
+    assert "answered" in {event.kind for event in found}
+    assert tail.news() == []
+    assert not LogReader(f"{store.url}/{LOG}").may_grow()
+
+
+def test_what_is_missing_in_a_store_is_told_by_name(bucket: str, tmp_path: Path) -> None:
+    place = shipped(tmp_path / "journal", bucket)
+    store = open_store(place)
+    path = f"{LOG}/{segment_name(0)}"
+    whole = store.get(path, 1 << 20)
+    note = store.get(f"{LOG}/{SHIPPED_NAME}", 1 << 20)
+    store.put(path, whole[:-24])  # without its END, which is short of what was shipped
+    reader = LogReader(f"{place}/{LOG}")
+    assert [item.reason for item in reader.read(0) if isinstance(item, Damage)] == [LOST]
+    # As if the shipper had replaced the segment just now, and had yet to note that.
+    store.put(f"{LOG}/{SHIPPED_NAME}", note.replace(b"true", b"false"))
+    store.put(path, whole)
+    assert not [item for item in LogReader(reader.folder.place).read(0) if isinstance(item, Damage)]
+    store.put(".logs/worker-0001020304050607", b"")
+    assert [log.log for log in missing_logs(place)] == ["worker-0001020304050607"]
+    assert "the log worker-0001020304050607 began, and is not there" in [*faults(place)]
+    with pytest.raises(LogGone):
+        LogReader(f"{place}/worker-0001020304050607").segments()
+
+
+class CountingStore(FolderStore):
+    """Notes how much is fetched at once."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.fetched: list[int] = []
+
+    def get(self, name: str, size: int, offset: int = 0) -> bytes:
+        data = super().get(name, size, offset)
+        self.fetched.append(len(data))
+        return data
+
+
+def test_a_segment_is_fetched_in_parts_and_looked_at_cheaply(tmp_path: Path) -> None:
+    log = MemoryLog(b"TEST", LogSettings(segment_size_bytes=32 << 20))
+    payloads = [bytes([number]) * (1 << 20) for number in range(24)]
+    log.append(payloads)
+    log.rotate()
+    file = log.folder.open(segment_name(0))
+    (tmp_path / LOG).mkdir()
+    (tmp_path / LOG / segment_name(0)).write_bytes(file.read(file.size(), 0))
+    store = CountingStore(tmp_path)
+    reader = LogReader.on(RemoteFolder(store, LOG))
+    assert reader.segments()[0].sealed
+    assert sum(store.fetched) < 1024
+    store.fetched.clear()
+    reader.segments()
+    assert store.fetched == []  # what has not changed is known
+    found = [bytes(item.payload) for item in reader.read(0) if not isinstance(item, Damage)]
+    assert found == payloads
+    assert max(store.fetched) <= 4 << 20
+    assert len(store.fetched) < 16
+
+
+def test_a_copy_without_a_note_is_settled_by_the_age_of_its_last_object(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Journal(tmp_path, Role.BROKER, NAME) as journal:
+        journal.chronicle.flights.append(FLIGHT)
+    data = (tmp_path / LOG / segment_name(0)).read_bytes()
+    open_store(bucket).put(f"{LOG}/{segment_name(0)}", data[:-24])
+    reader = LogReader(f"{bucket}/{LOG}")
+    assert reader.may_grow()
+    assert reader.segments()[0].torn == ""
+    monkeypatch.setattr(RemoteFile, "age_s", lambda _file: 901.0)
+    assert not reader.may_grow()
+    assert "cut off" in reader.segments()[0].torn
+
+
+# --- what cannot be -------------------------------------------------------------------------------
+class Refusing(BaseHTTPRequestHandler):
+    """A store that refuses whoever asks."""
+
+    def do_GET(self) -> None:
+        self.send_response(403)
+        self.end_headers()
+        text = "The AWS Access Key Id you provided does not exist in our records."
+        self.wfile.write(f"<Error><Code>X</Code><Message>{text}</Message></Error>".encode())
+
+    def log_message(self, *_words: object) -> None:
+        """Nobody reads it."""
+
+
+@pytest.fixture
+def refusing() -> Iterator[str]:
+    """The endpoint of such a store."""
+    server = HTTPServer(("127.0.0.1", 0), Refusing)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    "verb", [["journal", "stats"], ["spark", "run", "--lake", "lake", "--journal"]]
+)
+def test_a_store_that_cannot_be_read_is_told_in_a_sentence(
+    bucket: str,
+    refusing: str,
+    verb: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def told(place: str) -> str:
+        assert run_command([*verb, place]) == 2
+        said = " ".join(capsys.readouterr().err.split())
+        assert "Traceback" not in said
+        assert SECRET not in said
+        return said
+
+    assert f"there is no journal at {bucket}: nothing is there" in told(bucket)
+    open_store(bucket).put("photos/one.jpg", b"")
+    assert f"{bucket} is not a journal: it has photos, and no log" in told(bucket)
+    assert "The specified bucket does not exist" in told("s3://nobodys-bucket/journal")
+    assert "there is no client for hdfs: here" in told("hdfs://name/journal")
+    assert "names no bucket" in told("s3://")
+    assert "set them in the environment" in told(f"s3://me:{SECRET}@bucket/journal")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", refusing)
+    assert "Access Key Id you provided does not exist" in told("s3a://bucket/journal")
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    assert "needs the extra ship" in told("gs://bucket/journal")
+    assert list(tmp_path.iterdir()) == []

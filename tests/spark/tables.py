@@ -33,7 +33,7 @@ def batch_of(name: str, rows: list[dict[str, Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema)
 
 
-def written(root: Path, name: str, *batches: list[dict[str, Any]]) -> list[Added]:
+def written(root: Path | str, name: str, *batches: list[dict[str, Any]]) -> list[Added]:
     """Write files of a table as a task does, one or more for each list of rows."""
     split = by_day if is_by_day(name) else as_one
     store = filesystem(str(root))
@@ -45,7 +45,7 @@ def written(root: Path, name: str, *batches: list[dict[str, Any]]) -> list[Added
 
 def append(catalog: Catalog, name: str, *batches: list[dict[str, Any]]) -> None:
     """Add rows to a table, in one commit."""
-    catalog.commit(name, written(Path(catalog.root), name, *batches))
+    catalog.commit(name, written(catalog.root, name, *batches))
 
 
 def replace(
@@ -53,7 +53,7 @@ def replace(
 ) -> None:
     """Replace a table, or days of it."""
     gone = [file for file in catalog.files(name) if days is None or file.day in days]
-    catalog.commit(name, written(Path(catalog.root), name, rows), gone)
+    catalog.commit(name, written(catalog.root, name, rows), gone)
 
 
 def rows_of(catalog: Catalog, name: str) -> list[dict[str, Any]]:
@@ -61,6 +61,6 @@ def rows_of(catalog: Catalog, name: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for file in catalog.files(name):
         day = {DAY: file.day} if file.day else {}
-        found = pq.ParquetFile(catalog.path(name, file)).read().to_pylist()
-        rows += [row | day for row in found]
+        with filesystem(catalog.root).open_input_file(f"{name}/{file.path}") as opened:
+            rows += [row | day for row in pq.ParquetFile(opened).read().to_pylist()]
     return rows

@@ -43,7 +43,7 @@ def test_the_notebook_is_one_and_has_no_outputs(cells: list[dict[str, Any]]) -> 
 
 def fill(root: Path) -> None:
     """Make a lake with one run: a request that went well, and one that is missing."""
-    claim(root, "/journal")
+    claim(str(root), "/journal")
     catalog = Catalog(str(root))
     request = {"service": "echo", "date": DATE}
     verdicts = [

@@ -38,7 +38,7 @@ Ask = Callable[..., Told]
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with three requests, of which one run has told."""
     root = tmp_path_factory.mktemp("sql") / "lake"
-    claim(root, "/journal")
+    claim(str(root), "/journal")
     catalog = Catalog(str(root))
     requests = [
         {"request_id": f"{number}", "service": "[b]echo", "total_ms": number / 2, "date": MONDAY}

@@ -50,7 +50,7 @@ def test_the_examples_can_be_read(examples: list[bytes], tmp_path: Path) -> None
     ]
     [info] = LogReader(tmp_path).segments()
     assert info == (
-        tmp_path / "00000000000000000007.seg",
+        str(tmp_path / "00000000000000000007.seg"),
         7,
         144,
         True,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from requite.errors import ConfigurationError
-from requite.storage.place import local_folder
+from requite.storage.place import is_store, local_folder, place_of
 
 
 def test_urls_of_files_name_folders(tmp_path: Path) -> None:
@@ -17,3 +17,37 @@ def test_urls_of_files_name_folders(tmp_path: Path) -> None:
     assert local_folder(Path("file:///tmp"), "a lake is kept in") == Path("/tmp").resolve()
     with pytest.raises(ConfigurationError, match="a lake is kept in a folder"):
         local_folder("file:lake", "a lake is kept in")
+
+
+def test_a_place_is_always_written_alike(tmp_path: Path) -> None:
+    for url in (
+        "s3://bucket/a/b",
+        "s3a://bucket/a/b/",
+        "S3A://bucket/a/b",
+        Path("s3a://bucket/a/b"),
+    ):
+        assert place_of(url, "a lake is kept in") == "s3://bucket/a/b"
+    azure = "abfss://container@account.dfs.core.windows.net/lake"
+    assert place_of(azure, "a lake is kept in") == azure
+    assert is_store(place_of("gs://bucket", "a lake is kept in"))
+    assert place_of(tmp_path.as_uri(), "a lake is kept in") == str(tmp_path)
+    assert not is_store(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("hdfs://name/lake", "there is no client for hdfs: here"),
+        ("s3://", "names no bucket"),
+        ("s3://me:secret@bucket/lake", "set them in the environment"),
+    ],
+)
+def test_what_is_no_place_is_refused(url: str, told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told) as raised:
+        place_of(url, "a lake is kept in")
+    assert "secret" not in str(raised.value)
+
+
+def test_what_is_kept_in_folders_alone_is_in_no_store() -> None:
+    with pytest.raises(ConfigurationError, match="a titanic is read from a folder"):
+        local_folder("s3://bucket/requests", "a titanic is read from")

@@ -39,6 +39,24 @@ JournalFolder = Annotated[
         "`requite spark run`. Any number of processes may share DIR.",
     ),
 ]
+JournalPlace = Annotated[
+    str,
+    Parameter(
+        name="--journal",
+        metavar="DIR",
+        help="The folder in which journals are, or where they were shipped to: `s3://…`, `gs://…`, "
+        "`abfss://…`.",
+    ),
+]
+LakePlace = Annotated[
+    str,
+    Parameter(
+        name="--lake",
+        metavar="DIR",
+        help="Where the tables are: a folder that `spark run` makes or has made, or such as "
+        "`s3://BUCKET/lake`.",
+    ),
+]
 BrokerUrl = Annotated[str, Parameter(help="Where the broker is: `mdp://HOST:PORT`.")]
 Timeout = Annotated[
     float,

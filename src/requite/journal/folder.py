@@ -1,7 +1,8 @@
 """The folder of a journal: one log per process part that wrote in it, named `ROLE-NAME`.
 
 Each log is enrolled when it begins, by an empty file `.logs/ROLE-NAME`. So a log that is gone as a
-whole is missed. Copies of several journals can be laid into one folder.
+whole is missed. Copies of several journals can be laid into one folder. What was shipped to a store
+of objects is a journal as well, which is read there.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from requite.chronicle import ORIGIN_SIZE, Role
-from requite.errors import ConfigurationError, LogFailed
+from requite.errors import ConfigurationError, LogFailed, StorageError
 from requite.journal.meaning import ROLE_NAMES
+from requite.storage.place import local_folder, store_url
+from requite.storage.stores import open_store
 
 _ROLES: Final = {name: role for role, name in ROLE_NAMES.items()}
 _LOG_NAME: Final = re.compile(rf"({'|'.join(_ROLES)})-([0-9a-f]{{{2 * ORIGIN_SIZE}}})")
@@ -21,19 +24,20 @@ _LOG_NAME: Final = re.compile(rf"({'|'.join(_ROLES)})-([0-9a-f]{{{2 * ORIGIN_SIZ
 _HARMLESS: Final = re.compile(r"\..*|lost\+found")
 _ROLL: Final = ".logs"
 _NAMED_MAX: Final = 3
+_READ_FROM: Final = "a journal is read from"
 
 
 class LogFolder(NamedTuple):
-    """Where a log is, and who wrote it; `name` is hexadecimal."""
+    """Where a log is (a path, or a URL), and who wrote it; `name` is hexadecimal."""
 
-    path: Path
+    place: str
     role: Role
     name: str
 
     @property
     def log(self) -> str:
         """The log's name: `broker-0123456789abcdef`."""
-        return self.path.name
+        return self.place.rpartition("/")[2]
 
 
 def log_name(role: Role, name: bytes) -> str:
@@ -41,22 +45,52 @@ def log_name(role: Role, name: bytes) -> str:
     return f"{ROLE_NAMES[role]}-{name.hex()}"
 
 
-def identify(path: Path) -> LogFolder | None:
+def identify(place: Path | str) -> LogFolder | None:
     """Return what a log's folder says by its name; None for any other folder."""
-    match = _LOG_NAME.fullmatch(path.name)
-    return LogFolder(path, _ROLES[match[1]], match[2]) if match else None
+    match = _LOG_NAME.fullmatch(str(place).rpartition("/")[2])
+    return LogFolder(str(place), _ROLES[match[1]], match[2]) if match else None
 
 
 def find_logs(directory: Path | str) -> list[LogFolder]:
     """Return the logs of a journal, or the one log whose folder it is, by name.
 
-    Raises `ConfigurationError` for what is not there, is no folder, or has only other things in it.
+    Raises `ConfigurationError` for what is not there, is no folder, or has only other things in it,
+    and for a store that cannot be read.
     """
-    path = Path(directory)
+    url = store_url(directory, _READ_FROM)
+    if url is not None:
+        return _logs_in_store(url)
+    path = _folder(directory)
     one = identify(path.resolve())
     if one is not None and path.is_dir():
-        return [one._replace(path=path.resolve())]
+        return [one]
     return sorted(_logs(path, _entries(path)))
+
+
+def _folder(directory: Path | str) -> Path:
+    is_url = str(directory).lower().startswith("file:")
+    return local_folder(directory, _READ_FROM) if is_url else Path(directory)
+
+
+def _logs_in_store(url: str) -> list[LogFolder]:
+    parts = _parts(url)
+    if not parts:
+        raise ConfigurationError(f"there is no journal at {url}: nothing is there")
+    one = identify(url)
+    if one is not None:
+        return [one]
+    logs = [identify(f"{url}/{part[:-1]}") for part in parts if part.endswith("/")]
+    found = sorted(log for log in logs if log is not None)
+    if not found:
+        _require_harmless(url, (part.rstrip("/") for part in parts))
+    return found
+
+
+def _parts(url: str) -> list[str]:
+    try:
+        return open_store(url).parts()
+    except StorageError as error:
+        raise ConfigurationError(f"the journal at {url} cannot be read: {error}") from None
 
 
 def enrol(log: Path) -> None:
@@ -79,13 +113,19 @@ def roll_entry(log: str) -> str:
 
 def missing_logs(directory: Path | str) -> list[LogFolder]:
     """Return the logs that have begun in a journal, and are not there, by name."""
-    path = Path(directory)
+    url = store_url(directory, _READ_FROM)
+    if url is not None:
+        there = {part[:-1] for part in _parts(url)}
+        paths = open_store(url).sizes(_ROLL)
+        enrolled = [identify(f"{url}/{path.rpartition('/')[2]}") for path in sorted(paths)]
+        return [log for log in enrolled if log is not None and log.log not in there]
+    path = _folder(directory)
     try:
         names = sorted(entry.name for entry in (path / _ROLL).iterdir())
     except (FileNotFoundError, NotADirectoryError):  # written by an earlier version, or one log
         return []
-    enrolled = (identify(path / name) for name in names)
-    return [log for log in enrolled if log is not None and not log.path.is_dir()]
+    enrolled = [identify(path / name) for name in names]
+    return [log for log in enrolled if log is not None and not Path(log.place).is_dir()]
 
 
 def prepare(directory: Path | str) -> Path:
@@ -114,8 +154,13 @@ def _logs(path: Path, entries: Iterable[Path]) -> list[LogFolder]:
     """Pick out the logs. What lies beside them is left alone; without any, it is no journal."""
     found = [(entry, identify(entry)) for entry in entries]
     logs = [log for entry, log in found if log is not None and entry.is_dir()]
-    others = sorted(entry.name for entry, _ in found if not _HARMLESS.fullmatch(entry.name))
-    if others and not logs:
-        named = ", ".join(others[:_NAMED_MAX]) + (", …" if len(others) > _NAMED_MAX else "")
-        raise ConfigurationError(f"{path} is not a journal: it has {named}, and no log")
+    if not logs:
+        _require_harmless(path, (entry.name for entry, _ in found))
     return logs
+
+
+def _require_harmless(place: Path | str, names: Iterable[str]) -> None:
+    others = sorted(name for name in names if not _HARMLESS.fullmatch(name))
+    if others:
+        named = ", ".join(others[:_NAMED_MAX]) + (", …" if len(others) > _NAMED_MAX else "")
+        raise ConfigurationError(f"{place} is not a journal: it has {named}, and no log")

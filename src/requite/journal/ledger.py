@@ -31,7 +31,7 @@ def faults(directory: Path | str, ended: Collection[str] = ()) -> Iterator[str]:
 
 
 def _lacks_its_end(log: LogFolder) -> bool:
-    reader = LogReader(log.path)
+    reader = LogReader(log.place)
     try:
         infos = [info for info in reader.segments() if info.written_bytes]
         return (not infos or infos[-1].sealed) and not reader.may_grow()

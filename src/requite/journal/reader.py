@@ -83,7 +83,7 @@ class LogTail:
 
     def __init__(self, log: LogFolder) -> None:
         self.log = log
-        self._reader = LogReader(log.path)
+        self._reader = LogReader(log.place)
         self._last: Item | None = None
         self._decoder: SegmentDecoder | None = None
 
@@ -146,7 +146,7 @@ def _newest(log: LogFolder, count: int, selection: Selection) -> list[Event]:
 
     Blocks are decoded from the end backwards, and no more of them than needed.
     """
-    reader = LogReader(log.path)
+    reader = LogReader(log.place)
     found: list[Event] = []
     try:
         for info in reversed(reader.segments()):

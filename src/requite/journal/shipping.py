@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from requite.errors import LogGone, StorageError
 from requite.journal.folder import LogFolder, find_logs, roll_entry
 from requite.storage import LogReader, SegmentInfo
-from requite.storage.files import Folder
+from requite.storage.files import ReadableFolder
 from requite.storage.layout import segment_name
 from requite.storage.shipped import SHIPPED_NAME, Shipped, encode_shipped
 from requite.storage.stores import Store
@@ -66,7 +66,7 @@ class Shipper:
 class LogShipper:
     """Ships one log."""
 
-    def __init__(self, name: str, folder: Folder, store: Store) -> None:
+    def __init__(self, name: str, folder: ReadableFolder, store: Store) -> None:
         self._name = name
         self._folder = folder
         self._store = store
@@ -76,7 +76,7 @@ class LogShipper:
 
     @classmethod
     def of(cls, log: LogFolder, store: Store) -> LogShipper:
-        return cls(log.log, LogReader(log.path).folder, store)
+        return cls(log.log, LogReader(log.place).folder, store)
 
     def ship(self) -> Freight:
         """Ship what is new. Raises `StorageError`; call it again to go on."""

@@ -193,7 +193,7 @@ def stats(directory: Path | str) -> Iterator[LogStats]:
 
 def _stats_of(log: LogFolder) -> LogStats:
     found = LogStats(log)
-    reader = LogReader(log.path)
+    reader = LogReader(log.place)
     try:
         infos = reader.segments()
         for info in infos:

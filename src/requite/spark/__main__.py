@@ -4,7 +4,8 @@
     spark-submit --py-files requite.zip requite_submit.py run --journal DIR --lake DIR
     spark-submit --py-files requite.zip requite_submit.py sweep --seeds N
 
-The session is whoever's starts it: master, resources and packages are `spark-submit`'s options. The
+Master, resources and packages are `spark-submit`'s options; `--master`, `--conf`, `--heap` and
+`--partitions` behind the verb are those of `requite spark`, for what may still be told then. The
 last line of stdout is an object for machines. Exit code 1: the audit or the sweep found something,
 or the lake or Spark failed; 2: the arguments cannot work.
 """
@@ -18,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from requite.errors import ConfigurationError, LakeError, SparkFailed
+from requite.errors import ConfigurationError, LakeError, SparkFailed, StorageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigurationError as error:
         print(f"requite: {error}", file=sys.stderr, flush=True)
         return USAGE
-    except (LakeError, SparkFailed) as error:
+    except (LakeError, SparkFailed, StorageError) as error:
         print(f"requite: {error}", file=sys.stderr, flush=True)
         return FOUND
     return code
@@ -46,12 +47,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="requite.spark", description="requite on a cluster")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    run = verbs.add_parser("run", help="bring a lake up to date with a journal, and audit it")
+    settings = argparse.ArgumentParser(add_help=False)
+    settings.add_argument("--master", help="where Spark runs, unless spark-submit was told")
+    settings.add_argument("--conf", action="append", help="a setting of Spark's: NAME=VALUE")
+    settings.add_argument("--heap", help="Java's memory of each executor, such as 4g")
+    settings.add_argument("--partitions", type=int, help="how many tasks a shuffle has")
+    run = verbs.add_parser(
+        "run", help="bring a lake up to date with a journal, and audit it", parents=[settings]
+    )
     run.add_argument("--journal", required=True, help="the journal, where executors find it")
-    run.add_argument("--lake", required=True, type=Path, help="the folder of the tables")
+    run.add_argument("--lake", required=True, help="where the tables are")
     run.add_argument("--report", type=Path, help="write the report to this file")
     run.set_defaults(verb=_run)
-    sweep = verbs.add_parser("sweep", help="run seeds of the simulator")
+    sweep = verbs.add_parser("sweep", help="run seeds of the simulator", parents=[settings])
     sweep.add_argument("--seeds", type=int, default=1000)
     sweep.add_argument("--first-seed", type=int, default=0)
     sweep.add_argument("--scenario", nargs="+", default=["swarm"], help="they take turns; or all")
@@ -67,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> int:
     from requite.spark import register, runner
 
-    spark = _session()
+    spark = _session(options)
     register(spark)
     summary = runner.run(
         spark,
@@ -88,7 +96,7 @@ def _sweep(options: argparse.Namespace) -> int:
     if options.seeds < 1 or options.first_seed < 0:
         raise ConfigurationError("a sweep has at least one seed, and none is negative")
     total = sweep(
-        _session(),
+        _session(options),
         first_seed=options.first_seed,
         seeds=options.seeds,
         scenarios=scenarios,
@@ -112,12 +120,11 @@ def _show(progress: Progress) -> None:
         print(f"requite: {progress.step}: {progress.rows:,}", file=sys.stderr, flush=True)
 
 
-def _session() -> SparkSession:
-    from pyspark.sql import SparkSession
+def _session(options: argparse.Namespace) -> SparkSession:
+    from requite.spark.session import Settings, open_session
 
-    from requite.spark.session import configure
-
-    return configure(SparkSession.builder.appName(_APP)).getOrCreate()
+    given = (options.master, options.conf, options.heap, options.partitions)
+    return open_session(_APP, Settings.told(*given))
 
 
 def _tell(record: dict[str, Any]) -> None:

@@ -7,7 +7,8 @@
 Spark computes, and its tasks write Parquet files (`requite.spark.delta.files`); the driver commits
 these to Delta's log through delta-rs (`requite.spark.delta.catalog`). So no archive of Delta's is
 needed in Spark. Files are read by Spark itself, those that the log lists, each after its digest
-has been compared with its name.
+has been compared with its name. In a store of objects tasks read them as they write them, through
+Arrow, since Spark brings no archive for stores.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from pyspark.sql.types import StructType
 from requite.errors import LakeError
 from requite.spark import schemas
 from requite.spark.delta.catalog import Catalog
-from requite.spark.delta.files import ADDED, Added, Without, Writer, day_of
+from requite.spark.delta.files import ADDED, Added, Reader, Without, Writer, day_of, share_out
 from requite.spark.delta.table import is_by_day
 from requite.spark.marker import require_current
-from requite.storage.place import local_folder
+from requite.storage.place import is_store, place_of
 
 if TYPE_CHECKING:
     from requite.spark.delta.catalog import Days
@@ -44,14 +45,14 @@ class Lake:
 
     @classmethod
     def at(cls, spark: SparkSession, root: str | PathLike[str]) -> Lake:
-        """Return the lake in a folder, as its last run has left it.
+        """Return the lake in a folder or a store, as its last run has left it.
 
         Raises `LakeDamaged` where it is not what was written, `ConfigurationError` where an older
         version of requite has made it.
         """
-        folder = local_folder(root, "a lake is kept in")  # Java may have started in another one
-        require_current(folder)
-        return cls(spark, Catalog(str(folder)))
+        place = place_of(root, "a lake is kept in")  # Java may have started in another folder
+        require_current(place)
+        return cls(spark, Catalog(place))
 
     @property
     def root(self) -> str:
@@ -71,10 +72,19 @@ class Lake:
         schema = schema_of(name)
         if not files:
             return self._empty(schema)
+        if is_store(self.root):
+            return self._fetched(name, files)
         paths = [self.catalog.path(name, file) for file in files]
         # The schema is given, or Spark would read a footer; the day is in the path alone.
         reader = self.spark.read.schema(schema).option("basePath", f"{self.root}/{name}")
         return reader.parquet(*paths).select(*columns_of(name))
+
+    def _fetched(self, name: str, files: Sequence[File]) -> DataFrame:
+        """Return the rows of files that Spark has no archive for to read: tasks fetch them."""
+        shares = share_out([(file.path, file.size) for file in files])
+        reader = Reader(self.root, name, schemas.TABLES[name], shares)
+        numbers = self.spark.range(0, len(shares), 1, len(shares))
+        return numbers.mapInArrow(reader, schema_of(name))
 
     def _empty(self, schema: StructType) -> DataFrame:
         # Not `createDataFrame`, which has Python workers make the rows, even none.

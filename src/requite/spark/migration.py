@@ -17,7 +17,7 @@ from pyspark.sql.types import LongType
 from requite.errors import LakeDamaged
 from requite.spark.bronze import EVENTS, QUARANTINE
 from requite.spark.lake import Lake, columns_of, schema_of, write_files
-from requite.spark.marker import FORMAT, load, marker_of, save
+from requite.spark.marker import FORMAT, OURS, load, save
 
 _BATCH: Final = "batch"
 _FOLDERS: Final = {EVENTS: "date=*/batch=*", QUARANTINE: "batch=*"}
@@ -29,20 +29,18 @@ def migrate(lake: Lake) -> int:
     A migration that dies is repeated by the next one. Raises `LakeDamaged` where it is not known
     any more up to where the journal had been read.
     """
-    root = Path(lake.root)
-    marker = marker_of(root)
+    root = lake.root
     began = datetime.now(UTC)
-    reading = marker.with_name("reading.json")
-    base = load(reading).get("base", 0) if reading.exists() else 0
-    done, offset = _read_until(root / "_checkpoints" / "bronze")
+    base = (load(root, path=f"{OURS}/reading.json") or {}).get("base", 0)
+    done, offset = _read_until(Path(root, "_checkpoints", "bronze"))
     with lake.catalog.running():
         # What the last batch may have written that Spark does not know of is read again.
         rows = sum(_take_over(lake, name, base + done) for name in _FOLDERS) if offset else 0
         state = {"offset": offset, "anew": True}
         lake.catalog.end(state, began_at=began, ended_at=datetime.now(UTC), new_events=rows)
-    save(marker, load(marker) | {"format": FORMAT})
+    save(root, (load(root) or {}) | {"format": FORMAT})
     for name in ("state.json", "reading.json", "lock"):
-        marker.with_name(name).unlink(missing_ok=True)
+        Path(root, OURS, name).unlink(missing_ok=True)
     return rows
 
 

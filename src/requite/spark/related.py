@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from requite.spark.bronze import CLIENT_DIGITS, EVENTS, IDS
 from requite.spark.decoding.columns import arrow_types
-from requite.spark.delta.files import DAY, day_of, filesystem
+from requite.spark.delta.files import filesystem, with_day
 from requite.spark.delta.table import File
 from requite.spark.lake import Lake, schema_of
 from requite.spark.news import widened
@@ -112,17 +112,17 @@ class _Lookup:
         for batch in batches:
             for path in batch.column(0).to_pylist():
                 with store.open_input_file(f"{EVENTS}/{path}") as opened:
-                    yield from self._found(pq.ParquetFile(opened), day_of(path))
+                    yield from self._found(pq.ParquetFile(opened), path)
 
-    def _found(self, file: pq.ParquetFile, day: date | None) -> Iterator[pa.RecordBatch]:
+    def _found(self, file: pq.ParquetFile, path: str) -> Iterator[pa.RecordBatch]:
         types = arrow_types(BRONZE_EVENTS)
         for group in range(file.num_row_groups):
             column = file.read_row_group(group, columns=["request_id"]).column(0)
             is_asked = pc.is_in(column, self.ids)
             if pc.any(is_asked).as_py():
                 rows = file.read_row_group(group).filter(is_asked)
-                rows = rows.append_column(DAY, pa.array([day] * rows.num_rows, types[DAY]))
-                yield from rows.select(list(types)).cast(pa.schema(types)).to_batches()
+                for batch in rows.to_batches():
+                    yield with_day(batch, path, types)
 
 
 def of_days(lake: Lake, days: Collection[date], slack: timedelta = timedelta(0)) -> DataFrame:

@@ -56,7 +56,7 @@ from requite.spark.report import require_charts, require_place
 from requite.spark.skew import IN_STEP, Clocks
 from requite.spark.source.again import Skipped
 from requite.spark.vocabulary import Verdict
-from requite.storage.place import local_folder
+from requite.storage.place import is_store, place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -130,9 +130,9 @@ def run(
         require_place(report)
     told = _journal_folder(journal)
     source = open_source(told)  # refuses what is no journal, before anything is touched
-    root = local_folder(lake, "a lake is kept in")
+    root = place_of(lake, "a lake is kept in")
     is_old = claim(root, told) < FORMAT
-    place = Lake(spark, Catalog(str(root)))
+    place = Lake(spark, Catalog(root))
     if is_old:
         on_progress(Progress("migration"))
         with as_sentences():
@@ -154,10 +154,10 @@ def _checked(as_of: datetime) -> datetime:
 
 
 def _journal_folder(journal: str | PathLike[str]) -> str:
-    folder = local_folder(journal, "a journal is read from")
-    if not folder.is_dir():
-        raise ConfigurationError(f"there is no journal at {folder}: it is not a folder")
-    return str(folder)
+    place = place_of(journal, "a journal is read from")
+    if not is_store(place) and not Path(place).is_dir():
+        raise ConfigurationError(f"there is no journal at {place}: it is not a folder")
+    return place
 
 
 class _Run:

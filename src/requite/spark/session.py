@@ -2,17 +2,20 @@
 
 `local_session` starts Spark inside this process, quiet and on loopback only. On a cluster, or over
 Spark Connect, whoever makes the session passes its builder through `configure`, which sets only
-what the pipeline relies on.
+what the pipeline relies on. `open_session` does what the options of a command say (`Settings`).
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from requite.errors import ConfigurationError
 from requite.spark.java import ensure_java
 
 if TYPE_CHECKING:
@@ -42,9 +45,6 @@ LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": LOOPBACK,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.memory": "2g",
-    # A local run has few cores, and a task costs more than it gains when a table is small.
-    "spark.sql.shuffle.partitions": "4",
     # Files are named to Spark one by one; it would start a job to look for as few as 33.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     # Naming the line of Python in errors takes as many calls of the JVM as everything else.
@@ -61,6 +61,17 @@ _ERROR_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 # Tells the processes that Spark starts, which plan a read, that they may push filters down: they
 # cannot see the session, and offering it where it is switched off fails every read.
 PUSHDOWN_VARIABLE: Final = "REQUITE_SPARK_PUSHDOWN"
+
+
+# Of a local session. A task costs more than it gains when a table is small, so there are few.
+_PARTITIONS_LEAST, _PARTITIONS_MOST = 4, 64
+_HEAP_LEAST_MB, _HEAP_PER_CORE_MB = 2048, 256
+
+_CONNECT: Final = "sc://"
+_LOCAL_MASTER: Final = re.compile(r"local(?:\[(\d+|\*)(?:, *\d+)?\])?")
+_HEAP: Final = re.compile(r"\d+[kmgt]b?", re.IGNORECASE)
+_SECRET: Final = re.compile(r"secret|password|token|access[._-]?key", re.IGNORECASE)
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # spark-submit starts Java before our program
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
@@ -84,9 +95,124 @@ def local_session(
     if SparkSession.getActiveSession() is None:
         prepare_environment()
     builder = configure(SparkSession.builder.appName(app_name).master(f"local[{cores}]"))
-    for key, value in {**LOCAL, **(conf or {})}.items():
+    return _made(builder, {**LOCAL, **sized(cores), **(conf or {})})
+
+
+def sized(cores: int | str) -> dict[str, str]:
+    """Return the settings of a local session that depend on how many threads it has."""
+    count = (os.cpu_count() or 1) if cores == "*" else int(cores)
+    return {
+        "spark.driver.memory": f"{max(_HEAP_LEAST_MB, count * _HEAP_PER_CORE_MB)}m",
+        "spark.sql.shuffle.partitions": str(min(max(_PARTITIONS_LEAST, count), _PARTITIONS_MOST)),
+    }
+
+
+def _made(builder: SparkSession.Builder, conf: Mapping[str, str]) -> SparkSession:
+    for key, value in conf.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where Spark runs, and how: the options that every command has which starts it.
+
+    `master` is Spark's (`local[2]`, `spark://…`) or a Connect server (`sc://…`); None is this
+    process, or what `spark-submit` was told. `heap` is the memory of Java where tasks run: of this
+    process, or of each executor. `partitions` is how many tasks a shuffle has. `conf` wins.
+    """
+
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    heap: str | None = None
+    partitions: int | None = None
+
+    @classmethod
+    def told(
+        cls,
+        master: str | None = None,
+        conf: Iterable[str] | None = None,
+        heap: str | None = None,
+        partitions: int | None = None,
+    ) -> Settings:
+        """Check options. Raises `ConfigurationError`, which names the one that cannot work."""
+        if heap is not None and not _HEAP.fullmatch(heap):
+            raise ConfigurationError(f"--heap: {heap!r} is no size of memory; write it like 4g")
+        if partitions is not None and partitions < 1:
+            raise ConfigurationError("--partitions: there is at least one")
+        if (
+            master is not None
+            and master.startswith("local")
+            and not _LOCAL_MASTER.fullmatch(master)
+        ):
+            raise ConfigurationError(f"--master: {master!r} is none; write it like local[2]")
+        return cls(master, dict(map(_setting, conf or ())), heap, partitions)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether Spark is to run in this process."""
+        return self.master is None or _LOCAL_MASTER.fullmatch(self.master) is not None
+
+    def record(self, heap_of: str) -> dict[str, str]:
+        """Return all as Spark's own settings; `heap_of` names the one for the heap."""
+        partitions = None if self.partitions is None else str(self.partitions)
+        found = {heap_of: self.heap, "spark.sql.shuffle.partitions": partitions}
+        given = {name: value for name, value in found.items() if value is not None}
+        return {**given, **self.conf}
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name.startswith("spark."):
+        raise ConfigurationError(f"--conf: {text!r} is no setting; write it like spark.NAME=VALUE")
+    if _SECRET.search(name):
+        raise ConfigurationError(
+            f"--conf {name}: others can read a command line; set it in the environment, or in "
+            "spark-defaults.conf"
+        )
+    return name, value
+
+
+def open_session(
+    app_name: str, settings: Settings, more: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Start Spark, or connect to it, as settings say; `more` are settings that these win over.
+
+    Raises `ConfigurationError` where one cannot take effect any more, `JavaMissing` without Java.
+    """
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(app_name)
+    if os.environ.get(_SUBMITTED):
+        return _made(configure(_named(builder, settings)), _submitted(settings, more or {}))
+    if settings.is_local:
+        cores = _LOCAL_MASTER.fullmatch(settings.master or "local[*]")
+        assert cores is not None
+        conf = {**(more or {}), **settings.record("spark.driver.memory")}
+        return local_session(app_name, cores=cores[1] or 1, conf=conf)
+    assert settings.master is not None
+    if settings.master.startswith(_CONNECT):
+        if settings.heap is not None:
+            raise ConfigurationError("--heap: whoever starts the Connect server gives it its heap")
+        return _made(configure(builder.remote(settings.master)), settings.record(""))
+    prepare_environment()
+    conf = {**(more or {}), **settings.record("spark.executor.memory")}
+    return _made(configure(_named(builder, settings)), conf)
+
+
+def _named(builder: SparkSession.Builder, settings: Settings) -> SparkSession.Builder:
+    return builder if settings.master is None else builder.master(settings.master)
+
+
+def _submitted(settings: Settings, more: Mapping[str, str]) -> dict[str, str]:
+    from pyspark import SparkConf
+
+    master = settings.master or SparkConf().get("spark.master") or "local"
+    if settings.heap is not None and _LOCAL_MASTER.fullmatch(master):
+        raise ConfigurationError(
+            "--heap: Java runs already; give it to spark-submit, as --driver-memory"
+        )
+    return {**more, **settings.record("spark.executor.memory")}
 
 
 def prepare_environment() -> None:

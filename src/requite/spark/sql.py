@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.errors import PySparkException
@@ -17,8 +16,8 @@ from requite.spark.delta.catalog import RUNS
 from requite.spark.delta.table import Table
 from requite.spark.failures import as_sentences
 from requite.spark.lake import Lake
-from requite.spark.marker import marker_of
-from requite.storage.place import local_folder
+from requite.spark.marker import is_lake
+from requite.storage.place import place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,12 +38,15 @@ class Answer(NamedTuple):
     more: bool
 
 
-def require_lake(root: Path) -> None:
-    """Raise `ConfigurationError` where no run has made a lake."""
-    if not marker_of(root).is_file() and not (root / RUNS).is_dir():
+def require_lake(root: str | PathLike[str]) -> str:
+    """Return the place of a lake. Raises `ConfigurationError` where no run has made one."""
+    place = place_of(root, "a lake is kept in")
+    if not is_lake(place):
         raise ConfigurationError(
-            f"there is no lake at {root}: `requite spark run --journal DIR --lake {root}` makes one"
+            f"there is no lake at {place}: `requite spark run --journal DIR --lake {place}` makes "
+            "one"
         )
+    return place
 
 
 def require_query(text: str) -> None:
@@ -61,8 +63,7 @@ def ask(spark: SparkSession, root: str | PathLike[str], text: str, rows_max: int
     Raises `ConfigurationError` where there is no lake, for what is not a query, and for one that
     Spark cannot run; `LakeDamaged` if a table that it names is not what was written.
     """
-    place = local_folder(root, "a lake is kept in")
-    require_lake(place)
+    place = require_lake(root)
     require_query(text)
     with as_sentences():
         # A session of its own: neither its views nor its settings are anybody else's.

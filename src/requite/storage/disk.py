@@ -73,6 +73,10 @@ class DiskFile:
         with as_storage_error("look at", self.path):
             return time.time() - os.fstat(self._descriptor).st_mtime
 
+    def changed_ns(self) -> int:
+        with as_storage_error("look at", self.path):
+            return os.fstat(self._descriptor).st_ctime_ns
+
     def next_data(self, offset: int) -> tuple[int, int] | None:
         """Skip what was set aside and never written, where the system can tell."""
         try:
@@ -119,6 +123,10 @@ class DiskFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: int | None = None
+
+    @property
+    def place(self) -> str:
+        return str(self.path)
 
     def make(self) -> None:
         """Create the folder, unless it is there."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from requite.storage.files import File
+from requite.storage.files import ReadableFile
 from requite.storage.layout import ALIGNMENT, RECORD_HEADER_SIZE
 from requite.storage.records import RAW_SIZE_MAX, Damage
 from requite.storage.scan import OpenSegment, data_chunks
@@ -50,7 +50,7 @@ def is_blank(segment: OpenSegment, offset: int) -> bool:
     return not segment.file.read(RECORD_HEADER_SIZE, offset).strip(b"\0")
 
 
-def tail_size(file: File, offset: int) -> int:
+def tail_size(file: ReadableFile, offset: int) -> int:
     """How far behind `offset` there is anything but zeros."""
     size = 0
     for base, data in data_chunks(file, offset, file.size()):

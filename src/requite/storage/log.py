@@ -184,7 +184,7 @@ class Log:
             if self._refusal is None and self._writer is not None:
                 self._writer.seal()
         finally:
-            self._refusal = LogFailed(f"the log in {self._folder.path} is closed")
+            self._refusal = LogFailed(f"the log in {self._folder.place} is closed")
             self._drop_writer()
             self._folder.unlock()
 
@@ -342,6 +342,6 @@ def _refuse_strangers(folder: DiskFolder) -> None:
     ]
     if names and not ours:
         raise LogMismatch(
-            f"{folder.path} holds other files ({sorted(names)[0]}, …) and no log. "
+            f"{folder.place} holds other files ({sorted(names)[0]}, …) and no log. "
             "Use an empty folder, or a new one."
         )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from requite.errors import LogGone, LogLocked
 from requite.storage.log import Log
 from requite.storage.settings import LogSettings
@@ -32,6 +30,9 @@ class MemoryFile:
     def age_s(self) -> float:
         return 0.0
 
+    def changed_ns(self) -> int:
+        return 0
+
     def next_data(self, offset: int) -> tuple[int, int] | None:
         return (offset, len(self._data)) if offset < len(self._data) else None
 
@@ -53,7 +54,7 @@ class MemoryFolder:
     """Files by name; one folder may be opened as a log again and again."""
 
     def __init__(self) -> None:
-        self.path = Path("memory")
+        self.place = "memory"
         self._files: dict[str, MemoryFile] = {}
         self._locked = False
 
@@ -64,7 +65,7 @@ class MemoryFolder:
         try:
             return self._files[name]
         except KeyError:
-            raise LogGone(f"{self.path / name} is not there (any more)") from None
+            raise LogGone(f"{self.place}/{name} is not there (any more)") from None
 
     def create(self, name: str, size: int) -> MemoryFile:
         file = self._files[name] = MemoryFile(size)

@@ -1,4 +1,8 @@
-"""Which folder a path or a `file:` URL names."""
+"""Which folder, or which part of a store, a path or a URL names.
+
+A *place* is a text: the absolute path of a folder, or the URL of a store of objects without a slash
+at its end, always the same one for the same place. `/` and a name make a place below it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import re
 from os import PathLike
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from requite.errors import ConfigurationError
 
@@ -15,20 +19,67 @@ from requite.errors import ConfigurationError
 _URL: Final = re.compile(r"(file(?=:)|[a-z][a-z0-9+.-]+(?=:/)):(.*)", re.IGNORECASE | re.DOTALL)
 _FILE: Final = re.compile(r"/*(?:localhost(?=/))?/+(.*)", re.IGNORECASE | re.DOTALL)
 
+STORES: Final = ("s3", "gs", "az", "abfs", "abfss")
+_OTHER_NAMES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}  # by which Hadoop, say, calls them
+_KNOWN: Final = ", ".join(f"{scheme}://" for scheme in (*STORES, "s3a"))
+
+
+def place_of(place: str | PathLike[str], what: str) -> str:
+    """Return a place; `what` says what it is for ("a lake is kept in").
+
+    Raises `ConfigurationError` for a URL of something else: no folder must be named after it.
+    """
+    return store_url(place, what) or str(_folder(os.fspath(place), what))
+
+
+def store_url(place: str | PathLike[str], what: str) -> str | None:
+    """Return the URL of a store; None for a folder. Raises `ConfigurationError` likewise, and for
+    a URL with credentials in it."""
+    text = os.fspath(place)
+    url = _URL.fullmatch(text)
+    if url is None or url[1].lower() == "file":
+        return None
+    scheme = _OTHER_NAMES.get(url[1].lower(), url[1].lower())
+    if scheme not in STORES:
+        raise ConfigurationError(
+            f"{text}: {what} a folder, or a store under {_KNOWN}; there is no client for "
+            f"{url[1].lower()}: here, so mount it, and give the folder; nothing was read or written"
+        )
+    found = f"{scheme}://{url[2].strip('/')}"
+    parts = urlsplit(found)
+    # Of Azure, the name before the @ is that of a container.
+    if parts.password or (parts.username and scheme not in ("abfs", "abfss")):
+        raise ConfigurationError(
+            "credentials of a store do not belong into its URL: set them in the environment"
+        )
+    if not parts.netloc:
+        raise ConfigurationError(f"{text} names no bucket: write {scheme}://BUCKET/PATH")
+    return found
+
+
+def is_store(place: str) -> bool:
+    """Whether a place is in a store of objects."""
+    return "://" in place
+
 
 def local_folder(place: str | PathLike[str], what: str) -> Path:
-    """Return the folder, as an absolute path; `what` says what it is for ("a lake is kept in").
+    """Return the folder, as an absolute path, for what is kept in folders alone.
 
-    Raises `ConfigurationError` for the URL of a store: no folder must be named after it.
+    Raises `ConfigurationError` for the URL of a store.
     """
-    text = os.fspath(place)
+    if store_url(place, what) is not None:
+        raise ConfigurationError(
+            f"{os.fspath(place)}: {what} a folder that this machine and all executors see (a mount "
+            "of the store, say), and not under such a URL; nothing was read or written"
+        )
+    return _folder(os.fspath(place), what)
+
+
+def _folder(text: str, what: str) -> Path:
     url = _URL.fullmatch(text)
     if url is None:
         return Path(text).expanduser().resolve()
-    path = _FILE.fullmatch(url[2]) if url[1].lower() == "file" else None
+    path = _FILE.fullmatch(url[2])
     if path is None:
-        raise ConfigurationError(
-            f"{text}: {what} a folder that this machine and all executors see (a mount of the "
-            "store, say), and not under such a URL; nothing was read or written"
-        )
+        raise ConfigurationError(f"{text}: {what} a folder, whose URL is written file:///PATH")
     return Path("/", unquote(path[1])).resolve()

@@ -11,9 +11,8 @@ from os import PathLike
 from pathlib import Path
 
 from requite.errors import LogCorrupt, LogGone
-from requite.storage.disk import DiskFolder
 from requite.storage.ending import LOST, SETTLED_AFTER_S, is_blank, reason_of_rest, rest_of
-from requite.storage.files import File, Folder
+from requite.storage.files import ReadableFile, ReadableFolder
 from requite.storage.layout import (
     DATA,
     HEADER_SIZE,
@@ -24,13 +23,14 @@ from requite.storage.layout import (
 from requite.storage.mending import MEND_SIZE_MAX, mend, mend_all
 from requite.storage.records import RAW_SIZE_MAX, Damage, Position, Record, SegmentInfo
 from requite.storage.recovery import segment_numbers
+from requite.storage.remote import open_folder
 from requite.storage.scan import OpenSegment, Walk, lost_records
 from requite.storage.segment import NEW_SUFFIX
 from requite.storage.shipped import Shipped
 
 
 class LogReader:
-    """The reader of a log in a folder; a log without a folder has `Log.reader`.
+    """The reader of a log in a folder or a store; a log in memory has `Log.reader`.
 
     A reader may see records that are not on the disk yet, and which a power cut takes away. It
     remembers how far it has looked through segments that are being written; use one reader in one
@@ -38,19 +38,22 @@ class LogReader:
     """
 
     def __init__(self, directory: str | PathLike[str]) -> None:
-        self._folder: Folder = DiskFolder(Path(directory))
+        self._begin(open_folder(directory))
+
+    @classmethod
+    def on(cls, folder: ReadableFolder) -> LogReader:
+        reader = cls.__new__(cls)
+        reader._begin(folder)
+        return reader
+
+    def _begin(self, folder: ReadableFolder) -> None:
+        self._folder = folder
         self._known: dict[int, tuple[int, int]] = {}  # segment: offset, number; looked through
         self._searched: set[int] = set()  # segments without a record behind what is written
         self._blank: dict[int, tuple[int, int]] = {}  # where only zeros are there, and up to where
 
-    @classmethod
-    def on(cls, folder: Folder) -> LogReader:
-        reader = cls(folder.path)
-        reader._folder = folder
-        return reader
-
     @property
-    def folder(self) -> Folder:
+    def folder(self) -> ReadableFolder:
         """Where the segments are."""
         return self._folder
 
@@ -97,7 +100,7 @@ class LogReader:
         with closing(folder.open(segment_name(numbers[-1]))) as file:
             return file.age_s() < SETTLED_AFTER_S
 
-    def _may_be_written(self, last: File) -> bool:
+    def _may_be_written(self, last: ReadableFile) -> bool:
         folder = self._folder
         return folder.is_locked() or (folder.is_copy() and last.age_s() < SETTLED_AFTER_S)
 
@@ -210,7 +213,7 @@ class LogReader:
             torn = self._torn(segment) if last and not sealed else None
             header = segment.header
             return SegmentInfo(
-                self._folder.path / segment_name(number),
+                f"{self._folder.place}/{segment_name(number)}",
                 number,
                 torn.end if torn else written,
                 sealed,
@@ -297,12 +300,12 @@ def scan(
     return LogReader(place.parent).read(number, start, end)
 
 
-def read_record(folder: Folder, position: Position) -> bytes:
+def read_record(folder: ReadableFolder, position: Position) -> bytes:
     with closing(folder.open(segment_name(position.segment))) as file:
         segment = OpenSegment(file, position.segment)
         found = segment.window().record(position.offset) if segment.readable else None
     if found is None or found[0] != DATA or found[1] != position.number:
-        path = folder.path / segment_name(position.segment)
+        path = f"{folder.place}/{segment_name(position.segment)}"
         raise LogCorrupt(f"record {position.number} at {position.offset} in {path} is damaged")
     return bytes(found[2])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from requite.storage.layout import record_size
@@ -58,12 +57,13 @@ class SegmentInfo(NamedTuple):
 
     `written_bytes`: up to here there are records (and damage); a later read may start there.
     `next_number`: the number of the record that comes next. `sealed`: nothing will be added.
-    `log_id` and `purpose` are empty where the header is damaged and no other segment tells them.
+    `place` is where it is: a path, or a URL. `log_id` and `purpose` are empty where the header is
+    damaged and no other segment tells them.
     `torn`: what is wrong with the end of a log whose writer is gone without having closed it; that
     takes the last `torn_bytes` of those written.
     """
 
-    path: Path
+    place: str
     number: int
     written_bytes: int
     sealed: bool

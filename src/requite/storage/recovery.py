@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 from requite.errors import LogCorrupt, LogMismatch
 from requite.storage.ending import tail_size
-from requite.storage.files import File, Folder
+from requite.storage.files import File, Folder, ReadableFolder
 from requite.storage.layout import (
     SegmentHeader,
     encode_end,
@@ -52,7 +51,7 @@ class _Look(NamedTuple):
     damage: Damage | None
 
 
-def segment_numbers(folder: Folder) -> list[int]:
+def segment_numbers(folder: ReadableFolder) -> list[int]:
     """The segments that are there, oldest first."""
     numbers = map(segment_number, folder.names())
     return sorted(number for number in numbers if number is not None)
@@ -67,7 +66,7 @@ def recover(folder: Folder, purpose: bytes, *, sync: bool) -> Found:
     looks = [_look(folder, number) for number in segment_numbers(folder)]
     headers = [look.header for look in looks if look.header is not None]
     for header in headers:
-        _check_purpose(folder.path, header.purpose, purpose)
+        _check_purpose(folder.place, header.purpose, purpose)
     if not looks:
         return Found(None, 0, (), Recovery())
     last = _recover_last(folder, looks[-1].number, sync=sync)
@@ -82,15 +81,15 @@ def _look(folder: Folder, number: int) -> _Look:
         segment = OpenSegment(file, number)
         if segment.unknown_version:
             raise LogMismatch(
-                f"{folder.path / segment_name(number)}: {segment.fault}. Use a newer requite."
+                f"{folder.place}/{segment_name(number)}: {segment.fault}. Use a newer requite."
             )
         return _Look(number, file.size(), segment.header, segment.damage())
 
 
-def _check_purpose(path: Path, found: bytes, wanted: bytes) -> None:
+def _check_purpose(place: str, found: bytes, wanted: bytes) -> None:
     if found != wanted:
         raise LogMismatch(
-            f"{path} is a log for another purpose ({found!r}, not {wanted!r}). Use another folder."
+            f"{place} is a log for another purpose ({found!r}, not {wanted!r}). Use another folder."
         )
 
 
@@ -115,7 +114,7 @@ def _recover_last(folder: Folder, number: int, *, sync: bool) -> _LastSegment:
         empty = walk.next_number == number
         if empty and cut_bytes and damaged:
             raise LogCorrupt(
-                f"{folder.path / segment_name(number)} cannot be read: its header is damaged, and "
+                f"{folder.place}/{segment_name(number)} cannot be read: its header is damaged, and "
                 "no record in it is intact. Move the log away to keep it, or remove that file."
             )
         if not empty and not (walk.ended and file.size() == walk.offset):

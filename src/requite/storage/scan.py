@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 from zlib import crc32
 
-from requite.storage.files import File
+from requite.storage.files import ReadableFile
 from requite.storage.layout import (
     ALIGNMENT,
     END,
@@ -44,7 +44,7 @@ class Window:
 
     __slots__ = ("_base", "_chunk", "_data", "_file", "_seed", "_view")
 
-    def __init__(self, file: File, seed: int) -> None:
+    def __init__(self, file: ReadableFile, seed: int) -> None:
         self._file = file
         self._seed = seed
         self._chunk = FIRST_CHUNK_SIZE
@@ -106,7 +106,7 @@ class Window:
         return self._view
 
 
-def data_chunks(file: File, offset: int, limit: int) -> Iterator[tuple[int, bytes]]:
+def data_chunks(file: ReadableFile, offset: int, limit: int) -> Iterator[tuple[int, bytes]]:
     """The bytes from `offset` to `limit`, without long stretches of zeros, each with its offset.
 
     Offsets are multiples of 8, where `offset` is.
@@ -127,7 +127,7 @@ def data_chunks(file: File, offset: int, limit: int) -> Iterator[tuple[int, byte
             offset += len(data)
 
 
-def _candidates(file: File, offset: int, limit: int) -> Iterator[int]:
+def _candidates(file: ReadableFile, offset: int, limit: int) -> Iterator[int]:
     """Where a record may begin: at a marker, on a multiple of 8."""
     for base, data in data_chunks(file, offset, limit):
         at = data.find(MARKER)
@@ -144,7 +144,7 @@ class OpenSegment:
     unless the header is cut off or of a later version (`readable`).
     """
 
-    def __init__(self, file: File, number: int) -> None:
+    def __init__(self, file: ReadableFile, number: int) -> None:
         self.file = file
         self.number = number
         data = file.read(HEADER_SIZE, 0)

@@ -11,18 +11,28 @@ and endpoints are taken from the environment, as the store's own programs do (`A
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import lru_cache
+from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from requite.errors import ConfigurationError, LogFailed, LogGone
 from requite.storage.disk import as_storage_error, sync_folder
-from requite.storage.place import local_folder
+from requite.storage.place import is_store, place_of
 
-_SCHEMES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 _DRAFT_SUFFIX: Final = ".new"
+_VARIABLES: Final = ("AWS_", "AZURE_", "GOOGLE_")
+_RETRIES_MAX: Final = 5
+_RETRY_FOR: Final = timedelta(seconds=60)
+_MESSAGE: Final = re.compile(r"<Message>(.*?)</Message>", re.DOTALL)
+_NO_BUCKET: Final = "NoSuchBucket"
+_NO_CREDENTIALS: Final = "169.254.169.254"  # where machines of a cloud ask for theirs
+_WORDS_MAX: Final = 200
 
 
 class Store(Protocol):
@@ -41,22 +51,17 @@ class Store(Protocol):
     def sizes(self, prefix: str) -> dict[str, int]:
         """Return the sizes in bytes of the objects whose names begin with `prefix/`, by name."""
 
+    def parts(self) -> list[str]:
+        """Return what is directly in the store; the names of folders end with `/`."""
 
-def open_store(url: str) -> Store:
+    def changed_ns(self, name: str) -> int:
+        """Return when an object was written, in nanoseconds; `LogGone` if it is not there."""
+
+
+def open_store(url: str | PathLike[str]) -> Store:
     """Return the store at a path or a URL. Raises `ConfigurationError` for what is none."""
-    scheme = urlsplit(url).scheme if "://" in url or url.startswith("file:") else ""
-    if scheme == "":
-        return FolderStore(Path(url).expanduser().absolute())
-    if scheme == "file":
-        return FolderStore(local_folder(url, "journals are kept in"))
-    if scheme not in _SCHEMES:
-        known = ", ".join(f"{each}://" for each in _SCHEMES)
-        raise ConfigurationError(f"{url}: journals are kept in folders and under {known}")
-    if urlsplit(url).username or urlsplit(url).password:
-        raise ConfigurationError(
-            "credentials of a store do not belong into its URL: set them in the environment"
-        )
-    return ObjectStore(url.replace("s3a://", "s3://", 1))
+    place = place_of(url, "journals are kept in")
+    return ObjectStore(place) if is_store(place) else FolderStore(Path(place))
 
 
 class FolderStore:
@@ -96,6 +101,19 @@ class FolderStore:
                     found[f"{prefix}/{entry.name}"] = entry.stat().st_size
         return found
 
+    def parts(self) -> list[str]:
+        with as_storage_error("list", self._path), suppress(FileNotFoundError):
+            return [
+                f"{entry.name}/" if entry.is_dir() else entry.name
+                for entry in os.scandir(self._path)
+                if not entry.name.endswith(_DRAFT_SUFFIX)
+            ]
+        return []
+
+    def changed_ns(self, name: str) -> int:
+        with as_storage_error("look at", self._path / name):
+            return (self._path / name).stat().st_ctime_ns
+
 
 class ObjectStore:
     """A bucket, or a part of one."""
@@ -103,15 +121,19 @@ class ObjectStore:
     def __init__(self, url: str) -> None:
         try:
             import obstore
-            from obstore.store import from_url
         except ImportError:
             raise ConfigurationError(
                 f"{url} needs the extra ship: pip install requite[ship]"
             ) from None
         self._url = url
         self._obstore = obstore
+        parts = urlsplit(url)
+        self._prefix = f"{parts.path.strip('/')}/".lstrip("/")
+        environment = frozenset(
+            item for item in os.environ.items() if item[0].upper().startswith(_VARIABLES)
+        )
         with self._doing("open", ""):
-            self._store: Any = from_url(url)
+            self._store = _client(f"{parts.scheme}://{parts.netloc}", environment)
 
     @property
     def url(self) -> str:
@@ -119,33 +141,71 @@ class ObjectStore:
 
     def put(self, name: str, data: bytes) -> None:
         with self._doing("write", name):
-            self._obstore.put(self._store, name, data)
+            self._obstore.put(self._store, self._prefix + name, data)
 
     def get(self, name: str, size: int, offset: int = 0) -> bytes:
         with self._doing("read", name):
-            there = self._obstore.head(self._store, name)["size"]
-            length = max(0, min(size, there - offset))
-            if not length:
+            path = self._prefix + name
+            try:
+                span = (offset, offset + size)
+                return bytes(self._obstore.get(self._store, path, options={"range": span}).bytes())
+            except self._obstore.exceptions.GenericError:
+                # There is no empty range, and none behind the end.
+                if size and self._obstore.head(self._store, path)["size"] > offset:
+                    raise
                 return b""
-            found = self._obstore.get_range(self._store, name, start=offset, length=length)
-            return bytes(found)
 
     def sizes(self, prefix: str) -> dict[str, int]:
         with self._doing("list", prefix):
-            listed = self._obstore.list(self._store, prefix=prefix + "/")
-            return {found["path"]: found["size"] for part in listed for found in part}
+            listed = self._obstore.list(self._store, prefix=f"{self._prefix}{prefix}/")
+            start = len(self._prefix)
+            return {found["path"][start:]: found["size"] for part in listed for found in part}
+
+    def parts(self) -> list[str]:
+        with self._doing("list", ""):
+            listed = self._obstore.list_with_delimiter(self._store, prefix=self._prefix or None)
+            start = len(self._prefix)
+            folders = [f"{path[start:]}/" for path in listed["common_prefixes"]]
+            return folders + [found["path"][start:] for found in listed["objects"]]
+
+    def changed_ns(self, name: str) -> int:
+        with self._doing("look at", name):
+            written = self._obstore.head(self._store, self._prefix + name)["last_modified"]
+            return round(written.timestamp() * 1e9)
 
     @contextmanager
     def _doing(self, what: str, name: str) -> Iterator[None]:
         """Turn errors of the store into ours, in one line."""
         try:
             yield
-        except (self._obstore.exceptions.NotFoundError, FileNotFoundError):
-            place = f"{self._url}/{name}"
-            raise LogGone(f"cannot {what} {place}: it is not there (any more).") from None
         except (self._obstore.exceptions.BaseError, OSError, ValueError) as error:
-            first_line = str(error).strip().split("\n", 1)[0]
+            absent = (self._obstore.exceptions.NotFoundError, FileNotFoundError)
+            if isinstance(error, absent) and _NO_BUCKET not in str(error):
+                place = f"{self._url}/{name}"
+                raise LogGone(f"cannot {what} {place}: it is not there (any more).") from None
             raise LogFailed(
-                f"cannot {what} {self._url}/{name}: {first_line} Check the URL, the credentials in "
-                "the environment, and the network."
-            ) from error
+                f"cannot {what} {self._url}/{name}: {_words(error)}. Check the URL, the "
+                "credentials in the environment, and the network."
+            ) from None
+
+
+@lru_cache(maxsize=16)
+def _client(root: str, _environment: frozenset[tuple[str, str]]) -> Any:
+    """Return the client of a bucket: one for all that is in it, as long as the settings are these.
+
+    Whatever goes wrong is told within a minute: nobody waits longer for a command to begin.
+    """
+    from obstore.store import from_url
+
+    retries: Any = {"max_retries": _RETRIES_MAX, "retry_timeout": _RETRY_FOR}
+    return from_url(root, retry_config=retries)
+
+
+def _words(error: Exception) -> str:
+    """Say in a few words what a store's client takes pages for."""
+    text = str(error).strip()
+    if message := _MESSAGE.search(text):
+        return message[1].strip().rstrip(".")
+    if _NO_CREDENTIALS in text:
+        return "there are no credentials in the environment"
+    return text.split("\n", 1)[0][:_WORDS_MAX].rstrip(". ")

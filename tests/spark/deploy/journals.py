@@ -21,15 +21,17 @@ def call_id(number: int) -> bytes:
     return _CLIENT + number.to_bytes(8, "big")
 
 
-def write_journal(folder: Path) -> None:
-    """Write what a broker would have written in the last ten seconds."""
+def write_journal(folder: Path, name: bytes = b"broker-1", first: int = 0) -> None:
+    """Write what a broker would have written in the last ten seconds, of calls from `first` on."""
     now = time.monotonic() - 10.0
-    with Journal(folder, Role.BROKER, b"broker-1") as journal:
+    with Journal(folder, Role.BROKER, name) as journal:
         for number in range(ENDED - 1):
-            _flight(journal, number, now + number / 100, now + 5.0)
-        lost = Happening(now, Kind.ACCEPTED, call_id(LOST), b"echo", size=5, value=now + 1.0)
+            _flight(journal, first + number, now + number / 100, now + 5.0)
+        lost = Happening(
+            now, Kind.ACCEPTED, call_id(first + LOST), b"echo", size=5, value=now + 1.0
+        )
         journal.chronicle.happenings.append(lost)
-        _flight(journal, ENDED, now + 8.0, inf)  # by then the lost one is overdue
+        _flight(journal, first + ENDED, now + 8.0, inf)  # by then the lost one is overdue
 
 
 def _flight(journal: Journal, number: int, at: float, deadline: float) -> None:

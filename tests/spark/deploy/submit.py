@@ -59,15 +59,28 @@ def submit(
     program: Path,
     *arguments: str,
     settings: Mapping[str, str] = SMALL,
+    file: Path | None = None,
 ) -> Ended:
     """Run a program with its driver here and its executors on the cluster; wait for its end.
 
-    Nothing puts the sources on a path: it is the archive that brings requite along.
+    Nothing puts the sources on a path: it is the archive that brings requite along. `file` has
+    settings that nobody else should read.
     """
+    more = [] if file is None else ["--properties-file", file]
     words = [f"--conf={name}={value}" for name, value in settings.items()]
     command = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     run = subprocess.run(
-        [command, "--master", cluster.url, *words, "--py-files", archive, program, *arguments],
+        [
+            command,
+            "--master",
+            cluster.url,
+            *more,
+            *words,
+            "--py-files",
+            archive,
+            program,
+            *arguments,
+        ],
         cwd=program.parent,
         env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
         capture_output=True,

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from tests.cli.command import requite
 from tests.spark.cluster import Cluster
-from tests.spark.deploy.journals import ACCEPTED, ENDED, write_journal
 from tests.spark.deploy.submit import Submitted, submit
+from tests.support.s3 import SECRET, bucket, s3, settings_of
+
+from requite.journal.shipping import Shipper
+from requite.storage.stores import open_store
+
+__all__ = ["bucket", "s3"]
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(500)]
 
@@ -33,16 +40,23 @@ def test_a_sweep_runs_on_the_cluster(submitted: Submitted) -> None:
 
 
 @pytest.mark.long
-def test_the_pipeline_runs_on_the_cluster(
-    cluster: Cluster, packed: tuple[Path, Path], tmp_path: Path
+def test_a_cluster_without_a_folder_that_all_see_runs_the_demo_s_audit(
+    cluster: Cluster, packed: tuple[Path, Path], bucket: str, s3: str, tmp_path: Path
 ) -> None:
-    write_journal(tmp_path / "journal")
-    places = ["--journal", str(tmp_path / "journal"), "--lake", str(tmp_path / "lake")]
-    ended = submit(cluster, *packed, "run", *places)
-    assert ended.code == 1, ended.err + ended.out  # one request is missing
-    audit = ended.told["audit"]
-    assert audit["accepted"] == ACCEPTED
-    assert audit["exactly_one"] == ENDED
-    assert audit["missing"] == 1
-    requests = DeltaTable(tmp_path / "lake" / "silver_requests")
-    assert requests.count() == ACCEPTED
+    """Short form: `test_an_audit_needs_no_folder`."""
+    few = ("--requests=400", "--workers=2", "--worker-kills=1", "--broker-kills=1", "--stops=0")
+    demo = requite("demo", *few, "--keep", str(tmp_path / "demo"), "--json", within_s=240)
+    assert demo.code == 0, demo.err + demo.out
+    journal, lake = f"{bucket}/journal", f"{bucket}/lake"
+    Shipper(tmp_path / "demo" / "journal", open_store(journal)).ship()
+    shutil.rmtree(tmp_path / "demo")  # it was on the machines of the demo alone
+    settings = tmp_path / "cluster.conf"
+    inherited = settings_of(s3).items()
+    settings.write_text("".join(f"spark.executorEnv.{key} {value}\n" for key, value in inherited))
+    places = ["--journal", journal, "--lake", lake, "--partitions", "2"]
+    ended = submit(cluster, *packed, "run", *places, file=settings)
+    assert ended.code == 0, ended.err + ended.out
+    assert SECRET not in ended.err + ended.out
+    told = ended.told["audit"]
+    assert {name: told[name] for name in demo.record["audit"]} == demo.record["audit"]
+    assert DeltaTable(f"{lake}/silver_requests").count() == demo.record["audit"]["accepted"] == 400

@@ -21,6 +21,7 @@ from tests.spark.source.journals import NOON_US, WORKER, Writing, call_id, fligh
 from requite.chronicle import Happening, Kind, Role
 from requite.cli.app import run as run_command
 from requite.cli.spark import run as verb
+from requite.cli.spark.options import SparkOptions
 from requite.journal.folder import log_name
 from requite.request import Status
 from requite.spark import runner
@@ -207,7 +208,7 @@ def in_this_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Non
     """Let the verb use the session of the tests, and leave it running."""
 
     @contextmanager
-    def session(_master: str | None) -> Iterator[SparkSession]:
+    def session(_options: SparkOptions) -> Iterator[SparkSession]:
         yield spark
 
     monkeypatch.setattr(verb, "_session", session)
@@ -257,8 +258,8 @@ def test_the_verb_refuses_what_cannot_work(
     assert (run_command(by_url), told in capsys.readouterr().err) == (2, True)
     for name in ("run", "watch"):
         lake = [] if name == "watch" else ["--lake", str(tmp_path / "lake")]
-        stored = run_command(["spark", name, "--journal", "s3a://bucket/journal", *lake])
-        told = "a journal is read from a folder"
+        stored = run_command(["spark", name, "--journal", "hdfs://name/journal", *lake])
+        told = "a journal is read from a folder, or a store under s3://"
         assert (stored, told in " ".join(capsys.readouterr().err.split())) == (2, True)
     assert not (tmp_path / "lake").exists()
 
@@ -290,7 +291,7 @@ def run_in_a_process_of_its_own(folder: Path, environment: dict[str, str], *more
         writing.happenings([lost])
         writing.flights([flight(number, number / 100) for number in range(CALLS)])
     places = ["--journal", folder / "journal", "--lake", folder / "lake", *more]
-    words = [*COMMAND, "spark", "run", *places, "--master", "local[1]", "--json"]
+    words = [*COMMAND, "spark", "run", *places, "--master", "local[1]", "--heap", "1g", "--json"]
     environment = environment | once.environment(folder)
     process = subprocess.run(words, env=environment, capture_output=True, timeout=240, check=False)
     done = Ended(process)

@@ -16,25 +16,31 @@ from requite.errors import ConfigurationError, LakeDamaged, LakeError
 from requite.spark import schemas
 from requite.spark.delta.catalog import Catalog
 from requite.spark.lake import Lake
-from requite.spark.marker import FORMAT, claim, load, save
+from requite.spark.marker import FORMAT, claim, save
 
 TODAY = instant(0).date()
 TOMORROW = TODAY + timedelta(days=1)
+
+
+def marked(root: Path) -> dict[str, Any]:
+    """Return what the marker of a lake says."""
+    record: dict[str, Any] = json.loads((root / "_requite" / "lake.json").read_text())
+    return record
 
 
 def test_a_new_or_empty_folder_becomes_a_lake(tmp_path: Path) -> None:
     new, empty = tmp_path / "deep" / "new", tmp_path / "empty"
     empty.mkdir()
     for root in (new, empty):
-        claim(root, "/journal")
-        claim(root, "/journal")
-        assert load(root / "_requite" / "lake.json")["journal"] == "/journal"
+        claim(str(root), "/journal")
+        claim(str(root), "/journal")
+        assert marked(root)["journal"] == "/journal"
 
 
 def test_a_folder_that_is_not_ours_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "precious.txt").write_text("mine")
     with pytest.raises(ConfigurationError, match="not empty and not a lake"):
-        claim(tmp_path, "/journal")
+        claim(str(tmp_path), "/journal")
     assert [path.name for path in tmp_path.iterdir()] == ["precious.txt"]
 
 
@@ -42,7 +48,7 @@ def test_a_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("mine")
     with pytest.raises(ConfigurationError, match="not a lake"):
-        claim(file, "/journal")
+        claim(str(file), "/journal")
 
 
 @pytest.mark.parametrize("left", [[], ["lake.new"]])
@@ -52,8 +58,8 @@ def test_what_a_run_left_that_died_at_once_keeps_nobody_out(
     (tmp_path / "_requite").mkdir()
     for name in left:
         (tmp_path / "_requite" / name).write_text("{")
-    claim(tmp_path, "/journal")
-    assert load(tmp_path / "_requite" / "lake.json")["journal"] == "/journal"
+    claim(str(tmp_path), "/journal")
+    assert marked(tmp_path)["journal"] == "/journal"
 
 
 @pytest.mark.parametrize("left", ["_requite/state.json", "silver_requests"])
@@ -61,46 +67,45 @@ def test_a_lake_that_has_lost_its_marker_is_refused(tmp_path: Path, left: str) -
     (tmp_path / "_requite").mkdir()
     (tmp_path / left).write_text("{}")
     with pytest.raises(ConfigurationError, match="not empty and not a lake"):
-        claim(tmp_path, "/journal")
+        claim(str(tmp_path), "/journal")
 
 
 def test_a_lake_has_one_journal(tmp_path: Path) -> None:
-    claim(tmp_path, "/journal")
+    claim(str(tmp_path), "/journal")
     told = "is fed by the journal /journal: name another lake, a new folder, for the journal /other"
     with pytest.raises(ConfigurationError, match=told):
-        claim(tmp_path, "/other")
+        claim(str(tmp_path), "/other")
 
 
 def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    claim(tmp_path, "/journal")
-    save(tmp_path / "_requite" / "lake.json", {"format": FORMAT + 1, "journal": "/journal"})
+    claim(str(tmp_path), "/journal")
+    save(str(tmp_path), {"format": FORMAT + 1, "journal": "/journal"})
     with pytest.raises(ConfigurationError, match="newer version"):
-        claim(tmp_path, "/journal")
+        claim(str(tmp_path), "/journal")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]"])
 def test_a_damaged_marker_is_told_of(tmp_path: Path, text: str) -> None:
-    claim(tmp_path, "/journal")
+    claim(str(tmp_path), "/journal")
     (tmp_path / "_requite" / "lake.json").write_text(text)
     with pytest.raises(LakeDamaged, match=r"lake\.json is damaged"):
-        claim(tmp_path, "/journal")
+        claim(str(tmp_path), "/journal")
 
 
 def test_our_own_files_are_written_whole(tmp_path: Path) -> None:
-    path = tmp_path / "state.json"
-    save(path, {"batch": 1})
-    save(path, {"batch": 2})
-    assert json.loads(path.read_text()) == {"batch": 2}
-    assert [each.name for each in tmp_path.iterdir()] == ["state.json"]
+    save(str(tmp_path), {"batch": 1})
+    save(str(tmp_path), {"batch": 2})
+    assert marked(tmp_path) == {"batch": 2}
+    assert [each.name for each in (tmp_path / "_requite").iterdir()] == ["lake.json"]
 
 
 def test_a_lake_that_has_lost_its_marker_alone_is_told_of(tmp_path: Path) -> None:
-    claim(tmp_path, "/journal")
+    claim(str(tmp_path), "/journal")
     with Catalog(str(tmp_path)).running():
         pass
     (tmp_path / "_requite" / "lake.json").unlink()
     with pytest.raises(LakeDamaged, match=r"_requite/lake.json is gone"):
-        claim(tmp_path, "/journal")
+        claim(str(tmp_path), "/journal")
 
 
 def heartbeat(worker: str, day: int) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from math import inf, nan
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -50,7 +49,7 @@ def by_columns(
 
 def by_rows(role: Role, items: Sequence[Record]) -> Iterator[Row]:
     """Return those that the reader in pure Python makes."""
-    log = LogFolder(Path(log_name(role, NAME)), role, NAME.hex())
+    log = LogFolder(log_name(role, NAME), role, NAME.hex())
     decoder = SegmentDecoder(log, 7)
     for item in items:
         found = decoder.take_in(item)

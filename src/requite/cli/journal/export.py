@@ -76,12 +76,12 @@ def _complete_or_not_at_all(path: Path) -> Iterator[Path]:
         unfinished.unlink(missing_ok=True)
 
 
-def _to_lines(directory: Path, path: Path) -> tuple[int, Counter[str]]:
+def _to_lines(directory: str, path: Path) -> tuple[int, Counter[str]]:
     with path.open("w", encoding="utf-8") as file:
         return _write_lines(directory, file)
 
 
-def _write_lines(directory: Path, file: TextIO) -> tuple[int, Counter[str]]:
+def _write_lines(directory: str, file: TextIO) -> tuple[int, Counter[str]]:
     flaws: Counter[str] = Counter()
     count = 0
     for event in events(directory):
@@ -92,7 +92,7 @@ def _write_lines(directory: Path, file: TextIO) -> tuple[int, Counter[str]]:
     return count, flaws
 
 
-def _to_parquet(directory: Path, path: Path) -> tuple[int, Counter[str]]:
+def _to_parquet(directory: str, path: Path) -> tuple[int, Counter[str]]:
     try:
         import pyarrow.parquet as parquet
     except ImportError:

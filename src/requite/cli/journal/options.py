@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -12,7 +11,13 @@ from rich.filesize import decimal
 from requite.cli.exit_codes import ExitCode
 from requite.cli.output import complain
 
-Directory = Annotated[Path, Parameter(name="DIR", help="A journal, or one of the logs in it.")]
+Directory = Annotated[
+    str,
+    Parameter(
+        name="DIR",
+        help="A journal, or one of the logs in it: a folder, or such as `s3://BUCKET/journals`.",
+    ),
+]
 
 
 def end(flaws: Mapping[str, int]) -> ExitCode:

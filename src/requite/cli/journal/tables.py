@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -28,7 +27,7 @@ def schema() -> Any:
     return arrow_schema(NAMES)
 
 
-def tables(directory: Path) -> Iterator[Any]:
+def tables(directory: str) -> Iterator[Any]:
     """Yield the events of a journal, and whatever does not decode. Raises `ConfigurationError`."""
     batches: list[Batch] = []
     for log in find_logs(directory):
@@ -48,7 +47,7 @@ def flaws_of(table: Any) -> Counter[str]:
 
 
 def _batches(log: LogFolder) -> Iterator[Batch]:
-    reader = LogReader(log.path)
+    reader = LogReader(log.place)
     for info in reader.segments():
         decoder = Decoder(Place(log.log, log.role, log.name, info.number), NAMES)
         try:

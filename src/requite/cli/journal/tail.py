@@ -20,8 +20,10 @@ from requite.errors import ConfigurationError
 from requite.journal.event import Event
 from requite.journal.meaning import KIND_NAMES
 from requite.journal.reader import JournalTail, Selection, newest
+from requite.storage.place import store_url
 
 POLL_EVERY_S: Final = 0.1  # twice as long as a journal keeps rows to itself
+STORE_POLL_EVERY_S: Final = 5.0  # as often as it is shipped there
 
 _LINES: Final = 20
 _ID: Final = re.compile(r"[0-9a-f]{32}")
@@ -87,6 +89,7 @@ def tail(
     if following is None:
         return end(flaws)
     seen = {(event.log, event.segment, event.byte_offset) for event in found}
+    pause_s = STORE_POLL_EVERY_S if store_url(directory, "a journal is read from") else POLL_EVERY_S
     try:
         while True:
             news = following.news(selection)
@@ -95,7 +98,7 @@ def tail(
                 show,
             )
             seen.clear()  # what came between the two first looks, the second one has shown
-            time.sleep(POLL_EVERY_S)
+            time.sleep(pause_s)
     except KeyboardInterrupt:
         return end(flaws)
 

@@ -8,14 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from cyclopts import Group, Parameter
+from cyclopts import Parameter
 
 from requite.cli.exit_codes import ExitCode
-from requite.cli.options import OUTPUT, JsonFlag
+from requite.cli.options import OUTPUT, JournalPlace, JsonFlag, LakePlace
 from requite.cli.output import say, say_json, stderr_console, stdout_console
+from requite.cli.spark.options import USUAL, SparkOptions
 from requite.errors import ConfigurationError
 from requite.journal.folder import find_logs
-from requite.storage.place import local_folder
+from requite.storage.place import place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,21 +25,14 @@ if TYPE_CHECKING:
     from requite.spark.refresh import OnProgress, Progress
     from requite.spark.runner import RunSummary
 
-_SPARK: Final = Group("Spark", sort_key=20)
 _NOW: Final = "now"
-_CONNECT: Final = "sc://"
 _EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def run(
     *,
-    journal: Annotated[Path, Parameter(metavar="DIR", help="The folder in which journals are.")],
-    lake: Annotated[
-        Path,
-        Parameter(
-            metavar="DIR", help="Where the tables are kept: a new folder, or an older run's."
-        ),
-    ],
+    journal: JournalPlace,
+    lake: LakePlace,
     report: Annotated[
         Path | None,
         Parameter(metavar="FILE", group=OUTPUT, help="Write the report there, as one HTML file."),
@@ -50,14 +44,7 @@ def run(
             help="Judge as of then (ISO 8601, UTC, or `now`); without, of the newest event.",
         ),
     ] = None,
-    master: Annotated[
-        str | None,
-        Parameter(
-            metavar="URL",
-            group=_SPARK,
-            help="Where Spark runs: `local[2]`, `spark://…` or `sc://…`; without, in this process.",
-        ),
-    ] = None,
+    spark: SparkOptions = USUAL,
     as_json: JsonFlag = False,
 ) -> int:
     """Prove from journals that every accepted request ended exactly once.
@@ -75,11 +62,16 @@ def run(
     """
     judged_at = _instant(as_of)
     # Refuses at once what is no journal; Spark takes seconds to start.
-    find_logs(local_folder(journal, "a journal is read from"))
+    find_logs(journal)
+    from requite.spark.marker import is_lake
+
+    is_lake(place_of(lake, "a lake is kept in"))  # likewise, where no lake can be
     from requite.spark import runner  # loads Spark
 
-    with _session(master) as spark, _progress() as tell:
-        summary = runner.run(spark, journal, lake, report=report, as_of=judged_at, on_progress=tell)
+    with _session(spark) as session, _progress() as tell:
+        summary = runner.run(
+            session, journal, lake, report=report, as_of=judged_at, on_progress=tell
+        )
     _show(summary)
     if as_json:
         say_json(summary.record())
@@ -104,23 +96,12 @@ def _instant(text: str | None) -> datetime | None:
 
 
 @contextmanager
-def _session(master: str | None) -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession
-
-    from requite.spark.session import configure, local_session, prepare_environment
-
-    if master is None:
-        spark = local_session("requite spark run")
-    elif master.startswith(_CONNECT):
-        spark = configure(SparkSession.builder.remote(master)).getOrCreate()
-    else:
-        prepare_environment()
-        named = SparkSession.builder.appName("requite spark run").master(master)
-        spark = configure(named).getOrCreate()
+def _session(options: SparkOptions) -> Iterator[SparkSession]:
+    session = options.session("requite spark run")
     try:
-        yield spark
+        yield session
     finally:
-        spark.stop()
+        session.stop()
 
 
 @contextmanager

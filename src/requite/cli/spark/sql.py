@@ -6,14 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from math import isfinite
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter, validators
 
 from requite.cli.exit_codes import ExitCode
-from requite.cli.options import OUTPUT, JsonFlag
+from requite.cli.options import OUTPUT, JsonFlag, LakePlace
 from requite.cli.output import counted, printable, say, say_json, stderr_console, stdout_console
+from requite.cli.spark.options import USUAL, SparkOptions
 from requite.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def sql(
     ],
     /,
     *,
-    lake: Annotated[Path, Parameter(metavar="DIR", help="The lake that `spark run` has made.")],
+    lake: LakePlace,
     rows: Annotated[
         int,
         Parameter(
@@ -46,6 +46,7 @@ def sql(
             help="Print so many rows at most.",
         ),
     ] = _ROWS_DEFAULT,
+    spark: SparkOptions = USUAL,
     as_json: JsonFlag = False,
 ) -> int:
     """Ask the tables of a lake in SQL.
@@ -62,10 +63,8 @@ def sql(
 
     require_lake(lake)
     require_query(query)
-    from requite.spark.session import local_session
-
     with stderr_console().status("asking Spark"):
-        answer = ask(local_session("requite spark sql", conf=_QUIET), lake, query, rows)
+        answer = ask(spark.session("requite spark sql", _QUIET), lake, query, rows)
     if as_json:
         _say_rows(answer)
     else:

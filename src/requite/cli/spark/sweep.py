@@ -14,6 +14,7 @@ from cyclopts import Parameter, validators
 from requite.cli.exit_codes import ExitCode
 from requite.cli.options import OUTPUT, JsonFlag
 from requite.cli.output import say, say_json, stderr_console
+from requite.cli.spark.options import USUAL, SparkOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -64,6 +65,7 @@ def sweep(
             help="Append to the tables sim_runs and sim_violations in there, as Parquet.",
         ),
     ] = None,
+    spark: SparkOptions = USUAL,
     as_json: JsonFlag = False,
 ) -> int:
     """Run seeds of the simulator in parallel on Spark.
@@ -79,7 +81,6 @@ def sweep(
       $ requite spark sweep --seeds 10000 --scenario all --to sweeps
     """
     from requite.sim.sandboxed import Limits
-    from requite.spark.session import local_session
     from requite.spark.sweep.runs import chosen
     from requite.spark.sweep.runs import sweep as run_sweep
 
@@ -89,7 +90,7 @@ def sweep(
     say(f"{seeds} seeds, from {first}, of {', '.join(named)}")
     with _report(seeds) as on_wave:
         total = run_sweep(
-            local_session("requite-sweep"),
+            spark.session("requite spark sweep"),
             first_seed=first,
             seeds=seeds,
             scenarios=scenarios,

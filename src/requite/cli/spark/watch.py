@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import Parameter, validators
 
 from requite.cli.exit_codes import ExitCode
-from requite.cli.options import OUTPUT, JsonFlag
+from requite.cli.options import OUTPUT, JournalPlace, JsonFlag
 from requite.cli.output import say, say_json
+from requite.cli.spark.options import USUAL, SparkOptions
 from requite.journal.folder import find_logs
-from requite.storage.place import local_folder
+from requite.storage.place import place_of
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -31,9 +32,7 @@ _CHECKPOINT: Final = "_checkpoint"
 
 def watch(
     *,
-    journal: Annotated[
-        Path, Parameter(metavar="DIR", help="The folder that brokers and clients journal to.")
-    ],
+    journal: JournalPlace,
     to: Annotated[
         Path | None,
         Parameter(
@@ -51,6 +50,7 @@ def watch(
             help="Stop after so long; without, Ctrl-C stops it.",
         ),
     ] = None,
+    spark: SparkOptions = USUAL,
     as_json: JsonFlag = False,
 ) -> int:
     """Raise an alert within seconds of a missed deadline.
@@ -65,15 +65,14 @@ def watch(
 
       $ requite spark watch --journal journal
     """
-    folder = local_folder(journal, "a journal is read from")
+    folder = place_of(journal, "a journal is read from")
     find_logs(folder)  # refuses what is no journal
     from requite.spark import register
-    from requite.spark.session import local_session
     from requite.spark.watch.watching import Watching
 
-    spark = local_session("requite-watch")
-    register(spark)
-    events = spark.readStream.format("requite").load(str(folder))
+    session = spark.session("requite spark watch")
+    register(session)
+    events = session.readStream.format("requite").load(folder)
     printer = _Printer(as_json)
     with _checkpoint(to) as checkpoint, _interruption() as interrupted:
         watching = Watching(events, printer.show, checkpoint=checkpoint, to=to)

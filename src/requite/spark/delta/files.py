@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -24,6 +24,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
+
+from requite.errors import ConfigurationError
+from requite.spark.decoding.columns import arrow_types
+from requite.storage.place import is_store
 
 DAY: Final = "date"
 """The column by which tables are partitioned that have it."""
@@ -42,6 +46,7 @@ _CHUNK_BYTES: Final = 4 << 20
 _ERRNO: Final = re.compile(r"\[errno \d+\] (.+)$", re.IGNORECASE | re.MULTILINE)
 _WORDS_MAX: Final = 160  # characters of what a library says
 _THREADS: Final = 4
+_SHARE_BYTES: Final = 8 << 20  # of files that one task fetches, if there are more
 
 # What readers skip files by. Each is a column of some table.
 _STATISTICS: Final = ("ts", "accepted_at", "minute", "window", "request_id", "service")
@@ -68,11 +73,18 @@ def filesystem(root: str) -> Store:
     """Return the files below a lake's root: a folder, or the URL of a store that Arrow knows.
 
     Stores take their settings from the environment, as Delta's log does. What deltalake offers
-    for files (`deltalake.fs`) cannot write with today's Arrow.
+    for files (`deltalake.fs`) cannot write with today's Arrow. Raises `ConfigurationError` for a
+    URL that Arrow does not know.
     """
-    if "://" not in root:
+    if not is_store(root):
         return fs.SubTreeFileSystem(root, fs.LocalFileSystem())
-    store, path = fs.FileSystem.from_uri(root)
+    try:
+        store, path = fs.FileSystem.from_uri(root)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ConfigurationError(
+            f"no lake can be kept at {root}: {words_of(error)}; of Azure, write "
+            "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
+        ) from None
     return fs.SubTreeFileSystem(path, store)
 
 
@@ -273,6 +285,48 @@ def _plain(value: Any) -> Any:
         return value
     instant = value if value.tzinfo else value.replace(tzinfo=UTC)
     return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+# --- reading --------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Reader:
+    """What a task does to read files of a table, in shares that it is given by number: for
+    `DataFrame.mapInArrow`, to the columns `ddl`."""
+
+    root: str
+    table: str
+    ddl: str
+    shares: tuple[tuple[str, ...], ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the files."""
+        store, types = filesystem(self.root), arrow_types(self.ddl)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for path in self.shares[number]:
+                    with store.open_input_file(f"{self.table}/{path}") as opened:
+                        for rows in pq.ParquetFile(opened, pre_buffer=True).iter_batches():
+                            yield with_day(rows, path, types)
+
+
+def with_day(rows: pa.RecordBatch, path: str, types: Mapping[str, Any]) -> pa.RecordBatch:
+    """Return rows of a file with all columns of its table: the day is in its path alone."""
+    if DAY in types:
+        rows = rows.append_column(DAY, pa.array([day_of(path)] * rows.num_rows, types[DAY]))
+    return rows.select(list(types)).cast(pa.schema(types))
+
+
+def share_out(files: Sequence[tuple[str, int]]) -> tuple[tuple[str, ...], ...]:
+    """Share out files, given by path and size, to tasks: a task costs what a megabyte does."""
+    shares: list[tuple[str, ...]] = []
+    room = 0
+    for path, size in files:
+        if size > room:
+            shares.append(())
+            room = _SHARE_BYTES
+        shares[-1] += (path,)
+        room -= size
+    return tuple(shares)
 
 
 # --- checking -------------------------------------------------------------------------------------

@@ -12,14 +12,17 @@ The end of a log is not noted: where that has changed, the next run goes on from
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from contextlib import AbstractContextManager, closing
 from typing import Final, NamedTuple
 from zlib import crc32
 
+from requite.errors import LogGone
 from requite.journal.folder import LogFolder
 from requite.spark.source.marks import Mark, Marks, due_after, removed
 from requite.spark.source.ranges import Range, Share
 from requite.storage import SegmentInfo
+from requite.storage.files import ReadableFile
+from requite.storage.remote import open_folder
 
 _NONE: Final = -1
 _CHUNK_SIZE: Final = 1 << 20
@@ -144,28 +147,32 @@ def _info(infos: Iterable[SegmentInfo], segment: int) -> SegmentInfo | None:
     return next((info for info in infos if info.number == segment), None)
 
 
-def _state_of(infos: Sequence[SegmentInfo], segment: int) -> tuple[int, int]:
-    """Return the size of a file, and when it was changed; no copying tool sets that back."""
+def _opened(infos: Sequence[SegmentInfo], segment: int) -> AbstractContextManager[ReadableFile]:
+    """Open the file of a segment. Raises `LogGone` where there is none."""
     info = _info(infos, segment)
+    if info is None:
+        raise LogGone(f"segment {segment} is not there (any more)")
+    folder, _, name = info.place.rpartition("/")
+    return closing(open_folder(folder).open(name))
+
+
+def _state_of(infos: Sequence[SegmentInfo], segment: int) -> tuple[int, int]:
+    """Return the size of a file, and when it was changed."""
     try:
-        stat = None if info is None else info.path.stat()
-    except FileNotFoundError:
-        stat = None
-    return (_NONE, _NONE) if stat is None else (stat.st_size, stat.st_ctime_ns)
+        with _opened(infos, segment) as file:
+            return file.size(), file.changed_ns()
+    except LogGone:
+        return _NONE, _NONE
 
 
 def _checksum(infos: Sequence[SegmentInfo], segment: int, size: int) -> int:
-    info = _info(infos, segment)
-    return _NONE if info is None else _checksum_of(info.path, size)
-
-
-def _checksum_of(path: Path, size: int) -> int:
-    found = 0
+    """Return the checksum of the first bytes of a file; -1 where there is none."""
+    found = offset = 0
     try:
-        with path.open("rb") as file:
-            left = path.stat().st_size if size == _NONE else size
-            while left > 0 and (data := file.read(min(left, _CHUNK_SIZE))):
-                found, left = crc32(data, found), left - len(data)
-    except FileNotFoundError:
+        with _opened(infos, segment) as file:
+            end = file.size() if size == _NONE else size
+            while offset < end and (data := file.read(min(end - offset, _CHUNK_SIZE), offset)):
+                found, offset = crc32(data, found), offset + len(data)
+    except LogGone:
         return _NONE
     return found

@@ -53,7 +53,7 @@ class PushingJournalReader(JournalReader):
 def whole(log: LogFolder) -> list[Range]:
     """Return all there is of a log; nothing if it has just been removed."""
     try:
-        infos = LogReader(log.path).segments()
+        infos = LogReader(log.place).segments()
     except LogGone:
         return []
     return list(_ranges(log, infos))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from requite.errors import ConfigurationError
 from requite.spark.schemas import SOURCE, TITANIC, columns_of
 from requite.spark.session import PUSHDOWN_VARIABLE
-from requite.storage.place import local_folder
+from requite.storage.place import local_folder, place_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -96,6 +96,8 @@ def _path(path: str | None, log: str) -> str:
     if not path:
         what, example = ("journal", "journal") if log == JOURNAL else ("store", "requests")
         raise ConfigurationError(f"which {what}? Name its folder: load('{example}')")
+    if log == JOURNAL:
+        return place_of(path, "a journal is read from")
     return str(local_folder(path, f"a {log} is read from"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from requite.errors import ConfigurationError, LogGone
@@ -12,6 +13,7 @@ from requite.spark.source.ranges import Range
 from requite.spark.source.selection import Selection
 from requite.storage import Damage, LogReader
 from requite.storage.layout import RECORD_HEADER_SIZE
+from requite.storage.place import is_store
 
 
 class Wish(NamedTuple):
@@ -49,7 +51,7 @@ def _decode_what_is_there(part: Range, decoder: Decoder, selection: Selection) -
 
 def _decode(part: Range, decoder: Decoder, selection: Selection) -> Iterator[Batch]:
     # From the beginning of the segment on, for that is where its strings are.
-    for item in LogReader(part.log.path).read(part.segment, 0, part.end):
+    for item in LogReader(part.log.place).read(part.segment, 0, part.end):
         if item.offset >= part.stop and not part.is_last:
             return
         is_ours = item.offset >= part.start
@@ -64,8 +66,8 @@ def _decode(part: Range, decoder: Decoder, selection: Selection) -> Iterator[Bat
 
 def _check_visible(part: Range) -> None:
     """Retention removes segments; a folder that is not there at all was never to be seen here."""
-    if not part.log.path.is_dir():
+    if not is_store(part.log.place) and not Path(part.log.place).is_dir():
         raise ConfigurationError(
-            f"{part.log.path} was there when the read was planned, and is not here: either the log "
-            "has been deleted meanwhile, or this machine does not see the folder of the journal"
+            f"{part.log.place} was there when the read was planned, and is not here: either the "
+            "log has been deleted meanwhile, or this machine does not see the folder of the journal"
         ) from None

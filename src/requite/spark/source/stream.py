@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -150,7 +149,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = []
         for log in find_logs(self._options.path):
             with suppress(LogGone):
-                if LogReader(log.path).is_behind():
+                if LogReader(log.place).is_behind():
                     found.append(log.log)
         return found
 
@@ -160,7 +159,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = []
         for log in find_logs(self._options.path):
             if until is None or log.log in until:
-                reader = self._readers.setdefault(log.log, LogReader(log.path))
+                reader = self._readers.setdefault(log.log, LogReader(log.place))
                 mark = None if until is None else until[log.log]
                 found.append(Backlog.of(log, reader, before.get(log.log), mark))
         return [each for each in found if each is not None]
@@ -170,12 +169,12 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for log in find_logs(self._options.path) if names else ():
             if log.log in names:
                 with suppress(LogGone):
-                    infos = LogReader(log.path).segments()
+                    infos = LogReader(log.place).segments()
                     yield log, [info for info in infos if info.written_bytes]
 
     def _folder(self, name: str) -> LogFolder:
         """Return where a log that is not there any more was."""
-        folder = identify(Path(self._options.path, name))
+        folder = identify(f"{self._options.path}/{name}")
         if folder is None:
             raise ConfigurationError(f"the checkpoint names {name!r}, which is no log of a journal")
         return folder
