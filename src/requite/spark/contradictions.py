@@ -58,14 +58,15 @@ _TIMER_SLACK_S: Final = 0.005
 
 def contradictions(
     lives: DataFrame,
-    events: DataFrame,
+    events: DataFrame | None,
     terms: Terms = USUAL,
     *,
     unsettled: Collection[str] = frozenset(),
 ) -> DataFrame:
     """Hold the sides of each life against each other: the table `audit_contradictions`.
 
-    `events` are those that the lives are made of: they tell which worker was with which broker. The
+    `events` are those that the lives are made of: they tell which worker was with which broker;
+    None where no life needs a witness (`requite.spark.witnesses.needs_witness`). The
     times of `unsettled` logs are not compared with any others.
     """
     is_torn = _is_of(unsettled)
@@ -76,8 +77,10 @@ def contradictions(
             "evidence": shown(F.slice("events", 1, SHOWN_MAX)),
         }
     )
-    told = suspects.withColumn("kind", F.explode(_kinds(terms, is_torn)))
     columns = "request_id", "service", "kind", "evidence", "date"
+    told = suspects.withColumn("kind", F.explode(_kinds(terms, is_torn))).select(*columns)
+    if events is None:
+        return told
     if unsettled:
         rests_on_it = F.exists("events", lambda e: e["kind"].isin(DISPATCHED, STARTED) & is_torn(e))
         suspects = suspects.where(~rests_on_it)
@@ -85,7 +88,7 @@ def contradictions(
     by_brokers = undispatched(suspects, events).select(*columns)
     by_clients = unasked(suspects, events).select(*columns)
     unseen = by_brokers.union(by_clients).dropDuplicates(["request_id", "kind"])
-    return told.select(*columns).union(unseen)
+    return told.union(unseen)
 
 
 def is_suspect() -> Column:

@@ -21,6 +21,7 @@ from requite.spark.lives import lives
 from requite.spark.news import Span, widen, widened
 from requite.spark.related import Known, of_days
 from requite.spark.skew import IN_STEP, Clocks, corrected
+from requite.spark.witnesses import needs_witness
 
 RECENT: Final = timedelta(days=7)
 """What advice is based on: a week has every load that comes back weekly."""
@@ -134,11 +135,13 @@ class Refresh:
         plan the query would take longer than to look."""
         name = "audit_contradictions"
         day = dated(F.col("own"), F.col("events")).alias("date")
-        suspect = gathered.where(is_suspect()).select(day).distinct().toArrow()
-        if suspect.num_rows or self.lake.catalog.files(name):
-            about = [day for day in suspect.column("date").to_pylist() if day]
+        looked = gathered.where(is_suspect()).select(day, needs_witness().alias("unseen"))
+        suspect = looked.distinct().toArrow().to_pylist()
+        if suspect or self.lake.catalog.files(name):
+            about = [row["date"] for row in suspect if row["unseen"] and row["date"]]
             near = widened(about, self._slack + _A_DAY)
-            witnesses = corrected(self.lake.table(EVENTS, lambda day: day in near), self.clocks)
+            told = self.lake.table(EVENTS, lambda day: day in near)
+            witnesses = corrected(told, self.clocks) if about else None
             unsettled = self.clocks.unsettled
             found = contradictions(gathered, witnesses, self.terms, unsettled=unsettled)
             self._write(name, found, put)

@@ -42,7 +42,7 @@ _BUCKET_US: Final = 10 * 10**6
 
 def undispatched(suspects: DataFrame, events: DataFrame) -> DataFrame:
     """Return the requests that a worker began more often than brokers had given them to it."""
-    near = _starts_beyond_dispatches(suspects).join(_signs(events), ["worker", "service", "bucket"])
+    near = _starts(suspects).join(_signs(events), ["worker", "service", "bucket"])
     by_log = Window.partitionBy("request_id", "worker", "log")
     told = F.struct("log", "kind", F.max("ts").over(by_log).alias("until"))
     is_before = F.col("ts") <= F.col("started_at")
@@ -102,7 +102,13 @@ def is_asked() -> Column:
     return (tally["made"] + tally["taken"] + tally["given"]) > 0
 
 
-def _starts_beyond_dispatches(suspects: DataFrame) -> DataFrame:
+def needs_witness() -> Column:
+    """Whether a worker ran what nobody asked for, or more often than brokers had given it that."""
+    is_unasked = ~is_asked() & (F.col("tally")["begun"] > 0)
+    return is_unasked | (F.size(_starts_beyond_dispatches()) > 0)
+
+
+def _starts_beyond_dispatches() -> Column:
     """Return, of each worker, the first start before which it had been given the request too
     seldom. A later one may owe its surplus to a broker that took that dispatch with it."""
 
@@ -125,11 +131,15 @@ def _starts_beyond_dispatches(suspects: DataFrame) -> DataFrame:
     def start_of(worker: Column) -> Column:
         return F.struct(worker.alias("worker"), first_beyond(worker).alias("started_at"))
 
-    surplus = F.filter(
+    return F.filter(
         F.transform(F.array_distinct(begun["worker"]), start_of),
         lambda start: start["started_at"].isNotNull(),
     )
-    starts = suspects.withColumn("start", F.explode(surplus))
+
+
+def _starts(suspects: DataFrame) -> DataFrame:
+    """Return a row per start that no dispatch explains, and per time at which to look for signs."""
+    starts = suspects.withColumn("start", F.explode(_starts_beyond_dispatches()))
     middle = F.floor(micros(F.col("start")["started_at"]) / F.lit(_BUCKET_US))
     buckets = F.explode(F.array(middle - 1, middle, middle + 1))
     return starts.select(*_KEPT, "start.*", buckets.alias("bucket"))
