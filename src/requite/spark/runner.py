@@ -210,6 +210,8 @@ class _Run:
         skipped = None if noted is None else tuple(Skipped(*each) for each in noted)
         reached, self._news = ingest(self._lake, source, Reached(state.get("offset"), skipped))
         state |= {"offset": reached.offset, "skipped": reached.skipped}
+        if reached.anew:
+            state["anew"] = True
         if before[EVENTS] and not before[IDS]:  # a lake from before this table
             self._lake.replace(IDS, id_ranges(self._lake.table(EVENTS)))
             self._state["anew"] = True
@@ -311,7 +313,7 @@ class _Run:
         """Return the days that are computed anew; None: what is new is merged into them."""
         days = news.known_days(self._lake)
         if not self._known_ranges:
-            return set(days) if self._news.spans else set()
+            return {*days} | self._days_of_silver() if self._news.spans else set()
         if has_aliases:
             ahead_us = self._state.get("clocks", IN_STEP.record())["ahead_us"]
             worst = timedelta(microseconds=Clocks(ahead_us).worst_us)
