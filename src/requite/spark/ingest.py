@@ -103,6 +103,11 @@ class Reached(NamedTuple):
     skipped: tuple[Skipped, ...] | None = None
     anew: bool = False
 
+    def record(self) -> dict[str, Any]:
+        """Return what is kept of it in the state of a lake."""
+        kept = {"offset": self.offset, "skipped": self.skipped}
+        return kept | {"anew": True} if self.anew else kept
+
 
 def ingest(lake: Lake, source: Source, before: Reached) -> tuple[Reached, News]:
     """Write what is new to bronze, and what was skipped and has changed since.

@@ -209,9 +209,7 @@ class _Run:
         noted = state.get("skipped")
         skipped = None if noted is None else tuple(Skipped(*each) for each in noted)
         reached, self._news = ingest(self._lake, source, Reached(state.get("offset"), skipped))
-        state |= {"offset": reached.offset, "skipped": reached.skipped}
-        if reached.anew:
-            state["anew"] = True
+        state |= reached.record()
         if before[EVENTS] and not before[IDS]:  # a lake from before this table
             self._lake.replace(IDS, id_ranges(self._lake.table(EVENTS)))
             self._state["anew"] = True

@@ -35,6 +35,7 @@ from requite.spark.source.marks import (
     admit,
     decode_offset,
     encode_offset,
+    pieces_of,
     planned,
     vanished,
 )
@@ -147,11 +148,10 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _changed_ends(self, before: Marks) -> Iterator[Outdated]:
         """Yield what was said of the ends of logs that have changed since."""
         torn = {name: mark for name, mark in before.items() if mark.torn}
-        for log in find_logs(self._options.path) if torn else ():
-            if mark := torn.get(log.log):
-                backlog = Backlog.of(log, LogReader(log.path), mark, None)
-                if backlog is not None and backlog.size:
-                    yield Outdated(log.log, mark.segment, mark.offset)
+        for log, infos in self._infos(torn):
+            mark = torn[log.log]
+            if any(piece.size for piece in pieces_of(infos, mark, None)):
+                yield Outdated(log.log, mark.segment, mark.offset)
 
     def faults(self, ended: Collection[str]) -> list[str]:
         """Tell by name what must be in the journal, and is not (`requite.journal.ledger`)."""
