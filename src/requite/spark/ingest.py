@@ -11,8 +11,9 @@ to its end: what a run that died had committed is taken back, and read again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime
 from itertools import chain
 from time import time_ns
@@ -42,7 +43,8 @@ from requite.spark.vocabulary import ACCEPTED, CLOSED
 # What a task returns: a row per file; and one per share and day, without a path, on its events.
 _TOLD: Final = f"""
     {ADDED}, table string, day date, events bigint, first timestamp, last timestamp,
-    given_us bigint, dropped bigint, ended string, heard string, made_up boolean
+    given_us bigint, dropped bigint, ended string, heard string, made_up boolean,
+    log string, segment bigint, found bigint
 """
 
 
@@ -50,8 +52,10 @@ _SETTLED_NS: Final = 10**9
 """How much earlier than a run begins a file may have changed to be the one that it reads: clocks of
 file systems are not those of machines."""
 
-Known: TypeAlias = Mapping[tuple[str, int], pa.Array]
-"""The places of events that bronze has: bytes, by log and segment."""
+_CONTENT: Final = ("kind", "request_id", "ts")
+
+Known: TypeAlias = Mapping[tuple[str, int], pa.Table]
+"""Events that bronze has, by log and segment: where in it, and some of what they tell."""
 
 
 class Source(Protocol):
@@ -74,7 +78,7 @@ class Source(Protocol):
     ) -> list[Skipped]:
         """Note segments, by log, of which something could not be read; from which byte on."""
 
-    def again(self, skipped: Collection[Skipped], start: Offset, end: Offset) -> Again:
+    def again(self, skipped: Collection[Skipped], start: Offset) -> Again:
         """Share out what has changed of what was skipped up to an offset."""
 
     def faults(self, ended: Collection[str]) -> list[str]:
@@ -92,10 +96,17 @@ def journal_source(journal: str) -> Source:
 
 
 class Reached(NamedTuple):
-    """Up to where a journal has been read, and what was skipped on the way (None: not noted)."""
+    """Up to where a journal has been read, and what was skipped on the way (None: not noted);
+    `anew`: bronze has lost events that turned out to be wrong, so nothing rests on it any more."""
 
     offset: Offset | None = None
     skipped: tuple[Skipped, ...] | None = None
+    anew: bool = False
+
+    def record(self) -> dict[str, Any]:
+        """Return what is kept of it in the state of a lake."""
+        kept = {"offset": self.offset, "skipped": self.skipped}
+        return kept | {"anew": True} if self.anew else kept
 
 
 def ingest(lake: Lake, source: Source, before: Reached) -> tuple[Reached, News]:
@@ -104,15 +115,21 @@ def ingest(lake: Lake, source: Source, before: Reached) -> tuple[Reached, News]:
     Return how far that comes, and what is new. Raises `LakeError` where it cannot be written.
     """
     since_ns = time_ns() - _SETTLED_NS
-    start = source.initialOffset() if before.offset is None else before.offset
+    reached = source.initialOffset() if before.offset is None else before.offset
+    again = source.again(before.skipped or (), reached)
+    start = again.start
     end = source.latestOffset(start, ReadAllAvailable())
-    again = source.again(before.skipped or (), start, end)
     shares = [*again.shares, *(source.partitions(start, end) if end != start else ())]
     quarantined = lake.catalog.files(QUARANTINE)
     task = _Task(lake.root, source, tuple(shares), _known_of(lake, again))
     if again.outdated and quarantined:
         lake.replace(QUARANTINE, _without(lake, again.outdated))
-    told = added_by(_numbers(lake, len(shares)).mapInArrow(task, _TOLD)) if shares else []
+    told = _have_done(lake, task)
+    wrong = _segments_that_differ(told, task.known)
+    if wrong:
+        _forget(lake, wrong)
+        kept = {place: rows for place, rows in task.known.items() if place not in wrong}
+        told = _have_done(lake, replace(task, known=kept))
     for name in (QUARANTINE, EVENTS, IDS):
         if added := [_added(row) for row in told if row["table"] == name]:
             lake.catalog.commit(name, added)
@@ -121,11 +138,34 @@ def ingest(lake: Lake, source: Source, before: Reached) -> tuple[Reached, News]:
         was_noted = skipped is not None or before.offset is None
         segments = _segments_in_quarantine(lake)
         skipped = tuple(source.note(segments, end, since_ns if was_noted else 0))
-    return Reached(end, skipped), _news([row for row in told if row["path"] is None])
+    facts = [row for row in told if row["path"] is None and row["found"] is None]
+    return Reached(end, skipped, bool(wrong)), _news(facts)
 
 
-def _numbers(lake: Lake, count: int) -> DataFrame:
-    return lake.spark.range(0, count, 1, count)
+def _have_done(lake: Lake, task: _Task) -> list[dict[str, Any]]:
+    """Have Spark do a task, share by share; return what that tells."""
+    count = len(task.shares)
+    numbers = lake.spark.range(0, count, 1, count) if count else None
+    return [] if numbers is None else added_by(numbers.mapInArrow(task, _TOLD))
+
+
+def _segments_that_differ(told: Iterable[dict[str, Any]], known: Known) -> set[tuple[str, int]]:
+    """Return the segments of which bronze has events that were not found any more."""
+    found: Counter[tuple[str, int]] = Counter()
+    for row in told:
+        if row["found"] is not None:
+            found[row["log"], row["segment"]] += row["found"]
+    return {place for place, rows in known.items() if found[place] < rows.num_rows}
+
+
+def _forget(lake: Lake, segments: Collection[tuple[str, int]]) -> None:
+    """Delete the events of segments from bronze: their files were others when they were read."""
+    wrong = F.broadcast(_places(lake, segments))
+    lake.replace(EVENTS, lake.table(EVENTS).join(wrong, ["log", "segment"], "left_anti"))
+
+
+def _places(lake: Lake, segments: Collection[tuple[str, int]]) -> DataFrame:
+    return lake.spark.createDataFrame(sorted(segments), "log string, segment bigint")
 
 
 def _segments_in_quarantine(lake: Lake) -> dict[str, dict[int, int]]:
@@ -140,33 +180,32 @@ def _segments_in_quarantine(lake: Lake) -> dict[str, dict[int, int]]:
 
 
 def _known_of(lake: Lake, again: Again) -> Known:
-    """Return which events bronze has of the segments that are read again, by their places."""
-    ranges = [part for share in again.shares for part in share.ranges if part.size]
-    if not ranges:
+    """Return which events bronze has of the segments that are read again."""
+    if not again.segments:
         return {}
-    read = [(part.log.log, part.segment) for part in ranges]
-    segments = lake.spark.createDataFrame(sorted({*read}), "log string, segment bigint")
-    events = lake.table(EVENTS).select(*bronze.PLACE)
-    found = events.join(F.broadcast(segments), ["log", "segment"], "left_semi").toArrow()
-    known: dict[tuple[str, int], pa.Array] = {}
-    for log, segment in {*read}:
+    segments = F.broadcast(_places(lake, again.segments))
+    events = lake.table(EVENTS).select(*bronze.PLACE, *_CONTENT)
+    found = events.join(segments, ["log", "segment"], "left_semi").toArrow()
+    known: dict[tuple[str, int], pa.Table] = {}
+    for log, segment in again.segments:
         is_of = pc.and_(pc.equal(found["log"], log), pc.equal(found["segment"], segment))
-        known[log, segment] = found["byte_offset"].filter(is_of).combine_chunks()
+        rows = found.filter(is_of).drop_columns(["log", "segment"]).combine_chunks()
+        if rows.num_rows:
+            known[log, segment] = rows
     return known
 
 
 def _without(lake: Lake, outdated: Sequence[Outdated]) -> DataFrame:
     """Return what is in quarantine but for what does not hold any more."""
-    columns = "log string, segment bigint, since bigint, until bigint, gaps boolean"
+    columns = "log string, segment bigint, since bigint, gaps boolean"
     said = lake.spark.createDataFrame([tuple(each) for each in outdated], columns).alias("said")
     rows = lake.table(QUARANTINE).alias("row")
-    at, until = F.col("row.byte_offset"), F.col("said.until")
+    at = F.col("row.byte_offset")
     is_gap = (at == 0) & (F.length("row.raw") == 0)
     holds_not = (
         (F.col("row.log") == F.col("said.log"))
         & (F.col("row.segment") == F.col("said.segment"))
         & (at >= F.col("said.since"))
-        & (until.isNull() | (at < until))
         & (is_gap == F.col("said.gaps"))
     )
     return rows.join(F.broadcast(said), holds_not, "left_anti")
@@ -242,6 +281,7 @@ class _Sorting:
         self._batches = batches
         self._days: dict[date | None, _Day] = {}
         self._ids: dict[tuple[str, date | None], tuple[str, str]] = {}
+        self._found: Counter[tuple[str, int]] = Counter()
 
     def events(self) -> Iterator[pa.RecordBatch]:
         """Yield the events, with the columns of the table."""
@@ -251,10 +291,17 @@ class _Sorting:
                 self.bad.append(bronze.quarantined(batch.filter(is_bad)))
             events = batch if is_bad is None else batch.filter(pc.invert(is_bad))
             if self._known:
-                events = without_known(events, self._known)
+                events = self._without_known(events)
             if events.num_rows:
                 self._count(events)
                 yield events.drop_columns(["raw"])
+
+    def _without_known(self, events: pa.RecordBatch) -> pa.RecordBatch:
+        place, is_known = find_known(events, self._known)
+        if place is None:
+            return events
+        self._found[place] += pc.sum(is_known).as_py() or 0
+        return events.filter(pc.invert(is_known))
 
     def _count(self, events: pa.RecordBatch) -> None:
         for day in pc.unique(events.column("date")).to_pylist():
@@ -273,7 +320,9 @@ class _Sorting:
         return pa.RecordBatch.from_arrays(arrays, list(types))
 
     def facts(self) -> Iterator[dict[str, Any]]:
-        """Yield what the events of each day come to."""
+        """Yield what the events of each day come to, and how many that are known were found."""
+        for (log, segment), count in self._found.items():
+            yield {"log": log, "segment": segment, "found": count}
         for day, found in self._days.items():
             made_up = any(client >= MADE_UP for client, of in self._ids if of == day)
             heard = " ".join(f"{log}={us}" for log, us in found.heard.items())
@@ -282,14 +331,24 @@ class _Sorting:
             yield {"day": day, **told}
 
 
-def without_known(events: pa.RecordBatch, known: Known) -> pa.RecordBatch:
-    """Return the events of a batch, all of one segment, that are not known."""
-    if not events.num_rows:
-        return events
-    places = known.get((events.column("log")[0].as_py(), events.column("segment")[0].as_py()))
-    if places is None:
-        return events
-    return events.filter(pc.invert(pc.is_in(events.column("byte_offset"), places)))
+def find_known(
+    events: pa.RecordBatch, known: Known
+) -> tuple[tuple[str, int] | None, pa.BooleanArray]:
+    """Return which events of a batch are known, and which segment it is of (None: a new one)."""
+    place = None
+    if events.num_rows:  # a batch is of one segment
+        place = events.column("log")[0].as_py(), events.column("segment")[0].as_py()
+    if place is None or place not in known:
+        return None, pa.nulls(events.num_rows, pa.bool_())
+    rows = known[place]
+    at = pc.index_in(events.column("byte_offset"), rows["byte_offset"])
+    is_known = pc.is_valid(at)
+    for name in _CONTENT:
+        told, there = events.column(name), rows[name].combine_chunks().take(at)
+        are_null = pc.and_(pc.is_null(told), pc.is_null(there))
+        is_same = pc.or_(are_null, pc.fill_null(pc.equal(told, there.cast(told.type)), False))
+        is_known = pc.and_(is_known, is_same)
+    return place, is_known
 
 
 def _ids_by_client(events: pa.RecordBatch) -> Iterator[tuple[str, str, str]]:

@@ -209,7 +209,7 @@ class _Run:
         noted = state.get("skipped")
         skipped = None if noted is None else tuple(Skipped(*each) for each in noted)
         reached, self._news = ingest(self._lake, source, Reached(state.get("offset"), skipped))
-        state |= {"offset": reached.offset, "skipped": reached.skipped}
+        state |= reached.record()
         tables = sorted(schemas.LAKE)
         if before[EVENTS] and state.get("tables") != tables:  # another version's lake
             self._lake.replace(IDS, id_ranges(self._lake.table(EVENTS)))
@@ -315,7 +315,7 @@ class _Run:
         """Return the days that are computed anew; None: what is new is merged into them."""
         days = news.known_days(self._lake)
         if not self._known_ranges:
-            return set(days) if self._news.spans else set()
+            return {*days} | self._days_of_silver() if self._news.spans else set()
         if has_aliases:
             ahead_us = self._state.get("clocks", IN_STEP.record())["ahead_us"]
             worst = timedelta(microseconds=Clocks(ahead_us).worst_us)

@@ -26,6 +26,7 @@ from requite.journal.folder import log_name
 from requite.request import Status
 from requite.spark import runner
 from requite.spark.lake import Lake
+from requite.spark.refresh import Refresh
 from requite.spark.runner import RunSummary
 
 pytestmark = pytest.mark.timeout(300)
@@ -169,6 +170,27 @@ def test_what_was_repaired_or_came_late_is_read_and_damage_no_longer_told(judged
     assert not judged.first.audit.complete
     assert judged.unread(b"broker-5") == []
     assert judged.ended_once(400) == set(range(400, 430))
+
+
+def test_events_of_a_file_that_was_another_one_are_taken_back(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Refresh, "gold", lambda refresh, days: None)
+    monkeypatch.setattr(Refresh, "small_tables", lambda refresh: None)
+    journal, lake = tmp_path / "journal", tmp_path / "lake"
+    first, second = write_to_be_repaired(journal)
+    kept = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    wrong = runner.run(spark, journal, lake)
+    assert (wrong.audit.accepted, wrong.audit.complete) == (20, False)
+    assert wrong.new_events == 90, "the second segment was read twice, and the first one never"
+    first.write_bytes(kept)
+    right = runner.run(spark, journal, lake).audit
+    assert (right.accepted, right.exactly_one, right.violations, right.damaged) == (30, 30, 0, 0)
+    told = collect(Lake.at(spark, lake).table("bronze_events"))
+    numbers = {call_id(number).hex() for number in range(400, 430)}
+    assert len(told) == 90
+    assert {row["request_id"] for row in told} == numbers
 
 
 def begin(writing: Writing) -> None:

@@ -89,8 +89,8 @@ class Written:
     def note(self, segments: object, end: Offset, since_ns: int) -> list[Skipped]:
         return []
 
-    def again(self, skipped: Collection[Skipped], start: Offset, end: Offset) -> Again:
-        return Again()
+    def again(self, skipped: Collection[Skipped], start: Offset) -> Again:
+        return Again(start)
 
     def faults(self, ended: Collection[str]) -> list[str]:
         return []

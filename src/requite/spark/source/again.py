@@ -5,6 +5,8 @@ were beside it. Where the file is another one later, it is read again as a whole
 have come in between, these are read. Whoever reads leaves out the events that are known already,
 and replaces what was said of the damage (the rows of `bronze_quarantine`).
 
+What was known and is not found any more was of another file: it is taken back.
+
 The end of a log is not noted: where that has changed, the next run goes on from the mark before it
 (`requite.spark.source.marks`).
 """
@@ -18,7 +20,7 @@ from zlib import crc32
 
 from requite.errors import LogGone
 from requite.journal.folder import LogFolder
-from requite.spark.source.marks import Mark, Marks, due_after, removed
+from requite.spark.source.marks import Mark, Offset, due_after, removed
 from requite.spark.source.ranges import Range, Share
 from requite.storage import SegmentInfo
 from requite.storage.files import ReadableFile
@@ -46,20 +48,25 @@ class Skipped(NamedTuple):
 
 
 class Outdated(NamedTuple):
-    """Rows of `bronze_quarantine` that do not hold any more: those of the bytes `since` to `until`
-    of a segment (None: all), except or only (`gaps`) those that tell of records before it."""
+    """Rows of `bronze_quarantine` that do not hold any more: those of the bytes from `since` on of
+    a segment, except or only (`gaps`) those that tell of records before it."""
 
     log: str
     segment: int
     since: int = 0
-    until: int | None = None
     gaps: bool = False
 
 
 class Again(NamedTuple):
-    """What is read once more, in addition to what is new, and what that replaces."""
+    """What is read once more, and what that replaces.
 
+    `start` is the offset from which what is new is read: where the segment has changed that was
+    read last, it is the beginning of that. `segments` are all that are read once more.
+    """
+
+    start: Offset
     shares: tuple[Share, ...] = ()
+    segments: tuple[tuple[str, int], ...] = ()
     outdated: tuple[Outdated, ...] = ()
 
 
@@ -91,7 +98,8 @@ def plan(
 ) -> Iterator[tuple[Range, Outdated]]:
     """Yield what is read again of a log that has been read up to a mark, and what that replaces.
 
-    What is missing before a segment is said anew where the segment before it has changed.
+    What is missing before a segment is said anew where the segment before it has changed. The
+    segment of the mark is read with what is new: of that, the range has no bytes.
     """
     chosen = {number for each in skipped for number in _changed(each, infos)}
     firsts = chosen | {each.segment for each in skipped if each.before == _NONE}
@@ -102,10 +110,8 @@ def plan(
         if number > mark.segment:
             return
         if number in chosen:
-            is_last = number == mark.segment
-            stop = mark.offset if is_last else info.written_bytes
-            outdated = Outdated(log.log, number, 0, stop if is_last else None)
-            yield Range(log, number, 0, stop, stop), outdated
+            stop = 0 if number == mark.segment else info.written_bytes
+            yield Range(log, number, 0, stop, stop), Outdated(log.log, number)
         follows = before is not None and before.number in chosen
         # What was before the first one may have been read, and removed since then.
         is_known = before is not None or number in firsts
@@ -129,13 +135,6 @@ def _changed(noted: Skipped, infos: Sequence[SegmentInfo]) -> Iterator[int]:
                 yield segment
         elif number == segment and noted.checksum == _NONE:
             yield segment
-
-
-def ends_told_anew(before: Marks, until: Marks) -> Iterator[Outdated]:
-    """Yield what was said of the ends of logs that have changed since."""
-    for name, mark in before.items():
-        if mark.torn and until.get(name, mark) != mark:
-            yield Outdated(name, mark.segment, mark.offset)
 
 
 def is_past(first: int, segment: int, mark: Mark | None) -> bool:

@@ -98,7 +98,7 @@ class Backlog:
             return None
         if not infos:
             return None
-        return cls(log, reader, before, tuple(_pieces(infos, before, until)))
+        return cls(log, reader, before, tuple(pieces_of(infos, before, until)))
 
     @property
     def size(self) -> int:
@@ -152,9 +152,10 @@ def admit(backlogs: Sequence[Backlog], room: int | None) -> dict[str, Mark]:
     return admitted
 
 
-def _pieces(
+def pieces_of(
     infos: Iterable[SegmentInfo], before: Mark | None, until: Mark | None
 ) -> Iterator[Piece]:
+    """Yield what is unread of segments, from one mark to another; None: all there is."""
     due: int | None = 0 if before is None else before.next
     for info in infos:
         if until is not None and info.number > until.segment:

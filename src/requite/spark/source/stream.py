@@ -25,14 +25,16 @@ from pyspark.sql.streaming.datasource import (
 from requite.errors import ConfigurationError, LogGone
 from requite.journal.folder import LogFolder, find_logs, identify
 from requite.journal.ledger import faults
-from requite.spark.source.again import Again, Skipped, ends_told_anew, is_past, note, plan
+from requite.spark.source.again import Again, Outdated, Skipped, is_past, note, plan
 from requite.spark.source.marks import (
     Backlog,
+    Mark,
     Marks,
     Offset,
     admit,
     decode_offset,
     encode_offset,
+    pieces_of,
     planned,
     vanished,
 )
@@ -121,24 +123,34 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if is_past(first, segment, marks.get(log.log))
         ]
 
-    def again(self, skipped: Collection[Skipped], start: Offset, end: Offset) -> Again:
+    def again(self, skipped: Collection[Skipped], start: Offset) -> Again:
         """Share out what has changed of what was skipped up to an offset."""
-        before = decode_offset(start)
+        marks = dict(decode_offset(start))
         by_log: dict[str, list[Skipped]] = {}
         for each in skipped:
             by_log.setdefault(each.log, []).append(each)
         found = [
             each
             for log, infos in self._infos(by_log)
-            if log.log in before
-            for each in plan(log, infos, by_log[log.log], before[log.log])
+            if log.log in marks
+            for each in plan(log, infos, by_log[log.log], marks[log.log])
         ]
+        outdated = [*self._changed_ends(marks), *(each for _, each in found)]
+        chosen = {(said.log, said.segment) for _, said in found if not said.gaps}
+        for log, segment in chosen:
+            if marks[log].segment == segment:
+                marks[log] = Mark(segment, 0, segment)
         ranges = [part for part, _ in found if part.size or part.missed]
-        outdated = [*ends_told_anew(before, decode_offset(end)), *(each for _, each in found)]
-        return Again(
-            tuple(share_out(ranges, self._options.partition_bytes) if ranges else ()),
-            tuple(outdated),
-        )
+        shares = share_out(ranges, self._options.partition_bytes) if ranges else ()
+        return Again(encode_offset(marks), tuple(shares), tuple(sorted(chosen)), tuple(outdated))
+
+    def _changed_ends(self, before: Marks) -> Iterator[Outdated]:
+        """Yield what was said of the ends of logs that have changed since."""
+        torn = {name: mark for name, mark in before.items() if mark.torn}
+        for log, infos in self._infos(torn):
+            mark = torn[log.log]
+            if any(piece.size for piece in pieces_of(infos, mark, None)):
+                yield Outdated(log.log, mark.segment, mark.offset)
 
     def faults(self, ended: Collection[str]) -> list[str]:
         """Tell by name what must be in the journal, and is not (`requite.journal.ledger`)."""
