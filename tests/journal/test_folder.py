@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
 from requite.chronicle import Role
 from requite.errors import ConfigurationError
 from requite.journal import Journal, JournalSettings
-from requite.journal.folder import find_logs, identify, log_name, missing_logs, prepare
+from requite.journal.folder import (
+    find_logs,
+    identify,
+    log_name,
+    missing_logs,
+    of_each,
+    prepare,
+)
 
 NAME = bytes(range(8))
 LOG = "broker-0001020304050607"
@@ -119,3 +127,10 @@ def test_logs_that_began_and_are_gone_are_missed(tmp_path):
     shutil.rmtree(tmp_path / LOG)
     assert [log.log for log in missing_logs(tmp_path)] == [LOG]
     assert [log.role for log in find_logs(tmp_path)] == [Role.CLIENT]
+
+
+def test_logs_in_a_store_are_looked_at_several_at_once_and_told_in_order():
+    both = Barrier(2)
+    logs = [identify(f"{place}/{LOG}") for place in ("s3://bucket/a", "s3://bucket/b")]
+    assert of_each(logs, lambda log: (both.wait(30), log.place)[1]) == [log.place for log in logs]
+    assert of_each([], lambda log: log) == []

@@ -8,14 +8,15 @@ of objects is a journal as well, which is read there.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from requite.chronicle import ORIGIN_SIZE, Role
 from requite.errors import ConfigurationError, LogFailed, StorageError
 from requite.journal.meaning import ROLE_NAMES
-from requite.storage.place import local_folder, store_url
+from requite.storage.place import is_store, local_folder, store_url
 from requite.storage.stores import open_store
 
 _ROLES: Final = {name: role for role, name in ROLE_NAMES.items()}
@@ -25,6 +26,9 @@ _HARMLESS: Final = re.compile(r"\..*|lost\+found")
 _ROLL: Final = ".logs"
 _NAMED_MAX: Final = 3
 _READ_FROM: Final = "a journal is read from"
+_AT_ONCE: Final = 16  # requests to a store
+
+T = TypeVar("T")
 
 
 class LogFolder(NamedTuple):
@@ -65,6 +69,17 @@ def find_logs(directory: Path | str) -> list[LogFolder]:
     if one is not None and path.is_dir():
         return [one]
     return sorted(_logs(path, _entries(path)))
+
+
+def of_each(logs: Sequence[LogFolder], act: Callable[[LogFolder], T]) -> list[T]:
+    """Return what something finds of each log, in order.
+
+    Of logs in a store several are looked at at once, since each answer takes its time to come.
+    """
+    if not logs or not is_store(logs[0].place):
+        return [act(log) for log in logs]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(act, logs))
 
 
 def _folder(directory: Path | str) -> Path:

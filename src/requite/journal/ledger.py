@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from requite.errors import LogGone
-from requite.journal.folder import LogFolder, find_logs, missing_logs
+from requite.journal.folder import LogFolder, find_logs, missing_logs, of_each
 from requite.storage import LogReader
 
 
@@ -22,8 +22,9 @@ def faults(directory: Path | str, ended: Collection[str] = ()) -> Iterator[str]:
     for log in missing_logs(directory):
         if log.log not in ended:
             yield f"the log {log.log} began, and is not there"
-    for log in find_logs(directory):
-        if log.log not in ended and _lacks_its_end(log):
+    logs = [log for log in find_logs(directory) if log.log not in ended]
+    for log, lacks_its_end in zip(logs, of_each(logs, _lacks_its_end), strict=True):
+        if lacks_its_end:
             yield (
                 f"the log {log.log} has lost its end: what is there of it is complete, "
                 "and does not say that the log was closed"

@@ -9,13 +9,14 @@ from threading import Barrier, Thread
 from typing import Any
 
 import polars
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyarrow import fs
 from pyspark.sql import SparkSession
 from tests.spark.deploy.journals import ACCEPTED, ENDED, write_journal
 from tests.spark.events import collect
-from tests.spark.tables import append, replace, rows_of
+from tests.spark.tables import append, replace, rows_of, written
 from tests.support.s3 import SECRET, make_bucket, s3, settings_of
 
 import requite.spark
@@ -25,7 +26,7 @@ from requite.errors import ConfigurationError, LakeBusy, LakeDamaged, LakeError
 from requite.journal.shipping import Shipper
 from requite.spark import runner, schemas
 from requite.spark.delta.catalog import FILES_MAX, Catalog
-from requite.spark.delta.files import filesystem
+from requite.spark.delta.files import Reader, filesystem, share_out
 from requite.spark.delta.table import Table, create
 from requite.spark.lake import Lake
 from requite.spark.marker import MARKER, claim
@@ -38,6 +39,7 @@ pytestmark = pytest.mark.timeout(300)
 
 BEATS = "silver_heartbeats"
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC).date()
+TUESDAY = MONDAY + timedelta(days=1)
 SOON = datetime.now(UTC) + timedelta(minutes=10)
 
 
@@ -81,7 +83,9 @@ def test_of_runs_that_commit_the_same_version_one_has_to_look_again(bucket: str)
     assert again.commit([], [], run=2).version == 2
 
 
-def test_a_lake_in_a_store_is_kept_like_one_in_a_folder(bucket: str) -> None:
+def test_a_lake_in_a_store_is_kept_like_one_in_a_folder(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = f"{bucket}/lake"
     claim(root, "/journal")
     claim(root, "/journal")
@@ -97,6 +101,12 @@ def test_a_lake_in_a_store_is_kept_like_one_in_a_folder(bucket: str) -> None:
                 pytest.fail("two runs were let in")
             catalog.merge()
     assert catalog.vacuum() == 0
+    monkeypatch.setattr("requite.spark.delta.catalog.RETENTION_H", 0)
+    with catalog.running():
+        catalog.end({"told": "more"})
+        [stray] = written(root, BEATS, [{"worker": "stray", "date": TUESDAY}])
+        assert catalog.vacuum() >= 1 + FILES_MAX  # and what was merged
+    assert f"{BEATS}/{stray.path}" not in open_store(root).sizes(BEATS)
     after = Catalog(root)
     merged = Table.open(root, BEATS)
     assert merged is not None
@@ -112,6 +122,21 @@ def test_a_lake_in_a_store_is_kept_like_one_in_a_folder(bucket: str) -> None:
     with Catalog(root).running():
         pass
     assert {row["worker"] for row in rows_of(Catalog(root), BEATS)} == told
+
+
+def test_a_task_reads_files_by_their_shares_and_names_one_that_it_cannot_read(bucket: str) -> None:
+    added = written(bucket, BEATS, *([{"worker": each, "date": MONDAY}] for each in "ab"))
+    shares = share_out([(file.path, file.size) for file in added])
+    assert shares == (tuple(file.path for file in added),)
+    assert share_out([("a", 9 << 20), ("b", 1), ("c", 1)]) == (("a",), ("b", "c"))
+    reader = Reader(bucket, BEATS, schemas.TABLES[BEATS], shares)
+    numbers = pa.RecordBatch.from_pydict({"id": [0]})
+    found = pa.Table.from_batches(reader(iter([numbers])))
+    assert found.column("worker").to_pylist() == ["a", "b"]
+    assert found.column("date").to_pylist() == [MONDAY, MONDAY]
+    gone = Reader(bucket, BEATS, schemas.TABLES[BEATS], (("date=2026-03-02/gone.parquet",),))
+    with pytest.raises(LakeError, match=r"date=2026-03-02/gone\.parquet cannot be read"):
+        list(gone(iter([numbers])))
 
 
 @pytest.mark.parametrize("act", ["delete", "cut", "swap"])

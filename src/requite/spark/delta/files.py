@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from requite.errors import ConfigurationError
+from requite.errors import ConfigurationError, LakeError
 from requite.spark.decoding.columns import arrow_types
 from requite.storage.place import is_store
 
@@ -299,14 +299,22 @@ class Reader:
     shares: tuple[tuple[str, ...], ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the files."""
-        store, types = filesystem(self.root), arrow_types(self.ddl)
+        """Yield the rows of the files. Raises `LakeError` for one that cannot be read."""
+        store = filesystem(self.root)
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for path in self.shares[number]:
-                    with store.open_input_file(f"{self.table}/{path}") as opened:
-                        for rows in pq.ParquetFile(opened, pre_buffer=True).iter_batches():
-                            yield with_day(rows, path, types)
+                    yield from self._rows(store, path)
+
+    def _rows(self, store: Store, path: str) -> Iterator[pa.RecordBatch]:
+        types = arrow_types(self.ddl)
+        try:
+            with store.open_input_file(f"{self.table}/{path}") as opened:
+                for rows in pq.ParquetFile(opened, pre_buffer=True).iter_batches():
+                    yield with_day(rows, path, types)
+        except OSError as error:
+            told = f"{self.root}/{self.table}/{path} cannot be read: {words_of(error)}"
+            raise LakeError(told) from error
 
 
 def with_day(rows: pa.RecordBatch, path: str, types: Mapping[str, Any]) -> pa.RecordBatch:

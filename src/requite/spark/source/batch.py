@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from requite.errors import LogGone
-from requite.journal.folder import LogFolder, find_logs
+from requite.journal.folder import LogFolder, find_logs, of_each
 from requite.spark.source.marks import due_after, removed
 from requite.spark.source.options import ReadOptions
 from requite.spark.source.ranges import Range, Share, share_out
@@ -30,7 +30,7 @@ class JournalReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Share out what is written at this moment. Raises `ConfigurationError`."""
         logs = [log for log in find_logs(self._options.path) if self._selection.wants_log(log)]
-        ranges = [part for log in logs for part in whole(log)]
+        ranges = [part for found in of_each(logs, whole) for part in found]
         return list(share_out(ranges, self._options.partition_bytes))
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:

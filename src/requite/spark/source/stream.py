@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from requite.errors import ConfigurationError, LogGone
-from requite.journal.folder import LogFolder, find_logs, identify
+from requite.journal.folder import LogFolder, find_logs, identify, of_each
 from requite.journal.ledger import faults
 from requite.spark.source.again import Again, Outdated, Skipped, is_past, note, plan
 from requite.spark.source.marks import (
@@ -168,13 +168,14 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- the files ------------------------------------------------------------------------------
     def _backlogs(self, before: Marks, until: Marks | None) -> list[Backlog]:
         """Return what is behind the marks `before`, up to `until`, in each log that is there."""
-        found = []
-        for log in find_logs(self._options.path):
-            if until is None or log.log in until:
-                reader = self._readers.setdefault(log.log, LogReader(log.place))
-                mark = None if until is None else until[log.log]
-                found.append(Backlog.of(log, reader, before.get(log.log), mark))
-        return [each for each in found if each is not None]
+
+        def look(log: LogFolder) -> Backlog | None:
+            reader = self._readers.setdefault(log.log, LogReader(log.place))
+            mark = None if until is None else until[log.log]
+            return Backlog.of(log, reader, before.get(log.log), mark)
+
+        logs = [log for log in find_logs(self._options.path) if until is None or log.log in until]
+        return [each for each in of_each(logs, look) if each is not None]
 
     def _infos(self, names: Collection[str]) -> Iterator[tuple[LogFolder, list[SegmentInfo]]]:
         """Yield the segments of those of the logs that are there."""
