@@ -95,9 +95,10 @@ def _run(folder: Path, cores: int) -> dict[str, Any]:
 def measure(folder: Path, cores: int) -> dict[str, Any]:
     """Run the pipeline over what a journal has by now."""
     from requite.spark.runner import run
-    from requite.spark.session import local_session
+    from requite.spark.session import ONCE, local_session
 
-    spark = local_session("bench", cores=cores, conf={"spark.local.dir": str(folder)})
+    conf = {**ONCE, "spark.local.dir": str(folder)}  # as the command
+    spark = local_session("bench", cores=cores, conf=conf)
     spark.range(10).count()  # a session that has done something: starting it is not counted
     steps: list[tuple[str, float]] = []
     begun_s = processor_s()

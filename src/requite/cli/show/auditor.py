@@ -17,8 +17,8 @@ from typing import Any, Final, TextIO
 from requite.errors import RequiteError
 
 _NICENESS: Final = 10
-# Everything here runs once: compilers and collectors meant for long runs cost twice what they save.
-_JAVA_FOR_ONCE: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# The collector that is meant for long runs costs twice what it saves.
+_COLLECTOR: Final = "-XX:+UseSerialGC"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 
@@ -38,9 +38,9 @@ def _audit(answers: TextIO) -> None:
     os.makedirs(scratch, exist_ok=True)
     os.environ["TMPDIR"] = scratch
     from requite.spark.runner import run
-    from requite.spark.session import LOCAL, local_session
+    from requite.spark.session import ONCE, local_session
 
-    java = f"{LOCAL[_JAVA_OPTIONS]} {_JAVA_FOR_ONCE}"
+    java = f"{ONCE[_JAVA_OPTIONS]} {_COLLECTOR}"
     conf = {_JAVA_OPTIONS: java, "spark.sql.shuffle.partitions": "2", "spark.local.dir": scratch}
     spark = local_session("requite demo", cores=2, conf=conf)
     if not sys.stdin.readline():

@@ -97,7 +97,9 @@ def _instant(text: str | None) -> datetime | None:
 
 @contextmanager
 def _session(options: SparkOptions) -> Iterator[SparkSession]:
-    session = options.session("requite spark run")
+    from requite.spark.session import ONCE
+
+    session = options.session("requite spark run", ONCE)
     try:
         yield session
     finally:

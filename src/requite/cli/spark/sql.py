@@ -57,14 +57,15 @@ def sql(
     With --json each row is an object on a line of its own, and the last line is
     one with rows, their number, and more: whether there are more of them.
 
-      $ requite spark sql "SELECT service, n FROM poison ORDER BY n DESC" --lake lake
+      $ requite spark sql "SELECT service, n FROM gold_failures ORDER BY n DESC" --lake lake
     """
+    from requite.spark.session import ONCE
     from requite.spark.sql import ask, require_lake, require_query  # loads Spark
 
     require_lake(lake)
     require_query(query)
     with stderr_console().status("asking Spark"):
-        answer = ask(spark.session("requite spark sql", _QUIET), lake, query, rows)
+        answer = ask(spark.session("requite spark sql", {**ONCE, **_QUIET}), lake, query, rows)
     if as_json:
         _say_rows(answer)
     else:
