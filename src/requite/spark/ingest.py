@@ -103,6 +103,13 @@ class Reached(NamedTuple):
     skipped: tuple[Skipped, ...] | None = None
     anew: bool = False
 
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> Reached:
+        """Return what the state of a lake says."""
+        noted = state.get("skipped")
+        skipped = None if noted is None else tuple(Skipped(*each) for each in noted)
+        return cls(state.get("offset"), skipped)
+
     def record(self) -> dict[str, Any]:
         """Return what is kept of it in the state of a lake."""
         kept = {"offset": self.offset, "skipped": self.skipped}

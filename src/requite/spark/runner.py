@@ -54,7 +54,6 @@ from requite.spark.related import (
 )
 from requite.spark.report import require_charts, require_place
 from requite.spark.skew import IN_STEP, Clocks
-from requite.spark.source.again import Skipped
 from requite.spark.vocabulary import Verdict
 from requite.storage.place import is_store, place_of
 
@@ -206,9 +205,7 @@ class _Run:
         """Write what is new to bronze, and note which of its files tell that."""
         catalog, state = self._lake.catalog, self._state
         before = {name: set(catalog.files(name)) for name in (EVENTS, IDS)}
-        noted = state.get("skipped")
-        skipped = None if noted is None else tuple(Skipped(*each) for each in noted)
-        reached, self._news = ingest(self._lake, source, Reached(state.get("offset"), skipped))
+        reached, self._news = ingest(self._lake, source, Reached.of(state))
         state |= reached.record()
         tables = sorted(schemas.LAKE)
         if before[EVENTS] and state.get("tables") != tables:  # another version's lake
@@ -217,9 +214,10 @@ class _Run:
         state["tables"] = tables
         self._fresh = [file for file in catalog.files(EVENTS) if file not in before[EVENTS]]
         if state.pop("anew", False):
-            read, self._news = self._news, news.find(self._lake)
-            if "dropped" in state:  # a run of ours has counted what came before
-                self._news = self._news._replace(events=read.events, dropped=read.dropped)
+            read = self._news
+            self._news = news.find(self._lake)._replace(heard_us=read.heard_us)
+            if state.pop("dropped", None) is not None:  # a run of ours, to which this adds
+                self._news = self._news._replace(events=read.events)
         else:
             self._known_ranges = list(before[IDS])
 

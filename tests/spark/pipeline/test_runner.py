@@ -164,13 +164,16 @@ def test_a_lake_with_the_tables_of_another_version_is_computed_anew(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = {"outcome": "FAILED", "error_class": "RemoteFailure", "reason": "no"}
-    pipeline.story.call(1, 0.0, broker=pipeline.story.broker(), **failed)
+    broker = pipeline.story.broker()
+    pipeline.story.call(1, 0.0, broker=broker, **failed)
+    broker.tell(1.0, "dropped", dropped=5)
     pipeline.write()
     with monkeypatch.context() as older:
         of_before = {name: t for name, t in schemas.LAKE.items() if name != "gold_failures"}
         older.setattr(schemas, "LAKE", of_before)
         pipeline.run()
     assert (second := pipeline.run()).new_events == 0
+    assert second.audit.dropped_events == 5
     assert (second.days, second.tables["gold_failures"]) == (1, 1)
     assert pipeline.run().days == 0
 
