@@ -149,5 +149,5 @@ def gold_rightsizing() -> DataFrame:
 
 
 @dp.materialized_view
-def poison() -> DataFrame:
-    return gold.poison(spark().table("requests"))
+def gold_failures() -> DataFrame:
+    return gold.gold_failures(spark().table("requests"))
