@@ -82,9 +82,11 @@ def write_journal(folder: Path, events: int, *, news: float, seed: int = 1) -> I
     everyone = [broker, *clients, *workers]
     beat_at = 0.0
     count = round(events / EVENTS_PER_CALL)
-    pause = round(count * (1 - news) / _BATCH) * _BATCH + 1  # right after a flush
+    pause = round(count * (1 - news))
     for number, call in enumerate(calls(count, seed)):
         if number == pause:
+            for writer in everyone:
+                writer.flush()
             yield
         while beat_at < call.accepted_at:
             broker.happenings += heartbeats(beat_at)
