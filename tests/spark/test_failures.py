@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from requite.errors import LakeBusy, LakeError, RequiteError, SparkBusy, SparkFailed
+from requite.errors import (
+    ConfigurationError,
+    LakeBusy,
+    LakeError,
+    RequiteError,
+    SparkBusy,
+    SparkFailed,
+)
 from requite.spark.failures import TRIES_MAX, again_if_busy, as_sentences
 
 RAISED_IN_A_PROCESS_OF_SPARKS = """[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred
@@ -26,6 +33,14 @@ requite.errors.LakeBusy: another run has changed /lake/runs meanwhile: run again
         (RuntimeError("[CANNOT_OPEN_SOCKET] Can not"), SparkBusy, "too busy"),
         (RuntimeError("java.net.SocketTimeoutException: Accept timed out"), SparkBusy, "too busy"),
         (RuntimeError("Python worker failed to connect back."), SparkBusy, "too busy"),
+        (
+            RuntimeError(
+                "[INVALID_CONF_VALUE.TYPE_MISMATCH] The value 'x' in the config \"spark.a\" is "
+                "invalid. It should be a/an 'int' value. SQLSTATE: 22022\n\tat java"
+            ),
+            ConfigurationError,
+            "^a setting of Spark cannot work: The value 'x' in .* 'int' value.$",
+        ),
         (ConnectionRefusedError(111, "Connection refused"), SparkFailed, "connection to Spark"),
     ],
 )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,6 +89,7 @@ def test_under_spark_submit_its_options_stand(
         (["--heap", "much"], "write it like 4g"),
         (["--partitions", "0"], "Must be > 0"),
         (["--master", "local[two]"], "write it like local[2]"),
+        (["--master", "head:7077"], "write it like local[2], spark://HOST:PORT"),
         (["--conf", "spark.x"], "write it like spark.NAME=VALUE"),
         (["--conf", "x=y"], "write it like spark.NAME=VALUE"),
         (["--conf", "spark.executorEnv.AWS_SECRET_ACCESS_KEY=hush"], "others can read a command"),
@@ -103,3 +107,14 @@ def test_what_cannot_work_is_refused_in_a_sentence(
     assert told in said
     assert "hush" not in said
     assert made == []
+
+
+def test_what_java_refuses_is_told(tmp_path: Path) -> None:
+    """A heap that Java cannot have, in a process of its own: this one has a session already."""
+    words = ["spark", "sweep", "--seeds", "1", "--heap", "1k", "--to", str(tmp_path)]
+    command = [str(Path(sys.executable).with_name("requite")), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "Spark did not start: " in done.stderr
+    assert "--heap" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Final, ParamSpec, TypeVar
 
 from requite import errors
-from requite.errors import LakeError, RequiteError, SparkBusy, SparkFailed
+from requite.errors import ConfigurationError, LakeError, RequiteError, SparkBusy, SparkFailed
 
 TRIES_MAX: Final = 3
 
@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 # What a function of ours has raised in a process of Spark's comes back as text.
 _OURS: Final = re.compile(r"^(?:\w+\.)*errors\.(\w+): (.+)$", re.MULTILINE)
+
+_SETTING: Final = re.compile(r"\[INVALID_CONF_VALUE\S*\] (.+?)(?: SQLSTATE|$)", re.MULTILINE)
 
 _BUSY: Final = SparkBusy(
     "Spark could not reach one of its processes in time, on a machine that is too busy; nothing of "
@@ -74,6 +76,8 @@ def sentence_of(error: Exception) -> RequiteError | None:
     for words, told in _KNOWN.items():
         if words in text:
             return type(told)(str(told))
+    if found := _SETTING.search(text):
+        return ConfigurationError(f"a setting of Spark cannot work: {found[1]}")
     if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
         return SparkFailed(_LOST)
     return None

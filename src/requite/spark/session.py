@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from requite.errors import ConfigurationError
+from requite.errors import ConfigurationError, SparkFailed
 from requite.spark.java import ensure_java
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ _HEAP_LEAST_MB, _HEAP_PER_CORE_MB = 2048, 256
 
 _CONNECT: Final = "sc://"
 _LOCAL_MASTER: Final = re.compile(r"local(?:\[(\d+|\*)(?:, *\d+)?\])?")
+_MASTER: Final = re.compile(r"yarn$|(spark|k8s|sc)://.|local-cluster\[")
 _HEAP: Final = re.compile(r"\d+[kmgt]b?", re.IGNORECASE)
 _SECRET: Final = re.compile(r"secret|password|token|access[._-]?key", re.IGNORECASE)
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # spark-submit starts Java before our program
@@ -117,7 +118,14 @@ def sized(cores: int | str) -> dict[str, str]:
 def _made(builder: SparkSession.Builder, conf: Mapping[str, str]) -> SparkSession:
     for key, value in conf.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except Exception as error:  # of pyspark, py4j or grpc: whoever it is that cannot start it
+        said = next(iter(str(error).splitlines()), "") or type(error).__name__
+        raise SparkFailed(
+            f"Spark did not start: {said.rstrip('.')}. Check the master, the heap and the settings "
+            "(--master, --heap, --conf); what Java wrote before this may tell more"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +155,11 @@ class Settings:
             raise ConfigurationError(f"--heap: {heap!r} is no size of memory; write it like 4g")
         if partitions is not None and partitions < 1:
             raise ConfigurationError("--partitions: there is at least one")
-        if (
-            master is not None
-            and master.startswith("local")
-            and not _LOCAL_MASTER.fullmatch(master)
-        ):
-            raise ConfigurationError(f"--master: {master!r} is none; write it like local[2]")
+        if master is not None and not (_LOCAL_MASTER.fullmatch(master) or _MASTER.match(master)):
+            raise ConfigurationError(
+                f"--master: {master!r} is none; write it like local[2], spark://HOST:PORT, "
+                "k8s://HOST:PORT, sc://HOST:PORT, or yarn"
+            )
         return cls(master, dict(map(_setting, conf or ())), heap, partitions)
 
     @property
