@@ -186,7 +186,7 @@ def test_our_worker_takes_clients_of_nng_that_show_a_good_certificate(
     assert known.ask(b"x") == b"x"
     with pytest.raises(pynng.Timeout):
         unknown.ask(b"x")
-    assert "certificate" in caplog.text
+    assert "handshake failed: " in caplog.text  # nng may hang up before it is told why
 
 
 @pytest.mark.parametrize("wire", [TLS, WSS], ids=str)
