@@ -58,7 +58,7 @@ def fill(root: Path) -> None:
     with catalog.running():
         append(catalog, "audit_verdicts", verdicts)
         append(catalog, "gold_latency_histogram", histogram)
-        append(catalog, "gold_rightsizing", [{"group": "echo", "current": 4, "recommended": 2}])
+        append(catalog, "gold_rightsizing", [{"service": "echo", "current": 4, "recommended": 2}])
         catalog.end({})
 
 

@@ -6,15 +6,22 @@ and the request is marked (`clock_went_back`), so that the runner can tell how m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import date, datetime
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from functools import reduce
+from itertools import pairwise
+from operator import or_
 from typing import Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 MINUTE_US: Final = 60 * 10**6
+PERIOD_US: Final = 10 * MINUTE_US
+"""Gold is computed anew by periods of ten minutes: those that a run's news is about."""
 DAY_US: Final = 24 * 3600 * 10**6
+_1970: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH: Final = _1970.toordinal()
 
 
 Instant = datetime | Column
@@ -33,6 +40,11 @@ def still_waiting_us(until: Instant, begin_us: Column, deadline: Column) -> Colu
 def micros(instant: Column) -> Column:
     """Return an instant as microseconds since 1970."""
     return F.unix_micros(instant)
+
+
+def instant_us(instant: datetime) -> int:
+    """Return an instant that is known as microseconds since 1970."""
+    return (instant - _1970) // timedelta(microseconds=1)
 
 
 def later(instant: Column, seconds: float) -> Column:
@@ -55,23 +67,89 @@ def minute_of(instant: Column) -> Column:
     return F.timestamp_micros(micros(instant) - F.pmod(micros(instant), F.lit(MINUTE_US)))
 
 
-def minutes_of(begin_us: Column, end_us: Column, days: Sequence[date] | None) -> Column:
+Periods = Sequence[range]
+"""Whole periods that follow each other, as ranges of microseconds since 1970, in order."""
+
+_RANGES_MAX: Final = 16
+
+
+def minutes_of(begin_us: Column, end_us: Column, within: Periods | None = None) -> Column:
     """Return the minutes, in microseconds since 1970, of which a time has a part: an array.
 
-    Only those between the first and the last of `days`, if any are given: a request may last for
-    centuries, and nobody asks for all of their minutes.
+    Only those `within` some periods, if any are given: a request may last for centuries, and nobody
+    asks for all of their minutes.
     """
-    first = begin_us - F.pmod(begin_us, F.lit(MINUTE_US))
+    return _steps(begin_us, end_us, MINUTE_US, within)
+
+
+def periods_of(begin_us: Column, end_us: Column, within: Periods | None = None) -> Column:
+    """Return the periods of which a time has a part, as `minutes_of`."""
+    return _steps(begin_us, end_us, PERIOD_US, within)
+
+
+def _steps(begin_us: Column, end_us: Column, step_us: int, within: Periods | None) -> Column:
+    first = begin_us - F.pmod(begin_us, F.lit(step_us))
     last = F.greatest(begin_us, end_us - 1)
-    if days:
-        first = F.greatest(first, F.lit(_day_us(min(days))))
-        last = F.least(last, F.lit(_day_us(max(days)) + DAY_US - 1))
-    minutes = F.sequence(first, last, F.lit(MINUTE_US))
-    return F.when(first <= last, minutes).otherwise(F.array().cast("array<bigint>"))
+    if within:
+        first = F.greatest(first, F.lit(within[0].start))
+        last = F.least(last, F.lit(within[-1].stop - 1))
+    steps = F.sequence(first, last, F.lit(step_us))
+    found = F.when(first <= last, steps).otherwise(F.array().cast("array<bigint>"))
+    if within and len(within) > 1:
+        return F.filter(found, lambda at: is_within(at, within))
+    return found
+
+
+def is_within(us: Column, periods: Periods) -> Column:
+    """Whether an instant, in microseconds since 1970, is in one of the periods."""
+    inside = ((us >= F.lit(each.start)) & (us < F.lit(each.stop)) for each in periods)
+    return reduce(or_, inside, F.lit(False))
+
+
+def period_of(first_us: int, last_us: int) -> range:
+    """Return the periods in which two instants lie, and those between, as one range."""
+    return range(first_us - first_us % PERIOD_US, last_us - last_us % PERIOD_US + PERIOD_US)
+
+
+def period_us(us: Column) -> Column:
+    """Return the beginning of the period in which an instant lies."""
+    return us - F.pmod(us, F.lit(PERIOD_US))
+
+
+def joined(periods: Iterable[range]) -> list[range]:
+    """Return periods in order, those that touch as one; of very many, also those in between."""
+    ranges: list[range] = []
+    for each in sorted(periods, key=lambda each: each.start):
+        if ranges and each.start <= ranges[-1].stop:
+            ranges[-1] = range(ranges[-1].start, max(ranges[-1].stop, each.stop))
+        else:
+            ranges.append(each)
+    while len(ranges) > _RANGES_MAX:
+        gaps = [after.start - before.stop for before, after in pairwise(ranges)]
+        at = gaps.index(min(gaps))
+        ranges[at : at + 2] = [range(ranges[at].start, ranges[at + 1].stop)]
+    return ranges
+
+
+def periods_of_days(days: Iterable[date]) -> list[range]:
+    """Return the periods of days."""
+    return joined(range(start, start + DAY_US) for start in map(_day_us, days))
+
+
+def common(some: Periods, others: Periods) -> list[range]:
+    """Return the periods that are in both."""
+    pairs = ((a, b) for a in some for b in others if a.start < b.stop and b.start < a.stop)
+    return [range(max(a.start, b.start), min(a.stop, b.stop)) for a, b in pairs]
+
+
+def days_of(periods: Periods) -> set[date]:
+    """Return the days of which periods are."""
+    numbers = (range(each.start // DAY_US, -(-each.stop // DAY_US)) for each in periods)
+    return {date.fromordinal(_EPOCH + number) for each in numbers for number in each}
 
 
 def _day_us(day: date) -> int:
-    return (day - date(1970, 1, 1)).days * DAY_US
+    return (day.toordinal() - _EPOCH) * DAY_US
 
 
 def until_next_day(begin_us: Column, end_us: Column) -> Column:

@@ -13,7 +13,18 @@ from pyspark.sql import functions as F
 from requite.spark import audit, gold, silver
 from requite.spark.aliases import aliases, is_made_up, one_sided, renamed
 from requite.spark.bronze import EVENTS
-from requite.spark.clock import dated
+from requite.spark.clock import (
+    Periods,
+    dated,
+    is_within,
+    joined,
+    micros,
+    period_of,
+    period_us,
+    periods_of_days,
+    still_waiting_us,
+    until_next_day,
+)
 from requite.spark.contradictions import contradictions, is_suspect
 from requite.spark.delta.table import File
 from requite.spark.lake import Change, Lake
@@ -57,6 +68,7 @@ class Refresh:
     heard_us: Mapping[str, int] = field(default_factory=dict)
     written: dict[str, int] = field(default_factory=dict)
     clock_went_back: int = 0
+    _touched: list[range] = field(default_factory=list)  # periods
 
     def days(self, days: list[date]) -> None:
         """Compute days that follow each other anew, from all events of their requests."""
@@ -119,9 +131,13 @@ class Refresh:
 
     def _lives(self, gathered: DataFrame, put: Put) -> None:
         went_back = F.count_if(silver.CLOCK_WENT_BACK).alias("went_back")
-        requests = silver.silver_requests(gathered)
+        lasted = Observation()
+        first_us, last_us = self._span()
+        periods = F.collect_set(F.array(period_us(first_us), period_us(last_us))).alias("periods")
+        requests = silver.silver_requests(gathered.observe(lasted, periods))
         counts = self._write("silver_requests", requests, put, went_back)
         self.clock_went_back += counts["went_back"]
+        self._touched += [period_of(*each) for each in lasted.get["periods"]]
         unsettled = self.clocks.unsettled
         verdicts = audit.verdicts(
             gathered, self.now, self.terms, unsettled=unsettled, heard_us=self.heard_us
@@ -129,6 +145,17 @@ class Refresh:
         self._write("audit_verdicts", verdicts, put)
         self._write("silver_waits", silver.silver_waits(gathered), put)
         self._contradictions(gathered, put)
+
+    def _span(self) -> tuple[Column, Column]:
+        """Return from when to when, at most, a request counts, in microseconds since 1970; of one
+        that an earlier run took for unfinished until its deadline, or until now."""
+        events = F.col("events")
+        first_us = micros(F.get(events, 0)["ts"])
+        given_up = still_waiting_us(
+            max(self.now, self.told.end), first_us, F.array_max(events["deadline"])
+        )
+        last_us = F.greatest(micros(F.array_max(events["ts"])), given_up)
+        return first_us, until_next_day(first_us, last_us)
 
     def _contradictions(self, gathered: DataFrame, put: Put) -> None:
         """Hold the sides against each other, where any request is suspect. Usually none is, and to
@@ -147,27 +174,35 @@ class Refresh:
             self._write(name, found, put)
 
     def _heartbeats(self, told: DataFrame, put: Put) -> None:
-        rows = silver.silver_heartbeats(corrected(told, self.clocks))
+        heard = Observation()
+        periods = F.collect_set(period_us(micros(F.col("ts")))).alias("periods")
+        rows = silver.silver_heartbeats(corrected(told, self.clocks)).observe(heard, periods)
         self._write("silver_heartbeats", rows, put)
+        self._touched += [period_of(each, each) for each in heard.get["periods"]]
 
-    def gold(self, days: list[date]) -> None:
-        """Compute what is told of days that follow each other, from silver."""
+    def touched(self) -> list[range]:
+        """Return the periods of which what was computed so far tells."""
+        return joined(self._touched)
+
+    def gold(self, days: list[date], within: Periods) -> None:
+        """Compute what is told of periods of days that follow each other, from silver."""
         # What began before midnight may still go on after it.
         with_eve = [days[0] - _A_DAY, *days] if days[0] > date.min else days
-        put = self._in_place_of(days)
-        depths = gold.gold_queue_depth(self._of("silver_waits", with_eve), self.now, days=days)
+        put = self._in_place_of_periods(days, within)
+        depths = gold.gold_queue_depth(self._of("silver_waits", with_eve), self.now, within=within)
         self._write("gold_queue_depth", depths, put)
         requests = self._of("silver_requests", days)
-        self._write("gold_latency_histogram", gold.gold_latency_histogram(requests), put)
-        self._write("gold_service_minute", gold.gold_service_minute(requests), put)
-        self._write("gold_failures", gold.gold_failures(requests), put)
+        of_periods = requests.where(is_within(micros(F.col("accepted_at")), within))
+        self._write("gold_latency_histogram", gold.gold_latency_histogram(of_periods), put)
+        self._write("gold_service_minute", gold.gold_service_minute(of_periods), put)
+        self._write("gold_failures", gold.gold_failures(requests), self._in_place_of(days))
         capacity = gold.gold_capacity(
             self._of("silver_requests", with_eve),
             self._of("silver_attempts", with_eve),
             self._of("silver_heartbeats", days),
             since=self.told.start,
             until=self.told.end,
-            days=days,
+            within=within,
         )
         self._write("gold_capacity", capacity, put)
 
@@ -181,7 +216,7 @@ class Refresh:
         since = widen(Span(self.now, self.now), RECENT).start
         heartbeats, requests = table("silver_heartbeats"), table("silver_requests")
         self._write("gold_worker_liveness", gold.gold_worker_liveness(heartbeats, self.now), put)
-        capacity = table("gold_capacity").where(F.col("window") >= F.lit(since))
+        capacity = table("gold_capacity").where(F.col("minute") >= F.lit(since))
         lately = requests.where(F.col("date") >= F.lit(since.date()))
         self._write("gold_rightsizing", gold.gold_rightsizing(capacity, lately), put)
 
@@ -191,6 +226,18 @@ class Refresh:
         def put(name: str, rows: DataFrame) -> Change:
             chosen = rows.where(F.col("date").isin(*days))
             return Change(self.lake.replace_days(name, chosen, days=days), set(days))
+
+        return put
+
+    def _in_place_of_periods(self, days: list[date], within: Periods) -> Put:
+        """Return what replaces the minutes of periods in a table, which these days have."""
+        replace = self._in_place_of(days)
+
+        def put(name: str, rows: DataFrame) -> Change:
+            if list(within) == periods_of_days(days):
+                return replace(name, rows)
+            others = ~is_within(micros(F.col("minute")), within)
+            return replace(name, rows.unionByName(self._of(name, days).where(others)))
 
         return put
 

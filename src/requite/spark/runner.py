@@ -33,6 +33,7 @@ from pyspark.sql import functions as F
 from requite.errors import ConfigurationError
 from requite.spark import audit, news, schemas, skew
 from requite.spark.bronze import EVENTS, IDS, QUARANTINE
+from requite.spark.clock import common, days_of, instant_us, joined, period_of, periods_of_days
 from requite.spark.delta.catalog import Catalog
 from requite.spark.delta.table import File
 from requite.spark.failures import again_if_busy, as_sentences
@@ -281,9 +282,10 @@ class _Run:
                     refresh.days(run)
             elif self._fresh or time_went_on:
                 self._days = refresh.news(events, self._fresh, known)
-        changed = self._days | self._ends(told) if self._days else set()
-        for run in news.runs_of(_with_next(changed)):
-            refresh.gold(run)
+        if self._days:
+            periods = self._periods(refresh, self._ends(told), now, are_whole=days is not None)
+            for run in news.runs_of(days_of(periods)):
+                refresh.gold(run, common(periods, periods_of_days(run)))
         if self._days or time_went_on:  # a worker falls silent without telling anything
             refresh.small_tables()
             self._refresh = refresh
@@ -332,12 +334,27 @@ class _Run:
     def _open_days(self) -> set[date]:
         return {date.fromisoformat(day) for day in self._state.get("open_days", ())}
 
-    def _ends(self, told: Span) -> set[date]:
-        """Return the first and the last day of which the journal has told, if others were."""
-        before = self._state.get("told")
-        now = [told.start.isoformat(), told.end.isoformat()]
-        ends = [*map(datetime.fromisoformat, before), *told] if before and now != before else []
-        return {end.astimezone(UTC).date() for end in ends}
+    def _ends(self, told: Span) -> list[datetime]:
+        """Return the first and the last instant of which the journal has told, each if it is not
+        what it was, and what it was."""
+        before = map(datetime.fromisoformat, self._state.get("told", ()))
+        pairs = zip(before, told, strict=False)
+        return [end for was, now in pairs if was != now for end in (was, now)]
+
+    def _periods(
+        self, refresh: Refresh, ends: list[datetime], now: datetime, *, are_whole: bool
+    ) -> list[range]:
+        """Return the periods of which gold is computed anew: of whole days, or those of what was
+        merged in, and those in which time went on."""
+        days = self._days | {end.astimezone(UTC).date() for end in ends}
+        periods = periods_of_days(_with_next(days))
+        if are_whole:
+            return periods
+        before = datetime.fromisoformat(self._state.get("as_of", now.isoformat()))
+        at = [(us, us) for us in map(instant_us, ends)]
+        passed = sorted(map(instant_us, (before, now)))
+        found = (period_of(first, last) for first, last in (*at, passed))
+        return common(periods, joined([*refresh.touched(), *found]))
 
     def _read_clocks(self, merged: DataFrame, days: set[date] | None) -> Clocks:
         """Find out how far the clocks of logs disagree, by all that was ever told of them: what is

@@ -120,7 +120,7 @@ SILVER_REQUESTS: Final = Table(
     finished_at timestamp: When the request ended; null while it is open.
     outcome string: How it ended: a status such as `OK` or `EXPIRED`, or the class of the error;
         null while it is open.
-    outcomes int: How often it ended; 1 is as it should be.
+    ends int: How often it ended; 1 is as it should be.
     attempts int: How often brokers dispatched it, or without a broker how often its client sent it.
     redeliveries int: How often a broker took it back from a worker, to give it to another one.
     queue_ms double: From its last acceptance by a broker to its dispatch; null if it was not
@@ -206,10 +206,10 @@ GOLD_SERVICE_MINUTE: Final = Table(
     failed bigint: Of these, those that ended with anything else.
     retries bigint: Attempts beyond the first, of all of them.
     duplicates bigint: Ends beyond the first, of all of them; 0 is as it should be.
-    p50 double: Median of `total_ms`, in ms, at most 2 % too high; timeouts count; null if none has
+    p50_ms double: Median of `total_ms`, at most 2 % too high; timeouts count; null if none has
         ended.
-    p95 double: 95th percentile of `total_ms`, in ms, at most 2 % too high; null if none has ended.
-    p99 double: 99th percentile of `total_ms`, in ms, at most 2 % too high; null if none has ended.
+    p95_ms double: 95th percentile of `total_ms`, at most 2 % too high; null if none has ended.
+    p99_ms double: 99th percentile of `total_ms`, at most 2 % too high; null if none has ended.
     mean_ms double: Mean of `total_ms`; null if none has ended.
     date date: The day of `minute`.
     """,
@@ -273,7 +273,7 @@ GOLD_CAPACITY: Final = Table(
     "One row per minute and service: what the load asked of the workers, and what queueing theory "
     "says about it.",
     """
-    window timestamp: Start of the minute.
+    minute timestamp: Start of the minute.
     service string: Name of the service.
     arrival_rate double: Requests accepted per second (λ).
     service_s double: Mean seconds that a worker was busy with a request (S); null if unknown.
@@ -285,9 +285,10 @@ GOLD_CAPACITY: Final = Table(
         utilisation of 1 on, where a queue grows without end.
     littles_law_gap double: How far L is from what arrivals and latency say, as a share of L; large
         while a queue grows or drains.
-    servers int: Requests that the workers could handle at once (c), by what they were seen to do.
+    servers int: Requests that the workers could handle at once (c), by what each was seen to do
+        within ten minutes.
     measured_wait_ms double: Mean `queue_ms` of the requests; null if unknown.
-    date date: The day of `window`.
+    date date: The day of `minute`.
     """,
 )
 
@@ -295,7 +296,7 @@ GOLD_RIGHTSIZING: Final = Table(
     "One row per service: how many workers and client slots it needs, and which timeout its "
     "callers should have, by the load of the last seven days.",
     """
-    group string: Name of the service.
+    service string: Name of the service.
     current int: Workers in the newest minute.
     recommended int: Workers that it needs; null if no worker has answered anything.
     target_utilisation double: The share of their time that workers should be busy, from 0 to 1.

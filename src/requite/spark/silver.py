@@ -58,7 +58,7 @@ def silver_requests(lives: DataFrame) -> DataFrame:
         F.coalesce(F.col("started")["ts"], F.col("dispatched")["ts"]).alias("started_at"),
         F.col("ended")["ts"].alias("finished_at"),
         _outcome(F.col("ended")).alias("outcome"),
-        _outcomes(F.col("course"), own).alias("outcomes"),
+        _ends(F.col("course"), own).alias("ends"),
         _attempts(events).alias("attempts"),
         _count(events, REDELIVERED).alias("redeliveries"),
         elapsed_ms(F.col("queued")["ts"], F.col("handed_out")["ts"]).alias("queue_ms"),
@@ -134,7 +134,7 @@ def _outcome(ended: Column) -> Column:
     return F.coalesce(ended["outcome"], ended["error_class"], F.upper(ended["kind"]))
 
 
-def _outcomes(course: Column, own: Column) -> Column:
+def _ends(course: Column, own: Column) -> Column:
     """Count how often it ended; of what nobody accepted there are only outcomes."""
     return F.coalesce(course["outcomes"], F.size(own))
 

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from tests.spark.events import Story, collect, instance, instant, rows_frame, schema_names
 
 from requite.spark import schemas
+from requite.spark.clock import instant_us, period_of
 from requite.spark.gold.capacity import erlang_c_wait_s, gold_capacity, servers
 from requite.spark.gold.rightsizing import gold_rightsizing
 from requite.spark.lives import lives
@@ -80,7 +81,7 @@ def tables(spark: SparkSession, story: Story) -> dict[str, DataFrame]:
 
 
 def test_the_load_is_counted_by_the_minute(tables: dict[str, DataFrame]) -> None:
-    rows = {row["window"]: row for row in collect(tables["capacity"])}
+    rows = {row["minute"]: row for row in collect(tables["capacity"])}
     row = rows[instant(60)]
     assert row["arrival_rate"] == pytest.approx(10.0)
     assert row["service_s"] == pytest.approx(0.15)
@@ -92,7 +93,7 @@ def test_the_load_is_counted_by_the_minute(tables: dict[str, DataFrame]) -> None
 
 
 def test_workers_that_only_beat_count_too(tables: dict[str, DataFrame]) -> None:
-    (row,) = [row for row in collect(tables["capacity"]) if row["window"] == instant(60)]
+    (row,) = [row for row in collect(tables["capacity"]) if row["minute"] == instant(60)]
     assert row["workers"] == 3
     assert row["servers"] == 3
     assert row["utilisation"] == pytest.approx(0.5)
@@ -100,7 +101,7 @@ def test_workers_that_only_beat_count_too(tables: dict[str, DataFrame]) -> None:
 
 
 def test_the_last_window_is_as_long_as_the_journal(tables: dict[str, DataFrame]) -> None:
-    (row,) = [row for row in collect(tables["capacity"]) if row["window"] == instant(120)]
+    (row,) = [row for row in collect(tables["capacity"]) if row["minute"] == instant(120)]
     assert row["arrival_rate"] == 0
     assert row["service_s"] is None
     assert row["in_system"] == pytest.approx(0.15, abs=0.1)
@@ -114,6 +115,28 @@ def test_a_worker_can_do_what_it_was_seen_to_do_at_once(spark: SparkSession) -> 
     attempts = silver_attempts(story.frame(spark))
     (row,) = collect(servers(attempts, silver_heartbeats(story.frame(spark))))
     assert (row["workers"], row["servers"]) == (1, 3)
+
+
+def test_each_period_of_ten_minutes_is_told_by_itself(spark: SparkSession) -> None:
+    story = Story()
+    broker, worker = story.broker(), story.worker()
+    for number, (at, took) in enumerate(((0.0, 1.0), (0.5, 1.0), (590.0, 30.0), (605.0, 700.0))):
+        story.call(number, at, broker=broker, worker=worker, took_s=took)
+    broker.tell(1_250.0, "heartbeat", worker=worker.name, gap_s=0.5, busy=1, capacity=8)
+    attempts = silver_attempts(story.frame(spark)).persist()
+    beats = silver_heartbeats(story.frame(spark)).persist()
+    whole = {row["minute"]: row["servers"] for row in collect(servers(attempts, beats))}
+    assert {minute: whole[instant(minute)] for minute in (0, 540, 600, 1_200)} == {
+        0: 2,  # two at once
+        540: 2,  # one, in the same period
+        600: 2,  # which has not ended when the next one begins
+        1_200: 1,  # begun long before
+    }
+    first, second = (period_of(instant_us(instant(at)), instant_us(instant(at))) for at in (0, 600))
+    for within in ([first], [second], [first, second]):
+        part = {row["minute"]: row["servers"] for row in collect(servers(attempts, beats, within))}
+        chosen = [minute for minute in whole if any(instant_us(minute) in each for each in within)]
+        assert part == {minute: whole[minute] for minute in chosen}
 
 
 def test_a_worker_that_took_the_place_of_another_is_not_one_more(spark: SparkSession) -> None:
@@ -154,7 +177,7 @@ def advice(tables: dict[str, DataFrame]) -> dict[str, Any]:
 
 def test_advice_follows_from_the_busiest_minute(advice: dict[str, Any]) -> None:
     p99_ms = 200 * 1.02
-    assert advice["group"] == "echo"
+    assert advice["service"] == "echo"
     assert advice["target_utilisation"] == 0.7
     assert advice["recommended"] == ceil(1.5 / 0.7) == 3
     assert ceil(10 * 0.2) <= advice["slots"] <= ceil(10 * p99_ms / 1000)
@@ -171,7 +194,7 @@ def test_advice_gives_its_reason_in_words(advice: dict[str, Any]) -> None:
 
 def test_without_answers_there_is_nothing_to_reckon_with(spark: SparkSession) -> None:
     rows = [
-        {"service": "dead", "window": instant(0), "arrival_rate": 5.0, "busy_servers": 0.0}
+        {"service": "dead", "minute": instant(0), "arrival_rate": 5.0, "busy_servers": 0.0}
         | {"in_system": 3.0, "workers": 0, "servers": 0}
     ]
     capacity = rows_frame(spark, rows, schemas.GOLD_CAPACITY)
@@ -195,7 +218,7 @@ def test_advice_says_what_to_change(
 
 def window(**columns: Any) -> dict[str, Any]:
     busy = columns["arrival_rate"] * columns["service_s"]
-    row = {"service": "echo", "window": instant(0), "busy_servers": busy}
+    row = {"service": "echo", "minute": instant(0), "busy_servers": busy}
     return {**row, "workers": 2, "servers": 2, **columns}
 
 

@@ -175,7 +175,7 @@ def test_what_was_repaired_or_came_late_is_read_and_damage_no_longer_told(judged
 def test_events_of_a_file_that_was_another_one_are_taken_back(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Refresh, "gold", lambda refresh, days: None)
+    monkeypatch.setattr(Refresh, "gold", lambda refresh, days, within: None)
     monkeypatch.setattr(Refresh, "small_tables", lambda refresh: None)
     journal, lake = tmp_path / "journal", tmp_path / "lake"
     first, second = write_to_be_repaired(journal)

@@ -68,13 +68,13 @@ def rows() -> list[dict[str, Any]]:
             "service": rng.choice(("echo", "sum")),
             "accepted_at": at,
             "outcome": rng.choice(("OK", "OK", "OK", "FAILED", None)),
-            "outcomes": rng.choice((1, 1, 1, 2)),
+            "ends": rng.choice((1, 1, 1, 2)),
             "attempts": rng.choice((0, 1, 1, 2, 3)),
             "total_ms": round(rng.lognormvariate(2, 1.5), 3),
             "date": at.date(),
         }
         if row["outcome"] is None:
-            row |= {"total_ms": None, "outcomes": 0}
+            row |= {"total_ms": None, "ends": 0}
         made.append(row)
     made.append({"request_id": "orphan", "service": "echo", "outcome": "OK", "date": at.date()})
     return made
@@ -108,7 +108,7 @@ def test_minutes_are_counted_as_the_model_does(
         assert row["replied"] == sum(each["outcome"] == "OK" for each in told)
         assert row["failed"] == sum(each["outcome"] == "FAILED" for each in told)
         assert row["retries"] == sum(max(each["attempts"] - 1, 0) for each in told)
-        assert row["duplicates"] == sum(max(each["outcomes"] - 1, 0) for each in told)
+        assert row["duplicates"] == sum(max(each["ends"] - 1, 0) for each in told)
         assert row["mean_ms"] == pytest.approx(sum(times) / len(times))
         for name, share in PERCENTILES.items():
             true = model.percentile(times, share)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Collection, Iterator
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from tests.spark.pipeline.test_skew import tell
 
 from requite.errors import ConfigurationError, LakeDamaged, LakeError
 from requite.spark import runner, schemas
+from requite.spark.clock import instant_us
 from requite.spark.delta.catalog import Catalog
 from requite.spark.lake import Lake
 from requite.spark.news import EARLIEST, LATEST
@@ -108,7 +109,7 @@ def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
 @pytest.fixture
 def judging(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     """A pipeline without gold, half of a run: for what is about reading, days and verdicts."""
-    monkeypatch.setattr(Refresh, "gold", lambda refresh, days: None)
+    monkeypatch.setattr(Refresh, "gold", lambda refresh, days, within: None)
     monkeypatch.setattr(Refresh, "small_tables", lambda refresh: None)
     return pipeline
 
@@ -224,6 +225,35 @@ def test_time_alone_turns_what_is_in_flight_into_a_violation(judging: Pipeline) 
     assert late.new_events == 0
     again = judging.run(as_of=instant(6.1))
     assert (again.days, again.audit) == (0, late.audit)
+
+
+def test_only_the_minutes_that_news_is_about_are_told_anew(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[list[range]] = []
+    gold = Refresh.gold
+
+    def watched(refresh: Refresh, days: list[date], within: list[range]) -> None:
+        told.append([range(each.start // 60_000_000, each.stop // 60_000_000) for each in within])
+        gold(refresh, days, within)
+
+    monkeypatch.setattr(Refresh, "gold", watched)
+    broker, worker = pipeline.story.broker(), pipeline.story.worker()
+    pipeline.story.call(1, 0.0, broker=broker, worker=worker)
+    pipeline.story.call(2, 3_600.0, broker=broker, worker=worker)
+    pipeline.write()
+    pipeline.run()
+    noon = instant_us(instant(0)) // 60_000_000
+    assert [len(each) for each in told[0]] == [2 * 24 * 60]  # whole days
+    pipeline.story.call(3, 5_400.0, broker=broker, worker=worker)
+    pipeline.write()
+    pipeline.run()
+    # From the newest instant before to the newest one now; nothing of the first hour.
+    assert told[1:] == [[range(noon + 60, noon + 100)]]
+    rows = pipeline.rows("gold_service_minute")
+    assert sorted((row["minute"], row["accepted"]) for row in rows) == [
+        (instant(0), 1), (instant(3_600), 1), (instant(5_400), 1)
+    ]  # fmt: skip
 
 
 def test_what_is_open_in_a_copy_that_may_lack_its_end_is_not_missing(judging: Pipeline) -> None:

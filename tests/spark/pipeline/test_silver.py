@@ -81,7 +81,7 @@ def test_who_answers_for_a_request_tells_when_it_began_and_ended(
     assert row["started_at"] == instant(0.25)
     assert row["finished_at"] == instant(0.75)
     assert row["deadline"] == instant(5)
-    assert (row["outcome"], row["outcomes"], row["attempts"]) == ("OK", 1, 1)
+    assert (row["outcome"], row["ends"], row["attempts"]) == ("OK", 1, 1)
     assert (row["queue_ms"], row["service_ms"], row["total_ms"]) == (250.0, 500.0, 750.0)
     assert row["worker"] == W1
     assert not row[CLOCK_WENT_BACK]
@@ -125,7 +125,7 @@ def test_after_a_lost_broker_the_whole_wait_counts_and_the_last_queue(
     row = requests[call_id(7)]
     assert (row["accepted_at"], row["finished_at"]) == (instant(40), instant(43.5))
     assert (row["queue_ms"], row["service_ms"], row["total_ms"]) == (400.0, 100.0, 3500.0)
-    assert row["outcomes"] == 1
+    assert row["ends"] == 1
 
 
 def test_no_duration_is_negative_when_a_clock_goes_back(
@@ -134,7 +134,7 @@ def test_no_duration_is_negative_when_a_clock_goes_back(
     row = requests[call_id(8)]
     assert row[CLOCK_WENT_BACK]
     assert (row["queue_ms"], row["service_ms"], row["total_ms"]) == (0.0, 0.0, 0.0)
-    assert (row["outcome"], row["outcomes"]) == ("OK", 1)
+    assert (row["outcome"], row["ends"]) == ("OK", 1)
     others = [each[CLOCK_WENT_BACK] for key, each in requests.items() if key != call_id(8)]
     assert not any(others)
 
@@ -143,8 +143,8 @@ def test_what_is_under_way_has_no_end_and_an_orphan_no_beginning(
     requests: dict[str, dict[str, Any]],
 ) -> None:
     open_, orphan = requests[call_id(9)], requests[call_id(11)]
-    assert (open_["finished_at"], open_["total_ms"], open_["outcomes"]) == (None, None, 0)
-    assert (orphan["accepted_at"], orphan["outcome"], orphan["outcomes"]) == (None, "OK", 1)
+    assert (open_["finished_at"], open_["total_ms"], open_["ends"]) == (None, None, 0)
+    assert (orphan["accepted_at"], orphan["outcome"], orphan["ends"]) == (None, "OK", 1)
     assert orphan["date"] == instant(80).date()
 
 

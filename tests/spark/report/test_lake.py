@@ -111,11 +111,11 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> str:
             }
         ],
         gold_capacity=[
-            {"window": NOON, "service": "echo", "utilisation": 0.5, "busy_servers": 2.0},
-            {"window": NOON, "service": "echo", "utilisation": 0.9, "busy_servers": 4.0},
+            {"minute": NOON, "service": "echo", "utilisation": 0.5, "busy_servers": 2.0},
+            {"minute": NOON, "service": "echo", "utilisation": 0.9, "busy_servers": 4.0},
         ],
         gold_rightsizing=[
-            {"group": "echo", "current": 1, "recommended": 2, "slots": 8, "timeout_ms": 900}
+            {"service": "echo", "current": 1, "recommended": 2, "slots": 8, "timeout_ms": 900}
         ],
         gold_failures=[
             {
@@ -227,7 +227,7 @@ def test_what_was_asked_of_brokers_is_left_out(spark, tmp_path):
         ],
         gold_service_minute=[minute_row(0, name, 7) for name in names],
         gold_latency_histogram=[bucket(0, name, 10.0, 7) for name in names],
-        gold_capacity=[{"window": NOON, "service": name, "utilisation": 0.5} for name in names],
+        gold_capacity=[{"minute": NOON, "service": name, "utilisation": 0.5} for name in names],
         audit_verdicts=[{"service": name, "verdict": "EXACTLY_ONE"} for name in names],
     )
     told = gather(Lake.at(spark, lake))

@@ -1,13 +1,13 @@
 """Capacity: what the load asked of the workers, and what queueing theory says about it.
 
-Per window (a minute) and service, with λ the requests accepted per second, S the seconds a worker
+Per minute and service, with λ the requests accepted per second, S the seconds a worker
 is busy with one of them and W the seconds from acceptance to outcome:
 
     busy_servers     a = λS, the handlers that are busy on average (Little's law for the workers)
     in_system        L, the mean number of requests between acceptance and outcome, measured:
-                     all time spent in the window by requests, over the window's length
+                     all time spent in the minute by requests, over its length
     littles_law_gap  |L - λW| / L; near 0 where what came in also went out. A large gap says that
-                     the window was not in balance (a queue grew or drained, the load had just
+                     the minute was not in balance (a queue grew or drained, the load had just
                      begun), so that the other figures describe a passing state.
     servers          c, the requests that the workers could handle at once
     utilisation      a / c
@@ -16,14 +16,12 @@ is busy with one of them and W the seconds from acceptance to outcome:
                      the mean `queue_ms`.
 
 How many requests a worker can handle at once is taken from what it was seen to do: the most that
-were in its hands at one instant of the day. Its own journal shows handlers; a broker's alone shows
-what was dispatched to it, and part of that waits inside the worker.
+were in its hands at one instant of the period of ten minutes. Its own journal shows handlers; a
+broker's alone shows what was dispatched to it, and part of that waits inside the worker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import date
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -31,18 +29,23 @@ from pyspark.sql import functions as F
 
 from requite.spark.clock import (
     MINUTE_US,
+    PERIOD_US,
     Instant,
+    Periods,
     date_of,
+    is_within,
     micros,
     minute_of,
     minutes_of,
+    period_us,
+    periods_of,
     still_waiting_us,
     until_next_day,
 )
 
 _KEY: Final = ("service", "minute")
 _SHORTEST_S: Final = 1.0
-"""Windows at the ends of a journal count as at least so long, lest a handful be called a flood."""
+"""Minutes at the ends of a journal count as at least so long, lest a handful be called a flood."""
 
 
 def gold_capacity(
@@ -52,21 +55,21 @@ def gold_capacity(
     *,
     since: Instant,
     until: Instant,
-    days: Sequence[date] | None = None,
+    within: Periods | None = None,
 ) -> DataFrame:
     """Compute the table from silver rows; the journal tells of `since` to `until`.
 
-    Of what was going on in minutes outside `days`, little or nothing is told, if these are given.
+    Minutes outside the periods `within` are left out, if these are given.
     """
-    loads = _loads(requests.where(F.col("accepted_at").isNotNull()), until, days)
-    joined = loads.join(servers(attempts, heartbeats), list(_KEY), "left")
+    loads = _loads(requests.where(F.col("accepted_at").isNotNull()), until, within)
+    joined = loads.join(servers(attempts, heartbeats, within), list(_KEY), "left")
     zeros = {name: F.coalesce(name, F.lit(0)) for name in ("workers", "servers")}
     rated = _rated(joined.withColumns(zeros), since, until)
     load = F.col("arrival_rate") * F.coalesce("service_s", F.lit(0.0))
     return _modelled(rated.withColumn("busy_servers", load))
 
 
-def _loads(accepted: DataFrame, until: Instant, days: Sequence[date] | None) -> DataFrame:
+def _loads(accepted: DataFrame, until: Instant, within: Periods | None) -> DataFrame:
     """Sum up, by minute, what was accepted in it, and the time that requests spent in it.
 
     What has not ended is in the system until its deadline: nobody waits for it any longer.
@@ -77,7 +80,7 @@ def _loads(accepted: DataFrame, until: Instant, days: Sequence[date] | None) -> 
     end = until_next_day(begin, ended)
     spans = accepted.withColumns({"begin": begin, "end": end})
     first = F.col("begin") - F.pmod("begin", F.lit(MINUTE_US))
-    minutes = F.explode(minutes_of(F.col("begin"), F.col("end"), days)).alias("at")
+    minutes = F.explode(minutes_of(F.col("begin"), F.col("end"), within)).alias("at")
     times = "service_ms", "total_ms", "queue_ms"
     pieces = spans.select("service", "begin", "end", first.alias("first"), minutes, *times)
     is_first = F.col("at") == F.col("first")
@@ -91,13 +94,13 @@ def _loads(accepted: DataFrame, until: Instant, days: Sequence[date] | None) -> 
     )
 
 
-def servers(attempts: DataFrame, heartbeats: DataFrame) -> DataFrame:
+def servers(attempts: DataFrame, heartbeats: DataFrame, within: Periods | None = None) -> DataFrame:
     """Count, by minute and service, the workers that were there, and what all could do at once.
 
     A worker is there from its first sign of life in the minute to its last. The most that were
     there at one instant count: one that took the place of another is not one more.
     """
-    busy = _parallel(_edges(attempts).union(_signs(heartbeats)))
+    busy = _parallel(_edges(attempts, within).union(_signs(heartbeats, within)))
     # Not `distinct`: over Spark Connect it wants to know the columns of what may not be there yet.
     there = busy.groupBy(*_KEY, "worker").agg(
         F.min("at").alias("first"),
@@ -125,29 +128,42 @@ def _comes_and_goes() -> Column:
     return F.array(edge("first", 1), edge("last", -1))
 
 
-def _edges(attempts: DataFrame) -> DataFrame:
-    """Return when a worker had one request more, or one fewer."""
-    begin = F.coalesce("started_at", "delivered_at")
-    # Of what lasts beyond midnight the next day does not know when it began.
-    lasted = (F.col("ended_at") > begin) & (date_of(F.col("ended_at")) == date_of(begin))
-    enters = F.struct(begin.alias("at"), F.when(lasted, 1).otherwise(0).alias("step"))
-    leaves = F.struct(F.col("ended_at").alias("at"), F.lit(-1).alias("step"))
-    steps = F.when(lasted, F.array(enters, leaves)).otherwise(F.array(enters))
+def _edges(attempts: DataFrame, within: Periods | None) -> DataFrame:
+    """Return when a worker had one request more, or one fewer: each period by itself.
+
+    Of an attempt that has not ended nothing is known but when it began.
+    """
+    begin = micros(F.coalesce("started_at", "delivered_at"))
+    ended = F.greatest(begin, F.coalesce(micros(F.col("ended_at")), begin))
     known = attempts.where(begin.isNotNull() & F.col("worker").isNotNull())
-    return known.select("service", "worker", F.explode(steps).alias("edge")).select(
-        "service", "worker", "edge.at", "edge.step"
+    spans = known.select(
+        "service", "worker", begin.alias("begin"), until_next_day(begin, ended).alias("end")
     )
+    periods = F.explode(periods_of(F.col("begin"), F.col("end"), within)).alias("period")
+    pieces = spans.select("service", "worker", "begin", "end", periods)
+    first = F.greatest("begin", "period")
+    # What goes on in the next period leaves this one at its last instant, not at the next's first.
+    last = F.least(F.col("end"), F.col("period") + (PERIOD_US - 1))
+    lasted = last > first
+    enters = F.struct(first.alias("at"), F.when(lasted, 1).otherwise(0).alias("step"))
+    leaves = F.struct(last.alias("at"), F.lit(-1).alias("step"))
+    steps = F.when(lasted, F.array(enters, leaves)).otherwise(F.array(enters))
+    edges = pieces.select("service", "worker", F.explode(steps).alias("edge"))
+    return edges.select("service", "worker", F.timestamp_micros("edge.at").alias("at"), "edge.step")
 
 
-def _signs(heartbeats: DataFrame) -> DataFrame:
+def _signs(heartbeats: DataFrame, within: Periods | None) -> DataFrame:
     """Return when a worker was there, if it had nothing to do."""
     known = heartbeats.where(F.col("worker").isNotNull())
+    if within is not None:
+        known = known.where(is_within(micros(F.col("ts")), within))
     return known.select("service", "worker", F.col("ts").alias("at"), F.lit(0).alias("step"))
 
 
 def _parallel(edges: DataFrame) -> DataFrame:
-    """Add, to all signs of each worker, the most requests that it had at one instant."""
-    worker = Window.partitionBy("service", "worker", date_of(F.col("at")))
+    """Add, to all signs of each worker, the most requests that it had at one instant of the
+    period."""
+    worker = Window.partitionBy("service", "worker", period_us(micros(F.col("at"))))
     so_far = worker.orderBy("at", "step").rowsBetween(Window.unboundedPreceding, 0)
     running = edges.withColumn("running", F.sum("step").over(so_far))
     return running.select(
@@ -178,7 +194,7 @@ def _modelled(loaded: DataFrame) -> DataFrame:
     expected = F.col("arrival_rate") * F.coalesce("total_s", F.lit(0.0))
     gap = F.when(in_system > 0, F.abs(in_system - expected) / in_system).otherwise(F.lit(0.0))
     return loaded.select(
-        F.col("minute").alias("window"),
+        "minute",
         "service",
         "arrival_rate",
         "service_s",

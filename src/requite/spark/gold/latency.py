@@ -22,7 +22,7 @@ from requite.spark.vocabulary import OK
 
 LOWEST_MS: Final = 0.001
 GROWTH: Final = 1.02
-PERCENTILES: Final = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
+PERCENTILES: Final = {"p50_ms": 0.50, "p95_ms": 0.95, "p99_ms": 0.99}
 
 
 def bucket_of(latency_ms: Column) -> Column:
@@ -79,7 +79,7 @@ def gold_service_minute(requests: DataFrame) -> DataFrame:
     """Tell what each service was asked and how it answered, minute by minute.
 
     `failed` ended with anything but OK; `retries` are attempts beyond the first; `duplicates` are
-    outcomes beyond the first.
+    ends beyond the first.
     """
     sums = "accepted", "replied", "failed", "retries", "duplicates"
     bar = F.struct("bucket", "n", upper_edge_ms(F.col("bucket")).alias("upper_ms"))
@@ -111,7 +111,7 @@ def _by_bucket(requests: DataFrame) -> DataFrame:
         F.count_if(outcome == OK).alias("replied"),
         F.count_if(outcome != OK).alias("failed"),
         F.sum(F.greatest(F.col("attempts") - 1, zero).cast("bigint")).alias("retries"),
-        F.sum(F.greatest(F.col("outcomes") - 1, zero).cast("bigint")).alias("duplicates"),
+        F.sum(F.greatest(F.col("ends") - 1, zero).cast("bigint")).alias("duplicates"),
         F.sum("total_ms").alias("spent_ms"),
         F.count("total_ms").alias("n"),
     )

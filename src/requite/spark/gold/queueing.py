@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import date
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -12,6 +10,7 @@ from pyspark.sql import functions as F
 from requite.spark.clock import (
     MINUTE_US,
     Instant,
+    Periods,
     date_of,
     micros,
     minutes_of,
@@ -22,18 +21,16 @@ from requite.spark.clock import (
 _KEY: Final = ("service", "minute")
 
 
-def gold_queue_depth(
-    waits: DataFrame, now: Instant, *, days: Sequence[date] | None = None
-) -> DataFrame:
+def gold_queue_depth(waits: DataFrame, now: Instant, *, within: Periods | None = None) -> DataFrame:
     """Tell from `silver_waits` the deepest and the mean queue, and the longest wait in it.
 
     There is a row per minute and service.
 
     `avg_depth` is the mean over the whole minute, `oldest_age_s` how long the request that had
     waited longest in that minute had waited then. Minutes in which requests were accepted and none
-    waited have zeros. Minutes outside `days` are left out, if these are given.
+    waited have zeros. Minutes outside the periods `within` are left out, if these are given.
     """
-    edges = _edges(_by_minute(_spans(waits, now), days))
+    edges = _edges(_by_minute(_spans(waits, now), within))
     # At one instant those that leave go first: who is handed out then has not waited with them.
     along = Window.partitionBy(*_KEY).orderBy("at_us", "step")
     depth = F.sum("step").over(along.rowsBetween(Window.unboundedPreceding, Window.currentRow))
@@ -59,10 +56,10 @@ def _spans(waits: DataFrame, now: Instant) -> DataFrame:
     return waits.select("service", begin_us.alias("begin_us"), end_us.alias("end_us"))
 
 
-def _by_minute(spans: DataFrame, days: Sequence[date] | None) -> DataFrame:
+def _by_minute(spans: DataFrame, within: Periods | None) -> DataFrame:
     """Cut spans where a minute ends, so that each minute can be told by itself."""
     begin, end = F.col("begin_us"), F.col("end_us")
-    minutes = minutes_of(begin, end, days)
+    minutes = minutes_of(begin, end, within)
     pieces = spans.select("service", "begin_us", "end_us", F.explode(minutes).alias("minute_us"))
     return pieces.select(
         "service",

@@ -1,6 +1,6 @@
 """Advice: how many workers and client slots a service needs, and how long its callers should wait.
 
-workers   enough that at the busiest window a share of `target` of their servers is busy, and at
+workers   enough that at the busiest minute a share of `target` of their servers is busy, and at
           least two, so that one may be lost
 slots     C = P × L, from the slotted client's P = C / L (RPC over AMQP, "Limits on throughput"):
           what all clients together need to carry the highest rate P when a reply takes L, for
@@ -10,7 +10,7 @@ timeout   twice that latency, and what it takes to notice a lost worker in betwe
 
 L is that of replies that are OK: how long the others took is what their callers' timeouts are, and
 advice that followed these would confirm whatever they had been set to. It is never less than what
-requests of the busiest window took from the queue to the end of the work, on average: where callers
+requests of the busiest minute took from the queue to the end of the work, on average: where callers
 give up early, only the quickest replies reach anybody.
 """
 
@@ -43,7 +43,7 @@ def gold_rightsizing(
     target: float = TARGET,
     notice_s: float = NOTICE_S,
 ) -> DataFrame:
-    """Advise each service, from the windows and `silver_requests` that are given (a week's, say).
+    """Advise each service, from `gold_capacity` and `silver_requests` (of a week, say).
 
     Brokers' own services (`mmi.`) need no advice.
     """
@@ -62,7 +62,7 @@ def gold_rightsizing(
         }
     )
     return advised.select(
-        F.col("service").alias("group"),
+        "service",
         "current",
         "recommended",
         F.lit(target).alias("target_utilisation"),
@@ -73,13 +73,13 @@ def gold_rightsizing(
 
 
 def _peaks(capacity: DataFrame) -> DataFrame:
-    """Find the window with the most busy servers, the highest rate, and the workers of today."""
-    columns = "window", "arrival_rate", "service_s", "measured_wait_ms"
-    window = F.struct(*columns, "busy_servers", "workers", "servers")
+    """Find the minute with the most busy servers, the highest rate, and the workers of today."""
+    columns = "minute", "arrival_rate", "service_s", "measured_wait_ms"
+    whole = F.struct(*columns, "busy_servers", "workers", "servers")
     return capacity.groupBy("service").agg(
-        F.max_by(window, F.struct("busy_servers", "window")).alias("peak"),
+        F.max_by(whole, F.struct("busy_servers", "minute")).alias("peak"),
         F.max("arrival_rate").alias("rate"),
-        F.max_by("workers", "window").alias("current"),
+        F.max_by("workers", "minute").alias("current"),
     )
 
 
@@ -96,7 +96,7 @@ def _reply_ms() -> Column:
     """Return how long a reply may take; null where there was none."""
     wait_ms = F.coalesce("peak.measured_wait_ms", F.lit(0.0))
     least = F.col("peak.service_s") * 1000 + wait_ms
-    return F.when(F.col("p99").isNotNull(), F.greatest("p99", least))
+    return F.when(F.col("p99_ms").isNotNull(), F.greatest("p99_ms", least))
 
 
 def _workers(target: float) -> Column:
@@ -119,7 +119,7 @@ def _reason(target: float, notice_s: float) -> Column:
 def _load() -> Column:
     return F.format_string(
         "In the busiest minute (%s UTC) %s of %s each kept %s servers busy.",
-        F.date_format("peak.window", "yyyy-MM-dd HH:mm"),
+        F.date_format("peak.minute", "yyyy-MM-dd HH:mm"),
         _rate(F.col("peak.arrival_rate")),
         _duration(F.col("peak.service_s") * 1000),
         _figure(F.col("peak.busy_servers")),
@@ -150,7 +150,7 @@ def _slots(notice_s: float) -> Column:
         "No reply was OK, so nothing is known of how long one takes, and nothing is advised for "
         "slots and the timeout."
     )
-    latency = F.format_string("99 %% of the replies took at most %s", _duration(F.col("p99")))
+    latency = F.format_string("99 %% of the replies took at most %s", _duration(F.col("p99_ms")))
     longer = F.format_string(
         ", and in the busiest minute waiting and work took %s on average",
         _duration(F.col("reply_ms")),
@@ -159,12 +159,12 @@ def _slots(notice_s: float) -> Column:
         "%s%s, so %s occupy %d client slots (C = P × L); the timeout leaves room for that latency "
         "twice, and %s s to notice a lost worker.",
         latency,
-        F.when(F.col("reply_ms") > F.col("p99"), longer).otherwise(F.lit("")),
+        F.when(F.col("reply_ms") > F.col("p99_ms"), longer).otherwise(F.lit("")),
         _rate(F.col("rate")),
         F.col("slots"),
         _figure(F.lit(notice_s)),
     )
-    return F.when(F.col("p99").isNull(), nothing).otherwise(known)
+    return F.when(F.col("p99_ms").isNull(), nothing).otherwise(known)
 
 
 # --- figures, as the report's tables have them ----------------------------------------------------

@@ -87,7 +87,7 @@ def advice(facts: Facts) -> Markup | None:
     left_out = facts.advice_known - len(facts.advice)
     return section(
         "Advice",
-        f"{words.counted(left_out, 'more group')} in the table gold_rightsizing."
+        f"{words.counted(left_out, 'more service')} in the table gold_rightsizing."
         if left_out
         else "What the load that was measured asks for.",
         tag("div", *map(_advice, facts.advice), class_="advice"),
@@ -102,7 +102,7 @@ def _advice(row: Advice) -> Markup:
     )
     return tag(
         "article",
-        tag("h3", legible(row.group) or "no name"),
+        tag("h3", legible(row.service) or "no name"),
         tag("p", " · ".join(filter(None, known)), class_="change"),
         tag("p", legible(row.reason, _REASON_SIZE)),
         class_="card",

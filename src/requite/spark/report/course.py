@@ -24,7 +24,7 @@ def pace(lake: Lake, span: Span) -> tuple[Pace, ...]:
     """Return the percentiles of the latency of what was accepted in each step, and has ended."""
     rows = rows_of(percentiles(_histogram(lake, span), "step").orderBy("step"))
     return tuple(
-        Pace(span.began + row["step"] * span.step, row["p50"], row["p95"], row["p99"])
+        Pace(span.began + row["step"] * span.step, row["p50_ms"], row["p95_ms"], row["p99_ms"])
         for row in rows
     )
 

@@ -153,9 +153,9 @@ class Load(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """How many workers and slots and what timeout a group of workers should have, and why."""
+    """How many workers and slots and what timeout a service should have, and why."""
 
-    group: str
+    service: str
     current: int | None
     recommended: int | None
     target_utilisation: float | None

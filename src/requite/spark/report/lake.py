@@ -284,7 +284,7 @@ def _loads(lake: Lake) -> tuple[int, tuple[Load, ...]]:
 
 def _advice(lake: Lake) -> tuple[int, tuple[Advice, ...]]:
     advice = lake.table("gold_rightsizing").select(*Advice._fields)
-    known, rows = first_of(advice, facts.ADVICE_SHOWN, F.asc("group"))
+    known, rows = first_of(advice, facts.ADVICE_SHOWN, F.asc("service"))
     return known, tuple(Advice(**row) for row in rows)
 
 
