@@ -14,11 +14,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from statistics import median
-from typing import Final, NamedTuple
+from typing import Final
 
 from bench.amqp import law_chart
 from bench.amqp.contenders import Part
-from bench.amqp.slotted_peer import CAPACITY, WORK_S
+from bench.amqp.law_point import HANDLERS, Point
+from bench.amqp.slotted_peer import CAPACITY
 from bench.amqp.turns import (
     SLACK_S,
     START_S,
@@ -38,28 +39,8 @@ PAGE: Final = "topics/throughput-law.md"
 PICTURE: Final = "topics/throughput-law.svg"
 SLOTS: Final = tuple(2**n for n in range(9))
 SERVANTS: Final = (1, 2, 4)
-HANDLERS: Final = {
-    "echo": "the handler answers at once",
-    "work": f"the handler waits for {WORK_S * 1000:.0f} ms",
-}
 _QUEUE: Final = "classic"
 _SIZE_BYTES: Final = 11
-
-
-class Point(NamedTuple):
-    """What a client with so many slots has reached. `cores`: how many everybody used together."""
-
-    handler: str
-    servants: int
-    slots: int
-    calls_per_s: float
-    latency_s: float
-    cores: float
-
-    @property
-    def law(self) -> float:
-        """What the law says."""
-        return self.slots / self.latency_s
 
 
 def run(rabbit: Rabbit, given: Namespace, how: str) -> list[str]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from bench.amqp.law import Point
+from bench.amqp.law_point import HANDLERS, Point
 
 _WIDTH: Final = 330
 _HEIGHT: Final = 300
@@ -21,8 +20,6 @@ def draw(points: Sequence[Point], path: Path) -> None:
     """Draw a panel per handler, into an SVG."""
     import altair as alt
     import vl_convert
-
-    from bench.amqp.law import HANDLERS
 
     ceiling = 1.6 * max(point.calls_per_s for point in points)
     floor = 0.8 * min(point.calls_per_s for point in points)

@@ -9,7 +9,8 @@ from time import perf_counter_ns
 
 from bench.gauge import Gauge
 from bench.job import Job
-from bench.load.dialect import ClientSide, by_name
+from bench.load.dialect import ClientSide
+from bench.load.dialects import by_name
 
 READ_BYTES = 262_144
 

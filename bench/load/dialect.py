@@ -1,4 +1,4 @@
-"""What the generator must know of a wire format, and the table of those it knows."""
+"""What the generator must know of a wire format."""
 
 from __future__ import annotations
 
@@ -49,18 +49,3 @@ class Dialect(NamedTuple):
 
 class UnexpectedMessage(Exception):
     """The broker sent something that has no place in an echo of requests."""
-
-
-def by_name(name: str) -> Dialect:
-    """Return the dialect called `name`; only its own module is imported."""
-    if name == "nats":
-        from bench.load import nats
-
-        return nats.DIALECT
-    if name == "mdp-0.3":
-        from bench.load import mdp03
-
-        return mdp03.DIALECT
-    from bench.load import mdp02
-
-    return mdp02.DIALECTS[name]

@@ -8,7 +8,8 @@ import sys
 from time import monotonic
 
 from bench.job import Job
-from bench.load.dialect import Dialect, WorkerSide, by_name
+from bench.load.dialect import Dialect, WorkerSide
+from bench.load.dialects import by_name
 
 HEARTBEAT_S = 1.0
 READ_BYTES = 65_536

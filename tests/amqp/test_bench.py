@@ -15,6 +15,7 @@ import pytest
 from bench.amqp import law, law_chart, start
 from bench.amqp.__main__ import parse
 from bench.amqp.contenders import CONTENDERS, REQUITE
+from bench.amqp.law_point import HANDLERS, Point
 from bench.amqp.loops import engine_times
 from bench.amqp.turns import Settings, ask, make_job, publish, take_turn
 from tests.support.rabbit import Rabbit
@@ -23,8 +24,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 SHORT = Settings(1, 0.1, 0.1)
 POINTS = [
-    law.Point(handler, servants, slots, 900.0 * slots, 0.001, 1.5)
-    for handler in law.HANDLERS
+    Point(handler, servants, slots, 900.0 * slots, 0.001, 1.5)
+    for handler in HANDLERS
     for servants in (1, 2)
     for slots in (1, 2, 4)
 ]
@@ -79,7 +80,7 @@ def test_points_become_medians_a_table_and_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("vl_convert")
     law_chart.draw(POINTS, tmp_path / "law.svg")
     picture = (tmp_path / "law.svg").read_text()
-    assert all(what in picture for what in law.HANDLERS.values())
+    assert all(what in picture for what in HANDLERS.values())
 
 
 def test_the_engine_is_timed_for_few_groups_and_many() -> None:

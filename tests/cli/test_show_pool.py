@@ -22,7 +22,8 @@ from requite.cli.show.direct import direct_answers
 from requite.cli.show.groups import Groups
 from requite.cli.show.itinerary import Itinerary
 from requite.cli.show.options import Scale
-from requite.cli.show.pool import Pool, Server, schedule
+from requite.cli.show.pool import Pool, schedule
+from requite.cli.show.pool_stage import Server
 from requite.cli.show.processes import State
 from requite.cli.show.rabbitmq import SERVER_VARIABLE, lack
 from requite.cli.show.tally import Tally

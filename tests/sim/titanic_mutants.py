@@ -10,11 +10,11 @@ from typing import Any
 from requite.engine import Effect, Finished, Input
 from requite.protocols.titanic.attempts import Attempts
 from requite.protocols.titanic.collecting import Collecting
-from requite.protocols.titanic.dispatch import Dispatcher, Lane
+from requite.protocols.titanic.dispatch import Dispatcher
 from requite.protocols.titanic.engine import TitanicEngine
 from requite.protocols.titanic.inputs import Asked
 from requite.protocols.titanic.intake import Intake
-from requite.protocols.titanic.requests import Kept, Register
+from requite.protocols.titanic.requests import Kept, Lane, Register
 from requite.protocols.titanic.wire import OK, REPLY, SERVICES, encode_ticket
 from requite.request import Status
 from requite.sim.titanic.node import TitanicParts

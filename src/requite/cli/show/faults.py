@@ -10,16 +10,14 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from itertools import cycle, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from requite.cli.show.pattern import Fault
 from requite.cli.show.processes import ShowFailed
-from requite.cli.show.screen import Screen
 from requite.cli.show.traffic import RequestSource
 
 if TYPE_CHECKING:
-    from requite.cli.show.majordomo import Majordomo
     from requite.client import AsyncClient
 
 _SERVICE: Final = b"nearest"
@@ -77,66 +75,6 @@ class Mishaps(Protocol):
     async def kill_worker(self) -> None: ...
     async def kill_broker(self) -> None: ...
     async def stop_worker(self) -> None: ...
-
-
-class Faults:
-    """Kills, stops and restarts members of the cast while the requests go on."""
-
-    def __init__(
-        self, cast: Majordomo, observer: Observer, screen: Screen, outstanding: Callable[[], int]
-    ) -> None:
-        self._cast = cast
-        self._observer = observer
-        self._screen = screen
-        self._outstanding = outstanding
-        self._victims = cycle(range(1, cast.workers + 1))
-
-    async def kill_worker(self) -> None:
-        """SIGKILL a worker with requests in its hands, and start another."""
-        number = next(self._victims)
-        before = await self._observer.redelivered()
-        self._cast.kill_worker(number)
-        await self._observer.wait_for_workers(self._is_short)
-        moved = await self._observer.settled_redelivered() - before
-        self._screen.note(f"worker {number} killed (SIGKILL): {count(moved)} went to others")
-        began = time.monotonic()
-        await self._cast.restart_worker(number)
-        await self._observer.wait_for_workers(self._is_complete)
-        self._screen.note(f"worker {number} started anew {since(began)} later")
-
-    async def stop_worker(self) -> None:
-        """SIGSTOP a worker past its liveness: its connection stays up, yet it is given up."""
-        number = next(self._victims)
-        before = await self._observer.redelivered()
-        self._cast.stop_worker(number)
-        began = time.monotonic()
-        await self._observer.wait_for_workers(self._is_short)
-        moved = await self._observer.settled_redelivered() - before
-        self._screen.note(
-            f"worker {number} stopped (SIGSTOP): silent for {since(began)}, given up; "
-            f"{count(moved)} went to others"
-        )
-        self._cast.resume_worker(number)
-        await self._observer.wait_for_workers(self._is_complete)
-        self._screen.note(f"worker {number} resumed (SIGCONT) and registered again")
-
-    async def kill_broker(self) -> None:
-        """SIGKILL the broker and start it again: the clients send again what it had forgotten."""
-        await self._observer.note_end_of_broker()
-        self._cast.kill_broker()
-        lost = count(self._outstanding())
-        self._screen.note(f"broker killed (SIGKILL): {lost} will have to be sent again")
-        began = time.monotonic()
-        await self._cast.restart_broker()
-        self._screen.note(f"broker started anew at {self._cast.url}, {since(began)} later")
-        await self._observer.wait_for_workers(self._is_complete)
-        self._screen.note(f"all workers registered again after {since(began)}")
-
-    def _is_short(self, workers: int) -> bool:
-        return workers < self._cast.workers
-
-    def _is_complete(self, workers: int) -> bool:
-        return workers == self._cast.workers
 
 
 class Amounts(Protocol):

@@ -1,12 +1,15 @@
-"""The Majordomo: a broker, and workers that register with it."""
+"""The Majordomo: a broker, workers that register with it, and what goes wrong with them."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
+from itertools import cycle
 from pathlib import Path
 from typing import ClassVar, Final
 
-from requite.cli.show.faults import Faults, Observer, plan
+from requite.cli.show.faults import Observer, count, plan, since
 from requite.cli.show.pattern import COMMAND, SERVICE, Fault, Flow, Pattern, Plot
 from requite.cli.show.processes import Child
 from requite.cli.show.screen import Screen
@@ -127,3 +130,63 @@ class Majordomo(Pattern):
     def _new_worker(self, number: int) -> Child:
         where = (f"--connect={self.url}", f"--capacity={_CAPACITY}")
         return Child(f"worker {number}", COMMAND, "worker", SERVICE, *where, *self._habits)
+
+
+class Faults:
+    """Kills, stops and restarts members of the cast while the requests go on."""
+
+    def __init__(
+        self, cast: Majordomo, observer: Observer, screen: Screen, outstanding: Callable[[], int]
+    ) -> None:
+        self._cast = cast
+        self._observer = observer
+        self._screen = screen
+        self._outstanding = outstanding
+        self._victims = cycle(range(1, cast.workers + 1))
+
+    async def kill_worker(self) -> None:
+        """SIGKILL a worker with requests in its hands, and start another."""
+        number = next(self._victims)
+        before = await self._observer.redelivered()
+        self._cast.kill_worker(number)
+        await self._observer.wait_for_workers(self._is_short)
+        moved = await self._observer.settled_redelivered() - before
+        self._screen.note(f"worker {number} killed (SIGKILL): {count(moved)} went to others")
+        began = time.monotonic()
+        await self._cast.restart_worker(number)
+        await self._observer.wait_for_workers(self._is_complete)
+        self._screen.note(f"worker {number} started anew {since(began)} later")
+
+    async def stop_worker(self) -> None:
+        """SIGSTOP a worker past its liveness: its connection stays up, yet it is given up."""
+        number = next(self._victims)
+        before = await self._observer.redelivered()
+        self._cast.stop_worker(number)
+        began = time.monotonic()
+        await self._observer.wait_for_workers(self._is_short)
+        moved = await self._observer.settled_redelivered() - before
+        self._screen.note(
+            f"worker {number} stopped (SIGSTOP): silent for {since(began)}, given up; "
+            f"{count(moved)} went to others"
+        )
+        self._cast.resume_worker(number)
+        await self._observer.wait_for_workers(self._is_complete)
+        self._screen.note(f"worker {number} resumed (SIGCONT) and registered again")
+
+    async def kill_broker(self) -> None:
+        """SIGKILL the broker and start it again: the clients send again what it had forgotten."""
+        await self._observer.note_end_of_broker()
+        self._cast.kill_broker()
+        lost = count(self._outstanding())
+        self._screen.note(f"broker killed (SIGKILL): {lost} will have to be sent again")
+        began = time.monotonic()
+        await self._cast.restart_broker()
+        self._screen.note(f"broker started anew at {self._cast.url}, {since(began)} later")
+        await self._observer.wait_for_workers(self._is_complete)
+        self._screen.note(f"all workers registered again after {since(began)}")
+
+    def _is_short(self, workers: int) -> bool:
+        return workers < self._cast.workers
+
+    def _is_complete(self, workers: int) -> bool:
+        return workers == self._cast.workers

@@ -6,17 +6,15 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from itertools import cycle
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from requite.cli.show.faults import count, since
 from requite.cli.show.groups import Group
 from requite.cli.show.pattern import Flow
+from requite.cli.show.pool_stage import PoolStage
 from requite.cli.show.processes import ShowFailed, State
 from requite.cli.show.screen import Screen
 from requite.errors import TransportError
-
-if TYPE_CHECKING:
-    from requite.cli.show.pool import Pool
 
 _WITHIN_S: Final = 100.0
 _LOOK_EVERY_S: Final = 0.02
@@ -29,7 +27,7 @@ _SETTLED_S: Final = 2.0  # twice as long as RabbitMQ 3.10 takes to write down a 
 class Upsets:
     """Kills, stops and restarts what a pool consists of while the requests go on."""
 
-    def __init__(self, pool: Pool, screen: Screen, flow: Flow) -> None:
+    def __init__(self, pool: PoolStage, screen: Screen, flow: Flow) -> None:
         self._pool = pool
         self._screen = screen
         self._flow = flow

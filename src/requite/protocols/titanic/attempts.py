@@ -9,7 +9,6 @@ from requite.engine import Cancel
 from requite.errors import CallError, NoService, StorageError
 from requite.protocols.titanic import records
 from requite.protocols.titanic.core import RECORD_SIZE_MAX, Core
-from requite.protocols.titanic.dispatch import Lane
 from requite.protocols.titanic.requests import (
     ANSWERED,
     KEEPING,
@@ -17,6 +16,7 @@ from requite.protocols.titanic.requests import (
     SENT,
     WAITING,
     Kept,
+    Lane,
 )
 from requite.request import Reply
 

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 from requite.engine import Effect, Finished, Load, Note, Rng, Warn
 from requite.errors import RemoteViolation, StorageError
 from requite.protocols.titanic.cache import Cache
-from requite.protocols.titanic.dispatch import Dispatcher, Lane
+from requite.protocols.titanic.dispatch import Dispatcher
 from requite.protocols.titanic.policy import TitanicPolicy
-from requite.protocols.titanic.requests import Kept, Register
+from requite.protocols.titanic.requests import Kept, Lane, Register
 from requite.protocols.titanic.tickets import Entry
 from requite.protocols.titanic.trouble import Trouble
 from requite.protocols.titanic.wire import ERROR, UNKNOWN, decode_ticket, refusal

@@ -15,7 +15,7 @@ from typing import Final
 from requite.engine import Effect, Load, Rng, Submit
 from requite.errors import CallError
 from requite.protocols.titanic.policy import TitanicPolicy
-from requite.protocols.titanic.requests import SENT, WAITING, Kept
+from requite.protocols.titanic.requests import SENT, WAITING, Kept, Lane
 from requite.protocols.titanic.tickets import ForDispatch
 from requite.protocols.titanic.wire import MMI_SERVICE, check_service, encode_ticket
 from requite.request import Reply
@@ -24,28 +24,6 @@ from requite.timers import Timers
 _NOT_FOUND: Final = b"404"
 _SHRINK_FLOOR: Final = 64
 _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class, on the hot path
-
-
-class Lane:
-    """The requests for one service: those in `queue` wait, `sent` are with workers.
-
-    `open` counts all that have no reply yet. Requests that are closed while they wait stay in the
-    queue until their turn comes, or until they are the majority.
-    """
-
-    __slots__ = ("asking", "name", "open", "queue", "sent", "text", "usable_until")
-
-    def __init__(self, name: bytes) -> None:
-        self.name = name
-        self.text = name.decode("utf-8", "replace")
-        self.queue: deque[Kept] = deque()
-        self.sent = 0
-        self.open = 0
-        self.usable_until = -inf
-        self.asking = False
-
-    def __repr__(self) -> str:
-        return f"<Lane {self.text}>"
 
 
 class Dispatcher:

@@ -51,7 +51,6 @@ from requite.protocols.titanic.attempts import IN_DOUBT, STORE_AGAIN
 from requite.protocols.titanic.collecting import EXPIRE, KEYS, Collecting
 from requite.protocols.titanic.copying import COPY, Copying
 from requite.protocols.titanic.core import Core, TitanicSnapshot
-from requite.protocols.titanic.dispatch import Lane
 from requite.protocols.titanic.inputs import Answered, Asked
 from requite.protocols.titanic.intake import Intake
 from requite.protocols.titanic.policy import TitanicPolicy
@@ -61,6 +60,7 @@ from requite.protocols.titanic.requests import (
     SENT,
     WAITING,
     Kept,
+    Lane,
     Recovered,
     RecoveredRequest,
 )

@@ -15,14 +15,12 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from math import inf
+from typing import Any, Final, NamedTuple
 
 from requite.engine import Submit
 from requite.protocols.titanic.records import Role
 from requite.protocols.titanic.wire import encode_ticket
-
-if TYPE_CHECKING:
-    from requite.protocols.titanic.dispatch import Lane
 
 _COMPACT_FLOOR: Final = 256
 CLOSED_KEYS_MAX: Final = 100_000
@@ -50,6 +48,28 @@ KEEPING: Final = State.KEEPING
 ANSWERED: Final = State.ANSWERED
 POISONED: Final = State.POISONED
 CLOSED: Final = State.CLOSED
+
+
+class Lane:
+    """The requests for one service: those in `queue` wait, `sent` are with workers.
+
+    `open` counts all that have no reply yet. Requests that are closed while they wait stay in the
+    queue until their turn comes, or until they are the majority.
+    """
+
+    __slots__ = ("asking", "name", "open", "queue", "sent", "text", "usable_until")
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.text = name.decode("utf-8", "replace")
+        self.queue: deque[Kept] = deque()
+        self.sent = 0
+        self.open = 0
+        self.usable_until = -inf
+        self.asking = False
+
+    def __repr__(self) -> str:
+        return f"<Lane {self.text}>"
 
 
 class Kept:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from requite.errors import StorageError
-    from requite.protocols.titanic.requests import Kept
+from requite.errors import StorageError
+from requite.protocols.titanic.requests import Kept
 
 
 class Since(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from requite.engine import Submit
@@ -22,7 +23,6 @@ from requite.sim.titanic.knobs import Fate
 if TYPE_CHECKING:
     from requite.sim.titanic.knobs import TitanicKnobs
     from requite.sim.titanic.ledger import Ledger
-    from requite.sim.titanic.node import Node
     from requite.sim.world import World
 
 UNLUCKY = b"unlucky"
@@ -30,16 +30,23 @@ UNLUCKY = b"unlucky"
 
 
 class Exchange:
-    """Takes what Titanic submits. What it was given by a process that died is forgotten."""
+    """Takes what Titanic submits; `answered` is called with what becomes of it. What it was given
+    by a process that died is forgotten."""
 
-    def __init__(self, world: World, knobs: TitanicKnobs, ledger: Ledger, node: Node) -> None:
+    def __init__(
+        self,
+        world: World,
+        knobs: TitanicKnobs,
+        ledger: Ledger,
+        answered: Callable[[Answered], object],
+    ) -> None:
         self.down: set[str] = set()
         self.broker_is_down = False
         self.is_well = False
         self._world = world
         self._knobs = knobs
         self._ledger = ledger
-        self._node = node
+        self._answered = answered
         self._rng = world.rng("exchange")
         self._out: dict[Any, Submit] = {}
 
@@ -105,7 +112,7 @@ class Exchange:
         del self._out[effect.token]
         if effect.service != MMI_SERVICE:
             self._note(effect.idempotency_key, outcome)
-        self._node.answered(Answered(effect.token, outcome))
+        self._answered(Answered(effect.token, outcome))
 
     def _note(self, ticket: bytes, outcome: Reply | CallError) -> None:
         if isinstance(outcome, Reply):

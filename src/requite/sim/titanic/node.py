@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from requite.engine import (
     Cancel,
@@ -291,10 +291,6 @@ class Node:
         if life == self._life and self.alive:
             self._want_work()
             self._world.after(_LOOK_EVERY_S, self._look, life)
-
-    def answered(self, event: Any) -> None:
-        """Something that was submitted has come to its end."""
-        self.feed(event)
 
     def _wall_us(self) -> int:
         return int((EPOCH_S + self._world.now) * 1e6)

@@ -35,7 +35,7 @@ class TitanicSimulation(Simulation):
         knobs = self.knobs
         self.ledger = Ledger(self.history, knobs)
         self.node = Node(self.world, knobs, self.ledger, options.titanic_parts, self._node_says)
-        self.exchange = Exchange(self.world, knobs, self.ledger, self.node)
+        self.exchange = Exchange(self.world, knobs, self.ledger, self.node.feed)
         self.node.exchange = self.exchange
         self.network = Network(self.world, knobs, self.ledger, self.node)
         self.users: list[User] = []
