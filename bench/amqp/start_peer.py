@@ -20,7 +20,7 @@ from bench.loop import run
 from requite.pool.config import PoolConfig, read_config
 from requite.pool.inputs import RunningGroup
 from requite.pool.manager import PoolManager
-from requite.pool.manager.keeping import State
+from requite.pool.manager.carrier import State
 
 
 class TaskDriver:

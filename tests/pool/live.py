@@ -30,7 +30,7 @@ from requite.pool.config import (
 )
 from requite.pool.drivers.records import Record, Records
 from requite.pool.manager import PoolManager
-from requite.pool.manager.keeping import State
+from requite.pool.manager.carrier import State
 
 WAIT_S: Final = 30.0
 COMMAND: Final = (

@@ -18,7 +18,7 @@ from tests.pool.live import WAIT_S, ask, eventually, until
 from requite import AsyncClient, Poisoned, RemoteFailure
 from requite.pool.config import BrokerSection, Lifetime, PoolSection
 from requite.pool.drivers.noop import NoopDriver
-from requite.pool.manager.keeping import State
+from requite.pool.manager.carrier import State
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

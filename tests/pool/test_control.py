@@ -16,7 +16,7 @@ from requite import AsyncClient, Request, Worker, service
 from requite.pool.config import Lifetime, PoolSection
 from requite.pool.drivers.noop import NoopDriver
 from requite.pool.manager import PoolManager, keeping
-from requite.pool.manager.keeping import State
+from requite.pool.manager.carrier import State
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -10,7 +10,7 @@ from tests.pool.live import Floor, until
 from requite import CallTimeout
 from requite.journal.reader import events
 from requite.pool.config import DriverSection, Lifetime, Limits
-from requite.pool.manager.keeping import State
+from requite.pool.manager.carrier import State
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

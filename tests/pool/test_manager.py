@@ -22,7 +22,7 @@ from requite import AsyncClient, CallTimeout, ConfigurationError, Poisoned
 from requite.pool.config import DriverSection, Lifetime, Limits, PoolSection, RabbitSection
 from requite.pool.drivers.noop import NoopDriver
 from requite.pool.manager import PoolManager
-from requite.pool.manager.keeping import State
+from requite.pool.manager.carrier import State
 from requite.pool.manager.rabbit import Rabbit, _declare
 from requite.protocols.amqp.topology import Exchange
 

@@ -14,7 +14,7 @@ from requite.pool.drivers.noop import NoopDriver
 from requite.pool.inputs import ServiceSeen
 from requite.pool.manager import standing
 from requite.pool.manager.brokered import check_driver, check_url
-from requite.pool.manager.carrier import check_key
+from requite.pool.manager.choice import check_key
 from requite.pool.manager.environment import environment_of
 from requite.pool.manager.refusals import refusal
 from requite.pool.manager.services import Services, read_look

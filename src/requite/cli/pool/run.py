@@ -16,7 +16,7 @@ from requite.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from requite.pool.config import PoolConfig
-    from requite.pool.manager.keeping import State
+    from requite.pool.manager.carrier import State
 
 
 def run(

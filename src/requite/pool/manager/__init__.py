@@ -9,7 +9,7 @@ other.
     services.py    what that broker tells
     standing.py    which of several managers decides there
     refusals.py    requests there that no group will serve
-    carrier.py     which of both it is
+    carrier.py     what both have in common; `choice.py`: which of them it is
     crew.py        the driver, asked by the engine
     environment.py what workers are told
     lenient.py     messages of others may be malformed

@@ -27,7 +27,7 @@ from requite.pool.inputs import (
     ServiceListFailed,
     ServicesListed,
 )
-from requite.pool.manager.keeping import State
+from requite.pool.manager.carrier import State
 from requite.pool.manager.refusals import Refusals
 from requite.pool.manager.services import Look, Services
 from requite.pool.manager.standing import HeldDriver, Seat
@@ -85,7 +85,7 @@ class BrokerKeeping:
         """Return the driver for as long as this manager decides."""
         return HeldDriver(driver, self._seat)
 
-    def rabbit(self) -> NoReturn:
+    def poison(self) -> NoReturn:
         """Raise `ConfigurationError`: there is no queue of poisoned requests."""
         raise ConfigurationError(
             "a broker of MDP keeps no poisoned requests: when as many workers were lost with one as"

@@ -1,46 +1,72 @@
-"""Who has the requests of a pool: RabbitMQ, or a broker of MDP where `broker.url` names one."""
+"""What a manager has of wherever the requests of its pool are: RabbitMQ, or a broker of MDP."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Protocol
 
-from requite.errors import ConfigurationError
-from requite.pool.config import PoolConfig
 from requite.pool.drivers.base import Driver
-from requite.pool.engine import PoolParts
-from requite.pool.manager.brokered import BrokerKeeping
-from requite.pool.manager.keeping import Keeping, State
-from requite.pool.services import ServiceLoop
-from requite.protocols.amqp.topology import Pool
-from requite.protocols.majordomo.keyed import service_of
-
-Carrier = Keeping | BrokerKeeping
+from requite.pool.manager.poison import PoisonQueue
 
 
-def carrier_of(
-    config: PoolConfig, feed: Callable[[Any], None], on_state: Callable[[State], object]
-) -> Carrier:
-    """Make what keeps a manager where its pool is. Raises `ConfigurationError`."""
-    kind = BrokerKeeping if config.broker.url else Keeping
-    return kind(config, feed, on_state)
+class State(StrEnum):
+    """How a manager stands there."""
+
+    CONNECTING = "connecting"
+    STANDBY = "standby"
+    ACTIVE = "active"
+    CLOSED = "closed"
 
 
-def parts_of(config: PoolConfig) -> PoolParts:
-    """Return the parts of the engine that a pool has there."""
-    return PoolParts(queues=ServiceLoop) if config.broker.url else PoolParts()
+class Carrier(Protocol):
+    """Keeps a manager where its pool is, and performs what the engine asks of it."""
 
+    @property
+    def state(self) -> State:
+        """How the manager stands there."""
+        ...
 
-def guarded(driver: Driver, carrier: Carrier) -> Driver:
-    """Return the driver, for a manager that may not be the one that decides."""
-    return carrier.guarded(driver) if isinstance(carrier, BrokerKeeping) else driver
+    @property
+    def messages(self) -> Mapping[str, int]:
+        """How many requests waited when that was last looked at, by key."""
+        ...
 
+    @property
+    def flaws(self) -> Mapping[str, Sequence[str]]:
+        """What was wrong with the queues when they were last looked at, by key."""
+        ...
 
-def check_key(config: PoolConfig, key: str) -> None:
-    """Raise `ConfigurationError` for a key that can have no group."""
-    if config.broker.url:
-        service_of(config.pool.name, key)
-    else:
-        Pool(config.pool.name).request_queue(key)
-    if "\0" in key:
-        raise ConfigurationError(f"{key!r}: no worker can be told a key with a NUL")
+    async def start(self) -> None:
+        """Begin. Raises `ConfigurationError` for what can never work."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+    def guarded(self, driver: Driver) -> Driver:
+        """Return the driver, for a manager that may not be the one that decides."""
+        ...
+
+    def perform(self, effect: Any) -> None:
+        """Begin to do what the engine asks for."""
+        ...
+
+    async def tell_to_drain(self, key: str) -> None:
+        """Tell the workers of a group to drain, if that can be."""
+        ...
+
+    async def drain_workers(self, key: str | None, worker_id: str | None) -> bool:
+        """Tell workers to drain; tell whether any is there. Raises what the connection fails with,
+        and `ConfigurationError` where nobody can tell them."""
+        ...
+
+    async def check(self) -> dict[str, str]:
+        """Really look: return what is wrong, by what it is wrong with."""
+        ...
+
+    def poison(self) -> PoisonQueue:
+        """Return the queue of requests that killed their workers. Raises `ConnectionError`, and
+        `ConfigurationError` where none is kept."""
+        ...

@@ -14,18 +14,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from aiohttp import web
 
 from requite.errors import ConfigurationError, TransportError
 from requite.pool.inputs import ReleaseGroup, RequireGroup, ScaleGroup, SetVersion
-from requite.pool.manager.carrier import check_key
+from requite.pool.manager.choice import check_key
 from requite.pool.manager.errors import FAILURES
+from requite.pool.manager.managed import Managed
 from requite.pool.manager.status import metrics_of, status_of
-
-if TYPE_CHECKING:
-    from requite.pool.manager.manager import PoolManager
 
 _BODY_SIZE_MAX: Final = 1 << 16
 
@@ -33,7 +31,7 @@ _BODY_SIZE_MAX: Final = 1 << 16
 class Endpoints:
     """The HTTP server of a manager."""
 
-    def __init__(self, manager: PoolManager) -> None:
+    def __init__(self, manager: Managed) -> None:
         self._manager: Final = manager
         self._place: Final = manager.config.http
         self._runner: web.AppRunner | None = None

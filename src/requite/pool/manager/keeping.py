@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from enum import StrEnum
 from functools import partial
 from typing import Any, Final
 
@@ -20,7 +19,7 @@ from pamqp.commands import Basic
 
 from requite.errors import ConfigurationError
 from requite.pool.config import PoolConfig
-from requite.pool.drivers.base import DriverError
+from requite.pool.drivers.base import Driver, DriverError
 from requite.pool.effects import (
     Ack,
     Answer,
@@ -39,6 +38,7 @@ from requite.pool.inputs import (
     Published,
     PublishFailed,
 )
+from requite.pool.manager.carrier import State
 from requite.pool.manager.errors import FAILURES, refusal, sentence
 from requite.pool.manager.management import Management
 from requite.pool.manager.messages import (
@@ -48,6 +48,7 @@ from requite.pool.manager.messages import (
     forwarded,
     remaining_s,
 )
+from requite.pool.manager.poison import PoisonQueue
 from requite.pool.manager.rabbit import Absent, Rabbit
 from requite.pool.manager.requestqueues import RequestQueues
 from requite.protocols.amqp.topology import Pool
@@ -57,15 +58,6 @@ _log = logging.getLogger("requite.pool")
 _STANDBY_S: Final = 0.5  # between two attempts to take over
 _HAND_OVER_S: Final = 4 * _STANDBY_S  # after which nobody stands by
 _TELL_S: Final = 2.0  # how long workers are told to drain; the driver ends them all the same
-
-
-class State(StrEnum):
-    """How a manager stands with RabbitMQ."""
-
-    CONNECTING = "connecting"
-    STANDBY = "standby"
-    ACTIVE = "active"
-    CLOSED = "closed"
 
 
 class Keeping:
@@ -112,6 +104,14 @@ class Keeping:
             await asyncio.wait((self._keeper,))
         await self._give_up()
         await self._management.close()
+
+    def guarded(self, driver: Driver) -> Driver:
+        """Return the driver as it is: RabbitMQ has one consumer, which decides."""
+        return driver
+
+    def poison(self) -> PoisonQueue:
+        """Return the queue of requests that killed their workers. Raises `ConnectionError`."""
+        return PoisonQueue(self.rabbit(), self._config.pool.name)
 
     def rabbit(self) -> Rabbit:
         """Return the connection. Raises `ConnectionError` where there is none."""

@@ -22,11 +22,11 @@ from requite.pool.drivers.choice import make_driver
 from requite.pool.effects import ListGroups, StartGroup, StopGroup
 from requite.pool.engine import PoolEngine, PoolStatus
 from requite.pool.inputs import DrainPool
-from requite.pool.manager.carrier import carrier_of, guarded, parts_of
+from requite.pool.manager.carrier import State
+from requite.pool.manager.choice import carrier_of, parts_of
 from requite.pool.manager.crew import Crew
 from requite.pool.manager.endpoints import Endpoints
 from requite.pool.manager.environment import environment_of
-from requite.pool.manager.keeping import State
 from requite.pool.manager.poison import PoisonQueue
 from requite.pool.recorder import PoolRecorder
 from requite.shell.clock import now
@@ -59,9 +59,9 @@ class PoolManager(Daemon):
             driver = make_driver(config.driver, label, environment_of(config))
         self._engine: Final = PoolEngine(self.config, now(), parts_of(self.config))
         self._warnings: Final = Warnings(_log, now)
-        self._keeping: Final = carrier_of(self.config, self.feed, on_state or (lambda _: None))
-        driver = guarded(driver, self._keeping)
-        tell = self._keeping.tell_to_drain
+        self._carrier: Final = carrier_of(self.config, self.feed, on_state or (lambda _: None))
+        driver = self._carrier.guarded(driver)
+        tell = self._carrier.tell_to_drain
         self._crew: Final = Crew(driver, config.driver.timeout_s, self.feed, tell)
         self._endpoints: Final = Endpoints(self)
         self._journal: Final = journal_in(journal, Role.MANAGER, new_name())
@@ -81,7 +81,7 @@ class PoolManager(Daemon):
             await self._endpoints.open()
             if self._journal is not None:
                 self._journal.start()
-            await self._keeping.start()
+            await self._carrier.start()
         except BaseException:
             await self.close()
             raise
@@ -100,7 +100,7 @@ class PoolManager(Daemon):
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
-        await self._keeping.close()
+        await self._carrier.close()
         await self._crew.close()
         await self._endpoints.close()
         if self._journal is not None:
@@ -128,7 +128,7 @@ class PoolManager(Daemon):
             case Stopped():
                 self._stopped.set()
             case _:
-                self._keeping.perform(effect)
+                self._carrier.perform(effect)
 
     def _arm(self) -> None:
         deadline = self._engine.deadline()
@@ -150,7 +150,7 @@ class PoolManager(Daemon):
     @property
     def state(self) -> State:
         """How this manager stands with RabbitMQ."""
-        return self._keeping.state
+        return self._carrier.state
 
     @property
     def url(self) -> str:
@@ -160,19 +160,19 @@ class PoolManager(Daemon):
     @property
     def seen(self) -> Mapping[str, int]:
         """How many messages the queues had when they were last listed, by key."""
-        return self._keeping.messages
+        return self._carrier.messages
 
     @property
     def flaws(self) -> Mapping[str, Sequence[str]]:
         """What is wrong with request queues, by key, as far as they work all the same or are
         waited for."""
-        return self._keeping.flaws
+        return self._carrier.flaws
 
     async def drain_workers(self, key: str | None = None, worker_id: str | None = None) -> bool:
         """Tell workers over RabbitMQ to finish what they hold and end: those of a group, one of
         them, or all of the pool. Tells whether any worker was there to hear it. Raises what
         RabbitMQ fails with, and `ConnectionError`."""
-        return await self._keeping.drain_workers(key, worker_id)
+        return await self._carrier.drain_workers(key, worker_id)
 
     def snapshot(self) -> PoolStatus:
         """Return what the engine knows."""
@@ -180,7 +180,7 @@ class PoolManager(Daemon):
 
     async def check(self) -> dict[str, str]:
         """Really look: return what is wrong, by what it is wrong with; nothing, if all is well."""
-        return await self._keeping.check() | await self._check_driver()
+        return await self._carrier.check() | await self._check_driver()
 
     async def _check_driver(self) -> dict[str, str]:
         try:
@@ -191,7 +191,7 @@ class PoolManager(Daemon):
 
     def poison(self) -> PoisonQueue:
         """Return the queue of requests that killed their workers. Raises `ConnectionError`."""
-        return PoisonQueue(self._keeping.rabbit(), self.config.pool.name)
+        return self._carrier.poison()
 
 
 def _with_version(config: PoolConfig) -> PoolConfig:

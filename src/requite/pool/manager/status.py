@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from requite.pool.engine import PoolStatus
+from requite.pool.manager.managed import Managed
 from requite.url import redact
-
-if TYPE_CHECKING:
-    from requite.pool.engine import PoolStatus
-    from requite.pool.manager.manager import PoolManager
 
 _PREFIX: Final = "requite_pool"
 
 
-def status_of(manager: PoolManager) -> dict[str, Any]:
+def status_of(manager: Managed) -> dict[str, Any]:
     """Return everything that is known, as JSON has it."""
     seen = manager.snapshot()
     return {
@@ -42,7 +40,7 @@ def status_of(manager: PoolManager) -> dict[str, Any]:
     }
 
 
-def groups_of(manager: PoolManager, seen: PoolStatus) -> list[dict[str, Any]]:
+def groups_of(manager: Managed, seen: PoolStatus) -> list[dict[str, Any]]:
     """Return each group that is expected, has a queue, or runs, in the order of keys."""
     running = seen.groups.running or {}
     keys = seen.state.groups.keys() | seen.queues.keys() | running.keys() | manager.flaws.keys()
@@ -69,7 +67,7 @@ def groups_of(manager: PoolManager, seen: PoolStatus) -> list[dict[str, Any]]:
     return rows
 
 
-def metrics_of(manager: PoolManager) -> str:
+def metrics_of(manager: Managed) -> str:
     """Return the figures in the text format of Prometheus (version 0.0.4)."""
     pool = _escaped(manager.config.pool.name)
     lines = []
@@ -80,7 +78,7 @@ def metrics_of(manager: PoolManager) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _figures(manager: PoolManager) -> Iterator[tuple[str, str, str, dict[str, int]]]:
+def _figures(manager: Managed) -> Iterator[tuple[str, str, str, dict[str, int]]]:
     seen = manager.snapshot()
     running = seen.groups.running or {}
     workers = sum(group.workers or 0 for group in running.values())

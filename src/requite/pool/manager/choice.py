@@ -1,0 +1,39 @@
+"""Who has the requests of a pool: RabbitMQ, or a broker of MDP where `broker.url` names one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from requite.errors import ConfigurationError
+from requite.pool.config import PoolConfig
+from requite.pool.engine import PoolParts
+from requite.pool.manager.brokered import BrokerKeeping
+from requite.pool.manager.carrier import Carrier, State
+from requite.pool.manager.keeping import Keeping
+from requite.pool.services import ServiceLoop
+from requite.protocols.amqp.topology import Pool
+from requite.protocols.majordomo.keyed import service_of
+
+
+def carrier_of(
+    config: PoolConfig, feed: Callable[[Any], None], on_state: Callable[[State], object]
+) -> Carrier:
+    """Make what keeps a manager where its pool is. Raises `ConfigurationError`."""
+    kind = BrokerKeeping if config.broker.url else Keeping
+    return kind(config, feed, on_state)
+
+
+def parts_of(config: PoolConfig) -> PoolParts:
+    """Return the parts of the engine that a pool has there."""
+    return PoolParts(queues=ServiceLoop) if config.broker.url else PoolParts()
+
+
+def check_key(config: PoolConfig, key: str) -> None:
+    """Raise `ConfigurationError` for a key that can have no group."""
+    if config.broker.url:
+        service_of(config.pool.name, key)
+    else:
+        Pool(config.pool.name).request_queue(key)
+    if "\0" in key:
+        raise ConfigurationError(f"{key!r}: no worker can be told a key with a NUL")
