@@ -9,8 +9,8 @@ from tests.sim.finding import Broken, assert_found, assert_whole, cases
 
 from requite.protocols.amqp.caller import AmqpCaller
 from requite.sim import Options
-from requite.sim.amqp.party import AmqpParts
 from requite.sim.amqp.simulation import AMQP_CHECKERS
+from requite.sim.amqp.stage import AmqpParts
 
 _CASES: list[tuple[str, str, Any]] = [
     # invariant, scenario, the broken engine

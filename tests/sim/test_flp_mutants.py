@@ -12,8 +12,8 @@ from requite.protocols.freelance.failover import FailoverClient
 from requite.protocols.freelance.shotgun import ShotgunClient
 from requite.protocols.freelance.wire import Model
 from requite.sim import Options
-from requite.sim.freelance.party import FlpParts
 from requite.sim.freelance.simulation import FLP_CHECKERS
+from requite.sim.freelance.stage import FlpParts
 
 _MODELS: dict[Model, type] = {
     Model.FAILOVER: FailoverClient,

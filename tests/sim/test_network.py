@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from requite.sim.network import REFUSED, Chunking, Network, Shape
+from requite.sim.medium import Chunking, Shape
+from requite.sim.network import REFUSED, Network
 from requite.sim.pipe import RESET, TIMED_OUT
 from requite.sim.stream import KEEPALIVE, SimStream
 from requite.sim.world import World

@@ -10,7 +10,7 @@ nothing behind. The invariants I1 to I15 are those of ARCHITECTURE.md.
     seed ──scenarios.py──► Knobs ──workload.py, faults.py──► Plan: what will happen, and when
     plan.py       a plan, its text and back
     world.py      virtual clock and queue of events
-    network.py    nodes, routes between them, dialling
+    network.py    nodes, routes between them, dialling; medium.py: what all routes share
     stream.py     one end of a connection; pipe.py: the bytes under way
     process.py    engine + `requite.shell.Host` + streams: crash, restart, freeze
     user.py       who makes the calls of a client

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from requite.sim.knobs import Behaviour
-from requite.sim.network import Chunking, Shape
+from requite.sim.medium import Chunking, Shape
 from requite.sim.process import Pace
 
 Fault = TypeVar("Fault")

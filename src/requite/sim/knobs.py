@@ -10,7 +10,7 @@ from typing import Any
 from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.policy import LEGACY_IDLE_S, BrokerPolicy, PartialsFor01
 from requite.shell.link import LinkLimits
-from requite.sim.network import Shape
+from requite.sim.medium import Shape
 from requite.sim.process import Pace
 
 

@@ -9,110 +9,20 @@ node to another, so that a partition can be one-way. Faults act on routes and on
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from requite.sim.pipe import RESET, Pipe
-from requite.sim.stream import KEEPALIVE, SimStream, connect
+from requite.sim.medium import Medium, Shape
+from requite.sim.pipe import RESET, Pipe, Route
+from requite.sim.stream import KEEPALIVE, Holder, SimStream
 
 if TYPE_CHECKING:
-    from requite.sim.process import Process
-    from requite.sim.world import Act, World
+    from requite.sim.world import World
 
-Accept = Callable[["SimStream"], object]
+Accept = Callable[[SimStream], object]
 """Takes a connection that somebody else has dialled."""
 
 REFUSED: Final = "connection refused"
 NO_ANSWER: Final = "nobody answers"
-# Short enough for greetings and headers to be cut inside, long enough for bodies to come in pieces.
-_PIECE_SIZE_MAX: Final = 200
-
-
-class Chunking(StrEnum):
-    """At which borders a stream of bytes is cut on arrival."""
-
-    WHOLE = "whole"  # what one write sent arrives together
-    RANDOM = "random"  # now and then only the first part of it
-    BYTES = "bytes"  # now and then a single byte
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What the network is like when nothing is wrong with it.
-
-    One way takes `latency_s` plus up to `jitter_s`, and `spike_s` more with probability `spike_p`.
-    After `retransmit_s` without acknowledgement a sender gives up (minutes in nature, but then
-    longer than a run); an idle end finds out after `keepalive_s` that the other is gone. With more
-    than `buffer_size` bytes unread by the other end, a stream pushes back.
-    """
-
-    latency_s: float = 0.001
-    jitter_s: float = 0.0
-    spike_p: float = 0.0
-    spike_s: float = 0.0
-    chunking: Chunking = Chunking.WHOLE
-    retransmit_s: float = 15.0
-    keepalive_s: float = 10.0
-    connect_timeout_s: float = 5.0
-    buffer_size: int = 64 << 10
-
-
-class Route:
-    """One way between two nodes: free, cut (a partition) or clogged (a queue that does not move).
-
-    Either way nothing arrives; acknowledgements are missed only where a route is cut.
-    """
-
-    __slots__ = ("_network", "_stalled", "clogs", "cuts", "pipes")
-
-    def __init__(self, network: Network) -> None:
-        self._network = network
-        self.cuts = 0  # partitions may overlap, and clogs as well
-        self.clogs = 0
-        self.pipes: dict[Pipe, None] = {}
-        self._stalled: list[tuple[Act, tuple[Any, ...]]] = []
-
-    @property
-    def is_free(self) -> bool:
-        """Whether anything arrives."""
-        return not self.cuts and not self.clogs
-
-    def latency_s(self) -> float:
-        """Draw how long the next bytes take."""
-        network = self._network
-        shape, random = network.shape, network.random
-        latency_s = shape.latency_s + shape.jitter_s * random()
-        if shape.spike_p and not network.is_healed and random() < shape.spike_p:
-            latency_s += shape.spike_s * random()
-        return latency_s
-
-    def carry(self, act: Act, *args: Any, behind: Pipe | None = None) -> float:
-        """Let `act(*args)` happen at the far end, not before what `behind` carries by now; return
-        when, if nothing comes in between."""
-        at = self._network.world.now + self.latency_s()
-        if behind is not None:
-            at = max(at, behind.last_at)
-        self._network.world.at(at, self._arrive, act, args)
-        return at
-
-    def _arrive(self, act: Act, args: tuple[Any, ...]) -> None:
-        if self.is_free:
-            act(*args)
-        else:
-            self._stalled.append((act, args))
-
-    def maybe_resume(self) -> None:
-        """Let go on what had to stop, if nothing is in its way any more."""
-        if not self.is_free:
-            return
-        world = self._network.world
-        at = world.now + self.latency_s()
-        for act, args in self._stalled:
-            world.at(at, self._arrive, act, args)
-        self._stalled.clear()
-        for pipe in self.pipes:
-            pipe.resume(at)
 
 
 class Network:
@@ -121,40 +31,29 @@ class Network:
     def __init__(self, world: World, shape: Shape) -> None:
         self.world = world
         self.shape = shape
-        self.random = world.rng("network").random
-        self.is_healed = False
+        self._medium = Medium(world, shape)
         self._routes: dict[tuple[str, str], Route] = {}
-        self._listeners: dict[str, tuple[Process, Accept]] = {}
-        self._down: set[str] = set()
+        self._listeners: dict[str, tuple[Holder, Accept]] = {}
 
     def route(self, source: str, sink: str) -> Route:
         """Return the way from one node to another."""
         key = (source, sink)
         if key not in self._routes:
-            self._routes[key] = Route(self)
+            self._routes[key] = Route(self._medium)
         return self._routes[key]
-
-    def border(self, size: int) -> int:
-        """Draw after how many of `size` bytes that could arrive together the first read ends."""
-        chunking = self.shape.chunking
-        if chunking is Chunking.WHOLE or size < 2 or self.random() < 0.7:
-            return size
-        if chunking is Chunking.BYTES and self.random() < 0.5:
-            return 1
-        return 1 + int(self.random() * min(size - 1, _PIECE_SIZE_MAX))
 
     # --- faults of nodes and routes ---------------------------------------------------------------
     def is_up(self, node: str) -> bool:
         """Whether the machine has power; its process may still be down."""
-        return node not in self._down
+        return self._medium.is_up(node)
 
     def power_off(self, node: str) -> None:
         """Let a machine fall silent."""
-        self._down.add(node)
+        self._medium.power_off(node)
 
     def power_on(self, node: str) -> None:
         """Let it answer again: to what former connections still send, with resets."""
-        self._down.discard(node)
+        self._medium.power_on(node)
         for pipe in self._pipes_to(node):
             pipe.trust()
             if pipe.size and not pipe.sink.is_open:
@@ -188,7 +87,7 @@ class Network:
 
     def heal(self) -> None:
         """End all partitions, clogs and spikes."""
-        self.is_healed = True
+        self._medium.is_healed = True
         for (source, sink), route in list(self._routes.items()):
             while route.clogs:
                 self.unclog(source, sink)
@@ -201,7 +100,7 @@ class Network:
         stream.other.pipe.cut_off(self._prefix)
 
     def _prefix(self, size: int) -> int:
-        return int(self.random() * (size + 1))
+        return int(self._medium.random() * (size + 1))
 
     def black_hole(self, stream: SimStream) -> None:
         """Lose all bytes of a connection from now on, with both ends up (a NAT that forgot it)."""
@@ -217,20 +116,31 @@ class Network:
         return [*self.route(source, sink).pipes, *self.route(sink, source).pipes]
 
     # --- connections ------------------------------------------------------------------------------
-    def listen(self, process: Process, port: str = "", accept: Accept | None = None) -> None:
+    def listen(self, process: Holder, port: str = "", accept: Accept | None = None) -> None:
         """Let a process be dialled by the name of its node, or at a port of it (`node:port`)."""
         address = f"{process.name}:{port}" if port else process.name
         self._listeners[address] = process, accept or process.accept
 
-    def listen_no_more(self, process: Process) -> None:
+    def listen_no_more(self, process: Holder) -> None:
         """Refuse who dials it."""
         listeners = self._listeners
         for address in [a for a, (whose, _) in listeners.items() if whose is process]:
             del listeners[address]
 
+    def connect(self, one: Holder, other: Holder) -> tuple[SimStream, SimStream]:
+        """Make the two ends of a connection between two processes."""
+        left = SimStream(self._medium, one, f"sim://{other.name}")
+        right = SimStream(self._medium, other, f"sim://{one.name}")
+        left.other, right.other = right, left
+        there = self.route(one.name, other.name)
+        back = self.route(other.name, one.name)
+        left.pipe = right.back_pipe = Pipe(self._medium, left, right, there, back)
+        right.pipe = left.back_pipe = Pipe(self._medium, right, left, back, there)
+        return left, right
+
     def dial(
         self,
-        process: Process,
+        process: Holder,
         address: str,
         connected: Callable[[SimStream], None],
         failed: Callable[[str], None],
@@ -245,7 +155,7 @@ class Dial:
     def __init__(
         self,
         network: Network,
-        process: Process,
+        process: Holder,
         address: str,
         connected: Callable[[SimStream], None],
         failed: Callable[[str], None],
@@ -270,7 +180,7 @@ class Dial:
             back.carry(self._fail, REFUSED)
             return
         listener, accept = network._listeners[self._address]
-        ours, theirs = connect(network, self._process, listener)
+        ours, theirs = network.connect(self._process, listener)
         at = back.carry(self._stand, ours)
         theirs.pipe.last_at = at
         accept(theirs)

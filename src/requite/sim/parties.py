@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from requite.request import Reply
 from requite.sim.knobs import Behaviour
-from requite.sim.network import Shape
+from requite.sim.medium import Shape
 from requite.sim.party import BaseParty
 from requite.sim.simulation import Simulation
 from requite.sim.trouble import Trouble

@@ -1,4 +1,4 @@
-"""One direction of a simulated connection: bytes under way, and what becomes of them.
+"""One direction of a simulated connection, on its route: bytes under way, and what becomes of them.
 
 What TCP can do to bytes, a pipe does: they arrive in order, late, and cut into pieces at any place;
 they wait where the route is shut, and the sender gives up when no acknowledgement comes for long;
@@ -10,17 +10,44 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from requite.sim.medium import Medium
 
 if TYPE_CHECKING:
-    from requite.sim.network import Network, Route
-    from requite.sim.stream import SimStream
+    from requite.sim.world import Act
 
 # The rest of a chunk that was cut follows so much later.
 _NEXT_PIECE_S: Final = 50e-6
 
 RESET: Final = "the connection was reset by the peer"
 TIMED_OUT: Final = "the connection timed out: nothing sent is acknowledged"
+
+
+class End(Protocol):
+    """An end of a connection, as its pipes know it."""
+
+    pipe: Pipe
+
+    @property
+    def node(self) -> str:
+        """The machine that it is on."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its process still talks."""
+
+    def arrive(self, data: bytes) -> bool:
+        """Take what has arrived; False where nobody will ever read it."""
+
+    def hang_up(self) -> None:
+        """Note that the other end closed."""
+
+    def end(self, reason: str) -> None:
+        """Break this end."""
+
+    def drained(self, size: int) -> None:
+        """Note that `size` bytes are still under way."""
 
 
 class Pipe:
@@ -30,7 +57,7 @@ class Pipe:
         "_doubt",
         "_due",
         "_finished",
-        "_network",
+        "_medium",
         "_segments",
         "back",
         "broken",
@@ -41,12 +68,12 @@ class Pipe:
         "source",
     )
 
-    def __init__(self, network: Network, source: SimStream, sink: SimStream) -> None:
-        self._network = network
+    def __init__(self, medium: Medium, source: End, sink: End, route: Route, back: Route) -> None:
+        self._medium = medium
         self.source = source
         self.sink = sink
-        self.route: Route = network.route(source.process.name, sink.process.name)
-        self.back: Route = network.route(sink.process.name, source.process.name)
+        self.route = route
+        self.back = back
         self.size = 0
         self.broken = False
         self._segments: deque[tuple[float, bytes]] = deque()  # (when it arrives, bytes)
@@ -95,13 +122,13 @@ class Pipe:
 
     # --- under way --------------------------------------------------------------------------------
     def _arrival(self) -> float:
-        self.last_at = max(self._network.world.now + self.route.latency_s(), self.last_at)
+        self.last_at = max(self._medium.world.now + self._medium.latency_s(), self.last_at)
         return self.last_at
 
     def _schedule(self, at: float) -> None:
         if at < self._due:
             self._due = at
-            self._network.world.at(at, self._move, at)
+            self._medium.world.at(at, self._move, at)
 
     def _move(self, due: float) -> None:
         """Let arrive what is due."""
@@ -110,7 +137,7 @@ class Pipe:
         self._due = inf
         if self.broken or not self.route.is_free:  # `Route.maybe_resume` schedules us again
             return
-        now = self._network.world.now
+        now = self._medium.world.now
         data = self._take_due(now)
         if data:
             self._arrive(data)
@@ -121,7 +148,7 @@ class Pipe:
             self.sink.hang_up()
 
     def _arrive(self, data: bytes) -> None:
-        if not self._network.is_up(self.sink.process.name):
+        if not self._medium.is_up(self.sink.node):
             self.doubt()
         elif not self.sink.arrive(data):  # the end that data would go to is gone: it is reset
             self.sever()
@@ -133,7 +160,7 @@ class Pipe:
         while segments and segments[0][0] <= now:
             due.append(segments.popleft()[1])
         data = due[0] if len(due) == 1 else b"".join(due)
-        border = self._network.border(len(data))
+        border = self._medium.border(len(data))
         if border < len(data):
             segments.appendleft((now + _NEXT_PIECE_S, data[border:]))
             self.last_at = max(self.last_at, now + _NEXT_PIECE_S)
@@ -149,12 +176,12 @@ class Pipe:
     def is_acknowledged(self) -> bool:
         """Whether the source hears that its bytes arrive."""
         way_is_free = not self.route.cuts and not self.back.cuts
-        return way_is_free and self._network.is_up(self.sink.process.name)
+        return way_is_free and self._medium.is_up(self.sink.node)
 
     def doubt(self) -> None:
         """Begin to wait for an acknowledgement; without it the source gives the connection up."""
-        world = self._network.world
-        world.after(self._network.shape.retransmit_s, self._give_up, self._doubt)
+        world = self._medium.world
+        world.after(self._medium.shape.retransmit_s, self._give_up, self._doubt)
 
     def trust(self) -> None:
         """Call the wait off: acknowledgements come again."""
@@ -169,3 +196,51 @@ class Pipe:
         """Note that the sink's process has read `size` bytes."""
         self.size -= size
         self.source.drained(self.size)
+
+
+class Route:
+    """One way between two nodes: free, cut (a partition) or clogged (a queue that does not move).
+
+    Either way nothing arrives; acknowledgements are missed only where a route is cut.
+    """
+
+    __slots__ = ("_medium", "_stalled", "clogs", "cuts", "pipes")
+
+    def __init__(self, medium: Medium) -> None:
+        self._medium = medium
+        self.cuts = 0  # partitions may overlap, and clogs as well
+        self.clogs = 0
+        self.pipes: dict[Pipe, None] = {}
+        self._stalled: list[tuple[Act, tuple[Any, ...]]] = []
+
+    @property
+    def is_free(self) -> bool:
+        """Whether anything arrives."""
+        return not self.cuts and not self.clogs
+
+    def carry(self, act: Act, *args: Any, behind: Pipe | None = None) -> float:
+        """Let `act(*args)` happen at the far end, not before what `behind` carries by now; return
+        when, if nothing comes in between."""
+        at = self._medium.world.now + self._medium.latency_s()
+        if behind is not None:
+            at = max(at, behind.last_at)
+        self._medium.world.at(at, self._arrive, act, args)
+        return at
+
+    def _arrive(self, act: Act, args: tuple[Any, ...]) -> None:
+        if self.is_free:
+            act(*args)
+        else:
+            self._stalled.append((act, args))
+
+    def maybe_resume(self) -> None:
+        """Let go on what had to stop, if nothing is in its way any more."""
+        if not self.is_free:
+            return
+        world = self._medium.world
+        at = world.now + self._medium.latency_s()
+        for act, args in self._stalled:
+            world.at(at, self._arrive, act, args)
+        self._stalled.clear()
+        for pipe in self.pipes:
+            pipe.resume(at)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from requite.sim.amqp.party import AmqpParts
-from requite.sim.freelance.party import FlpParts
+from requite.sim.amqp.stage import AmqpParts
+from requite.sim.freelance.stage import FlpParts
 from requite.sim.history import Violation
 from requite.sim.pair.server import PairParts
 from requite.sim.pirate.parties import PirateParts

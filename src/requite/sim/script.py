@@ -28,7 +28,8 @@ from typing import Any, Final
 from requite.errors import ConfigurationError
 from requite.sim.history import Checker, History
 from requite.sim.knobs import Behaviour
-from requite.sim.network import Network, Shape
+from requite.sim.medium import Shape
+from requite.sim.network import Network
 from requite.sim.process import Process
 from requite.sim.transcript import Describe, Show, Transcript, show_body
 from requite.sim.workload import CallPlan

@@ -7,14 +7,11 @@ reply is a reset, or nothing) or when its keepalive has passed.
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final, Protocol
 
+from requite.sim.medium import Medium
 from requite.sim.pipe import Pipe
 from requite.transport.base import Owner
-
-if TYPE_CHECKING:
-    from requite.sim.network import Network
-    from requite.sim.process import Process
 
 # Bytes that the sender's kernel takes off its process: a close is through when no more are left.
 _KERNEL_SIZE: Final = 16 << 10
@@ -30,6 +27,20 @@ class State(Enum):
     ENDED = auto()
 
 
+class Holder(Protocol):
+    """The process that holds ends of connections. `life` counts its starts."""
+
+    name: str
+    life: int
+    streams: dict[SimStream, None]
+
+    def has_io(self, stream: SimStream) -> None:
+        """Let it find out what there is about a stream."""
+
+    def accept(self, stream: SimStream) -> None:
+        """Be dialled."""
+
+
 class SimStream:
     """The end of a connection that `process` holds: a `requite.transport.base.Stream`."""
 
@@ -38,13 +49,13 @@ class SimStream:
         "_held",
         "_inbox",
         "_link",
+        "_medium",
         "_owner",
         "_paused",
         "_pushed_back",
         "_state",
         "_writable",
         "back_pipe",
-        "network",
         "other",
         "peer_name",
         "pipe",
@@ -56,8 +67,8 @@ class SimStream:
     _owner: Owner
     _link: object
 
-    def __init__(self, network: Network, process: Process, peer_name: str) -> None:
-        self.network = network
+    def __init__(self, medium: Medium, process: Holder, peer_name: str) -> None:
+        self._medium = medium
         self.process = process
         self.peer_name = peer_name
         self._inbox: list[bytes] = []
@@ -73,6 +84,11 @@ class SimStream:
         """Whether the process still talks over this stream."""
         return self._state is State.OPEN
 
+    @property
+    def node(self) -> str:
+        """The machine that it is on."""
+        return self.process.name
+
     # --- the owner's side: the contract of `Stream` -----------------------------------------------
     def start(self, owner: Owner, link: object) -> None:
         """Begin to report."""
@@ -85,7 +101,7 @@ class SimStream:
             return
         pipe = self.pipe
         pipe.write(data)
-        if pipe.size > self.network.shape.buffer_size and not self._pushed_back:
+        if pipe.size > self._medium.shape.buffer_size and not self._pushed_back:
             self._pushed_back = True
             self._owner.blocked(self._link)
 
@@ -114,7 +130,7 @@ class SimStream:
         """Read again, from the next turn on."""
         self._paused = False
         if self._inbox or self._ending is not None:
-            self.network.world.after(0.0, self.process.has_io, self)
+            self._medium.world.after(0.0, self.process.has_io, self)
 
     # --- a slow reader ----------------------------------------------------------------------------
     def hold(self) -> None:
@@ -125,7 +141,7 @@ class SimStream:
         """Let it read again."""
         self._held = False
         if self._inbox or self._ending is not None:
-            self.network.world.after(0.0, self.process.has_io, self)
+            self._medium.world.after(0.0, self.process.has_io, self)
 
     # --- the network's side -----------------------------------------------------------------------
     def arrive(self, data: bytes) -> bool:
@@ -152,14 +168,14 @@ class SimStream:
             self._state = State.ENDED
         self._ending = reason
         self.other.watch()
-        self.network.world.after(0.0, self.process.has_io, self)
+        self._medium.world.after(0.0, self.process.has_io, self)
 
     def drained(self, size: int) -> None:
         """Note that `size` bytes are still under way."""
         if self._state is State.CLOSING and size <= _KERNEL_SIZE and self._ending is None:
             self._ending = ""
-            self.network.world.after(0.0, self.process.has_io, self)
-        elif self._pushed_back and size <= self.network.shape.buffer_size // 4:
+            self._medium.world.after(0.0, self.process.has_io, self)
+        elif self._pushed_back and size <= self._medium.shape.buffer_size // 4:
             self._pushed_back = False
             self._writable = True
             self.process.has_io(self)
@@ -167,7 +183,7 @@ class SimStream:
     def watch(self) -> None:
         """Let the keepalive find out that the other end is gone, unless something does before."""
         if self._state is not State.ENDED:
-            self.network.world.after(self.network.shape.keepalive_s, self._keepalive)
+            self._medium.world.after(self._medium.shape.keepalive_s, self._keepalive)
 
     def _keepalive(self) -> None:
         # A frozen process does not know yet that its end has broken; its kernel does.
@@ -239,13 +255,3 @@ class SimStream:
 
 def _nothing(_size: int) -> int:
     return 0
-
-
-def connect(network: Network, ours: Any, theirs: Any) -> tuple[SimStream, SimStream]:
-    """Make the two ends of a connection between two processes."""
-    left = SimStream(network, ours, f"sim://{theirs.name}")
-    right = SimStream(network, theirs, f"sim://{ours.name}")
-    left.other, right.other = right, left
-    left.pipe = right.back_pipe = Pipe(network, left, right)
-    right.pipe = left.back_pipe = Pipe(network, right, left)
-    return left, right

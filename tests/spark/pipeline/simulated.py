@@ -34,8 +34,8 @@ from requite.protocols.pirate.worker import PirateWorker
 from requite.protocols.scalability.rep import ScalabilityWorker
 from requite.protocols.scalability.req import ScalabilityClient
 from requite.request import Request
-from requite.sim.amqp.party import AmqpParts
-from requite.sim.freelance.party import FlpParts
+from requite.sim.amqp.stage import AmqpParts
+from requite.sim.freelance.stage import FlpParts
 from requite.sim.history import Call
 from requite.sim.pirate.parties import PirateParts
 from requite.sim.pool.manager import Manager

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from requite.sim.amqp.clients import AmqpClient
-from requite.sim.amqp.party import AmqpStage
 from requite.sim.amqp.rabbit import RabbitParty
+from requite.sim.amqp.stage import AmqpStage
 from requite.sim.amqp.workers import AmqpWorker
 from requite.sim.party import BaseParty
 from requite.sim.process import Process

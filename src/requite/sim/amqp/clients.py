@@ -10,8 +10,9 @@ from requite.protocols.amqp.policy import CallerPolicy
 from requite.protocols.amqp.topology import Destination
 from requite.request import Partial, Reply
 from requite.sim.amqp.knobs import AmqpClientSpec
-from requite.sim.amqp.party import AmqpParty, AmqpStage
+from requite.sim.amqp.party import AmqpParty
 from requite.sim.amqp.speech import pack, unpack
+from requite.sim.amqp.stage import AmqpStage
 from requite.sim.amqp.store import POOL
 from requite.sim.user import User
 from requite.sim.workload import CallPlan

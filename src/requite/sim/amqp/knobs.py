@@ -8,7 +8,7 @@ from enum import StrEnum
 from requite.heartbeat import HeartbeatPolicy
 from requite.shell.link import LinkLimits
 from requite.sim.knobs import Behaviour, Printed, link_limits
-from requite.sim.network import Shape
+from requite.sim.medium import Shape
 from requite.sim.process import Pace
 
 NOBODY = "nobody"

@@ -2,52 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from requite.engine import Engine
 from requite.framing.amqp import Amqp, AmqpSettings
 from requite.framing.base import Message
-from requite.protocols.amqp.caller import AmqpCaller
-from requite.protocols.amqp.responder import AmqpResponder
-from requite.sim.amqp.knobs import AmqpKnobs
 from requite.sim.amqp.server import heartbeat_s
+from requite.sim.amqp.stage import AmqpStage
 from requite.sim.amqp.watch import Hub
 from requite.sim.history import History
 from requite.sim.party import MESSAGE_SIZE_MAX, KeepingParty, telling_who_is_expelled
-from requite.sim.process import Supervisor
 
 if TYPE_CHECKING:
-    from requite.sim.network import Network
     from requite.sim.stream import SimStream
-    from requite.sim.transcript import Transcript
-    from requite.sim.world import World
 
 RABBIT: Final = "rabbit"
-
-
-@dataclass(frozen=True, slots=True)
-class AmqpParts:
-    """The engines under test. Mutation tests put broken ones here."""
-
-    caller: Callable[..., Engine] = AmqpCaller
-    responder: Callable[..., Engine] = AmqpResponder
-
-
-@dataclass(frozen=True, slots=True)
-class AmqpStage:
-    """What all processes of a run share. `names` are the numbers of calls by what they are called
-    in messages."""
-
-    world: World
-    network: Network
-    history: History
-    supervisor: Supervisor
-    knobs: AmqpKnobs
-    parts: AmqpParts = field(default_factory=AmqpParts)
-    transcript: Transcript | None = None
-    names: dict[str, int] = field(default_factory=dict)
 
 
 class _Framing(Amqp):

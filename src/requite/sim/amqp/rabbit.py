@@ -8,8 +8,9 @@ from typing import Any
 from requite.shell.host import Host
 from requite.shell.keeping import no_framing
 from requite.sim.amqp.door import Door
-from requite.sim.amqp.party import RABBIT, AmqpStage
+from requite.sim.amqp.party import RABBIT
 from requite.sim.amqp.server import Do, Server, heartbeat_s
+from requite.sim.amqp.stage import AmqpStage
 from requite.sim.amqp.store import Store
 from requite.sim.party import BaseParty
 from requite.sim.stream import SimStream

@@ -39,7 +39,8 @@ from requite.sim.amqp import speech
 from requite.sim.amqp.knobs import AmqpKnobs
 from requite.sim.amqp.sessions import Channel, Holding, Session
 from requite.sim.amqp.store import HeldQueue, Letter, Store
-from requite.sim.pool.queue import Consumer, Entry
+from requite.sim.pool.message import Entry
+from requite.sim.pool.queue import Consumer
 
 _BATCH_S: Final = 0.0005  # confirms of so much time go together
 _NOT_FOUND, _LOCKED, _PRECONDITION = 404, 405, 406
@@ -321,9 +322,8 @@ class Server:
             channel.consumers.pop(asked.tag, None)
             self._send(session, channel.id, speech.cancelled(asked.tag, by_us=True))
 
-        at_once: Any = _AtOnce()
         prefetch = channel.prefetch or 1 << 30
-        consumer = Consumer(at_once, 1 << 30 if asked.no_ack else prefetch, deliver, cancelled)
+        consumer = Consumer(_AtOnce(), 1 << 30 if asked.no_ack else prefetch, deliver, cancelled)
         channel.consumers[asked.tag] = queue, consumer
         queue.consume(consumer)
 
@@ -550,9 +550,9 @@ class Server:
 class _AtOnce:
     """The way of a delivery inside RabbitMQ, which takes no time."""
 
-    def deliver(self, deliver: Callable[[int, Entry], None], tag: int, entry: Entry) -> None:
+    def after_latency(self, act: Callable[..., None], *args: Any) -> None:
         """Let it go."""
-        deliver(tag, entry)
+        act(*args)
 
 
 def heartbeat_s(knobs: AmqpKnobs) -> int:

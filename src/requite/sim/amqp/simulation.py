@@ -24,8 +24,9 @@ from requite.sim.amqp.checkers import (
 )
 from requite.sim.amqp.faults import AmqpTrouble
 from requite.sim.amqp.knobs import NOBODY, AmqpClientSpec, AmqpKnobs
-from requite.sim.amqp.party import AmqpParty, AmqpStage
+from requite.sim.amqp.party import AmqpParty
 from requite.sim.amqp.speech import NAMES, unpack
+from requite.sim.amqp.stage import AmqpStage
 from requite.sim.amqp.tables import left_after_calls, left_after_drain, not_settled
 from requite.sim.checkers.calls import EndsOnce, HonestErrors, OwnReply, PartialsInOrder
 from requite.sim.history import Checker, History

@@ -19,7 +19,8 @@ from requite.protocols.amqp.topology import (
     RequestQueueLimits,
 )
 from requite.sim.amqp.knobs import AmqpKnobs
-from requite.sim.pool.queue import Entry, SimMessage, SimQueue
+from requite.sim.pool.message import Entry, SimMessage
+from requite.sim.pool.queue import SimQueue
 from requite.sim.world import World
 
 POOL: Final = Pool("core")
@@ -42,8 +43,7 @@ class HeldQueue(SimQueue):
     def __init__(
         self, store: Store, name: str, arguments: Mapping[str, Any], owner: Any, maker: Any
     ) -> None:
-        home: Any = store
-        super().__init__(home, name, arguments, owner)
+        super().__init__(store, name, arguments, owner)
         self.is_quorum = arguments.get("x-queue-type") == "quorum"
         self.is_durable = owner is None
         self.session = owner

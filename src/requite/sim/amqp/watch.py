@@ -32,8 +32,9 @@ from requite.sim.watch import name_of
 from requite.sim.workload import parse_task
 
 if TYPE_CHECKING:
-    from requite.sim.amqp.party import AmqpParty, AmqpStage
+    from requite.sim.amqp.stage import AmqpStage
     from requite.sim.history import Call
+    from requite.sim.party import BaseParty
 
 _LOSSES = frozenset({methods.BASIC_CANCEL, methods.CHANNEL_CLOSE, methods.CONNECTION_CLOSE})
 """What tells a client that replies cannot come any more."""
@@ -49,7 +50,7 @@ class Hub:
     the calls of whose cancel it has heard. `ending` are the calls that the present input ends.
     """
 
-    def __init__(self, engine: Engine, process: AmqpParty, stage: AmqpStage) -> None:
+    def __init__(self, engine: Engine, process: BaseParty[AmqpStage], stage: AmqpStage) -> None:
         self.engine = engine
         self.process = process
         self.name = process.name

@@ -9,8 +9,9 @@ from requite.protocols.amqp.policy import ResponderPolicy
 from requite.protocols.amqp.post import pool_post, service_post
 from requite.request import Request, Status
 from requite.sim.amqp.knobs import AmqpWorkerSpec
-from requite.sim.amqp.party import AmqpParty, AmqpStage
+from requite.sim.amqp.party import AmqpParty
 from requite.sim.amqp.speech import pack, unpack
+from requite.sim.amqp.stage import AmqpStage
 from requite.sim.amqp.store import POOL
 from requite.sim.handlers import Handling
 from requite.sim.workload import final_frames, parse_task, partial_frames

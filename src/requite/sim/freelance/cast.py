@@ -6,8 +6,9 @@ from typing import Final
 
 from requite.sim.freelance.clients import FlpClient
 from requite.sim.freelance.intruder import FlpIntruder
-from requite.sim.freelance.party import FlpStage, Party
+from requite.sim.freelance.party import Party
 from requite.sim.freelance.servers import FlpServer
+from requite.sim.freelance.stage import FlpStage
 from requite.sim.process import Process
 
 _INTRUDERS: Final = 2

@@ -10,7 +10,8 @@ from requite.errors import CallError
 from requite.protocols.freelance.policy import ClientPolicy
 from requite.protocols.freelance.wire import Model
 from requite.sim.freelance.knobs import FlpClientSpec
-from requite.sim.freelance.party import FlpStage, Party
+from requite.sim.freelance.party import Party
+from requite.sim.freelance.stage import FlpStage
 from requite.sim.user import User
 
 

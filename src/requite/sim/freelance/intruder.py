@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from requite.framing import SocketType, Zmtp
 from requite.framing.base import Framing
-from requite.sim.freelance.party import FlpStage
+from requite.sim.freelance.stage import FlpStage
 from requite.sim.mischief import Messages, Mischief, Stranger
 from requite.sim.raw_bytes import RawBytes, spoil
 

@@ -2,61 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from requite.engine import Engine
 from requite.framing import SocketType, Zmtp
 from requite.framing.base import Limits, Message
-from requite.protocols.freelance.agent import AgentClient
-from requite.protocols.freelance.failover import FailoverClient
-from requite.protocols.freelance.server import FreelanceServer
-from requite.protocols.freelance.shotgun import ShotgunClient
 from requite.protocols.freelance.wire import Model
-from requite.sim.freelance.knobs import FreelanceKnobs
+from requite.sim.freelance.stage import FlpStage
 from requite.sim.freelance.watch import Hub
-from requite.sim.history import History
 from requite.sim.party import MESSAGE_SIZE_MAX, KeepingParty, telling_who_is_expelled
-from requite.sim.process import Supervisor
 
 if TYPE_CHECKING:
-    from requite.sim.network import Network
     from requite.sim.stream import SimStream
-    from requite.sim.transcript import Transcript
-    from requite.sim.world import World
 
 SOCKETS: Final = {
     Model.FAILOVER: SocketType.REQ,
     Model.SHOTGUN: SocketType.DEALER,
     Model.AGENT: SocketType.ROUTER,
 }
-_CLIENTS: Final[dict[Model, Callable[..., Engine]]] = {
-    Model.FAILOVER: FailoverClient,
-    Model.SHOTGUN: ShotgunClient,
-    Model.AGENT: AgentClient,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class FlpParts:
-    """The engines under test. Mutation tests put broken ones here."""
-
-    clients: Mapping[Model, Callable[..., Engine]] = field(default_factory=lambda: _CLIENTS)
-    server: Callable[..., Engine] = FreelanceServer
-
-
-@dataclass(frozen=True, slots=True)
-class FlpStage:
-    """What all processes of a run share."""
-
-    world: World
-    network: Network
-    history: History
-    supervisor: Supervisor
-    knobs: FreelanceKnobs
-    parts: FlpParts = field(default_factory=FlpParts)
-    transcript: Transcript | None = None
 
 
 class FlpFraming(Zmtp):

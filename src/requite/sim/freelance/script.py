@@ -15,9 +15,9 @@ from typing import Any, Final
 from requite.protocols.freelance.wire import Model
 from requite.sim.freelance.cast import FlpCast
 from requite.sim.freelance.knobs import FlpClientSpec, FlpServerSpec, FreelanceKnobs
-from requite.sim.freelance.party import FlpStage
 from requite.sim.freelance.scenarios import FLP_SCENARIOS, draw
 from requite.sim.freelance.simulation import FLP_CHECKERS, instruct
+from requite.sim.freelance.stage import FlpStage
 from requite.sim.freelance.words import describe
 from requite.sim.knobs import Behaviour
 from requite.sim.process import Pace, Process

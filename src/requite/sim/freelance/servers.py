@@ -8,7 +8,8 @@ from requite.engine import Engine
 from requite.protocols.freelance.policy import ServerPolicy
 from requite.request import Request, Status
 from requite.sim.freelance.knobs import FlpServerSpec
-from requite.sim.freelance.party import FlpStage, Party
+from requite.sim.freelance.party import Party
+from requite.sim.freelance.stage import FlpStage
 from requite.sim.freelance.words import call_in
 from requite.sim.handlers import Handling
 from requite.sim.workload import final_frames, parse_task, partial_frames

@@ -19,8 +19,9 @@ from requite.sim.freelance.checkers import (
 from requite.sim.freelance.choices import AllAtOnce, Faithful, MovesOn, OneAtATime, OnlyTheLiving
 from requite.sim.freelance.faults import FlpTrouble
 from requite.sim.freelance.knobs import FreelanceKnobs
-from requite.sim.freelance.party import FlpStage, Party
+from requite.sim.freelance.party import Party
 from requite.sim.freelance.queues import Bounded, FairQueues
+from requite.sim.freelance.stage import FlpStage
 from requite.sim.freelance.tables import (
     left_after_calls,
     left_after_drain,

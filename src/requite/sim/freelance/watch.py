@@ -29,7 +29,8 @@ from requite.request import Request
 from requite.sim.watch import name_of
 
 if TYPE_CHECKING:
-    from requite.sim.freelance.party import FlpStage, Party
+    from requite.sim.freelance.stage import FlpStage
+    from requite.sim.party import BaseParty
 
 
 class Hub:
@@ -40,7 +41,7 @@ class Hub:
     `ending` are the calls that the present input ends.
     """
 
-    def __init__(self, engine: Engine, process: Party, stage: FlpStage) -> None:
+    def __init__(self, engine: Engine, process: BaseParty[FlpStage], stage: FlpStage) -> None:
         self.engine = engine
         self.process = process
         self.name = process.name

@@ -19,11 +19,13 @@ _PAUSE: Final = 0.25  # of a heartbeat, between two tries
 class Asker:
     """A client. `reach`: the servers that it can reach, the one to ask first in front."""
 
-    def __init__(self, name: str, stage: PairStage, reach: Sequence[PairServer]) -> None:
+    def __init__(
+        self, name: str, stage: PairStage, ledger: Ledger, reach: Sequence[PairServer]
+    ) -> None:
         self.name = name
         self.reach = list(reach)
         self._world = stage.world
-        self._ledger: Ledger = stage.ledger
+        self._ledger = ledger
         self._knobs = stage.knobs
         self._random = stage.world.rng(name).random
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from requite.protocols.binarystar.policy import LIVENESS
 from requite.sim.knobs import Printed
-from requite.sim.network import Shape
+from requite.sim.medium import Shape
 from requite.sim.process import Pace
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from requite.sim.network import Chunking, Shape
+from requite.sim.medium import Chunking, Shape
 from requite.sim.pair.knobs import PairFault, PairKnobs
 from requite.sim.process import Pace
 

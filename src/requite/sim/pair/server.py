@@ -18,7 +18,6 @@ from requite.protocols.binarystar.wire import MESSAGE_SIZE_MAX
 from requite.shell.host import Host
 from requite.shell.keeping import Endpoint, Kept, no_framing
 from requite.shell.link import Link, LinkLimits
-from requite.sim.pair.ledger import Ledger
 from requite.sim.process import Process, Supervisor
 from requite.transport.address import TcpAddress
 from requite.transport.backoff import Backoff
@@ -44,11 +43,12 @@ class PairParts:
 
 @dataclass(frozen=True, slots=True)
 class PairStage:
-    """What all processes of a run share."""
+    """What all processes of a run share. `changed` is called whenever a server turns into something
+    else."""
 
     world: World
     network: Network
-    ledger: Ledger
+    changed: Callable[[PairServer, PairView], object]
     supervisor: Supervisor
     knobs: PairKnobs
     parts: PairParts
@@ -147,7 +147,7 @@ class PairServer(Process):
         super().has_stopped()
 
     def _told(self, _token: Any, view: PairView) -> None:
-        self._stage.ledger.changed(self, view)
+        self._stage.changed(self, view)
         if self._stage.transcript is not None:
             self._stage.transcript.event(
                 self.name, f"is {view.state.name.lower()}, epoch {view.epoch}"

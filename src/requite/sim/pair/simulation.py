@@ -94,7 +94,7 @@ class PairSimulation(Simulation):
         stage = PairStage(
             self.world,
             Network(self.world, knobs.network),
-            self.ledger,
+            self.ledger.changed,
             self,
             knobs,
             options.pair_parts,
@@ -104,7 +104,12 @@ class PairSimulation(Simulation):
         self.trouble = PairTrouble(self.cast)
         self.ledger.servers = servers = self.cast.servers
         self.askers = [
-            Asker(f"client-{i + 1}", stage, servers[i % 2 :][:1] if knobs.islands else servers)
+            Asker(
+                f"client-{i + 1}",
+                stage,
+                self.ledger,
+                servers[i % 2 :][:1] if knobs.islands else servers,
+            )
             for i in range(knobs.askers)
         ]
 

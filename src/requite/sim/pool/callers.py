@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from requite.protocols.amqp.topology import Pool
 from requite.sim.pool.ledger import REPLIES, Request
+from requite.sim.pool.message import SimMessage
 from requite.sim.pool.node import Node
-from requite.sim.pool.queue import SimMessage
 from requite.sim.pool.rabbit import Refused
 
 if TYPE_CHECKING:

@@ -13,11 +13,13 @@ from requite.pool import effects as fx
 from requite.pool import inputs as said
 from requite.pool.engine import PoolEngine
 from requite.protocols.amqp.wire import ATTEMPT, EVENT, FIRST_DEATH_REASON, STATUS
+from requite.sim.pool.message import Entry, SimMessage
 from requite.sim.pool.node import Node
-from requite.sim.pool.queue import Consumer, Entry, SimMessage
+from requite.sim.pool.queue import Consumer
 from requite.sim.pool.rabbit import Absent, Refused
 
 if TYPE_CHECKING:
+    from requite.sim.pool.driver import SimDriver
     from requite.sim.pool.rabbit import Connection
     from requite.sim.pool.stage import PoolStage
 
@@ -32,10 +34,11 @@ class Manager(Node):
 
     engine: PoolEngine
 
-    def __init__(self, name: str, stage: PoolStage) -> None:
+    def __init__(self, name: str, stage: PoolStage, driver: SimDriver) -> None:
         super().__init__(name, stage)
         self.is_leaving = False
         self.has_stopped = False
+        self._driver = driver
         self._names = stage.parts.topology("core")
         self._effects: dict[type, Callable[[Any], None]] = {
             fx.ListQueues: self._list_queues,
@@ -346,11 +349,11 @@ class Manager(Node):
             else:
                 self.feed(said.GroupsListed(effect.ticket, found))
 
-        self.stage.driver.list(self._in_this_life(tell))
+        self._driver.list(self._in_this_life(tell))
 
     def _start_group(self, effect: fx.StartGroup) -> None:
         tell = self._in_this_life(lambda done: self.feed(_asked(effect.key, done)))
-        self.stage.driver.start(effect.key, effect.version, effect.workers or 1, tell)
+        self._driver.start(effect.key, effect.version, effect.workers or 1, tell)
 
     def _stop_group(self, effect: fx.StopGroup) -> None:
         def told(done: bool) -> None:
@@ -361,7 +364,7 @@ class Manager(Node):
         if effect.key in self._left:
             self.stage.ledger.stopped_twice(effect.key)
         self.stage.ledger.group_stopped(effect.key)
-        self.stage.driver.stop(effect.key, self._in_this_life(told))
+        self._driver.stop(effect.key, self._in_this_life(told))
 
     def _in_this_life(self, tell: Callable[[Any], None]) -> Callable[[Any], None]:
         life = self.life

@@ -12,38 +12,55 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+from requite.sim.pool.message import Entry, SimMessage
 
 if TYPE_CHECKING:
-    from requite.sim.pool.rabbit import Connection, SimRabbit
+    from requite.sim.world import World
 
 
-@dataclass(frozen=True, slots=True)
-class SimMessage:
-    """A message: `number` of the request that it is, or is about; 0: none."""
+class Line(Protocol):
+    """How a queue reaches a consumer."""
 
-    number: int
-    key: str = ""
-    reply_to: str | None = None
-    correlation_id: str | None = None
-    expires_s: float | None = None
-    headers: Mapping[str, Any] = field(default_factory=dict)
+    def after_latency(self, act: Callable[..., None], *args: Any) -> None:
+        """Let something reach the client's end, if the connection lasts until then."""
 
 
-@dataclass(slots=True, eq=False)
-class Entry:
-    """A message in a queue, and how often it was delivered in vain."""
+class Register(Protocol):
+    """Who is told what becomes of messages."""
 
-    message: SimMessage
-    expires_at: float
-    returns: int = 0
+    def queued(self, queue: str, message: SimMessage) -> None:
+        """A message came into a queue."""
+
+    def acknowledged(self, queue: str, message: SimMessage) -> None:
+        """A message is done with."""
+
+
+class Home(Protocol):
+    """The server that a queue is in; it takes a sample of its queues every `sample_s`."""
+
+    @property
+    def world(self) -> World:
+        """Whose time passes."""
+
+    @property
+    def ledger(self) -> Register:
+        """Who is told what happens."""
+
+    @property
+    def sample_s(self) -> float:
+        """See above."""
+
+    def bury(self, queue: SimQueue, entry: Entry, reason: str) -> None:
+        """Let a message die."""
 
 
 @dataclass(slots=True, eq=False)
 class Consumer:
     """Who takes messages out of a queue; `held` are not acknowledged yet."""
 
-    connection: Connection
+    connection: Line
     prefetch: int
     deliver: Callable[[int, Entry], None]
     cancelled: Callable[[], None]
@@ -56,14 +73,14 @@ class SimQueue:
     """A durable queue; with `owner` an exclusive one, which goes with that connection."""
 
     def __init__(
-        self, rabbit: SimRabbit, name: str, arguments: Mapping[str, Any], owner: Connection | None
+        self, home: Home, name: str, arguments: Mapping[str, Any], owner: object = None
     ) -> None:
         self.name = name
         self.arguments = dict(arguments)
         self.owner = owner
         self.ready: deque[Entry] = deque()
         self.consumers: list[Consumer] = []
-        self._rabbit = rabbit
+        self._home = home
         self._tags = count(1)
         self._sample = 0  # the number of the last one, and what consumers held then
         self._sampled = 0
@@ -82,7 +99,7 @@ class SimQueue:
 
     def _maybe_sample(self) -> None:
         """Note what consumers hold, as of the last sample; to be called before that changes."""
-        sample = int(self._rabbit.world.now / self._rabbit.sample_s)
+        sample = int(self._home.world.now / self._home.sample_s)
         if sample > self._sample:
             self._sample, self._sampled = sample, self.unacknowledged
 
@@ -100,14 +117,14 @@ class SimQueue:
     # --- messages come and go ---------------------------------------------------------------------
     def put(self, message: SimMessage) -> None:
         """Take a message."""
-        self._rabbit.ledger.queued(self.name, message)
+        self._home.ledger.queued(self.name, message)
         ttls = [message.expires_s, self.arguments.get("x-message-ttl", inf) / 1000]
-        expires_at = self._rabbit.world.now + min(ttl for ttl in ttls if ttl is not None)
+        expires_at = self._home.world.now + min(ttl for ttl in ttls if ttl is not None)
         self.ready.append(Entry(message, expires_at))
         if len(self.ready) > self.arguments.get("x-max-length", inf):
             self._bury(self.ready.popleft(), "maxlen")
         if expires_at < inf:
-            self._rabbit.world.at(expires_at, self._expire)
+            self._home.world.at(expires_at, self._expire)
         self._pump()
 
     def consume(self, consumer: Consumer) -> bool:
@@ -124,7 +141,7 @@ class SimQueue:
         self._maybe_sample()
         entry = consumer.held.pop(tag, None)
         if entry is not None:
-            self._rabbit.ledger.acknowledged(self.name, entry.message)
+            self._home.ledger.acknowledged(self.name, entry.message)
         self._pump()
 
     def reject(self, consumer: Consumer, tag: int, *, requeue: bool) -> None:
@@ -160,11 +177,11 @@ class SimQueue:
             self.ready.appendleft(entry)
 
     def _expire(self) -> None:
-        while self.ready and self.ready[0].expires_at <= self._rabbit.world.now:
+        while self.ready and self.ready[0].expires_at <= self._home.world.now:
             self._bury(self.ready.popleft(), "expired")
 
     def _bury(self, entry: Entry, reason: str) -> None:
-        self._rabbit.bury(self, entry, reason)
+        self._home.bury(self, entry, reason)
 
     def _pump(self) -> None:
         """Deliver to consumers by turns, for as long as they take more."""
@@ -179,4 +196,4 @@ class SimQueue:
             self._maybe_sample()
             tag, entry = next(self._tags), self.ready.popleft()
             consumer.held[tag] = entry
-            consumer.connection.deliver(consumer.deliver, tag, entry)
+            consumer.connection.after_latency(consumer.deliver, tag, entry)

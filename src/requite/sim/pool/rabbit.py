@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from requite.protocols.amqp.topology import Pool, Queue
 from requite.protocols.amqp.wire import FIRST_DEATH_REASON
-from requite.sim.pool.queue import Consumer, Entry, SimMessage, SimQueue
+from requite.sim.pool.message import Entry, SimMessage
+from requite.sim.pool.queue import Consumer, SimQueue
 
 if TYPE_CHECKING:
     from requite.sim.pool.knobs import PoolKnobs
@@ -241,10 +242,6 @@ class Connection:
             self.after_latency(tell, answer)
 
     # --- from the server's end --------------------------------------------------------------------
-    def deliver(self, deliver: Callable[[int, Entry], None], tag: int, entry: Entry) -> None:
-        """Let a message go to a consumer."""
-        self.after_latency(deliver, tag, entry)
-
     def after_latency(self, act: Callable[..., None], *args: Any) -> None:
         """Let something reach the client's end, if the connection lasts until then."""
         self.rabbit.world.after(self._latency_s, self._if_open, act, args)

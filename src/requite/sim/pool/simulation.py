@@ -56,10 +56,12 @@ class PoolSimulation(Simulation):
             self.world, self.history, knobs, options.pool_parts, self.ledger, self.rabbit
         )
         self.stage.transcript = self.transcript
-        self.stage.driver = self.driver = SimDriver(self.stage)
-        self.managers = [Manager(f"manager-{i + 1}", self.stage) for i in range(knobs.managers)]
+        self.driver = SimDriver(self.stage)
+        self.managers = [
+            Manager(f"manager-{i + 1}", self.stage, self.driver) for i in range(knobs.managers)
+        ]
         self.callers = [Caller(f"caller-{i + 1}", self.stage) for i in range(knobs.callers)]
-        self.trouble = PoolTrouble(self.stage, self.managers, self.callers)
+        self.trouble = PoolTrouble(self.stage, self.driver, self.managers, self.callers)
         self._names = Pool("core")
         self._version = knobs.config.pool.version
 

@@ -10,7 +10,6 @@ from requite.protocols.amqp.topology import Pool, Queue
 
 if TYPE_CHECKING:
     from requite.sim.history import History
-    from requite.sim.pool.driver import SimDriver
     from requite.sim.pool.knobs import PoolKnobs
     from requite.sim.pool.ledger import Ledger
     from requite.sim.pool.rabbit import SimRabbit
@@ -44,7 +43,6 @@ class PoolStage:
     parts: PoolSimParts
     ledger: Ledger
     rabbit: SimRabbit
-    driver: SimDriver = field(init=False)
     transcript: Transcript | None = None
 
     def remark(self, who: str, what: str) -> None:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from requite.protocols.amqp.wire import EVENT
 from requite.sim.pool.knobs import PoolFault
-from requite.sim.pool.queue import SimMessage
+from requite.sim.pool.message import SimMessage
 from requite.sim.pool.rabbit import Absent
 from requite.sim.trouble import choose, spare
 
 if TYPE_CHECKING:
     from requite.sim.faults import Fault
     from requite.sim.pool.callers import Caller
+    from requite.sim.pool.driver import SimDriver
     from requite.sim.pool.manager import Manager
     from requite.sim.pool.node import Node
     from requite.sim.pool.stage import PoolStage
@@ -28,9 +29,14 @@ class PoolTrouble:
     """Performs faults until it is told that they are over."""
 
     def __init__(
-        self, stage: PoolStage, managers: Sequence[Manager], callers: Sequence[Caller]
+        self,
+        stage: PoolStage,
+        driver: SimDriver,
+        managers: Sequence[Manager],
+        callers: Sequence[Caller],
     ) -> None:
         self._stage = stage
+        self._driver = driver
         self._managers = managers
         self._callers = callers
         self._over = False
@@ -39,7 +45,7 @@ class PoolTrouble:
             PoolFault.DRAIN_MANAGER: self._drain_manager,
             PoolFault.CUT_MANAGER: lambda fault: self._cut(self._managers, fault),
             PoolFault.CRASH_WORKER: self._crash_worker,
-            PoolFault.CUT_WORKER: lambda fault: self._cut(self._stage.driver.workers, fault),
+            PoolFault.CUT_WORKER: lambda fault: self._cut(self._driver.workers, fault),
             PoolFault.CUT_CALLER: lambda fault: self._cut(self._callers, fault),
             PoolFault.RESTART_RABBIT: self._restart_rabbit,
             PoolFault.API_FAILS: self._fail_api,
@@ -64,7 +70,7 @@ class PoolTrouble:
         stage.rabbit.come_up()
         stage.rabbit.api_fails, stage.rabbit.api_slow_s = 0, 0.0
         stage.rabbit.cursed.clear()
-        stage.driver.fails, stage.driver.slow_s = 0, 0.0
+        self._driver.fails, self._driver.slow_s = 0, 0.0
         for manager in self._managers:
             if not manager.is_leaving:
                 manager.start()
@@ -94,7 +100,7 @@ class PoolTrouble:
         self._stage.world.after(after_s, look)
 
     def _crash_worker(self, fault: Fault) -> None:
-        workers = self._stage.driver.workers
+        workers = self._driver.workers
         if workers:
             choose(workers, fault.lot).end("crashes", self._notice_s(fault))
 
@@ -149,7 +155,7 @@ class PoolTrouble:
 
     # --- the driver -------------------------------------------------------------------------------
     def _fail_driver(self, fault: Fault) -> None:
-        driver = self._stage.driver
+        driver = self._driver
         driver.fails += 1
 
         def mend() -> None:
@@ -158,10 +164,10 @@ class PoolTrouble:
         self._later(fault, mend)
 
     def _slow_driver(self, fault: Fault) -> None:
-        self._stage.driver.slow_s = _SLOW_S
+        self._driver.slow_s = _SLOW_S
 
         def mend() -> None:
-            self._stage.driver.slow_s = 0.0
+            self._driver.slow_s = 0.0
 
         self._later(fault, mend)
 

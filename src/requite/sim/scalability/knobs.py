@@ -8,7 +8,7 @@ from typing import Protocol
 
 from requite.shell.link import LinkLimits
 from requite.sim.knobs import Behaviour, Printed, link_limits
-from requite.sim.network import Shape
+from requite.sim.medium import Shape
 from requite.sim.process import Pace
 from requite.sim.scalability.topology import Edge
 

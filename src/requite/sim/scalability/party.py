@@ -90,8 +90,8 @@ class Party(KeepingParty[SpStage]):
 
     def make_hub(self) -> Hub:
         """See `KeepingParty.make_hub`."""
-        stage = self.stage
-        return watch(self.make_engine(), self, self.kind, stage.history, stage.transcript)
+        stage, engine = self.stage, self.make_engine()
+        return watch(engine, self, self.kind, self.first_id, stage.history, stage.transcript)
 
     def make_framing(self, stream: SimStream, place: Place, accepted: bool) -> SpFraming:
         """Speak as the place has it, whoever dials."""

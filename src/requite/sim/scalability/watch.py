@@ -38,18 +38,20 @@ from requite.sim.scalability.topology import BACK
 from requite.sim.watch import name_of
 
 if TYPE_CHECKING:
-    from requite.sim.scalability.party import Party
+    from requite.sim.party import BaseParty
     from requite.sim.transcript import Transcript
 
 
 class Hub:
-    """An engine, looked at from outside; its `kind` is "client", "worker" or "device"."""
+    """An engine, looked at from outside; its `kind` is "client", "worker" or "device", and the ids
+    of its requests begin at `first_id`."""
 
     def __init__(
         self,
         engine: Engine,
-        process: Party,
+        process: BaseParty[Any],
         kind: str,
+        first_id: int,
         history: History,
         transcript: Transcript | None = None,
     ) -> None:
@@ -63,6 +65,7 @@ class Hub:
         self.unread: dict[Any, None] = {}  # those that the engine does not read from
         self.names: dict[Any, str] = {}  # who is at the other end
         self.handed_on = 0  # how many requests it has sent
+        self._first_id = first_id
         self._transcript = transcript
         self._tell = history.tell
         self._inputs: dict[type, Callable[[Any], None]] = {
@@ -207,7 +210,7 @@ class BulkHub(Hub):
 
     def _number(self, send: Send) -> int:
         """Count from the client's first request id, beyond which they may begin at 0 again."""
-        return (int.from_bytes(send.message[0], "big") - self.process.first_id) % IDS
+        return (int.from_bytes(send.message[0], "big") - self._first_id) % IDS
 
 
 def _one_by_one(effect: Effect) -> Iterable[Effect]:

@@ -1,0 +1,42 @@
+"""What all processes of RPC over AMQP share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from requite.engine import Engine
+from requite.protocols.amqp.caller import AmqpCaller
+from requite.protocols.amqp.responder import AmqpResponder
+from requite.sim.amqp.knobs import AmqpKnobs
+from requite.sim.history import History
+from requite.sim.process import Supervisor
+
+if TYPE_CHECKING:
+    from requite.sim.network import Network
+    from requite.sim.transcript import Transcript
+    from requite.sim.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class AmqpParts:
+    """The engines under test. Mutation tests put broken ones here."""
+
+    caller: Callable[..., Engine] = AmqpCaller
+    responder: Callable[..., Engine] = AmqpResponder
+
+
+@dataclass(frozen=True, slots=True)
+class AmqpStage:
+    """What all processes of a run share. `names` are the numbers of calls by what they are called
+    in messages."""
+
+    world: World
+    network: Network
+    history: History
+    supervisor: Supervisor
+    knobs: AmqpKnobs
+    parts: AmqpParts = field(default_factory=AmqpParts)
+    transcript: Transcript | None = None
+    names: dict[str, int] = field(default_factory=dict)

@@ -1,0 +1,49 @@
+"""What all processes of the Freelance pattern share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from requite.engine import Engine
+from requite.protocols.freelance.agent import AgentClient
+from requite.protocols.freelance.failover import FailoverClient
+from requite.protocols.freelance.server import FreelanceServer
+from requite.protocols.freelance.shotgun import ShotgunClient
+from requite.protocols.freelance.wire import Model
+from requite.sim.freelance.knobs import FreelanceKnobs
+from requite.sim.history import History
+from requite.sim.process import Supervisor
+
+if TYPE_CHECKING:
+    from requite.sim.network import Network
+    from requite.sim.transcript import Transcript
+    from requite.sim.world import World
+
+_CLIENTS: Final[dict[Model, Callable[..., Engine]]] = {
+    Model.FAILOVER: FailoverClient,
+    Model.SHOTGUN: ShotgunClient,
+    Model.AGENT: AgentClient,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FlpParts:
+    """The engines under test. Mutation tests put broken ones here."""
+
+    clients: Mapping[Model, Callable[..., Engine]] = field(default_factory=lambda: _CLIENTS)
+    server: Callable[..., Engine] = FreelanceServer
+
+
+@dataclass(frozen=True, slots=True)
+class FlpStage:
+    """What all processes of a run share."""
+
+    world: World
+    network: Network
+    history: History
+    supervisor: Supervisor
+    knobs: FreelanceKnobs
+    parts: FlpParts = field(default_factory=FlpParts)
+    transcript: Transcript | None = None

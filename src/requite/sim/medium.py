@@ -1,0 +1,82 @@
+"""What all routes of a simulated network share: their speed, and which nodes have power."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from requite.sim.world import World
+
+# Short enough for greetings and headers to be cut inside, long enough for bodies to come in pieces.
+_PIECE_SIZE_MAX: Final = 200
+
+
+class Chunking(StrEnum):
+    """At which borders a stream of bytes is cut on arrival."""
+
+    WHOLE = "whole"  # what one write sent arrives together
+    RANDOM = "random"  # now and then only the first part of it
+    BYTES = "bytes"  # now and then a single byte
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the network is like when nothing is wrong with it.
+
+    One way takes `latency_s` plus up to `jitter_s`, and `spike_s` more with probability `spike_p`.
+    After `retransmit_s` without acknowledgement a sender gives up (minutes in nature, but then
+    longer than a run); an idle end finds out after `keepalive_s` that the other is gone. With more
+    than `buffer_size` bytes unread by the other end, a stream pushes back.
+    """
+
+    latency_s: float = 0.001
+    jitter_s: float = 0.0
+    spike_p: float = 0.0
+    spike_s: float = 0.0
+    chunking: Chunking = Chunking.WHOLE
+    retransmit_s: float = 15.0
+    keepalive_s: float = 10.0
+    connect_timeout_s: float = 5.0
+    buffer_size: int = 64 << 10
+
+
+class Medium:
+    """What bytes go through, wherever they go. Once it `is_healed` there are no spikes."""
+
+    def __init__(self, world: World, shape: Shape) -> None:
+        self.world = world
+        self.shape = shape
+        self.random = world.rng("network").random
+        self.is_healed = False
+        self._down: set[str] = set()
+
+    def is_up(self, node: str) -> bool:
+        """Whether the machine has power; its process may still be down."""
+        return node not in self._down
+
+    def power_off(self, node: str) -> None:
+        """Take a machine's power."""
+        self._down.add(node)
+
+    def power_on(self, node: str) -> None:
+        """Give it power again."""
+        self._down.discard(node)
+
+    def latency_s(self) -> float:
+        """Draw how long the next bytes take."""
+        shape, random = self.shape, self.random
+        latency_s = shape.latency_s + shape.jitter_s * random()
+        if shape.spike_p and not self.is_healed and random() < shape.spike_p:
+            latency_s += shape.spike_s * random()
+        return latency_s
+
+    def border(self, size: int) -> int:
+        """Draw after how many of `size` bytes that could arrive together the first read ends."""
+        chunking = self.shape.chunking
+        if chunking is Chunking.WHOLE or size < 2 or self.random() < 0.7:
+            return size
+        if chunking is Chunking.BYTES and self.random() < 0.5:
+            return 1
+        return 1 + int(self.random() * min(size - 1, _PIECE_SIZE_MAX))
