@@ -1,0 +1,100 @@
+"""Which file imports which: no circles, not even for types only.
+
+import-linter holds the layers. It leaves out what stands under `if TYPE_CHECKING`, and says nothing
+of files in the same folder.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+_TREE = Path(__file__).parent.parent
+
+
+def test_no_files_import_each_other() -> None:
+    graph = imports_below(_TREE / "src") | imports_below(_TREE, "bench")
+    assert {"requite.engine", "bench.job"} <= graph.keys()
+    assert [" <-> ".join(circle) for circle in circles(graph)] == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import pack.b",
+        "from pack import b",
+        "from pack.b import name",
+        "from .b import name",
+        "from . import b",
+        "if TYPE_CHECKING:\n    from pack.b import Name",
+        "def f() -> None:\n    from pack.b import name",
+    ],
+)
+def test_a_circle_is_found_and_named(statement: str, tmp_path: Path) -> None:
+    pack = tmp_path / "pack"
+    pack.mkdir()
+    (pack / "__init__.py").touch()
+    (pack / "a.py").write_text(f"{statement}\n")
+    (pack / "b.py").write_text("import pack.c\n")
+    (pack / "c.py").write_text("from pack.a import f\n")
+    (pack / "d.py").write_text("import pack.a\n")
+    assert list(circles(imports_below(tmp_path))) == [["pack.a", "pack.b", "pack.c"]]
+
+
+def test_a_diamond_is_no_circle(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("import b\nimport c\n")
+    (tmp_path / "b.py").write_text("import d\n")
+    (tmp_path / "c.py").write_text("import d\n")
+    (tmp_path / "d.py").touch()
+    assert list(circles(imports_below(tmp_path))) == []
+
+
+def imports_below(root: Path, folder: str = "") -> dict[str, set[str]]:
+    """Return what each module in a folder of `root` imports of the others there."""
+    files = {_module(root, path): path for path in (root / folder).rglob("*.py")}
+    return {module: set(_imported(module, path, files)) for module, path in files.items()}
+
+
+def _module(root: Path, path: Path) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imported(module: str, path: Path, files: Mapping[str, Path]) -> Iterator[str]:
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in files)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, *filter(None, [node.module])])
+            for alias in node.names:
+                name = f"{base}.{alias.name}"
+                yield from [each for each in (name, base) if each in files][:1]
+
+
+def circles(graph: Mapping[str, set[str]]) -> Iterator[list[str]]:
+    """Yield each set of modules that all import each other, over others or not."""
+    below = {module: _reach(graph, module) for module in graph}
+    seen: set[str] = set()
+    for module in sorted(graph):
+        if module in below[module] and module not in seen:
+            circle = sorted(each for each in below[module] if module in below[each])
+            seen.update(circle)
+            yield circle
+
+
+def _reach(graph: Mapping[str, set[str]], module: str) -> set[str]:
+    found: set[str] = set()
+    ahead = [*graph[module]]
+    while ahead:
+        each = ahead.pop()
+        if each not in found:
+            found.add(each)
+            ahead += graph[each]
+    return found
