@@ -2,14 +2,12 @@
 
 A fixed array; a stack of free places; a request id made of the place (slot) and a 32-bit sequence
 number that is new for every use, so that a late or repeated reply to an earlier use of the slot is
-recognised and dropped (I2). Source: "RPC over AMQP", sections "The slotted client", "Handling all
-slots being occupied" and the optimisations: places whose call is older than the response timeout
-are reclaimed only when the table is full, which costs nothing as long as it is not.
+recognised and dropped (I2). Source: "RPC over AMQP", sections "The slotted client" and "Handling
+all slots being occupied".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
 from requite.errors import ConfigurationError
@@ -76,19 +74,6 @@ class Slots(Generic[Held]):
         self._held[slot] = None
         self._free.append(slot)
         return held
-
-    def reclaim(self, is_stale: Callable[[Held], bool]) -> list[Held]:
-        """Free every slot whose content `is_stale`; for when `take` has declined. O(n)."""
-        stale = [(i, held) for i, held in self.items() if is_stale(held)]
-        for request_id, _ in stale:
-            self.free(request_id)
-        return [held for _, held in stale]
-
-    def items(self) -> Iterator[tuple[int, Held]]:
-        """Yield (id, content) of every taken slot, in slot order."""
-        for request_id, held in zip(self._ids, self._held, strict=True):
-            if request_id >= 0 and held is not None:
-                yield request_id, held
 
     def _number(self, slot: int) -> int:
         self._sequence = (self._sequence + 1) & _SEQUENCE_MASK
