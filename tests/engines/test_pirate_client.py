@@ -39,7 +39,7 @@ def test_a_deadline_before_the_reply_closes_the_connection() -> None:
     assert isinstance(bench.errors[1], CallTimeout)
     assert bench.errors[1].may_have_executed
     assert "a" in bench.disconnected
-    assert bench.client.snapshot() == (0, 0, 0, 0, 0, 0, False)
+    assert not any(vars(bench.client.snapshot()).values())
 
 
 def test_a_connection_that_brings_a_reply_too_many_is_closed() -> None:
@@ -55,7 +55,7 @@ def test_a_connection_that_brings_a_reply_too_many_is_closed() -> None:
     bench.say("b", [b"two"], [b"two, once more"])
     assert bench.replies[2].body == b"two"
     assert "b" in bench.disconnected
-    assert bench.client.snapshot() == (0, 0, 0, 0, 0, 2, False)
+    assert {k: v for k, v in vars(bench.client.snapshot()).items() if v} == {"stray": 2}
 
 
 def test_a_cancelled_call_closes_its_connection_and_lets_others_have_one() -> None:

@@ -20,7 +20,8 @@ def test_handlers_run_at_the_same_time_one_per_connection() -> None:
     bench.say("b", [b"b1"])
     bench.say("c", [b"c1"])
     assert bench.bodies() == [b"a1", b"b1"]
-    assert bench.server.snapshot() == (3, 2, 2, 0, False, False)
+    counts = {"clients": 3, "waiting": 2, "running": 2}
+    assert {k: v for k, v in vars(bench.server.snapshot()).items() if v} == counts
     bench.finish(bench.jobs[1])
     assert bench.bodies() == [b"a1", b"b1", b"c1"]  # a has one in hand
 
@@ -49,7 +50,7 @@ def test_partial_replies_may_not_grow_for_ever() -> None:
     assert "a" in bench.disconnected
     bench.finish(job)
     assert bench.sent == []
-    assert bench.server.snapshot() == (0, 0, 0, 0, False, False)
+    assert not any(vars(bench.server.snapshot()).values())
 
 
 def test_a_client_that_asks_too_much_is_not_read_from_for_a_while() -> None:

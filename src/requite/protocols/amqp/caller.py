@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import inf
+from types import SimpleNamespace
 from typing import Any, Final
 
 from requite.budget import TimedBudget
@@ -36,7 +37,7 @@ from requite.engine import (
 )
 from requite.errors import CallError, RemoteViolation, TransportError
 from requite.protocols.amqp import failures, methods, wire
-from requite.protocols.amqp.calls import CallerSnapshot, PendingCall, Source
+from requite.protocols.amqp.calls import PendingCall, Source
 from requite.protocols.amqp.confirms import Confirms
 from requite.protocols.amqp.connected import SIDE, WORK, ConnectedEngine
 from requite.protocols.amqp.methods import Heard
@@ -111,18 +112,23 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
             at = min(at, self._recorder.look_at)
         return None if at == inf else at
 
-    def snapshot(self) -> CallerSnapshot:
-        """Return the sizes of all tables."""
+    def snapshot(self) -> SimpleNamespace:
+        """Return the counts of all tables.
+
+        `is_ready`: requests can be published now. Calls: `held` ones wait for that, `sent` ones for
+        a reply; RabbitMQ has not confirmed the `unconfirmed`. Since the start: requests `resent`
+        and `returned`; `stray` replies, which came late, twice or unasked.
+        """
         held = len(self._held)
-        return CallerSnapshot(
-            self._way.is_ready,
-            held,
-            len(self._calls) - held,
-            len(self._confirms),
-            self._resent,
-            self._returned,
-            self._stray,
-            self._stopped,
+        return SimpleNamespace(
+            is_ready=self._way.is_ready,
+            held=held,
+            sent=len(self._calls) - held,
+            unconfirmed=len(self._confirms),
+            resent=self._resent,
+            returned=self._returned,
+            stray=self._stray,
+            stopped=self._stopped,
         )
 
     # --- from the user ----------------------------------------------------------------------------

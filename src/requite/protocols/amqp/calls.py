@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from requite.calling import SubmittedCall
 from requite.engine import Submit
@@ -55,22 +55,3 @@ class PendingCall(SubmittedCall):
 
     def __repr__(self) -> str:
         return f"<PendingCall {self.message_id}>"
-
-
-class CallerSnapshot(NamedTuple):
-    """A caller's tables, as counts.
-
-    `is_ready`: requests can be published now. Calls: `held` wait for that, `sent` for their reply;
-    `unconfirmed` ones have not been confirmed by RabbitMQ. Since the beginning: calls sent again,
-    requests that were `returned`, and replies ignored because they were `stray`: late, repeated, or
-    asked for by nobody.
-    """
-
-    is_ready: bool
-    held: int
-    sent: int
-    unconfirmed: int
-    resent: int
-    returned: int
-    stray: int
-    stopped: bool

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from requite.protocols.amqp.properties import Properties
 
 
@@ -58,21 +56,3 @@ class Why:
     POISONED = "delivered too often"
     DRAINING = "given back while draining"
     UNCOUNTED = "given back to be counted"
-
-
-class ResponderSnapshot(NamedTuple):
-    """A responder's tables, as counts.
-
-    `is_consuming`: requests can come. Of what handlers have, nobody waits for the `abandoned`;
-    `unconfirmed` replies have not been confirmed by RabbitMQ. `cancels` are remembered. `dropped`:
-    requests that were not run since the beginning, by reason (`Why`).
-    """
-
-    is_consuming: bool
-    running: int
-    abandoned: int
-    unconfirmed: int
-    cancels: int
-    dropped: dict[str, int]
-    draining: bool
-    stopped: bool

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from math import inf
+from types import SimpleNamespace
 from typing import Any, Final
 
 from requite.chronicle import NO_INSTANCE, Chronicle
@@ -46,7 +47,7 @@ from requite.machine import Handlers, take_no_notice
 from requite.protocols.amqp import methods, wire
 from requite.protocols.amqp.confirms import Confirms
 from requite.protocols.amqp.connected import SIDE, WORK, ConnectedEngine
-from requite.protocols.amqp.jobs import Job, ResponderSnapshot, Why
+from requite.protocols.amqp.jobs import Job, Why
 from requite.protocols.amqp.methods import Heard
 from requite.protocols.amqp.policy import ResponderPolicy
 from requite.protocols.amqp.post import Post
@@ -140,18 +141,23 @@ class AmqpResponder(ConnectedEngine):
         """Whether RabbitMQ gives us requests out of the queue."""
         return self._is_consuming
 
-    def snapshot(self) -> ResponderSnapshot:
-        """Return the sizes of all tables."""
+    def snapshot(self) -> SimpleNamespace:
+        """Return the counts of all tables.
+
+        `is_consuming`: requests can come. Of those with handlers, nobody waits for the `abandoned`;
+        RabbitMQ has not confirmed the `unconfirmed` replies. `cancels` are remembered. `dropped`:
+        requests that were not run since the start, by reason (`Why`).
+        """
         abandoned = sum(job.abandoned != "" for job in self._jobs)
-        return ResponderSnapshot(
-            self._is_consuming,
-            len(self._jobs) - abandoned,
-            abandoned,
-            len(self._confirms),
-            len(self._cancels),
-            dict(self._dropped),
-            self._draining,
-            self._stopped,
+        return SimpleNamespace(
+            is_consuming=self._is_consuming,
+            running=len(self._jobs) - abandoned,
+            abandoned=abandoned,
+            unconfirmed=len(self._confirms),
+            cancels=len(self._cancels),
+            dropped=dict(self._dropped),
+            draining=self._draining,
+            stopped=self._stopped,
         )
 
     def tell_beginnings(self, now: float) -> None:

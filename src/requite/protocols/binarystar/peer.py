@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from math import inf
+from types import SimpleNamespace
 from typing import Any, Final
 
 from requite.engine import (
@@ -56,7 +57,7 @@ from requite.protocols.binarystar.reasons import (
     same_role,
 )
 from requite.protocols.binarystar.table import TABLE, Action, Event, State, heard, next_epoch
-from requite.protocols.binarystar.view import PairSnapshot, PairView, SwitchOver, Vote, view_on_wire
+from requite.protocols.binarystar.view import PairView, SwitchOver, Vote, view_on_wire
 from requite.protocols.binarystar.wire import Ask, Refused, Switch, Word, decode, encode
 
 DIALLED: Final = "dialled"
@@ -150,10 +151,15 @@ class BinaryStarPeer:
         turn_at = self._turn_at + _TURN * self.policy.heartbeat_s
         return min(turn_at, self._spoke_at + self.policy.heartbeat_s, self._stop_at)
 
-    def snapshot(self) -> PairSnapshot:
-        """Return the tables."""
-        word = self._other.word
-        return PairSnapshot(self.state, self.epoch, len(self._links), word, self._stopped)
+    def snapshot(self) -> SimpleNamespace:
+        """Return the state, the number of connections, and the last message of the other server."""
+        return SimpleNamespace(
+            state=self.state,
+            epoch=self.epoch,
+            links=len(self._links),
+            word=self._other.word,
+            stopped=self._stopped,
+        )
 
     # --- what others may read ---------------------------------------------------------------------
     def view(self, now: float) -> PairView:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from requite.protocols.binarystar.table import Role, State
-from requite.protocols.binarystar.wire import NEVER_MS, View, Word
+from requite.protocols.binarystar.wire import NEVER_MS, View
 
 
 class Vote(NamedTuple):
@@ -39,16 +39,6 @@ class PairView:
     serves: bool
     peer_is_silent: bool
     trouble: str = ""
-
-
-class PairSnapshot(NamedTuple):
-    """The state, how many connections there are, and the other server's last word."""
-
-    state: State
-    epoch: int
-    links: int
-    word: Word | None
-    stopped: bool
 
 
 def view_on_wire(view: PairView, heartbeat_ms: int) -> View:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from requite.calling import SubmittedCall
 from requite.engine import Peer, Submit
@@ -25,23 +25,3 @@ class PendingCall(SubmittedCall):
 
     def __repr__(self) -> str:
         return f"<PendingCall {self.control!r}>"
-
-
-class ClientSnapshot(NamedTuple):
-    """A client's tables, as counts.
-
-    `connections`, of which `live` lead to servers that are thought to live, and `blocked` push
-    back. Calls: `held` wait for a server, `sent` for their reply. Since the beginning: `resent`,
-    and replies ignored because they were `malformed`, or `stray`: late, repeated, or asked for by
-    nobody.
-    """
-
-    connections: int
-    live: int
-    blocked: int
-    held: int
-    sent: int
-    resent: int
-    malformed: int
-    stray: int
-    stopped: bool

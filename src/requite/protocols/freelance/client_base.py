@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from requite.budget import TimedBudget
@@ -28,7 +29,7 @@ from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.engine import Send, Submit
 from requite.errors import CallError, LocalViolation
 from requite.protocols.freelance import failures
-from requite.protocols.freelance.calls import ClientSnapshot, PendingCall
+from requite.protocols.freelance.calls import PendingCall
 from requite.protocols.freelance.policy import ClientPolicy
 from requite.protocols.freelance.wire import control_frame
 
@@ -59,17 +60,25 @@ class FreelanceClient(CallingEngine[PendingCall]):
         self._number = 0  # of the request sent last
         self._malformed = self._stray = 0
 
-    def snapshot(self) -> ClientSnapshot:
-        """Return the sizes of all tables."""
+    def snapshot(self) -> SimpleNamespace:
+        """Return the counts of all tables.
+
+        `connections`: the `live` lead to servers that count as live, the `blocked` push back.
+        Calls: `held` ones wait for a server, `sent` ones for a reply. Since the start: `resent`
+        requests; replies ignored as `malformed`, or as `stray`: late, repeated or unasked.
+        """
+        connections, live, blocked = self._connections()
         held = len(self._held)
-        return ClientSnapshot(
-            *self._connections(),
-            held,
-            len(self._calls) - held,
-            self._resent,
-            self._malformed,
-            self._stray,
-            self._stopped,
+        return SimpleNamespace(
+            connections=connections,
+            live=live,
+            blocked=blocked,
+            held=held,
+            sent=len(self._calls) - held,
+            resent=self._resent,
+            malformed=self._malformed,
+            stray=self._stray,
+            stopped=self._stopped,
         )
 
     # --- what differs between models --------------------------------------------------------------

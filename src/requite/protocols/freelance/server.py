@@ -15,6 +15,7 @@ Sources: 10/FLP, "Overall Operation"; Guide, "Model One" to "Model Three".
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.engine import (
@@ -34,7 +35,7 @@ from requite.engine import (
 )
 from requite.errors import RemoteViolation
 from requite.protocols.freelance import wire
-from requite.protocols.freelance.jobs import ServerSnapshot, Why
+from requite.protocols.freelance.jobs import Why
 from requite.protocols.freelance.policy import ServerPolicy
 from requite.protocols.freelance.turns import Caller, Callers
 from requite.recording import JobRecorder
@@ -69,20 +70,25 @@ class FreelanceServer(ServingEngine[Job]):
         self._callers = Callers(policy.queue_max, policy.queue_size_max)
         self._pings = 0
 
-    def snapshot(self) -> ServerSnapshot:
-        """Return the sizes of all tables."""
+    def snapshot(self) -> SimpleNamespace:
+        """Return the counts of all tables.
+
+        `clients`: the `unread` are pushed back. `waiting` requests have no handler yet; of those
+        with one, nobody waits for the `abandoned`. Since the start: `pings` answered, and messages
+        `dropped`, by reason (`Why`).
+        """
         callers = list(self._callers)
         abandoned = self._abandoned
-        return ServerSnapshot(
-            len(callers),
-            sum(not caller.is_read for caller in callers),
-            self._callers.waiting,
-            len(self._jobs) - abandoned,
-            abandoned,
-            self._pings,
-            dict(self._dropped),
-            self._draining,
-            self._stopped,
+        return SimpleNamespace(
+            clients=len(callers),
+            unread=sum(not caller.is_read for caller in callers),
+            waiting=self._callers.waiting,
+            running=len(self._jobs) - abandoned,
+            abandoned=abandoned,
+            pings=self._pings,
+            dropped=dict(self._dropped),
+            draining=self._draining,
+            stopped=self._stopped,
         )
 
     # --- requests ---------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from requite.engine import Submit
 from requite.errors import ConfigurationError
@@ -109,15 +109,3 @@ class PendingCall:
     def is_streaming(self) -> bool:
         """Whether the user has been given partials: the sequence cannot start anew (I5)."""
         return self.partials > 0 and self.asked.partials
-
-
-class ClientSnapshot(NamedTuple):
-    """A client's tables, as counts. Connections are up, or `dialling`: asked for."""
-
-    connections: int
-    dialling: int
-    held: int
-    sent: int
-    resting: int
-    slots_taken: int
-    stopped: bool

@@ -28,6 +28,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
+from types import SimpleNamespace
 from typing import Any, Final
 
 from requite.chronicle import NO_INSTANCE, SWEEP_EVERY_S, Chronicle
@@ -63,7 +64,6 @@ from requite.protocols.majordomo.calls import (
     SENT,
     CallState,
     ClientPolicy,
-    ClientSnapshot,
     PendingCall,
 )
 from requite.protocols.majordomo.names import ServiceNames
@@ -168,12 +168,23 @@ class ClientEngine(ABC):
         at = min(self._sweep.at, self._redial.at, self._look_at)
         return None if at == inf else at
 
-    def snapshot(self) -> ClientSnapshot:
-        """Return the sizes of all tables."""
+    def snapshot(self) -> SimpleNamespace:
+        """Return the counts of all tables.
+
+        Calls: `held` ones wait for a connection, `sent` ones for a reply, `resting` ones for their
+        next try. Connections are up, or `dialling`.
+        """
         states = [call.state for call in self._calls.values()]
         up, dialling = self._connections()
-        counts = (states.count(HELD), states.count(SENT), states.count(RESTING))
-        return ClientSnapshot(up, dialling, *counts, len(self._slots), self._stopped)
+        return SimpleNamespace(
+            connections=up,
+            dialling=dialling,
+            held=states.count(HELD),
+            sent=states.count(SENT),
+            resting=states.count(RESTING),
+            slots_taken=len(self._slots),
+            stopped=self._stopped,
+        )
 
     def forsake(self, error: CallError, now: float) -> None:
         """Tell the journal that all calls have ended with `error`, because the engine was given up:

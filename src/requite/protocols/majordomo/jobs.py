@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final
 
 from requite.chronicle import MADE_UP, NO_CALL
 from requite.errors import ConfigurationError
@@ -97,15 +97,3 @@ def clients_call_id(job: Job) -> bytes:
     which it does for each try of a call anew ([call-id])."""
     call_id = job.call_id
     return b"" if call_id == NO_CALL or call_id[0] & MADE_UP else call_id
-
-
-class WorkerSnapshot(NamedTuple):
-    """A worker's state. `running` and `abandoned` count requests without a FINAL yet."""
-
-    service: str
-    connected: bool
-    dialling: bool
-    running: int
-    abandoned: int
-    draining: bool
-    stopped: bool

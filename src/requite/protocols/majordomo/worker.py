@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
+from types import SimpleNamespace
 from typing import Any, Final
 
 from requite import engine
@@ -50,7 +51,7 @@ from requite.engine import (
 from requite.errors import ConfigurationError, LocalViolation, RemoteViolation
 from requite.heartbeat import Heartbeat
 from requite.protocols.majordomo.dialects import check_service_name
-from requite.protocols.majordomo.jobs import Job, WorkerPolicy, WorkerSnapshot
+from requite.protocols.majordomo.jobs import Job, WorkerPolicy
 from requite.protocols.majordomo.recorders import WorkerRecorder
 from requite.protocols.majordomo.redial import Redial
 from requite.protocols.majordomo.wire import (
@@ -173,17 +174,17 @@ class MajordomoWorker:
         """Whether the broker has answered READY: whatever comes from it says that it takes us."""
         return self._peer is not None and self._was_heard
 
-    def snapshot(self) -> WorkerSnapshot:
-        """Return what it holds and where it stands."""
+    def snapshot(self) -> SimpleNamespace:
+        """Return its state. `running` and `abandoned` count requests without a FINAL yet."""
         abandoned = sum(job.abandoned != "" for job in self._jobs.values())
-        return WorkerSnapshot(
-            self._service,
-            self._peer is not None,
-            self._dialling,
-            len(self._jobs) - abandoned,
-            abandoned,
-            self._draining,
-            self._stopped,
+        return SimpleNamespace(
+            service=self._service,
+            connected=self._peer is not None,
+            dialling=self._dialling,
+            running=len(self._jobs) - abandoned,
+            abandoned=abandoned,
+            draining=self._draining,
+            stopped=self._stopped,
         )
 
     # --- from the broker --------------------------------------------------------------------------

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from requite.calling import SubmittedCall
 from requite.engine import Peer, Submit
 
@@ -16,15 +14,3 @@ class PendingCall(SubmittedCall):
     def __init__(self, asked: Submit, now: float) -> None:
         super().__init__(asked, now)
         self.peer: Peer | None = None
-
-
-class ClientSnapshot(NamedTuple):
-    """A client's tables, as counts. Connections are up, or `dialling`: asked for."""
-
-    connections: int
-    dialling: int
-    held: int
-    sent: int
-    resent: int
-    stray: int
-    stopped: bool

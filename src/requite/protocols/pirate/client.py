@@ -18,6 +18,8 @@ Source: Guide, "Client-side Reliability (Lazy Pirate Pattern)".
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from requite.calling import CallingEngine, SubmittedRecorder, times
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.engine import (
@@ -36,7 +38,7 @@ from requite.engine import (
 )
 from requite.errors import CallError, LocalViolation
 from requite.protocols.pirate import failures
-from requite.protocols.pirate.calls import ClientSnapshot, PendingCall
+from requite.protocols.pirate.calls import PendingCall
 from requite.protocols.pirate.policy import ClientPolicy
 from requite.request import RetryBudget
 
@@ -70,17 +72,17 @@ class LazyPirate(CallingEngine[PendingCall]):
         self._dialling = 0
         self._stray = 0
 
-    def snapshot(self) -> ClientSnapshot:
-        """Return the sizes of all tables."""
+    def snapshot(self) -> SimpleNamespace:
+        """Return the counts of all tables. `dialling` connections are not up yet."""
         held = len(self._waiting)
-        return ClientSnapshot(
-            len(self._lanes),
-            self._dialling,
-            held,
-            len(self._calls) - held,
-            self._resent,
-            self._stray,
-            self._stopped,
+        return SimpleNamespace(
+            connections=len(self._lanes),
+            dialling=self._dialling,
+            held=held,
+            sent=len(self._calls) - held,
+            resent=self._resent,
+            stray=self._stray,
+            stopped=self._stopped,
         )
 
     # --- from the user ----------------------------------------------------------------------------

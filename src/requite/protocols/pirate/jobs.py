@@ -6,29 +6,6 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 
-class ServerSnapshot(NamedTuple):
-    """A server's tables, as counts. Nobody waits for the `abandoned` any more."""
-
-    clients: int
-    waiting: int
-    running: int
-    abandoned: int
-    draining: bool
-    stopped: bool
-
-
-class WorkerSnapshot(NamedTuple):
-    """A worker's state; `waiting` requests have no handler yet."""
-
-    connected: bool
-    dialling: bool
-    waiting: int
-    running: int
-    abandoned: int
-    draining: bool
-    stopped: bool
-
-
 class Why:
     """Why messages are dropped: the words of counters and notes."""
 

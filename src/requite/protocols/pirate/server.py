@@ -16,6 +16,8 @@ Source: Guide, "Client-side Reliability (Lazy Pirate Pattern)".
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.engine import (
     Disconnect,
@@ -32,7 +34,6 @@ from requite.engine import (
     StopReading,
     Warn,
 )
-from requite.protocols.pirate.jobs import ServerSnapshot
 from requite.protocols.pirate.policy import ServerPolicy
 from requite.protocols.pirate.turns import Asker, Turns
 from requite.recording import JobRecorder
@@ -64,16 +65,16 @@ class PirateServer(ServingEngine[Job]):
         )
         self._turns: Turns[Job] = Turns(policy.queue_max, policy.queue_size_max, one_at_a_time=True)
 
-    def snapshot(self) -> ServerSnapshot:
-        """Return the sizes of all tables."""
+    def snapshot(self) -> SimpleNamespace:
+        """Return the counts of all tables. Nobody waits for the `abandoned` any more."""
         abandoned = self._abandoned
-        return ServerSnapshot(
-            len(self._turns),
-            self._turns.waiting,
-            len(self._jobs) - abandoned,
-            abandoned,
-            self._draining,
-            self._stopped,
+        return SimpleNamespace(
+            clients=len(self._turns),
+            waiting=self._turns.waiting,
+            running=len(self._jobs) - abandoned,
+            abandoned=abandoned,
+            draining=self._draining,
+            stopped=self._stopped,
         )
 
     # --- requests ---------------------------------------------------------------------------------

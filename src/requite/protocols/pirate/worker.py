@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from math import inf
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from requite.chronicle import NO_INSTANCE, Chronicle
@@ -46,7 +47,6 @@ from requite.engine import (
 from requite.errors import RemoteViolation
 from requite.heartbeat import Heartbeat
 from requite.protocols.pirate import wire
-from requite.protocols.pirate.jobs import WorkerSnapshot
 from requite.protocols.pirate.policy import WorkerPolicy
 from requite.protocols.pirate.wire import Envelope, Pattern
 from requite.recording import JobRecorder
@@ -109,16 +109,16 @@ class PirateWorker(ServingEngine[Job]):
         """Whether the queue has answered READY; a simple one has no words for that."""
         return self._peer is not None and (self._was_heard or not self._pattern.beats)
 
-    def snapshot(self) -> WorkerSnapshot:
-        """Return what it holds and where it stands."""
-        return WorkerSnapshot(
-            self._peer is not None,
-            self._dialling,
-            len(self._waiting),
-            int(self._job is not None),
-            self._abandoned,
-            self._draining,
-            self._stopped,
+    def snapshot(self) -> SimpleNamespace:
+        """Return its state; `waiting` requests have no handler yet."""
+        return SimpleNamespace(
+            connected=self._peer is not None,
+            dialling=self._dialling,
+            waiting=len(self._waiting),
+            running=int(self._job is not None),
+            abandoned=self._abandoned,
+            draining=self._draining,
+            stopped=self._stopped,
         )
 
     # --- from the queue ---------------------------------------------------------------------------
