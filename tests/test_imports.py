@@ -1,7 +1,6 @@
-"""Which file imports which: no circles, not even for types only.
+"""No files import each other, directly or over others, not even under `if TYPE_CHECKING`.
 
-import-linter holds the layers. It leaves out what stands under `if TYPE_CHECKING`, and says nothing
-of files in the same folder.
+import-linter checks the layers; it does not see circles of files inside one folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is measured of the throughput law: one number of slots, with one handler."""
+"""A measurement for the throughput law: one number of slots, with one handler."""
 
 from __future__ import annotations
 

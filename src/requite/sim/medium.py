@@ -1,4 +1,4 @@
-"""What all routes of a simulated network share: their speed, and which nodes have power."""
+"""The state that all routes of a simulated network share: latency, chunking, power of nodes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Shape:
 
 
 class Medium:
-    """What bytes go through, wherever they go. Once it `is_healed` there are no spikes."""
+    """Draws latencies and chunk borders. Once it `is_healed` there are no latency spikes."""
 
     def __init__(self, world: World, shape: Shape) -> None:
         self.world = world
@@ -57,11 +57,11 @@ class Medium:
         return node not in self._down
 
     def power_off(self, node: str) -> None:
-        """Take a machine's power."""
+        """Cut power to a machine."""
         self._down.add(node)
 
     def power_on(self, node: str) -> None:
-        """Give it power again."""
+        """Restore power to a machine."""
         self._down.discard(node)
 
     def latency_s(self) -> float:

@@ -25,29 +25,29 @@ TIMED_OUT: Final = "the connection timed out: nothing sent is acknowledged"
 
 
 class End(Protocol):
-    """An end of a connection, as its pipes know it."""
+    """The interface of a stream to its two pipes."""
 
     pipe: Pipe
 
     @property
     def node(self) -> str:
-        """The machine that it is on."""
+        """The machine of the stream's process."""
 
     @property
     def is_open(self) -> bool:
-        """Whether its process still talks."""
+        """Whether the process has not closed the stream."""
 
     def arrive(self, data: bytes) -> bool:
-        """Take what has arrived; False where nobody will ever read it."""
+        """Receive bytes; return False if the stream has ended."""
 
     def hang_up(self) -> None:
-        """Note that the other end closed."""
+        """Receive a FIN."""
 
     def end(self, reason: str) -> None:
-        """Break this end."""
+        """Break the stream."""
 
     def drained(self, size: int) -> None:
-        """Note that `size` bytes are still under way."""
+        """Note that `size` bytes are still in flight."""
 
 
 class Pipe:

@@ -28,17 +28,17 @@ class State(Enum):
 
 
 class Holder(Protocol):
-    """The process that holds ends of connections. `life` counts its starts."""
+    """The interface of a process to its streams. `life` counts the starts of the process."""
 
     name: str
     life: int
     streams: dict[SimStream, None]
 
     def has_io(self, stream: SimStream) -> None:
-        """Let it find out what there is about a stream."""
+        """Schedule a call of `stream.hand_over`."""
 
     def accept(self, stream: SimStream) -> None:
-        """Be dialled."""
+        """Take a connection that another process has dialled."""
 
 
 class SimStream:
@@ -86,7 +86,7 @@ class SimStream:
 
     @property
     def node(self) -> str:
-        """The machine that it is on."""
+        """The machine of the process."""
         return self.process.name
 
     # --- the owner's side: the contract of `Stream` -----------------------------------------------

@@ -9,7 +9,7 @@ other.
     services.py    what that broker tells
     standing.py    which of several managers decides there
     refusals.py    requests there that no group will serve
-    carrier.py     what both have in common; `choice.py`: which of them it is
+    carrier.py     the interface of both; `choice.py` selects one
     crew.py        the driver, asked by the engine
     environment.py what workers are told
     lenient.py     messages of others may be malformed
@@ -17,6 +17,7 @@ other.
     errors.py      what goes wrong with RabbitMQ, by the setting to look at
     poison.py      requests that killed their workers: listed, tried again
     status.py      what is told of it all
+    managed.py     the interface of the manager to its endpoints
     endpoints.py   /health, /ready, /status, /metrics, and commands of operators
 """
 

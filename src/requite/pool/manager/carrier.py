@@ -1,4 +1,4 @@
-"""What a manager has of wherever the requests of its pool are: RabbitMQ, or a broker of MDP."""
+"""`Carrier`: the interface of a pool manager to RabbitMQ, or to a broker of MDP."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from requite.pool.manager.poison import PoisonQueue
 
 
 class State(StrEnum):
-    """How a manager stands there."""
+    """The state of a manager at RabbitMQ or at the broker."""
 
     CONNECTING = "connecting"
     STANDBY = "standby"
@@ -20,53 +20,58 @@ class State(StrEnum):
 
 
 class Carrier(Protocol):
-    """Keeps a manager where its pool is, and performs what the engine asks of it."""
+    """Keeps a manager connected, and performs the effects of its engine."""
 
     @property
     def state(self) -> State:
-        """How the manager stands there."""
+        """The state of the manager."""
         ...
 
     @property
     def messages(self) -> Mapping[str, int]:
-        """How many requests waited when that was last looked at, by key."""
+        """The number of waiting requests at the last listing, by key."""
         ...
 
     @property
     def flaws(self) -> Mapping[str, Sequence[str]]:
-        """What was wrong with the queues when they were last looked at, by key."""
+        """Faults of the request queues at the last listing, by key."""
         ...
 
     async def start(self) -> None:
-        """Begin. Raises `ConfigurationError` for what can never work."""
+        """Connect, and keep trying. Raises `ConfigurationError` for settings that cannot work."""
         ...
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close all connections."""
         ...
 
     def guarded(self, driver: Driver) -> Driver:
-        """Return the driver, for a manager that may not be the one that decides."""
+        """Return a driver that acts only while this manager is active."""
         ...
 
     def perform(self, effect: Any) -> None:
-        """Begin to do what the engine asks for."""
+        """Start to perform an effect; its result is fed to the engine."""
         ...
 
     async def tell_to_drain(self, key: str) -> None:
-        """Tell the workers of a group to drain, if that can be."""
+        """Ask the workers of a group to drain; failures are ignored."""
         ...
 
     async def drain_workers(self, key: str | None, worker_id: str | None) -> bool:
-        """Tell workers to drain; tell whether any is there. Raises what the connection fails with,
-        and `ConfigurationError` where nobody can tell them."""
+        """Ask workers to drain; return whether any received it.
+
+        Raises the errors of the connection, and `ConfigurationError` at a broker of MDP, which
+        cannot pass it on.
+        """
         ...
 
     async def check(self) -> dict[str, str]:
-        """Really look: return what is wrong, by what it is wrong with."""
+        """Test the connection now; return faults by component."""
         ...
 
     def poison(self) -> PoisonQueue:
-        """Return the queue of requests that killed their workers. Raises `ConnectionError`, and
-        `ConfigurationError` where none is kept."""
+        """Return the queue of poisoned requests.
+
+        Raises `ConnectionError`, and `ConfigurationError` at a broker of MDP, which keeps none.
+        """
         ...

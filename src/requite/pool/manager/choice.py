@@ -1,4 +1,4 @@
-"""Who has the requests of a pool: RabbitMQ, or a broker of MDP where `broker.url` names one."""
+"""RabbitMQ, or a broker of MDP where `broker.url` names one: what a pool gets in each case."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from requite.protocols.majordomo.keyed import service_of
 def carrier_of(
     config: PoolConfig, feed: Callable[[Any], None], on_state: Callable[[State], object]
 ) -> Carrier:
-    """Make what keeps a manager where its pool is. Raises `ConfigurationError`."""
+    """Make the carrier that the configuration names. Raises `ConfigurationError`."""
     kind = BrokerKeeping if config.broker.url else Keeping
     return kind(config, feed, on_state)
 

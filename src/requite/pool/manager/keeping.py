@@ -106,11 +106,11 @@ class Keeping:
         await self._management.close()
 
     def guarded(self, driver: Driver) -> Driver:
-        """Return the driver as it is: RabbitMQ has one consumer, which decides."""
+        """Return the driver itself: RabbitMQ admits one consumer, so one manager is active."""
         return driver
 
     def poison(self) -> PoisonQueue:
-        """Return the queue of requests that killed their workers. Raises `ConnectionError`."""
+        """Return the queue of poisoned requests. Raises `ConnectionError`."""
         return PoisonQueue(self.rabbit(), self._config.pool.name)
 
     def rabbit(self) -> Rabbit:

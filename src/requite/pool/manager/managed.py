@@ -1,4 +1,4 @@
-"""What the endpoints ask of a manager."""
+"""`Managed`: the interface of a pool manager to its HTTP endpoints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from requite.pool.manager.poison import PoisonQueue
 
 
 class Managed(Protocol):
-    """A manager as its endpoints see it; see `PoolManager`."""
+    """The methods of `PoolManager` that endpoints call."""
 
     @property
     def config(self) -> PoolConfig: ...

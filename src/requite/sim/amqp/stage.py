@@ -1,4 +1,4 @@
-"""What all processes of RPC over AMQP share."""
+"""The state that all processes of a simulated RPC over AMQP share."""
 
 from __future__ import annotations
 

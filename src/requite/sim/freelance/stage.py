@@ -1,4 +1,4 @@
-"""What all processes of the Freelance pattern share."""
+"""The state that all processes of a simulated Freelance pattern share."""
 
 from __future__ import annotations
 

@@ -43,8 +43,7 @@ class PairParts:
 
 @dataclass(frozen=True, slots=True)
 class PairStage:
-    """What all processes of a run share. `changed` is called whenever a server turns into something
-    else."""
+    """What all processes of a run share. `changed` is called when a server changes its state."""
 
     world: World
     network: Network

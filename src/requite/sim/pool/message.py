@@ -1,4 +1,4 @@
-"""A message of RabbitMQ, on its way and in a queue."""
+"""Messages of the model of RabbitMQ."""
 
 from __future__ import annotations
 

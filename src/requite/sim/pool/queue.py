@@ -21,39 +21,39 @@ if TYPE_CHECKING:
 
 
 class Line(Protocol):
-    """How a queue reaches a consumer."""
+    """The connection to a consumer."""
 
     def after_latency(self, act: Callable[..., None], *args: Any) -> None:
-        """Let something reach the client's end, if the connection lasts until then."""
+        """Call `act` at the consumer's end after the latency, if the connection still stands."""
 
 
 class Register(Protocol):
-    """Who is told what becomes of messages."""
+    """Records what becomes of messages."""
 
     def queued(self, queue: str, message: SimMessage) -> None:
-        """A message came into a queue."""
+        """Record a message that enters a queue."""
 
     def acknowledged(self, queue: str, message: SimMessage) -> None:
-        """A message is done with."""
+        """Record an acknowledged message."""
 
 
 class Home(Protocol):
-    """The server that a queue is in; it takes a sample of its queues every `sample_s`."""
+    """The server of a queue. It samples its queues every `sample_s`."""
 
     @property
     def world(self) -> World:
-        """Whose time passes."""
+        """The simulated clock and event queue."""
 
     @property
     def ledger(self) -> Register:
-        """Who is told what happens."""
+        """The record of messages."""
 
     @property
     def sample_s(self) -> float:
-        """See above."""
+        """The sampling interval, in seconds."""
 
     def bury(self, queue: SimQueue, entry: Entry, reason: str) -> None:
-        """Let a message die."""
+        """Dead-letter a message."""
 
 
 @dataclass(slots=True, eq=False)
