@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 
 LOOK_BACK: Final = timedelta(hours=1)
 
+_ANEW: Final = {"anew": True, "verdicts": None, "clocks": IN_STEP.record()}
 _OPEN: Final = (Verdict.IN_FLIGHT.value, Verdict.MISSING.value)
 
 
@@ -208,10 +209,11 @@ class _Run:
         before = {name: set(catalog.files(name)) for name in (EVENTS, IDS)}
         reached, self._news = ingest(self._lake, source, Reached.of(state))
         state |= reached.record()
-        tables = sorted(schemas.LAKE)
+        tables = schemas.lake_digest()
         if before[EVENTS] and state.get("tables") != tables:  # another version's lake
+            catalog.clear()
             self._lake.replace(IDS, id_ranges(self._lake.table(EVENTS)))
-            state["anew"] = True
+            state |= _ANEW
         state["tables"] = tables
         self._fresh = [file for file in catalog.files(EVENTS) if file not in before[EVENTS]]
         if state.pop("anew", False):

@@ -6,9 +6,11 @@ from here. What holds of every table is in `CONVENTIONS`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Final
 
+from requite import __version__
 from requite.spark.described import Table
 
 SCHEMA_VERSION: Final = 1
@@ -396,6 +398,12 @@ LAKE: Final[Mapping[str, Table]] = {
     if name not in ("source", "titanic", "alerts", "sim_runs", "sim_violations")
 }
 """The tables of a lake, by name."""
+
+
+def lake_digest() -> str:
+    """Return what changes with the version of requite, and with tables of a lake or columns."""
+    lines = [__version__, *(f"{name}: {LAKE[name]}" for name in sorted(LAKE))]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def columns_of(ddl: str) -> dict[str, str]:

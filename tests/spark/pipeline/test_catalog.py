@@ -17,7 +17,7 @@ import pytest
 from deltalake import DeltaTable, Field, Schema
 from tests.spark.tables import append, replace, rows_of, written
 
-from requite.errors import LakeBusy, LakeDamaged, LakeError
+from requite.errors import ConfigurationError, LakeBusy, LakeDamaged, LakeError
 from requite.spark import schemas
 from requite.spark.delta import process
 from requite.spark.delta.catalog import FILES_MAX, RUNS, Catalog, to_merge
@@ -298,3 +298,48 @@ def test_a_lake_without_comments_is_read_and_goes_on(tmp_path: Path) -> None:
         later.end({})
     assert workers(Catalog(str(tmp_path))) == ["a", "b"]
     assert polars.read_delta(str(tmp_path / BEATS)).height == 2
+
+
+def made_before_a_column(root: Path, name: str) -> Catalog:
+    """Make a lake of a version whose tables had no column `log` or `worker`."""
+    columns = schemas.columns_of(schemas.TABLES[name])
+    older = {key: kind for key, kind in columns.items() if key not in ("log", "worker")}
+    of_before = schemas.Table("About", "\n".join(f"{key} {older[key]}: It." for key in older))
+    catalog = Catalog(str(root))
+    with mock.patch.dict(schemas.TABLES, {name: of_before}), catalog.running():
+        append(catalog, name, [{"date": MONDAY}])
+        catalog.end({})
+    return Catalog(str(root))
+
+
+def test_a_table_of_another_version_has_todays_columns_once_it_is_cleared(tmp_path: Path) -> None:
+    made_before_a_column(tmp_path, BEATS)
+    dying = died(tmp_path)
+    dying.clear()
+    again = Catalog(str(tmp_path))
+    with again.running():
+        assert len(rows_of(again, BEATS)) == 1
+        append(again, EVENTS, [event(1)])
+        again.clear()
+        append(again, BEATS, [beat("a")])
+        again.end({})
+    assert polars.read_delta(str(tmp_path / BEATS))["worker"].to_list() == ["a"]
+    assert [row["seq"] for row in rows_of(Catalog(str(tmp_path)), EVENTS)] == [1]
+
+
+def test_events_with_the_columns_of_another_version_are_refused(tmp_path: Path) -> None:
+    catalog = made_before_a_column(tmp_path, EVENTS)
+    told = f"{EVENTS} was made by another version of requite, and has other columns: give a new"
+    with pytest.raises(ConfigurationError, match=told), catalog.running():
+        pytest.fail("it was let in")
+
+
+def test_another_version_of_requite_or_of_a_table_has_another_digest() -> None:
+    digests = [schemas.lake_digest()]
+    with mock.patch.object(schemas, "__version__", "another"):
+        digests.append(schemas.lake_digest())
+    for name in ("gold_failures", "gold_new"):
+        with mock.patch.dict(schemas.LAKE, {name: schemas.Table("About", "a int: It.")}):
+            digests.append(schemas.lake_digest())
+    assert len(set(digests)) == len(digests)
+    assert schemas.lake_digest() == digests[0]

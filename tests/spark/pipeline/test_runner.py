@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import InputPartition
 from tests.spark.events import Event, Log, Story, call_id, collect, damaged_row, instance, instant
@@ -22,10 +23,12 @@ from requite.errors import ConfigurationError, LakeDamaged, LakeError
 from requite.spark import runner, schemas
 from requite.spark.clock import instant_us
 from requite.spark.delta.catalog import Catalog
+from requite.spark.described import Table
 from requite.spark.lake import Lake
 from requite.spark.news import EARLIEST, LATEST
 from requite.spark.refresh import Progress, Refresh
 from requite.spark.runner import RunSummary
+from requite.spark.schemas import columns_of
 from requite.spark.source.again import Again, Skipped
 from requite.spark.source.marks import Offset
 
@@ -161,6 +164,12 @@ def test_runs_follow_a_growing_journal(pipeline: Pipeline) -> None:
     assert len(pipeline.rows("bronze_events")) == first.new_events + third.new_events
 
 
+def without(table: Table, column: str) -> Table:
+    """Return a table as it was before it had a column."""
+    others = (f"{name} {kind}: {table.comments[name]}" for name, kind in columns_of(table).items())
+    return Table(table.about, "\n".join(line for line in others if line.split()[0] != column))
+
+
 def test_a_lake_with_the_tables_of_another_version_is_computed_anew(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,13 +178,19 @@ def test_a_lake_with_the_tables_of_another_version_is_computed_anew(
     pipeline.story.call(1, 0.0, broker=broker, **failed)
     broker.tell(1.0, "dropped", dropped=5)
     pipeline.write()
+    column_less = without(schemas.GOLD_FAILURES, "sample_request_id")
+    of_before = {**schemas.LAKE, "gold_failures": column_less}
     with monkeypatch.context() as older:
-        of_before = {name: t for name, t in schemas.LAKE.items() if name != "gold_failures"}
         older.setattr(schemas, "LAKE", of_before)
+        older.setattr(schemas, "TABLES", {**schemas.TABLES, **of_before})
         pipeline.run()
     assert (second := pipeline.run()).new_events == 0
     assert second.audit.dropped_events == 5
-    assert (second.days, second.tables["gold_failures"]) == (1, 1)
+    assert (second.audit.accepted, second.days) == (1, 1)
+    assert second.tables["gold_failures"] == 1
+    assert pipeline.rows("gold_failures")[0]["sample_request_id"] == call_id(1)
+    columns = [field.name for field in DeltaTable(pipeline.root / "gold_failures").schema().fields]
+    assert columns == list(schemas.GOLD_FAILURES.comments)  # as users of pandas see it
     assert pipeline.run().days == 0
 
 

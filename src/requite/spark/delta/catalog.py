@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from requite.errors import LakeBusy, LakeDamaged, LakeError
+from requite.errors import ConfigurationError, LakeBusy, LakeDamaged, LakeError
 from requite.spark import schemas
 from requite.spark.delta.files import (
     FILE_BYTES_MAX,
@@ -40,6 +40,9 @@ from requite.spark.delta.process import is_alive, is_here, this_process
 from requite.spark.delta.table import ADVICE, File, Note, Seal, Table, create
 
 RUNS: Final = "runs"
+KEPT: Final = (RUNS, "bronze_events", "bronze_quarantine")
+"""Tables that cannot be computed anew from others."""
+
 FILES_MAX: Final = 10
 """Of a table and day. Where there are more, the smallest are merged."""
 
@@ -182,6 +185,7 @@ class Catalog:
         runs_until = -1 if self._runs is None else self._runs.version
         for name in names:
             self._require_whole(name, runs_until)
+        self._require_columns()
         self._mark = {"begun": this_process()}
         if self._runs is None:
             self._runs = create(self.root, RUNS, run=0, more=self._mark)
@@ -221,6 +225,15 @@ class Catalog:
                 + ADVICE
             )
 
+    def _require_columns(self) -> None:
+        """Raise `ConfigurationError` where events have other columns than this version's."""
+        for name, table in [*self._tables.items(), (RUNS, self._runs)]:
+            if name in KEPT and table is not None and not table.has_declared_columns:
+                raise ConfigurationError(
+                    f"{self.root}/{name} was made by another version of requite, and has other "
+                    "columns: give a new lake, which is made from the whole journal"
+                )
+
     def _settled(self, name: str) -> Table | None:
         """Return a table without what a run that died has done to it."""
         table, seal = self._tables[name], self.last.seals.get(name)
@@ -248,6 +261,13 @@ class Catalog:
         if add or remove:
             table = table.commit(add, remove, run=self.run)
         self._tables[name] = table
+
+    def clear(self) -> None:
+        """Empty the tables that are computed from events, which then have today's columns."""
+        self._require_run()
+        for name, table in self._tables.items():
+            if table is not None and name in schemas.LAKE and name not in KEPT:
+                self._tables[name] = table.clear(run=self.run)
 
     def _require_run(self) -> None:
         """Raise `LakeBusy` if another run has begun, which took this one for dead."""

@@ -153,6 +153,26 @@ class Table:
             )
         return self._again(seal)
 
+    @property
+    def has_declared_columns(self) -> bool:
+        """Whether its columns are those that `schemas` declares."""
+        with _named(self.root, self.name):
+            there = [(field.name, field.type) for field in self._delta.schema().fields]
+        return there == [(field.name, field.type) for field in _schema(self.name).fields]
+
+    def clear(self, *, run: int) -> Table:
+        """Remove all rows, and give it the columns that `schemas` declares; return it."""
+        seal = _seal(self.name, self.version + 1, ())
+        with _named(self.root, self.name):
+            self._delta.create_write_transaction(
+                [],
+                mode="overwrite",
+                schema=_schema(self.name),
+                partition_by=_partitions(self.name),
+                commit_properties=_properties(seal, run, None),
+            )
+        return self._again(seal)
+
     def restore(self, seal: Seal, *, run: int) -> Table:
         """Make the table again what it was at a version of before; return it."""
         before = Table.open(self.root, self.name, seal.version)
