@@ -1,7 +1,9 @@
 """Bronze is read once and appended to; silver and gold are computed anew from it in every run.
 
 `spark.requite.journal` in the configuration is the folder of the journals. Verdicts are as of the
-newest event.
+newest event. Clocks of machines are taken to agree, ids of requests to be their callers' (MDP 0.3),
+and the journal to be complete: `requite spark run` corrects the clocks, finds the callers' ids, and
+tells what is missing.
 
 Tables are read through views. Spark 4.3 looks a table up at once where columns are added to it
 (`withColumns`), if it is there from an earlier run, and then knows nothing of the flow that fills

@@ -5,12 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from requite.cli.app import run as run_command
+from requite.cli.spark.options import SparkOptions
 from requite.errors import ConfigurationError
 from requite.spark import __main__ as submitted
 from requite.spark import session
@@ -41,6 +44,20 @@ def test_every_verb_that_starts_spark_has_the_same_options(
     assert run_command(["spark", verb, "--help"]) == 0
     told = capsys.readouterr().out
     assert all(option in told for option in OPTIONS)
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+def test_a_command_stops_the_session_that_it_has_started_and_no_other(
+    is_running: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = Mock()
+    monkeypatch.setattr(session, "is_running", lambda: is_running)
+    monkeypatch.setattr(session, "open_session", lambda *_args: started)
+    with suppress(ConfigurationError), SparkOptions().session("app") as given:
+        assert given is started
+        started.stop.assert_not_called()
+        raise ConfigurationError("it was no query")
+    assert started.stop.call_count == (0 if is_running else 1)
 
 
 @pytest.mark.parametrize("words", [["run", "--journal", "j", "--lake", "l"], ["sweep"]])

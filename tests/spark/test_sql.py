@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,9 +16,11 @@ from pyspark.sql.classic.dataframe import DataFrame
 from tests.spark.tables import append
 
 from requite.cli.app import run as run_command
+from requite.cli.spark import sql
 from requite.spark import schemas
 from requite.spark.delta.catalog import Catalog
 from requite.spark.marker import claim
+from requite.spark.sql import Answer
 
 MONDAY = date(2026, 3, 2)
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -79,6 +82,13 @@ def test_rows_are_printed_as_a_table_and_capped(ask: Ask) -> None:
         ["│", "2", "│", "[b]echo", "│", "1.0", "│"],
     ]
     assert lines[-1] == "2 rows; there are more: --rows N prints more of them"
+
+
+def test_numbers_alone_are_aligned_to_the_right() -> None:
+    rows = [(1.5, Decimal(1), None, True, None, "a"), (None, Decimal(22), 3, False, None, "b")]
+    answer = Answer(tuple("abcdef"), rows, more=False)
+    table = sql._table(answer, answer.columns, [[str(value) for value in row] for row in rows])
+    assert [column.justify[0] for column in table.columns] == ["r", "r", "r", "l", "l", "l"]
 
 
 def test_rows_that_are_too_wide_for_a_table_are_lines(ask: Ask) -> None:

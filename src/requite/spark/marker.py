@@ -11,7 +11,7 @@ from typing import Any, Final
 from requite.errors import ConfigurationError, LakeDamaged, LakeError, LogGone, StorageError
 from requite.spark.delta.catalog import RUNS
 from requite.storage.place import is_store
-from requite.storage.stores import Store, open_store
+from requite.storage.stores import BucketMissing, Store, open_store
 
 FORMAT: Final = 2
 """The layout of lakes: 1 was folders of Parquet; a higher one was made by a newer requite."""
@@ -28,7 +28,8 @@ _SIZE_MAX: Final = 1 << 16
 def claim(root: str, journal: str) -> int:
     """Make a place a lake for a journal, or see that it is one; return its format.
 
-    Raises `ConfigurationError` where it is something else, and touches nothing then; `LakeDamaged`
+    Raises `ConfigurationError` where it is something else, and touches nothing then, and where
+    there is no bucket of that name; `LakeDamaged`
     where it is a lake that has lost its marker; `LakeError` where it cannot be read or written.
     """
     with _named(root):
@@ -40,6 +41,11 @@ def claim(root: str, journal: str) -> int:
             raise _refusal(root, store)
         save(root, {"format": FORMAT, "journal": journal})
     return FORMAT
+
+
+def require_reachable(root: str) -> None:
+    """Raise what `is_lake` raises where no lake can be, before Spark starts."""
+    is_lake(root)
 
 
 def require_current(root: str) -> None:
@@ -54,7 +60,10 @@ def require_current(root: str) -> None:
 
 
 def is_lake(root: str) -> bool:
-    """Whether a run has made a lake at a place. Raises `LakeError` where that cannot be read."""
+    """Whether a run has made a lake at a place.
+
+    Raises `LakeError` where that cannot be read, `ConfigurationError` where there is no bucket.
+    """
     with _named(root):
         store = open_store(root)
         return not _is_file(root) and (load(root, store) is not None or f"{RUNS}/" in store.parts())
@@ -123,5 +132,7 @@ def _check(root: str, marker: dict[str, Any], journal: str) -> int:
 def _named(root: str) -> Iterator[None]:
     try:
         yield
+    except BucketMissing as error:
+        raise ConfigurationError(f"no lake can be kept at {root}: {error}") from error
     except StorageError as error:
         raise LakeError(f"no lake can be kept at {root}: {error}") from error

@@ -100,10 +100,17 @@ def local_session(
     """
     from pyspark.sql import SparkSession
 
-    if SparkSession.getActiveSession() is None:
+    if not is_running():
         prepare_environment()
     builder = configure(SparkSession.builder.appName(app_name).master(f"local[{cores}]"))
     return _made(builder, {**LOCAL, **sized(cores), **(conf or {})})
+
+
+def is_running() -> bool:
+    """Whether this process has a session, which `open_session` would return."""
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() is not None
 
 
 def sized(cores: int | str) -> dict[str, str]:

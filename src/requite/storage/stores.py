@@ -35,6 +35,10 @@ _NO_CREDENTIALS: Final = "169.254.169.254"  # where machines of a cloud ask for 
 _WORDS_MAX: Final = 200
 
 
+class BucketMissing(LogFailed):
+    """There is no bucket of that name."""
+
+
 class Store(Protocol):
     """Objects by name; names have `/` between their parts. All methods raise `StorageError`."""
 
@@ -183,7 +187,8 @@ class ObjectStore:
             if isinstance(error, absent) and _NO_BUCKET not in str(error):
                 place = f"{self._url}/{name}"
                 raise LogGone(f"cannot {what} {place}: it is not there (any more).") from None
-            raise LogFailed(
+            kind = BucketMissing if _NO_BUCKET in str(error) else LogFailed
+            raise kind(
                 f"cannot {what} {self._url}/{name}: {_words(error)}. Check the URL, the "
                 "credentials in the environment, and the network."
             ) from None

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +18,6 @@ from tests.spark.source.journals import NOON_US, WORKER, Writing, call_id, fligh
 
 from requite.chronicle import Happening, Kind, Role
 from requite.cli.app import run as run_command
-from requite.cli.spark import run as verb
-from requite.cli.spark.options import SparkOptions
 from requite.journal.folder import log_name
 from requite.request import Status
 from requite.spark import runner
@@ -228,12 +224,7 @@ def test_a_journal_without_logs_is_no_failure(spark: SparkSession, tmp_path: Pat
 @pytest.fixture
 def in_this_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the verb use the session of the tests, and leave it running."""
-
-    @contextmanager
-    def session(_options: SparkOptions) -> Iterator[SparkSession]:
-        yield spark
-
-    monkeypatch.setattr(verb, "_session", session)
+    monkeypatch.setattr("requite.spark.session.local_session", lambda *_args, **_given: spark)
 
 
 @pytest.mark.usefixtures("in_this_session")

@@ -21,7 +21,7 @@ from tests.support.s3 import SECRET, make_bucket, s3, settings_of
 
 import requite.spark
 from requite.cli.app import run as run_command
-from requite.cli.spark import run as verb
+from requite.cli.spark.options import SparkOptions
 from requite.errors import ConfigurationError, LakeBusy, LakeDamaged, LakeError
 from requite.journal.shipping import Shipper
 from requite.spark import runner, schemas
@@ -167,7 +167,7 @@ def test_a_place_that_is_no_lake_is_refused_and_left_alone(
         pass
     with pytest.raises(LakeDamaged, match=rf"{MARKER} is gone"):
         claim(f"{bucket}/lost", "/journal")
-    with pytest.raises(LakeError, match="bucket does not exist") as raised:
+    with pytest.raises(ConfigurationError, match="bucket does not exist") as raised:
         claim("s3://nobodys-bucket/lake", "/journal")
     assert SECRET not in str(raised.value)
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "nobody")
@@ -176,23 +176,24 @@ def test_a_place_that_is_no_lake_is_refused_and_left_alone(
 
 
 @pytest.mark.parametrize(
-    ("lake", "code", "told"),
+    ("lake", "told"),
     [
-        ("s3a://nobodys-bucket/lake", 1, "The specified bucket does not exist"),
-        ("hdfs://name/lake", 2, "there is no client for hdfs: here"),
+        ("s3a://nobodys-bucket/lake", "The specified bucket does not exist"),
+        ("hdfs://name/lake", "there is no client for hdfs: here"),
     ],
 )
 def test_where_no_lake_can_be_is_told_before_spark_starts(
     lake: str,
-    code: int,
     told: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(verb, "_session", None)
-    assert run_command(["spark", "run", "--journal", str(tmp_path), "--lake", lake]) == code
+    monkeypatch.setattr(SparkOptions, "session", None)
+    assert run_command(["spark", "run", "--journal", str(tmp_path), "--lake", lake]) == 2
     assert told in " ".join(capsys.readouterr().err.split())
+    journal = ["--journal", lake, "--lake", str(tmp_path)]
+    assert run_command(["spark", "run", *journal]) == 2
 
 
 # --- the pipeline ---------------------------------------------------------------------------------

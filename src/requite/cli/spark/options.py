@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -49,12 +50,24 @@ class SparkOptions:
         ),
     ] = None
 
-    def session(self, app_name: str, more: Mapping[str, str] | None = None) -> SparkSession:
-        """Start Spark. Raises `ConfigurationError` for options that cannot work."""
-        from requite.spark.session import Settings, open_session
+    @contextmanager
+    def session(
+        self, app_name: str, more: Mapping[str, str] | None = None
+    ) -> Iterator[SparkSession]:
+        """Start Spark, and stop it at the end, unless it was running already.
+
+        Raises `ConfigurationError` for options that cannot work.
+        """
+        from requite.spark.session import Settings, is_running, open_session
 
         settings = Settings.told(self.master, self.conf, self.heap, self.partitions)
-        return open_session(app_name, settings, more)
+        is_ours = not is_running()
+        session = open_session(app_name, settings, more)
+        try:
+            yield session
+        finally:
+            if is_ours:
+                session.stop()
 
 
 USUAL: Final = SparkOptions()

@@ -19,8 +19,6 @@ from requite.journal.folder import find_logs
 from requite.storage.place import place_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from requite.spark.audit import Summary
     from requite.spark.refresh import OnProgress, Progress
     from requite.spark.runner import RunSummary
@@ -63,12 +61,13 @@ def run(
     judged_at = _instant(as_of)
     # Refuses at once what is no journal; Spark takes seconds to start.
     find_logs(journal)
-    from requite.spark.marker import is_lake
+    from requite.spark.marker import require_reachable
 
-    is_lake(place_of(lake, "a lake is kept in"))  # likewise, where no lake can be
+    require_reachable(place_of(lake, "a lake is kept in"))
     from requite.spark import runner  # loads Spark
+    from requite.spark.session import ONCE
 
-    with _session(spark) as session, _progress() as tell:
+    with spark.session("requite spark run", ONCE) as session, _progress() as tell:
         summary = runner.run(
             session, journal, lake, report=report, as_of=judged_at, on_progress=tell
         )
@@ -93,17 +92,6 @@ def _instant(text: str | None) -> datetime | None:
     if aware < _EARLIEST:
         raise ConfigurationError(f"--as-of: no journal tells of {text}: give a time since 1970")
     return aware
-
-
-@contextmanager
-def _session(options: SparkOptions) -> Iterator[SparkSession]:
-    from requite.spark.session import ONCE
-
-    session = options.session("requite spark run", ONCE)
-    try:
-        yield session
-    finally:
-        session.stop()
 
 
 @contextmanager

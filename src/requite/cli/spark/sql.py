@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
+from decimal import Decimal
 from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -64,8 +65,11 @@ def sql(
 
     require_lake(lake)
     require_query(query)
-    with stderr_console().status("asking Spark"):
-        answer = ask(spark.session("requite spark sql", {**ONCE, **_QUIET}), lake, query, rows)
+    with (
+        stderr_console().status("asking Spark"),
+        spark.session("requite spark sql", {**ONCE, **_QUIET}) as session,
+    ):
+        answer = ask(session, lake, query, rows)
     if as_json:
         _say_rows(answer)
     else:
@@ -95,11 +99,19 @@ def _table(answer: Answer, names: Sequence[str], rows: Sequence[Sequence[str]]) 
 
     table = Table()
     for number, name in enumerate(names):
-        are_numbers = all(isinstance(row[number], int | float | None) for row in answer.rows)
+        are_numbers = _are_numbers([row[number] for row in answer.rows])
         table.add_column(Text(name), justify="right" if are_numbers else "left")
     for row in rows:
         table.add_row(*map(Text, row))
     return table
+
+
+def _are_numbers(column: Sequence[Any]) -> bool:
+    """Whether there are numbers in a column, and nothing else; a boolean is none."""
+    there = [value for value in column if value is not None]
+    return bool(there) and all(
+        isinstance(value, int | float | Decimal) and not isinstance(value, bool) for value in there
+    )
 
 
 def _show_lines(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -88,9 +88,9 @@ def sweep(
     named = scenario or ["swarm"]
     scenarios = chosen(named)
     say(f"{seeds} seeds, from {first}, of {', '.join(named)}")
-    with _report(seeds) as on_wave:
+    with spark.session("requite spark sweep") as session, _report(seeds) as on_wave:
         total = run_sweep(
-            spark.session("requite spark sweep"),
+            session,
             first_seed=first,
             seeds=seeds,
             scenarios=scenarios,

@@ -70,11 +70,14 @@ def watch(
     from requite.spark import register
     from requite.spark.watch.watching import Watching
 
-    session = spark.session("requite spark watch")
-    register(session)
-    events = session.readStream.format("requite").load(folder)
     printer = _Printer(as_json)
-    with _checkpoint(to) as checkpoint, _interruption() as interrupted:
+    with (
+        spark.session("requite spark watch") as session,
+        _checkpoint(to) as checkpoint,
+        _interruption() as interrupted,
+    ):
+        register(session)
+        events = session.readStream.format("requite").load(folder)
         watching = Watching(events, printer.show, checkpoint=checkpoint, to=to)
         if not as_json:
             say(f"watching {journal}; Ctrl-C stops it")
