@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -28,6 +28,21 @@ class Span(NamedTuple):
 
     start: datetime
     end: datetime
+
+    @classmethod
+    def of(cls, record: Sequence[str]) -> Span:
+        """Return the span that was noted as `record` returns it."""
+        start, end = map(datetime.fromisoformat, record)
+        return cls(start, end)
+
+    def record(self) -> list[str]:
+        """Return it as JSON has it."""
+        return [self.start.isoformat(), self.end.isoformat()]
+
+    def moved(self, after: Span) -> list[datetime]:
+        """Return those of its ends, and of those of a later span, that are not the same."""
+        pairs = zip(self, after, strict=True)
+        return [end for was, now in pairs if was != now for end in (was, now)]
 
 
 class News(NamedTuple):
@@ -117,6 +132,13 @@ def touched(spans: Iterable[Span], look_back: timedelta, known: Iterable[date]) 
 def widen(span: Span, by: timedelta) -> Span:
     """Return a span that begins earlier and ends later, as far as there are instants."""
     return Span(span.start - min(by, span.start - EARLIEST), span.end + min(by, LATEST - span.end))
+
+
+def hull(spans: Sequence[Span]) -> Span | None:
+    """Return the shortest span that has all of them in it; None: there are none."""
+    if not spans:
+        return None
+    return Span(min(span.start for span in spans), max(span.end for span in spans))
 
 
 def _days(span: Span) -> tuple[date, date]:

@@ -248,13 +248,8 @@ class _Run:
 
     def _told(self) -> Span | None:
         """Return the time of which the journal has told, in all runs together."""
-        ends = [(span.start.isoformat(), span.end.isoformat()) for span in self._news.spans]
-        known = self._state.get("told")
-        ends += [known] if known else []
-        if not ends:
-            return None
-        instants = [(datetime.fromisoformat(a), datetime.fromisoformat(b)) for a, b in ends]
-        return Span(min(a for a, _ in instants), max(b for _, b in instants))
+        before = self._state.get("told")
+        return news.hull([*self._news.spans, *([Span.of(before)] if before else ())])
 
     def _update(self, told: Span) -> None:
         known = self._known_requests()
@@ -285,14 +280,14 @@ class _Run:
             elif self._fresh or time_went_on:
                 self._days = refresh.news(events, self._fresh, known)
         if self._days:
-            periods = self._periods(refresh, self._ends(told), now, are_whole=days is not None)
+            periods = self._periods(refresh, told, now, are_whole=days is not None)
             for run in news.runs_of(days_of(periods)):
                 refresh.gold(run, common(periods, periods_of_days(run)))
         if self._days or time_went_on:  # a worker falls silent without telling anything
             refresh.small_tables()
             self._refresh = refresh
         self._state |= {
-            "told": [told.start.isoformat(), told.end.isoformat()],
+            "told": told.record(),
             "look_back_s": self._look_back().total_seconds(),
             "as_of": now.isoformat(),
             "clocks": clocks.record(),
@@ -336,26 +331,21 @@ class _Run:
     def _open_days(self) -> set[date]:
         return {date.fromisoformat(day) for day in self._state.get("open_days", ())}
 
-    def _ends(self, told: Span) -> list[datetime]:
-        """Return the first and the last instant of which the journal has told, each if it is not
-        what it was, and what it was."""
-        before = map(datetime.fromisoformat, self._state.get("told", ()))
-        pairs = zip(before, told, strict=False)
-        return [end for was, now in pairs if was != now for end in (was, now)]
-
     def _periods(
-        self, refresh: Refresh, ends: list[datetime], now: datetime, *, are_whole: bool
+        self, refresh: Refresh, told: Span, now: datetime, *, are_whole: bool
     ) -> list[range]:
         """Return the periods of which gold is computed anew: of whole days, or those of what was
         merged in, and those in which time went on."""
+        before = self._state.get("told")
+        ends = Span.of(before).moved(told) if before else []
         days = self._days | {end.astimezone(UTC).date() for end in ends}
         periods = periods_of_days(_with_next(days))
         if are_whole:
             return periods
-        before = datetime.fromisoformat(self._state.get("as_of", now.isoformat()))
-        at = [(us, us) for us in map(instant_us, ends)]
-        passed = sorted(map(instant_us, (before, now)))
-        found = (period_of(first, last) for first, last in (*at, passed))
+        judged_at = datetime.fromisoformat(self._state.get("as_of", now.isoformat()))
+        passed = sorted(map(instant_us, (judged_at, now)))
+        at_ends = ((us, us) for us in map(instant_us, ends))
+        found = (period_of(first, last) for first, last in (*at_ends, passed))
         return common(periods, joined([*refresh.touched(), *found]))
 
     def _read_clocks(self, merged: DataFrame, days: set[date] | None) -> Clocks:
