@@ -14,6 +14,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from requite.core.liveness import HeartbeatPolicy
 from requite.errors import (
     CallError,
     CallTimeout,
@@ -33,7 +34,6 @@ from requite.errors import (
     UnknownTicket,
     WorkerLost,
 )
-from requite.heartbeat import HeartbeatPolicy
 from requite.request import Deadline, Partial, Reply, Request, RetryPolicy, Status
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from tests.e2e.serving import AsyncVerbs, BlockingVerbs, Serving, Verbs, eventua
 from tests.support.patience import failure
 
 import requite
+from requite.core.liveness import HeartbeatPolicy
 from requite.errors import (
     CallTimeout,
     Cancelled,
@@ -25,7 +26,6 @@ from requite.errors import (
     RemoteFailure,
     TransportError,
 )
-from requite.heartbeat import HeartbeatPolicy
 from requite.request import Partial, Reply, RetryPolicy, Status
 
 pytestmark = pytest.mark.e2e

@@ -24,7 +24,7 @@ from tests.support.live import BrokerProcess, Process, eventually
 from tests.support.raw_zmtp import RawPeer
 
 import requite
-from requite.heartbeat import HeartbeatPolicy
+from requite.core.liveness import HeartbeatPolicy
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(180)]
 

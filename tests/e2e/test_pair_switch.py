@@ -14,8 +14,8 @@ import pytest_asyncio
 
 import requite
 from requite.broker import Broker
+from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
-from requite.heartbeat import HeartbeatPolicy
 from requite.pair import Pair, State
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.titanic.settings import TitanicSettings

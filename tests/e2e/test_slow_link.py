@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 import requite
-from requite.heartbeat import HeartbeatPolicy
+from requite.core.liveness import HeartbeatPolicy
 
 pytestmark = pytest.mark.e2e
 

@@ -19,7 +19,7 @@ from tests.support.gate import Gate, WorkerProcess
 from tests.support.live import BrokerProcess, Process
 
 import requite
-from requite.heartbeat import HeartbeatPolicy
+from requite.core.liveness import HeartbeatPolicy
 
 pytestmark = pytest.mark.e2e
 

@@ -6,9 +6,9 @@ import pytest
 from tests.support.freelance_engines import ClientBench
 
 from requite.chronicle import Chronicle, Kind
+from requite.core.liveness import HeartbeatPolicy
 from requite.engine import PeerBlocked, PeerLost, PeerWritable
 from requite.errors import CallTimeout, Cancelled, LocalViolation, Overloaded, TransportError
-from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.freelance.agent import AgentClient
 
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.support.freelance_engines import ClientBench, ServerBench
 
+from requite.core.serving import Job
 from requite.errors import CallTimeout, Cancelled, Overloaded, TransportError
 from requite.protocols.freelance.agent import AgentClient
 from requite.protocols.freelance.failover import FailoverClient
 from requite.protocols.freelance.shotgun import ShotgunClient
 from requite.protocols.freelance.wire import Model
 from requite.request import Status
-from requite.serving import Job
 
 SLOTS = 4
 PLACES = ("a", "b", "c")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.client import ClientBench, connected
 
+from requite.core.liveness import HeartbeatPolicy
 from requite.errors import (
     CallTimeout,
     Cancelled,
@@ -14,7 +15,6 @@ from requite.errors import (
     RemoteFailure,
     WorkerLost,
 )
-from requite.heartbeat import HeartbeatPolicy
 from requite.request import Status
 
 

@@ -12,8 +12,8 @@ import pytest
 from tests.spec.requirement import requirement
 from tests.support.broker import BrokerBench
 
+from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
-from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.policy import BrokerPolicy
 
 older = pytest.mark.parametrize("version", ["0.1", "0.2"])

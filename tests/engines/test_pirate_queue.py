@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.support.pirate_engines import HEARTBEAT, READY, QueueBench
 
 from requite.chronicle import MADE_UP, NO_CALL, NO_OUTCOME, Flight, Kind
+from requite.core.liveness import HeartbeatPolicy
 from requite.engine import PeerJoined, Submit
 from requite.errors import ConfigurationError, LocalViolation
-from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.pirate.policy import QueuePolicy
 from requite.protocols.pirate.wire import Pattern
 from requite.request import Status

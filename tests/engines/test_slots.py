@@ -6,8 +6,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from requite.core.slots import SLOTS_MAX, Slots
 from requite.errors import ConfigurationError
-from requite.slots import SLOTS_MAX, Slots
 
 
 class SlotsMachine(RuleBasedStateMachine):

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from requite.core.sweep import Sweep
 from requite.protocols.majordomo.redial import Redial
-from requite.sweep import Sweep
 
 
 class Thing:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from requite.timers import Timers
+from requite.core.timers import Timers
 
 NAMES = st.sampled_from("abcdefgh")
 INSTANTS = st.integers(0, 50).map(float)

@@ -23,7 +23,7 @@ from tests.support.zmq_peers import (
     first_to_hear,
 )
 
-from requite.heartbeat import HeartbeatPolicy
+from requite.core.liveness import HeartbeatPolicy
 from requite.protocols.majordomo.policy import BrokerPolicy
 
 # Quick for a test, and yet no pause of a busy machine looks like the end of a peer.

@@ -10,7 +10,7 @@ from tests.support.zmq_broker import INTERVAL_S, HandBroker
 from tests.support.zmq_peers import RFC7, RFC18, Rfc, Sockets
 
 import requite
-from requite.heartbeat import HeartbeatPolicy
+from requite.core.liveness import HeartbeatPolicy
 
 pytestmark = pytest.mark.interop
 

@@ -21,7 +21,7 @@ from tests.support.zmq_peers import (
     echo,
 )
 
-from requite.heartbeat import HeartbeatPolicy
+from requite.core.liveness import HeartbeatPolicy
 from requite.protocols.majordomo.policy import BrokerPolicy
 
 pytestmark = pytest.mark.interop

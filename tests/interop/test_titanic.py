@@ -16,7 +16,7 @@ from tests.support.zmq_broker import INTERVAL_S, HandBroker
 from tests.support.zmq_peers import RFC7, RFC18, HandClient, HandWorker, Rfc, ServingWorker, Sockets
 
 import requite
-from requite.heartbeat import HeartbeatPolicy
+from requite.core.liveness import HeartbeatPolicy
 from requite.protocols.titanic.policy import TitanicPolicy
 from requite.titanic import Titanic, TitanicSettings
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.sim.parts import with_part
 
+from requite.core.slots import Slots
 from requite.engine import Deliver, Disconnect, Effect, Fail, Input, Send, Stopped
 from requite.errors import CallTimeout
 from requite.protocols.amqp import methods
@@ -19,7 +20,6 @@ from requite.protocols.amqp.connected import WORK
 from requite.protocols.amqp.jobs import Why
 from requite.protocols.amqp.responder import AmqpResponder
 from requite.request import Reply
-from requite.slots import Slots
 
 
 # --- callers --------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
+from requite.core.slots import Slots
 from requite.engine import Deliver, Effect, Fail, Input, Received
 from requite.errors import CallError, CallTimeout, NoService, TransportError
 from requite.protocols.majordomo.broker import MajordomoBroker
@@ -23,7 +24,6 @@ from requite.protocols.majordomo.queue import ServiceQueue
 from requite.protocols.majordomo.worker import MajordomoWorker
 from requite.protocols.majordomo.workforce import Workforce
 from requite.request import Reply
-from requite.slots import Slots
 
 
 # --- clients --------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ import pytest
 from tests.spec.requirement import requirement
 from tests.support.broker import BrokerBench
 
+from requite.core.liveness import HeartbeatPolicy
 from requite.engine import Received
-from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.wire import (
     ClientFinal,
     ClientPartial,

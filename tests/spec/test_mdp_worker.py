@@ -9,9 +9,9 @@ import pytest
 from tests.spec.requirement import requirement
 from tests.support.broker_side import BrokerSide
 
+from requite.core.liveness import HeartbeatPolicy
 from requite.engine import Drain, Finished, PeerJoined, Produced, Progressed, Received
 from requite.errors import ConfigurationError, LocalViolation
-from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.jobs import WorkerPolicy
 from requite.protocols.majordomo.wire import (

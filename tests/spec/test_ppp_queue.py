@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.spec.requirement import requirement
 from tests.support.pirate_engines import HEARTBEAT, READY, QueueBench
 
-from requite.heartbeat import HeartbeatPolicy
+from requite.core.liveness import HeartbeatPolicy
 from requite.protocols.pirate.policy import QueuePolicy
 from requite.protocols.pirate.wire import Pattern
 

@@ -6,8 +6,8 @@ import pytest
 from tests.spec.requirement import requirement
 from tests.support.pirate_engines import HEARTBEAT, READY, WorkerBench
 
+from requite.core.liveness import HeartbeatPolicy
 from requite.engine import Wake
-from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.pirate.policy import WorkerPolicy
 from requite.protocols.pirate.wire import Pattern
 

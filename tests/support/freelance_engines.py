@@ -15,11 +15,11 @@ from typing import Any
 from tests.support.engine_bench import Bench, CallBench, JobBench
 
 from requite.chronicle import Chronicle
+from requite.core.serving import Job
 from requite.engine import PeerJoined, Submit
 from requite.protocols.freelance.client_base import FreelanceClient
 from requite.protocols.freelance.policy import ClientPolicy, ServerPolicy
 from requite.protocols.freelance.server import FreelanceServer
-from requite.serving import Job
 
 Frames = list[bytes]
 

@@ -18,6 +18,7 @@ from typing import Any
 from tests.support.engine_bench import Clocked
 
 from requite.chronicle import Chronicle
+from requite.core.serving import Job
 from requite.engine import (
     Abandon,
     Cancel,
@@ -52,7 +53,6 @@ from requite.protocols.pirate.server import PirateServer
 from requite.protocols.pirate.wire import Pattern
 from requite.protocols.pirate.worker import PirateWorker
 from requite.request import Reply, Request, Status
-from requite.serving import Job
 
 INSTANCE = b"a-worker"
 ORIGIN = b"a-client"

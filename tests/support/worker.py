@@ -16,6 +16,7 @@ from collections import defaultdict
 from typing import Any
 
 from requite.chronicle import NO_CALL, Chronicle
+from requite.core.liveness import HeartbeatPolicy
 from requite.engine import (
     Abandon,
     Connect,
@@ -35,7 +36,6 @@ from requite.engine import (
     Wake,
     Warn,
 )
-from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo import wire
 from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.jobs import Job, WorkerPolicy

@@ -27,9 +27,9 @@ from requite.cli.titanic.options import (
     ReplicaMode,
     Standby,
 )
+from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 from requite.framing import Limits as FramingLimits
-from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.policy import LEGACY_IDLE_S, BrokerPolicy, PartialsFor01
 from requite.titanic.settings import TitanicSettings
 

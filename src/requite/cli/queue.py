@@ -9,8 +9,8 @@ from cyclopts import Group, Parameter, validators
 from requite.cli.options import QUIET, JournalFolder, Logging
 from requite.cli.output import say
 from requite.cli.retention import JournalRetain, JournalShip, journal_option
+from requite.core.liveness import HeartbeatPolicy
 from requite.framing import Limits as FramingLimits
-from requite.heartbeat import HeartbeatPolicy
 
 _PLACES: Final = Group("Places", sort_key=5)
 _LIVENESS: Final = Group("Liveness", sort_key=10)

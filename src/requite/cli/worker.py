@@ -14,8 +14,8 @@ from requite.cli.credentials import names_user
 from requite.cli.options import PLAIN, QUIET, Connection, JournalFolder, Logging, one_of
 from requite.cli.output import say
 from requite.cli.retention import JournalRetain, JournalShip, journal_option
+from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError, RequiteError, TransportError
-from requite.heartbeat import HeartbeatPolicy
 from requite.url import redact
 
 if TYPE_CHECKING:

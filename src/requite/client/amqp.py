@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from requite.client.stacks import ClientSettings, Stack
+from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 from requite.framing.amqp import Amqp, AmqpSettings
-from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.amqp.caller import AmqpCaller
 from requite.protocols.amqp.policy import (
     HEARTBEAT_DEFAULT,

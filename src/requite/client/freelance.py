@@ -8,9 +8,9 @@ from functools import partial
 from typing import Final
 
 from requite.client.stacks import CallEngine, ClientSettings, Stack
+from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 from requite.framing import BODY_FRAMES_MAX, Limits, SocketType, Zmtp
-from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.freelance.agent import AgentClient
 from requite.protocols.freelance.failover import FailoverClient
 from requite.protocols.freelance.policy import (

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from requite.client.stacks import ClientSettings, Stack
+from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError, RemoteViolation
 from requite.framing import (
     BODY_FRAMES_MAX,
@@ -15,7 +16,6 @@ from requite.framing import (
     Zmtp,
     mechanism_to_show,
 )
-from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.calls import ClientPolicy
 from requite.protocols.majordomo.client import client_engine
 from requite.protocols.majordomo.dialects import by_version, check_service_name

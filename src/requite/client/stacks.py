@@ -11,9 +11,9 @@ from importlib import import_module
 from typing import Final, NamedTuple, Protocol
 
 from requite.chronicle import Chronicle
+from requite.core.liveness import HeartbeatPolicy
 from requite.engine import Engine
 from requite.errors import CallError, ConfigurationError
-from requite.heartbeat import HeartbeatPolicy
 from requite.reach import Reach
 from requite.request import RetryPolicy
 from requite.shell.wires import Wires

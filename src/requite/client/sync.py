@@ -27,10 +27,10 @@ from requite.client.durable import Durable, Pause, Script
 from requite.client.incoming import Incoming
 from requite.client.stacks import ClientSettings, stack_for
 from requite.client.window import Item, Window
+from requite.core.liveness import HeartbeatPolicy
 from requite.engine import Cancel, Submit
 from requite.errors import CallError, Cancelled, ConfigurationError, TransportError
 from requite.framing import Limits
-from requite.heartbeat import HeartbeatPolicy
 from requite.reach import Urls, bound_at, read_reach
 from requite.request import Deadline, Partial, Reply, RetryPolicy
 from requite.shell import clock

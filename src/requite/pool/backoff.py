@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from requite.timers import Timers
+from requite.core.timers import Timers
 
 Name = TypeVar("Name", bound=Hashable)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from requite.core.timers import Timers
 from requite.engine import Warn
 from requite.errors import ConfigurationError, LocalViolation
 from requite.pool.backoff import Pauses
@@ -23,7 +24,6 @@ from requite.pool.config import PoolConfig
 from requite.pool.effects import Ack, Destination, Forward, PoolEffect
 from requite.pool.inputs import OrphanArrived, Published, PublishFailed, Tag
 from requite.protocols.amqp.topology import Pool
-from requite.timers import Timers
 
 
 @dataclass(slots=True, eq=False)

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from requite.core.timers import Timers
 from requite.engine import Warn
 from requite.errors import LocalViolation
 from requite.pool.backoff import Pauses
@@ -53,7 +54,6 @@ from requite.pool.inputs import (
 )
 from requite.pool.tracker import GroupStatus, PoolState
 from requite.protocols.amqp.topology import Pool, RequestQueueLimits
-from requite.timers import Timers
 
 _REST_S: Final = 1.0
 """How long a name rests after its queue has gone, measured with RabbitMQ 3.10 on one machine: after

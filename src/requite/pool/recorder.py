@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from requite.chronicle import Chronicle, Happening, Kind
+from requite.core.recording import encode_name
 from requite.pool.deadletters import reason_of
 from requite.pool.effects import Ack, Destination, Forward, StopGroup
 from requite.pool.inputs import (
@@ -33,7 +34,6 @@ from requite.pool.inputs import (
 )
 from requite.pool.tracker import GroupStatus, Tracker
 from requite.protocols.amqp.wire import ReplyStatus
-from requite.recording import encode_name
 from requite.request import Status, error_class_of
 
 _DEATHS: Final[Mapping[str, tuple[Kind, Status]]] = {

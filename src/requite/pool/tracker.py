@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+from requite.core.timers import Timers
 from requite.pool.config import Lifetime
-from requite.timers import Timers
 
 
 class GroupStatus(StrEnum):

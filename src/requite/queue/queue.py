@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from requite.chronicle import Role
+from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError, LocalViolation
 from requite.framing import Limits, SocketType, Zmtp
-from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.pirate.jobs import QueueSnapshot
 from requite.protocols.pirate.policy import BACK, FRONT, LINK_HANDSHAKE_S, QueuePolicy
 from requite.protocols.pirate.queue import PirateQueue

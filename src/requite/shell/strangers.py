@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from math import inf
 
+from requite.core.timers import Timers
 from requite.shell.link import Link
 from requite.shell.waiting import Waiting
-from requite.timers import Timers
 
 
 class Strangers:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from typing import Any
 
-from requite.heartbeat import HeartbeatPolicy
+from requite.core.liveness import HeartbeatPolicy
 from requite.protocols.majordomo.policy import LEGACY_IDLE_S, BrokerPolicy, PartialsFor01
 from requite.shell.link import LinkLimits
 from requite.sim.medium import Shape

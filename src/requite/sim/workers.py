@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from requite.core.liveness import HeartbeatPolicy
 from requite.engine import Engine, Progressed
 from requite.errors import CallError
-from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.jobs import WorkerPolicy
 from requite.request import Request, Status

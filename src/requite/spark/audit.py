@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from requite.heartbeat import INTERVAL_S_DEFAULT
+from requite.core.liveness import INTERVAL_S_DEFAULT
 from requite.spark.bronze import CLIENT_DIGITS
 from requite.spark.clock import Instant, dated, later
 from requite.spark.lives import FAULT_ACCEPTED, FAULT_ENDED, FAULT_TWICE

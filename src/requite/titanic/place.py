@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 from requite.framing import Limits, SocketType, Zmtp, mechanism_to_show
 from requite.framing.handover import Handover
-from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.wire import WHO_HANGS_UP, Dialect
 from requite.protocols.majordomo.wire_direct import DIRECT

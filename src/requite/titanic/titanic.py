@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from requite.core.liveness import HeartbeatPolicy
 from requite.engine import Drain, Note
 from requite.errors import LocalViolation, StorageError
 from requite.framing import Limits
-from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.titanic.engine import TitanicEngine, TitanicSnapshot
 from requite.shell import clock
 from requite.shell.aio import AioShell

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 from requite.framing import BODY_FRAMES_MAX, Limits, SocketType, Zmtp
-from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.pirate.policy import LINK_HANDSHAKE_S, ServerPolicy, WorkerPolicy
 from requite.protocols.pirate.server import PirateServer
 from requite.protocols.pirate.wire import Pattern

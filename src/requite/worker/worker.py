@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 
 from requite.chronicle import Role
+from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError, LocalViolation
 from requite.framing import Limits
-from requite.heartbeat import HeartbeatPolicy
 from requite.reach import Urls, bound_at, read_reach
 from requite.shell import clock
 from requite.shell.aio import AioShell

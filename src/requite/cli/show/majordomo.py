@@ -15,7 +15,7 @@ from requite.cli.show.processes import Child
 from requite.cli.show.screen import Screen
 from requite.cli.show.traffic import RETRY
 from requite.client import AsyncClient
-from requite.heartbeat import HeartbeatPolicy
+from requite.core.liveness import HeartbeatPolicy
 
 _SERVICE_NAME: Final = "nearest"
 _CAPACITY: Final = 8  # requests per worker, so that a kill hits several at once

@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from requite.heartbeat import HeartbeatPolicy
+from requite.core.liveness import HeartbeatPolicy
 from requite.pool.drivers.base import Driver, DriverError
 from requite.pool.inputs import RunningGroup
 from requite.protocols.majordomo.keyed import managers_of

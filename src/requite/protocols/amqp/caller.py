@@ -23,9 +23,10 @@ from math import inf
 from types import SimpleNamespace
 from typing import Any, Final
 
-from requite.budget import TimedBudget
-from requite.calling import CallingEngine
 from requite.chronicle import NO_INSTANCE, Chronicle
+from requite.core.budget import TimedBudget
+from requite.core.calling import CallingEngine
+from requite.core.slots import Slots
 from requite.engine import (
     Deliver,
     Message,
@@ -50,7 +51,6 @@ from requite.protocols.amqp.tracing import traceparent
 from requite.protocols.amqp.way import Way
 from requite.protocols.amqp.wire import Control
 from requite.request import Partial
-from requite.slots import Slots
 
 _CACHED_MAX: Final = 1024  # beyond it the table starts afresh: users may make names up
 _ACCESS_REFUSED: Final = 403  # AMQP 0.9.1, section 1.2

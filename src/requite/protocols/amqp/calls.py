@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from requite.calling import SubmittedCall
+from requite.core.calling import SubmittedCall
 from requite.engine import Submit
 
 Source = tuple[Any, Any, Any]

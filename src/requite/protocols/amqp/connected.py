@@ -13,6 +13,8 @@ from abc import abstractmethod
 from math import inf
 from typing import Any, Final
 
+from requite.core.liveness import Heartbeat, HeartbeatPolicy
+from requite.core.machine import Machine
 from requite.engine import (
     Disconnect,
     Message,
@@ -24,8 +26,6 @@ from requite.engine import (
     Warn,
 )
 from requite.errors import RemoteViolation
-from requite.heartbeat import Heartbeat, HeartbeatPolicy
-from requite.machine import Machine
 from requite.protocols.amqp import methods
 from requite.protocols.amqp.methods import CONNECTION, Blocked, Closed, Heard, Tuned
 

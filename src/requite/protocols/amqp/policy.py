@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Final
 
+from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
-from requite.heartbeat import HeartbeatPolicy
 
 HEARTBEAT_DEFAULT: Final = HeartbeatPolicy(interval_s=10.0)
 """RabbitMQ's advice is a timeout of 5 to 20 seconds, which is two of these intervals."""

@@ -1,14 +1,14 @@
-"""What callers and responders write into their chronicles (`requite.recording`).
+"""What callers and responders write into their chronicles (`requite.core.recording`).
 
 A call keeps its id on the way (the property `message-id`), so that both tell of it by one name.
 """
 
 from __future__ import annotations
 
-from requite.calling import SubmittedRecorder
+from requite.core.calling import SubmittedRecorder
+from requite.core.recording import JobRecorder
 from requite.protocols.amqp.calls import PendingCall
 from requite.protocols.amqp.jobs import Job
-from requite.recording import JobRecorder
 
 
 class CallerRecorder(SubmittedRecorder[PendingCall]):

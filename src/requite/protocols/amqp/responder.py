@@ -24,6 +24,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from requite.chronicle import NO_INSTANCE, Chronicle
+from requite.core.machine import Handlers, take_no_notice
 from requite.engine import (
     Abandon,
     Deliver,
@@ -43,7 +44,6 @@ from requite.engine import (
     Warn,
 )
 from requite.errors import LocalViolation, RemoteViolation
-from requite.machine import Handlers, take_no_notice
 from requite.protocols.amqp import methods, wire
 from requite.protocols.amqp.confirms import Confirms
 from requite.protocols.amqp.connected import SIDE, WORK, ConnectedEngine

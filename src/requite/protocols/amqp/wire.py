@@ -97,7 +97,7 @@ _ERRORS: Final[dict[ReplyStatus, tuple[type[CallError], bool, str]]] = {
 
 
 def correlation_id(request_id: int) -> str:
-    """Return slot and sequence number (`requite.slots`) as 16 hex digits."""
+    """Return slot and sequence number (`requite.core.slots`) as 16 hex digits."""
     return f"{request_id:016x}"
 
 

@@ -23,9 +23,9 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from requite.budget import TimedBudget
-from requite.calling import CallingEngine, SubmittedRecorder
 from requite.chronicle import NO_INSTANCE, Chronicle
+from requite.core.budget import TimedBudget
+from requite.core.calling import CallingEngine, SubmittedRecorder
 from requite.engine import Send, Submit
 from requite.errors import CallError, LocalViolation
 from requite.protocols.freelance import failures

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
-from requite.heartbeat import HeartbeatPolicy
 from requite.protocols.freelance.wire import Model
 
 ATTEMPT_S_DEFAULT: Final = 1.0

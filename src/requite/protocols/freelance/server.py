@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 
 from requite.chronicle import NO_INSTANCE, Chronicle
+from requite.core.recording import JobRecorder
+from requite.core.serving import Job, ServingEngine, reason_of
 from requite.engine import (
     Disconnect,
     Drain,
@@ -38,9 +40,7 @@ from requite.protocols.freelance import wire
 from requite.protocols.freelance.jobs import Why
 from requite.protocols.freelance.policy import ServerPolicy
 from requite.protocols.freelance.turns import Caller, Callers
-from requite.recording import JobRecorder
 from requite.request import Status
-from requite.serving import Job, ServingEngine, reason_of
 
 _PONG = (wire.PONG,)
 

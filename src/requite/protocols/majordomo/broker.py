@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from requite import engine
 from requite.chronicle import MADE_UP, NO_CALL, NO_INSTANCE, SWEEP_EVERY_S, Chronicle
+from requite.core.timers import Timers
 from requite.engine import (
     Effect,
     Message,
@@ -50,7 +51,6 @@ from requite.protocols.majordomo.recorders import BrokerRecorder
 from requite.protocols.majordomo.wire import MMI_PREFIX, ClientCancel, ClientRequest
 from requite.protocols.majordomo.workforce import Workforce
 from requite.request import Status
-from requite.timers import Timers
 
 _DRAIN: Final = "drain"  # the name of the timer that ends a drain
 _LOOK: Final = "look"  # of the one that has beginnings written down

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
+from requite.core.liveness import HeartbeatPolicy
 from requite.engine import Submit
 from requite.errors import ConfigurationError
-from requite.heartbeat import HeartbeatPolicy
 from requite.request import RetryPolicy
 
 

@@ -18,6 +18,7 @@ from math import inf
 from typing import Final
 
 from requite.chronicle import NO_INSTANCE, Chronicle
+from requite.core.liveness import Heartbeat
 from requite.engine import (
     Connect,
     Disconnect,
@@ -33,7 +34,6 @@ from requite.engine import (
     Warn,
 )
 from requite.errors import CallError, CallTimeout, RemoteViolation, TransportError
-from requite.heartbeat import Heartbeat
 from requite.protocols.majordomo.calls import HELD, SENT, ClientPolicy, PendingCall
 from requite.protocols.majordomo.client_base import ClientEngine
 from requite.protocols.majordomo.lanes import LaneClient

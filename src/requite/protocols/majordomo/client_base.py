@@ -32,6 +32,8 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from requite.chronicle import NO_INSTANCE, SWEEP_EVERY_S, Chronicle
+from requite.core.slots import Slots
+from requite.core.sweep import Sweep
 from requite.engine import (
     Cancel,
     Deliver,
@@ -71,8 +73,6 @@ from requite.protocols.majordomo.recorders import ClientRecorder
 from requite.protocols.majordomo.redial import Redial
 from requite.protocols.majordomo.wire import ClientFinal, Dialect
 from requite.request import Partial, Reply, RetryBudget, Status, error_from_status
-from requite.slots import Slots
-from requite.sweep import Sweep
 
 _KEY_SIZE_MAX: Final = 255
 
@@ -86,8 +86,8 @@ _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
 class ClientEngine(ABC):
     """A Majordomo client but for its connections; `requite.protocols.majordomo.client` makes one.
 
-    `first_sequence` (see `requite.slots`) and `origin`, the first half of its call ids, should be
-    random per start. `chronicle` takes down what happens to calls.
+    `first_sequence` (see `requite.core.slots`) and `origin`, the first half of its call ids, should
+    be random per start. `chronicle` takes down what happens to calls.
     """
 
     def __init__(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from requite.core.timers import Timers
 from requite.protocols.majordomo.dialects import check_service_name
 from requite.protocols.majordomo.parties import PendingRequest, Service
 from requite.protocols.majordomo.policy import BrokerPolicy
-from requite.timers import Timers
 
 TOO_MANY = "the broker knows too many services (services_max, --services-max)"
 _LOOK_AGAIN_S: Final = 0.1  # at a service that somebody waits for; its time to live may be 0

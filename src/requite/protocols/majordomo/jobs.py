@@ -7,8 +7,8 @@ from math import inf
 from typing import Final
 
 from requite.chronicle import MADE_UP, NO_CALL
+from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
-from requite.heartbeat import HeartbeatPolicy
 
 _CAPACITY_MAX: Final = (1 << 16) - 1  # READY counts it in two bytes
 

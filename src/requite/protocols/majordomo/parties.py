@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from requite.chronicle import NO_INSTANCE
+from requite.core.liveness import Heartbeat
 from requite.engine import Message, Peer
-from requite.heartbeat import Heartbeat
 from requite.protocols.majordomo.queue import ServiceQueue
 from requite.protocols.majordomo.wire import Dialect
 

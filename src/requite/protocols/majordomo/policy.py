@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
-from requite.heartbeat import HeartbeatPolicy
 
 LEGACY_IDLE_S: Final = 7.5
 """The shortest silence after which an idle worker of MDP 0.1 or 0.2 is gone: three of the Guide's

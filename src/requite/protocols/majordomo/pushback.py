@@ -25,11 +25,11 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
+from requite.core.timers import Timers
 from requite.engine import Effect, ResumeReading, StopReading, Warn
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
 from requite.protocols.majordomo.parties import Client, PendingRequest, Service
 from requite.protocols.majordomo.policy import BrokerPolicy
-from requite.timers import Timers
 
 Limit: TypeAlias = Client | Service | Directory
 """What there is too much of: requests of a client, requests in the queue of a service, services."""

@@ -18,12 +18,12 @@ from requite.chronicle import (
     Happening,
     Kind,
 )
+from requite.core.recording import FAILURES
 from requite.errors import CallError, NoService, Poisoned, RemoteFailure, WorkerLost
 from requite.protocols.majordomo.calls import PendingCall
 from requite.protocols.majordomo.jobs import Job
 from requite.protocols.majordomo.parties import Client, PendingRequest, Worker
 from requite.protocols.majordomo.wire import NOT_IDEMPOTENT as NOT_IDEMPOTENT_FLAG
-from requite.recording import FAILURES
 from requite.request import Status, error_class_of
 
 _ENDS: Final = {Status.EXPIRED: Kind.EXPIRED, Status.CANCELLED: Kind.CANCELLED}

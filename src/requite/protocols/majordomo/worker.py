@@ -25,6 +25,8 @@ from typing import Any, Final
 
 from requite import engine
 from requite.chronicle import NO_INSTANCE, SWEEP_EVERY_S, Chronicle
+from requite.core.liveness import Heartbeat
+from requite.core.sweep import Sweep
 from requite.engine import (
     Abandon,
     Connect,
@@ -49,7 +51,6 @@ from requite.engine import (
     Warn,
 )
 from requite.errors import ConfigurationError, LocalViolation, RemoteViolation
-from requite.heartbeat import Heartbeat
 from requite.protocols.majordomo.dialects import check_service_name
 from requite.protocols.majordomo.jobs import Job, WorkerPolicy
 from requite.protocols.majordomo.recorders import WorkerRecorder
@@ -65,7 +66,6 @@ from requite.protocols.majordomo.wire import (
     WorkerRequest,
 )
 from requite.request import Request, Status
-from requite.sweep import Sweep
 
 _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class, on the hot path
 _STATUSES: Final = frozenset({Status.OK, Status.FAILED, Status.CANCELLED})  # [status-worker]

@@ -11,9 +11,10 @@ from typing import Any, Final, assert_never
 
 from requite import engine
 from requite.chronicle import Kind
+from requite.core.liveness import Heartbeat
+from requite.core.timers import Timers
 from requite.engine import Effect, Message, Note, Peer, Send, Warn
 from requite.errors import RemoteViolation
-from requite.heartbeat import Heartbeat
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
 from requite.protocols.majordomo.parties import Departed, Newcomer, Party, Worker
@@ -31,7 +32,6 @@ from requite.protocols.majordomo.wire import (
     WorkerHeartbeat,
     WorkerPartial,
 )
-from requite.timers import Timers
 
 _DEPARTED: Final = Departed()
 

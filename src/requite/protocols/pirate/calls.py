@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from requite.calling import SubmittedCall
+from requite.core.calling import SubmittedCall
 from requite.engine import Peer, Submit
 
 

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from requite.calling import CallingEngine, SubmittedRecorder, times
 from requite.chronicle import NO_INSTANCE, Chronicle
+from requite.core.calling import CallingEngine, SubmittedRecorder, times
 from requite.engine import (
     Cancel,
     Connect,

@@ -17,8 +17,8 @@ from enum import Enum
 from math import inf
 from typing import Final
 
+from requite.core.liveness import Heartbeat, HeartbeatPolicy
 from requite.engine import Message, Peer
-from requite.heartbeat import Heartbeat, HeartbeatPolicy
 from requite.protocols.pirate.turns import Asker
 from requite.protocols.pirate.wire import PPP, Words
 

@@ -24,6 +24,8 @@ from math import inf
 from typing import Any, ClassVar
 
 from requite.chronicle import NO_INSTANCE, Chronicle
+from requite.core.machine import Handlers, Machine
+from requite.core.sweep import Sweep
 from requite.engine import (
     Disconnect,
     Drain,
@@ -44,7 +46,6 @@ from requite.engine import (
     Warn,
 )
 from requite.errors import LocalViolation, RemoteViolation
-from requite.machine import Handlers, Machine
 from requite.protocols.pirate import wire
 from requite.protocols.pirate.crew import BUSY, IDLE, UNREADY, Crew, Hand
 from requite.protocols.pirate.jobs import REQUESTS, QueueSnapshot, Why
@@ -52,7 +53,6 @@ from requite.protocols.pirate.policy import BACK, FRONT, QueuePolicy
 from requite.protocols.pirate.recorders import QueueRecorder
 from requite.protocols.pirate.turns import Asker, Turns
 from requite.protocols.pirate.wire import Envelope, Pattern, Ready
-from requite.sweep import Sweep
 
 
 class PirateQueue(Machine):

@@ -1,4 +1,4 @@
-"""What a queue writes into its chronicle (`requite.recording`)."""
+"""What a queue writes into its chronicle (`requite.core.recording`)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from math import inf
 from typing import Any, Final
 
 from requite.chronicle import MADE_UP, NO_INSTANCE, Chronicle, Happening, Kind
+from requite.core.recording import Recorder
 from requite.protocols.pirate.crew import BUSY, Hand
 from requite.protocols.pirate.turns import Asker
-from requite.recording import Recorder
 from requite.request import Status, error_class_of
 
 _ENDS: Final = {Status.CANCELLED: Kind.CANCELLED}

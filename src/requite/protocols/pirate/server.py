@@ -19,6 +19,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from requite.chronicle import NO_INSTANCE, Chronicle
+from requite.core.recording import JobRecorder
+from requite.core.serving import Job, ServingEngine, reason_of
 from requite.engine import (
     Disconnect,
     Drain,
@@ -36,9 +38,7 @@ from requite.engine import (
 )
 from requite.protocols.pirate.policy import ServerPolicy
 from requite.protocols.pirate.turns import Asker, Turns
-from requite.recording import JobRecorder
 from requite.request import Status
-from requite.serving import Job, ServingEngine, reason_of
 
 
 class PirateServer(ServingEngine[Job]):

@@ -29,6 +29,9 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from requite.chronicle import NO_INSTANCE, Chronicle
+from requite.core.liveness import Heartbeat
+from requite.core.recording import JobRecorder
+from requite.core.serving import Job, ServingEngine, reason_of
 from requite.engine import (
     Connect,
     Disconnect,
@@ -45,13 +48,10 @@ from requite.engine import (
     Warn,
 )
 from requite.errors import RemoteViolation
-from requite.heartbeat import Heartbeat
 from requite.protocols.pirate import wire
 from requite.protocols.pirate.policy import WorkerPolicy
 from requite.protocols.pirate.wire import Envelope, Pattern
-from requite.recording import JobRecorder
 from requite.request import Status
-from requite.serving import Job, ServingEngine, reason_of
 
 
 class PirateWorker(ServingEngine[Job]):

@@ -27,6 +27,7 @@ from math import inf
 from typing import ClassVar, Final
 
 from requite.chronicle import Chronicle
+from requite.core.machine import Handlers, Machine
 from requite.engine import (
     Disconnect,
     Drain,
@@ -43,7 +44,6 @@ from requite.engine import (
     Wake,
 )
 from requite.errors import LocalViolation
-from requite.machine import Handlers, Machine
 from requite.protocols.scalability.channels import PORTION_SIZE, Channels
 from requite.protocols.scalability.jobs import DeviceSnapshot, Why, unread_reply
 from requite.protocols.scalability.policy import BACK, FRONT, DevicePolicy, place_of

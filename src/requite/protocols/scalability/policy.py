@@ -63,8 +63,9 @@ class ReqPolicy:
     - `hold`: whether a call waits while no channel takes it. If not, it fails with `Overloaded`.
     - `budget`, `budget_burst`: bound resending by the timer, see `requite.request.RetryPolicy`.
       The first time is free for each call, as the draft demands it. What exceeds the budget waits
-      until there is some again. Each second counts as `requite.budget.CALLS_WORTH_A_SECOND` new
-      calls. What was lost with its channel is not charged: to send it elsewhere adds no load.
+      until there is some again. Each second counts as `CALLS_WORTH_A_SECOND` new calls
+      (`requite.core.budget`). What was lost with its channel is not charged: to send it elsewhere
+      adds no load.
     - `notes`: make `Note` effects: `sent`, `resent`, `replied`, `failed`.
     """
 

@@ -1,4 +1,4 @@
-"""What client and device write into their chronicles (`requite.recording`).
+"""What client and device write into their chronicles (`requite.core.recording`).
 
 A worker's rows tell how long handlers took and how busy they were; the audit passes no verdict on
 requests of which only workers tell. A device keeps no account of single requests, and writes none:
@@ -7,10 +7,10 @@ it tells who came and went, and counts.
 
 from __future__ import annotations
 
-from requite import calling
 from requite.chronicle import NO_INSTANCE, Chronicle, Happening, Kind
+from requite.core import calling
+from requite.core.recording import Recorder, encode_name
 from requite.protocols.scalability.calls import PendingCall
-from requite.recording import Recorder, encode_name
 
 
 class ClientRecorder(calling.ClientRecorder[PendingCall]):

@@ -20,6 +20,8 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final
 
 from requite.chronicle import NO_INSTANCE, Chronicle
+from requite.core.recording import JobRecorder
+from requite.core.serving import ServingEngine, reason_of
 from requite.engine import (
     Deliver,
     DeliverAll,
@@ -46,9 +48,7 @@ from requite.protocols.scalability.jobs import Job, RepSnapshot, Why, unread_rep
 from requite.protocols.scalability.policy import RepPolicy
 from requite.protocols.scalability.raw import Caller, Callers
 from requite.protocols.scalability.wire import is_too_deep, stack_size
-from requite.recording import JobRecorder
 from requite.request import Request, Status
-from requite.serving import ServingEngine, reason_of
 
 _NO_REPLY: Final = frozenset({Status.FAILED, Status.CANCELLED})
 _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class

@@ -22,9 +22,10 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Any, Final
 
-from requite.budget import TimedBudget
-from requite.calling import CallingEngine
 from requite.chronicle import NO_INSTANCE, Chronicle
+from requite.core.budget import TimedBudget
+from requite.core.calling import CallingEngine
+from requite.core.machine import Handlers
 from requite.engine import (
     Deliver,
     DeliverAll,
@@ -41,7 +42,6 @@ from requite.engine import (
     Submit,
 )
 from requite.errors import CallError, LocalViolation
-from requite.machine import Handlers
 from requite.protocols.scalability import failures
 from requite.protocols.scalability.calls import RESTING, Ask, PendingCall, ReqSnapshot
 from requite.protocols.scalability.channels import PORTION_SIZE, Channel, Channels

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
+from requite.core.timers import Timers
 from requite.engine import Effect, Finished, Load, Note, Rng, Warn
 from requite.errors import RemoteViolation, StorageError
 from requite.protocols.titanic.cache import Cache
@@ -15,7 +16,6 @@ from requite.protocols.titanic.tickets import Entry
 from requite.protocols.titanic.trouble import Trouble
 from requite.protocols.titanic.wire import ERROR, UNKNOWN, decode_ticket, refusal
 from requite.request import Status
-from requite.timers import Timers
 
 RECORD_SIZE_MAX: Final = 16 * 1024 * 1024
 """What a log takes as one record."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
+from requite.core.timers import Timers
 from requite.engine import Effect, Load, Rng, Submit
 from requite.errors import CallError
 from requite.protocols.titanic.policy import TitanicPolicy
@@ -19,7 +20,6 @@ from requite.protocols.titanic.requests import SENT, WAITING, Kept, Lane
 from requite.protocols.titanic.tickets import ForDispatch
 from requite.protocols.titanic.wire import MMI_SERVICE, check_service, encode_ticket
 from requite.request import Reply
-from requite.timers import Timers
 
 _NOT_FOUND: Final = b"404"
 _SHRINK_FLOOR: Final = 64

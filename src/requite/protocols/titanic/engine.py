@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from requite import engine
+from requite.core.timers import Timers
 from requite.engine import (
     Cancel,
     Drain,
@@ -85,7 +86,6 @@ from requite.protocols.titanic.wire import (
     STATS,
     UNKNOWN,
 )
-from requite.timers import Timers
 
 __all__ = ["TitanicEngine", "TitanicSnapshot"]
 

@@ -9,10 +9,10 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from requite.core.timers import Timers
 from requite.engine import Drain
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.shell.link import Link
-from requite.timers import Timers
 
 if TYPE_CHECKING:
     from requite.sim.cast import Cast

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from requite.heartbeat import HeartbeatPolicy
+from requite.core.liveness import HeartbeatPolicy
 from requite.protocols.freelance.wire import Model
 from requite.shell.link import LinkLimits
 from requite.sim.knobs import Behaviour, Printed, link_limits

@@ -11,9 +11,9 @@ from uuid import UUID
 from requite.client import AsyncClient
 from requite.client.asking import TIMEOUT_S, check_timeout
 from requite.client.stacks import ClientSettings, stack_for
+from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 from requite.framing import Limits
-from requite.heartbeat import HeartbeatPolicy
 from requite.reach import read_reach
 from requite.request import RetryPolicy
 

@@ -7,7 +7,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from requite.heartbeat import INTERVAL_S_DEFAULT, LIVENESS_DEFAULT
+from requite.core.liveness import INTERVAL_S_DEFAULT, LIVENESS_DEFAULT
 from requite.spark.clock import Instant, micros
 from requite.spark.vocabulary import HEARTBEAT, WORKER_DRAINED, WORKER_JOINED, WORKER_LOST
 

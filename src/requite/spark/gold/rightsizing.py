@@ -21,7 +21,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from requite.heartbeat import INTERVAL_S_DEFAULT, LIVENESS_DEFAULT
+from requite.core.liveness import INTERVAL_S_DEFAULT, LIVENESS_DEFAULT
 from requite.spark.gold.latency import bucket_of, percentiles, upper_edge_ms
 from requite.spark.vocabulary import MANAGEMENT, OK
 

@@ -1,11 +1,11 @@
 """Deadlines of things that nearly always end well before them.
 
-`requite.timers.Timers` pays for every deadline, kept or not: 0.9 us to arm, disarm and look, where
-the rest of a call costs three. Here only the earliest instant is known, as one number; arming is
-one comparison and disarming is nothing. When that instant comes, all things are looked through,
-whoever is due is handled, and the next instant is found. With a timeout of seconds and replies
-within milliseconds that is one look every few seconds. An instant whose owner has ended since costs
-one look in vain.
+`Timers` (`requite.core.timers`) pays for every deadline, kept or not: 0.9 us to arm, disarm and
+look, where the rest of a call costs three. Here only the earliest instant is known, as one number;
+arming is one comparison and disarming is nothing. When that instant comes, all things are looked
+through, whoever is due is handled, and the next instant is found. With a timeout of seconds and
+replies within milliseconds that is one look every few seconds. An instant whose owner has ended
+since costs one look in vain.
 
 Where many deadlines do pass, one after the other, looks are spaced so that they cannot eat the
 processor: `_SPACING_S` apart per thing looked at (1 ms with 1000 calls), a tenth of which a look

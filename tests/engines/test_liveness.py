@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from requite.core.liveness import Heartbeat, HeartbeatPolicy
 from requite.errors import ConfigurationError
-from requite.heartbeat import Heartbeat, HeartbeatPolicy
 
 
 def test_a_peer_is_gone_after_its_liveness_of_silent_intervals():

@@ -14,7 +14,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
-from requite import recording
+from requite.core import recording
+from requite.core.machine import Handlers, Machine, take_no_notice
 from requite.engine import (
     Abandon,
     Deliver,
@@ -34,7 +35,6 @@ from requite.engine import (
     Warn,
 )
 from requite.errors import LocalViolation
-from requite.machine import Handlers, Machine, take_no_notice
 from requite.request import Request, Status
 
 _ENDS: Final = frozenset({Status.OK, Status.FAILED, Status.CANCELLED})

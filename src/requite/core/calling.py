@@ -15,7 +15,9 @@ from math import inf
 from operator import attrgetter
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
-from requite import recording
+from requite.core import recording
+from requite.core.machine import Handlers, Machine
+from requite.core.sweep import Sweep
 from requite.engine import (
     Cancel,
     Deliver,
@@ -33,9 +35,7 @@ from requite.engine import (
     Wake,
 )
 from requite.errors import CallError, CallTimeout, Cancelled, LocalViolation, Overloaded
-from requite.machine import Handlers, Machine
 from requite.request import Reply, Status
-from requite.sweep import Sweep
 
 _OK: Final = Status.OK
 
