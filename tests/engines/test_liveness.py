@@ -1,18 +1,39 @@
-"""The arithmetic of heartbeats."""
+"""The rule of heartbeats: whether we were away, whether the peer is gone, whether to speak."""
 
 from __future__ import annotations
 
-import pytest
+from math import inf
 
-from requite.core.liveness import Heartbeat, HeartbeatPolicy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from requite.core.liveness import HeartbeatPolicy, Liveness, absence_s
 from requite.errors import ConfigurationError
 
 
 def test_a_peer_is_gone_after_its_liveness_of_silent_intervals():
-    heart = Heartbeat(HeartbeatPolicy(interval_s=2.0, liveness=4), now=10.0)
-    assert (heart.speak_at(), heart.gone_at(), heart.next_at()) == (12.0, 18.0, 12.0)
-    heart.heard_at, heart.spoke_at = 11.0, 20.0
-    assert (heart.speak_at(), heart.gone_at(), heart.next_at()) == (22.0, 19.0, 19.0)
+    peer = Liveness(HeartbeatPolicy(interval_s=2.0, liveness=4), now=10.0)
+    assert (peer.speak_at(), peer.gone_at(), peer.next_at()) == (12.0, 18.0, 12.0)
+    peer.heard_at, peer.spoke_at = 11.0, 20.0
+    assert (peer.speak_at(), peer.gone_at(), peer.next_at()) == (22.0, 19.0, 19.0)
+
+
+def test_a_silent_peer_is_asked_once_per_interval():
+    peer = Liveness(HeartbeatPolicy(interval_s=2.0), now=10.0)
+    assert peer.ask_at() == 12.0
+    peer.asked_at = 12.0
+    assert peer.ask_at() == 14.0
+    peer.heard_at = 13.5
+    assert peer.ask_at() == 15.5
+    peer.spoke_at = 100.0  # what we say by ourselves is no question
+    assert peer.ask_at() == 15.5
+
+
+def test_a_peer_with_another_limit_is_gone_at_that():
+    peer = Liveness(HeartbeatPolicy(interval_s=1.0), now=0.0)
+    peer.silence_s = 7.5
+    assert (peer.gone_at(), peer.speak_at()) == (7.5, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -28,11 +49,36 @@ def test_a_peer_is_gone_after_its_liveness_of_silent_intervals():
     ],
 )
 def test_the_longer_interval_holds_within_bounds(announced_ms, agreed_s):
-    heart = Heartbeat(HeartbeatPolicy(interval_s=1.0), now=0.0)
-    heart.agree(announced_ms)
-    assert heart.interval_s == agreed_s
-    heart.agree(500)
-    assert heart.interval_s == agreed_s
+    peer = Liveness(HeartbeatPolicy(interval_s=1.0), now=0.0)
+    peer.agree(announced_ms)
+    assert (peer.interval_s, peer.silence_s) == (agreed_s, 3 * agreed_s)
+    peer.agree(500)
+    assert (peer.interval_s, peer.silence_s) == (agreed_s, 3 * agreed_s)
+
+
+@pytest.mark.parametrize(
+    ("planned_at", "now", "away_s"),
+    [
+        (10.0, 10.0, 0.0),
+        (10.0, 9.0, 0.0),  # woken early
+        (10.0, 12.0, 0.0),  # a timer may be late by an interval
+        (10.0, 12.5, 2.5),
+        (-inf, 5.0, inf),
+        (inf, 5.0, 0.0),  # nothing was planned
+    ],
+)
+def test_a_look_that_comes_late_by_more_than_an_interval_shows_an_absence(planned_at, now, away_s):
+    assert absence_s(planned_at, now, interval_s=2.0) == away_s
+
+
+@pytest.mark.parametrize(
+    ("away_s", "heard_at"), [(0.0, 10.0), (4.0, 14.0), (10.0, 20.0), (inf, 20.0)]
+)
+def test_an_absence_is_not_counted_against_the_peer(away_s, heard_at):
+    peer = Liveness(HeartbeatPolicy(interval_s=2.0), now=10.0)
+    peer.excuse(away_s, now=20.0)
+    assert peer.heard_at == heard_at
+    assert (peer.spoke_at, peer.asked_at) == (10.0, 10.0)  # we have said nothing meanwhile
 
 
 def test_the_interval_travels_in_milliseconds():
@@ -45,3 +91,77 @@ def test_the_interval_travels_in_milliseconds():
 def test_a_policy_that_cannot_work_is_refused(bad):
     with pytest.raises(ConfigurationError):
         HeartbeatPolicy(**bad)
+
+
+# --- two ends -------------------------------------------------------------------------------------
+_DELAY_S = 0.2  # of a message on its way
+_INTERVAL_S = 1.0
+_SILENCE_S = 3 * _INTERVAL_S
+
+# Up to three quarters of an interval are a late timer, more than one is an absence. In between the
+# peer's next heartbeat may still be on its way.
+latenesses = st.one_of(st.floats(0.0, 0.75), st.floats(1.01, 20.0))
+
+
+class Watcher:
+    """One end, which looks when it planned to, or late. The other end speaks once per interval,
+    until `until`; what it says while this end stands still is read after the look."""
+
+    def __init__(self, until: float = inf) -> None:
+        self.now = 0.0
+        self.away_s = 0.0
+        self.said_at: list[float] = []
+        self._until = until
+        self._peer = Liveness(HeartbeatPolicy(_INTERVAL_S), self.now)
+        self._number = 0  # of the other's heartbeats, those that were read
+
+    def look(self, late_s: float) -> bool:
+        """Look, late by so much; return whether the other end is gone."""
+        planned_at = self._peer.next_at()
+        self._read(planned_at)
+        if planned_at < self._peer.next_at():
+            return False  # woken in vain: it has spoken just before
+        self.now = planned_at + late_s
+        away_s = absence_s(planned_at, self.now, _INTERVAL_S)
+        self.away_s += away_s
+        self._peer.excuse(away_s, self.now)
+        if self.now >= self._peer.gone_at():
+            return True
+        if self.now >= self._peer.speak_at():
+            self._peer.spoke_at = self.now
+            self.said_at.append(self.now)
+        self._read(self.now)
+        return False
+
+    def _read(self, now: float) -> None:
+        """Take the heartbeats that have come by then."""
+        while (spoke_at := (self._number + 1) * _INTERVAL_S) <= min(self._until, now - _DELAY_S):
+            self._number += 1
+            self._peer.heard_at = max(self._peer.heard_at, min(now, spoke_at + _DELAY_S))
+
+
+@given(st.lists(latenesses, max_size=40))
+def test_a_peer_that_speaks_in_time_is_never_gone_however_often_we_stand_still(lates):
+    watcher = Watcher()
+    assert not any(watcher.look(late_s) for late_s in lates)
+
+
+@given(st.lists(latenesses, max_size=40), st.floats(0.0, 10.0))
+def test_a_dead_peer_is_gone_after_its_silence_and_our_absence(lates, died_at):
+    watcher = Watcher(until=died_at)
+    for late_s in [*lates, *[0.0] * 20]:
+        if watcher.look(late_s):
+            break
+        assert watcher.now <= died_at + _DELAY_S + _SILENCE_S + watcher.away_s
+    else:
+        pytest.fail("it was never found gone")
+
+
+@given(st.lists(st.floats(0.0, 0.75), min_size=5, max_size=40))
+def test_whoever_is_in_time_is_heard_once_per_interval(lates):
+    watcher = Watcher()
+    for late_s in lates:
+        assert not watcher.look(late_s)
+    gaps = [b - a for a, b in zip([0.0, *watcher.said_at], watcher.said_at, strict=False)]
+    assert gaps
+    assert max(gaps) <= _INTERVAL_S + 0.75 + 1e-9  # rounding

@@ -26,7 +26,7 @@ def cause(bench: Bench, event: Event) -> None:
     match event:
         case Event.CLIENT_REQUEST | Event.CLIENT_VOTE | Event.SWITCH | Event.SEIZE:
             is_silent = event in (Event.CLIENT_VOTE, Event.SEIZE)
-            bench.engine._other.silent_at = -inf if is_silent else inf
+            bench.engine._other.liveness.heard_at = -inf if is_silent else inf
             if event in (Event.CLIENT_REQUEST, Event.CLIENT_VOTE):
                 bench.vote()
             else:

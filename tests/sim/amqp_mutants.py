@@ -126,8 +126,8 @@ class WaitsForEver(AmqpCaller):
     """Never give a silent RabbitMQ up."""
 
     def _attend(self, now: float) -> None:
-        if self._beat is not None:
-            self._beat.heard_at = now
+        if self._liveness is not None:
+            self._liveness.heard_at = now
         super()._attend(now)
 
 

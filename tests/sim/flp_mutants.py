@@ -82,15 +82,19 @@ class NeverPings(AgentClient):
 class BelievesForEver(AgentClient):
     """Never count a silent server as gone."""
 
-    def _gone_at(self, server: Any) -> float:
-        return server.heard_at + 1e9
+    def _attend(self, now: float) -> None:
+        for server in self._servers.values():
+            server.liveness.silence_s = 1e9
+        super()._attend(now)
 
 
 class IsImpatient(AgentClient):
     """Count servers as gone after a part of the time."""
 
-    def _gone_at(self, server: Any) -> float:
-        return server.heard_at + self._policy.ping.interval_s * 1.05
+    def _attend(self, now: float) -> None:
+        for server in self._servers.values():
+            server.liveness.silence_s = 1.05 * self._policy.ping.interval_s
+        super()._attend(now)
 
 
 class ChangesItsMind(AgentClient):

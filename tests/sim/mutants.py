@@ -160,7 +160,7 @@ class RemembersTokens(_Client03):
 class LeavesTooSoon(_Client03):
     class broken(MajordomoClient):
         def _beat(self, now: float) -> None:
-            self._heart.heard_at -= self._heart.interval_s
+            self._liveness.heard_at -= self._liveness.interval_s
             super()._beat(now)
 
 
@@ -387,8 +387,8 @@ class _DropsTheHasty(Workforce):
     """Count a worker as gone an interval too early."""
 
     def due(self, worker: Any, now: float) -> None:
-        worker.heartbeat.liveness = 2
-        worker.heartbeat.heard_at -= worker.heartbeat.interval_s
+        worker.liveness.silence_s = 2 * worker.liveness.interval_s
+        worker.liveness.heard_at -= worker.liveness.interval_s
         super().due(worker, now)
 
 
@@ -402,11 +402,11 @@ class _IsSlowToSpeak(Workforce):
     """Say something only when it is nearly too late."""
 
     def due(self, worker: Any, now: float) -> None:
-        spoke_at = worker.heartbeat.spoke_at
-        worker.heartbeat.spoke_at = spoke_at + worker.heartbeat.interval_s
+        spoke_at = worker.liveness.spoke_at
+        worker.liveness.spoke_at = spoke_at + worker.liveness.interval_s
         super().due(worker, now)
-        if worker.heartbeat.spoke_at == spoke_at + worker.heartbeat.interval_s:
-            worker.heartbeat.spoke_at = spoke_at
+        if worker.liveness.spoke_at == spoke_at + worker.liveness.interval_s:
+            worker.liveness.spoke_at = spoke_at
 
 
 class IsSlowToSpeak(MajordomoBroker):

@@ -35,7 +35,7 @@ class BelievesOldWords(BinaryStarPeer):
 
 class _NeverExcused(Other):
     def excuse(self, now: float) -> None:
-        if self.silent_at == -inf:
+        if self.liveness.heard_at == -inf:
             super().excuse(now)
 
 

@@ -165,7 +165,7 @@ class SendsToTheFirst(PirateQueue):
 
 class NeverBeats(PirateQueue):
     def _look_at(self, hand: Any, now: float) -> None:
-        hand.heart.spoke_at = now
+        hand.liveness.spoke_at = now
         super()._look_at(hand, now)
 
 
@@ -173,7 +173,7 @@ class TrustsForEver(PirateQueue):
     """Never count a worker as gone."""
 
     def _look_at(self, hand: Any, now: float) -> None:
-        hand.heart.heard_at = now
+        hand.liveness.heard_at = now
         super()._look_at(hand, now)
 
 
@@ -181,7 +181,7 @@ class JudgesTheBusy(PirateQueue):
     """Count a worker as gone that works in silence for half as long as it may."""
 
     def _look_at(self, hand: Any, now: float) -> None:
-        if now - hand.heart.heard_at > hand.heart.interval_s * hand.heart.liveness / 2:
+        if now - hand.liveness.heard_at > hand.liveness.silence_s / 2:
             self._out.append(Disconnect(hand.peer, "nothing came from it"))
             self._forget_worker(hand, "nothing came from it", now)
             return
@@ -275,7 +275,7 @@ class NeverBreathes(PirateWorker):
 
     def _beat(self, now: float) -> None:
         if self._job is not None:
-            self._heart.spoke_at = now
+            self._liveness.spoke_at = now
         super()._beat(now)
 
 
@@ -283,8 +283,8 @@ class LeavesTooSoon(PirateWorker):
     """Find the queue gone after an interval and a half."""
 
     def _beat(self, now: float) -> None:
-        if now - self._heart.heard_at > 1.5 * self._heart.interval_s:
-            self._heart.heard_at = -inf
+        if now - self._liveness.heard_at > 1.5 * self._liveness.interval_s:
+            self._liveness.heard_at = -inf
         super()._beat(now)
 
 
@@ -292,6 +292,6 @@ class ForgetsReceived(PirateWorker):
     """Take no notice of what the queue says."""
 
     def _received(self, event: Received, now: float) -> None:
-        heard_at = self._heart.heard_at
+        heard_at = self._liveness.heard_at
         super()._received(event, now)
-        self._heart.heard_at = heard_at
+        self._liveness.heard_at = heard_at

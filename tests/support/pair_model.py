@@ -357,7 +357,7 @@ class Model:
             engine.serves_until,
             engine._spoke_at,
             engine._turn_at,
-            engine._other.silent_at,
+            engine._other.liveness.gone_at(),
             engine._doubt._asked_at,
             min(engine._stop_at, self.now + 9.0),
         )
@@ -404,6 +404,7 @@ def _clone_engine(engine: BinaryStarPeer, make: MakeEngine) -> BinaryStarPeer:
             setattr(clone, name, value)
     clone._out = []
     clone._other = copy.copy(engine._other)
+    clone._other.liveness = copy.copy(engine._other.liveness)
     clone._doubt = copy.copy(engine._doubt)
     links = PeerLinks(engine._links._patience_s)
     links._links = {peer: copy.copy(link) for peer, link in engine._links._links.items()}

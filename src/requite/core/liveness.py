@@ -1,9 +1,18 @@
-"""Who is alive: the arithmetic of heartbeats for one peer.
+"""Who is alive: the one rule of heartbeats, for one peer.
 
 Both ends agree on an interval. Each sends something at least that often (any message counts, so a
 HEARTBEAT is needed only when nothing else went out: 18/MDP "Heartbeating") and counts the other as
 gone after `liveness` silent intervals. In MDP 0.3 the ends tell each other their intervals and the
 longer one holds for both, so that a hasty peer cannot condemn a slow one.
+
+An engine owns a `Liveness` for each peer. When it is woken it asks, in this order:
+
+    have I been away?    `absence_s`; if so, `excuse` its peers: what they sent is still unread
+    is the peer gone?    `now >= gone_at()`
+    must I speak?        `now >= speak_at()`, and `ask_at()` where the peer speaks only when asked
+
+When to look again, and when not to judge a peer at all (a worker that is busy, a connection that
+pushes back), is the protocol's.
 """
 
 from __future__ import annotations
@@ -40,34 +49,59 @@ class HeartbeatPolicy:
         """The interval as it is announced on the wire."""
         return round(self.interval_s * 1000)
 
+    @property
+    def silence_s(self) -> float:
+        """How long a peer may be silent."""
+        return self.interval_s * self.liveness
 
-class Heartbeat:
-    """The state of one peer: when it was heard, when it was spoken to.
 
-    `heard_at` and `spoke_at` are plain attributes, written by the engine on its hot path.
+class Liveness:
+    """When one peer was heard (`heard_at`), was sent anything (`spoke_at`), and was last asked for
+    a sign of life (`asked_at`). `silence_s` is how long it may be silent.
+
+    All of these are plain attributes: engines write them on their hot paths.
     """
 
-    __slots__ = ("heard_at", "interval_s", "liveness", "spoke_at")
+    __slots__ = ("_liveness", "asked_at", "heard_at", "interval_s", "silence_s", "spoke_at")
 
     def __init__(self, policy: HeartbeatPolicy, now: float) -> None:
+        self._liveness = policy.liveness
         self.interval_s = policy.interval_s
-        self.liveness = policy.liveness
-        self.heard_at = now
-        self.spoke_at = now
+        self.silence_s = policy.silence_s
+        self.heard_at = self.spoke_at = self.asked_at = now
 
     def agree(self, interval_ms: int) -> None:
         """Take the interval the peer announced into account: the longer one holds."""
         announced_s = min(max(interval_ms / 1000, INTERVAL_S_MIN), INTERVAL_S_MAX)
         self.interval_s = max(self.interval_s, announced_s)
+        self.silence_s = self.interval_s * self._liveness
+
+    def excuse(self, absence_s: float, now: float) -> None:
+        """Do not count the time in which we were away ourselves against the peer."""
+        self.heard_at = min(now, self.heard_at + absence_s)
 
     def gone_at(self) -> float:
         """Return the instant at which silence means that the peer is gone."""
-        return self.heard_at + self.interval_s * self.liveness
+        return self.heard_at + self.silence_s
 
     def speak_at(self) -> float:
-        """Return the instant by which something must be sent."""
+        """Return the instant by which something must be sent: the peer judges us as well."""
         return self.spoke_at + self.interval_s
 
+    def ask_at(self) -> float:
+        """Return when to ask a silent peer for a sign of life."""
+        return max(self.heard_at, self.asked_at) + self.interval_s
+
     def next_at(self) -> float:
-        """Return the earlier of the two: when this peer needs attention."""
+        """Return when a peer needs attention that speaks without being asked."""
         return min(self.gone_at(), self.speak_at())
+
+
+def absence_s(planned_at: float, now: float, interval_s: float) -> float:
+    """Return for how long we were away ourselves (a frozen process, a laptop asleep).
+
+    That is the lateness of a look that was planned for `planned_at`, if it exceeds `interval_s`;
+    else 0.0: a timer may be a little late.
+    """
+    late_s = now - planned_at
+    return late_s if late_s > interval_s else 0.0

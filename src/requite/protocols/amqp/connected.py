@@ -13,7 +13,7 @@ from abc import abstractmethod
 from math import inf
 from typing import Any, Final
 
-from requite.core.liveness import Heartbeat, HeartbeatPolicy
+from requite.core.liveness import HeartbeatPolicy, Liveness, absence_s
 from requite.core.machine import Machine
 from requite.engine import (
     Disconnect,
@@ -51,7 +51,7 @@ class ConnectedEngine(Machine):
         self._heartbeat_policy = heartbeat
         self._peer: Peer | None = None
         self._agreed = False
-        self._beat: Heartbeat | None = None
+        self._liveness: Liveness | None = None
 
     # --- what the engines do ----------------------------------------------------------------------
     @abstractmethod
@@ -77,14 +77,14 @@ class ConnectedEngine(Machine):
             return
         self._peer = event.peer
         self._agreed = False
-        self._beat = Heartbeat(self._heartbeat_policy, now)
+        self._liveness = Liveness(self._heartbeat_policy, now)
 
     def _lost(self, event: PeerLost, now: float) -> None:
         if event.peer is self._peer:
             self._leave(event.reason or "the connection was closed", now)
 
     def _leave(self, reason: str, now: float) -> None:
-        self._peer = self._beat = None
+        self._peer = self._liveness = None
         if self._agreed:
             self._agreed = False
             self._end(reason, now)
@@ -92,8 +92,8 @@ class ConnectedEngine(Machine):
     def _received(self, event: Received, now: float) -> None:
         if event.peer is not self._peer:
             return
-        if self._beat is not None:
-            self._beat.heard_at = now
+        if self._liveness is not None:
+            self._liveness.heard_at = now
         for message in event.messages:
             if self._peer is None:  # the one before ended it
                 return
@@ -122,9 +122,9 @@ class ConnectedEngine(Machine):
         self._agreed = True
         if heartbeat_s:
             liveness = self._heartbeat_policy.liveness
-            self._beat = Heartbeat(HeartbeatPolicy(heartbeat_s / 2, liveness), now)
+            self._liveness = Liveness(HeartbeatPolicy(heartbeat_s / 2, liveness), now)
         else:
-            self._beat = None
+            self._liveness = None
         self._begin(now)
 
     def _send(self, channel: bytes, *parts: bytes) -> None:
@@ -133,24 +133,22 @@ class ConnectedEngine(Machine):
     # --- heartbeats -------------------------------------------------------------------------------
     def _beat_at(self) -> float:
         """Return when the connection needs attention next."""
-        return inf if self._beat is None else self._beat.next_at()
+        return inf if self._liveness is None else self._liveness.next_at()
 
     def _attend(self, now: float) -> None:
         """Be heard, if it is time to; give a silent RabbitMQ up."""
-        beat = self._beat
-        if beat is None or now < beat.next_at():
+        liveness = self._liveness
+        if liveness is None or now < liveness.next_at():
             return
-        # Late by much ourselves, we have not read what has come meanwhile: that is no silence.
-        if now >= beat.gone_at() and now < beat.gone_at() + beat.interval_s:
-            reason = f"RabbitMQ was silent for {now - beat.heard_at:.1f} s"
+        liveness.excuse(absence_s(liveness.next_at(), now, liveness.interval_s), now)
+        if now >= liveness.gone_at():
+            reason = f"RabbitMQ was silent for {now - liveness.heard_at:.1f} s"
             self._out.append(Disconnect(self._peer, reason))
             self._leave(reason, now)
             return
-        if now >= beat.gone_at():
-            beat.heard_at = now
-        if self._agreed and now >= beat.speak_at():
+        if self._agreed and now >= liveness.speak_at():
             self._out.append(Send(self._peer, _HEARTBEAT))
-            beat.spoke_at = now
+            liveness.spoke_at = now
 
 
 def _refusal(code: int, text: str) -> str:

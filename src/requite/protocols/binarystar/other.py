@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
-from requite.protocols.binarystar.policy import (
-    HEARTBEAT_S_MAX,
-    HEARTBEAT_S_MIN,
-    LIVENESS,
-    BinaryStarPolicy,
-)
+from requite.core.liveness import Liveness
+from requite.protocols.binarystar.policy import BinaryStarPolicy
 from requite.protocols.binarystar.table import State
 from requite.protocols.binarystar.wire import Word
 
@@ -17,18 +13,18 @@ from requite.protocols.binarystar.wire import Word
 class Other:
     """The other server. `word` is its newest; None: none has come yet.
 
-    It is silent from `silent_at` on: two heartbeats after its last word, or after anything that may
-    have kept us from hearing one. The longer heartbeat of the two holds.
+    It is silent two heartbeats after its last word, or after anything that may have kept us from
+    hearing one; `liveness` is about that, and `heard_at` the instant of the word itself. The longer
+    heartbeat of the two holds.
     """
 
-    __slots__ = ("_failover_s", "_heartbeat_s", "heard_at", "silent_at", "word")
+    __slots__ = ("_policy", "heard_at", "liveness", "word")
 
     def __init__(self, policy: BinaryStarPolicy) -> None:
         self.word: Word | None = None
         self.heard_at = -inf
-        self.silent_at = -inf
-        self._heartbeat_s = policy.heartbeat_s
-        self._failover_s = policy.failover_s
+        self.liveness = Liveness(policy.heartbeat, -inf)
+        self._policy = policy.heartbeat
 
     @property
     def state(self) -> State | None:
@@ -42,7 +38,7 @@ class Other:
 
     def is_silent(self, now: float) -> bool:
         """Whether it counts as gone."""
-        return now >= self.silent_at
+        return now >= self.liveness.gone_at()
 
     def is_new(self, word: Word) -> bool:
         """Whether a word is the first of a process."""
@@ -57,11 +53,10 @@ class Other:
         self.word = word
         self.heard_at = now
         if word.state is not State.FAILED:
-            announced_s = min(max(word.interval_ms / 1000, HEARTBEAT_S_MIN), HEARTBEAT_S_MAX)
-            self._failover_s = LIVENESS * max(self._heartbeat_s, announced_s)
-            self.silent_at = now + self._failover_s
+            self.liveness = Liveness(self._policy, now)
+            self.liveness.agree(word.interval_ms)
         return True
 
     def excuse(self, now: float) -> None:
         """Count a pause of our own as heard: what the other said meanwhile is still unread."""
-        self.silent_at = max(self.silent_at, now + self._failover_s)
+        self.liveness.heard_at = now

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from requite.core.liveness import INTERVAL_S_MAX, INTERVAL_S_MIN, HeartbeatPolicy
 from requite.errors import ConfigurationError
 from requite.protocols.binarystar.table import Role
 
 HEARTBEAT_S_DEFAULT: Final = 1.0
-HEARTBEAT_S_MIN: Final = 0.010
-HEARTBEAT_S_MAX: Final = 30.0
 # The Guide's: "If peer doesn't respond in two heartbeats, it is 'dead'".
 LIVENESS: Final = 2
 
@@ -29,17 +28,22 @@ class BinaryStarPolicy:
     notes: bool = False
 
     def __post_init__(self) -> None:
-        if not HEARTBEAT_S_MIN <= self.heartbeat_s <= HEARTBEAT_S_MAX:
+        if not INTERVAL_S_MIN <= self.heartbeat_s <= INTERVAL_S_MAX:
             raise ConfigurationError(
                 f"the heartbeat of a pair is between 10 ms and 30 s, not {self.heartbeat_s} s"
             )
 
     @property
+    def heartbeat(self) -> HeartbeatPolicy:
+        """When the other server counts as gone."""
+        return HeartbeatPolicy(self.heartbeat_s, LIVENESS)
+
+    @property
     def heartbeat_ms(self) -> int:
         """The heartbeat as it is announced on the wire."""
-        return round(self.heartbeat_s * 1000)
+        return self.heartbeat.interval_ms
 
     @property
     def failover_s(self) -> float:
         """How long an active may be silent before the other may take over, at least."""
-        return LIVENESS * self.heartbeat_s
+        return self.heartbeat.silence_s

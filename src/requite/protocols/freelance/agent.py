@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from math import inf
 from typing import Any, Final
 
+from requite.core.liveness import HeartbeatPolicy, Liveness, absence_s
 from requite.engine import (
     Message,
     Note,
@@ -42,16 +43,16 @@ _PING: Final = (wire.PING,)
 class Server:
     """A server that we are connected to.
 
-    `identity` is what it announced: its public endpoint. `pinged_at` is when it was asked last
-    whether it lives. `is_open`: its connection does not push back.
+    `identity` is what it announced: its public endpoint. `is_open`: its connection does not push
+    back.
     """
 
-    __slots__ = ("heard_at", "identity", "is_open", "peer", "pinged_at")
+    __slots__ = ("identity", "is_open", "liveness", "peer")
 
-    def __init__(self, peer: Peer, identity: bytes, now: float) -> None:
+    def __init__(self, peer: Peer, identity: bytes, ping: HeartbeatPolicy, now: float) -> None:
         self.peer = peer
         self.identity = identity
-        self.heard_at = self.pinged_at = now
+        self.liveness = Liveness(ping, now)
         self.is_open = True
 
     def __str__(self) -> str:
@@ -98,7 +99,7 @@ class AgentClient(FreelanceClient):
         server = self._servers.get(event.peer)
         if server is None:
             return
-        server.heard_at = now
+        server.liveness.heard_at = now
         for message in event.messages:
             self._take(message, now)
         if event.peer not in self._live:
@@ -122,7 +123,7 @@ class AgentClient(FreelanceClient):
     # --- who lives --------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
         """Take a server in: it is thought to live until it has been silent for too long."""
-        server = Server(event.peer, event.identity, now)
+        server = Server(event.peer, event.identity, self._policy.ping, now)
         self._servers[event.peer] = server
         self._out.append(Send(event.peer, _PING))
         self._plan()
@@ -152,11 +153,13 @@ class AgentClient(FreelanceClient):
     def _blocked(self, event: PeerBlocked, _now: float) -> None:
         if server := self._servers.get(event.peer):
             server.is_open = False
+            server.liveness.silence_s = LIVES_WHILE_PRESSED * self._policy.ping.silence_s
 
     def _writable(self, event: PeerWritable, now: float) -> None:
         if server := self._servers.get(event.peer):
             server.is_open = True
-            server.heard_at = now  # our ping was behind a large body
+            server.liveness.silence_s = self._policy.ping.silence_s
+            server.liveness.heard_at = now  # our ping was behind a large body
             self._release(now)
 
     def _connections(self) -> tuple[int, int, int]:
@@ -166,15 +169,15 @@ class AgentClient(FreelanceClient):
     # --- time -------------------------------------------------------------------------------------
     def _attend(self, now: float) -> None:
         """Ping who was silent for an interval, and give up who was for several."""
-        late_s = now - self._attend_at
-        if late_s > self._policy.ping.interval_s:  # we were away ourselves
+        if away_s := absence_s(self._attend_at, now, self._policy.ping.interval_s):
             for server in self._servers.values():
-                server.heard_at = min(now, server.heard_at + late_s)
+                server.liveness.excuse(away_s, now)
         for server in list(self._servers.values()):
-            if server.peer in self._live and now >= self._gone_at(server):
-                self._retire(server, f"it was silent for {now - server.heard_at:.2f} s", now)
-            if now >= self._ping_at(server):
-                server.pinged_at = now
+            liveness = server.liveness
+            if server.peer in self._live and now >= liveness.gone_at():
+                self._retire(server, f"it was silent for {now - liveness.heard_at:.2f} s", now)
+            if now >= liveness.ask_at():
+                liveness.asked_at = now
                 if server.is_open:
                     self._out.append(Send(server.peer, _PING))
         self._plan()
@@ -185,17 +188,9 @@ class AgentClient(FreelanceClient):
 
     def _instants(self) -> Iterator[float]:
         for server in self._servers.values():
-            yield self._ping_at(server)
+            yield server.liveness.ask_at()
             if server.peer in self._live:
-                yield self._gone_at(server)
-
-    def _ping_at(self, server: Server) -> float:
-        return max(server.heard_at, server.pinged_at) + self._policy.ping.interval_s
-
-    def _gone_at(self, server: Server) -> float:
-        ping = self._policy.ping
-        ttl_s = ping.interval_s * ping.liveness
-        return server.heard_at + ttl_s * (1 if server.is_open else LIVES_WHILE_PRESSED)
+                yield server.liveness.gone_at()
 
     def _tell(self, kind: str, server: Server, **facts: Any) -> None:
         if self._notes:

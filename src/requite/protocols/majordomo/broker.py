@@ -307,7 +307,8 @@ class MajordomoBroker:
 
     # --- time -----------------------------------------------------------------------------------
     def _wake(self, _event: Wake, now: float) -> None:
-        self._excuse_own_absence(now)
+        if (planned_at := self._timers.next()) is not None:
+            self._workforce.woken(planned_at, now)
         for name in self._timers.due(now):
             if isinstance(name, PendingRequest):
                 self._dispatcher.due(name, now)
@@ -333,11 +334,6 @@ class MajordomoBroker:
         if self._recorder:
             clients = (each for each in self.parties.values() if isinstance(each, Client))
             self._recorder.look(clients, now)
-
-    def _excuse_own_absence(self, now: float) -> None:
-        planned = self._timers.next()
-        if planned is not None and now - planned > self.policy.heartbeat.interval_s:
-            self._workforce.excuse(now - planned, now)
 
     # --- the end --------------------------------------------------------------------------------
     def step_down(self, reason: str, now: float) -> list[Effect]:

@@ -18,7 +18,7 @@ from math import inf
 from typing import Final
 
 from requite.chronicle import NO_INSTANCE, Chronicle
-from requite.core.liveness import Heartbeat
+from requite.core.liveness import Liveness, absence_s
 from requite.engine import (
     Connect,
     Disconnect,
@@ -107,8 +107,7 @@ class MajordomoClient(ClientEngine):
         self._peer: Peer | None = None
         self._dialling = False
         self._leaving = False  # the broker is shutting down: what is SENT is still awaited
-        self._heart = Heartbeat(policy.heartbeat, 0.0)
-        self._asked_at = 0.0  # when the broker was sent a HEARTBEAT
+        self._liveness = Liveness(policy.heartbeat, 0.0)
         self._beat_at = inf  # when to look at the heartbeat again; inf: no calls, no heartbeats
         self._pressed = False  # the broker has not taken yet what it was sent
         self._has_heard = False  # a message of this dialect, from any broker
@@ -147,7 +146,7 @@ class MajordomoClient(ClientEngine):
         )
         self._out.append(_new(Send, (peer, message)))
         self._sent(call, now)
-        self._heart.spoke_at = now
+        self._liveness.spoke_at = now
         if self._beat_at == inf:
             self._start_beating(now)
 
@@ -170,7 +169,7 @@ class MajordomoClient(ClientEngine):
             self._out.append(Warn("malformed", f"the broker broke the protocol: {violation}"))
             self._hang_up(f"it broke the protocol: {violation}", now)
             return
-        self._heart.heard_at = now
+        self._liveness.heard_at = now
         self._has_heard = True
         if self._leaving:
             self._maybe_leave(now)
@@ -208,7 +207,7 @@ class MajordomoClient(ClientEngine):
     # --- the connection ---------------------------------------------------------------------------
     def _recall(self, call: PendingCall, now: float) -> None:
         self._out.append(Send(self._peer, self._dialect.client_cancel(call.request_id)))
-        self._heart.spoke_at = now
+        self._liveness.spoke_at = now
         if self._leaving:
             self._sweep.arm(now)  # it may have been the last one that is awaited here
 
@@ -219,7 +218,7 @@ class MajordomoClient(ClientEngine):
         self._dialling = False
         self._redial.joined(now)
         self._peer = event.peer
-        self._heart = Heartbeat(self._policy.heartbeat, now)
+        self._liveness = Liveness(self._policy.heartbeat, now)
         self._pressed = False
         for call in self._calls.values():
             if call.state is HELD and now < call.asked.deadline:  # I15: else its timer is late
@@ -282,8 +281,8 @@ class MajordomoClient(ClientEngine):
 
     def _start_beating(self, now: float) -> None:
         """Begin to watch the broker, which was free to be silent until now."""
-        self._heart.heard_at = self._asked_at = now
-        self._beat_at = self._ask_at()
+        self._liveness.heard_at = self._liveness.asked_at = now
+        self._beat_at = now + self._liveness.interval_s
 
     def _ask_at(self) -> float:
         """Return when to ask the broker for a sign of life.
@@ -292,8 +291,7 @@ class MajordomoClient(ClientEngine):
         who sends requests all the time would else never ask, and take a busy broker's silence for
         its end.
         """
-        heart = self._heart
-        return max(self._asked_at, min(heart.heard_at, heart.spoke_at)) + heart.interval_s
+        return min(self._liveness.speak_at(), self._liveness.ask_at())
 
     def _blocked(self, event: PeerBlocked, _now: float) -> None:
         self._pressed |= event.peer is self._peer
@@ -301,24 +299,23 @@ class MajordomoClient(ClientEngine):
     def _writable(self, event: PeerWritable, now: float) -> None:
         if event.peer is self._peer:
             self._pressed = False
-            self._heart.heard_at = now
+            self._liveness.heard_at = now
 
     def _beat(self, now: float) -> None:
         if not self._calls:
             self._beat_at = inf
             return
-        heart = self._heart
-        late_s = now - self._beat_at
-        if late_s > heart.interval_s:  # we were away ourselves: what came meanwhile is unread
-            heart.heard_at = min(now, heart.heard_at + late_s)
+        liveness = self._liveness
+        liveness.excuse(absence_s(self._beat_at, now, liveness.interval_s), now)
         if self._pressed:  # our question is behind a large body: no answer can be expected yet
-            heart.heard_at = now
-        if now >= heart.gone_at():
+            liveness.heard_at = now
+        if now >= liveness.gone_at():
             self._was_silent = True
-            self._hang_up(f"nothing came from the broker for {now - heart.heard_at:.2f} s", now)
+            silent_s = now - liveness.heard_at
+            self._hang_up(f"nothing came from the broker for {silent_s:.2f} s", now)
             return
         if now >= self._ask_at():
             heartbeat = self._dialect.client_heartbeat(self._policy.heartbeat.interval_ms)
             self._out.append(Send(self._peer, heartbeat))
-            heart.spoke_at = self._asked_at = now
-        self._beat_at = min(heart.gone_at(), self._ask_at())
+            liveness.spoke_at = liveness.asked_at = now
+        self._beat_at = min(liveness.gone_at(), self._ask_at())

@@ -124,7 +124,7 @@ class Dispatcher:
         pending.attempts += 1
         pending.dispatched_at = now
         worker.holds[dispatch_id] = pending
-        worker.heartbeat.spoke_at = worker.given_at = now
+        worker.liveness.spoke_at = worker.given_at = now
         if len(worker.holds) < worker.capacity:
             worker.service.waiting[worker] = None
         deadline = pending.deadline
@@ -298,7 +298,7 @@ class Dispatcher:
             self._timers.clear((worker, pending.dispatch_id))
         if worker.dialect.has_ids:
             self._out.append(Send(worker.peer, worker.dialect.worker_cancel(pending.dispatch_id)))
-            worker.heartbeat.spoke_at = now
+            worker.liveness.spoke_at = now
 
     def _settle(self, pending: PendingRequest, now: float) -> None:
         """Drop every trace of a request."""

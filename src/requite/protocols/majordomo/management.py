@@ -195,7 +195,7 @@ def _worker_state(worker: Worker) -> WorkerState:
         holding=len(worker.holds),
         served=worker.served,
         draining=worker.draining,
-        heartbeat_ms=round(worker.heartbeat.interval_s * 1000),
+        heartbeat_ms=round(worker.liveness.interval_s * 1000),
     )
 
 

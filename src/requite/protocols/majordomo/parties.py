@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from requite.chronicle import NO_INSTANCE
-from requite.core.liveness import Heartbeat
+from requite.core.liveness import Liveness
 from requite.engine import Message, Peer
 from requite.protocols.majordomo.queue import ServiceQueue
 from requite.protocols.majordomo.wire import Dialect
@@ -114,10 +114,10 @@ class Worker:
         "dialect",
         "draining",
         "given_at",
-        "heartbeat",
         "holds",
         "joined_at",
         "lease_s",
+        "liveness",
         "name",
         "peer",
         "served",
@@ -132,7 +132,7 @@ class Worker:
         service: Service,
         capacity: int,
         lease_s: float,
-        heartbeat: Heartbeat,
+        liveness: Liveness,
         instance: bytes,
     ) -> None:
         self.name = address if instance == NO_INSTANCE else instance  # in journals
@@ -142,8 +142,8 @@ class Worker:
         self.service = service
         self.capacity = capacity
         self.lease_s = lease_s
-        self.heartbeat = heartbeat
-        self.joined_at = self.given_at = heartbeat.heard_at
+        self.liveness = liveness
+        self.joined_at = self.given_at = liveness.heard_at
         self.holds: dict[int, PendingRequest | None] = {}
         self.draining = False
         self.blocked = False

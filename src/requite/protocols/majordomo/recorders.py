@@ -154,7 +154,7 @@ class BrokerRecorder(_Recorder):
                 service=worker.service.name,
                 worker=worker.name,
                 reason=reason,
-                value=now - worker.heartbeat.heard_at,
+                value=now - worker.liveness.heard_at,
                 busy=len(worker.holds),
                 capacity=worker.capacity,
             )

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from requite import engine
 from requite.chronicle import NO_INSTANCE, SWEEP_EVERY_S, Chronicle
-from requite.core.liveness import Heartbeat
+from requite.core.liveness import Liveness, absence_s
 from requite.core.sweep import Sweep
 from requite.engine import (
     Abandon,
@@ -113,7 +113,7 @@ class MajordomoWorker:
         self._redial = Redial(rng)
         self._redial.at = 0.0
         self._was_heard = False  # in this conversation
-        self._heart = Heartbeat(policy.heartbeat, 0.0)
+        self._liveness = Liveness(policy.heartbeat, 0.0)
         self._beat_at = inf
         self._jobs: dict[int, Job] = {}  # of this conversation, by dispatch id
         self._sweep = Sweep()
@@ -192,7 +192,7 @@ class MajordomoWorker:
         peer, messages = event
         if peer is not self._peer:
             return  # the rest of a conversation that is over
-        self._heart.heard_at = now
+        self._liveness.heard_at = now
         decode = self._dialect.decode_to_worker
         try:
             for message in messages:
@@ -241,7 +241,7 @@ class MajordomoWorker:
     def _received_other(self, command: ToWorker, now: float) -> None:
         if isinstance(command, WorkerHeartbeat):
             if self._dialect.has_ids:  # [worker-heartbeat]: the longer interval holds
-                self._heart.agree(command.interval_ms)
+                self._liveness.agree(command.interval_ms)
         elif isinstance(command, WorkerCancel):
             job = self._jobs.get(command.dispatch_id)
             if job is not None:  # else its FINAL has just crossed the CANCEL
@@ -337,7 +337,7 @@ class MajordomoWorker:
 
     # --- the conversation -------------------------------------------------------------------------
     def _say(self, message: Sequence[bytes], now: float) -> None:
-        self._heart.spoke_at = now
+        self._liveness.spoke_at = now
         self._out.append(_new(Send, (self._peer, message)))
 
     def _say_goodbye(self) -> None:
@@ -352,8 +352,8 @@ class MajordomoWorker:
         self._peer = event.peer
         self._was_heard = False
         self._redial.joined(now)
-        self._heart = Heartbeat(policy.heartbeat, now)
-        self._beat_at = self._heart.next_at()
+        self._liveness = Liveness(policy.heartbeat, now)
+        self._beat_at = self._liveness.next_at()
         interval_ms = policy.heartbeat.interval_ms
         lease_ms = min(U32_MAX, round(policy.lease_s * 1000))
         ready = self._dialect.ready(
@@ -404,12 +404,10 @@ class MajordomoWorker:
 
     def _beat(self, now: float) -> None:
         """Notice that the broker is gone; speak to it if nothing else was said."""
-        heart = self._heart
-        late_s = now - self._beat_at
-        if late_s > heart.interval_s:  # we were away ourselves: what came meanwhile is unread
-            heart.heard_at = min(now, heart.heard_at + late_s)
-        if now >= heart.gone_at():
-            did = f"for {now - heart.heard_at:.2f} s"
+        liveness = self._liveness
+        liveness.excuse(absence_s(self._beat_at, now, liveness.interval_s), now)
+        if now >= liveness.gone_at():
+            did = f"for {now - liveness.heard_at:.2f} s"
             if not self._was_heard:
                 did = "since we connected, not even an answer to READY"
             self._hang_up(f"nothing came from the broker {did}", now)
@@ -420,9 +418,9 @@ class MajordomoWorker:
             )
             self._leave(why, f"{why}: the worker leaves, and registers again", now)
             return
-        if now >= heart.speak_at():
+        if now >= liveness.speak_at():
             self._say(self._dialect.worker_heartbeat(self._policy.heartbeat.interval_ms), now)
-        self._beat_at = heart.next_at()
+        self._beat_at = liveness.next_at()
 
     def _vouches(self, now: float) -> bool:
         """Whether no handler has outlived its lease.

@@ -11,7 +11,7 @@ from typing import Any, Final, assert_never
 
 from requite import engine
 from requite.chronicle import Kind
-from requite.core.liveness import Heartbeat
+from requite.core.liveness import Liveness, absence_s
 from requite.core.timers import Timers
 from requite.engine import Effect, Message, Note, Peer, Send, Warn
 from requite.errors import RemoteViolation
@@ -92,7 +92,9 @@ class Workforce:
         if service is None:
             self._send_away(peer, dialect, refusal or TOO_MANY)
             return
-        heartbeat = Heartbeat(self._policy.heartbeat, now)
+        liveness = Liveness(self._policy.heartbeat, now)
+        if not dialect.has_ids:
+            liveness.silence_s = max(liveness.silence_s, LEGACY_IDLE_S)
         lease_s = ready.lease_ms / 1000
         worker = Worker(
             peer,
@@ -101,14 +103,14 @@ class Workforce:
             service,
             ready.capacity,
             lease_s,
-            heartbeat,
+            liveness,
             ready.instance,
         )
         self._parties[peer] = worker
         service.workers[worker] = None
         self._directory.staffed(service)
         if dialect.has_ids:  # [worker-confirm], [worker-heartbeat]
-            heartbeat.agree(ready.interval_ms)
+            liveness.agree(ready.interval_ms)
             self._speak(worker, now)
         self._watch(worker)
         self._note_worker("worker_joined", worker, capacity=ready.capacity)
@@ -124,7 +126,7 @@ class Workforce:
 
     def take(self, worker: Worker, messages: Sequence[Message], now: float) -> None:
         """Handle what one read brought from a worker."""
-        worker.heartbeat.heard_at = now
+        worker.liveness.heard_at = now
         decode = worker.dialect.decode_from_worker
         try:
             for message in messages:
@@ -187,7 +189,7 @@ class Workforce:
 
     def _heartbeat(self, worker: Worker, command: WorkerHeartbeat, now: float) -> None:
         if worker.dialect.has_ids:
-            worker.heartbeat.agree(command.interval_ms)
+            worker.liveness.agree(command.interval_ms)
             self._watch(worker, now)
 
     def _partial(self, worker: Worker, command: WorkerPartial, now: float) -> None:
@@ -206,7 +208,7 @@ class Workforce:
     def _speak(self, worker: Worker, now: float) -> None:
         interval_ms = self._policy.heartbeat.interval_ms
         self._out.append(Send(worker.peer, worker.dialect.worker_heartbeat(interval_ms)))
-        worker.heartbeat.spoke_at = now
+        worker.liveness.spoke_at = now
 
     def _send_away(self, peer: Peer, dialect: Dialect, reason: str) -> None:
         """Say DISCONNECT and nothing more (18/MDP, "Opening and Closing a Connection")."""
@@ -255,20 +257,19 @@ class Workforce:
 
     def due(self, worker: Worker, now: float) -> None:
         """Drop a worker that is silent for too long; speak to it if nothing else has."""
-        heartbeat = worker.heartbeat
         if self._recorder:
             self._recorder.worker(Kind.HEARTBEAT, worker, now)
         if now >= self._gone_at(worker):
-            silent_s = now - heartbeat.heard_at
+            silent_s = now - worker.liveness.heard_at
             self._dismiss(worker, f"its worker was silent for {silent_s:.2f} s", now)
             return
-        if now >= heartbeat.speak_at():
+        if now >= worker.liveness.speak_at():
             self._speak(worker, now)
         self._watch(worker)
 
     def _watch(self, worker: Worker, now: float = 0.0) -> None:
         """Set the timer of a worker to when it needs attention, `now` at the earliest."""
-        at = min(self._gone_at(worker), worker.heartbeat.speak_at())
+        at = min(self._gone_at(worker), worker.liveness.speak_at())
         self._timers.set(worker, max(now, at))
 
     def _gone_at(self, worker: Worker) -> float:
@@ -278,21 +279,20 @@ class Workforce:
         it works. So a busy worker of these dialects has a limit of its own, and an idle one has at
         least the Guide's three intervals.
         """
-        heartbeat = worker.heartbeat
-        if worker.dialect.has_ids:
-            return heartbeat.gone_at()
-        if worker.holds:
-            since = max(heartbeat.heard_at, worker.given_at)
+        if worker.holds and not worker.dialect.has_ids:
+            since = max(worker.liveness.heard_at, worker.given_at)
             return since + self._policy.legacy_busy_timeout_s
-        return max(heartbeat.gone_at(), heartbeat.heard_at + LEGACY_IDLE_S)
+        return worker.liveness.gone_at()
 
-    def excuse(self, late_s: float, now: float) -> None:
-        """Count a pause of the broker's own (a frozen process, a laptop asleep) as heard: what the
-        workers sent meanwhile is still unread."""
+    def woken(self, planned_at: float, now: float) -> None:
+        """Excuse all workers if the broker itself was away, having planned to wake before."""
+        away_s = absence_s(planned_at, now, self._policy.heartbeat.interval_s)
+        if not away_s:
+            return
         for party in self._parties.values():
             if isinstance(party, Worker):
-                party.heartbeat.heard_at = min(now, party.heartbeat.heard_at + late_s)
-                party.given_at = min(now, party.given_at + late_s)
+                party.liveness.excuse(away_s, now)
+                party.given_at = min(now, party.given_at + away_s)
 
     def stop(self) -> None:
         """Say goodbye to all."""

@@ -17,7 +17,7 @@ from enum import Enum
 from math import inf
 from typing import Final
 
-from requite.core.liveness import Heartbeat, HeartbeatPolicy
+from requite.core.liveness import HeartbeatPolicy, Liveness
 from requite.engine import Message, Peer
 from requite.protocols.pirate.turns import Asker
 from requite.protocols.pirate.wire import PPP, Words
@@ -42,11 +42,11 @@ class Hand:
     `words` are its own for "ready" and for a heartbeat. `due_at` is when to look at it next.
     """
 
-    __slots__ = ("asker", "due_at", "envelope", "heart", "is_open", "peer", "state", "words")
+    __slots__ = ("asker", "due_at", "envelope", "is_open", "liveness", "peer", "state", "words")
 
     def __init__(self, peer: Peer, policy: HeartbeatPolicy, now: float) -> None:
         self.peer = peer
-        self.heart = Heartbeat(policy, now)
+        self.liveness = Liveness(policy, now)
         self.due_at = inf
         self.state = UNREADY
         self.words: Words = PPP

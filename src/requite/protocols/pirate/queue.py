@@ -24,6 +24,7 @@ from math import inf
 from typing import Any, ClassVar
 
 from requite.chronicle import NO_INSTANCE, Chronicle
+from requite.core.liveness import absence_s
 from requite.core.machine import Handlers, Machine
 from requite.core.sweep import Sweep
 from requite.engine import (
@@ -151,7 +152,7 @@ class PirateQueue(Machine):
             self._forget_client(asker, "it broke the protocol", now)
 
     def _from_worker(self, hand: Hand, messages: Iterable[Message], now: float) -> None:
-        hand.heart.heard_at = now
+        hand.liveness.heard_at = now
         try:
             for message in messages:
                 self._heard(hand, wire.decode_from_worker(self._pattern, message), now)
@@ -210,7 +211,7 @@ class PirateQueue(Machine):
             self._recorder.came(hand, now)
         self._crew.ready(hand)
         if self._pattern.beats:
-            self._watch(hand, hand.heart.next_at())
+            self._watch(hand, hand.liveness.next_at())
 
     # --- requests ---------------------------------------------------------------------------------
     def _dispatch(self, now: float) -> None:
@@ -220,7 +221,7 @@ class PirateQueue(Machine):
             hand = self._crew.take()
             hand.asker = asker
             hand.envelope = [asker.address, *wire.split(message).envelope]
-            hand.heart.spoke_at = now
+            hand.liveness.spoke_at = now
             asker.in_hand[hand] = None
             self._turns.offer(asker)
             self._requests += 1
@@ -267,7 +268,7 @@ class PirateQueue(Machine):
             hand = Hand(event.peer, self._policy.heartbeat, now)
             self._crew.by_peer[event.peer] = hand
             if self._pattern.beats:
-                self._watch(hand, hand.heart.gone_at())
+                self._watch(hand, hand.liveness.gone_at())
         else:
             raise LocalViolation(f"a queue has a front and a back; {event.place!r} is neither")
 
@@ -315,33 +316,31 @@ class PirateQueue(Machine):
     def _woken(self, _event: Wake, now: float) -> None:
         if self._recorder is not None and now >= self._recorder.look_at:
             self._recorder.look(now)
-        late_s = now - self._sweep.at
-        if late_s < 0:
+        if now < self._sweep.at:
             return
-        if late_s > self._policy.heartbeat.interval_s:
-            # We were away ourselves: what came meanwhile is unread.
+        if away_s := absence_s(self._sweep.at, now, self._policy.heartbeat.interval_s):
             for hand in self._crew:
-                hand.heart.heard_at = min(now, hand.heart.heard_at + late_s)
+                hand.liveness.excuse(away_s, now)
         for hand in self._sweep.due(self._crew.by_peer.values(), now):
             self._look_at(hand, now)
 
     def _look_at(self, hand: Hand, now: float) -> None:
         """Forget a worker that is silent, or be heard by it."""
-        heart = hand.heart
-        if hand.state is not BUSY and now >= heart.gone_at():
-            reason = f"nothing came from it for {now - heart.heard_at:.2f} s"
+        liveness = hand.liveness
+        if hand.state is not BUSY and now >= liveness.gone_at():
+            reason = f"nothing came from it for {now - liveness.heard_at:.2f} s"
             self._out.append(Disconnect(hand.peer, reason))
             self._forget_worker(hand, reason, now)
             return
         if hand.state is UNREADY:  # 6/PPP: there is no conversation yet
-            self._watch(hand, heart.gone_at())
+            self._watch(hand, liveness.gone_at())
             return
-        if now >= heart.speak_at():
-            heart.spoke_at = now
+        if now >= liveness.speak_at():
+            liveness.spoke_at = now
             self._out.append(Send(hand.peer, [hand.words.heartbeat]))
             if self._recorder is not None:
                 self._recorder.beat(hand, now)
-        self._watch(hand, heart.speak_at() if hand.state is BUSY else heart.next_at())
+        self._watch(hand, liveness.speak_at() if hand.state is BUSY else liveness.next_at())
 
     # --- the end ----------------------------------------------------------------------------------
     def _drained(self, _event: Drain, now: float) -> None:

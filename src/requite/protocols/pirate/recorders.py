@@ -115,7 +115,7 @@ class QueueRecorder(Recorder):
         del self._names[hand]
 
     def _presence(self, kind: Kind, hand: Hand, now: float, reason: str = "") -> None:
-        silent_s, busy = now - hand.heart.heard_at, int(hand.state is BUSY)
+        silent_s, busy = now - hand.liveness.heard_at, int(hand.state is BUSY)
         name = self._names[hand]
         self._happen(
             Happening(now, kind, worker=name, reason=reason, value=silent_s, busy=busy, capacity=1)

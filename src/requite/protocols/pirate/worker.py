@@ -29,7 +29,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from requite.chronicle import NO_INSTANCE, Chronicle
-from requite.core.liveness import Heartbeat
+from requite.core.liveness import Liveness, absence_s
 from requite.core.recording import JobRecorder
 from requite.core.serving import Job, ServingEngine, reason_of
 from requite.engine import (
@@ -87,7 +87,7 @@ class PirateWorker(ServingEngine[Job]):
             notes=policy.notes,
         )
         self._peer: Peer | None = None
-        self._heart = Heartbeat(policy.heartbeat, 0.0)
+        self._liveness = Liveness(policy.heartbeat, 0.0)
         self._beat_at = inf
         self._pause_s = policy.pause_first_s
         self._was_heard = False  # in this conversation
@@ -126,7 +126,7 @@ class PirateWorker(ServingEngine[Job]):
         peer, messages = event
         if peer is not self._peer:
             return  # the rest of a conversation that is over
-        self._heart.heard_at = now
+        self._liveness.heard_at = now
         try:
             for message in messages:
                 said = wire.decode_to_worker(self._pattern, message)
@@ -163,7 +163,7 @@ class PirateWorker(ServingEngine[Job]):
             return
         self._job = None
         if ended[1] is Status.OK:
-            self._heart.heard_at = now  # it was not to be heard while we were busy
+            self._liveness.heard_at = now  # it was not to be heard while we were busy
             self._say(job.reply(event.frames), now)
             if self._waiting:
                 self._deliver(self._waiting.popleft(), now)
@@ -178,7 +178,7 @@ class PirateWorker(ServingEngine[Job]):
 
     # --- the conversation -------------------------------------------------------------------------
     def _say(self, message: Sequence[bytes], now: float) -> None:
-        self._heart.spoke_at = now
+        self._liveness.spoke_at = now
         self._out.append(Send(self._peer, message))
 
     def _joined(self, event: PeerJoined, now: float) -> None:
@@ -189,9 +189,9 @@ class PirateWorker(ServingEngine[Job]):
         self._peer = event.peer
         self._was_heard = False
         self._joined_at = now
-        self._heart = Heartbeat(self._policy.heartbeat, now)
+        self._liveness = Liveness(self._policy.heartbeat, now)
         if self._pattern.beats:
-            self._beat_at = self._heart.next_at()
+            self._beat_at = self._liveness.next_at()
         self._say([self._words.ready], now)
         self._tell("ready")
 
@@ -244,13 +244,11 @@ class PirateWorker(ServingEngine[Job]):
 
     def _beat(self, now: float) -> None:
         """Notice that the queue is gone; speak to it if nothing else was said."""
-        heart = self._heart
-        late_s = now - self._beat_at
-        if late_s > heart.interval_s:  # we were away ourselves: what came meanwhile is unread
-            heart.heard_at = min(now, heart.heard_at + late_s)
+        liveness = self._liveness
+        liveness.excuse(absence_s(self._beat_at, now, liveness.interval_s), now)
         is_busy = self._job is not None
-        if now >= heart.gone_at() and not is_busy:
-            did = f"for {now - heart.heard_at:.2f} s"
+        if now >= liveness.gone_at() and not is_busy:
+            did = f"for {now - liveness.heard_at:.2f} s"
             if not self._was_heard:
                 did = "since we connected, not even an answer to READY"
             reason = f"nothing came from the queue {did}"
@@ -258,9 +256,9 @@ class PirateWorker(ServingEngine[Job]):
             self._out.append(Disconnect(self._peer, reason))
             self._go_without(reason, now, silent=True)
             return
-        if now >= heart.speak_at():
+        if now >= liveness.speak_at():
             self._say([self._words.heartbeat], now)
-        self._beat_at = heart.speak_at() if is_busy else heart.next_at()
+        self._beat_at = liveness.speak_at() if is_busy else liveness.next_at()
 
     # --- the end ----------------------------------------------------------------------------------
     def _drained(self, _event: Drain, _now: float) -> None:
