@@ -176,7 +176,7 @@ class DeviceMachine(RuleBasedStateMachine):
         assert snapshot.held <= len(self.asked) - len(self.passed)
 
     def those_with_something_waiting_are_not_read_from(self) -> None:
-        callers = {caller.peer: caller for caller in self.bench.device._callers}
+        callers = {caller.peer: caller for caller in self.bench.device._turns}
         assert callers.keys() == self.front.keys()
         for peer, caller in callers.items():
             assert (peer in self.bench.unread) == (bool(caller.waiting) or self.draining)
@@ -194,7 +194,7 @@ class DeviceMachine(RuleBasedStateMachine):
     def nothing_is_held_for_ever(self) -> None:
         """Unless there is nobody to take it, or whoever asked takes nothing."""
         at = self.bench.device.deadline()
-        turns = self.bench.device._callers.turns
+        turns = self.bench.device._turns.line
         if turns and self.back() and not self.bench.stopped:
             assert at is not None
             assert at <= self.bench.now + HOLD_S

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.sim.parts import with_part
 
+from requite.core.turns import Turns
 from requite.engine import Deliver, Disconnect, Effect, Fail, Input, Send
 from requite.errors import CallTimeout
 from requite.protocols.freelance import wire
@@ -17,7 +18,6 @@ from requite.protocols.freelance.agent import AgentClient
 from requite.protocols.freelance.failover import FailoverClient
 from requite.protocols.freelance.server import FreelanceServer
 from requite.protocols.freelance.shotgun import ShotgunClient
-from requite.protocols.freelance.turns import Callers
 from requite.request import Reply
 
 
@@ -191,9 +191,9 @@ class PunishesTheInnocent(FreelanceServer):
 
     def _drop(self, why: str, now: float, count: int = 1) -> None:
         super()._drop(why, now, count)
-        for caller in list(self._callers) if why == "malformed" else ():
+        for caller in list(self._turns) if why == "malformed" else ():
             self._out.append(Disconnect(caller.peer, "malformed"))
-            self._callers.leave(caller.peer)
+            self._turns.leave(caller.peer)
 
 
 class TakesTooMany(FreelanceServer):
@@ -214,7 +214,7 @@ class StartsWhatWasLost(FreelanceServer):
     """Start what a client had asked before it left."""
 
     def _lost(self, event: Any, now: float) -> None:
-        caller = self._callers.by_peer.get(event.peer)
+        caller = self._turns.by_peer.get(event.peer)
         if caller is not None and caller.waiting:
             self._deliver(caller, caller.waiting[0][1], now)
         super()._lost(event, now)
@@ -240,7 +240,7 @@ class LosesSome(FreelanceServer):
             super()._take(caller, message, now)
 
 
-class _OneAfterTheOther(Callers):
+class _OneAfterTheOther(Turns[Any]):
     """Serve a client until it has nothing more."""
 
     __slots__ = ()
@@ -248,12 +248,12 @@ class _OneAfterTheOther(Callers):
     def pop(self) -> Any:
         due = super().pop()
         if due is not None and due[0].waiting:
-            self.turns.remove(due[0])
-            self.turns.appendleft(due[0])
+            self.line.remove(due[0])
+            self.line.appendleft(due[0])
         return due
 
 
-class _ReadsOn(Callers):
+class _ReadsOn(Turns[Any]):
     """Never stop reading, however much waits."""
 
     __slots__ = ()
@@ -264,16 +264,16 @@ class _ReadsOn(Callers):
         return False
 
 
-class _NeverReadsAgain(Callers):
+class _NeverReadsAgain(Turns[Any]):
     __slots__ = ()
 
     def resumes(self, caller: Any) -> bool:
         return False
 
 
-ServesOneAfterTheOther = with_part(FreelanceServer, "_callers", _OneAfterTheOther)
-ReadsOn = with_part(FreelanceServer, "_callers", _ReadsOn)
-NeverReadsAgain = with_part(FreelanceServer, "_callers", _NeverReadsAgain)
+ServesOneAfterTheOther = with_part(FreelanceServer, "_turns", _OneAfterTheOther)
+ReadsOn = with_part(FreelanceServer, "_turns", _ReadsOn)
+NeverReadsAgain = with_part(FreelanceServer, "_turns", _NeverReadsAgain)
 
 
 # --- bugs that the simulator has found, put back --------------------------------------------------

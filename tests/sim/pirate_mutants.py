@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import Any
 
+from requite.core.turns import Turns
 from requite.engine import Deliver, Disconnect, Effect, Fail, Input, Received, Send
 from requite.errors import CallTimeout, RemoteViolation
 from requite.protocols.pirate import wire
@@ -17,7 +18,6 @@ from requite.protocols.pirate.client import LazyPirate
 from requite.protocols.pirate.crew import BUSY, Crew
 from requite.protocols.pirate.queue import PirateQueue
 from requite.protocols.pirate.server import PirateServer
-from requite.protocols.pirate.turns import Turns
 from requite.protocols.pirate.worker import PirateWorker
 
 
@@ -124,7 +124,7 @@ class Redelivers(PirateQueue):
         if message and asker and self._turns.by_peer.get(asker.peer) is asker:
             asker.in_hand.pop(hand, None)
             del message[: 2 if self._pattern is wire.Pattern.SIMPLE else 1]
-            self._turns.push(asker, message)
+            self._turns.push(asker, message, sum(map(len, message)))
             return
         super()._lose_request(hand, why, now)
 
@@ -238,7 +238,9 @@ class StartsWhatWasGivenUp(PirateServer):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         policy = self._policy
-        self._turns = self._Turns(policy.queue_max, policy.queue_size_max, one_at_a_time=True)
+        self._turns = self._Turns(
+            policy.queue_max, policy.queue_size_max, stops_at_max=True, one_at_a_time=True
+        )
 
 
 class SwapsReplies(PirateServer):

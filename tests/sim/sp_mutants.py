@@ -12,11 +12,12 @@ from typing import Any
 
 from tests.sim.parts import with_part
 
+from requite.core.turns import Turns
 from requite.engine import Deliver, Disconnect, Effect, Fail, Input, Received, Send
 from requite.errors import CallTimeout
 from requite.protocols.scalability.channels import Channel, Channels
 from requite.protocols.scalability.device import ScalabilityDevice
-from requite.protocols.scalability.raw import Callers
+from requite.protocols.scalability.raw import ReturnPaths
 from requite.protocols.scalability.rep import ScalabilityWorker
 from requite.protocols.scalability.req import ScalabilityClient
 from requite.request import Reply
@@ -183,7 +184,7 @@ WithoutWeights = with_part(ScalabilityClient, "_channels", _WithoutWeights)
 
 
 # --- workers --------------------------------------------------------------------------------------
-class _OneAfterTheOther(Callers):
+class _OneAfterTheOther(Turns[Any]):
     """Serve a channel until it has nothing more."""
 
     __slots__ = ()
@@ -191,12 +192,12 @@ class _OneAfterTheOther(Callers):
     def pop(self) -> Any:
         due = super().pop()
         if due is not None and due[0].has_turn:
-            self.turns.remove(due[0])
-            self.turns.appendleft(due[0])
+            self.line.remove(due[0])
+            self.line.appendleft(due[0])
         return due
 
 
-class _ReadsOn(Callers):
+class _ReadsOn(Turns[Any]):
     """Never stop reading, however much waits."""
 
     __slots__ = ()
@@ -207,7 +208,7 @@ class _ReadsOn(Callers):
         return False
 
 
-class _SwapsRequests(Callers):
+class _SwapsRequests(Turns[Any]):
     """Give a request back to another channel than the one it came by."""
 
     __slots__ = ()
@@ -218,29 +219,29 @@ class _SwapsRequests(Callers):
         return (others[0], due[1]) if others else due
 
 
-class _NeverReadsAgain(Callers):
+class _NeverReadsAgain(Turns[Any]):
     __slots__ = ()
 
     def resumes(self, caller: Any) -> bool:
         return False
 
 
-NeverReadsAgain = with_part(ScalabilityWorker, "_callers", _NeverReadsAgain)
-ServesOneAfterTheOther = with_part(ScalabilityWorker, "_callers", _OneAfterTheOther)
-ReadsOn = with_part(ScalabilityWorker, "_callers", _ReadsOn)
-SwapsRequests = with_part(ScalabilityWorker, "_callers", _SwapsRequests)
+NeverReadsAgain = with_part(ScalabilityWorker, "_turns", _NeverReadsAgain)
+ServesOneAfterTheOther = with_part(ScalabilityWorker, "_turns", _OneAfterTheOther)
+ReadsOn = with_part(ScalabilityWorker, "_turns", _ReadsOn)
+SwapsRequests = with_part(ScalabilityWorker, "_turns", _SwapsRequests)
 
 
 class StartsWhatWasLost(ScalabilityWorker):
     """Let requests outlive their channel."""
 
     def _lost(self, event: Any, now: float) -> None:
-        caller = self._callers.by_peer.get(event.peer)
+        caller = self._turns.by_peer.get(event.peer)
         waiting = [] if caller is None else list(caller.waiting)
         super()._lost(event, now)
-        for heir in list(self._callers)[:1]:
+        for heir in list(self._turns)[:1]:
             for size, request in waiting:
-                self._callers.push(heir, request, size)
+                self._turns.push(heir, request, size)
 
 
 class WorksForNobody(ScalabilityWorker):
@@ -273,9 +274,9 @@ class PunishesTheInnocent(_Worker):
 
     def _refuse(self, payload: bytes, now: float) -> None:
         super()._refuse(payload, now)
-        for caller in list(self._callers):
+        for caller in list(self._turns):
             self._out.append(Disconnect(caller.peer, "malformed"))
-            self._callers.leave(caller.peer)
+            self._turns.leave(caller.peer)
 
 
 # --- devices --------------------------------------------------------------------------------------
@@ -297,7 +298,7 @@ class ReadsAndReads(ScalabilityDevice):
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
-        self._callers.__class__ = _ReadsOn
+        self._turns.__class__ = _ReadsOn
 
 
 class SwapsBodies(ScalabilityDevice):
@@ -343,7 +344,7 @@ class RemembersEverybody(ScalabilityDevice):
         self.seen.append(event.place)
 
 
-class _OneIdForAll(Callers):
+class _OneIdForAll(ReturnPaths):
     """Give each channel the id of the one before."""
 
     __slots__ = ()
@@ -355,13 +356,12 @@ class _OneIdForAll(Callers):
         self.by_tag[caller.tag] = caller
         return caller
 
-    def leave(self, peer: Any) -> Any:
-        if peer in self.by_peer:
-            self.by_tag.setdefault(self.by_peer[peer].tag, self.by_peer[peer])
-        return super().leave(peer)
+    def leave(self, caller: Any) -> None:
+        self.by_tag.setdefault(caller.tag, caller)
+        super().leave(caller)
 
 
-OneIdForAll = with_part(ScalabilityDevice, "_callers", _OneIdForAll)
+OneIdForAll = with_part(ScalabilityDevice, "_paths", _OneIdForAll)
 
 
 class CountsFromOne(ScalabilityClient):

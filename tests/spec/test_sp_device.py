@@ -69,7 +69,7 @@ def test_an_id_that_is_still_in_use_is_passed_over() -> None:
     bench = DeviceBench(first_id=0)
     bench.back("service")
     bench.front("old", "older")
-    bench.device._callers._next_id = IDS - 1  # after 2^31 - 3 others
+    bench.device._paths._next_id = IDS - 1  # after 2^31 - 3 others
     bench.front("a", "b")
     for peer in ("old", "older", "a", "b"):
         bench.say(peer, tag(1))

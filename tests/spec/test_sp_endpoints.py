@@ -105,9 +105,9 @@ def test_the_first_channel_id_is_another_one_with_every_start() -> None:
     for _ in range(4):
         [part] = parts(read_reach("sp+tcp://127.0.0.1:1"), [echo], WORKER_SETTINGS)
         assert isinstance(part.engine, ScalabilityWorker)
-        first_ids.add(part.engine._callers._next_id)
+        first_ids.add(part.engine._paths._next_id)
         device = Device(connect_front="sp+tcp://127.0.0.1:1", connect_back="sp+tcp://127.0.0.1:1")
-        first_ids.add(device._engine._callers._next_id)
+        first_ids.add(device._engine._paths._next_id)
     assert len(first_ids) == 8
 
 

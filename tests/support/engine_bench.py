@@ -204,7 +204,7 @@ class JobBench(Bench):
         engine: Any = self.engine
         snapshot = engine.snapshot()
         assert (snapshot.waiting, snapshot.running, snapshot.abandoned) == (0, 0, 0)
-        assert not engine._callers.turns
+        assert not engine._turns.line
 
     def came(self, before: int) -> Any:
         """Return the job of the one request that has been delivered since there were so many."""

@@ -169,7 +169,7 @@ class DeviceBench(_SpBench):
     def assert_empty(self) -> None:
         """Check that nothing waits (I9)."""
         assert self.device.snapshot().held == 0
-        assert not self.device._callers.turns
+        assert not self.device._turns.line
 
     def _perform(self, effect: Effect) -> None:
         if isinstance(effect, Send) and effect.peer in self.backs:

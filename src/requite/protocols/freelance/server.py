@@ -5,9 +5,8 @@
        └──► lost with its client: never started
 
 At most `capacity` handlers run at a time; what comes beyond that waits per client, and clients take
-turns (`turns.py`). Pings are answered at once, however much waits: they ask whether the server
-lives, not whether it is free. A failed request gets no reply; its client will ask another server,
-or give up.
+turns. Pings are answered at once, however much waits: they ask whether the server lives, not
+whether it is free. A failed request gets no reply; its client will ask another server, or give up.
 
 Sources: 10/FLP, "Overall Operation"; Guide, "Model One" to "Model Three".
 """
@@ -20,6 +19,7 @@ from types import SimpleNamespace
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.recording import JobRecorder
 from requite.core.serving import Job, ServingEngine, reason_of
+from requite.core.turns import ClientPeer, Turns
 from requite.engine import (
     Disconnect,
     Drain,
@@ -39,7 +39,6 @@ from requite.errors import RemoteViolation
 from requite.protocols.freelance import wire
 from requite.protocols.freelance.jobs import Why
 from requite.protocols.freelance.policy import ServerPolicy
-from requite.protocols.freelance.turns import Caller, Callers
 from requite.request import Status
 
 _PONG = (wire.PONG,)
@@ -67,7 +66,7 @@ class FreelanceServer(ServingEngine[Job]):
             reply_size_max=policy.reply_size_max,
             notes=policy.notes,
         )
-        self._callers = Callers(policy.queue_max, policy.queue_size_max)
+        self._turns: Turns[ClientPeer] = Turns(policy.queue_max, policy.queue_size_max)
         self._pings = 0
 
     def snapshot(self) -> SimpleNamespace:
@@ -77,12 +76,12 @@ class FreelanceServer(ServingEngine[Job]):
         with one, nobody waits for the `abandoned`. Since the start: `pings` answered, and messages
         `dropped`, by reason (`Why`).
         """
-        callers = list(self._callers)
+        clients = list(self._turns)
         abandoned = self._abandoned
         return SimpleNamespace(
-            clients=len(callers),
-            unread=sum(not caller.is_read for caller in callers),
-            waiting=self._callers.waiting,
+            clients=len(clients),
+            unread=sum(not client.is_read for client in clients),
+            waiting=self._turns.waiting,
             running=len(self._jobs) - abandoned,
             abandoned=abandoned,
             pings=self._pings,
@@ -93,40 +92,40 @@ class FreelanceServer(ServingEngine[Job]):
 
     # --- requests ---------------------------------------------------------------------------------
     def _received(self, event: Received, now: float) -> None:
-        caller = self._callers.by_peer.get(event.peer)
-        if caller is None or self._stopped:
+        client = self._turns.by_peer.get(event.peer)
+        if client is None or self._stopped:
             return
         for message in event.messages:
             try:
-                self._take(caller, message, now)
+                self._take(client, message, now)
             except RemoteViolation as violation:
                 self._drop(Why.MALFORMED, now)
                 self._out.append(Warn("malformed", f"a message is dropped: {violation}"))
 
-    def _take(self, caller: Caller, message: Message, now: float) -> None:
+    def _take(self, client: ClientPeer, message: Message, now: float) -> None:
         """Answer a ping; deliver a request, or let it wait."""
         command = wire.decode_request(message, self._policy.model)
         if isinstance(command, wire.Ping):
             self._pings += 1
-            self._out.append(Send(caller.peer, _PONG))
-        elif len(self._jobs) < self._policy.capacity and not self._callers.turns:
-            self._deliver(caller, command, now)
-        elif self._callers.push(caller, command, sum(map(len, message))):
-            self._out.append(StopReading(caller.peer))
+            self._out.append(Send(client.peer, _PONG))
+        elif len(self._jobs) < self._policy.capacity and not self._turns.line:
+            self._deliver(client, command, now)
+        elif self._turns.push(client, command, sum(map(len, message))):
+            self._out.append(StopReading(client.peer))
 
-    def _deliver(self, caller: Caller, request: wire.Request, now: float) -> None:
-        self._hand_over(Job(caller.peer, request.control), None, request.body, now)
+    def _deliver(self, client: ClientPeer, request: wire.Request, now: float) -> None:
+        self._hand_over(Job(client.peer, request.control), None, request.body, now)
 
     def _deliver_waiting(self, now: float) -> None:
         """Deliver what waits, in turn, while there is room."""
         while len(self._jobs) < self._policy.capacity:
-            due = self._callers.pop()
+            due = self._turns.pop()
             if due is None:
                 return
-            caller, request = due
-            if not self._draining and self._callers.resumes(caller):
-                self._out.append(ResumeReading(caller.peer))
-            self._deliver(caller, request, now)
+            client, request = due
+            if not self._draining and self._turns.resumes(client):
+                self._out.append(ResumeReading(client.peer))
+            self._deliver(client, request, now)
 
     # --- from handlers ----------------------------------------------------------------------------
     def _finished(self, event: Finished, now: float) -> None:
@@ -144,7 +143,7 @@ class FreelanceServer(ServingEngine[Job]):
         if status is Status.FAILED:
             text = f"no reply, since a request failed: {reason_of(frames)}"
             self._out.append(Warn("failed request", text))
-        elif not status and job.peer in self._callers.by_peer:
+        elif not status and job.peer in self._turns.by_peer:
             self._out.append(Send(job.peer, job.reply(frames)))
 
     # --- clients ----------------------------------------------------------------------------------
@@ -152,10 +151,12 @@ class FreelanceServer(ServingEngine[Job]):
         if self._draining:
             self._out.append(Disconnect(event.peer, "the server is shutting down"))
         else:
-            self._callers.join(event.peer)
+            self._turns.join(ClientPeer(event.peer))
 
     def _lost(self, event: PeerLost, now: float) -> None:
-        self._drop(Why.LOST, now, self._callers.leave(event.peer))
+        if (client := self._turns.leave(event.peer)) is None:
+            return
+        self._drop(Why.LOST, now, len(client.waiting))
         for job in self._jobs:
             if job.peer is event.peer and not job.abandoned:
                 self._abandon(job, event.reason or "its connection was closed", now)
@@ -167,23 +168,23 @@ class FreelanceServer(ServingEngine[Job]):
         if self._draining:
             return
         self._draining = True
-        for peer in list(self._callers.by_peer):
+        for peer in list(self._turns.by_peer):
             self._maybe_see_off(peer)
-        for caller in self._callers:
-            if caller.is_read:
-                caller.is_read = False
-                self._out.append(StopReading(caller.peer))
+        for client in self._turns:
+            if client.is_read:
+                client.is_read = False
+                self._out.append(StopReading(client.peer))
 
     def _maybe_see_off(self, peer: Peer) -> None:
         """Send a client away for which there is nothing left to do."""
-        caller = self._callers.by_peer.get(peer)
-        if caller is None or caller.waiting or any(job.peer is peer for job in self._jobs):
+        client = self._turns.by_peer.get(peer)
+        if client is None or client.waiting or any(job.peer is peer for job in self._jobs):
             return
-        self._callers.leave(peer)
+        self._turns.leave(peer)
         self._out.append(Disconnect(peer, "the server is shutting down"))
 
     def _maybe_stop(self, _now: float) -> None:
         """Stop once everything that had been read is answered."""
-        if not (self._stopped or self._jobs or self._callers.turns):
+        if not (self._stopped or self._jobs or self._turns.line):
             self._stopped = True
             self._out.append(Stopped())

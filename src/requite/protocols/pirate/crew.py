@@ -19,7 +19,7 @@ from typing import Final
 
 from requite.core.liveness import HeartbeatPolicy, Liveness
 from requite.engine import Message, Peer
-from requite.protocols.pirate.turns import Asker
+from requite.protocols.pirate.asker import Asker
 from requite.protocols.pirate.wire import PPP, Words
 
 

@@ -27,6 +27,7 @@ from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.liveness import absence_s
 from requite.core.machine import Handlers, Machine
 from requite.core.sweep import Sweep
+from requite.core.turns import Turns
 from requite.engine import (
     Disconnect,
     Drain,
@@ -48,11 +49,11 @@ from requite.engine import (
 )
 from requite.errors import LocalViolation, RemoteViolation
 from requite.protocols.pirate import wire
+from requite.protocols.pirate.asker import Asker
 from requite.protocols.pirate.crew import BUSY, IDLE, UNREADY, Crew, Hand
 from requite.protocols.pirate.jobs import REQUESTS, QueueSnapshot, Why
 from requite.protocols.pirate.policy import BACK, FRONT, QueuePolicy
 from requite.protocols.pirate.recorders import QueueRecorder
-from requite.protocols.pirate.turns import Asker, Turns
 from requite.protocols.pirate.wire import Envelope, Pattern, Ready
 
 
@@ -81,7 +82,9 @@ class PirateQueue(Machine):
         self._pattern = pattern
         self._policy = policy = policy or QueuePolicy()
         self._next_address = first_address
-        self._turns: Turns[Hand] = Turns(policy.queue_max, policy.queue_size_max)
+        self._turns: Turns[Asker[Hand]] = Turns(
+            policy.queue_max, policy.queue_size_max, stops_at_max=True
+        )
         self._crew = Crew()
         self._recorder = None if chronicle is None else QueueRecorder(chronicle, instance)
         self._sweep = Sweep()
@@ -143,7 +146,7 @@ class PirateQueue(Machine):
         try:
             for message in messages:
                 body = wire.split(message).body
-                if self._turns.push(asker, message):
+                if self._turns.push(asker, message, sum(map(len, message))):
                     self._out.append(StopReading(asker.peer))
                 if self._recorder is not None:
                     self._recorder.accepted(asker, body, now)
@@ -223,7 +226,6 @@ class PirateQueue(Machine):
             hand.envelope = [asker.address, *wire.split(message).envelope]
             hand.liveness.spoke_at = now
             asker.in_hand[hand] = None
-            self._turns.offer(asker)
             self._requests += 1
             if self._recorder is not None:
                 self._recorder.dispatched(asker, hand, now)
@@ -263,7 +265,7 @@ class PirateQueue(Machine):
         elif event.place == FRONT:
             address = wire.new_address(self._next_address)
             self._next_address += 1
-            self._turns.join(event.peer, address)
+            self._turns.join(Asker(event.peer, address))
         elif event.place == BACK:
             hand = Hand(event.peer, self._policy.heartbeat, now)
             self._crew.by_peer[event.peer] = hand
@@ -298,15 +300,14 @@ class PirateQueue(Machine):
     def _blocked(self, event: PeerBlocked, _now: float) -> None:
         if hand := self._crew.by_peer.get(event.peer):
             self._crew.block(hand)
-        elif asker := self._turns.by_peer.get(event.peer):
-            asker.is_open = False
+        else:
+            self._turns.block(event.peer)
 
     def _writable(self, event: PeerWritable, _now: float) -> None:
         if hand := self._crew.by_peer.get(event.peer):
             self._crew.unblock(hand)
-        elif asker := self._turns.by_peer.get(event.peer):
-            asker.is_open = True
-            self._turns.offer(asker)
+        else:
+            self._turns.unblock(event.peer)
 
     # --- heartbeats -------------------------------------------------------------------------------
     def _watch(self, hand: Hand, at: float) -> None:

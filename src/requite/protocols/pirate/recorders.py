@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from requite.chronicle import MADE_UP, NO_INSTANCE, Chronicle, Happening, Kind
 from requite.core.recording import Recorder
+from requite.protocols.pirate.asker import Asker
 from requite.protocols.pirate.crew import BUSY, Hand
-from requite.protocols.pirate.turns import Asker
 from requite.request import Status, error_class_of
 
 _ENDS: Final = {Status.CANCELLED: Kind.CANCELLED}

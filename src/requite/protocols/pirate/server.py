@@ -21,6 +21,7 @@ from types import SimpleNamespace
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.recording import JobRecorder
 from requite.core.serving import Job, ServingEngine, reason_of
+from requite.core.turns import Turns
 from requite.engine import (
     Disconnect,
     Drain,
@@ -36,8 +37,8 @@ from requite.engine import (
     StopReading,
     Warn,
 )
+from requite.protocols.pirate.asker import Asker
 from requite.protocols.pirate.policy import ServerPolicy
-from requite.protocols.pirate.turns import Asker, Turns
 from requite.request import Status
 
 
@@ -63,7 +64,9 @@ class PirateServer(ServingEngine[Job]):
             reply_size_max=policy.reply_size_max,
             notes=policy.notes,
         )
-        self._turns: Turns[Job] = Turns(policy.queue_max, policy.queue_size_max, one_at_a_time=True)
+        self._turns: Turns[Asker[Job]] = Turns(
+            policy.queue_max, policy.queue_size_max, stops_at_max=True, one_at_a_time=True
+        )
 
     def snapshot(self) -> SimpleNamespace:
         """Return the counts of all tables. Nobody waits for the `abandoned` any more."""
@@ -83,7 +86,7 @@ class PirateServer(ServingEngine[Job]):
         if asker is None or self._draining:
             return
         for message in event.messages:
-            if self._turns.push(asker, message):
+            if self._turns.push(asker, message, sum(map(len, message))):
                 self._out.append(StopReading(asker.peer))
         self._deliver_waiting(now)
 
@@ -96,7 +99,6 @@ class PirateServer(ServingEngine[Job]):
             asker, message = due
             job = Job(asker.peer)
             asker.in_hand[job] = None
-            self._turns.offer(asker)
             self._hand_over(job, asker, message, now)
             if self._turns.resumes(asker):
                 self._out.append(ResumeReading(asker.peer))
@@ -144,7 +146,7 @@ class PirateServer(ServingEngine[Job]):
         if self._draining:
             self._out.append(Disconnect(event.peer, "the server is shutting down"))
         else:
-            self._turns.join(event.peer)
+            self._turns.join(Asker(event.peer))
 
     def _lost(self, event: PeerLost, now: float) -> None:
         asker = self._turns.by_peer.get(event.peer)
@@ -152,13 +154,10 @@ class PirateServer(ServingEngine[Job]):
             self._forget(asker, event.reason or "its connection was closed", now)
 
     def _blocked(self, event: PeerBlocked, _now: float) -> None:
-        if asker := self._turns.by_peer.get(event.peer):
-            asker.is_open = False
+        self._turns.block(event.peer)
 
     def _writable(self, event: PeerWritable, now: float) -> None:
-        if asker := self._turns.by_peer.get(event.peer):
-            asker.is_open = True
-            self._turns.offer(asker)
+        if self._turns.unblock(event.peer):
             self._deliver_waiting(now)
 
     # --- the end ----------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from typing import ClassVar, Final
 
 from requite.chronicle import Chronicle
 from requite.core.machine import Handlers, Machine
+from requite.core.turns import Turns
 from requite.engine import (
     Disconnect,
     Drain,
@@ -47,7 +48,7 @@ from requite.errors import LocalViolation
 from requite.protocols.scalability.channels import PORTION_SIZE, Channels
 from requite.protocols.scalability.jobs import DeviceSnapshot, Why, unread_reply
 from requite.protocols.scalability.policy import BACK, FRONT, DevicePolicy, place_of
-from requite.protocols.scalability.raw import Caller, Callers
+from requite.protocols.scalability.raw import Caller, ReturnPaths
 from requite.protocols.scalability.recorders import DeviceRecorder
 from requite.protocols.scalability.wire import BOTTOM, TAG_SIZE, is_too_deep, stack_size
 
@@ -75,9 +76,8 @@ class ScalabilityDevice(Machine):
         super().__init__()
         self._policy = policy = policy or DevicePolicy()
         self._hops = policy.hops - 1  # of a request when it comes in
-        self._callers = Callers(
-            first_id, queue_max=0, queue_size_max=0, backlog_size_max=policy.backlog_size_max
-        )
+        self._paths = ReturnPaths(first_id, backlog_size_max=policy.backlog_size_max)
+        self._turns: Turns[Caller] = Turns(queue_max=0, queue_size_max=0)
         self._channels = Channels()
         self._recorder = None if chronicle is None else DeviceRecorder(chronicle)
         self._requests = self._replies = 0
@@ -106,14 +106,14 @@ class ScalabilityDevice(Machine):
 
     def snapshot(self) -> DeviceSnapshot:
         """Return the sizes of all tables."""
-        callers = list(self._callers)
+        callers = list(self._turns)
         return DeviceSnapshot(
             len(callers),
             sum(not caller.is_open for caller in callers),
             sum(not caller.is_read for caller in callers),
             len(self._channels),
             self._channels.blocked,
-            self._callers.waiting,
+            self._turns.waiting,
             self._requests,
             self._replies,
             dict(self._dropped),
@@ -122,7 +122,7 @@ class ScalabilityDevice(Machine):
 
     # --- messages ---------------------------------------------------------------------------------
     def _received(self, event: Received, now: float) -> None:
-        caller = self._callers.by_peer.get(event.peer)
+        caller = self._turns.by_peer.get(event.peer)
         if self._stopped:
             return
         if caller is not None:
@@ -139,27 +139,23 @@ class ScalabilityDevice(Machine):
             if not stack_size(payload, hops):
                 self._drop(Why.HOPS if is_too_deep(payload, hops) else Why.MALFORMED, now)
                 continue
-            if (
-                self._callers.turns
-                or not caller.is_open
-                or (channel := self._channels.next()) is None
-            ):
+            if self._turns.line or not caller.is_open or (channel := self._channels.next()) is None:
                 self._hold(caller, payload)
                 continue
             self._requests += 1
             say(_new(Send, (channel.peer, (tag, payload))))
-        if self._callers.turns and self._release_at == inf:
+        if self._turns.line and self._release_at == inf:
             self._release(now)
 
     def _pass_replies(self, event: Received, now: float) -> None:
-        by_tag = self._callers.by_tag
+        by_tag = self._paths.by_tag
         say = self._out.append
         for (payload,) in event.messages:
             caller = by_tag.get(payload[:4])
             # A reply must have a tag left; a client may hang up on one that has none.
             if caller is None or len(payload) < 2 * TAG_SIZE:
                 self._drop(_fault_of(payload), now)
-            elif caller.is_open or self._callers.takes(caller, len(payload)):
+            elif caller.is_open or self._paths.takes(caller, len(payload)):
                 self._replies += 1
                 say(_new(Send, (caller.peer, (payload[4:],))))
             else:
@@ -178,14 +174,14 @@ class ScalabilityDevice(Machine):
 
     # --- requests that wait for a channel ---------------------------------------------------------
     def _hold(self, caller: Caller, payload: bytes) -> None:
-        if self._callers.push(caller, payload, len(payload)):
+        if self._turns.push(caller, payload, len(payload)):
             self._out.append(StopReading(caller.peer))
 
     def _release(self, now: float) -> None:
         """Let a portion of what waits go, in turn; the next one follows in the next turn."""
         self._release_at = inf
         size = 0
-        while self._channels.any_open and (due := self._callers.pop()):
+        while self._channels.any_open and (due := self._turns.pop()):
             caller, payload = due
             channel = self._channels.next()
             assert channel is not None  # one is open
@@ -200,7 +196,7 @@ class ScalabilityDevice(Machine):
 
     def _watch(self, now: float, moved: bool) -> None:
         """Note whether what waits for somebody to take it still moves."""
-        if not (self._callers.turns and len(self._channels)):
+        if not (self._turns.line and len(self._channels)):
             self._stuck_at = inf
         elif moved or self._stuck_at == inf:
             self._stuck_at = now + self._policy.hold_s
@@ -208,14 +204,14 @@ class ScalabilityDevice(Machine):
     def _give_up(self, now: float) -> None:
         """Drop what waits: nobody has taken anything for too long."""
         count = 0
-        while due := self._callers.pop():
+        while due := self._turns.pop():
             count += 1
             self._maybe_resume(due[0])
         self._stuck_at = inf
         self._drop(Why.STUCK, now, count)
 
     def _maybe_resume(self, caller: Caller) -> None:
-        if not self._draining and self._callers.resumes(caller):
+        if not self._draining and self._turns.resumes(caller):
             self._out.append(ResumeReading(caller.peer))
 
     # --- channels ---------------------------------------------------------------------------------
@@ -225,7 +221,7 @@ class ScalabilityDevice(Machine):
             self._out.append(Disconnect(event.peer, "the device is shutting down"))
             return
         if place.side == FRONT:
-            self._callers.join(event.peer)
+            self._turns.join(self._paths.join(event.peer))
         elif place.side == BACK:
             self._channels.join(event.peer, place)
             self._release(now)
@@ -235,8 +231,9 @@ class ScalabilityDevice(Machine):
             self._recorder.joined(place.side, now)
 
     def _lost(self, event: PeerLost, now: float) -> None:
-        caller = self._callers.leave(event.peer)
+        caller = self._turns.leave(event.peer)
         if caller is not None:
+            self._paths.leave(caller)
             self._drop(Why.LOST, now, len(caller.waiting))
         elif not self._channels.leave(event.peer):
             return
@@ -245,11 +242,12 @@ class ScalabilityDevice(Machine):
             self._recorder.lost(BACK if caller is None else FRONT, event.reason, now)
 
     def _blocked(self, event: PeerBlocked, _now: float) -> None:
-        self._callers.block(event.peer)
+        self._turns.block(event.peer)
         self._channels.block(event.peer)
 
     def _writable(self, event: PeerWritable, now: float) -> None:
-        self._callers.unblock(event.peer)
+        if caller := self._turns.unblock(event.peer):
+            caller.backlog = 0
         self._channels.unblock(event.peer)
         self._release(now)
 
@@ -267,17 +265,17 @@ class ScalabilityDevice(Machine):
     def tell_counts(self, now: float) -> None:
         """Let the journal, if one is kept, have what has passed since it was told last."""
         if self._recorder is not None:
-            self._recorder.look(self._requests, self._replies, self._callers.waiting, now)
+            self._recorder.look(self._requests, self._replies, self._turns.waiting, now)
 
     def _drained(self, _event: Drain, now: float) -> None:
         if self._draining:
             return
         self._draining = True
-        for caller in self._callers:
+        for caller in self._turns:
             if caller.is_read:
                 caller.is_read = False
                 self._out.append(StopReading(caller.peer))
-        if self._callers.by_peer and self._policy.linger_s:
+        if self._turns.by_peer and self._policy.linger_s:
             self._stop_at = now + self._policy.linger_s
         else:
             self._stop()

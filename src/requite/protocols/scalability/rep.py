@@ -22,6 +22,7 @@ from typing import ClassVar, Final
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.recording import JobRecorder
 from requite.core.serving import ServingEngine, reason_of
+from requite.core.turns import Turns
 from requite.engine import (
     Deliver,
     DeliverAll,
@@ -46,7 +47,7 @@ from requite.engine import (
 from requite.errors import LocalViolation
 from requite.protocols.scalability.jobs import Job, RepSnapshot, Why, unread_reply
 from requite.protocols.scalability.policy import RepPolicy
-from requite.protocols.scalability.raw import Caller, Callers
+from requite.protocols.scalability.raw import Caller, ReturnPaths
 from requite.protocols.scalability.wire import is_too_deep, stack_size
 from requite.request import Request, Status
 
@@ -81,12 +82,8 @@ class ScalabilityWorker(ServingEngine[Job]):
         )
         self._hops = policy.hops
         self._capacity = policy.capacity
-        self._callers = Callers(
-            first_id,
-            queue_max=policy.queue_max,
-            queue_size_max=policy.queue_size_max,
-            backlog_size_max=policy.backlog_size_max,
-        )
+        self._paths = ReturnPaths(first_id, backlog_size_max=policy.backlog_size_max)
+        self._turns: Turns[Caller] = Turns(policy.queue_max, policy.queue_size_max)
         self._bulk: _Bulk | None = None  # in `handle_all`
 
     # --- the engine's contract --------------------------------------------------------------------
@@ -105,13 +102,13 @@ class ScalabilityWorker(ServingEngine[Job]):
 
     def snapshot(self) -> RepSnapshot:
         """Return the sizes of all tables."""
-        callers = list(self._callers)
+        callers = list(self._turns)
         abandoned = self._abandoned
         return RepSnapshot(
             len(callers),
             sum(not caller.is_open for caller in callers),
             sum(not caller.is_read for caller in callers),
-            self._callers.waiting,
+            self._turns.waiting,
             len(self._jobs) - abandoned,
             abandoned,
             dict(self._dropped),
@@ -121,19 +118,19 @@ class ScalabilityWorker(ServingEngine[Job]):
 
     # --- requests ---------------------------------------------------------------------------------
     def _received(self, event: Received, now: float) -> None:
-        caller = self._callers.by_peer.get(event.peer)
+        caller = self._turns.by_peer.get(event.peer)
         if caller is None or self._stopped:
             return
-        jobs, capacity, hops, callers = self._jobs, self._capacity, self._hops, self._callers
+        jobs, capacity, hops, turns = self._jobs, self._capacity, self._hops, self._turns
         for (payload,) in event.messages:
             end = stack_size(payload, hops)
             if not end:
                 self._refuse(payload, now)
-            elif len(jobs) < capacity and caller.is_open and not callers.turns:
+            elif len(jobs) < capacity and caller.is_open and not turns.line:
                 self._deliver(caller, payload[:end], payload[end:], now)
-            elif callers.push(caller, (payload[:end], payload[end:]), len(payload)):
+            elif turns.push(caller, (payload[:end], payload[end:]), len(payload)):
                 self._out.append(StopReading(caller.peer))
-        if callers.turns:
+        if turns.line:
             self._deliver_waiting(now)
 
     def _deliver(self, caller: Caller, stack: bytes, body: bytes, now: float) -> None:
@@ -156,11 +153,11 @@ class ScalabilityWorker(ServingEngine[Job]):
     def _deliver_waiting(self, now: float) -> None:
         """Deliver what waits, in turn, while there is room."""
         while len(self._jobs) < self._capacity:
-            due = self._callers.pop()
+            due = self._turns.pop()
             if due is None:
                 return
             caller, (stack, body) = due
-            if not self._draining and self._callers.resumes(caller):
+            if not self._draining and self._turns.resumes(caller):
                 self._out.append(ResumeReading(caller.peer))
             self._deliver(caller, stack, body, now)
 
@@ -181,7 +178,7 @@ class ScalabilityWorker(ServingEngine[Job]):
         if self._notes:
             self._note("finished", job, status=Status(status).name)
         if not status:
-            caller = self._callers.by_tag.get(job.way)
+            caller = self._paths.by_tag.get(job.way)
             if self._bulk is not None and job.joined is None and caller and caller.is_open:
                 self._bulk.replies[caller.peer].append((job.stack, *frames))  # nearly always
             else:
@@ -189,7 +186,7 @@ class ScalabilityWorker(ServingEngine[Job]):
         elif status == Status.FAILED:
             text = f"no reply, since a request failed: {reason_of(frames)}"
             self._out.append(Warn("failed request", text))
-        if self._callers.turns:
+        if self._turns.line:
             self._deliver_waiting(now)
 
     def _reply(self, caller: Caller | None, job: Job, frames: Sequence[bytes], now: float) -> None:
@@ -199,7 +196,7 @@ class ScalabilityWorker(ServingEngine[Job]):
         message = (job.stack, *frames)
         if caller is None:
             self._drop(Why.STRAY, now)
-        elif not (caller.is_open or self._callers.takes(caller, sum(map(len, message)))):
+        elif not (caller.is_open or self._paths.takes(caller, sum(map(len, message)))):
             self._drop(Why.PUSHBACK, now)
             self._out.append(unread_reply())
         elif self._bulk is None:
@@ -212,22 +209,24 @@ class ScalabilityWorker(ServingEngine[Job]):
         if self._draining:
             self._out.append(Disconnect(event.peer, "the worker is shutting down"))
         else:
-            self._callers.join(event.peer)
+            self._turns.join(self._paths.join(event.peer))
 
     def _lost(self, event: PeerLost, now: float) -> None:
-        caller = self._callers.leave(event.peer)
+        caller = self._turns.leave(event.peer)
         if caller is None:
             return
+        self._paths.leave(caller)
         self._drop(Why.LOST, now, len(caller.waiting))
         for job in self._jobs:
             if job.way == caller.tag and not job.abandoned:
                 self._abandon(job, event.reason or "its connection was closed", now)
 
     def _blocked(self, event: PeerBlocked, _now: float) -> None:
-        self._callers.block(event.peer)
+        self._turns.block(event.peer)
 
     def _writable(self, event: PeerWritable, now: float) -> None:
-        self._callers.unblock(event.peer)
+        if caller := self._turns.unblock(event.peer):
+            caller.backlog = 0
         self._deliver_waiting(now)
 
     # --- the end ----------------------------------------------------------------------------------
@@ -235,7 +234,7 @@ class ScalabilityWorker(ServingEngine[Job]):
         if self._draining:
             return
         self._draining = True
-        for caller in self._callers:
+        for caller in self._turns:
             if caller.is_read:
                 caller.is_read = False
                 self._out.append(StopReading(caller.peer))
@@ -244,7 +243,7 @@ class ScalabilityWorker(ServingEngine[Job]):
         """Stop once nothing is in hand. What waits at channels that push back is left undone."""
         if not (self._stopped or self._jobs):
             self._stopped = True
-            self._drop(Why.LOST, now, self._callers.clear())
+            self._drop(Why.LOST, now, self._turns.clear())
             self._out.append(Stopped())
 
 
