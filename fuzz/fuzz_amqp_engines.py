@@ -45,7 +45,7 @@ from requite.protocols.amqp.post import pool_post, service_post
 from requite.protocols.amqp.properties import Properties, encode_properties
 from requite.protocols.amqp.responder import AmqpResponder
 from requite.protocols.amqp.topology import Destination, Pool
-from requite.request import Partial, Reply, Status
+from requite.request import Partial, Reply, RetryPolicy, Status
 
 CHANNELS: Final = 4
 STEPS_MAX: Final = 200
@@ -206,8 +206,7 @@ def _engine(choice: int) -> Engine:
     if choice & 1:
         policy = CallerPolicy(
             slots=4,
-            attempts_max=1 + choice % 3,
-            attempt_s=1.0 if choice & 4 else None,
+            retry=RetryPolicy(attempts=1 + choice % 3, attempt_timeout=1.0 if choice & 4 else None),
             confirms=bool(choice & 8),
             direct_reply=bool(choice & 16),
         )

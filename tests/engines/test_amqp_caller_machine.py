@@ -17,6 +17,7 @@ from requite.protocols.amqp.caller import AmqpCaller
 from requite.protocols.amqp.policy import CallerPolicy
 from requite.protocols.amqp.properties import Properties, encode_properties
 from requite.protocols.amqp.topology import Pool
+from requite.request import RetryPolicy
 
 _SLOTS = 4
 
@@ -26,7 +27,9 @@ class Calls(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        policy = CallerPolicy(slots=_SLOTS, attempts_max=2, attempt_s=2.0, confirms=True)
+        policy = CallerPolicy(
+            slots=_SLOTS, retry=RetryPolicy(attempts=2, attempt_timeout=2.0), confirms=True
+        )
         destination = Pool("core").destination
         self.caller = AmqpCaller(policy, destination, origin=b"\1" * 8)
         self.rabbit = CallerSide(self.caller)

@@ -19,7 +19,7 @@ from requite.protocols.amqp import methods
 from requite.protocols.amqp.policy import CallerPolicy
 from requite.protocols.amqp.properties import encode_properties
 from requite.protocols.amqp.topology import Pool
-from requite.request import Reply
+from requite.request import Reply, RetryPolicy
 
 
 # --- RabbitMQ says no -----------------------------------------------------------------------------
@@ -219,7 +219,7 @@ def test_what_was_never_sent_may_always_be() -> None:
 
 
 def test_tries_are_bounded() -> None:
-    rabbit = caller(CallerPolicy(attempts_max=2))
+    rabbit = caller(CallerPolicy(retry=RetryPolicy(attempts=2)))
     rabbit.submit("a")
     for _ in range(2):
         rabbit.get_ready()
@@ -230,7 +230,7 @@ def test_tries_are_bounded() -> None:
 
 
 def test_a_try_has_its_time() -> None:
-    rabbit = caller(CallerPolicy(attempt_s=1.0, attempts_max=2))
+    rabbit = caller(CallerPolicy(retry=RetryPolicy(attempts=2, attempt_timeout=1.0)))
     rabbit.get_ready()
     rabbit.submit("a")
     [(_, _, first, _)] = rabbit.published()

@@ -166,7 +166,7 @@ def test_a_request_that_was_never_sent_may_wait_whatever_it_is() -> None:
 
 
 def test_after_so_many_lost_servers_a_call_ends() -> None:
-    b = bench(attempts_max=3)
+    b = bench(attempts=3)
     b.submit(1)
     for _ in range(3):
         b.join("a")
@@ -178,7 +178,7 @@ def test_after_so_many_lost_servers_a_call_ends() -> None:
 
 
 def test_a_try_that_takes_too_long_goes_to_another_server() -> None:
-    b = bench(attempt_s=0.5, attempts_max=2)
+    b = bench(attempt_timeout=0.5, attempts=2)
     b.join("a")
     b.join("b")
     b.submit(1)
@@ -191,7 +191,7 @@ def test_a_try_that_takes_too_long_goes_to_another_server() -> None:
 
 
 def test_retries_by_time_share_a_budget() -> None:
-    b = bench(attempt_s=0.5, attempts_max=100, budget=0.0, budget_burst=3)
+    b = bench(attempt_timeout=0.5, attempts=100, budget=0.0, budget_burst=3)
     b.join("a")
     b.join("b")
     b.submit(1, timeout=4.0)

@@ -56,13 +56,13 @@ class _ClientMachine(RuleBasedStateMachine):
 
     @initialize(attempts_max=st.sampled_from([1, 2, 3]), budget_burst=st.sampled_from([100, 0]))
     def start(self, attempts_max: int, budget_burst: int) -> None:
-        given = {"attempt_s": 0.7, **self.settings_}
+        given = {"attempt_timeout": 0.7, **self.settings_}
         self.attempts_max = attempts_max
         self.bench = ClientBench(
             self.kind,
             servers=len(PLACES),
             slots=SLOTS,
-            attempts_max=attempts_max,
+            attempts=attempts_max,
             budget_burst=budget_burst,
             **given,
         )

@@ -14,7 +14,7 @@ from requite.protocols.freelance.shotgun import ShotgunClient
 def failover(servers: int = 2, **policy: object) -> ClientBench:
     tries = 3 if servers == 1 else servers
     return ClientBench(
-        FailoverClient, **{"servers": servers, "attempts_max": tries, "attempt_s": 1.0, **policy}
+        FailoverClient, **{"servers": servers, "attempts": tries, "attempt_timeout": 1.0, **policy}
     )
 
 
@@ -287,7 +287,7 @@ def test_a_call_that_nobody_has_any_more_waits_for_a_server() -> None:
 
 
 def test_a_request_does_not_kill_all_servers_for_ever() -> None:
-    b = shotgun(servers=2, attempts_max=3)
+    b = shotgun(servers=2, attempts=3)
     b.submit(1)
     for _ in range(3):
         b.join("a")

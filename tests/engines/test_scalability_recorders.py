@@ -43,7 +43,7 @@ def chronicle() -> Chronicle:
 
 @pytest.fixture
 def client(chronicle: Chronicle) -> ReqBench:
-    bench = ReqBench(chronicle=chronicle, resend_s=5.0)
+    bench = ReqBench(chronicle=chronicle, attempt_timeout=5.0)
     bench.join("a")
     return bench
 

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.support.sp_engines import ReqBench, tag
 
 from requite.errors import Overloaded, TransportError
+from requite.protocols.scalability.policy import ATTEMPTS_UNLIMITED
 from requite.protocols.scalability.wire import IDS
 
 TIMEOUTS = st.sampled_from([inf, 5.0, 1.0, 0.3])
@@ -56,8 +57,8 @@ class ReqMachine(RuleBasedStateMachine):
         self.bench = ReqBench(
             slots=SLOTS,
             first_id=first_id,
-            resend_s=resend_s,
-            attempts_max=attempts_max,
+            attempt_timeout=resend_s,
+            attempts=attempts_max or ATTEMPTS_UNLIMITED,
             hold=hold,
             budget=0.0,
             budget_burst=budget_burst,

@@ -106,7 +106,7 @@ def test_connections_are_kept_to_each_server_once_or_for_model_one_several() -> 
 
 
 @pytest.mark.parametrize(
-    ("url", "retry", "attempts_max", "attempt_s"),
+    ("url", "retry", "attempts", "attempt_timeout"),
     [
         ("flp://a:1", None, 3, None),
         ("flp://a:1,b:1,c:1,d:1", None, 4, None),
@@ -118,10 +118,10 @@ def test_connections_are_kept_to_each_server_once_or_for_model_one_several() -> 
     ],
 )
 def test_how_often_and_how_long(
-    url: str, retry: RetryPolicy | None, attempts_max: int, attempt_s: float | None
+    url: str, retry: RetryPolicy | None, attempts: int, attempt_timeout: float | None
 ) -> None:
-    policy = engine(url, retry=retry)._policy
-    assert (policy.attempts_max, policy.attempt_s) == (attempts_max, attempt_s)
+    policy = engine(url, retry=retry)._policy.retry
+    assert (policy.attempts, policy.attempt_timeout) == (attempts, attempt_timeout)
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ class RemembersCalls(AmqpCaller):
 
 class SendsWhatMayHaveRun(AmqpCaller):
     def _is_last(self, call: Any) -> bool:
-        return call.tries >= self._policy.attempts_max
+        return call.tries >= self._policy.retry.attempts
 
 
 class TriesForEver(AmqpCaller):
@@ -100,8 +100,9 @@ class IsImpatient(AmqpCaller):
     """Give tries half of their time."""
 
     def __init__(self, policy: Any, *args: Any, **given: Any) -> None:
-        attempt_s = policy.attempt_s and policy.attempt_s / 2
-        super().__init__(replace(policy, attempt_s=attempt_s), *args, **given)
+        timeout = policy.retry.attempt_timeout
+        retry = replace(policy.retry, attempt_timeout=timeout and timeout / 2)
+        super().__init__(replace(policy, retry=retry), *args, **given)
 
 
 class IgnoresReturns(AmqpCaller):

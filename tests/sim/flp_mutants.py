@@ -55,7 +55,7 @@ class RemembersCalls(AgentClient):
 
 class SendsWhatMayHaveRun(AgentClient):
     def _is_last(self, call: Any) -> bool:
-        return call.tries >= self._policy.attempts_max
+        return call.tries >= self._retry.attempts
 
 
 class TriesForEver(AgentClient):

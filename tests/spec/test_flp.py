@@ -37,7 +37,7 @@ def test_a_silent_server_is_gone_after_three_intervals(silent_s: float, live: in
 
 @requirement("flp:failover", "flp:replaceable")
 def test_calls_go_from_server_to_server_as_these_come_and_go() -> None:
-    bench = ClientBench(AgentClient, servers=2, attempts_max=10)
+    bench = ClientBench(AgentClient, servers=2, attempts=10)
     bench.join("a")
     bench.join("b")
     bench.submit(1)

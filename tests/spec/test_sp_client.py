@@ -183,7 +183,7 @@ def test_an_id_that_is_still_in_use_is_passed_over() -> None:
 # --- sending again --------------------------------------------------------------------------------
 @requirement("sp:client:timeout-default", "sp:client:resend")
 def test_a_request_is_sent_again_after_a_minute() -> None:
-    assert ReqPolicy().resend_s == 60
+    assert ReqPolicy().retry.attempt_timeout == 60
     bench = ReqBench()
     bench.join("a")
     bench.submit(1, b"hi")
@@ -197,7 +197,7 @@ def test_a_request_is_sent_again_after_a_minute() -> None:
 
 @requirement("sp:client:timeout", "sp:client:resend")
 def test_the_user_sets_how_long_to_wait() -> None:
-    bench = ReqBench(resend_s=2.5)
+    bench = ReqBench(attempt_timeout=2.5)
     bench.join()
     bench.submit(1)
     bench.advance(2.4)
@@ -219,7 +219,7 @@ def test_every_request_may_have_a_timeout_of_its_own() -> None:
 
 @requirement("sp:client:timeout")
 def test_the_user_can_switch_sending_again_off() -> None:
-    bench = ReqBench(resend_s=None)
+    bench = ReqBench(attempt_timeout=None)
     bench.join()
     bench.submit(1)
     bench.advance(100_000)

@@ -7,6 +7,7 @@ stand, no request to one that pushes back, and a handler is given up once at mos
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from typing import Any
 
 from requite.engine import (
@@ -33,7 +34,19 @@ from requite.engine import (
     Warn,
 )
 from requite.errors import CallError
-from requite.request import Reply, Request, Status
+from requite.request import Reply, Request, RetryPolicy, Status
+
+
+def with_retry(given: dict[str, Any], usual: RetryPolicy | None = None) -> dict[str, Any]:
+    """Put those keywords that are fields of a `RetryPolicy` into one, as `retry`."""
+    names = {field.name for field in fields(RetryPolicy)} & given.keys()
+    if not names:
+        return given
+    rest = {name: value for name, value in given.items() if name not in names}
+    return {
+        **rest,
+        "retry": replace(usual or RetryPolicy(), **{name: given[name] for name in names}),
+    }
 
 
 class Clocked:

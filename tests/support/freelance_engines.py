@@ -12,7 +12,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from tests.support.engine_bench import Bench, CallBench, JobBench
+from tests.support.engine_bench import Bench, CallBench, JobBench, with_retry
 
 from requite.chronicle import Chronicle
 from requite.core.serving import Job
@@ -35,14 +35,17 @@ class _Joining(Bench):
 
 
 class ClientBench(CallBench, _Joining):
-    """A client of one of the models; keywords override fields of `ClientPolicy`."""
+    """A client of one of the models; keywords override fields of `ClientPolicy`, and of its
+    `retry`."""
 
     def __init__(
         self, kind: type[FreelanceClient], *, chronicle: Chronicle | None = None, **policy: Any
     ) -> None:
         super().__init__()
         self.engine = self.client = kind(
-            ClientPolicy(**{"notes": True, **policy}), origin=b"a-client", chronicle=chronicle
+            ClientPolicy(**{"notes": True, **with_retry(policy)}),
+            origin=b"a-client",
+            chronicle=chronicle,
         )
 
     def submit(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any, NamedTuple
 
-from tests.support.engine_bench import Bench, CallBench, JobBench
+from tests.support.engine_bench import Bench, CallBench, JobBench, with_retry
 
 from requite.chronicle import Chronicle
 from requite.engine import Effect, Message, PeerJoined, Produced, Send, Submit
@@ -22,6 +22,7 @@ from requite.protocols.scalability.jobs import Job
 from requite.protocols.scalability.policy import (
     BACK,
     FRONT,
+    RETRY_DEFAULT,
     DevicePolicy,
     Place,
     RepPolicy,
@@ -81,14 +82,14 @@ class _SpBench(Bench):
 
 
 class ReqBench(CallBench, _SpBench):
-    """A client; keywords override fields of `ReqPolicy`."""
+    """A client; keywords override fields of `ReqPolicy`, and of its `retry`."""
 
     def __init__(
         self, *, first_id: int = 5, chronicle: Chronicle | None = None, **policy: Any
     ) -> None:
         super().__init__()
         self.engine = self.client = ScalabilityClient(
-            ReqPolicy(**{"notes": True, **policy}),
+            ReqPolicy(**{"notes": True, **with_retry(policy, RETRY_DEFAULT)}),
             first_id=first_id,
             origin=ORIGIN,
             chronicle=chronicle,

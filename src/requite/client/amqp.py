@@ -117,17 +117,13 @@ def wires_to(url: ServiceUrl, heartbeat: HeartbeatPolicy, body_size_max: int) ->
 def _policy(
     url: ServiceUrl, settings: ClientSettings, heartbeat: HeartbeatPolicy, *, persistent: bool
 ) -> CallerPolicy:
-    retry = settings.retry or RetryPolicy()
     return CallerPolicy(
         slots=settings.slots,
-        attempts_max=retry.attempts,
-        attempt_s=retry.attempt_timeout,
+        retry=settings.retry or RetryPolicy(),
         heartbeat=heartbeat,
         confirms=_one_of(url, "confirm", tuple(_CONFIRMS), "no") == "yes",
         direct_reply=_one_of(url, "reply", _REPLIES, "queue") == "direct",
         persistent=persistent,
-        budget=retry.budget,
-        budget_burst=retry.budget_burst,
     )
 
 

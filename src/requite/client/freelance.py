@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -122,30 +122,30 @@ def _endpoint(address: Address, framing: Callable[[], Zmtp]) -> Endpoint:
 
 
 def _policy(model: Model, settings: ClientSettings, servers: int) -> ClientPolicy:
-    retry = settings.retry or RetryPolicy()
-    attempts_max, attempt_s = retry.attempts, retry.attempt_timeout
+    return ClientPolicy(
+        servers=servers,
+        slots=settings.slots,
+        retry=_retry(model, settings.retry, servers),
+        ping=_ping(model, settings.heartbeat),
+    )
+
+
+def _retry(model: Model, given: RetryPolicy | None, servers: int) -> RetryPolicy:
     match model:
         case Model.FAILOVER:
-            attempt_s = attempt_s or ATTEMPT_S_DEFAULT
-            attempts_default = ATTEMPTS_DEFAULT if servers == 1 else servers
+            retry = given or RetryPolicy(attempts=ATTEMPTS_DEFAULT if servers == 1 else servers)
+            if retry.attempt_timeout is None:
+                retry = replace(retry, attempt_timeout=ATTEMPT_S_DEFAULT)
+            return retry
         case Model.SHOTGUN:
-            if settings.retry is not None:
+            if given is not None:
                 raise ConfigurationError(
                     "the shotgun asks all servers at once, and nobody is left to try again: leave"
                     " `retry` out"
                 )
-            attempts_default = ATTEMPTS_DEFAULT
+            return RetryPolicy(attempts=ATTEMPTS_DEFAULT)
         case Model.AGENT:
-            attempts_default = max(ATTEMPTS_DEFAULT, servers)
-    return ClientPolicy(
-        servers=servers,
-        slots=settings.slots,
-        attempts_max=attempts_default if settings.retry is None else attempts_max,
-        attempt_s=attempt_s,
-        ping=_ping(model, settings.heartbeat),
-        budget=retry.budget,
-        budget_burst=retry.budget_burst,
-    )
+            return given or RetryPolicy(attempts=max(ATTEMPTS_DEFAULT, servers))
 
 
 def _ping(model: Model, given: HeartbeatPolicy | float | None) -> HeartbeatPolicy:

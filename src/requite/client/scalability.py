@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from typing import Final, Literal
+from dataclasses import replace
+from typing import Literal
 
 from requite.client.stacks import ClientSettings, Stack
 from requite.errors import ConfigurationError
 from requite.framing import Limits
-from requite.protocols.scalability.policy import RESEND_S_DEFAULT, ReqPolicy
+from requite.protocols.scalability.policy import RETRY_DEFAULT, ReqPolicy
 from requite.protocols.scalability.req import ScalabilityClient
 from requite.protocols.scalability.wire import IDS
 from requite.reach import Reach
@@ -17,8 +18,6 @@ from requite.request import RetryPolicy
 from requite.shell.wires import Wires
 from requite.sp.endpoints import LINK_LIMITS, Role, to_dial, to_listen
 from requite.url import ServiceUrl
-
-_NOT_GIVEN: Final = RetryPolicy(attempt_timeout=RESEND_S_DEFAULT)
 
 
 class _Abilities:
@@ -62,7 +61,7 @@ def stack(reach: Reach, settings: ClientSettings) -> Stack:
             " of them (resend=5 is attempt_timeout=5 without a limit of attempts, resend=off is"
             " attempts=1)"
         )
-    policy = _policy(settings, resend)
+    policy = ReqPolicy(slots=settings.slots, retry=_retry(settings.retry, resend))
     limits = Limits.for_bodies(settings.message_size_max)
     return Stack(
         lambda origin, chronicle: ScalabilityClient(
@@ -81,23 +80,13 @@ def stack(reach: Reach, settings: ClientSettings) -> Stack:
     )
 
 
-def _policy(settings: ClientSettings, resend: float | Literal["off"] | None) -> ReqPolicy:
+def _retry(given: RetryPolicy | None, resend: float | Literal["off"] | None) -> RetryPolicy:
     """Make it of `retry` or of what the URLs say; at most one of them is given."""
-    retry = settings.retry or _NOT_GIVEN
-    resend_s, attempts_max = retry.attempt_timeout, None
-    if settings.retry is not None:
-        attempts_max = retry.attempts
-    elif resend == "off":
-        resend_s, attempts_max = None, 1
-    elif resend is not None:
-        resend_s = resend
-    return ReqPolicy(
-        slots=settings.slots,
-        resend_s=resend_s,
-        attempts_max=attempts_max,
-        budget=retry.budget,
-        budget_burst=retry.budget_burst,
-    )
+    if resend == "off":
+        return RetryPolicy(attempts=1)
+    if resend is not None:
+        return replace(RETRY_DEFAULT, attempt_timeout=resend)
+    return given or RETRY_DEFAULT
 
 
 def _resend_of(urls: Iterable[ServiceUrl]) -> float | Literal["off"] | None:

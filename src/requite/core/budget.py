@@ -18,13 +18,13 @@ makes no call any more must still come to the end of those made before."""
 class TimedBudget:
     """A budget of retries that time fills as well; it knows when to ask again if it is empty.
 
-    `share` and `burst` are as in `requite.request.RetryPolicy`. It begins full.
+    It begins full.
     """
 
     __slots__ = ("_budget", "_earned_at", "again_at")
 
-    def __init__(self, share: float, burst: int) -> None:
-        self._budget = RetryBudget(RetryPolicy(budget=share, budget_burst=burst))
+    def __init__(self, policy: RetryPolicy) -> None:
+        self._budget = RetryBudget(policy)
         self._earned_at = 0.0  # whatever that is: it is full
         self.again_at = -inf  # when those that found nothing ask again, all at once
 

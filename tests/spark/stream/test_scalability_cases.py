@@ -32,7 +32,7 @@ class Chain:
         ]
         for journal in self.journals:
             journal.start()
-        self.client = ReqBench(chronicle=self.journals[0].chronicle, resend_s=1.0)
+        self.client = ReqBench(chronicle=self.journals[0].chronicle, attempt_timeout=1.0)
         self.device = DeviceBench(chronicle=self.journals[1].chronicle)
         self.worker = RepBench(chronicle=self.journals[2].chronicle)
         self.client.join("device")

@@ -80,7 +80,7 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
             notes=False,
         )
         self._origin = origin
-        self._budget = TimedBudget(policy.budget, policy.budget_burst)
+        self._budget = TimedBudget(policy.retry)
         self._table: Slots[PendingCall] = Slots(policy.slots, first_sequence)
         self._held: dict[PendingCall, None] = {}  # a set that keeps its order
         self._confirms: Confirms[int] = Confirms()  # request ids
@@ -269,7 +269,7 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
             self._confirms.published(call.request_id)
         if self._recorder is not None:
             self._recorder.sent(call, now)
-        try_s = self._policy.attempt_s
+        try_s = self._policy.retry.attempt_timeout
         if try_s is None or not call.idempotent:
             self._wait_until(call, call.deadline)
         else:
@@ -287,7 +287,7 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
 
     def _is_last(self, call: PendingCall) -> bool:
         """Whether there cannot be another try."""
-        used_up = call.tries >= self._policy.attempts_max
+        used_up = call.tries >= self._policy.retry.attempts
         return used_up or not call.idempotent or call.index > 0
 
     def _interrupt(self, reason: str, now: float) -> None:
@@ -445,7 +445,7 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
     def _time_out(self, call: PendingCall, now: float) -> None:
         """Publish a call again whose try has had its time, or give it up."""
         if self._is_last(call):
-            self._fail(call, failures.silent(call, self._policy.attempt_s or 0.0), now)
+            self._fail(call, failures.silent(call, self._policy.retry.attempt_timeout or 0.0), now)
         elif not self._budget.maybe_spend(now):
             self._wait_until(call, min(self._budget.again_at, call.deadline))
         else:

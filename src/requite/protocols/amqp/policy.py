@@ -8,6 +8,7 @@ from typing import Final
 
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
+from requite.request import RetryPolicy
 
 HEARTBEAT_DEFAULT: Final = HeartbeatPolicy(interval_s=10.0)
 """RabbitMQ's advice is a timeout of 5 to 20 seconds, which is two of these intervals."""
@@ -28,33 +29,24 @@ class CallerPolicy:
     """What may be set on a caller; seconds and counts.
 
     - `slots`: how many calls may be outstanding at a time; more end with `Overloaded`.
-    - `attempts_max`: how often a request may be published in all.
-    - `attempt_s`: how long a try may take before the next one (None: as long as its deadline).
+    - `retry`: see `RetryPolicy`. There are no pauses between tries, and what a connection took with
+      it is published again free of charge.
     - `heartbeat`: how often to be heard, and when a silent RabbitMQ is given up.
     - `confirms`: have RabbitMQ confirm each request; one that it does not take fails at once.
     - `direct_reply`: replies come by RabbitMQ's direct reply-to, without a queue.
     - `persistent`: have requests written to disk where their queue is.
-    - `budget`, `budget_burst`: bound retries by time, see `requite.request.RetryPolicy`. What a
-      connection took with it is published again free of charge.
     """
 
     slots: int = 1024
-    attempts_max: int = ATTEMPTS_DEFAULT
-    attempt_s: float | None = None
+    retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=ATTEMPTS_DEFAULT))
     heartbeat: HeartbeatPolicy = field(default_factory=lambda: HEARTBEAT_DEFAULT)
     confirms: bool = False
     direct_reply: bool = False
     persistent: bool = False
-    budget: float = 0.2
-    budget_burst: int = 100
 
     def __post_init__(self) -> None:
         if not 1 <= self.slots <= _SLOTS_MAX:
             raise ConfigurationError(f"slots is 1 to {_SLOTS_MAX}, not {self.slots}")
-        if self.attempts_max < 1:
-            raise ConfigurationError(f"attempts must be at least 1, not {self.attempts_max}")
-        if self.attempt_s is not None and self.attempt_s <= 0:
-            raise ConfigurationError(f"attempt_timeout must be positive, not {self.attempt_s}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,10 +88,10 @@ class AgentClient(FreelanceClient):
     def _time_out(self, call: PendingCall, now: float) -> None:
         """Try another server; the one that has it may live, and be busy."""
         if self._is_last(call):
-            each = f"with {self._policy.attempt_s:g} s each"
+            each = f"with {self._retry.attempt_timeout:g} s each"
             self._fail(call, failures.unanswered(call, each), now)
         elif self._may_spend(call, now):
-            self._take_back(call, f"no reply within {self._policy.attempt_s:g} s", now)
+            self._take_back(call, f"no reply within {self._retry.attempt_timeout:g} s", now)
             self._send_or_hold(call, now)
 
     # --- from servers -----------------------------------------------------------------------------

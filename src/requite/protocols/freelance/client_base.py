@@ -54,7 +54,8 @@ class FreelanceClient(CallingEngine[PendingCall]):
             recorder=None if chronicle is None else SubmittedRecorder(chronicle, origin),
             notes=policy.notes,
         )
-        self._budget = TimedBudget(policy.budget, policy.budget_burst)
+        self._retry = policy.retry
+        self._budget = TimedBudget(policy.retry)
         self._pending: dict[bytes, PendingCall] = {}  # by control frame, those that were sent
         self._held: dict[PendingCall, None] = {}  # a set that keeps its order
         self._number = 0  # of the request sent last
@@ -142,7 +143,7 @@ class FreelanceClient(CallingEngine[PendingCall]):
 
     def _await_reply(self, call: PendingCall, now: float) -> None:
         """Give a try its time; only what may be sent again is looked at before its deadline."""
-        try_s = self._policy.attempt_s
+        try_s = self._retry.attempt_timeout
         if try_s is None or not call.idempotent:
             self._wait_until(call, call.deadline)
         else:
@@ -150,7 +151,7 @@ class FreelanceClient(CallingEngine[PendingCall]):
 
     def _is_last(self, call: PendingCall) -> bool:
         """Whether there cannot be another try."""
-        return not call.idempotent or call.tries >= self._policy.attempts_max
+        return not call.idempotent or call.tries >= self._retry.attempts
 
     def _may_spend(self, call: PendingCall, now: float) -> bool:
         """Tell whether the budget allows a call another try; if not, look at it again soon."""

@@ -5,7 +5,7 @@ nothing that says which request they are for. So each connection, a *lane*, has 
 time, and is closed when that is given up: a late reply must not be taken for the reply to the
 lane's next request (I2). There may be several lanes to a server; shells keep them up.
 
-Of several servers each is tried once. Where there is one, it is tried `attempts_max` times. A
+Of several servers each is tried once. Where there is one, it is tried as often as `retry` says. A
 server that did not answer goes to the end of the line, so that not every call has to find out anew.
 A call whose next server is not there gives it as much time as one that is there has to answer; then
 it goes to whichever comes first, one that it was lost with included, until its deadline.
@@ -82,7 +82,7 @@ class FailoverClient(FreelanceClient):
             self._fail(call, failures.unanswered(call, self._each()), now)
         elif call.tries == 1 or self._may_spend(call, now):
             self._recall(call)
-            self._take_back(call, f"no reply within {self._policy.attempt_s:g} s", now)
+            self._take_back(call, f"no reply within {self._retry.attempt_timeout:g} s", now)
             self._go_on(call, now)
 
     def _take_any(self, call: PendingCall, now: float) -> None:
@@ -94,12 +94,12 @@ class FailoverClient(FreelanceClient):
             self._hold(call, call.deadline)
 
     def _each(self) -> str:
-        return f"with {self._policy.attempt_s:g} s for each server"
+        return f"with {self._retry.attempt_timeout:g} s for each server"
 
     def _go_on(self, call: PendingCall, now: float) -> None:
         """Try the next server, or wait for it."""
         if not self._maybe_send(call, now):
-            self._hold(call, now + (self._policy.attempt_s or 0.0))
+            self._hold(call, now + (self._retry.attempt_timeout or 0.0))
 
     def _is_last(self, call: PendingCall) -> bool:
         is_through = 1 < self._policy.servers <= call.tries

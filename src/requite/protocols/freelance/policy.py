@@ -8,6 +8,7 @@ from typing import Final
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 from requite.protocols.freelance.wire import Model
+from requite.request import RetryPolicy
 
 ATTEMPT_S_DEFAULT: Final = 1.0
 """Guide, `flclient1`: REQUEST_TIMEOUT, what one server is given time for in model one."""
@@ -32,22 +33,18 @@ class ClientPolicy:
 
     - `servers`: how many servers there are. Model one tries each of several once.
     - `slots`: how many calls may be outstanding at a time; more end with `Overloaded`.
-    - `attempts_max`: how often a request may be sent in all; of model two, to each server.
-    - `attempt_s`: how long a try may take before the next one (None: as long as its server lives).
-      It applies to idempotent calls alone. Model two has no use for it.
+    - `retry`: see `RetryPolicy`. Of model two, `attempts` bounds the tries at each server, and
+      there is no `attempt_timeout`; elsewhere that applies to idempotent calls alone (None: a try
+      lasts as long as its server lives). There are no pauses between tries. What was lost with its
+      server goes to another one free of charge: that adds no load.
     - `ping`: when a silent server is asked whether it lives, and when it counts as gone.
-    - `budget`, `budget_burst`: bound retries by time, see `requite.request.RetryPolicy`. What was
-      lost with its server goes to another one free of charge: that adds no load.
     - `notes`: make `Note` effects: `sent`, `replied`, `failed`, `server-live`, `server-gone`.
     """
 
     servers: int = 1
     slots: int = 1024
-    attempts_max: int = ATTEMPTS_DEFAULT
-    attempt_s: float | None = None
+    retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=ATTEMPTS_DEFAULT))
     ping: HeartbeatPolicy = field(default_factory=lambda: PING_DEFAULT)
-    budget: float = 0.2
-    budget_burst: int = 100
     notes: bool = False
 
     def __post_init__(self) -> None:
@@ -55,10 +52,6 @@ class ClientPolicy:
             raise ConfigurationError(f"slots is 1 to {_SLOTS_MAX}, not {self.slots}")
         if self.servers < 1:
             raise ConfigurationError("a client needs at least one server")
-        if self.attempts_max < 1:
-            raise ConfigurationError(f"attempts must be at least 1, not {self.attempts_max}")
-        if self.attempt_s is not None and self.attempt_s <= 0:
-            raise ConfigurationError(f"attempt_timeout must be positive, not {self.attempt_s}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class ShotgunClient(FreelanceClient):
 
     def _has_had_enough(self, call: PendingCall) -> bool:
         """Whether it was sent as often as it may: a request must not kill all servers for ever."""
-        return call.tries >= self._policy.attempts_max * self._policy.servers
+        return call.tries >= self._retry.attempts * self._policy.servers
 
     def _time_out(self, call: PendingCall, now: float) -> None:
         raise AssertionError("there is no time but the deadline: everybody has been asked")

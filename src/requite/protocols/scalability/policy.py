@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from requite.errors import ConfigurationError
 from requite.protocols.scalability.wire import HOPS_DEFAULT, HOPS_MAX
+from requite.request import RetryPolicy
 
 RESEND_S_DEFAULT: Final = 60.0
 """sp-request-reply-01, "End-to-end functionality": "The default timeout interval must be 60
 seconds"."""
+
+ATTEMPTS_UNLIMITED: Final = 1 << 31
+"""As many tries as a client has request ids."""
+
+RETRY_DEFAULT: Final = RetryPolicy(attempts=ATTEMPTS_UNLIMITED, attempt_timeout=RESEND_S_DEFAULT)
 
 FRONT: Final = "front"
 BACK: Final = "back"
@@ -56,36 +62,25 @@ class ReqPolicy:
     """What may be set on a client; seconds and counts.
 
     - `slots`: how many calls may be outstanding at a time; more end with `Overloaded`.
-    - `resend_s`: how long to wait for a reply before a request is sent again, if it is idempotent
-      (None: for ever). The last try that is allowed has this long, too.
-    - `attempts_max`: how often a request may be sent in all (None: no limit; 1: never again, not
-      even when the channel that had it is lost).
+    - `retry`: see `RetryPolicy`. An idempotent request is sent again after `attempt_timeout`; the
+      last try has this long, too. `attempts` counts those as well that were lost with their
+      channel, and is `ATTEMPTS_UNLIMITED` by default, as in the draft. There are no pauses between
+      tries. The budget bounds resending by the timer: the first time is free for each call, as the
+      draft demands it, and what exceeds it waits until there is some again. Each second counts as
+      `CALLS_WORTH_A_SECOND` new calls (`requite.core.budget`). What was lost with its channel is
+      not charged: to send it elsewhere adds no load.
     - `hold`: whether a call waits while no channel takes it. If not, it fails with `Overloaded`.
-    - `budget`, `budget_burst`: bound resending by the timer, see `requite.request.RetryPolicy`.
-      The first time is free for each call, as the draft demands it. What exceeds the budget waits
-      until there is some again. Each second counts as `CALLS_WORTH_A_SECOND` new calls
-      (`requite.core.budget`). What was lost with its channel is not charged: to send it elsewhere
-      adds no load.
     - `notes`: make `Note` effects: `sent`, `resent`, `replied`, `failed`.
     """
 
     slots: int = 1024
-    resend_s: float | None = RESEND_S_DEFAULT
-    attempts_max: int | None = None
+    retry: RetryPolicy = field(default_factory=lambda: RETRY_DEFAULT)
     hold: bool = True
-    budget: float = 0.2
-    budget_burst: int = 100
     notes: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.slots <= _SLOTS_MAX:
             raise ConfigurationError(f"slots is 1 to {_SLOTS_MAX}, not {self.slots}")
-        if self.resend_s is not None and self.resend_s <= 0:
-            raise ConfigurationError(
-                f"resend_s must be positive, or None to wait for ever, not {self.resend_s}"
-            )
-        if self.attempts_max is not None and self.attempts_max < 1:
-            raise ConfigurationError(f"attempts_max must be at least 1, not {self.attempts_max}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,9 +83,10 @@ class ScalabilityClient(CallingEngine[PendingCall]):
             recorder=None if chronicle is None else ClientRecorder(chronicle, origin),
             notes=policy.notes,
         )
-        self._resend_s = inf if policy.resend_s is None else policy.resend_s
+        resend_s = policy.retry.attempt_timeout
+        self._resend_s = inf if resend_s is None else resend_s
         self._next_id = first_id % IDS
-        self._budget = TimedBudget(policy.budget, policy.budget_burst)
+        self._budget = TimedBudget(policy.retry)
         self._earned_id = self._next_id  # the budget has heard of all calls before
         self._channels = Channels()
         self._pending: dict[bytes, PendingCall] = {}  # by tag, those that were sent
@@ -367,8 +368,7 @@ class ScalabilityClient(CallingEngine[PendingCall]):
 
     def _is_last(self, call: PendingCall) -> bool:
         """Whether there cannot be another try."""
-        limit = self._policy.attempts_max
-        return limit is not None and call.tries >= limit
+        return call.tries >= self._policy.retry.attempts
 
     # --- time -------------------------------------------------------------------------------------
     def _time_out(self, call: PendingCall, now: float) -> None:

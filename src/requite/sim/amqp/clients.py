@@ -8,7 +8,7 @@ from requite.engine import Engine
 from requite.errors import CallError
 from requite.protocols.amqp.policy import CallerPolicy
 from requite.protocols.amqp.topology import Destination
-from requite.request import Partial, Reply
+from requite.request import Partial, Reply, RetryPolicy
 from requite.sim.amqp.knobs import AmqpClientSpec
 from requite.sim.amqp.party import AmqpParty
 from requite.sim.amqp.speech import pack, unpack
@@ -43,8 +43,7 @@ class AmqpClient(AmqpParty):
         spec, knobs = self.spec, self.stage.knobs
         policy = CallerPolicy(
             slots=spec.slots,
-            attempts_max=spec.attempts,
-            attempt_s=spec.attempt_s,
+            retry=RetryPolicy(attempts=spec.attempts, attempt_timeout=spec.attempt_s),
             heartbeat=knobs.heartbeat,
             confirms=spec.confirms,
             direct_reply=spec.direct_reply,

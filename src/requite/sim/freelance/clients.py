@@ -9,6 +9,7 @@ from requite.engine import Engine
 from requite.errors import CallError
 from requite.protocols.freelance.policy import ClientPolicy
 from requite.protocols.freelance.wire import Model
+from requite.request import RetryPolicy
 from requite.sim.freelance.knobs import FlpClientSpec
 from requite.sim.freelance.party import Party
 from requite.sim.freelance.stage import FlpStage
@@ -39,8 +40,7 @@ class FlpClient(Party):
         policy = ClientPolicy(
             servers=len(spec.servers),
             slots=spec.slots,
-            attempts_max=spec.attempts,
-            attempt_s=spec.attempt_s,
+            retry=RetryPolicy(attempts=spec.attempts, attempt_timeout=spec.attempt_s),
             ping=knobs.ping,
         )
         return self.stage.parts.clients[knobs.model](policy)

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from requite.engine import Engine
 from requite.errors import CallError
-from requite.protocols.scalability.policy import ReqPolicy
+from requite.protocols.scalability.policy import ATTEMPTS_UNLIMITED, ReqPolicy
+from requite.request import RetryPolicy
 from requite.sim.scalability.knobs import SpClientSpec
 from requite.sim.scalability.party import Party, SpStage
 from requite.sim.scalability.workload import body_of
@@ -39,8 +40,9 @@ class SpClient(Party):
         spec = self.spec
         policy = ReqPolicy(
             slots=spec.slots,
-            resend_s=spec.resend_s,
-            attempts_max=spec.tries,
+            retry=RetryPolicy(
+                attempts=spec.tries or ATTEMPTS_UNLIMITED, attempt_timeout=spec.resend_s
+            ),
             hold=spec.hold,
         )
         first_id = self.draw_first_id()
