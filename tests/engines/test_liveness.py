@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from requite.core.liveness import HeartbeatPolicy, Liveness, absence_s
+from requite.core.liveness import HeartbeatPolicy, Liveness, absence_s, heartbeat_of
 from requite.errors import ConfigurationError
 
 
@@ -91,6 +91,16 @@ def test_the_interval_travels_in_milliseconds():
 def test_a_policy_that_cannot_work_is_refused(bad):
     with pytest.raises(ConfigurationError):
         HeartbeatPolicy(**bad)
+
+
+def test_a_setting_is_a_policy_or_seconds_or_the_usual():
+    usual, given = HeartbeatPolicy(interval_s=10.0), HeartbeatPolicy(0.5, 5)
+    assert heartbeat_of(given, usual) is given
+    assert heartbeat_of(2, usual) == HeartbeatPolicy(interval_s=2.0)
+    assert heartbeat_of(None, usual) is usual
+    assert heartbeat_of(None) == HeartbeatPolicy()
+    with pytest.raises(ConfigurationError):
+        heartbeat_of(0.001)
 
 
 # --- two ends -------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from requite.client.stacks import ClientSettings, Stack
-from requite.core.liveness import HeartbeatPolicy
+from requite.core.liveness import HeartbeatPolicy, heartbeat_of
 from requite.errors import ConfigurationError
 from requite.framing.amqp import Amqp, AmqpSettings
 from requite.protocols.amqp.caller import AmqpCaller
@@ -71,7 +71,7 @@ def stack(reach: Reach, settings: ClientSettings) -> Stack:
     pool = pool_of(url)
     if pool is not None and "queue" in url.options:
         raise ConfigurationError("callers of a pool name a key, and not a queue (queue=)")
-    heartbeat = heartbeat_of(settings.heartbeat)
+    heartbeat = heartbeat_of(settings.heartbeat, HEARTBEAT_DEFAULT)
     policy = _policy(url, settings, heartbeat, persistent=pool is not None)
     destination = Destination() if pool is None else pool.destination
 
@@ -92,13 +92,6 @@ def pool_of(url: ServiceUrl) -> Pool | None:
     """Return the pool that a URL names, if it names one. Raises `ConfigurationError`."""
     name = url.options.get("pool")
     return None if name is None else Pool(name)
-
-
-def heartbeat_of(given: HeartbeatPolicy | float | None) -> HeartbeatPolicy:
-    """Return what a user's setting means."""
-    if given is None:
-        return HEARTBEAT_DEFAULT
-    return given if isinstance(given, HeartbeatPolicy) else HeartbeatPolicy(interval_s=given)
 
 
 def wires_to(url: ServiceUrl, heartbeat: HeartbeatPolicy, body_size_max: int) -> Wires:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from requite.client.stacks import CallEngine, ClientSettings, Stack
-from requite.core.liveness import HeartbeatPolicy
+from requite.core.liveness import HeartbeatPolicy, heartbeat_of
 from requite.errors import ConfigurationError
 from requite.framing import BODY_FRAMES_MAX, Limits, SocketType, Zmtp
 from requite.protocols.freelance.agent import AgentClient
@@ -149,10 +149,8 @@ def _retry(model: Model, given: RetryPolicy | None, servers: int) -> RetryPolicy
 
 
 def _ping(model: Model, given: HeartbeatPolicy | float | None) -> HeartbeatPolicy:
-    if given is None:
-        return PING_DEFAULT
-    if model is not Model.AGENT:
+    if given is not None and model is not Model.AGENT:
         raise ConfigurationError(
             f"the model {model} has no pings (agent has): leave `heartbeat` out"
         )
-    return given if isinstance(given, HeartbeatPolicy) else HeartbeatPolicy(interval_s=given)
+    return heartbeat_of(given, PING_DEFAULT)

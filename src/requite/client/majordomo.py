@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from requite.client.stacks import ClientSettings, Stack
-from requite.core.liveness import HeartbeatPolicy
+from requite.core.liveness import HeartbeatPolicy, heartbeat_of
 from requite.errors import ConfigurationError, RemoteViolation
 from requite.framing import (
     BODY_FRAMES_MAX,
@@ -108,11 +108,9 @@ def _hold_back(share: float, dialect: Dialect) -> float:
 
 
 def _heartbeat(given: HeartbeatPolicy | float | None, dialect: Dialect) -> HeartbeatPolicy:
-    if given is None:
-        return HeartbeatPolicy()
-    if not dialect.has_ids:
+    if given is not None and not dialect.has_ids:
         raise ConfigurationError(
             f"MDP {dialect.version} has no heartbeats between client and broker (MDP 0.3 has):"
             " a broker that fell silent is found out by the timeout alone"
         )
-    return given if isinstance(given, HeartbeatPolicy) else HeartbeatPolicy(interval_s=given)
+    return heartbeat_of(given)

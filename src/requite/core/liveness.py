@@ -55,6 +55,15 @@ class HeartbeatPolicy:
         return self.interval_s * self.liveness
 
 
+def heartbeat_of(
+    given: HeartbeatPolicy | float | None, usual: HeartbeatPolicy | None = None
+) -> HeartbeatPolicy:
+    """Return what a user's setting means: a policy, an interval in seconds, or None: the usual."""
+    if given is None:
+        return usual or HeartbeatPolicy()
+    return given if isinstance(given, HeartbeatPolicy) else HeartbeatPolicy(interval_s=given)
+
+
 class Liveness:
     """When one peer was heard (`heard_at`), was sent anything (`spoke_at`), and was last asked for
     a sign of life (`asked_at`). `silence_s` is how long it may be silent.

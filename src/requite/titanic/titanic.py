@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from requite.core.liveness import HeartbeatPolicy
+from requite.core.liveness import HeartbeatPolicy, heartbeat_of
 from requite.engine import Drain, Note
 from requite.errors import LocalViolation, StorageError
 from requite.framing import Limits
@@ -60,7 +60,7 @@ class Titanic(Daemon):
     ) -> None:
         self._settings = settings = settings_of(keep_in)
         if isinstance(url, str):
-            url = place_at(url, dialect, message_size_max, _policy(heartbeat))
+            url = place_at(url, dialect, message_size_max, heartbeat_of(heartbeat))
         self._place = url
         self._desk = Desk(on_note or _unheard)
         self._posts = posts_at(self._place, self._desk.take)
@@ -150,12 +150,6 @@ def _report(report: StoreReport) -> None:
         for damage in damages:
             where = f"segment {damage.segment}, {damage.size} bytes at {damage.offset}"
             _log.warning("the log of requests %s (%s): %s", what, where, damage.reason)
-
-
-def _policy(given: HeartbeatPolicy | float | None) -> HeartbeatPolicy:
-    if isinstance(given, HeartbeatPolicy):
-        return given
-    return HeartbeatPolicy() if given is None else HeartbeatPolicy(interval_s=given)
 
 
 def _unheard(_note: Note) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from requite.client.amqp import heartbeat_of, pool_of, wires_to
+from requite.client.amqp import pool_of, wires_to
+from requite.core.liveness import heartbeat_of
 from requite.errors import ConfigurationError
 from requite.protocols.amqp.jobs import Job
-from requite.protocols.amqp.policy import PREFETCH_MAX, ResponderPolicy
+from requite.protocols.amqp.policy import HEARTBEAT_DEFAULT, PREFETCH_MAX, ResponderPolicy
 from requite.protocols.amqp.post import Post, pool_post, service_post
 from requite.protocols.amqp.responder import AmqpResponder
 from requite.reach import Reach
@@ -37,7 +38,7 @@ def _part(url: ServiceUrl, service: Service, settings: WorkerSettings) -> Part:
     capacity = CAPACITY_DEFAULT if settings.capacity is None else settings.capacity
     if not 1 <= capacity <= PREFETCH_MAX:
         raise ConfigurationError(f"capacity is 1 to {PREFETCH_MAX}, not {capacity}")
-    heartbeat = heartbeat_of(settings.heartbeat)
+    heartbeat = heartbeat_of(settings.heartbeat, HEARTBEAT_DEFAULT)
     post = _post(url, service, settings)
     policy = ResponderPolicy(prefetch=capacity, heartbeat=heartbeat)
     if not post.declares:  # the queue of a pool counts, and its manager has the dead letters

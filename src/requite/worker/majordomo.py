@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from requite.core.liveness import HeartbeatPolicy
+from requite.core.liveness import heartbeat_of
 from requite.errors import ConfigurationError
 from requite.framing import BODY_FRAMES_MAX, Limits, SocketType, Zmtp, mechanism_to_show
 from requite.protocols.majordomo.dialects import by_version
@@ -71,7 +71,7 @@ def _part(
     threads = settings.threads or capacity
     policy = WorkerPolicy(
         capacity=capacity,
-        heartbeat=_heartbeat(settings.heartbeat),
+        heartbeat=heartbeat_of(settings.heartbeat),
         lease_s=settings.handler_timeout or 0.0,
     )
     if each.in_thread and policy.lease_s:
@@ -104,9 +104,3 @@ def _unanswered(dialect: Dialect) -> Unanswered:
         " another version)"
     )
     return Unanswered(text) if dialect.has_ids else Unanswered(text, _HEARTBEAT_OF_OTHERS_S)
-
-
-def _heartbeat(given: HeartbeatPolicy | float | None) -> HeartbeatPolicy:
-    if isinstance(given, HeartbeatPolicy):
-        return given
-    return HeartbeatPolicy() if given is None else HeartbeatPolicy(interval_s=given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from requite.core.liveness import HeartbeatPolicy
+from requite.core.liveness import heartbeat_of
 from requite.errors import ConfigurationError
 from requite.framing import BODY_FRAMES_MAX, Limits, SocketType, Zmtp
 from requite.protocols.pirate.policy import LINK_HANDSHAKE_S, ServerPolicy, WorkerPolicy
@@ -96,19 +96,13 @@ def _worker(
     return PirateWorker(
         pattern,
         WorkerPolicy(
-            heartbeat=_heartbeat(settings.heartbeat), reply_size_max=settings.message_size_max
+            heartbeat=heartbeat_of(settings.heartbeat), reply_size_max=settings.message_size_max
         ),
         service=service.name,
         instance=settings.name,
         first_number=number * _IDS_PER_CONNECTION,
         chronicle=settings.chronicle,
     )
-
-
-def _heartbeat(given: HeartbeatPolicy | float | None) -> HeartbeatPolicy:
-    if isinstance(given, HeartbeatPolicy):
-        return given
-    return HeartbeatPolicy() if given is None else HeartbeatPolicy(interval_s=given)
 
 
 def _capacity(settings: WorkerSettings, default: int) -> int:
