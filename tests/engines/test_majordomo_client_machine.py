@@ -244,7 +244,7 @@ class ClientMachine(RuleBasedStateMachine):
     def is_waiting(self, sent: Sent) -> bool:
         if self.version == "0.3":
             return self.is_pending(sent)
-        call = self.bench.client._lanes[sent.link]
+        call = self.bench.client._lanes.calls[sent.link]
         return call is not None and call.asked.frames == sent.command.body
 
 

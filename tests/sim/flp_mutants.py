@@ -122,10 +122,9 @@ class WaitsForGodot(AgentClient):
 class SendsOneAfterTheOther(FailoverClient):
     """Use connections on which a reply is still to come."""
 
-    def _occupy(self, peer: Any, call: Any, now: float) -> None:
-        place = self._lanes[peer].place
-        super()._occupy(peer, call, now)
-        self._idle[place][peer] = None
+    def _occupy(self, place: Any, call: Any, now: float) -> None:
+        super()._occupy(place, call, now)
+        self._line[place].idle |= call.peers
 
 
 class KeepsTheLane(FailoverClient):
@@ -133,9 +132,8 @@ class KeepsTheLane(FailoverClient):
 
     def _recall(self, call: Any) -> None:
         for peer in call.peers:
-            lane = self._lanes[peer]
-            lane.call = None
-            self._idle[lane.place][peer] = None
+            self._lanes_with(peer).vacate(peer)
+            self._lanes_with(peer).rest(peer)
         call.peers.clear()
 
 

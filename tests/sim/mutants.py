@@ -89,6 +89,7 @@ class KeepsLanesOpen(LaneClient):
     """Use a connection again on which a reply to a request that was given up may still come."""
 
     def _recall(self, call: Any, now: float) -> None:
+        self._lanes.vacate(call.peer)
         self._release(call.peer, now)
 
 

@@ -41,8 +41,8 @@ class KeepsItsSocket(LazyPirate):
 
     def _recall(self, call: Any) -> None:
         if call.peer is not None:
-            self._lanes[call.peer] = None
-            self._idle[call.peer] = None
+            self._lanes.vacate(call.peer)
+            self._lanes.rest(call.peer)
             call.peer = None
 
 

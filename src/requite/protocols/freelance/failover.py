@@ -1,9 +1,9 @@
 """Model one: one server is asked; when it does not answer in time, the next one.
 
 This is the Lazy Pirate with several addresses. Servers are plain REP sockets, whose replies carry
-nothing that says which request they are for. So each connection, a *lane*, has one request out at a
-time, and is closed when that is given up: a late reply must not be taken for the reply to the
-lane's next request (I2). There may be several lanes to a server; shells keep them up.
+nothing that says which request they are for. So each connection is a lane (`requite.core.lanes`),
+and is closed when its request is given up (I2). There may be several lanes to a server; shells keep
+them up.
 
 Of several servers each is tried once. Where there is one, it is tried as often as `retry` says. A
 server that did not answer goes to the end of the line, so that not every call has to find out anew.
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from requite.core.lanes import Lanes
 from requite.engine import (
     Disconnect,
     Peer,
@@ -31,33 +32,20 @@ from requite.protocols.freelance.calls import PendingCall
 from requite.protocols.freelance.client_base import FreelanceClient
 
 
-class Lane:
-    """A connection to the server at `place`, with at most one call out; `is_open`: it does not push
-    back."""
-
-    __slots__ = ("call", "is_open", "place")
-
-    def __init__(self, place: Any) -> None:
-        self.place = place
-        self.call: PendingCall | None = None
-        self.is_open = True
-
-
 class FailoverClient(FreelanceClient):
     """A client of model one. `PeerJoined.place` tells servers apart, whatever it is."""
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
-        self._lanes: dict[Peer, Lane] = {}
-        self._line: dict[Any, None] = {}  # places, in the order in which they are tried
-        self._idle: dict[Any, dict[Peer, None]] = {}  # by place
+        # The lanes to each place, in the order in which places are tried.
+        self._line: dict[Any, Lanes[PendingCall]] = {}
+        self._places: dict[Peer, Any] = {}  # of all lanes
 
     # --- calls ------------------------------------------------------------------------------------
     def _maybe_send(self, call: PendingCall, now: float) -> bool:
-        for place in self._line:
-            idle = self._idle[place]
-            if idle and not self._has_had(call, place):
-                self._occupy(next(reversed(idle)), call, now)
+        for place, lanes in self._line.items():
+            if lanes.idle and not self._has_had(call, place):
+                self._occupy(place, call, now)
                 return True
         return False
 
@@ -65,11 +53,9 @@ class FailoverClient(FreelanceClient):
         """Whether it is another server's turn; where there is but one, it never is."""
         return self._policy.servers > 1 and place in call.tried
 
-    def _occupy(self, peer: Peer, call: PendingCall, now: float) -> None:
-        lane = self._lanes[peer]
-        lane.call = call
-        del self._idle[lane.place][peer]
-        call.tried[lane.place] = None
+    def _occupy(self, place: Any, call: PendingCall, now: float) -> None:
+        peer = self._line[place].occupy(call)
+        call.tried[place] = None
         call.peers.clear()
         self._transmit(call, peer, call.frames, now)
         self._await_reply(call, now)
@@ -108,20 +94,17 @@ class FailoverClient(FreelanceClient):
     def _recall(self, call: PendingCall) -> None:
         """Close the lane of a try that is given up; its server goes to the end of the line."""
         for peer in call.peers:
-            self._send_to_the_end(self._drop_lane(peer).place)
+            place = self._places.pop(peer)
+            self._line[place].drop(peer)
+            self._line[place] = self._line.pop(place)
             self._out.append(Disconnect(peer, "its request was given up: no reply must come"))
         call.peers.clear()
 
-    def _send_to_the_end(self, place: Any) -> None:
-        del self._line[place]
-        self._line[place] = None
-
     # --- from servers -----------------------------------------------------------------------------
     def _received(self, event: Received, now: float) -> None:
-        lane = self._lanes.get(event.peer)
-        if lane is None or not event.messages:
+        if event.peer not in self._places or not event.messages:
             return
-        call, lane.call = lane.call, None
+        call = self._lanes_with(event.peer).vacate(event.peer)
         strays = len(event.messages) - (call is not None)
         if call is not None:
             call.peers.clear()
@@ -137,36 +120,32 @@ class FailoverClient(FreelanceClient):
         replies to what was not asked yet (I2)."""
         for _ in range(strays):
             self._ignore(now)
-        self._drop_lane(peer)
+        self._drop(peer)
         self._out.append(Disconnect(peer, "a reply came on a connection that asks nothing"))
 
     # --- lanes ------------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
-        self._lanes[event.peer] = Lane(event.place)
-        self._line.setdefault(event.place)
-        self._idle.setdefault(event.place, {})
+        self._places[event.peer] = event.place
+        self._line.setdefault(event.place, Lanes()).join(event.peer)
         self._offer(event.peer, now)
+
+    def _lanes_with(self, peer: Peer) -> Lanes[PendingCall]:
+        return self._line[self._places[peer]]
 
     def _offer(self, peer: Peer, now: float) -> None:
         """Let a lane be used, if it can be."""
-        lane = self._lanes[peer]
-        if lane.call is None and lane.is_open:
-            self._idle[lane.place][peer] = None
+        if self._lanes_with(peer).rest(peer):
             self._release(now)
 
-    def _drop_lane(self, peer: Peer) -> Lane:
-        lane = self._lanes.pop(peer)
-        self._idle[lane.place].pop(peer, None)
-        return lane
+    def _drop(self, peer: Peer) -> PendingCall | None:
+        return self._line[self._places.pop(peer)].drop(peer)
 
     def _lost(self, event: PeerLost, now: float) -> None:
-        if event.peer not in self._lanes:
+        call = self._drop(event.peer) if event.peer in self._places else None
+        if call is None:
             return
-        lane = self._drop_lane(event.peer)
-        if lane.call is None:
-            return
-        lane.call.peers.clear()
-        self._interrupt(lane.call, event.reason or "it hung up", now)
+        call.peers.clear()
+        self._interrupt(call, event.reason or "it hung up", now)
 
     def _send_or_hold(self, call: PendingCall, now: float) -> None:
         """Send a new call to the first server, and one that was sent before to the next."""
@@ -176,15 +155,14 @@ class FailoverClient(FreelanceClient):
             super()._send_or_hold(call, now)
 
     def _blocked(self, event: PeerBlocked, _now: float) -> None:
-        if lane := self._lanes.get(event.peer):
-            lane.is_open = False
-            self._idle[lane.place].pop(event.peer, None)
+        if event.peer in self._places:
+            self._lanes_with(event.peer).block(event.peer)
 
     def _writable(self, event: PeerWritable, now: float) -> None:
-        if lane := self._lanes.get(event.peer):
-            lane.is_open = True
+        if event.peer in self._places:
+            self._lanes_with(event.peer).unblock(event.peer)
             self._offer(event.peer, now)
 
     def _connections(self) -> tuple[int, int, int]:
-        blocked = sum(not lane.is_open for lane in self._lanes.values())
-        return len(self._lanes), len(self._lanes), blocked
+        blocked = sum(len(lanes.blocked) for lanes in self._line.values())
+        return len(self._places), len(self._places), blocked

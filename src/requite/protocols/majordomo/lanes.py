@@ -1,11 +1,10 @@
 """A client of MDP 0.1 and 0.2, where replies cannot be told apart.
 
 The dialects have no request id: their dialogue is "strictly synchronous" (18/MDP, "MDP/Client"). So
-each connection, a *lane*, carries one request at a time, and a client with several calls opens
-several lanes, up to `connections_max`; further calls wait for a lane. When a try is given up while
-it is out (its time is over, or its caller cancelled it), its lane is closed: a late reply must
-not be taken for the reply to the lane's next request (I2). That is the Guide's Lazy Pirate: close,
-connect again, resend.
+each connection is a lane (`requite.core.lanes`), and a client with several calls opens several, up
+to `connections_max`; further calls wait for a lane. When a try is given up while it is out (its
+time is over, or its caller cancelled it), its lane is closed (I2). That is the Guide's Lazy Pirate:
+close, connect again, resend.
 
 These dialects have no heartbeats between client and broker either: only a lost connection or the
 clock tells that a broker is gone.
@@ -18,6 +17,7 @@ from __future__ import annotations
 from math import inf
 
 from requite.chronicle import NO_INSTANCE, Chronicle
+from requite.core.lanes import Lanes
 from requite.engine import (
     Connect,
     Disconnect,
@@ -56,41 +56,36 @@ class LaneClient(ClientEngine):
             origin=origin,
             chronicle=chronicle,
         )
-        self._lanes: dict[Peer, PendingCall | None] = {}
-        self._idle: dict[Peer, None] = {}
+        self._lanes: Lanes[PendingCall] = Lanes(policy.connections_max)
         self._waiting: dict[PendingCall, None] = {}  # HELD calls, in the order of submission
-        self._dialling = 0
 
     # --- calls and lanes --------------------------------------------------------------------------
     def _transmit(self, call: PendingCall, now: float) -> None:
-        if self._idle:
-            # The lane used last is used next, so that in quiet times the same few are busy.
-            self._occupy(self._idle.popitem()[0], call, now)
+        if self._lanes.idle:
+            self._occupy(call, now)
         else:
             self._waiting[call] = None
             self._connect(now)
 
-    def _occupy(self, peer: Peer, call: PendingCall, now: float) -> None:
+    def _occupy(self, call: PendingCall, now: float) -> None:
+        call.peer = peer = self._lanes.occupy(call)
         asked = call.asked
         message = self._dialect.client_request(call.name, asked.frames or (b"",), 0, 0, 0, b"")
-        self._lanes[peer] = call
-        call.peer = peer
         self._out.append(Send(peer, message))
         self._sent(call, now)
 
     def _release(self, peer: Peer, now: float) -> None:
         """Let the call that has waited longest have a lane, if any waits."""
-        self._lanes[peer] = None
+        self._lanes.rest(peer)
         while self._waiting:
             call = next(iter(self._waiting))
             del self._waiting[call]
             if now < call.asked.deadline:  # I15: else its timer is late
-                self._occupy(peer, call, now)
+                self._occupy(call, now)
                 return
-        self._idle[peer] = None
 
     def _recall(self, call: PendingCall, now: float) -> None:
-        del self._lanes[call.peer]
+        self._lanes.drop(call.peer)
         self._out.append(Disconnect(call.peer, "its request was given up: no reply must come"))
         self._connect(now)
 
@@ -114,11 +109,11 @@ class LaneClient(ClientEngine):
             return
         self._redial.fruitless = 0
         # Not before the whole batch is read: none of it can be a reply to what is sent only now.
-        if self._lanes[peer] is None and peer not in self._idle:
+        if self._lanes.calls[peer] is None and peer not in self._lanes.idle:
             self._release(peer, now)
 
     def _match(self, peer: Peer, command: ToClient, now: float) -> None:
-        call = self._lanes[peer]
+        call = self._lanes.calls[peer]
         assert isinstance(command, ClientFinal | ClientPartial)  # dialects without ids have no more
         if call is None or command.service != call.name:
             wanted = "no request" if call is None else f"a request to {call.asked.service!r}"
@@ -127,16 +122,15 @@ class LaneClient(ClientEngine):
         elif isinstance(command, ClientPartial):
             self._take_partial(call, command.body, now)
         else:
-            self._lanes[peer] = None
+            self._lanes.vacate(peer)
             self._slots.free(call.request_id)
             self._take_reply(call, command.body, command.attempts, now)
 
     # --- connections ------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
-        if self._stopped or len(self._lanes) >= self._policy.connections_max:
+        if self._stopped or not self._lanes.join(event.peer):
             self._out.append(Disconnect(event.peer, "this connection is not needed"))
             return
-        self._dialling = max(0, self._dialling - 1)
         self._redial.joined(now)
         self._release(event.peer, now)
 
@@ -146,8 +140,7 @@ class LaneClient(ClientEngine):
 
     def _go_without(self, peer: Peer, reason: str, now: float) -> None:
         """Save the call of a lane that has ended; get another lane, now or when it is time to."""
-        call = self._lanes.pop(peer)
-        self._idle.pop(peer, None)
+        call = self._lanes.drop(peer)
         if call is not None:
             self._interrupt(call, reason, now)
             if call.state is HELD:
@@ -165,17 +158,12 @@ class LaneClient(ClientEngine):
         """Open as many lanes as calls wait for, and keep one in any case."""
         if self._redial.at < inf:  # not yet: the last ones did not work
             return
-        wanted = max(len(self._waiting), 0 if self._lanes else 1) - self._dialling
-        room = self._policy.connections_max - len(self._lanes) - self._dialling
-        for _ in range(min(wanted, room)):
-            self._dialling += 1
-            self._out.append(Connect())
+        wanted = self._lanes.wanted(max(len(self._waiting), 0 if self._lanes else 1))
+        self._out += (Connect() for _ in range(wanted))
 
     def _close(self) -> None:
         self._out += (Disconnect(peer, "the client was closed") for peer in self._lanes)
         self._lanes.clear()
-        self._idle.clear()
-        self._dialling = 0
 
     def _connections(self) -> tuple[int, int]:
-        return len(self._lanes), self._dialling
+        return len(self._lanes), self._lanes.dialling

@@ -5,10 +5,9 @@
       └────────┘   no reply came in time, or the connection was lost
 
 and out of both states: failed, timed out, cancelled. There is nothing on the wire that tells
-replies apart, so each connection carries one request at a time, as a REQ socket does, and several
-calls have several connections. When a try is given up its connection is closed: a late reply must
-not be taken for the reply to the next request (I2). At the other end that is how a server, or a
-queue, learns that nobody waits any more.
+replies apart, so each connection is a lane (`requite.core.lanes`), as a REQ socket is, and several
+calls have several connections. When a try is given up its connection is closed (I2). At the other
+end that is how a server, or a queue, learns that nobody waits any more.
 
 A request that is not idempotent is sent once. What a call's deadline leaves of it is not spent on a
 server that cannot be reached: it is held until there is a connection.
@@ -22,6 +21,7 @@ from types import SimpleNamespace
 
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.calling import CallingEngine, SubmittedRecorder, times
+from requite.core.lanes import Lanes
 from requite.engine import (
     Cancel,
     Connect,
@@ -67,9 +67,7 @@ class LazyPirate(CallingEngine[PendingCall]):
         self._retry = policy.retry
         self._budget = RetryBudget(policy.retry)
         self._waiting: dict[PendingCall, None] = {}  # HELD ones, in the order of submission
-        self._lanes: dict[Peer, PendingCall | None] = {}
-        self._idle: dict[Peer, None] = {}
-        self._dialling = 0
+        self._lanes: Lanes[PendingCall] = Lanes(policy.connections_max)
         self._stray = 0
 
     def snapshot(self) -> SimpleNamespace:
@@ -77,7 +75,7 @@ class LazyPirate(CallingEngine[PendingCall]):
         held = len(self._waiting)
         return SimpleNamespace(
             connections=len(self._lanes),
-            dialling=self._dialling,
+            dialling=self._lanes.dialling,
             held=held,
             sent=len(self._calls) - held,
             resent=self._resent,
@@ -103,8 +101,6 @@ class LazyPirate(CallingEngine[PendingCall]):
     def _close(self) -> None:
         self._out += (Disconnect(peer, "the client was closed") for peer in self._lanes)
         self._lanes.clear()
-        self._idle.clear()
-        self._dialling = 0
 
     # --- the life of a try ------------------------------------------------------------------------
     def _hold(self, call: PendingCall) -> None:
@@ -117,22 +113,18 @@ class LazyPirate(CallingEngine[PendingCall]):
 
     def _supply(self, now: float) -> None:
         """Give idle connections to calls that wait, and open as many more as are needed."""
-        while self._idle and self._waiting:
+        while self._lanes.idle and self._waiting:
             call = next(iter(self._waiting))
             del self._waiting[call]
             if now >= call.deadline:  # its timer is late (I15)
                 self._fail(call, self._expired(call, now), now)
                 continue
-            # The one used last is used next, so that in quiet times the same few are busy.
-            self._transmit(call, self._idle.popitem()[0], now)
-        room = self._policy.connections_max - len(self._lanes) - self._dialling
-        for _ in range(min(len(self._waiting) - self._dialling, room)):
-            self._dialling += 1
-            self._out.append(Connect())
+            self._transmit(call, now)
+        wanted = self._lanes.wanted(len(self._waiting))
+        self._out += (Connect() for _ in range(wanted))
 
-    def _transmit(self, call: PendingCall, peer: Peer, now: float) -> None:
-        self._lanes[peer] = call
-        call.peer = peer
+    def _transmit(self, call: PendingCall, now: float) -> None:
+        call.peer = peer = self._lanes.occupy(call)
         call.tries += 1
         try_s = self._retry.attempt_timeout
         if try_s is not None and call.idempotent:
@@ -147,31 +139,30 @@ class LazyPirate(CallingEngine[PendingCall]):
         peer, messages = event
         if peer not in self._lanes:
             return  # the rest of a connection that was closed
-        call = self._lanes[peer]
+        call = self._lanes.calls[peer]
         strays = len(messages) - (call is not None)
         if call is not None and messages:
-            self._lanes[peer] = None
+            self._lanes.vacate(peer)
             self._take_reply(call, messages[0], now)
         # Not before the whole batch is read: none of it can be a reply to what is sent only now.
         if strays > 0:
             self._distrust(peer, strays)
-        elif self._lanes[peer] is None:
-            self._idle[peer] = None
+        else:
+            self._lanes.rest(peer)
         self._supply(now)
 
     def _distrust(self, peer: Peer, strays: int) -> None:
         """Close a connection that brought more replies than requests: the next ones would be taken
         for replies to what was not asked yet (I2)."""
         self._stray += strays
-        del self._lanes[peer]
-        self._idle.pop(peer, None)
+        self._lanes.drop(peer)
         text = "a reply came on a connection that asks nothing"
         self._out += (Warn("stray reply", text), Disconnect(peer, text))
 
     def _recall(self, call: PendingCall) -> None:
         """Close the connection of a try that is given up: its reply must not come."""
         if call.peer is not None:
-            del self._lanes[call.peer]
+            self._lanes.drop(call.peer)
             self._out.append(Disconnect(call.peer, "its request was given up: no reply must come"))
             call.peer = None
 
@@ -191,19 +182,16 @@ class LazyPirate(CallingEngine[PendingCall]):
 
     # --- connections ------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
-        if len(self._lanes) >= self._policy.connections_max:
+        if not self._lanes.join(event.peer):
             self._out.append(Disconnect(event.peer, "this connection is not needed"))
             return
-        self._dialling = max(0, self._dialling - 1)
-        self._lanes[event.peer] = None
-        self._idle[event.peer] = None
+        self._lanes.rest(event.peer)
         self._supply(now)
 
     def _lost(self, event: PeerLost, now: float) -> None:
         if event.peer not in self._lanes:
             return
-        call = self._lanes.pop(event.peer)
-        self._idle.pop(event.peer, None)
+        call = self._lanes.drop(event.peer)
         if call is not None:
             call.peer = None
             self._interrupt(call, event.reason or "it was closed", now)

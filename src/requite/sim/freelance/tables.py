@@ -72,6 +72,4 @@ def left_after_drain(party: Party) -> Iterator[str]:
 
 def _sizes(engine: object) -> dict[str, int]:
     """Count everything but the places of servers, which are as many as the URL names."""
-    return {
-        path: n for path, n in sizes(engine).items() if not path.startswith(("._line", "._idle"))
-    }
+    return {path: n for path, n in sizes(engine).items() if path not in ("._line", "._line[]")}
