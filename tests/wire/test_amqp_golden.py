@@ -64,6 +64,26 @@ def test_a_publishing_is_what_the_specification_says() -> None:
             commands.Queue.Bind(queue="q", exchange="e", routing_key="k"),
         ),
         (
+            methods.queue_unbind("q", "e", "k"),
+            commands.Queue.Unbind(queue="q", exchange="e", routing_key="k"),
+        ),
+        (methods.queue_delete("q"), commands.Queue.Delete(queue="q")),
+        (methods.get("q"), commands.Basic.Get(queue="q")),
+        (
+            methods.consume("q", "c", no_ack=False, exclusive=True),
+            commands.Basic.Consume(queue="q", consumer_tag="c", exclusive=True),
+        ),
+        (methods.channel_close(200, "done"), commands.Channel.Close(200, "done", 0, 0)),
+        (
+            methods.exchange_declare("e", "direct", {"alternate-exchange": "o"}),
+            commands.Exchange.Declare(
+                exchange="e",
+                exchange_type="direct",
+                durable=True,
+                arguments={"alternate-exchange": "o"},
+            ),
+        ),
+        (
             methods.exchange_declare("e", "fanout"),
             commands.Exchange.Declare(exchange="e", exchange_type="fanout", durable=True),
         ),
@@ -106,6 +126,10 @@ def test_methods_as_others_write_them(ours: bytes, theirs: Any) -> None:
         ),
         (commands.Basic.Ack(5, True), methods.Confirmed(5, True, True)),
         (commands.Basic.Nack(5, False, False), methods.Confirmed(5, False, False)),
+        (commands.Basic.GetOk(9, True, "e", "k", 3), methods.Got(9, True, "e", "k", 3)),
+        (commands.Basic.GetEmpty(), methods.Done(methods.BASIC_GET_EMPTY)),
+        (commands.Queue.DeleteOk(3), methods.Done(methods.QUEUE_DELETE_OK)),
+        (commands.Queue.UnbindOk(), methods.Done(methods.QUEUE_UNBIND_OK)),
         (commands.Exchange.DeclareOk(), methods.Done(methods.EXCHANGE_DECLARE_OK)),
     ],
     ids=lambda value: getattr(value, "name", ""),

@@ -39,8 +39,11 @@ _U64: Final = Struct(">Q")
 FRAME_SIZE_MAX: Final = 131_072
 """RabbitMQ's own default; larger frames hold other channels up, smaller ones cost more."""
 
+OTHER_PROTOCOL: Final = "the server does not speak AMQP 0.9.1"
+NO_PASSWORDS: Final = "RabbitMQ takes no passwords"
+"""How those violations begin with which every further attempt will end as well."""
+
 _FRAME_SIZE_MIN: Final = 4096  # AMQP 0.9.1, section 4.2.3: frame-min-size
-_CHANNELS: Final = 16
 _PRODUCT: Final = {
     "product": "requite",
     "platform": "Python",
@@ -60,7 +63,8 @@ class AmqpSettings:
 
     `heartbeat_s`: whole seconds after which a silent peer is given up (0: never), if the server
     does not want less. `body_size_max`: of larger bodies that come only the header is kept.
-    `name` is shown in RabbitMQ's list of connections.
+    `name` is shown in RabbitMQ's list of connections. `channels` may be open at a time, if the
+    server does not want fewer.
     """
 
     vhost: str = "/"
@@ -69,6 +73,7 @@ class AmqpSettings:
     heartbeat_s: int = 20
     body_size_max: int = 64 << 20
     name: str = "requite"
+    channels: int = 16
 
 
 _NO_SETTINGS: Final = AmqpSettings()
@@ -205,7 +210,7 @@ class Amqp:
     def _refuse_frame(self, beginning: bytes, size: int) -> NoReturn:
         if beginning[:4] == b"AMQP":
             version = ".".join(map(str, beginning[4:8]))
-            raise RemoteViolation(f"the server does not speak AMQP 0.9.1, but {version}")
+            raise RemoteViolation(f"{OTHER_PROTOCOL}, but {version}")
         if not self.ready:
             name = foreign.name_of(beginning)
             said = f"those of {name}" if name else repr(beginning[:4])
@@ -236,7 +241,7 @@ class Amqp:
 
     def _start(self, started: methods.Started) -> None:
         if "PLAIN" not in started.mechanisms:
-            raise RemoteViolation(f"RabbitMQ takes no passwords, only {started.mechanisms}")
+            raise RemoteViolation(f"{NO_PASSWORDS}, only {started.mechanisms}")
         properties = {**_PRODUCT, "connection_name": self._settings.name}
         response = f"\0{self._settings.user}\0{self._settings.password}"
         self._say(
@@ -251,7 +256,8 @@ class Amqp:
         self._frame_size = min(tuned.frame_size or FRAME_SIZE_MAX, FRAME_SIZE_MAX)
         if self._frame_size < _FRAME_SIZE_MIN:
             raise RemoteViolation(f"RabbitMQ suggests frames of {self._frame_size} bytes")
-        channels = min(tuned.channels or _CHANNELS, _CHANNELS)
+        wanted = self._settings.channels
+        channels = min(tuned.channels or wanted, wanted)
         ours, theirs = self._settings.heartbeat_s, tuned.heartbeat_s
         heartbeat_s = min(ours, theirs) if ours and theirs else 0
         self._agreed = methods.tune_ok(channels, self._frame_size, heartbeat_s)

@@ -5,6 +5,7 @@ Source: RabbitMQ, "Consumer Acknowledgements and Publisher Confirms".
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 from requite.protocols.amqp.methods import Confirmed
@@ -23,6 +24,9 @@ class Confirms(Generic[What]):
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    def __iter__(self) -> Iterator[What]:
+        return iter(self._waiting.values())
 
     def begin(self) -> None:
         """Begin to count anew: the channel is another one."""

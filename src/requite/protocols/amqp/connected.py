@@ -109,6 +109,8 @@ class ConnectedEngine(Machine):
         if message[0] != CONNECTION:
             self._hear(message[0], heard, message, now)
             return
+        if not self._agreed:
+            self._entered(heard)
         match heard:
             case Tuned(heartbeat_s=heartbeat_s) if not self._agreed:  # it comes once, and first
                 self._agree(heartbeat_s, now)
@@ -117,6 +119,9 @@ class ConnectedEngine(Machine):
             case Blocked(reason=reason):
                 text = f"RabbitMQ takes no messages for now: {reason}"
                 self._out.append(Warn("blocked", text))
+
+    def _entered(self, heard: Heard) -> None:
+        """Note how RabbitMQ has answered the handshake: what was agreed upon, or a refusal."""
 
     def _agree(self, heartbeat_s: int, now: float) -> None:
         self._agreed = True

@@ -22,6 +22,7 @@ _U32: Final = Struct(">I")
 _I64: Final = Struct(">q")
 _DEPTH_MAX: Final = 16  # of tables in tables; a stranger's message must not exhaust the stack
 _I64_MAX: Final = 1 << 63
+_NESTING: Final = (b"F", b"A")
 
 _FIXED: Final[dict[int, Struct]] = {
     ord("b"): Struct(">b"),
@@ -58,7 +59,30 @@ def long(text: str | bytes) -> bytes:
 
 def table(values: Mapping[str, Any]) -> bytes:
     """Encode a table. Raises `LocalViolation` for a value that no type stands for."""
-    return long(b"".join(short(name) + _value(value) for name, value in values.items()))
+    return long(_entries(values))
+
+
+def altered_table(
+    content: bytes, dropped: Callable[[str], bool], added: Mapping[str, Any]
+) -> bytes:
+    """Return a copy of an encoded table, given without its size, with some entries dropped or
+    replaced. The others are copied as they are, whatever they hold.
+
+    Raises `RemoteViolation` for a table that is cut.
+    """
+    kept: list[bytes] = []
+    at = 0
+    while at < len(content):
+        name, end = read_short(content, at)
+        end = _end_of_value(content, end)
+        if not (name in added or dropped(name)):
+            kept.append(content[at:end])
+        at = end
+    return long(b"".join(kept) + _entries(added))
+
+
+def _entries(values: Mapping[str, Any]) -> bytes:
+    return b"".join(short(name) + _value(value) for name, value in values.items())
 
 
 def _value(value: Any) -> bytes:
@@ -114,6 +138,13 @@ def read_table(data: bytes, at: int, depth: int = 0) -> tuple[Table, int]:
         name, at = read_short(content, at)
         values[name], at = _read_value(content, at, depth)
     return values, end
+
+
+def _end_of_value(data: bytes, at: int) -> int:
+    """Return the offset behind a value, without a look into one that holds others."""
+    if data[at : at + 1] in _NESTING:
+        return read_long(data, at + 1)[1]
+    return _read_value(data, at, 0)[1]
 
 
 def _read_value(data: bytes, at: int, depth: int) -> tuple[Any, int]:

@@ -19,6 +19,7 @@ from requite.errors import RemoteViolation
 from requite.protocols.amqp.fields import read_long, read_short, read_table, short, table
 
 _U16: Final = Struct(">H")
+_U32: Final = Struct(">I")
 _U64: Final = Struct(">Q")
 _ID: Final = Struct(">HH")
 _TUNE: Final = Struct(">HIH")  # channel-max, frame-max, heartbeat
@@ -60,6 +61,10 @@ QUEUE_DECLARE: Final = _method(50, 10)
 QUEUE_DECLARE_OK: Final = _method(50, 11)
 QUEUE_BIND: Final = _method(50, 20)
 QUEUE_BIND_OK: Final = _method(50, 21)
+QUEUE_DELETE: Final = _method(50, 40)
+QUEUE_DELETE_OK: Final = _method(50, 41)
+QUEUE_UNBIND: Final = _method(50, 50)
+QUEUE_UNBIND_OK: Final = _method(50, 51)
 BASIC_QOS: Final = _method(60, 10)
 BASIC_QOS_OK: Final = _method(60, 11)
 BASIC_CONSUME: Final = _method(60, 20)
@@ -69,13 +74,16 @@ BASIC_CANCEL_OK: Final = _method(60, 31)
 BASIC_PUBLISH: Final = _method(60, 40)
 BASIC_RETURN: Final = _method(60, 50)
 BASIC_DELIVER: Final = _method(60, 60)
+BASIC_GET: Final = _method(60, 70)
+BASIC_GET_OK: Final = _method(60, 71)
+BASIC_GET_EMPTY: Final = _method(60, 72)
 BASIC_ACK: Final = _method(60, 80)
 BASIC_REJECT: Final = _method(60, 90)
 BASIC_NACK: Final = _method(60, 120)
 CONFIRM_SELECT: Final = _method(85, 10)
 CONFIRM_SELECT_OK: Final = _method(85, 11)
 
-HAS_CONTENT: Final = frozenset({BASIC_PUBLISH, BASIC_RETURN, BASIC_DELIVER})
+HAS_CONTENT: Final = frozenset({BASIC_PUBLISH, BASIC_RETURN, BASIC_DELIVER, BASIC_GET_OK})
 """The methods that a content header, and a body, follow."""
 
 
@@ -84,10 +92,12 @@ OPEN_CHANNEL: Final = CHANNEL_OPEN + _EMPTY
 SELECT_CONFIRMS: Final = CONFIRM_SELECT + b"\0"
 
 
-def exchange_declare(name: str, kind: str, *, passive: bool = False) -> bytes:
+def exchange_declare(
+    name: str, kind: str, arguments: Mapping[str, Any] | None = None, *, passive: bool = False
+) -> bytes:
     """Declare a durable exchange; `passive`: only ask whether it is there."""
-    bits = (0b10, 0b11)[passive]
-    return EXCHANGE_DECLARE + _RESERVED + short(name) + short(kind) + bytes((bits,)) + _NO_ARGUMENTS
+    bits = bytes(((0b10, 0b11)[passive],))
+    return EXCHANGE_DECLARE + _RESERVED + short(name) + short(kind) + bits + table(arguments or {})
 
 
 def queue_declare(
@@ -110,20 +120,36 @@ def queue_bind(queue: str, exchange: str, routing_key: str) -> bytes:
     return QUEUE_BIND + _RESERVED + names + b"\0" + _NO_ARGUMENTS
 
 
+def queue_unbind(queue: str, exchange: str, routing_key: str) -> bytes:
+    """Undo a binding; one that is not there is no error."""
+    names = short(queue) + short(exchange) + short(routing_key)
+    return QUEUE_UNBIND + _RESERVED + names + _NO_ARGUMENTS
+
+
+def queue_delete(queue: str) -> bytes:
+    """Delete a queue with its messages. Quorum queues take no conditions for it."""
+    return QUEUE_DELETE + _RESERVED + short(queue) + b"\0"
+
+
 def qos(prefetch: int) -> bytes:
     """Bound how many deliveries each consumer of the channel may have unacknowledged."""
     return BASIC_QOS + b"\0\0\0\0" + _U16.pack(prefetch) + b"\0"
 
 
-def consume(queue: str, tag: str, *, no_ack: bool) -> bytes:
-    """Begin to take a queue's messages."""
-    bits = b"\x02" if no_ack else b"\0"
+def consume(queue: str, tag: str, *, no_ack: bool, exclusive: bool = False) -> bytes:
+    """Begin to take a queue's messages; `exclusive`: refused while somebody else does."""
+    bits = bytes((no_ack << 1 | exclusive << 2,))
     return BASIC_CONSUME + _RESERVED + short(queue) + short(tag) + bits + _NO_ARGUMENTS
 
 
 def cancel(tag: str) -> bytes:
     """Take no more of a queue's messages."""
     return BASIC_CANCEL + short(tag) + b"\0"
+
+
+def get(queue: str) -> bytes:
+    """Take the oldest message of a queue; it has to be acknowledged."""
+    return BASIC_GET + _RESERVED + short(queue) + b"\0"
 
 
 def publish(exchange: str, routing_key: str, *, mandatory: bool = False) -> bytes:
@@ -145,6 +171,11 @@ def reject(tag: int, *, requeue: bool) -> bytes:
 def connection_close(code: int, text: str) -> bytes:
     """Say farewell."""
     return CONNECTION_CLOSE + _U16.pack(code) + short(text) + b"\0\0\0\0"
+
+
+def channel_close(code: int, text: str) -> bytes:
+    """Close a channel; what is not acknowledged on it goes back to its queue."""
+    return CHANNEL_CLOSE + _U16.pack(code) + short(text) + b"\0\0\0\0"
 
 
 def tune_ok(channels: int, frame_size: int, heartbeat_s: int) -> bytes:
@@ -219,6 +250,16 @@ class Delivered(NamedTuple):
     routing_key: str
 
 
+class Got(NamedTuple):
+    """The message that was asked for, and how many more the queue had then."""
+
+    tag: int
+    redelivered: bool
+    exchange: str
+    routing_key: str
+    more: int
+
+
 class Returned(NamedTuple):
     """A mandatory message that no queue took."""
 
@@ -251,6 +292,7 @@ Heard = (
     | Consuming
     | Cancelled
     | Delivered
+    | Got
     | Returned
     | Confirmed
     | Done
@@ -310,6 +352,13 @@ def _delivered(data: bytes) -> Delivered:
     return Delivered(consumer, tag, data[at + 8] != 0, exchange, read_short(data, after)[0])
 
 
+def _got(data: bytes) -> Got:
+    exchange, at = read_short(data, 13)
+    routing_key, at = read_short(data, at)
+    more = _U32.unpack_from(data, at)[0]
+    return Got(_U64.unpack_from(data, 4)[0], data[12] != 0, exchange, routing_key, more)
+
+
 def _returned(data: bytes) -> Returned:
     text, at = read_short(data, 6)
     exchange, at = read_short(data, at)
@@ -340,11 +389,15 @@ _READ: Final[dict[bytes, Callable[[bytes], Heard]]] = {
     EXCHANGE_DECLARE_OK: _done,
     QUEUE_DECLARE_OK: _declared,
     QUEUE_BIND_OK: _done,
+    QUEUE_DELETE_OK: _done,
+    QUEUE_UNBIND_OK: _done,
     BASIC_QOS_OK: _done,
     BASIC_CONSUME_OK: _consuming,
     BASIC_CANCEL: _cancelled,
     BASIC_CANCEL_OK: _cancelled,
     BASIC_DELIVER: _delivered,
+    BASIC_GET_OK: _got,
+    BASIC_GET_EMPTY: _done,
     BASIC_RETURN: _returned,
     BASIC_ACK: _confirmed,
     BASIC_NACK: _confirmed,

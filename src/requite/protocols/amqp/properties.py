@@ -5,14 +5,22 @@ Source: AMQP 0.9.1, section 4.2.6.1; the fields are those of class `basic` in it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from struct import Struct
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from requite.errors import RemoteViolation
-from requite.protocols.amqp.fields import AS_IT_IS, read_long, read_short, read_table, short, table
+from requite.protocols.amqp.fields import (
+    AS_IT_IS,
+    altered_table,
+    read_long,
+    read_short,
+    read_table,
+    short,
+    table,
+)
 
 _HEAD: Final = Struct(">HHQH")  # class, weight, size of the body, flags
 _BASIC: Final = 60
@@ -28,7 +36,9 @@ _REPLY_TO: Final = 1 << 9
 _EXPIRATION: Final = 1 << 8
 _MESSAGE_ID: Final = 1 << 7
 _TIMESTAMP: Final = 1 << 6
-_REST: Final = (1 << 5) | (1 << 4) | (1 << 3) | (1 << 2)  # type, user-id, app-id, cluster-id
+_USER_ID: Final = 1 << 4
+_REST: Final = (1 << 5) | _USER_ID | (1 << 3) | (1 << 2)  # type, user-id, app-id, cluster-id
+_SIZES: Final = {_DELIVERY_MODE: 1, _PRIORITY: 1, _TIMESTAMP: 8}  # the others are short strings
 _RECURRING_MAX: Final = 256
 _RECURRING_SIZE_MAX: Final = 256  # bytes; larger tables are somebody's data, and seldom the same
 _TRANSIENT: Final = b"\x01"
@@ -124,6 +134,59 @@ def decode_properties(header: bytes) -> Properties:
         message_id, at = read_short(header, at)
     _check_rest(header, at, flags)
     return Properties(correlation_id, reply_to, message_id, expiration, headers, persistent, flaw)
+
+
+def altered_properties(
+    header: bytes,
+    expiration: str,
+    dropped: Callable[[str], bool],
+    added: Mapping[str, Any] = _NONE,
+) -> bytes:
+    """Return the content header under which a message is handed on: all its properties as they
+    are, but for its expiration ("": none), the headers that are dropped or added, and `user_id`,
+    which RabbitMQ takes from that user only.
+
+    Of headers that are malformed none is kept. Raises `RemoteViolation` for a header that is cut.
+    """
+    if len(header) < _HEAD.size:
+        raise RemoteViolation("a content header is cut")
+    _, _, body_size, flags = _HEAD.unpack_from(header)
+    fields = _split(header, flags)
+    fields.pop(_USER_ID, None)
+    fields.pop(_EXPIRATION, None)
+    if expiration:
+        fields[_EXPIRATION] = short(expiration)
+    if added or _HEADERS in fields:
+        fields[_HEADERS] = _altered_headers(fields.get(_HEADERS, b"")[4:], dropped, added)
+    head = _HEAD.pack(_BASIC, 0, body_size, sum(fields))
+    return head + b"".join(fields[flag] for flag in sorted(fields, reverse=True))
+
+
+def _altered_headers(
+    content: bytes, dropped: Callable[[str], bool], added: Mapping[str, Any]
+) -> bytes:
+    try:
+        return altered_table(content, dropped, added)
+    except RemoteViolation:
+        return table(added)
+
+
+def _split(header: bytes, flags: int) -> dict[int, bytes]:
+    """Return the encoded properties by their flags."""
+    fields: dict[int, bytes] = {}
+    at = _HEAD.size
+    for flag in (1 << bit for bit in range(15, 1, -1) if flags & 1 << bit):
+        if flag == _HEADERS:
+            end = read_long(header, at)[1]
+        elif flag in _SIZES:
+            end = at + _SIZES[flag]
+        else:
+            end = read_short(header, at)[1]
+        fields[flag] = header[at:end]
+        at = end
+    if at > len(header):
+        raise RemoteViolation("a content header is cut")
+    return fields
 
 
 def _read_headers(header: bytes, at: int) -> tuple[Mapping[str, Any], int, str]:
