@@ -11,7 +11,6 @@ import requite
 HEAVY = [
     "aio_pika",
     "aiohttp",
-    "aiormq",
     "airportsdata",
     "altair",
     "cyclopts",

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
 
-import aiormq
 import pytest
-from aiormq.abc import AbstractChannel, DeliveredMessage
-from pamqp.commands import Basic
 from tests.amqp.live import responders, serving, until
 from tests.spec.requirement import requirement
+from tests.support.amqp_connection import connected, header_of, headers_of, properties_of
 from tests.support.rabbit import Rabbit
 
 from requite import AsyncClient, Client, Request, Worker, service
 from requite.errors import CallError, RemoteFailure, TransportError
+from requite.pool.manager.connection import Channel
+from requite.protocols.amqp import methods
+from requite.protocols.amqp.channels import Content
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -113,47 +115,39 @@ async def test_a_worker_without_permissions_waits_for_them(
 
 # --- malformed messages, by a client that is not ours ---------------------------------------------
 class Foreign:
-    """A client by aiormq: it publishes what it likes, and keeps what comes back."""
+    """A client that publishes what it likes, as pamqp writes it, and keeps what comes back."""
 
-    def __init__(self, channel: AbstractChannel, replies: str) -> None:
+    def __init__(self, channel: Channel, replies: str) -> None:
         self.channel = channel
         self.replies = replies
-        self.came: asyncio.Queue[DeliveredMessage] = asyncio.Queue()
+        self.came: asyncio.Queue[Content] = asyncio.Queue()
 
-    async def ask(self, body: bytes, **properties: Any) -> DeliveredMessage:
+    async def ask(self, body: bytes, **properties: Any) -> Content:
         await self.tell(body, reply_to=self.replies, **properties)
         return await asyncio.wait_for(self.came.get(), 20)
 
     async def tell(self, body: bytes, **properties: Any) -> None:
-        await self.channel.basic_publish(
-            body, routing_key="echo", properties=Basic.Properties(**properties)
-        )
+        assert await self.channel.publish("", "echo", header_of(body, **properties), body)
 
 
-async def foreign(rabbit: Rabbit) -> Foreign:
-    connection = await aiormq.connect(rabbit.url)
-    channel = await connection.channel()
-    declared = await channel.queue_declare(exclusive=True)
-    assert declared.queue is not None
-    client = Foreign(channel, declared.queue)
-    await channel.basic_consume(declared.queue, client.came.put, no_ack=True)
-    return client
-
-
-def headers_of(message: DeliveredMessage) -> dict[str, Any]:
-    return dict(message.header.properties.headers or {})
+@pytest.fixture
+async def client(rabbit: Rabbit) -> AsyncIterator[Foreign]:
+    async with connected(rabbit.url) as connection:
+        channel = await connection.channel(confirms=True)
+        declared = await channel.ask(methods.queue_declare("", exclusive=True))
+        client = Foreign(channel, declared.queue)
+        await channel.consume(declared.queue, client.came.put_nowait, no_ack=True)
+        yield client
 
 
 @requirement("amqp:reply-to", "amqp:copied")
-async def test_a_client_that_is_not_ours(rabbit: Rabbit) -> None:
+async def test_a_client_that_is_not_ours(rabbit: Rabbit, client: Foreign) -> None:
     async with serving(rabbit.url, echo):
-        client = await foreign(rabbit)
         reply = await client.ask(b"hello", correlation_id="any text")
         assert reply.body == b"hello"
-        assert reply.header.properties.correlation_id == "any text"
+        assert properties_of(reply).correlation_id == "any text"
         assert headers_of(reply)["x-status"] == "ok"
-        assert (await client.ask(b"no id")).header.properties.correlation_id is None
-        await client.channel.connection.close()
+        assert properties_of(await client.ask(b"no id")).correlation_id is None
 
 
 @pytest.mark.parametrize(
@@ -164,27 +158,23 @@ async def test_a_client_that_is_not_ours(rabbit: Rabbit) -> None:
     ],
 )
 async def test_malformed_requests_are_answered(
-    rabbit: Rabbit, properties: dict[str, Any], why: str
+    rabbit: Rabbit, client: Foreign, properties: dict[str, Any], why: str
 ) -> None:
     async with serving(rabbit.url, echo):
-        client = await foreign(rabbit)
         reply = await client.ask(b"", correlation_id="c", **properties)
         assert headers_of(reply)["x-status"] == "error"
         assert why in reply.body.decode()
-        assert reply.header.properties.correlation_id == "c"
+        assert properties_of(reply).correlation_id == "c"
         assert (await client.ask(b"on")).body == b"on"
-        await client.channel.connection.close()
 
 
 @requirement("amqp:no-reply-to")
-async def test_requests_without_reply_to_are_rejected(rabbit: Rabbit) -> None:
+async def test_requests_without_reply_to_are_rejected(rabbit: Rabbit, client: Foreign) -> None:
     async with serving(rabbit.url, echo) as worker:
-        client = await foreign(rabbit)
         await client.tell(b"into the void", correlation_id="c")
         assert (await client.ask(b"on")).body == b"on"
         [engine] = responders(worker)
         assert engine.snapshot().dropped == {"without reply-to": 1}
-        await client.channel.connection.close()
 
 
 async def test_bodies_over_the_limit(rabbit: Rabbit) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import pytest
-from aiormq.exceptions import InvalidFrameError
 from tests.pool.live import Floor
 from tests.support.certificates import Certificates
 
-from requite.errors import ConfigurationError
+from requite.errors import ConfigurationError, TransportError
 from requite.pool.config import PoolConfig, PoolSection, RabbitSection
 from requite.pool.manager.address import Place
-from requite.pool.manager.errors import refusal
+from requite.pool.manager.errors import FAILURES, EntryRefused, Refused, is_taken, refusal
 from requite.pool.manager.management import Management
 
 
@@ -21,28 +20,31 @@ def config_of(url: str, management_url: str = "http://localhost:1") -> PoolConfi
 
 
 @pytest.mark.parametrize(
-    ("url", "told", "vhost"),
+    ("url", "address", "entry"),
     [
-        ("amqp://h", "amqp://guest:guest@h:5672/%2F", "/"),
-        ("amqp://u:p%40%2F@h:1/shop", "amqp://u:p%40%2F@h:1/shop", "shop"),
-        ("amqp://[::1]/a%2Fb", "amqp://guest:guest@[::1]:5672/a%2Fb", "a/b"),
-        ("amqps://h/%C3%A9", "amqps://guest:guest@h:5671/%C3%A9", "é"),
+        ("amqp://h", "tcp://h:5672", ("guest", "guest", "/")),
+        ("amqp://u:p%40%2F@h:1/shop", "tcp://h:1", ("u", "p@/", "shop")),
+        ("amqp://[::1]/a%2Fb", "tcp://[::1]:5672", ("guest", "guest", "a/b")),
+        ("amqps://h/%C3%A9", "tls://h:5671", ("guest", "guest", "é")),
     ],
 )
-def test_what_aiormq_is_told(url: str, told: str, vhost: str) -> None:
+def test_where_it_is_and_who_enters(url: str, address: str, entry: tuple[str, ...]) -> None:
     place = Place(config_of(url))
-    assert str(place.url) == f"{told}?heartbeat=10"
-    assert place.vhost == vhost
+    assert str(place.address) == address
+    assert (place.entry.user, place.entry.password, place.entry.vhost) == entry
+    assert place.vhost == place.entry.vhost
+    assert place.entry.heartbeat_s == 10
 
 
 def test_options_of_tls(tmp_path_factory: pytest.TempPathFactory) -> None:
     certificates = Certificates(tmp_path_factory.mktemp("tls"))
     ca = quote(str(certificates.ca), safe="")
     place = Place(config_of(f"amqps://h/?ca={ca}&server_name=rabbit"))
-    assert place.options == {"context": place.context, "server_hostname": "rabbit"}
+    assert place.tls is not None
+    assert place.tls.server_name == "rabbit"
     assert place.context is not None
     assert [each["subject"] for each in place.context.get_ca_certs()]
-    assert Place(config_of("amqp://h")).options == {}
+    assert Place(config_of("amqp://h")).context is None
 
 
 @pytest.mark.parametrize(
@@ -62,10 +64,59 @@ def test_what_is_no_place_is_refused_by_the_name_of_the_setting(url: str, told: 
     assert "secret" not in str(caught.value)
 
 
-def test_a_virtual_host_that_is_not_there_is_told_in_plain_words() -> None:
-    closed = InvalidFrameError("Expected one of ['Connection.OpenOk'], got <object at 0x7f>")
-    text = "rabbitmq.url (amqp://h/v): there is no such virtual host, or the user may not use it"
-    assert refusal(closed, "amqp://h/v") == text
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            EntryRefused(530, "NOT_ALLOWED - vhost v not found"),
+            "there is no such virtual host, or the user may not use it",
+        ),
+        (EntryRefused(403, "ACCESS_REFUSED"), "RabbitMQ refuses user and password: ACCESS_REFUSED"),
+        (
+            EntryRefused(0, "the server does not speak AMQP 0.9.1, but 0.1.0.0"),
+            "who answers there speaks no AMQP 0.9.1: the server does not speak AMQP 0.9.1, but"
+            " 0.1.0.0",
+        ),
+        (
+            EntryRefused(0, "RabbitMQ takes no passwords, only ['EXTERNAL']"),
+            "RabbitMQ refuses user and password: RabbitMQ takes no passwords, only ['EXTERNAL']",
+        ),
+        (Refused(403, "ACCESS"), "the user may not do what a manager does: ACCESS"),
+        (
+            Refused(406, "PRECONDITION_FAILED"),
+            "an exchange or queue of the pool is there, made otherwise: PRECONDITION_FAILED",
+        ),
+    ],
+)
+def test_what_is_refused_for_good_is_told_in_plain_words(error: Exception, told: str) -> None:
+    assert refusal(error, "amqp://u:secret@h/v") == f"rabbitmq.url (amqp://u:***@h/v): {told}"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        EntryRefused(320, "CONNECTION_FORCED"),
+        Refused(404, "NOT_FOUND"),
+        TransportError("cannot connect"),
+        TimeoutError(),
+    ],
+)
+def test_what_may_change_is_no_refusal(error: Exception) -> None:
+    assert refusal(error, "amqp://h") is None
+    assert isinstance(error, FAILURES)
+
+
+@pytest.mark.parametrize(
+    ("error", "taken"),
+    [
+        (Refused(403, "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use"), True),
+        (Refused(405, "RESOURCE_LOCKED"), True),
+        (Refused(403, "ACCESS_REFUSED - access to queue 'q'"), False),
+        (EntryRefused(403, "exclusive use"), False),
+    ],
+)
+def test_who_consumes_already_is_told_from_other_refusals(error: Exception, taken: bool) -> None:
+    assert is_taken(error) is taken
 
 
 async def test_a_file_that_is_missing_is_told_at_once() -> None:

@@ -10,13 +10,9 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-import aiormq
 import pytest
-from aiormq.abc import ChannelFrame
-from pamqp.body import ContentBody
-from pamqp.commands import Basic
-from pamqp.header import ContentHeader
 from tests.pool.live import Floor, ask, eventually, until
+from tests.support.amqp_connection import connected, header_of
 
 from requite import AsyncClient, CallTimeout, ConfigurationError, Poisoned
 from requite.pool.config import DriverSection, Lifetime, Limits, PoolSection, RabbitSection
@@ -24,6 +20,7 @@ from requite.pool.drivers.noop import NoopDriver
 from requite.pool.manager import PoolManager
 from requite.pool.manager.carrier import State
 from requite.pool.manager.rabbit import Rabbit, _declare
+from requite.protocols.amqp.fields import AS_IT_IS
 from requite.protocols.amqp.topology import Exchange
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -303,16 +300,10 @@ async def test_a_queue_that_was_made_otherwise_is_told_of(
 
 async def publish_raw(floor: Floor, routing_key: bytes) -> None:
     """Publish a request of which nothing is checked before RabbitMQ sees it."""
-    connection = await aiormq.connect(floor.rabbit.url)
-    channel = await connection.channel(publisher_confirms=False)
-    frame: Any = Basic.Publish(exchange="core-req-xchg", routing_key="PLACE")
-    whole = frame.marshal().replace(b"\x05PLACE", bytes([len(routing_key)]) + routing_key)
-    frame.marshal = lambda: whole
-    header = ContentHeader(properties=Basic.Properties(), body_size=2)
-    frames = [frame, header, ContentBody(b"hi")]
-    await channel.write_queue.put(ChannelFrame.marshall(channel.number, frames))
-    await channel.close()
-    await connection.close()
+    key = routing_key.decode("utf-8", AS_IT_IS)
+    async with connected(floor.rabbit.url) as connection:
+        channel = await connection.channel(confirms=True)
+        assert await channel.publish("core-req-xchg", key, header_of(b"hi"), b"hi")
 
 
 @pytest.mark.parametrize("routing_key", [b"\xff", b"a\xfe\xffb", b"\xc3"])

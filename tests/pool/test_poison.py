@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import aiormq
 import pytest
-from pamqp.commands import Basic
 from tests.pool.live import Floor, ask, eventually
 from tests.pool.test_manager import who
+from tests.support.amqp_connection import connected, header_of
 
 from requite import Poisoned
 from requite.pool.config import Limits, WorkersSection
@@ -46,13 +45,12 @@ async def test_requests_that_share_their_workers_with_a_killer_are_counted_with_
 # --- looks ----------------------------------------------------------------------------------------
 async def fill(floor: Floor, bodies: list[bytes]) -> None:
     """Put requests of the key `42` into the poison queue."""
-    connection = await aiormq.connect(floor.rabbit.url)
-    channel = await connection.channel()
-    for number, body in enumerate(bodies):
-        headers: dict[str, Any] = {"x-first-death-queue": "core-req-42"}
-        properties = Basic.Properties(headers=headers, correlation_id=f"c{number}")
-        await channel.basic_publish(body, routing_key="core-poison", properties=properties)
-    await connection.close()
+    async with connected(floor.rabbit.url) as connection:
+        channel = await connection.channel(confirms=True)
+        for number, body in enumerate(bodies):
+            headers = {"x-first-death-queue": "core-req-42"}
+            header = header_of(body, correlation_id=f"c{number}", headers=headers)
+            assert await channel.publish("", "core-poison", header, body)
 
 
 async def shown(url: str) -> tuple[list[str], int]:

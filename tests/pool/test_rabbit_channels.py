@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 from tests.pool.live import Floor
+from tests.support.amqp_connection import header_of
 
+from requite.pool.manager.messages import Letter, forwarded
 from requite.pool.manager.rabbit import Absent, Rabbit
+from requite.protocols.amqp import methods
 
 pytestmark = [pytest.mark.e2e]
 
@@ -34,4 +38,43 @@ async def test_a_refusal_closes_its_channel_only(floor: Floor) -> None:
     assert kept.is_closed
     assert rabbit._idle == []
     assert await rabbit.count("there") == (0, 0)
+    await rabbit.close()
+
+
+async def test_what_no_queue_takes_is_told_from_what_one_does(floor: Floor) -> None:
+    rabbit = Rabbit(floor.config())
+    await rabbit.open()
+    await rabbit.declare("there", {})
+    header = header_of(b"hi", content_type="text/plain", headers={"a": 1.5, "b": [True]})
+    places = ["core-req-there", "core-req-nowhere"] * 20
+    taken = await asyncio.gather(*(rabbit.publish("", place, header, b"hi") for place in places))
+    assert taken == [True, False] * 20
+    assert await rabbit.count("there") == (20, 0)
+    await rabbit.close()
+
+
+async def test_a_message_is_handed_on_as_it_came(floor: Floor) -> None:
+    """An orphan of another client, with bytes that are no text and all that a header can hold."""
+    rabbit = Rabbit(floor.config())
+    await rabbit.open()
+    came: asyncio.Queue[Letter] = asyncio.Queue()
+    assert await rabbit.take_over(came.put_nowait, came.put_nowait, came.put_nowait)
+    header = header_of(
+        b"hi",
+        content_type="text/plain",
+        correlation_id="ID",
+        priority=3,
+        headers={"a": 1.5, "b": [True], "c": datetime(2020, 1, 1, tzinfo=UTC)},
+        message_type="t",
+        app_id="me",
+    ).replace(b"\x02ID", b"\x02\xff\xfe")
+    assert await rabbit.publish("core-req-xchg", "there", header, b"hi")
+    letter = await came.get()
+    assert letter.header == header
+    await rabbit.declare("there", {})
+    await rabbit.bind("there")
+    assert await rabbit.publish("core-req-xchg", letter.key, forwarded(letter, None), letter.body)
+    async with rabbit.own_channel() as channel:
+        got = await channel.ask(methods.get("core-req-there"))
+        assert (got.header, got.body) == (header, b"hi")
     await rabbit.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from logging import CRITICAL, getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,8 +69,6 @@ def run(
     from requite.cli.serving import run_until_stopped
 
     logging.start()
-    if not logging.verbose:  # the manager says itself what goes wrong with a connection
-        getLogger("aiormq").setLevel(CRITICAL)
     settings = read(config, set_ if broker is None else (*set_, f"broker.url={broker}"))
     try:
         from requite.pool.manager import PoolManager

@@ -1,23 +1,22 @@
-"""Where RabbitMQ is: `rabbitmq.url`, read as clients and workers read it, and told to aiormq.
+"""Where RabbitMQ is: `rabbitmq.url`, read as clients and workers read it.
 
-The workers of a pool get the same URL. aiormq has other names for the options of TLS, and one that
-has certificates not looked at, which is no option here.
+The workers of a pool get the same URL.
 """
 
 from __future__ import annotations
 
 import ssl
-from typing import Any, Final
-from urllib.parse import quote
-
-from yarl import URL
+from typing import Final
 
 from requite.errors import ConfigurationError
+from requite.framing.amqp import AmqpSettings
 from requite.pool.config import PoolConfig
 from requite.transport.address import HostAddress
 from requite.url import parse_url
 
 _HEARTBEAT_S: Final = 10
+_CHANNELS: Final = 64
+_BODY_SIZE_MAX: Final = 512 << 20  # no RabbitMQ takes more (max_message_size)
 _USER: Final = "guest"
 _FOR_OTHERS: Final = ("queue", "pool", "key", "confirm", "reply", "id", "activity")
 
@@ -37,28 +36,19 @@ class Place:
                 raise ConfigurationError(f"rabbitmq.url: the option {name!r} is not for a manager")
         [address] = url.addresses
         assert isinstance(address, HostAddress)
-        self._authority: Final = address.authority
-        self._user: Final = url.user or _USER, url.password or _USER
-        self._tls: Final = url.tls
+        self.address: Final = address
+        self.tls: Final = url.tls
         self.vhost: Final = url.options["vhost"]
+        self.entry: Final = AmqpSettings(
+            vhost=self.vhost,
+            user=url.user or _USER,
+            password=url.password or _USER,
+            heartbeat_s=_HEARTBEAT_S,
+            body_size_max=_BODY_SIZE_MAX,
+            channels=_CHANNELS,
+        )
 
     @property
     def context(self) -> ssl.SSLContext | None:
         """The context for TLS, where it is used. Raises `ConfigurationError`."""
-        return None if self._tls is None else self._tls.dialling_context()
-
-    @property
-    def url(self) -> URL:
-        """The URL as aiormq reads it."""
-        scheme = "amqp" if self._tls is None else "amqps"
-        user, password = (quote(each, safe="") for each in self._user)
-        where = f"{user}:{password}@{self._authority}/{quote(self.vhost, safe='')}"
-        return URL(f"{scheme}://{where}?heartbeat={_HEARTBEAT_S}", encoded=True)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """What aiormq is told besides. Raises `ConfigurationError`."""
-        if self._tls is None:
-            return {}
-        name = self._tls.server_name
-        return {"context": self.context} | ({} if name is None else {"server_hostname": name})
+        return None if self.tls is None else self.tls.dialling_context()

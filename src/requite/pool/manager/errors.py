@@ -4,50 +4,77 @@ from __future__ import annotations
 
 from typing import Final
 
-from aiormq.exceptions import (
-    AMQPError,
-    AuthenticationError,
-    ChannelAccessRefused,
-    ChannelInvalidStateError,
-    ChannelLockedResource,
-    ChannelPreconditionFailed,
-    ConnectionNotAllowed,
-    IncompatibleProtocolError,
-    InvalidFrameError,
-    ProbableAuthenticationError,
-)
-
+from requite.errors import ProtocolViolation
+from requite.framing.amqp import NO_PASSWORDS, OTHER_PROTOCOL
 from requite.url import redact
 
-FAILURES: Final = (AMQPError, ChannelInvalidStateError, OSError, TimeoutError, EOFError)
+# AMQP 0.9.1, section 1.2 of its reference.
+_ACCESS_REFUSED: Final = 403
+NOT_FOUND: Final = 404
+_RESOURCE_LOCKED: Final = 405
+PRECONDITION_FAILED: Final = 406
+_NOT_ALLOWED: Final = 530
+
+
+class Refused(Exception):
+    """RabbitMQ refuses what it was asked, and has closed the channel; `code` is its reply code."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class EntryRefused(Exception):
+    """RabbitMQ, or whoever answers in its place, refuses the connection; `code` is its reply code,
+    or 0."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+FAILURES: Final = (Refused, EntryRefused, ProtocolViolation, OSError, TimeoutError)
 """Whatever an operation on a connection may raise when RabbitMQ refuses, or is gone."""
 
-_REFUSALS: Final = (
-    (ProbableAuthenticationError, "RabbitMQ refuses user and password"),
-    (AuthenticationError, "RabbitMQ refuses user and password"),
-    (ConnectionNotAllowed, "there is no such virtual host, or the user may not use it"),
-    (IncompatibleProtocolError, "who answers there speaks no AMQP 0.9.1"),
-    (ChannelAccessRefused, "the user may not do what a manager does"),
-    (ChannelPreconditionFailed, "an exchange or queue of the pool is there, made otherwise"),
-)
+_NO_USER: Final = "RabbitMQ refuses user and password"
+_NO_VHOST: Final = "there is no such virtual host, or the user may not use it"
+_REFUSALS: Final = {
+    _ACCESS_REFUSED: "the user may not do what a manager does",
+    PRECONDITION_FAILED: "an exchange or queue of the pool is there, made otherwise",
+}
+
+
+def is_foreign(reason: str) -> bool:
+    """Whether the reason for the end of a handshake is one that no further attempt changes."""
+    return reason.startswith((OTHER_PROTOCOL, NO_PASSWORDS))
 
 
 def is_taken(error: BaseException) -> bool:
     """Whether somebody else consumes exclusively."""
-    taken = isinstance(error, ChannelAccessRefused) and "exclusive use" in str(error)
-    return taken or isinstance(error, ChannelLockedResource)
+    if not isinstance(error, Refused):
+        return False
+    taken = error.code == _ACCESS_REFUSED and "exclusive use" in str(error)
+    return taken or error.code == _RESOURCE_LOCKED
 
 
 def refusal(error: BaseException, url: str) -> str | None:
     """Return why RabbitMQ will not do what it was asked, however often; None for other failures."""
-    if isinstance(error, InvalidFrameError) and "OpenOk" in str(error):
-        # What aiormq makes of a connection that is closed in place of opened.
-        error = ConnectionNotAllowed()
-    for kind, text in _REFUSALS:
-        if isinstance(error, kind):
-            why = f"{text}: {error}" if error.args else text
-            return f"rabbitmq.url ({redact(url)}): {why}"
-    return None
+    match error:
+        case EntryRefused(code=code) if code == _NOT_ALLOWED:
+            why = _NO_VHOST
+        case EntryRefused(code=code) if code == _ACCESS_REFUSED or _wants_no_password(error):
+            why = f"{_NO_USER}: {error}"
+        case EntryRefused(code=0):
+            why = f"who answers there speaks no AMQP 0.9.1: {error}"
+        case Refused(code=code) if code in _REFUSALS:
+            why = f"{_REFUSALS[code]}: {error}"
+        case _:
+            return None
+    return f"rabbitmq.url ({redact(url)}): {why}"
+
+
+def _wants_no_password(error: EntryRefused) -> bool:
+    return str(error).startswith(NO_PASSWORDS)
 
 
 def sentence(error: BaseException, url: str) -> str:

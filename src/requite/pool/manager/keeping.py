@@ -14,9 +14,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from aiormq.abc import DeliveredMessage
-from pamqp.commands import Basic
-
 from requite.errors import ConfigurationError
 from requite.pool.config import PoolConfig
 from requite.pool.drivers.base import Driver, DriverError
@@ -42,9 +39,10 @@ from requite.pool.manager.carrier import State
 from requite.pool.manager.errors import FAILURES, refusal, sentence
 from requite.pool.manager.management import Management
 from requite.pool.manager.messages import (
-    answer_properties,
+    Letter,
+    answer_header,
     call_id_of,
-    drain_properties,
+    drain_header,
     forwarded,
     remaining_s,
 )
@@ -77,7 +75,7 @@ class Keeping:
         self._rabbit: Rabbit | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._tasks: Final[set[asyncio.Task[None]]] = set()
-        self._deliveries: dict[int, DeliveredMessage] = {}
+        self._deliveries: dict[int, Letter] = {}
         self._early: list[Any] | None = []  # what has come before the engine was told
         self.state = State.CONNECTING
         self._queues: Final = RequestQueues(self._management, feed)
@@ -131,7 +129,7 @@ class Keeping:
 
     async def drain_workers(self, key: str | None, worker_id: str | None) -> bool:
         """Tell workers to drain; tell whether any is there. Raises `FAILURES`."""
-        return await self.rabbit().tell_workers(drain_properties(key, worker_id))
+        return await self.rabbit().tell_workers(drain_header(key, worker_id))
 
     async def tell_to_drain(self, key: str) -> None:
         """Tell the workers of a group to drain, if that can be; their driver ends them anyway."""
@@ -216,26 +214,24 @@ class Keeping:
             self._on_state(state)
 
     # --- deliveries -------------------------------------------------------------------------------
-    def _orphan(self, message: DeliveredMessage) -> None:
-        tag = self._take(message)
-        expires_s = remaining_s(message)
-        self._arrived(OrphanArrived(tag, _key_of(message), expires_s, call_id_of(message)))
+    def _orphan(self, letter: Letter) -> None:
+        tag = self._take(letter)
+        self._arrived(OrphanArrived(tag, letter.key, remaining_s(letter), call_id_of(letter)))
 
-    def _dead_letter(self, message: DeliveredMessage) -> None:
-        properties = message.header.properties
+    def _dead_letter(self, letter: Letter) -> None:
+        properties = letter.properties
         event = DeadLetterArrived(
-            self._take(message),
-            _key_of(message),
-            properties.headers or {},
-            properties.reply_to,
-            properties.correlation_id,
-            call_id_of(message),
+            self._take(letter),
+            letter.key,
+            properties.headers,
+            properties.reply_to or None,
+            properties.correlation_id or None,
+            call_id_of(letter),
         )
         self._arrived(event)
 
-    def _report(self, message: DeliveredMessage) -> None:
-        event = (message.header.properties.headers or {}).get(EVENT)
-        self._arrived(ActivityArrived(_key_of(message), str(event)))
+    def _report(self, letter: Letter) -> None:
+        self._arrived(ActivityArrived(letter.key, str(letter.properties.headers.get(EVENT))))
 
     def _arrived(self, event: Any) -> None:
         if self._early is None:
@@ -243,11 +239,10 @@ class Keeping:
         else:
             self._early.append(event)
 
-    def _take(self, message: DeliveredMessage) -> tuple[int, int]:
+    def _take(self, letter: Letter) -> tuple[int, int]:
         """Return the name of a delivery, which no other connection's has."""
-        number = int(message.delivery_tag or 0)
-        self._deliveries[number] = message
-        return id(self._rabbit), number
+        self._deliveries[letter.tag] = letter
+        return id(self._rabbit), letter.tag
 
     # --- what the engine asks for -----------------------------------------------------------------
     def perform(self, effect: Any) -> None:
@@ -291,10 +286,10 @@ class Keeping:
             self._feed(Published(ticket, routed))
 
     async def _forward(self, effect: Forward, rabbit: Rabbit) -> bool:
-        message = self._deliveries[effect.tag[1]]  # type: ignore[index]
-        exchange, routing_key = self._place(effect.to, _key_of(message))
-        properties = forwarded(message, effect.expires_s, effect.reason, effect.attempts)
-        return await rabbit.publish(exchange, routing_key, message.body, properties)
+        letter = self._deliveries[effect.tag[1]]  # type: ignore[index]
+        exchange, routing_key = self._place(effect.to, letter.key)
+        header = forwarded(letter, effect.expires_s, effect.reason, effect.attempts)
+        return await rabbit.publish(exchange, routing_key, header, letter.body)
 
     def _place(self, to: Destination, key: str) -> tuple[str, str]:
         match to:
@@ -308,8 +303,7 @@ class Keeping:
                 return "", self._pool.poison_queue
 
     async def _answer(self, effect: Answer, rabbit: Rabbit) -> bool:
-        properties: Basic.Properties = answer_properties(effect)
-        return await rabbit.publish("", effect.reply_to, b"", properties)
+        return await rabbit.publish("", effect.reply_to, answer_header(effect), b"")
 
     async def _ack(self, tag: Any, rabbit: Rabbit) -> None:
         self._deliveries.pop(tag[1], None)
@@ -319,7 +313,3 @@ class Keeping:
         """Do what has no answer: where it fails, the connection has ended, which is told."""
         with suppress(*FAILURES):
             await work()
-
-
-def _key_of(message: DeliveredMessage) -> str:
-    return str(message.routing_key or "")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from copy import copy
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
-from aiormq.abc import DeliveredMessage
-from pamqp.commands import Basic
-
 from requite.chronicle import CALL_ID_SIZE, NO_CALL
+from requite.errors import RemoteViolation
 from requite.pool.effects import Answer
+from requite.protocols.amqp.channels import Content
+from requite.protocols.amqp.properties import (
+    Properties,
+    altered_properties,
+    decode_properties,
+    encode_properties,
+)
 from requite.protocols.amqp.wire import (
     ACQUIRED_COUNT,
     ATTEMPT,
@@ -31,71 +35,89 @@ _DEATH: Final = ("x-death", "x-first-death-", "x-last-death-", "x-opt-")
 _COUNTS: Final = (ACQUIRED_COUNT, ATTEMPT, DELIVERY_COUNT)
 
 
-def remaining_s(message: DeliveredMessage) -> float | None:
+class Letter(NamedTuple):
+    """A message that was delivered or got: what `tag` it has, its content header as it came and as
+    it is read, and its body."""
+
+    tag: int
+    key: str
+    header: bytes
+    properties: Properties
+    body: bytes
+
+
+def letter_of(content: Content) -> Letter:
+    """Read a message. What is malformed in its properties or headers is as if it were not there: a
+    message that ended the connection would come again with the next one, and so without end."""
+    heard, header, body = content
+    try:
+        properties = decode_properties(header)
+    except RemoteViolation as violation:
+        properties = Properties(flaw=str(violation))
+    return Letter(heard.tag, heard.routing_key, header, properties, body)
+
+
+def remaining_s(letter: Letter) -> float | None:
     """Return what a request has left of its time; None where it has no limit, or an odd one."""
-    text = message.header.properties.expiration or ""
+    text = letter.properties.expiration
     return int(text) / 1000 if text.isascii() and text.isdecimal() else None
 
 
-def call_id_of(message: DeliveredMessage) -> bytes:
+def call_id_of(letter: Letter) -> bytes:
     """Return the call that a request belongs to; `NO_CALL` where its client has no ids."""
-    text = message.header.properties.message_id or ""
+    text = letter.properties.message_id
     return bytes.fromhex(text) if _CALL_ID.fullmatch(text) else NO_CALL
 
 
 def forwarded(
-    message: DeliveredMessage, expires_s: float | None, reason: str, attempts: int = 0
-) -> Basic.Properties:
-    """Return the properties under which a message is handed on.
+    letter: Letter, expires_s: float | None, reason: str = "", attempts: int = 0
+) -> bytes:
+    """Return the content header under which a message is handed on.
 
     Without `user_id`, for RabbitMQ takes only that of who publishes, and without `CC`, which would
     send another copy to each of its other routes.
     """
-    properties = copy(message.header.properties)
-    headers: dict[str, Any] = dict(properties.headers or {})
-    headers.pop("CC", None)
+    headers: dict[str, Any] = {}
     if reason:
         headers[FIRST_DEATH_REASON] = reason
     if attempts:
         headers[ATTEMPT] = attempts
-    properties.headers = headers
-    properties.user_id = None
-    properties.expiration = None if expires_s is None else _milliseconds(expires_s)
-    return properties
+    expiration = "" if expires_s is None else _milliseconds(expires_s)
+    return altered_properties(letter.header, expiration, _is_carbon_copy, headers)
 
 
-def renewed(message: DeliveredMessage) -> Basic.Properties:
-    """Return the properties under which a poisoned request is tried again, as if it were new."""
-    properties = forwarded(message, None, "")
-    headers = properties.headers or {}
-    properties.headers = {
-        name: value for name, value in headers.items() if not name.startswith((*_DEATH, *_COUNTS))
-    }
-    return properties
+def renewed(letter: Letter) -> bytes:
+    """Return the content header under which a poisoned request is tried again, as if it were
+    new."""
+    return altered_properties(letter.header, "", _is_history)
 
 
-def answer_properties(answer: Answer) -> Basic.Properties:
-    """Return the properties of an answer to a dead letter."""
+def _is_carbon_copy(name: str) -> bool:
+    return name == "CC"
+
+
+def _is_history(name: str) -> bool:
+    return _is_carbon_copy(name) or name.startswith((*_DEATH, *_COUNTS))
+
+
+def answer_header(answer: Answer) -> bytes:
+    """Return the content header of an answer to a dead letter, which has no body."""
     headers: dict[str, Any] = {STATUS: answer.status, ATTEMPT: answer.attempt}
     if answer.traceparent:
         headers[TRACEPARENT] = answer.traceparent
-    return Basic.Properties(
-        correlation_id=answer.correlation_id,
-        headers=headers,
-        message_id=uuid4().hex,
-        delivery_mode=1,
-    )
+    properties = Properties(answer.correlation_id or "", message_id=uuid4().hex, headers=headers)
+    return encode_properties(properties, 0)
 
 
-def drain_properties(key: str | None, worker_id: str | None) -> Basic.Properties:
-    """Return the properties of a control message that drains workers: of a group, one of them, or,
-    if neither is named, all of the pool."""
+def drain_header(key: str | None, worker_id: str | None) -> bytes:
+    """Return the content header of a control message that drains workers: of a group, one of them,
+    or, if neither is named, all of the pool."""
     headers: dict[str, Any] = {CONTROL: Control.DRAIN.value}
     if key is not None:
         headers[KEY] = key
     if worker_id is not None:
         headers[WORKER_ID] = worker_id
-    return Basic.Properties(headers=headers, delivery_mode=1)
+    return encode_properties(Properties(headers=headers), 0)
 
 
 def _milliseconds(seconds: float) -> str:

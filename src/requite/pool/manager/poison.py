@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from aiormq.abc import DeliveredMessage
-
-from requite.pool.manager.messages import renewed
+from requite.pool.manager.connection import Channel
+from requite.pool.manager.messages import Letter, letter_of, renewed
 from requite.pool.manager.rabbit import Rabbit
+from requite.protocols.amqp import methods
+from requite.protocols.amqp.channels import Content
+from requite.protocols.amqp.fields import AS_IT_IS
 from requite.protocols.amqp.topology import Pool
 from requite.protocols.amqp.wire import ATTEMPT
 
@@ -52,57 +54,63 @@ class PoisonQueue:
     async def look(self) -> Look:
         """Return what is in there, the oldest first."""
         async with self._taken() as (found, more, _):
-            return Look([self._describe(message) for message in found], more)
+            return Look([self._describe(letter) for letter in found], more)
 
     async def retry(self, wanted: Callable[[Poisoned], bool]) -> int:
         """Publish those that are wanted as if they were new, of as many as a look shows; return how
         many there were. One that no queue takes stays."""
         tried = 0
         async with self._taken() as (found, _, channel):
-            for message in found:
-                poisoned = self._describe(message)
-                if wanted(poisoned) and await self._publish(poisoned.key, message):
-                    await channel.basic_ack(message.delivery_tag)
+            for letter in found:
+                poisoned = self._describe(letter)
+                if wanted(poisoned) and await self._publish(poisoned.key, letter):
+                    channel.say(methods.ack(letter.tag))
                     tried += 1
         return tried
 
-    async def _publish(self, key: str | None, message: DeliveredMessage) -> bool:
+    async def _publish(self, key: str | None, letter: Letter) -> bool:
         if key is None:
             return False
         exchange = self._pool.requests_exchange
-        return await self._rabbit.publish(exchange, key, message.body, renewed(message))
+        return await self._rabbit.publish(exchange, key, renewed(letter), letter.body)
 
     @asynccontextmanager
-    async def _taken(self) -> AsyncIterator[tuple[Sequence[DeliveredMessage], int, Any]]:
+    async def _taken(self) -> AsyncIterator[tuple[Sequence[Letter], int, Channel]]:
         """Take requests out for a moment; what is not acknowledged goes back."""
         async with self._rabbit.looking, self._rabbit.own_channel() as channel:
-            found: list[DeliveredMessage] = []
+            found: list[Letter] = []
             more = size = 0
             while len(found) < _TAKEN_MAX and size < _TAKEN_BYTES_MAX:
-                message = await channel.basic_get(self._pool.poison_queue)
-                more = message.message_count or 0
-                if message.delivery_tag is None:
+                got = await channel.ask(methods.get(self._pool.poison_queue))
+                if not (isinstance(got, Content) and isinstance(got.heard, methods.Got)):
+                    more = 0
                     break
-                found.append(message)
-                size += len(message.body)
+                more = got.heard.more
+                letter = letter_of(got)
+                found.append(letter)
+                size += len(letter.body)
             yield found, more, channel
 
-    def _describe(self, message: DeliveredMessage) -> Poisoned:
-        properties = message.header.properties
-        headers: dict[str, Any] = dict(properties.headers or {})
-        attempts = headers.get(ATTEMPT)
+    def _describe(self, letter: Letter) -> Poisoned:
+        properties = letter.properties
+        attempts = properties.headers.get(ATTEMPT)
         return Poisoned(
-            _digest(message),
-            self._pool.key_of(str(headers.get(_FIRST_DEATH_QUEUE, ""))),
-            properties.correlation_id,
-            properties.reply_to,
+            _digest(letter),
+            self._pool.key_of(str(properties.headers.get(_FIRST_DEATH_QUEUE, ""))),
+            _shown(properties.correlation_id) or None,
+            _shown(properties.reply_to) or None,
             attempts if isinstance(attempts, int) else 0,
-            len(message.body),
+            len(letter.body),
         )
 
 
-def _digest(message: DeliveredMessage) -> str:
-    properties = message.header.properties
+def _shown(text: str) -> str:
+    """Return a text that is copied as it is with replacement characters for what is no UTF-8."""
+    return text.encode("utf-8", AS_IT_IS).decode("utf-8", "replace")
+
+
+def _digest(letter: Letter) -> str:
+    properties = letter.properties
     parts = (properties.message_id, properties.correlation_id, properties.reply_to)
-    text = "\0".join(part or "" for part in parts).encode() + b"\0" + message.body
+    text = "\0".join(map(_shown, parts)).encode() + b"\0" + letter.body
     return hashlib.sha256(text).hexdigest()[:16]

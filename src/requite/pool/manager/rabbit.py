@@ -1,8 +1,6 @@
 """One connection of a manager to RabbitMQ: what is declared, consumed and published.
 
-Source: AMQP 0.9.1, and RabbitMQ's extensions: publisher confirms, `consumer cancel notify`. aiormq
-speaks it, the layer below aio-pika: messages are handed on with all their properties, so what the
-upper layer adds, objects for messages and a connection that hides its ends, would be in the way.
+Source: AMQP 0.9.1, and RabbitMQ's extensions: publisher confirms, `consumer cancel notify`.
 
 Queues are declared, bound and deleted on channels of their own, since a refusal closes the channel.
 """
@@ -10,25 +8,23 @@ Queues are declared, bound and deleted on channels of their own, since a refusal
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
-import aiormq
-from aiormq.abc import AbstractChannel, AbstractConnection, DeliveredMessage
-from aiormq.exceptions import ChannelNotFoundEntity, PublishError
-from pamqp.commands import Basic, Queue
-
-from requite.errors import ConfigurationError
 from requite.pool.config import PoolConfig
 from requite.pool.manager.address import Place
-from requite.pool.manager.errors import FAILURES, is_taken
-from requite.pool.manager.lenient import read_anything
+from requite.pool.manager.connection import Channel, Connection
+from requite.pool.manager.errors import FAILURES, NOT_FOUND, Refused, is_taken
+from requite.pool.manager.messages import Letter, letter_of
+from requite.protocols.amqp import methods
+from requite.protocols.amqp.channels import Content
+from requite.protocols.amqp.methods import Declared
 from requite.protocols.amqp.topology import Exchange, Pool
 
 _AT_A_TIME: Final = 16  # channels for operations on queues
 
-Receive = Callable[[DeliveredMessage], None]
+Receive = Callable[[Letter], None]
 
 
 class Absent(Exception):
@@ -44,66 +40,53 @@ class Rabbit:
         self._prefetch: Final = config.limits.orphans
         self._pool: Final = Pool(config.pool.name)
         self._free: Final = asyncio.Semaphore(_AT_A_TIME)
-        self._idle: Final[list[AbstractChannel]] = []
-        self._cancelled: Final = asyncio.Event()
+        self._idle: Final[list[Channel]] = []
         self._consumers: Final[list[str]] = []
         self._stopping: Final = asyncio.Lock()
         self.looking: Final = asyncio.Lock()  # whoever looks at the poison queue
-        self._connection: AbstractConnection
-        self._consuming: AbstractChannel
-        self._publishing: AbstractChannel
+        self._connection: Connection
+        self._consuming: Channel
+        self._publishing: Channel
 
     # --- the connection ---------------------------------------------------------------------------
     async def open(self) -> None:
         """Connect, and declare what the pool has besides its groups. Raises `FAILURES`."""
-        read_anything()
-        try:
-            options = self._place.options
-        except ConfigurationError as error:  # a file was there when the manager started
-            raise OSError(str(error)) from error
+        self._connection = Connection(self._place)
         async with asyncio.timeout(self._timeout_s):
-            self._connection = await aiormq.connect(self._place.url, **options)
+            await self._connection.open()
             try:
                 await self._declare_all()
-                self._publishing = await self._connection.channel(publisher_confirms=True)
+                self._publishing = await self._connection.channel(confirms=True)
             except BaseException:
                 await self._connection.close()
                 raise
 
     async def close(self) -> None:
         """Close the connection."""
-        with suppress(*FAILURES):
-            await self._connection.close()
+        await self._connection.close()
 
     async def until_closed(self) -> str:
         """Wait until the connection, a channel or a consumer has ended; return why."""
-        closings = [
-            self._connection.closing,
-            self._consuming.closing,
-            self._publishing.closing,
-            asyncio.ensure_future(self._cancelled.wait()),
-        ]
-        try:
-            await asyncio.wait(closings, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            closings[-1].cancel()
-        if self._cancelled.is_set():
+        ends = [self._connection.closed, self._consuming.closed, self._publishing.closed]
+        cancelled = self._consuming.cancelled
+        waits: list[asyncio.Future[Any]] = [*ends, cancelled]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        if cancelled.done():
             return "a queue of the pool was deleted"
-        ended = next(each for each in closings if each.done())
-        return str(ended.exception() or "closed")
+        return next(end.result().text for end in ends if end.done())
 
     async def _declare_all(self) -> None:
         """Declare everything, and the exchange of requests last: whoever finds that finds the way
         to the queue of orphans behind it, and has no request returned."""
         requests = self._pool.requests_exchange
         exchanges = sorted(self._pool.exchanges(), key=lambda each: each.name == requests)
-        async with self._channel() as channel:
+        async with self._connection.temporary_channel() as channel:
             for exchange in exchanges[:-1]:
                 await _declare(channel, exchange)
             for name, arguments in self._pool.queues():
-                await channel.queue_declare(name, durable=True, arguments=dict(arguments))
+                await channel.ask(methods.queue_declare(name, arguments, durable=True))
             for source, queue, routing_key in self._pool.bindings():
-                await channel.queue_bind(queue, source, routing_key)
+                await channel.ask(methods.queue_bind(queue, source, routing_key))
             await _declare(channel, exchanges[-1])
 
     # --- consuming --------------------------------------------------------------------------------
@@ -114,9 +97,8 @@ class Rabbit:
         """
         if await self.is_taken():
             return False
-        self._consuming = await self._connection.channel(publisher_confirms=False)
-        self._consuming.on_consumer_cancel_callbacks.add(self._on_cancel)
-        await self._consuming.basic_qos(prefetch_count=self._prefetch)
+        self._consuming = await self._connection.channel()
+        await self._consuming.ask(methods.qos(self._prefetch))
         pool = self._pool
         try:
             await self._consume(pool.orphan_queue, orphan)
@@ -125,152 +107,108 @@ class Rabbit:
         except FAILURES as error:
             if not is_taken(error):
                 raise
+            self._consumers.clear()
             return False
         return True
 
     async def is_taken(self) -> bool:
         """Tell whether somebody consumes orphans."""
         name = self._pool.orphan_queue
-        found = await self._operate(lambda on: on.queue_declare(name, passive=True))
-        return bool(found.consumer_count)
+        found: Declared = await self._operate(methods.queue_declare(name, passive=True))
+        return bool(found.consumers)
 
     async def stop_consuming(self) -> None:
         """Take nothing more; return when RabbitMQ gives nothing more."""
         async with self._stopping:
             while self._consumers:
-                await self._consuming.basic_cancel(self._consumers[-1], timeout=self._timeout_s)
+                async with asyncio.timeout(self._timeout_s):
+                    await self._consuming.ask(methods.cancel(self._consumers[-1]))
                 self._consumers.pop()
 
     async def ack(self, delivery_tag: int) -> None:
         """Acknowledge a delivery."""
-        await self._consuming.basic_ack(delivery_tag)
+        self._consuming.say(methods.ack(delivery_tag))
 
     async def _consume(self, queue: str, receive: Receive, *, no_ack: bool = False) -> None:
-        async def on_message(message: DeliveredMessage) -> None:
-            receive(message)
+        def arrived(content: Content) -> None:
+            receive(letter_of(content))
 
-        begun = await self._consuming.basic_consume(
-            queue, on_message, no_ack=no_ack, exclusive=True, timeout=self._timeout_s
-        )
-        self._consumers.append(str(begun.consumer_tag))
-
-    def _on_cancel(self, _frame: Any) -> None:
-        self._cancelled.set()
+        async with asyncio.timeout(self._timeout_s):
+            tag = await self._consuming.consume(queue, arrived, no_ack=no_ack)
+        self._consumers.append(tag)
 
     # --- publishing -------------------------------------------------------------------------------
-    async def publish(
-        self, exchange: str, routing_key: str, body: bytes, properties: Basic.Properties
-    ) -> bool:
+    async def publish(self, exchange: str, routing_key: str, header: bytes, body: bytes) -> bool:
         """Publish, and wait for the confirm; return False where no queue takes it."""
-        try:
-            await self._publishing.basic_publish(
-                body,
-                exchange=exchange,
-                routing_key=routing_key,
-                properties=properties,
-                mandatory=True,
-                timeout=self._timeout_s,
-            )
-        except PublishError:
-            return False
-        return True
+        async with asyncio.timeout(self._timeout_s):
+            return await self._publishing.publish(exchange, routing_key, header, body)
 
-    async def tell_workers(self, properties: Basic.Properties) -> bool:
+    async def tell_workers(self, header: bytes) -> bool:
         """Publish a control message; return False where no worker hears it."""
-        return await self.publish(self._pool.control_exchange, "", b"", properties)
+        return await self.publish(self._pool.control_exchange, "", header, b"")
 
     # --- queues -----------------------------------------------------------------------------------
     async def declare(self, key: str, arguments: dict[str, Any]) -> None:
         """Declare a group's queue."""
-        await self._on_queue(key, Queue.Declare(durable=True, arguments=arguments))
+        queue = self._pool.request_queue(key)
+        await self._operate(methods.queue_declare(queue, arguments, durable=True))
 
     async def bind(self, key: str) -> None:
         """Bind a group's queue."""
-        exchange = self._pool.requests_exchange
-        await self._on_queue(key, Queue.Bind(exchange=exchange, routing_key=key))
+        queue, exchange = self._pool.request_queue(key), self._pool.requests_exchange
+        await self._operate(methods.queue_bind(queue, exchange, key))
 
     async def unbind(self, key: str) -> None:
         """Unbind a group's queue."""
-        exchange = self._pool.requests_exchange
-        await self._on_queue(key, Queue.Unbind(exchange=exchange, routing_key=key))
+        queue, exchange = self._pool.request_queue(key), self._pool.requests_exchange
+        await self._operate(methods.queue_unbind(queue, exchange, key))
 
     async def delete(self, key: str) -> None:
         """Delete a group's queue."""
-        await self._on_queue(key, Queue.Delete())
+        await self._operate(methods.queue_delete(self._pool.request_queue(key)))
 
     async def count(self, key: str) -> tuple[int, int]:
         """Return how many messages wait in a group's queue, and how many consumers it has."""
-        found = await self._on_queue(key, Queue.Declare(passive=True))
-        return found.message_count or 0, found.consumer_count or 0
+        queue = self._pool.request_queue(key)
+        found: Declared = await self._operate(methods.queue_declare(queue, passive=True))
+        return found.messages, found.consumers
 
     async def check(self) -> None:
         """Ask RabbitMQ something that it has to look up."""
-        name = self._pool.orphan_queue
-        await self._operate(lambda on: on.queue_declare(name, passive=True))
+        await self._operate(methods.queue_declare(self._pool.orphan_queue, passive=True))
 
-    async def _on_queue(self, key: str, frame: Any) -> Any:
-        """Do something with a group's queue.
-
-        pamqp refuses names with a `%`, which RabbitMQ takes and all keys but the plainest have; so
-        its check of this frame is left out.
-        """
-        frame.queue = self._pool.request_queue(key)
-        frame.validate = _accept
-        return await self._operate(lambda on: on.rpc(frame))  # type: ignore[attr-defined]
-
-    async def _operate(self, operation: Callable[[AbstractChannel], Awaitable[Any]]) -> Any:
-        """Do something on a channel of its own. Raises `Absent`, or `FAILURES`."""
+    async def _operate(self, method: bytes) -> Any:
+        """Ask something on a channel of its own. Raises `Absent`, or `FAILURES`."""
         async with self._free, asyncio.timeout(self._timeout_s), self._kept_channel() as channel:
             try:
-                return await operation(channel)
-            except ChannelNotFoundEntity as error:
-                raise Absent(str(error)) from error
+                return await channel.ask(method)
+            except Refused as error:
+                if error.code == NOT_FOUND:
+                    raise Absent(str(error)) from error
+                raise
 
     @asynccontextmanager
-    async def _kept_channel(self) -> AsyncIterator[AbstractChannel]:
+    async def _kept_channel(self) -> AsyncIterator[Channel]:
         """Take a channel that has done well before, else a new one, and keep it if it does well.
 
         To open one for each operation, and close it, takes twice the time of the operation itself.
         """
         while self._idle and self._idle[-1].is_closed:
             self._idle.pop()
-        if self._idle:
-            channel = self._idle.pop()
-        else:
-            channel = await self._connection.channel(publisher_confirms=False)
+        channel = self._idle.pop() if self._idle else await self._connection.channel()
         try:
             yield channel
         except BaseException:
-            await _close(channel)
+            channel.leave()
             raise
         self._idle.append(channel)
 
-    @asynccontextmanager
-    async def _channel(self) -> AsyncIterator[AbstractChannel]:
-        channel = await self._connection.channel(publisher_confirms=False)
-        try:
-            yield channel
-        finally:
-            await _close(channel)
-
-    def own_channel(self) -> Any:
+    def own_channel(self) -> AbstractAsyncContextManager[Channel]:
         """Return a channel for the length of a `with`; what was got and not acknowledged on it goes
         back to its queue."""
-        return self._channel()
+        return self._connection.temporary_channel()
 
 
-async def _close(channel: AbstractChannel) -> None:
-    if not channel.is_closed:
-        with suppress(*FAILURES):
-            await channel.close()
-
-
-async def _declare(channel: AbstractChannel, exchange: Exchange) -> None:
+async def _declare(channel: Channel, exchange: Exchange) -> None:
     name, kind, arguments = exchange
-    await channel.exchange_declare(
-        name, exchange_type=kind, durable=True, arguments=dict(arguments)
-    )
-
-
-def _accept() -> None:
-    """Take any name."""
+    await channel.ask(methods.exchange_declare(name, kind, arguments))

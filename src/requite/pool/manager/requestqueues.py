@@ -9,8 +9,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from aiormq.exceptions import ChannelPreconditionFailed
-
 from requite.pool.drivers.base import DriverError
 from requite.pool.effects import (
     BindQueue,
@@ -28,6 +26,7 @@ from requite.pool.inputs import (
     QueueListFailed,
     QueuesListed,
 )
+from requite.pool.manager.errors import PRECONDITION_FAILED, Refused
 from requite.pool.manager.management import Management
 from requite.pool.manager.rabbit import Absent, Rabbit
 from requite.pool.manager.verification import Flaw, Unsound
@@ -94,7 +93,9 @@ class RequestQueues:
         long as it is there; one that loses requests does not."""
         try:
             await rabbit.declare(key, arguments)
-        except ChannelPreconditionFailed as error:
+        except Refused as error:
+            if error.code != PRECONDITION_FAILED:
+                raise
             if fatal := self._note(key, await self._management.flaws(key)):
                 raise Unsound(f"{fatal}: {error}") from error
         else:
