@@ -220,6 +220,14 @@ def test_a_message_that_is_too_large_is_warned_of(rabbit: Side) -> None:
     assert isinstance(warning, Warn)
 
 
+def test_who_asks_for_a_message_that_is_too_large_gets_it_without_its_content(rabbit: Side) -> None:
+    rabbit.opened("one")
+    rabbit.feed(Ask("a", ONE, methods.get("q")))
+    rabbit.hear([ONE, method(commands.Basic.GetOk(1, False, "e", "k", 5)), HEADER])
+    assert rabbit.delivered() == [("a", methods.Got(1, False, "e", "k", 5))]
+    assert any(isinstance(effect, Warn) for effect in rabbit.effects)
+
+
 # --- publishing -----------------------------------------------------------------------------------
 def test_publishings_are_mandatory_and_confirmed(rabbit: Side) -> None:
     rabbit.opened("one", confirms=True)

@@ -82,6 +82,8 @@ class PoisonQueue:
             more = size = 0
             while len(found) < _TAKEN_MAX and size < _TAKEN_BYTES_MAX:
                 got = await channel.ask(methods.get(self._pool.poison_queue))
+                if isinstance(got, methods.Got):
+                    continue  # it is too large, was warned of, and goes back
                 if not (isinstance(got, Content) and isinstance(got.heard, methods.Got)):
                     more = 0
                     break

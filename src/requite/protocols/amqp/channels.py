@@ -86,7 +86,8 @@ class Opened(NamedTuple):
 
 
 class Content(NamedTuple):
-    """A message that was delivered or got, as it came."""
+    """A message that was delivered or got, as it came. One that is too large is not told of where
+    it is delivered; whoever has asked for it gets the `Got` alone."""
 
     heard: Delivered | Got
     header: bytes
@@ -212,6 +213,8 @@ class AmqpChannels(ConnectedEngine):
             case Delivered() | Got() if len(message) < 4:
                 text = f"a message of {heard.routing_key!r} is too large; RabbitMQ keeps it"
                 self._out.append(Warn("too large", text))
+                if isinstance(heard, Got):
+                    self._answer(channel, heard)
             case Delivered():
                 self._out.append(Deliver(channel.token, Content(heard, message[2], message[3])))
             case Cancelled(by_us=False):
