@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.support.freelance_engines import ClientBench, ServerBench
 
-from requite.core.serving import Job
+from requite.core.jobs import ClientJob
 from requite.errors import CallTimeout, Cancelled, Overloaded, TransportError
 from requite.protocols.freelance.agent import AgentClient
 from requite.protocols.freelance.failover import FailoverClient
@@ -251,7 +251,7 @@ class ServerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.bench.running)
     @rule(data=st.data(), status=st.sampled_from([Status.OK, Status.OK, Status.FAILED]))
     def finish(self, data: st.DataObject, status: Status) -> None:
-        job: Job = data.draw(st.sampled_from(self.bench.running))
+        job: ClientJob = data.draw(st.sampled_from(self.bench.running))
         is_lost = job in self.bench.abandoned
         self.bench.finish(job, status=Status.CANCELLED if is_lost else status)
 

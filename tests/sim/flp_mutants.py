@@ -178,18 +178,16 @@ class SaysNothingWhenBusy(FreelanceServer):
 
 
 class DiesOfGarbage(FreelanceServer):
-    def _drop(self, why: str, now: float, count: int = 1) -> None:
-        if why == "malformed":
-            raise KeyError(why)
-        super()._drop(why, now, count)
+    def _refuse(self, violation: Any, now: float) -> None:
+        raise KeyError(str(violation))
 
 
 class PunishesTheInnocent(FreelanceServer):
     """Send everybody away when somebody breaks the protocol."""
 
-    def _drop(self, why: str, now: float, count: int = 1) -> None:
-        super()._drop(why, now, count)
-        for caller in list(self._turns) if why == "malformed" else ():
+    def _refuse(self, violation: Any, now: float) -> None:
+        super()._refuse(violation, now)
+        for caller in list(self._turns):
             self._out.append(Disconnect(caller.peer, "malformed"))
             self._turns.leave(caller.peer)
 

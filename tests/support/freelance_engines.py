@@ -15,7 +15,7 @@ from typing import Any
 from tests.support.engine_bench import Bench, CallBench, JobBench, with_retry
 
 from requite.chronicle import Chronicle
-from requite.core.serving import Job
+from requite.core.jobs import ClientJob
 from requite.engine import PeerJoined, Submit
 from requite.protocols.freelance.client_base import FreelanceClient
 from requite.protocols.freelance.policy import ClientPolicy, ServerPolicy
@@ -77,7 +77,7 @@ class ServerBench(JobBench, _Joining):
             chronicle=chronicle,
         )
 
-    def request(self, peer: str, *message: bytes) -> Job:
+    def request(self, peer: str, *message: bytes) -> ClientJob:
         """Let a request come; return the job it has become."""
         before = len(self.requests)
         self.say(peer, list(message))

@@ -18,7 +18,7 @@ from typing import Any
 from tests.support.engine_bench import Clocked
 
 from requite.chronicle import Chronicle
-from requite.core.serving import Job
+from requite.core.jobs import ClientJob
 from requite.engine import (
     Abandon,
     Cancel,
@@ -156,11 +156,11 @@ class _HandlerBench(Bench):
 
     def __init__(self) -> None:
         super().__init__()
-        self.jobs: list[Job] = []
-        self.requests: dict[Job, Request] = {}
-        self.abandoned: dict[Job, str] = {}
+        self.jobs: list[ClientJob] = []
+        self.requests: dict[ClientJob, Request] = {}
+        self.abandoned: dict[ClientJob, str] = {}
 
-    def finish(self, job: Job, *frames: bytes, status: Status = Status.OK) -> None:
+    def finish(self, job: ClientJob, *frames: bytes, status: Status = Status.OK) -> None:
         """End a handler."""
         self.feed(Finished(job, frames or (b"",), status))
 

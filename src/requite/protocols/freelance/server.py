@@ -15,10 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import SimpleNamespace
+from typing import ClassVar
 
 from requite.chronicle import NO_INSTANCE, Chronicle
+from requite.core.jobs import ClientJob, Jobs, reason_of
+from requite.core.machine import Handlers, Machine, take_no_notice
 from requite.core.recording import JobRecorder
-from requite.core.serving import Job, ServingEngine, reason_of
 from requite.core.turns import ClientPeer, Turns
 from requite.engine import (
     Disconnect,
@@ -26,13 +28,19 @@ from requite.engine import (
     Finished,
     Message,
     Peer,
+    PeerBlocked,
     PeerJoined,
     PeerLost,
+    PeerWritable,
+    Produced,
+    Progressed,
     Received,
     ResumeReading,
     Send,
+    Started,
     Stopped,
     StopReading,
+    Wake,
     Warn,
 )
 from requite.errors import RemoteViolation
@@ -44,12 +52,14 @@ from requite.request import Status
 _PONG = (wire.PONG,)
 
 
-class FreelanceServer(ServingEngine[Job]):
+class FreelanceServer(Machine):
     """A server for whoever connects; `service` is what its handlers' requests are called.
 
     `instance` should be random per start: journals know the server by it. `chronicle` takes down
     what happens to the requests that it is given.
     """
+
+    _kind: ClassVar = "a server"
 
     def __init__(
         self,
@@ -60,14 +70,45 @@ class FreelanceServer(ServingEngine[Job]):
         chronicle: Chronicle | None = None,
     ) -> None:
         self._policy = policy = policy or ServerPolicy()
-        super().__init__(
+        self._jobs: Jobs[ClientJob] = Jobs(
             service,
-            recorder=None if chronicle is None else JobRecorder(chronicle, instance, service),
+            None if chronicle is None else JobRecorder(chronicle, instance, service),
+            kind=self._kind,
             reply_size_max=policy.reply_size_max,
             notes=policy.notes,
         )
+        super().__init__()
         self._turns: Turns[ClientPeer] = Turns(policy.queue_max, policy.queue_size_max)
         self._pings = 0
+
+    def _handlers(self) -> Handlers:
+        return {
+            Received: self._received,
+            Finished: self._finished,
+            Produced: self._produced,
+            Progressed: take_no_notice,  # nobody keeps a lease
+            Started: self._jobs.started,
+            Wake: self._jobs.woken,
+            PeerJoined: self._joined,
+            PeerLost: self._lost,
+            PeerBlocked: take_no_notice,
+            PeerWritable: take_no_notice,
+            Drain: self._drained,
+        }
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the far end has taken this server on; it need not."""
+        return True
+
+    def deadline(self) -> float | None:
+        """See `requite.engine.Engine.deadline`."""
+        recorder = self._jobs.recorder
+        return None if recorder is None else recorder.next_at()
+
+    def tell_beginnings(self, now: float) -> None:
+        """Let the journal, if one is kept, have the beginnings of what is under way."""
+        self._jobs.tell_beginnings(now)
 
     def snapshot(self) -> SimpleNamespace:
         """Return the counts of all tables.
@@ -77,7 +118,7 @@ class FreelanceServer(ServingEngine[Job]):
         `dropped`, by reason (`Why`).
         """
         clients = list(self._turns)
-        abandoned = self._abandoned
+        abandoned = self._jobs.abandoned
         return SimpleNamespace(
             clients=len(clients),
             unread=sum(not client.is_read for client in clients),
@@ -85,7 +126,7 @@ class FreelanceServer(ServingEngine[Job]):
             running=len(self._jobs) - abandoned,
             abandoned=abandoned,
             pings=self._pings,
-            dropped=dict(self._dropped),
+            dropped=dict(self._jobs.dropped),
             draining=self._draining,
             stopped=self._stopped,
         )
@@ -99,8 +140,11 @@ class FreelanceServer(ServingEngine[Job]):
             try:
                 self._take(client, message, now)
             except RemoteViolation as violation:
-                self._drop(Why.MALFORMED, now)
-                self._out.append(Warn("malformed", f"a message is dropped: {violation}"))
+                self._refuse(violation, now)
+
+    def _refuse(self, violation: RemoteViolation, now: float) -> None:
+        self._jobs.drop(Why.MALFORMED, self._out, now)
+        self._out.append(Warn("malformed", f"a message is dropped: {violation}"))
 
     def _take(self, client: ClientPeer, message: Message, now: float) -> None:
         """Answer a ping; deliver a request, or let it wait."""
@@ -114,7 +158,8 @@ class FreelanceServer(ServingEngine[Job]):
             self._out.append(StopReading(client.peer))
 
     def _deliver(self, client: ClientPeer, request: wire.Request, now: float) -> None:
-        self._hand_over(Job(client.peer, request.control), None, request.body, now)
+        job = ClientJob(client.peer, request.control)
+        self._jobs.deliver(job, None, request.body, self._out, now)
 
     def _deliver_waiting(self, now: float) -> None:
         """Deliver what waits, in turn, while there is room."""
@@ -128,17 +173,21 @@ class FreelanceServer(ServingEngine[Job]):
             self._deliver(client, request, now)
 
     # --- from handlers ----------------------------------------------------------------------------
+    def _produced(self, event: Produced, now: float) -> None:
+        if reason := self._jobs.join(event, self._out, now):
+            self._jobs.abandon(event.token, reason, self._out, now)
+
     def _finished(self, event: Finished, now: float) -> None:
-        ended = self._end(event, now)
+        ended = self._jobs.finish(event, self._out, now)
         if ended is None:
             return
-        job: Job = event.token
+        job: ClientJob = event.token
         self._answer(job, event.frames, ended[1])
         self._deliver_waiting(now)
         if self._draining:
             self._maybe_see_off(job.peer)
 
-    def _answer(self, job: Job, frames: Sequence[bytes], status: Status) -> None:
+    def _answer(self, job: ClientJob, frames: Sequence[bytes], status: Status) -> None:
         """Send the reply, if there is one, behind the frames that the request began with."""
         if status is Status.FAILED:
             text = f"no reply, since a request failed: {reason_of(frames)}"
@@ -156,10 +205,11 @@ class FreelanceServer(ServingEngine[Job]):
     def _lost(self, event: PeerLost, now: float) -> None:
         if (client := self._turns.leave(event.peer)) is None:
             return
-        self._drop(Why.LOST, now, len(client.waiting))
+        self._jobs.drop(Why.LOST, self._out, now, len(client.waiting))
         for job in self._jobs:
             if job.peer is event.peer and not job.abandoned:
-                self._abandon(job, event.reason or "its connection was closed", now)
+                reason = event.reason or "its connection was closed"
+                self._jobs.abandon(job, reason, self._out, now)
 
     # --- the end ----------------------------------------------------------------------------------
     def _drained(self, _event: Drain, _now: float) -> None:

@@ -17,10 +17,12 @@ Source: Guide, "Client-side Reliability (Lazy Pirate Pattern)".
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import ClassVar
 
 from requite.chronicle import NO_INSTANCE, Chronicle
+from requite.core.jobs import ClientJob, Jobs, reason_of
+from requite.core.machine import Handlers, Machine, take_no_notice
 from requite.core.recording import JobRecorder
-from requite.core.serving import Job, ServingEngine, reason_of
 from requite.core.turns import Turns
 from requite.engine import (
     Disconnect,
@@ -30,11 +32,15 @@ from requite.engine import (
     PeerJoined,
     PeerLost,
     PeerWritable,
+    Produced,
+    Progressed,
     Received,
     ResumeReading,
     Send,
+    Started,
     Stopped,
     StopReading,
+    Wake,
     Warn,
 )
 from requite.protocols.pirate.asker import Asker
@@ -42,12 +48,14 @@ from requite.protocols.pirate.policy import ServerPolicy
 from requite.request import Status
 
 
-class PirateServer(ServingEngine[Job]):
+class PirateServer(Machine):
     """A server for whoever is connected; `service` is what its handlers' requests are called.
 
     `instance` should be random per start: journals know the server by it. `chronicle` takes down
     what happens to the requests that it is given.
     """
+
+    _kind: ClassVar = "a server"
 
     def __init__(
         self,
@@ -58,19 +66,50 @@ class PirateServer(ServingEngine[Job]):
         chronicle: Chronicle | None = None,
     ) -> None:
         self._policy = policy = policy or ServerPolicy()
-        super().__init__(
+        self._jobs: Jobs[ClientJob] = Jobs(
             service,
-            recorder=None if chronicle is None else JobRecorder(chronicle, instance, service),
+            None if chronicle is None else JobRecorder(chronicle, instance, service),
+            kind=self._kind,
             reply_size_max=policy.reply_size_max,
             notes=policy.notes,
         )
-        self._turns: Turns[Asker[Job]] = Turns(
+        super().__init__()
+        self._turns: Turns[Asker[ClientJob]] = Turns(
             policy.queue_max, policy.queue_size_max, stops_at_max=True, one_at_a_time=True
         )
 
+    def _handlers(self) -> Handlers:
+        return {
+            Received: self._received,
+            Finished: self._finished,
+            Produced: self._produced,
+            Progressed: take_no_notice,  # nobody keeps a lease
+            Started: self._jobs.started,
+            Wake: self._jobs.woken,
+            PeerJoined: self._joined,
+            PeerLost: self._lost,
+            PeerBlocked: self._blocked,
+            PeerWritable: self._writable,
+            Drain: self._drained,
+        }
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the far end has taken this server on; it need not."""
+        return True
+
+    def deadline(self) -> float | None:
+        """See `requite.engine.Engine.deadline`."""
+        recorder = self._jobs.recorder
+        return None if recorder is None else recorder.next_at()
+
+    def tell_beginnings(self, now: float) -> None:
+        """Let the journal, if one is kept, have the beginnings of what is under way."""
+        self._jobs.tell_beginnings(now)
+
     def snapshot(self) -> SimpleNamespace:
         """Return the counts of all tables. Nobody waits for the `abandoned` any more."""
-        abandoned = self._abandoned
+        abandoned = self._jobs.abandoned
         return SimpleNamespace(
             clients=len(self._turns),
             waiting=self._turns.waiting,
@@ -97,26 +136,30 @@ class PirateServer(ServingEngine[Job]):
             if due is None:
                 return
             asker, message = due
-            job = Job(asker.peer)
+            job = ClientJob(asker.peer)
             asker.in_hand[job] = None
-            self._hand_over(job, asker, message, now)
+            self._jobs.deliver(job, asker, message, self._out, now)
             if self._turns.resumes(asker):
                 self._out.append(ResumeReading(asker.peer))
 
     # --- from handlers ----------------------------------------------------------------------------
+    def _produced(self, event: Produced, now: float) -> None:
+        if reason := self._jobs.join(event, self._out, now):
+            self._hang_up(self._jobs[event.token], reason, now)
+
     def _finished(self, event: Finished, now: float) -> None:
-        ended = self._end(event, now)
+        ended = self._jobs.finish(event, self._out, now)
         if ended is None:
             return
         asker, status = ended
-        job: Job = event.token
+        job: ClientJob = event.token
         asker.in_hand.pop(job, None)
         if not job.abandoned:
             self._answer(asker, job, event, status, now)
         self._deliver_waiting(now)
 
     def _answer(
-        self, asker: Asker[Job], job: Job, event: Finished, status: Status, now: float
+        self, asker: Asker[ClientJob], job: ClientJob, event: Finished, status: Status, now: float
     ) -> None:
         if status is Status.OK:
             self._out.append(Send(asker.peer, job.reply(event.frames)))
@@ -128,18 +171,15 @@ class PirateServer(ServingEngine[Job]):
         self._out.append(Warn("failed request", text))
         self._hang_up(asker, text, now)
 
-    def _outgrown(self, job: Job, reason: str, now: float) -> None:
-        self._hang_up(self._jobs[job], reason, now)
-
-    def _hang_up(self, asker: Asker[Job], reason: str, now: float) -> None:
+    def _hang_up(self, asker: Asker[ClientJob], reason: str, now: float) -> None:
         self._out.append(Disconnect(asker.peer, reason))
         self._forget(asker, reason, now)
 
-    def _forget(self, asker: Asker[Job], reason: str, now: float) -> None:
+    def _forget(self, asker: Asker[ClientJob], reason: str, now: float) -> None:
         """Abandon what an asker waits for: nobody does any more."""
         self._turns.leave(asker.peer)
         for job in asker.in_hand:
-            self._abandon(job, reason, now)
+            self._jobs.abandon(job, reason, self._out, now)
 
     # --- connections ------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, _now: float) -> None:
@@ -172,7 +212,7 @@ class PirateServer(ServingEngine[Job]):
                 asker.is_read = False
                 self._out.append(StopReading(asker.peer))
 
-    def _maybe_see_off(self, asker: Asker[Job]) -> None:
+    def _maybe_see_off(self, asker: Asker[ClientJob]) -> None:
         """Hang up on who waits for no handler: that is how it comes to ask elsewhere at once."""
         if not asker.in_hand:
             self._turns.leave(asker.peer)

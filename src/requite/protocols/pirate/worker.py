@@ -29,9 +29,10 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from requite.chronicle import NO_INSTANCE, Chronicle
+from requite.core.jobs import ClientJob, Jobs, reason_of
 from requite.core.liveness import Liveness, absence_s
+from requite.core.machine import Handlers, Machine, take_no_notice
 from requite.core.recording import JobRecorder
-from requite.core.serving import Job, ServingEngine, reason_of
 from requite.engine import (
     Connect,
     Disconnect,
@@ -39,10 +40,15 @@ from requite.engine import (
     Finished,
     Note,
     Peer,
+    PeerBlocked,
     PeerJoined,
     PeerLost,
+    PeerWritable,
+    Produced,
+    Progressed,
     Received,
     Send,
+    Started,
     Stopped,
     Wake,
     Warn,
@@ -54,7 +60,7 @@ from requite.protocols.pirate.wire import Envelope, Pattern
 from requite.request import Status
 
 
-class PirateWorker(ServingEngine[Job]):
+class PirateWorker(Machine):
     """A worker for one queue; `service` is what its handler's requests are called.
 
     `instance` should be random per start: journals know the worker by it. `first_number` parts the
@@ -76,16 +82,20 @@ class PirateWorker(ServingEngine[Job]):
         self._pattern = pattern
         self._words = wire.words_of(pattern)
         self._policy = policy = policy or WorkerPolicy()
-        super().__init__(
+        self._service = service
+        self._notes = policy.notes
+        self._jobs: Jobs[ClientJob] = Jobs(
             service,
-            recorder=(
+            (
                 None
                 if chronicle is None
                 else JobRecorder(chronicle, instance, service, first_number)
             ),
+            kind=self._kind,
             reply_size_max=policy.reply_size_max,
             notes=policy.notes,
         )
+        super().__init__()
         self._peer: Peer | None = None
         self._liveness = Liveness(policy.heartbeat, 0.0)
         self._beat_at = inf
@@ -94,20 +104,41 @@ class PirateWorker(ServingEngine[Job]):
         self._joined_at = 0.0
         self._dialling = False
         self._dial_at = 0.0
-        self._job: Job | None = None  # of this conversation; there may be abandoned ones as well
+        self._job: ClientJob | None = (
+            None  # of this conversation; there may be abandoned ones as well
+        )
         self._waiting: deque[Envelope] = deque()
+
+    def _handlers(self) -> Handlers:
+        return {
+            Received: self._received,
+            Finished: self._finished,
+            Produced: self._produced,
+            Progressed: take_no_notice,  # nobody keeps a lease
+            Started: self._jobs.started,
+            Wake: self._woken,
+            PeerJoined: self._joined,
+            PeerLost: self._lost,
+            PeerBlocked: take_no_notice,
+            PeerWritable: take_no_notice,
+            Drain: self._drained,
+        }
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        at = self._beat_at if self._abandoned else min(self._beat_at, self._dial_at)
-        if self._recorder is not None:
-            at = min(at, self._recorder.look_at)
+        at = self._beat_at if self._jobs.abandoned else min(self._beat_at, self._dial_at)
+        if self._jobs.recorder is not None:
+            at = min(at, self._jobs.recorder.look_at)
         return None if at == inf else at
 
     @property
     def is_answered(self) -> bool:
         """Whether the queue has answered READY; a simple one has no words for that."""
         return self._peer is not None and (self._was_heard or not self._pattern.beats)
+
+    def tell_beginnings(self, now: float) -> None:
+        """Let the journal, if one is kept, have the beginnings of what is under way."""
+        self._jobs.tell_beginnings(now)
 
     def snapshot(self) -> SimpleNamespace:
         """Return its state; `waiting` requests have no handler yet."""
@@ -116,7 +147,7 @@ class PirateWorker(ServingEngine[Job]):
             dialling=self._dialling,
             waiting=len(self._waiting),
             running=int(self._job is not None),
-            abandoned=self._abandoned,
+            abandoned=self._jobs.abandoned,
             draining=self._draining,
             stopped=self._stopped,
         )
@@ -149,15 +180,19 @@ class PirateWorker(ServingEngine[Job]):
             self._out.append(Warn("backlog", text))
 
     def _deliver(self, request: Envelope, now: float) -> None:
-        self._job = job = Job(self._peer, request.envelope)
-        self._hand_over(job, None, request.body, now)
+        self._job = job = ClientJob(self._peer, request.envelope)
+        self._jobs.deliver(job, None, request.body, self._out, now)
 
     # --- from handlers ----------------------------------------------------------------------------
+    def _produced(self, event: Produced, now: float) -> None:
+        if reason := self._jobs.join(event, self._out, now):
+            self._hang_up(reason, now)
+
     def _finished(self, event: Finished, now: float) -> None:
-        ended = self._end(event, now)
+        ended = self._jobs.finish(event, self._out, now)
         if ended is None:
             return
-        job: Job = event.token
+        job: ClientJob = event.token
         if job is not self._job:  # it was abandoned
             self._maybe_dial(now)
             return
@@ -172,9 +207,6 @@ class PirateWorker(ServingEngine[Job]):
         text = f"a request failed, which a worker of the Pirates cannot say: {reason}"
         self._out.append(Warn("failed request", text))
         self._hang_up(text, now)
-
-    def _outgrown(self, _job: Job, reason: str, now: float) -> None:
-        self._hang_up(reason, now)
 
     # --- the conversation -------------------------------------------------------------------------
     def _say(self, message: Sequence[bytes], now: float) -> None:
@@ -214,7 +246,7 @@ class PirateWorker(ServingEngine[Job]):
         self._beat_at = inf
         self._waiting.clear()
         if self._job is not None:
-            self._abandon(self._job, reason, now)
+            self._jobs.abandon(self._job, reason, self._out, now)
             self._job = None
         if self._draining:
             return
@@ -228,7 +260,7 @@ class PirateWorker(ServingEngine[Job]):
     def _maybe_dial(self, now: float) -> None:
         """Connect, if it is time to. While a handler runs that could not be interrupted we are
         not ready: whatever we were handed would wait for it."""
-        if now < self._dial_at or self._abandoned:
+        if now < self._dial_at or self._jobs.abandoned:
             return
         if not self._dialling and self._peer is None:
             self._dial_at = inf
@@ -237,7 +269,7 @@ class PirateWorker(ServingEngine[Job]):
 
     # --- time -------------------------------------------------------------------------------------
     def _woken(self, event: Wake, now: float) -> None:
-        super()._woken(event, now)
+        self._jobs.woken(event, now)
         if now >= self._beat_at:
             self._beat(now)
         self._maybe_dial(now)

@@ -1,0 +1,236 @@
+"""Requests in handlers' hands: what runs, what its reply has come to, and what was given up.
+
+An engine does not run handlers: it delivers each request under a token, a `Job`, and whoever runs
+the handler answers with `Produced` and `Finished`. The engine owns one `Jobs`, the table of these
+tokens, and tells it what happens; `Jobs` writes the journal and makes the notes. Effects go to the
+`out` of the engine, which is handed in.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from requite.core.recording import JobRecorder
+from requite.engine import (
+    Abandon,
+    Deliver,
+    Effect,
+    Finished,
+    Note,
+    Peer,
+    Produced,
+    Started,
+    Wake,
+    Warn,
+)
+from requite.errors import LocalViolation
+from requite.request import Request, Status
+
+ENDS: Final = frozenset({Status.OK, Status.FAILED, Status.CANCELLED})
+_NOT_THERE: Final = object()
+
+
+class Job:
+    """A request in a handler's hands; the token under which the handler answers.
+
+    `abandoned` tells why nobody waits for it any more ("": somebody does). `joined` are the frames
+    of partial replies (None: there were none), `joined_size` their bytes. The other attributes are
+    for the journal, and set if there is one. Protocols add who asked, and what the reply needs.
+
+    There is no `__init__`: on the hot path of SP it would cost more than the attributes do.
+    """
+
+    __slots__ = (
+        "abandoned",
+        "call_id",
+        "delivered_at",
+        "is_told",
+        "joined",
+        "joined_size",
+        "size",
+        "started_at",
+    )
+
+    abandoned: str
+    joined: list[bytes] | None
+    joined_size: int
+    call_id: bytes
+    delivered_at: float
+    started_at: float
+    size: int
+    is_told: bool
+
+
+class ClientJob(Job):
+    """A request that came by the connection `peer`; its reply begins with the frames `envelope`."""
+
+    __slots__ = ("envelope", "peer")
+
+    def __init__(self, peer: Peer, envelope: Sequence[bytes] = ()) -> None:
+        self.peer = peer
+        self.envelope = envelope
+        self.abandoned = ""
+        self.joined = None
+
+    def reply(self, frames: Sequence[bytes]) -> list[bytes]:
+        """Return the one reply, with at least one frame behind the envelope."""
+        return [*self.envelope, *((*(self.joined or ()), *frames) or (b"",))]
+
+
+JobT = TypeVar("JobT", bound=Job)
+
+
+class Jobs(dict[JobT, Any], Generic[JobT]):
+    """The jobs of one engine, in the order of their beginnings; what is held of each is up to it.
+
+    For each `Deliver` of a `Request` there is to be one `Finished`, also after an `Abandon`: it
+    gives the place back. A reply may grow to `reply_size_max` bytes out of partial ones. `notes`:
+    make `Note` effects. `is_observed`: there is a journal, or there are notes. `dropped` counts
+    messages that nothing became of, by reason. `kind` is what the engine is, for those who misuse
+    it.
+    """
+
+    __slots__ = (
+        "_kind",
+        "_notes",
+        "_reply_size_max",
+        "_service",
+        "dropped",
+        "is_observed",
+        "recorder",
+    )
+
+    def __init__(
+        self,
+        service: str,
+        recorder: JobRecorder[JobT] | None,
+        *,
+        kind: str,
+        reply_size_max: int = 0,
+        notes: bool = False,
+    ) -> None:
+        super().__init__()
+        self.recorder = recorder
+        self.is_observed = notes or recorder is not None
+        self.dropped: Counter[str] = Counter()
+        self._service = service
+        self._kind = kind
+        self._reply_size_max = reply_size_max
+        self._notes = notes
+
+    @property
+    def abandoned(self) -> int:
+        """How many handlers run for nobody."""
+        return sum(job.abandoned != "" for job in self)
+
+    # --- beginnings -------------------------------------------------------------------------------
+    def deliver(
+        self, job: JobT, holds: Any, body: Sequence[bytes], out: list[Effect], now: float
+    ) -> None:
+        """Have a handler run; `holds` is what the table is to say of this job."""
+        self[job] = holds
+        out.append(Deliver(job, Request(self._service, body)))
+        if self.is_observed:
+            self.tell_delivered(job, sum(map(len, body)), out, now)
+
+    def tell_delivered(self, job: JobT, size: int, out: list[Effect], now: float) -> None:
+        """Observe the beginning of a job whose request has so many bytes."""
+        if self.recorder is not None:
+            self.recorder.delivered(job, size, now)
+        if self._notes:
+            self._note("delivered", job, out)
+
+    def drop(self, why: str, out: list[Effect], now: float, count: int = 1) -> None:
+        """Count messages that nothing becomes of."""
+        if not count:
+            return
+        self.dropped[why] += count
+        if self.recorder is not None:
+            self.recorder.dropped(why, now, count)
+        if self._notes:
+            out.append(Note("dropped", {"why": why, "count": count}))
+
+    # --- from handlers ----------------------------------------------------------------------------
+    def started(self, event: Started, now: float) -> None:
+        """Observe that a handler runs."""
+        if self.recorder is not None and event.token in self:
+            self.recorder.started(event.token, now)
+
+    def join(self, event: Produced, out: list[Effect], now: float) -> str:
+        """Join a partial reply to those before it. Return why the reply cannot be had, where it has
+        become too large ("": it has not)."""
+        job: JobT = event.token
+        if job not in self or job.abandoned:
+            return ""
+        if job.joined is None:
+            job.joined = []
+            job.joined_size = 0
+        job.joined += event.frames
+        job.joined_size += sum(map(len, event.frames))
+        if self.recorder is not None:
+            self.recorder.partial(job, event.frames, now)
+        if job.joined_size <= self._reply_size_max:
+            return ""
+        text = f"its partial replies came to more than {self._reply_size_max} bytes"
+        out.append(Warn("reply too large", f"no reply: {text}"))
+        return text
+
+    def finish(self, event: Finished, out: list[Effect], now: float) -> tuple[Any, Status] | None:
+        """Remove a job; return what was held of it, and its final status. None if it is unknown.
+
+        Raises `LocalViolation` for a status that is not OK, FAILED or CANCELLED.
+        """
+        job, frames, status = event
+        if status not in ENDS:
+            raise self.wrong_end(status)
+        holds = self.pop(job, _NOT_THERE)
+        if holds is _NOT_THERE:
+            return None
+        status = Status.CANCELLED if job.abandoned else Status(status)
+        if self.is_observed:
+            self.tell_finished(job, status, frames, out, now)
+        return holds, status
+
+    def wrong_end(self, status: int) -> LocalViolation:
+        """Return the error of a handler that ended with a status that no handler may have."""
+        return LocalViolation(f"{self._kind} cannot end a request with {status!r}")
+
+    def tell_finished(
+        self, job: JobT, status: Status, frames: Sequence[bytes], out: list[Effect], now: float
+    ) -> None:
+        """Observe the end of a job."""
+        if self.recorder is not None:
+            self.recorder.finished(job, status, frames, now)
+        if self._notes:
+            self._note("finished", job, out, status=Status(status).name)
+
+    def abandon(self, job: JobT, reason: str, out: list[Effect], now: float) -> None:
+        """Have a handler given up: nobody waits for its reply."""
+        job.abandoned = reason
+        job.joined = None
+        out.append(Abandon(job, reason))
+        if self.recorder is not None:
+            self.recorder.abandoned(job, reason, now)
+        if self._notes:
+            self._note("abandoned", job, out, reason=reason)
+
+    # --- time -------------------------------------------------------------------------------------
+    def woken(self, _event: Wake, now: float) -> None:
+        """Journal the beginnings of what is under way, if it is time to."""
+        if self.recorder is not None and now >= self.recorder.look_at:
+            self.recorder.look(self, now)
+
+    def tell_beginnings(self, now: float) -> None:
+        """Let the journal, if one is kept, have the beginnings of what is under way."""
+        if self.recorder is not None:
+            self.recorder.look(self, now)
+
+    def _note(self, kind: str, job: JobT, out: list[Effect], **facts: Any) -> None:
+        out.append(Note(kind, {"service": self._service, "job": job} | facts))
+
+
+def reason_of(frames: Sequence[bytes]) -> str:
+    """Return what a handler said when it failed, as text."""
+    return b" ".join(frames).decode("utf-8", "replace")
