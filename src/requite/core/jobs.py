@@ -87,18 +87,16 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
 
     For each `Deliver` of a `Request` there is to be one `Finished`, also after an `Abandon`: it
     gives the place back. A reply may grow to `reply_size_max` bytes out of partial ones. `notes`:
-    make `Note` effects. `is_observed`: there is a journal, or there are notes. `dropped` counts
-    messages that nothing became of, by reason. `kind` is what the engine is, for those who misuse
-    it.
+    make `Note` effects. `dropped` counts messages that nothing became of, by reason. `kind` is what
+    the engine is, for those who misuse it. A hot path may do itself what `deliver` and `finish` do.
     """
 
     __slots__ = (
         "_kind",
-        "_notes",
         "_reply_size_max",
         "_service",
         "dropped",
-        "is_observed",
+        "notes",
         "recorder",
     )
 
@@ -113,12 +111,11 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
     ) -> None:
         super().__init__()
         self.recorder = recorder
-        self.is_observed = notes or recorder is not None
         self.dropped: Counter[str] = Counter()
         self._service = service
         self._kind = kind
         self._reply_size_max = reply_size_max
-        self._notes = notes
+        self.notes = notes
 
     @property
     def abandoned(self) -> int:
@@ -132,15 +129,10 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
         """Have a handler run; `holds` is what the table is to say of this job."""
         self[job] = holds
         out.append(Deliver(job, Request(self._service, body)))
-        if self.is_observed:
-            self.tell_delivered(job, sum(map(len, body)), out, now)
-
-    def tell_delivered(self, job: JobT, size: int, out: list[Effect], now: float) -> None:
-        """Observe the beginning of a job whose request has so many bytes."""
         if self.recorder is not None:
-            self.recorder.delivered(job, size, now)
-        if self._notes:
-            self._note("delivered", job, out)
+            self.recorder.delivered(job, sum(map(len, body)), now)
+        if self.notes:
+            self.note("delivered", job, out)
 
     def drop(self, why: str, out: list[Effect], now: float, count: int = 1) -> None:
         """Count messages that nothing becomes of."""
@@ -149,7 +141,7 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
         self.dropped[why] += count
         if self.recorder is not None:
             self.recorder.dropped(why, now, count)
-        if self._notes:
+        if self.notes:
             out.append(Note("dropped", {"why": why, "count": count}))
 
     # --- from handlers ----------------------------------------------------------------------------
@@ -189,22 +181,15 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
         if holds is _NOT_THERE:
             return None
         status = Status.CANCELLED if job.abandoned else Status(status)
-        if self.is_observed:
-            self.tell_finished(job, status, frames, out, now)
+        if self.recorder is not None:
+            self.recorder.finished(job, status, frames, now)
+        if self.notes:
+            self.note("finished", job, out, status=status.name)
         return holds, status
 
     def wrong_end(self, status: int) -> LocalViolation:
         """Return the error of a handler that ended with a status that no handler may have."""
         return LocalViolation(f"{self._kind} cannot end a request with {status!r}")
-
-    def tell_finished(
-        self, job: JobT, status: Status, frames: Sequence[bytes], out: list[Effect], now: float
-    ) -> None:
-        """Observe the end of a job."""
-        if self.recorder is not None:
-            self.recorder.finished(job, status, frames, now)
-        if self._notes:
-            self._note("finished", job, out, status=Status(status).name)
 
     def abandon(self, job: JobT, reason: str, out: list[Effect], now: float) -> None:
         """Have a handler given up: nobody waits for its reply."""
@@ -213,8 +198,8 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
         out.append(Abandon(job, reason))
         if self.recorder is not None:
             self.recorder.abandoned(job, reason, now)
-        if self._notes:
-            self._note("abandoned", job, out, reason=reason)
+        if self.notes:
+            self.note("abandoned", job, out, reason=reason)
 
     # --- time -------------------------------------------------------------------------------------
     def woken(self, _event: Wake, now: float) -> None:
@@ -227,7 +212,8 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
         if self.recorder is not None:
             self.recorder.look(self, now)
 
-    def _note(self, kind: str, job: JobT, out: list[Effect], **facts: Any) -> None:
+    def note(self, kind: str, job: JobT, out: list[Effect], **facts: Any) -> None:
+        """Make the note that something has happened to a job."""
         out.append(Note(kind, {"service": self._service, "job": job} | facts))
 
 

@@ -5,42 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from requite.core import jobs
 from requite.engine import Warn
 
 
-class Job:
-    """One request in a worker's hands; the token under which its handler answers.
+class Job(jobs.Job):
+    """A request by a channel.
 
     `stack` are the tags it arrived with, which its reply begins with, and `way` is the tag of the
-    channel it arrived by. `abandoned` tells why nobody waits for it any more ("": somebody does).
-    `joined` are the frames of partial replies, `joined_size` their bytes. The other attributes are
-    for the journal, and set if there is one. There is no `__init__`: it would cost more than the
-    attributes do.
+    channel it arrived by.
     """
 
-    __slots__ = (
-        "abandoned",
-        "call_id",
-        "delivered_at",
-        "is_told",
-        "joined",
-        "joined_size",
-        "size",
-        "stack",
-        "started_at",
-        "way",
-    )
+    __slots__ = ("stack", "way")
 
     stack: bytes
     way: bytes
-    abandoned: str
-    joined: list[bytes] | None
-    joined_size: int
-    call_id: bytes
-    delivered_at: float
-    started_at: float
-    size: int
-    is_told: bool
 
 
 class Why:

@@ -20,8 +20,9 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final
 
 from requite.chronicle import NO_INSTANCE, Chronicle
+from requite.core.jobs import Jobs, reason_of
+from requite.core.machine import Handlers, Machine, take_no_notice
 from requite.core.recording import JobRecorder
-from requite.core.serving import ServingEngine, reason_of
 from requite.core.turns import Turns
 from requite.engine import (
     Deliver,
@@ -36,15 +37,18 @@ from requite.engine import (
     PeerJoined,
     PeerLost,
     PeerWritable,
+    Produced,
+    Progressed,
     Received,
     ResumeReading,
     Send,
     SendAll,
+    Started,
     Stopped,
     StopReading,
+    Wake,
     Warn,
 )
-from requite.errors import LocalViolation
 from requite.protocols.scalability.jobs import Job, RepSnapshot, Why, unread_reply
 from requite.protocols.scalability.policy import RepPolicy
 from requite.protocols.scalability.raw import Caller, ReturnPaths
@@ -55,7 +59,7 @@ _NO_REPLY: Final = frozenset({Status.FAILED, Status.CANCELLED})
 _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
 
 
-class ScalabilityWorker(ServingEngine[Job]):
+class ScalabilityWorker(Machine):
     """A worker for whoever is connected; `service` is what its handlers' requests are called.
 
     `first_id` is the first channel id, random per start. `instance` should be, too: journals know
@@ -74,17 +78,35 @@ class ScalabilityWorker(ServingEngine[Job]):
         chronicle: Chronicle | None = None,
     ) -> None:
         self._policy = policy = policy or RepPolicy()
-        super().__init__(
+        self._service = service
+        self._jobs: Jobs[Job] = Jobs(
             service,
-            recorder=None if chronicle is None else JobRecorder(chronicle, instance, service),
+            None if chronicle is None else JobRecorder(chronicle, instance, service),
+            kind=self._kind,
             reply_size_max=policy.reply_size_max,
             notes=policy.notes,
         )
+        super().__init__()
         self._hops = policy.hops
         self._capacity = policy.capacity
         self._paths = ReturnPaths(first_id, backlog_size_max=policy.backlog_size_max)
         self._turns: Turns[Caller] = Turns(policy.queue_max, policy.queue_size_max)
         self._bulk: _Bulk | None = None  # in `handle_all`
+
+    def _handlers(self) -> Handlers:
+        return {
+            Received: self._received,
+            Finished: self._finished,
+            Produced: self._produced,
+            Progressed: take_no_notice,  # nobody keeps a lease
+            Started: self._jobs.started,
+            Wake: self._jobs.woken,
+            PeerJoined: self._joined,
+            PeerLost: self._lost,
+            PeerBlocked: self._blocked,
+            PeerWritable: self._writable,
+            Drain: self._drained,
+        }
 
     # --- the engine's contract --------------------------------------------------------------------
     def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
@@ -100,10 +122,24 @@ class ScalabilityWorker(ServingEngine[Job]):
             self._out += [SendAll(*each) for each in bulk.replies.items()]
         return self._said(now)
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether the far end has taken this worker on; it need not."""
+        return True
+
+    def deadline(self) -> float | None:
+        """See `requite.engine.Engine.deadline`."""
+        recorder = self._jobs.recorder
+        return None if recorder is None else recorder.next_at()
+
+    def tell_beginnings(self, now: float) -> None:
+        """Let the journal, if one is kept, have the beginnings of what is under way."""
+        self._jobs.tell_beginnings(now)
+
     def snapshot(self) -> RepSnapshot:
         """Return the sizes of all tables."""
         callers = list(self._turns)
-        abandoned = self._abandoned
+        abandoned = self._jobs.abandoned
         return RepSnapshot(
             len(callers),
             sum(not caller.is_open for caller in callers),
@@ -111,7 +147,7 @@ class ScalabilityWorker(ServingEngine[Job]):
             self._turns.waiting,
             len(self._jobs) - abandoned,
             abandoned,
-            dict(self._dropped),
+            dict(self._jobs.dropped),
             self._draining,
             self._stopped,
         )
@@ -139,16 +175,17 @@ class ScalabilityWorker(ServingEngine[Job]):
         job.way = caller.tag
         job.abandoned = ""
         job.joined = None
-        self._jobs[job] = None
+        jobs = self._jobs
+        jobs[job] = None
         request = Request(self._service, (body,))
         if self._bulk is None:
             self._out.append(_new(Deliver, (job, request)))
         else:
             self._bulk.requests.append((job, request))
-        if self._recorder is not None:
-            self._recorder.delivered(job, len(body), now)
-        if self._notes:
-            self._note("delivered", job)
+        if jobs.recorder is not None:
+            jobs.recorder.delivered(job, len(body), now)
+        if jobs.notes:
+            jobs.note("delivered", job, self._out)
 
     def _deliver_waiting(self, now: float) -> None:
         """Deliver what waits, in turn, while there is room."""
@@ -162,21 +199,27 @@ class ScalabilityWorker(ServingEngine[Job]):
             self._deliver(caller, stack, body, now)
 
     def _refuse(self, payload: bytes, now: float) -> None:
-        self._drop(Why.HOPS if is_too_deep(payload, self._hops) else Why.MALFORMED, now)
+        why = Why.HOPS if is_too_deep(payload, self._hops) else Why.MALFORMED
+        self._jobs.drop(why, self._out, now)
 
     # --- from handlers ----------------------------------------------------------------------------
+    def _produced(self, event: Produced, now: float) -> None:
+        if reason := self._jobs.join(event, self._out, now):
+            self._jobs.abandon(event.token, reason, self._out, now)
+
     def _finished(self, event: Finished, now: float) -> None:
         job, frames, status = event
+        jobs = self._jobs
         if status and status not in _NO_REPLY:
-            raise LocalViolation(f"a worker cannot end a request with {status!r}")
-        if self._jobs.pop(job, 0) is not None:  # it is a set: those in it have None
+            raise jobs.wrong_end(status)
+        if jobs.pop(job, 0) is not None:  # it is a set: those in it have None
             return
         if job.abandoned:
             status = Status.CANCELLED
-        if self._recorder is not None:
-            self._recorder.finished(job, status, frames, now)
-        if self._notes:
-            self._note("finished", job, status=Status(status).name)
+        if jobs.recorder is not None:
+            jobs.recorder.finished(job, status, frames, now)
+        if jobs.notes:
+            jobs.note("finished", job, self._out, status=Status(status).name)
         if not status:
             caller = self._paths.by_tag.get(job.way)
             if self._bulk is not None and job.joined is None and caller and caller.is_open:
@@ -195,9 +238,9 @@ class ScalabilityWorker(ServingEngine[Job]):
             frames = (*job.joined, *frames)
         message = (job.stack, *frames)
         if caller is None:
-            self._drop(Why.STRAY, now)
+            self._jobs.drop(Why.STRAY, self._out, now)
         elif not (caller.is_open or self._paths.takes(caller, sum(map(len, message)))):
-            self._drop(Why.PUSHBACK, now)
+            self._jobs.drop(Why.PUSHBACK, self._out, now)
             self._out.append(unread_reply())
         elif self._bulk is None:
             self._out.append(_new(Send, (caller.peer, message)))
@@ -216,10 +259,11 @@ class ScalabilityWorker(ServingEngine[Job]):
         if caller is None:
             return
         self._paths.leave(caller)
-        self._drop(Why.LOST, now, len(caller.waiting))
+        self._jobs.drop(Why.LOST, self._out, now, len(caller.waiting))
         for job in self._jobs:
             if job.way == caller.tag and not job.abandoned:
-                self._abandon(job, event.reason or "its connection was closed", now)
+                reason = event.reason or "its connection was closed"
+                self._jobs.abandon(job, reason, self._out, now)
 
     def _blocked(self, event: PeerBlocked, _now: float) -> None:
         self._turns.block(event.peer)
@@ -243,7 +287,7 @@ class ScalabilityWorker(ServingEngine[Job]):
         """Stop once nothing is in hand. What waits at channels that push back is left undone."""
         if not (self._stopped or self._jobs):
             self._stopped = True
-            self._drop(Why.LOST, now, self._turns.clear())
+            self._jobs.drop(Why.LOST, self._out, now, self._turns.clear())
             self._out.append(Stopped())
 
 
