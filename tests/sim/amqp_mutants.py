@@ -241,7 +241,7 @@ class ForgetsCopies(AmqpResponder):
     def _give_up(self, name: Any, now: float) -> None:
         for job in self._jobs:
             if job.name == name and not job.abandoned:
-                self._abandon(job, "its caller has given it up", now)
+                self._jobs.abandon(job, "its caller has given it up", self._out, now)
                 self._send(WORK, methods.ack(job.tag))
                 return
         self._remember(name)

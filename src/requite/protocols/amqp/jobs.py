@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
+from requite.core import jobs
 from requite.protocols.amqp.properties import Properties
 
 
-class Job:
-    """One request in a responder's hands; the token under which its handler answers.
+class Job(jobs.Job):
+    """A request out of a queue.
 
     `tag` is the delivery, `attempt` which one of the request it is. `index` is the number of the
-    partial reply that is next, `run` that of the run, once it has any. `abandoned` tells why nobody
-    waits for it any more ("": somebody does), and `flaw` why its reply cannot be had, whatever the
-    handler says. The rest is for the journal.
+    partial reply that is next, `run` that of the run, once it has any. `flaw` tells why its reply
+    cannot be had, whatever the handler says.
     """
 
-    __slots__ = (
-        "abandoned",
-        "attempt",
-        "call_id",
-        "delivered_at",
-        "flaw",
-        "index",
-        "is_told",
-        "properties",
-        "run",
-        "size",
-        "started_at",
-        "tag",
-    )
+    __slots__ = ("attempt", "flaw", "index", "properties", "run", "tag")
 
     def __init__(self, tag: int, properties: Properties, attempt: int, call_id: bytes) -> None:
         self.tag = tag
@@ -36,9 +23,6 @@ class Job:
         self.call_id = call_id
         self.index = self.run = 0
         self.abandoned = self.flaw = ""
-        self.delivered_at = self.started_at = 0.0
-        self.size = 0
-        self.is_told = False
 
     @property
     def name(self) -> tuple[str, str]:

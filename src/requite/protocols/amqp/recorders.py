@@ -26,5 +26,7 @@ class ResponderRecorder(JobRecorder[Job]):
         """Note a request; one of a client without ids gets one."""
         job.call_id = job.call_id or self._new_id()
         job.delivered_at = now
+        job.started_at = 0.0
         job.size = size
+        job.is_told = False
         self._look_soon(now)

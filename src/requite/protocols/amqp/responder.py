@@ -17,16 +17,15 @@ response protocol" and "Worker activity reports".
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from math import inf
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from requite.chronicle import NO_INSTANCE, Chronicle
+from requite.core.jobs import ENDS, Jobs
 from requite.core.machine import Handlers, take_no_notice
 from requite.engine import (
-    Abandon,
     Deliver,
     Drain,
     Finished,
@@ -43,7 +42,7 @@ from requite.engine import (
     Wake,
     Warn,
 )
-from requite.errors import LocalViolation, RemoteViolation
+from requite.errors import RemoteViolation
 from requite.protocols.amqp import methods, wire
 from requite.protocols.amqp.confirms import Confirms
 from requite.protocols.amqp.connected import SIDE, WORK, ConnectedEngine
@@ -59,7 +58,7 @@ from requite.protocols.amqp.wire import Control, Event, ReplyStatus
 from requite.request import Request, Status
 
 _CONSUMER: Final = "requests"
-_ENDS: Final = frozenset({Status.OK, Status.FAILED, Status.CANCELLED, Status.OVERLOADED})
+_ENDS: Final = ENDS | {Status.OVERLOADED}
 _NOT_FOUND: Final = 404  # AMQP 0.9.1, section 1.2
 _CALL_ID_DIGITS: Final = 32
 _RUN_SIZE: Final = 6  # bytes of where to begin to count; tables have numbers of 63 bits
@@ -72,6 +71,8 @@ class AmqpResponder(ConnectedEngine):
     what happens to the requests that it is given.
     """
 
+    _kind: ClassVar = "a responder"
+
     def __init__(
         self,
         post: Post,
@@ -82,20 +83,20 @@ class AmqpResponder(ConnectedEngine):
         chronicle: Chronicle | None = None,
     ) -> None:
         self._policy = policy = policy or ResponderPolicy()
+        self._jobs: Jobs[Job] = Jobs(
+            service,
+            None if chronicle is None else ResponderRecorder(chronicle, instance, service),
+            kind=self._kind,
+        )
         super().__init__(policy.heartbeat)
         self._post = post
         self._service = service
-        self._recorder = (
-            None if chronicle is None else ResponderRecorder(chronicle, instance, service)
-        )
         self._reports = Reports(post, self._send)
-        self._jobs: dict[Job, None] = {}  # a set that keeps its order
         self._confirms: Confirms[int | None] = Confirms()  # the deliveries that they answer
         self._limit = SizeLimit()
         # Of the last run with partial replies. Another start may have the same id, but other runs.
         self._runs = int.from_bytes(instance[:_RUN_SIZE], "big")
         self._cancels: dict[tuple[str, str], None] = {}  # of requests that may be yet to come
-        self._dropped: Counter[str] = Counter()
         self._closed: set[bytes] = set()  # of the channels aside
         self._is_declaring = False
         self._is_consuming = False
@@ -121,7 +122,7 @@ class AmqpResponder(ConnectedEngine):
             Finished: self._finished,
             Produced: self._produced,
             Progressed: take_no_notice,  # RabbitMQ has no leases
-            Started: self._began,
+            Started: self._jobs.started,
             Wake: self._woken,
             Drain: self._drained,
             PeerBlocked: take_no_notice,  # replies are bounded by the requests in hand
@@ -132,8 +133,8 @@ class AmqpResponder(ConnectedEngine):
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
         at = inf if self._stopped else min(self._beat_at(), self._try_at)
-        if self._recorder is not None:
-            at = min(at, self._recorder.look_at)
+        if self._jobs.recorder is not None:
+            at = min(at, self._jobs.recorder.look_at)
         return None if at == inf else at
 
     @property
@@ -148,22 +149,21 @@ class AmqpResponder(ConnectedEngine):
         RabbitMQ has not confirmed the `unconfirmed` replies. `cancels` are remembered. `dropped`:
         requests that were not run since the start, by reason (`Why`).
         """
-        abandoned = sum(job.abandoned != "" for job in self._jobs)
+        abandoned = self._jobs.abandoned
         return SimpleNamespace(
             is_consuming=self._is_consuming,
             running=len(self._jobs) - abandoned,
             abandoned=abandoned,
             unconfirmed=len(self._confirms),
             cancels=len(self._cancels),
-            dropped=dict(self._dropped),
+            dropped=dict(self._jobs.dropped),
             draining=self._draining,
             stopped=self._stopped,
         )
 
     def tell_beginnings(self, now: float) -> None:
         """Let the journal, if one is kept, have the beginnings of what is under way."""
-        if self._recorder is not None:
-            self._recorder.look(self._jobs, now)
+        self._jobs.tell_beginnings(now)
 
     # --- the way of requests ----------------------------------------------------------------------
     def _begin(self, _now: float) -> None:
@@ -269,7 +269,7 @@ class AmqpResponder(ConnectedEngine):
     def _abandon_all(self, reason: str, now: float) -> None:
         for job in self._jobs:
             if not job.abandoned:
-                self._abandon(job, reason, now)
+                self._jobs.abandon(job, reason, self._out, now)
 
     def _refused(self, reason: str, _now: float) -> None:
         self._out.append(Warn("refused", reason))
@@ -320,8 +320,8 @@ class AmqpResponder(ConnectedEngine):
             return
         self._jobs[job] = None
         self._out.append(Deliver(job, request))
-        if self._recorder is not None:
-            self._recorder.delivered(job, len(message[3]), now)
+        if self._jobs.recorder is not None:
+            self._jobs.recorder.delivered(job, len(message[3]), now)
 
     def _request(self, job: Job, body: bytes) -> Request:
         """Make what the handler sees. Raises `RemoteViolation` for headers that make no sense."""
@@ -354,15 +354,9 @@ class AmqpResponder(ConnectedEngine):
         self._send(WORK, methods.reject(tag, requeue=requeue))
 
     def _drop(self, why: str, now: float) -> None:
-        self._dropped[why] += 1
-        if self._recorder is not None:
-            self._recorder.dropped(why, now)
+        self._jobs.drop(why, self._out, now)
 
     # --- from handlers ----------------------------------------------------------------------------
-    def _began(self, event: Started, now: float) -> None:
-        if self._recorder is not None and event.token in self._jobs:
-            self._recorder.started(event.token, now)
-
     def _produced(self, event: Produced, now: float) -> None:
         job: Job = event.token
         if job not in self._jobs or job.abandoned:
@@ -370,8 +364,8 @@ class AmqpResponder(ConnectedEngine):
         body = b"".join(event.frames)
         if self._is_too_large(job, body):
             return
-        if self._recorder is not None:
-            self._recorder.partial(job, event.frames, now)
+        if self._jobs.recorder is not None:
+            self._jobs.recorder.partial(job, event.frames, now)
         if not job.run:
             self._runs += 1
             job.run = self._runs
@@ -388,7 +382,7 @@ class AmqpResponder(ConnectedEngine):
     def _finished(self, event: Finished, now: float) -> None:
         job, frames, status = event
         if status not in _ENDS:
-            raise LocalViolation(f"a responder cannot end a request with {status!r}")
+            raise self._jobs.wrong_end(status)
         if self._jobs.pop(job, 0) is not None:  # it is a set: those in it have None
             return
         body = b"".join(frames)
@@ -396,8 +390,8 @@ class AmqpResponder(ConnectedEngine):
             status = Status.CANCELLED
         elif self._is_too_large(job, body):
             status, body = Status.FAILED, job.flaw.encode()
-        if self._recorder is not None:
-            self._recorder.finished(job, status, [body], now)
+        if self._jobs.recorder is not None:
+            self._jobs.recorder.finished(job, status, [body], now)
         self._settle(job, status, body)
 
     def _settle(self, job: Job, status: Status, body: bytes) -> None:
@@ -476,7 +470,7 @@ class AmqpResponder(ConnectedEngine):
         """Give a request up that is in hand: all its copies, if it was published again."""
         for job in self._jobs:
             if job.name == name and not job.abandoned:
-                self._abandon(job, "its caller has given it up", now)
+                self._jobs.abandon(job, "its caller has given it up", self._out, now)
                 self._send(WORK, methods.ack(job.tag))
         self._remember(name)
 
@@ -489,16 +483,9 @@ class AmqpResponder(ConnectedEngine):
             del self._cancels[next(iter(self._cancels))]
         self._cancels[name] = None
 
-    def _abandon(self, job: Job, reason: str, now: float) -> None:
-        job.abandoned = reason
-        self._out.append(Abandon(job, reason))
-        if self._recorder is not None:
-            self._recorder.abandoned(job, reason, now)
-
     # --- time, and the end ------------------------------------------------------------------------
-    def _woken(self, _event: Wake, now: float) -> None:
-        if self._recorder is not None and now >= self._recorder.look_at:
-            self._recorder.look(self._jobs, now)
+    def _woken(self, event: Wake, now: float) -> None:
+        self._jobs.woken(event, now)
         if self._stopped:
             return
         self._attend(now)
