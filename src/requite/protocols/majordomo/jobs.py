@@ -7,6 +7,7 @@ from math import inf
 from typing import Final
 
 from requite.chronicle import MADE_UP, NO_CALL
+from requite.core import jobs
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 
@@ -39,28 +40,19 @@ class WorkerPolicy:
             raise ConfigurationError("lease_s and drain_linger_s cannot be negative")
 
 
-class Job:
-    """One request in a worker's hands; the token under which its handler answers.
+class Job(jobs.Job):
+    """A request from the broker.
 
     `due_at` is the caller's deadline, `lease_until` the end of the time its handler has to show
-    progress. `abandoned` tells why nobody waits for it any more ("": somebody does). `joined` are
-    the frames of partials, in a dialect that has none. `address` is the caller's, for the reply.
-    `started_at`, `size` and `is_told` (the journal has what happened so far) are for the journal.
+    progress. `address` is the caller's, for the reply.
     """
 
     __slots__ = (
-        "abandoned",
         "address",
         "attempt",
-        "call_id",
-        "delivered_at",
         "dispatch_id",
         "due_at",
-        "is_told",
-        "joined",
         "lease_until",
-        "size",
-        "started_at",
         "vouched_at",
     )
 
@@ -86,7 +78,7 @@ class Job:
         self.lease_until = lease_until
         self.vouched_at = -inf  # when the broker was last sent PROGRESS
         self.abandoned = ""
-        self.joined: list[bytes] | None = None
+        self.joined = None
 
     def __repr__(self) -> str:
         return f"<Job {self.dispatch_id}>"

@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from requite import engine
 from requite.chronicle import NO_INSTANCE, SWEEP_EVERY_S, Chronicle
+from requite.core.jobs import ENDS
 from requite.core.liveness import Liveness, absence_s
 from requite.core.sweep import Sweep
 from requite.engine import (
@@ -68,7 +69,6 @@ from requite.protocols.majordomo.wire import (
 from requite.request import Request, Status
 
 _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class, on the hot path
-_STATUSES: Final = frozenset({Status.OK, Status.FAILED, Status.CANCELLED})  # [status-worker]
 # While a handler vouches for itself more often than this per lease, it says nothing new.
 _PROGRESS_PER_LEASE_MAX: Final = 8
 
@@ -275,7 +275,7 @@ class MajordomoWorker:
 
     def _finished(self, event: Finished, now: float) -> None:
         job, frames, status = event
-        if status not in _STATUSES:
+        if status not in ENDS:  # [status-worker]
             raise LocalViolation(f"a worker cannot end a request with {status!r}")
         if not self._holds(job):
             return
