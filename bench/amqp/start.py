@@ -33,7 +33,10 @@ _WORKER: Final = (
     *(sys.executable, "-m", "requite.cli"),
     *("worker", "bench.amqp.pool_worker:echo", "--pool"),
 )
-_LOADS: Final = "import requite.cli.worker, requite.worker.amqp, bench.amqp.pool_worker"
+_LOADS: Final = (
+    "import requite.cli.worker, requite.speaks.amqp, requite.protocols.amqp.responder,"
+    " bench.amqp.pool_worker"
+)
 _TIMEOUT_S: Final = 60.0
 
 Times = list[float]

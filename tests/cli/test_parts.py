@@ -29,7 +29,7 @@ from requite.errors import (
     TransportError,
 )
 from requite.shell.warnings import Warnings
-from requite.url import parse_url
+from requite.speaks.registry import parse_url
 
 URL = "mdp://127.0.0.1:5555/echo"
 

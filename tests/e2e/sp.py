@@ -10,9 +10,9 @@ from threading import Thread
 from typing import Any
 
 from requite.errors import RemoteFailure
-from requite.reach import Urls
 from requite.request import Request
 from requite.shell.aio import new_event_loop
+from requite.speaks.endpoints import Urls
 from requite.worker import Service, Worker, service
 
 WAIT_S = 20.0

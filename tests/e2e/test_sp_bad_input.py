@@ -153,9 +153,8 @@ SILENCE_S = 0.2
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nobody wait long for a header."""
-    for side in ("client", "worker"):
-        limits = LinkLimits(handshake_timeout_s=SILENCE_S)
-        monkeypatch.setattr(f"requite.{side}.scalability.LINK_LIMITS", limits)
+    limits = LinkLimits(handshake_timeout_s=SILENCE_S)
+    monkeypatch.setattr("requite.speaks.sp.LINK_LIMITS", limits)
 
 
 @pytest.mark.parametrize("wire", [TCP, IPC, TLS, WS, WSS], ids=str)

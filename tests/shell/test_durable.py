@@ -11,8 +11,6 @@ from tests.spec.requirement import requirement
 from requite.client import durable
 from requite.client.asking import Asking
 from requite.client.durable import Ask, Durable, Pause, Script
-from requite.client.majordomo import stack
-from requite.client.stacks import ClientSettings
 from requite.errors import (
     CallError,
     CallTimeout,
@@ -26,8 +24,10 @@ from requite.errors import (
     TransportError,
     UnknownTicket,
 )
-from requite.reach import read_reach
 from requite.request import Reply
+from requite.speaks.mdp import client_plan
+from requite.speaks.plans import ClientSettings
+from requite.speaks.registry import read_endpoints
 
 TICKET = "0123456789ABCDEF0123456789abcdef"
 SETTINGS = ClientSettings(None, 64, None, None, 64, 1 << 20)
@@ -51,10 +51,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
 
 
 def durable_at(url: str = "mdp://host/echo", timeout: float | None = 30.0) -> Durable:
-    reach = read_reach(url)
-    abilities = stack(reach, SETTINGS).abilities
-    asking = Asking(reach.service, timeout, abilities, 1 << 20)
-    return Durable(reach.service, asking, abilities)
+    endpoints = read_endpoints(url)
+    traits = client_plan(endpoints, SETTINGS).traits
+    asking = Asking(endpoints.service, timeout, traits, 1 << 20)
+    return Durable(endpoints.service, asking, traits)
 
 
 class Play:
@@ -131,10 +131,10 @@ def test_without_keys_a_submission_whose_answer_was_lost_is_not_made_again(clock
 
 
 def test_older_dialects_refuse_the_users_key_when_the_call_is_made():
-    reach = read_reach("mdp://host/echo?dialect=0.2")
-    abilities = stack(reach, SETTINGS).abilities
+    endpoints = read_endpoints("mdp://host/echo?dialect=0.2")
+    traits = client_plan(endpoints, SETTINGS).traits
     with pytest.raises(ConfigurationError, match="idempotency"):
-        abilities.check(key=b"order 7", partials=False, idempotent=True)
+        traits.check(key=b"order 7", partials=False, idempotent=True)
 
 
 def test_a_refusal_is_told_when_the_time_is_over(clock):

@@ -8,36 +8,36 @@ from typing import Any
 import pytest
 
 from requite.errors import ConfigurationError
-from requite.reach import bound_at, read_reach
+from requite.speaks.endpoints import bound_at
+from requite.speaks.registry import parse_url, read_endpoints
 from requite.transport.address import InprocAddress, IpcAddress, TcpAddress, WsAddress
-from requite.url import parse_url
 
 
 def test_one_url_or_several() -> None:
-    one = read_reach("sp+tcp://a:1")
-    two = read_reach(["sp+tcp://a:1", "sp+ipc:///b"], bind="sp+tcp://*:0")
+    one = read_endpoints("sp+tcp://a:1")
+    two = read_endpoints(["sp+tcp://a:1", "sp+ipc:///b"], bind="sp+tcp://*:0")
     assert [str(url) for url in one.dials] == ["sp at tcp://a:1"]
     assert str(two) == "sp at tcp://a:1, sp at ipc:///b, sp at tcp://*:0 (bound)"
     assert one.protocol == two.protocol == "sp"
 
 
 def test_the_service_is_the_one_that_is_named() -> None:
-    assert read_reach("mdp://a/echo").service == "echo"
-    assert read_reach("mdp://a").service == ""
+    assert read_endpoints("mdp://a/echo").service == "echo"
+    assert read_endpoints("mdp://a").service == ""
 
 
 def test_inproc_is_known_wherever_it_stands() -> None:
-    assert read_reach((), "inproc://x").is_inproc
-    assert read_reach(["sp+tcp://a:1", "inproc://x"]).is_inproc
-    assert not read_reach("sp+tcp://a:1").is_inproc
+    assert read_endpoints((), "inproc://x").is_inproc
+    assert read_endpoints(["sp+tcp://a:1", "inproc://x"]).is_inproc
+    assert not read_endpoints("sp+tcp://a:1").is_inproc
 
 
 def test_a_protocol_with_a_broker_dials_once() -> None:
-    assert read_reach("mdp://a,b/echo").only_dialled().service == "echo"
+    assert read_endpoints("mdp://a,b/echo").only_dialled().service == "echo"
     with pytest.raises(ConfigurationError, match="with commas"):
-        read_reach(["mdp://a/echo", "mdp://b/echo"]).only_dialled()
+        read_endpoints(["mdp://a/echo", "mdp://b/echo"]).only_dialled()
     with pytest.raises(ConfigurationError, match="without a broker can listen"):
-        read_reach((), "sp+tcp://*:0").only_dialled()
+        read_endpoints((), "sp+tcp://*:0").only_dialled()
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_what_cannot_be_is_refused(
     url: str | Sequence[str], bind: str | Sequence[str], match: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=match):
-        read_reach(url, bind)
+        read_endpoints(url, bind)
 
 
 @pytest.mark.parametrize(
@@ -67,17 +67,17 @@ def test_what_cannot_be_is_refused(
 )
 def test_a_url_is_text(urls: Any, match: str) -> None:
     with pytest.raises(ConfigurationError, match=match):
-        read_reach(urls)
+        read_endpoints(urls)
     with pytest.raises(ConfigurationError, match=match):
-        read_reach((), urls)
+        read_endpoints((), urls)
 
 
 def test_addresses_tell_of_the_types_of_the_draft() -> None:
-    reach = read_reach((), ["sp+tcp://a:1,b:2?ids=draft", "sp+tcp://c:3"])
-    assert reach.drafts == [True, True, False]
-    places = [address for url in reach.binds for address in url.addresses]
+    endpoints = read_endpoints((), ["sp+tcp://a:1,b:2?ids=draft", "sp+tcp://c:3"])
+    assert endpoints.drafts == [True, True, False]
+    places = [address for url in endpoints.binds for address in url.addresses]
     urls = ["sp+tcp://a:1?ids=draft", "sp+tcp://b:2?ids=draft", "sp+tcp://c:3"]
-    assert bound_at(places, reach.drafts) == urls
+    assert bound_at(places, endpoints.drafts) == urls
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ import re
 import pytest
 
 from requite.errors import ConfigurationError
+from requite.speaks.registry import parse_url
+from requite.speaks.url import ServiceUrl, redact
 from requite.transport.address import InprocAddress, IpcAddress, TcpAddress
-from requite.url import ServiceUrl, parse_url, redact
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from tests.support.patience import failure
 
 from requite import Client, Worker, service
 from requite.errors import CallTimeout, ConfigurationError
+from requite.speaks.registry import parse_url
 from requite.transport.address import TcpAddress, TlsAddress
 from requite.transport.tls import TlsSettings
-from requite.url import parse_url
 
 
 @service("echo")

@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 
 import requite
-from requite.client.freelance import LANES_MAX
-from requite.client.stacks import ClientSettings, Stack, stack_for
 from requite.errors import ConfigurationError
 from requite.examples import count, echo
 from requite.protocols.freelance.agent import AgentClient
 from requite.protocols.freelance.client_base import FreelanceClient
 from requite.protocols.freelance.failover import FailoverClient
 from requite.protocols.freelance.shotgun import ShotgunClient
-from requite.reach import bound_at, read_reach
 from requite.request import RetryPolicy
+from requite.speaks.endpoints import bound_at
+from requite.speaks.flp import LANES_MAX
+from requite.speaks.plans import ClientPlan, ClientSettings, WorkerSettings
+from requite.speaks.registry import client_plan, parse_url, read_endpoints
 from requite.transport.address import InprocAddress, IpcAddress, TcpAddress
-from requite.url import parse_url
-from requite.worker.stacks import WorkerSettings, parts_for
+from requite.worker.plans import plans_for
 
 SETTINGS: dict[str, Any] = {
     "retry": None,
@@ -31,8 +31,8 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def stack(url: Any, **settings: Any) -> Stack:
-    return stack_for(read_reach(url), ClientSettings(**{**SETTINGS, **settings}))
+def stack(url: Any, **settings: Any) -> ClientPlan:
+    return client_plan(read_endpoints(url), ClientSettings(**{**SETTINGS, **settings}))
 
 
 def engine(url: Any, **settings: Any) -> Any:
@@ -44,7 +44,7 @@ def engine(url: Any, **settings: Any) -> Any:
 def listen(bind: Any, *services: Any, url: Any = (), **settings: Any) -> Any:
     plain = dict.fromkeys(WorkerSettings.__dataclass_fields__)
     given = WorkerSettings(**{**plain, "message_size_max": 1000, "name": b"a-server", **settings})
-    return parts_for(read_reach(url, bind), services or [echo], given)
+    return plans_for(read_endpoints(url, bind), services or [echo], given)
 
 
 # --- what is read ---------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ import pytest
 from requite import AsyncClient, Client, RetryPolicy, Worker, service
 from requite.errors import ConfigurationError
 from requite.queue import Queue
+from requite.speaks.registry import parse_url
 from requite.transport.address import InprocAddress, IpcAddress, TcpAddress
-from requite.url import parse_url
 from requite.worker import Service
 
 
@@ -126,7 +126,7 @@ def test_what_a_queue_refuses(settings: dict[str, Any], why: str) -> None:
 
 
 def test_the_guides_times_are_the_default() -> None:
-    from requite.client.pirate import _retry
+    from requite.speaks.pirate import _retry
 
     assert (_retry(None).attempts, _retry(None).attempt_timeout) == (3, 2.5)
     assert _retry(RetryPolicy(attempts=7)).attempt_timeout == 2.5

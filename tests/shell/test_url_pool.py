@@ -13,7 +13,7 @@ from requite import Client, Worker, service
 from requite.errors import ConfigurationError
 from requite.protocols.majordomo.dialects import check_service_name
 from requite.protocols.majordomo.keyed import key_of, managers_of, meant_by, prefix_of, service_of
-from requite.url import parse_url
+from requite.speaks.registry import parse_url
 from requite.worker.environment import place_of
 
 

@@ -9,6 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from requite.errors import ConfigurationError
+from requite.speaks.registry import SCHEMES, parse_url, spoken
+from requite.speaks.url import ServiceUrl
 from requite.transport.address import (
     Address,
     InprocAddress,
@@ -18,7 +20,6 @@ from requite.transport.address import (
     WsAddress,
 )
 from requite.transport.tls import TlsSettings
-from requite.url import _SCHEMES, ServiceUrl, parse_url
 
 
 @pytest.mark.parametrize(
@@ -160,16 +161,23 @@ def test_a_password_is_refused_and_not_shown() -> None:
 
 def test_the_reference_tells_of_every_scheme_and_option() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/urls.md").read_text()
-    for scheme, what in _SCHEMES.items():
+    for scheme, protocol in SCHEMES.items():
         assert f"`{scheme}://" in page
-        for option in what.options:
+        for option in spoken(protocol).SCHEMES[scheme].options:
             assert f"| `{option}` |" in page
+
+
+def test_registry_and_files_have_the_same_schemes() -> None:
+    in_files = {
+        scheme: protocol for protocol in SCHEMES.values() for scheme in spoken(protocol).SCHEMES
+    }
+    assert in_files == SCHEMES
 
 
 @example("sp+ipc", "/\ud800", True)
 @example("sp+tcp", "a\0b:1", False)
 @given(
-    scheme=st.sampled_from([*_SCHEMES, "sp+udp"]),
+    scheme=st.sampled_from([*SCHEMES, "sp+udp"]),
     rest=st.text(st.characters(exclude_categories=())) | st.text("ab:/?&=,@[]%*#.0123456789"),
     listening=st.booleans(),
 )

@@ -10,10 +10,10 @@ from requite.errors import RemoteViolation
 from requite.framing import SocketType, Zmtp
 from requite.protocols.freelance import wire
 from requite.protocols.freelance.agent import AgentClient
-from requite.reach import read_reach
+from requite.speaks.flp import service_plans
+from requite.speaks.plans import WorkerSettings
+from requite.speaks.registry import read_endpoints
 from requite.worker import service
-from requite.worker.freelance import parts
-from requite.worker.stacks import WorkerSettings
 
 
 # --- clients --------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def test_a_server_works_on_several_requests_and_answers_in_any_order() -> None:
 def test_a_server_announces_its_public_endpoint(bind: str, identity: bytes) -> None:
     settings = WorkerSettings(None, None, None, None, None, None, 1000, b"a-server", None)
     echo = service("echo")(lambda request: request.body)
-    [part] = parts(read_reach((), bind), [echo], settings)
+    [part] = service_plans(read_endpoints((), bind), [echo], settings)
     theirs, ours = part.wires.listen[0].make_framing(), Zmtp(SocketType.ROUTER)
     shake_hands(theirs, ours)
     assert ours.peer_identity == identity

@@ -12,18 +12,15 @@ from tests.spec.requirement import requirement
 
 import requite
 from requite.client import AsyncClient
-from requite.client.stacks import ClientSettings, stack_for
 from requite.framing import Limits
 from requite.protocols.scalability.calls import ReqSnapshot
 from requite.protocols.scalability.rep import ScalabilityWorker
 from requite.protocols.scalability.req import ScalabilityClient
-from requite.reach import read_reach
 from requite.sp import Device
-from requite.sp.endpoints import Role, to_dial
-from requite.url import parse_url
+from requite.speaks.plans import ClientSettings, WorkerSettings
+from requite.speaks.registry import client_plan, parse_url, read_endpoints
+from requite.speaks.sp import Role, service_plans, to_dial
 from requite.worker import Worker
-from requite.worker.scalability import parts
-from requite.worker.stacks import WorkerSettings
 
 SETTINGS = ClientSettings(None, 16, None, None, 1, 1 << 20)
 WORKER_SETTINGS = WorkerSettings(None, None, None, None, None, None, 1 << 20, bytes(8), None)
@@ -90,10 +87,10 @@ def test_the_numbers_of_the_draft_are_used_on_request() -> None:
 # --- ids ------------------------------------------------------------------------------------------
 @requirement("sp:client:first-id")
 def test_the_first_request_id_is_another_one_with_every_start() -> None:
-    stack = stack_for(read_reach("sp+tcp://127.0.0.1:1"), SETTINGS)
+    plan = client_plan(read_endpoints("sp+tcp://127.0.0.1:1"), SETTINGS)
     first_ids = set()
     for _ in range(4):
-        engine = stack.make_engine(bytes(8), None)
+        engine = plan.make_engine(bytes(8), None)
         assert isinstance(engine, ScalabilityClient)
         first_ids.add(engine._next_id)
     assert len(first_ids) == 4
@@ -103,7 +100,7 @@ def test_the_first_request_id_is_another_one_with_every_start() -> None:
 def test_the_first_channel_id_is_another_one_with_every_start() -> None:
     first_ids = set()
     for _ in range(4):
-        [part] = parts(read_reach("sp+tcp://127.0.0.1:1"), [echo], WORKER_SETTINGS)
+        [part] = service_plans(read_endpoints("sp+tcp://127.0.0.1:1"), [echo], WORKER_SETTINGS)
         assert isinstance(part.engine, ScalabilityWorker)
         first_ids.add(part.engine._paths._next_id)
         device = Device(connect_front="sp+tcp://127.0.0.1:1", connect_back="sp+tcp://127.0.0.1:1")

@@ -10,7 +10,7 @@ from requite.cli.options import QUIET, JournalFolder, Logging, one_of
 from requite.cli.output import say
 from requite.cli.retention import JournalRetain, JournalShip, journal_option
 from requite.framing import Limits
-from requite.url import redact
+from requite.speaks.url import redact
 
 _FRONT: Final = Group("Front", sort_key=5, validator=one_of("--front", "--front-connect"))
 _BACK: Final = Group("Back", sort_key=10, validator=one_of("--back", "--back-bind"))

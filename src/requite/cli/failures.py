@@ -21,7 +21,7 @@ from requite.errors import (
     UnknownTicket,
     WorkerLost,
 )
-from requite.url import redact
+from requite.speaks.url import redact
 
 
 class NotAdmitted(TransportError):

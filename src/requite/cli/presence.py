@@ -15,7 +15,7 @@ from requite.cli.failures import NotAdmitted, is_brokerless, place_of
 from requite.cli.output import complain
 from requite.errors import CallError, ConfigurationError, NoService
 from requite.protocols.majordomo.keyed import managers_for
-from requite.url import parse_url
+from requite.speaks.registry import parse_url
 
 if TYPE_CHECKING:
     from requite.client import AsyncClient

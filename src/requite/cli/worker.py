@@ -16,7 +16,7 @@ from requite.cli.output import say
 from requite.cli.retention import JournalRetain, JournalShip, journal_option
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError, RequiteError, TransportError
-from requite.url import redact
+from requite.speaks.url import redact
 
 if TYPE_CHECKING:
     from requite.worker import Worker

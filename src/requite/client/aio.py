@@ -18,17 +18,18 @@ from requite.client.durable import Durable, Pause, Script
 from requite.client.feed import Feed
 from requite.client.gate import Gate
 from requite.client.incoming import Incoming
-from requite.client.stacks import ClientSettings, stack_for
 from requite.client.window import Item, Window
 from requite.core.liveness import HeartbeatPolicy
 from requite.engine import Cancel, Drain, Submit
 from requite.errors import CallError, Cancelled, LocalViolation
 from requite.framing import Limits
-from requite.reach import Urls, bound_at, read_reach
 from requite.request import Deadline, Partial, Reply, RetryPolicy
 from requite.shell import clock
 from requite.shell.aio import AioShell
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
+from requite.speaks.endpoints import Urls, bound_at
+from requite.speaks.plans import ClientSettings
+from requite.speaks.registry import client_plan, read_endpoints
 
 T = TypeVar("T")
 
@@ -89,26 +90,26 @@ class AsyncClient:
         message_size_max: int = Limits().message_size_bytes_max,
         journal: JournalOption | None = None,
     ) -> None:
-        reach = read_reach(url, bind)
+        endpoints = read_endpoints(url, bind)
         settings = ClientSettings(
             retry, slots, heartbeat, dialect, connections, message_size_max, hold_back
         )
-        stack = stack_for(reach, settings)
-        self._reach = reach
+        plan = client_plan(endpoints, settings)
+        self._endpoints = endpoints
         self._slots = slots
-        name = reach.service if service is None else service
-        self._asking = Asking(name, timeout, stack.abilities, message_size_max)
-        self._durable = Durable(name, self._asking, stack.abilities)
+        name = endpoints.service if service is None else service
+        self._asking = Asking(name, timeout, plan.traits, message_size_max)
+        self._durable = Durable(name, self._asking, plan.traits)
         self._gate = Gate()
         origin = new_name()
         self._journal = journal_in(journal, Role.CLIENT, origin)
         self._shell = AioShell(
-            stack.make_engine(origin, chronicle_of(self._journal)),
-            stack.wires,
+            plan.make_engine(origin, chronicle_of(self._journal)),
+            plan.wires,
             deliver=_deliver,
             deliver_all=_deliver_all,
             fail=self._fail,
-            flow=_go_on if stack.holds else self._gate.set,
+            flow=_go_on if plan.holds else self._gate.set,
             logger="requite.client",
             reports_dials=True,  # in the errors of calls
         )
@@ -120,12 +121,12 @@ class AsyncClient:
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"<AsyncClient {self._reach}>"
+        return f"<AsyncClient {self._endpoints}>"
 
     @property
     def addresses(self) -> list[str]:
         """Where it listens, as URLs, with the ports it really got; empty before it is opened."""
-        return bound_at(self._shell.addresses, self._reach.drafts)
+        return bound_at(self._shell.addresses, self._endpoints.drafts)
 
     # --- life -------------------------------------------------------------------------------------
     async def __aenter__(self) -> Self:

@@ -7,11 +7,11 @@ from math import inf
 from types import EllipsisType
 from typing import Any, Final, Protocol
 
-from requite.client.stacks import Abilities
 from requite.engine import Submit
 from requite.errors import CallError, CallTimeout, ConfigurationError
 from requite.request import Deadline, Reply
 from requite.shell import clock
+from requite.speaks.plans import Traits
 
 Timeout = float | Deadline | EllipsisType | None
 """Seconds; a `Deadline` that several calls share; None: no limit; `...`: the client's own."""
@@ -37,16 +37,14 @@ class Taker(Protocol):
 class Asking:
     """The defaults of one client, and what its protocol can do; makes the `Submit` of each call."""
 
-    __slots__ = ("_abilities", "_known", "_service", "_size_max", "_timeout_s")
+    __slots__ = ("_known", "_service", "_size_max", "_timeout_s", "_traits")
 
-    def __init__(
-        self, service: str, timeout: float | None, abilities: Abilities, size_max: int
-    ) -> None:
+    def __init__(self, service: str, timeout: float | None, traits: Traits, size_max: int) -> None:
         if size_max < 1:
             raise ConfigurationError(f"message_size_max must be at least 1, not {size_max}")
         self._service = service
         self._timeout_s = inf if timeout is None else check_timeout(timeout)
-        self._abilities = abilities
+        self._traits = traits
         self._size_max = size_max
         self._known: set[str] = set()
         if service:
@@ -74,7 +72,7 @@ class Asking:
         else:
             frames = frames_of(body)
             size = sum(map(len, frames))
-            self._abilities.check_frames(len(frames))
+            self._traits.check_frames(len(frames))
         if size > self._size_max:
             raise ConfigurationError(
                 f"the body has more than the {self._size_max} bytes of message_size_max, which"
@@ -92,7 +90,7 @@ class Asking:
         else:
             deadline = inf if timeout is None else now + check_timeout(timeout)
         if key or partials or not idempotent:
-            self._abilities.check(key=key, partials=partials, idempotent=idempotent)
+            self._traits.check(key=key, partials=partials, idempotent=idempotent)
         return _new(Submit, (token, name, frames, deadline, idempotent, key, partials))
 
     def until(self, now: float, timeout: Timeout) -> float:
@@ -105,7 +103,7 @@ class Asking:
 
     def _learn(self, service: str) -> None:
         """Check the name of a service, once."""
-        self._abilities.check_service(service)
+        self._traits.check_service(service)
         if len(self._known) >= _SERVICES_KNOWN_MAX:
             self._known.clear()
         self._known.add(service)

@@ -20,7 +20,6 @@ from math import inf
 from typing import Final, NamedTuple, TypeVar
 
 from requite.client.asking import Asking, CallBody, Timeout, frames_of
-from requite.client.stacks import Abilities
 from requite.errors import (
     CallError,
     CallTimeout,
@@ -47,6 +46,7 @@ from requite.protocols.titanic.wire import (
 )
 from requite.request import Reply, Status
 from requite.shell import clock
+from requite.speaks.plans import Traits
 
 T = TypeVar("T")
 
@@ -86,11 +86,11 @@ Script = Generator[Step, Reply | None, T]
 class Durable:
     """The scripts of one client, with its defaults and what its protocol can do."""
 
-    def __init__(self, service: str, asking: Asking, abilities: Abilities) -> None:
+    def __init__(self, service: str, asking: Asking, traits: Traits) -> None:
         self._service = service
         self._asking = asking
-        self._abilities = abilities
-        self._has_keys = _carries_keys(abilities)
+        self._traits = traits
+        self._has_keys = _carries_keys(traits)
         # A broker of 0.3 tells what became of a question. One of an older dialect says nothing when
         # it has lost one: it is asked again after a while.
         self._attempt_s = inf if self._has_keys else _ATTEMPT_S
@@ -111,7 +111,7 @@ class Durable:
         """Return the name of a service as it is sent, checked once."""
         name = self._names.get(service)
         if name is None:
-            self._abilities.check_service(service)
+            self._traits.check_service(service)
             name = service.encode()
             if len(self._names) < _NAMES_MAX:
                 self._names[service] = name
@@ -252,9 +252,9 @@ def _frames_of(ticket: str) -> tuple[bytes]:
     return (check_ticket(ticket).encode(),)
 
 
-def _carries_keys(abilities: Abilities) -> bool:
+def _carries_keys(traits: Traits) -> bool:
     try:
-        abilities.check(key=bytes(_KEY_SIZE), partials=False, idempotent=True)
+        traits.check(key=bytes(_KEY_SIZE), partials=False, idempotent=True)
     except ConfigurationError:
         return False
     return True

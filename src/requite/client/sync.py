@@ -25,17 +25,18 @@ from requite.client.asking import (
 )
 from requite.client.durable import Durable, Pause, Script
 from requite.client.incoming import Incoming
-from requite.client.stacks import ClientSettings, stack_for
 from requite.client.window import Item, Window
 from requite.core.liveness import HeartbeatPolicy
 from requite.engine import Cancel, Submit
 from requite.errors import CallError, Cancelled, ConfigurationError, TransportError
 from requite.framing import Limits
-from requite.reach import Urls, bound_at, read_reach
 from requite.request import Deadline, Partial, Reply, RetryPolicy
 from requite.shell import clock
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.shell.sync import Signal, SyncShell
+from requite.speaks.endpoints import Urls, bound_at
+from requite.speaks.plans import ClientSettings
+from requite.speaks.registry import client_plan, read_endpoints
 
 T = TypeVar("T")
 
@@ -127,17 +128,17 @@ class Client:
         message_size_max: int = Limits().message_size_bytes_max,
         journal: JournalOption | None = None,
     ) -> None:
-        reach = read_reach(url, bind)
-        if reach.is_inproc:
+        endpoints = read_endpoints(url, bind)
+        if endpoints.is_inproc:
             raise ConfigurationError("inproc works within one event loop: use AsyncClient there")
         settings = ClientSettings(retry, slots, heartbeat, dialect, connections, message_size_max)
-        self._stack = stack_for(reach, settings)
-        self._reach = reach
+        self._plan = client_plan(endpoints, settings)
+        self._endpoints = endpoints
         self._slots = slots
-        name = reach.service if service is None else service
-        self._asking = Asking(name, timeout, self._stack.abilities, message_size_max)
-        self._durable = Durable(name, self._asking, self._stack.abilities)
-        self._wires = self._stack.wires
+        name = endpoints.service if service is None else service
+        self._asking = Asking(name, timeout, self._plan.traits, message_size_max)
+        self._durable = Durable(name, self._asking, self._plan.traits)
+        self._wires = self._plan.wires
         self._closed = False
         self._is_foreign = False  # the parent of this fork listens
         self._journal_folder = journal
@@ -151,7 +152,7 @@ class Client:
         _clients.add(self)
 
     def __repr__(self) -> str:
-        return f"<Client {self._reach}>"
+        return f"<Client {self._endpoints}>"
 
     def _open_journal(self) -> None:
         """Begin a journal, whose thread no forked child inherits."""
@@ -160,7 +161,7 @@ class Client:
             self._journal.start()
 
     def _open(self) -> None:
-        self._engine = self._stack.make_engine(new_name(), chronicle_of(self._journal))
+        self._engine = self._plan.make_engine(new_name(), chronicle_of(self._journal))
         self._shell = SyncShell(
             self._engine,
             self._wires,
@@ -175,7 +176,7 @@ class Client:
     @property
     def addresses(self) -> list[str]:
         """Where it listens, as URLs, with the ports it really got."""
-        return bound_at(self._shell.addresses, self._reach.drafts)
+        return bound_at(self._shell.addresses, self._endpoints.drafts)
 
     # --- life -------------------------------------------------------------------------------------
     def __enter__(self) -> Self:

@@ -15,7 +15,6 @@ from requite.protocols.pirate.jobs import QueueSnapshot
 from requite.protocols.pirate.policy import BACK, FRONT, LINK_HANDSHAKE_S, QueuePolicy
 from requite.protocols.pirate.queue import PirateQueue
 from requite.protocols.pirate.wire import Pattern
-from requite.reach import bound_at
 from requite.shell import clock
 from requite.shell.aio import AioShell
 from requite.shell.daemon import Daemon
@@ -23,8 +22,9 @@ from requite.shell.journaling import JournalOption, chronicle_of, journal_in, ne
 from requite.shell.keeping import Endpoint
 from requite.shell.link import LinkLimits
 from requite.shell.wires import Wires
+from requite.speaks.endpoints import bound_at
+from requite.speaks.registry import parse_url
 from requite.transport.address import Address, parse_address
-from requite.url import parse_url
 
 # Loopback: who wants to be reached from elsewhere has to say so. The ports are the Guide's.
 DEFAULT_FRONT: Final = "tcp://127.0.0.1:5555"

@@ -12,14 +12,15 @@ from requite.protocols.scalability.device import ScalabilityDevice
 from requite.protocols.scalability.jobs import DeviceSnapshot
 from requite.protocols.scalability.policy import BACK, FRONT, DevicePolicy
 from requite.protocols.scalability.wire import HOPS_DEFAULT, IDS
-from requite.reach import Reach, Urls, bound_at, read_reach
 from requite.shell import clock
 from requite.shell.aio import AioShell
 from requite.shell.daemon import Daemon
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.shell.wires import Wires
-from requite.sp.endpoints import LINK_LIMITS, Role, check_whole, refuse_unused, to_dial, to_listen
 from requite.sp.socket import MESSAGE_SIZE_MAX
+from requite.speaks.endpoints import Endpoints, Urls, bound_at
+from requite.speaks.registry import read_endpoints
+from requite.speaks.sp import LINK_LIMITS, Role, check_whole, refuse_unused, to_dial, to_listen
 
 
 class Device(Daemon):
@@ -124,11 +125,11 @@ class Device(Daemon):
             await asyncio.to_thread(self._journal.close)
 
 
-def _side(name: str, dials: Urls, binds: Urls, role: Role) -> Reach:
+def _side(name: str, dials: Urls, binds: Urls, role: Role) -> Endpoints:
     if not (dials or binds):
         raise ConfigurationError(f"a device needs a URL for its {name}, to listen at or to dial")
-    reach = read_reach(dials, binds)
-    if reach.protocol != "sp":
-        raise ConfigurationError(f"a device passes SP on, and not {reach.protocol.upper()}")
-    refuse_unused(reach.dials + reach.binds, role)
-    return reach
+    endpoints = read_endpoints(dials, binds)
+    if endpoints.protocol != "sp":
+        raise ConfigurationError(f"a device passes SP on, and not {endpoints.protocol.upper()}")
+    refuse_unused(endpoints.dials + endpoints.binds, role)
+    return endpoints

@@ -15,8 +15,8 @@ from requite.protocols.scalability.policy import RepPolicy
 from requite.protocols.scalability.rep import ScalabilityWorker
 from requite.protocols.scalability.wire import HOPS_DEFAULT, IDS
 from requite.request import Status
-from requite.sp.endpoints import Role, check_whole
 from requite.sp.socket import CLOSED, MESSAGE_SIZE_MAX, Socket
+from requite.speaks.sp import Role, check_whole
 
 
 class Request:

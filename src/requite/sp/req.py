@@ -17,8 +17,8 @@ from requite.protocols.scalability.req import ScalabilityClient
 from requite.protocols.scalability.wire import IDS
 from requite.request import Reply
 from requite.shell import clock
-from requite.sp.endpoints import Role, check_whole
 from requite.sp.socket import CLOSED, MESSAGE_SIZE_MAX, Socket
+from requite.speaks.sp import Role, check_whole
 
 Resend = float | EllipsisType | None
 """Seconds after which a request is sent again (`inf`: never by time, but at once when the

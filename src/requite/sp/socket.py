@@ -11,11 +11,12 @@ from requite.client.asking import frames_of
 from requite.engine import Drain, Engine
 from requite.errors import Cancelled, ConfigurationError
 from requite.framing import Limits
-from requite.reach import Reach, Urls, bound_at, read_reach
 from requite.shell.aio import AioShell
 from requite.shell.host import Uses
 from requite.shell.wires import Wires
-from requite.sp.endpoints import (
+from requite.speaks.endpoints import Endpoints, Urls, bound_at
+from requite.speaks.registry import read_endpoints
+from requite.speaks.sp import (
     LINK_LIMITS,
     Role,
     check_whole,
@@ -65,10 +66,10 @@ class Socket:
         cannot work.
         """
         self._check_usable()
-        reach = self._read((), url)
-        endpoints = to_listen(reach.binds, self._role, self._limits)
-        addresses = [await self._shell.listen(endpoint) for endpoint in endpoints]
-        self._drafts.update(compress(addresses, reach.drafts))
+        endpoints = self._read((), url)
+        listen = to_listen(endpoints.binds, self._role, self._limits)
+        addresses = [await self._shell.listen(endpoint) for endpoint in listen]
+        self._drafts.update(compress(addresses, endpoints.drafts))
         return self._urls_of(addresses)
 
     @property
@@ -107,12 +108,12 @@ class Socket:
             self._shell.start()
             self._loop = asyncio.get_running_loop()
 
-    def _read(self, url: Urls, bind: Urls = ()) -> Reach:
-        reach = read_reach(url, bind)
-        if reach.protocol != "sp":
-            raise ConfigurationError(f"sockets speak SP, and not {reach.protocol.upper()}")
-        refuse_unused(reach.dials + reach.binds, self._role)
-        return reach
+    def _read(self, url: Urls, bind: Urls = ()) -> Endpoints:
+        endpoints = read_endpoints(url, bind)
+        if endpoints.protocol != "sp":
+            raise ConfigurationError(f"sockets speak SP, and not {endpoints.protocol.upper()}")
+        refuse_unused(endpoints.dials + endpoints.binds, self._role)
+        return endpoints
 
     def _urls_of(self, addresses: list[Address]) -> list[str]:
         return bound_at(addresses, [address in self._drafts for address in addresses])

@@ -12,10 +12,10 @@ from requite.framing.handover import Handover
 from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.wire import WHO_HANGS_UP, Dialect
 from requite.protocols.majordomo.wire_direct import DIRECT
-from requite.reach import read_reach
 from requite.shell.wires import Wires
+from requite.speaks.registry import read_endpoints
+from requite.speaks.url import ServiceUrl
 from requite.transport.address import InprocAddress
-from requite.url import ServiceUrl
 
 DIALECT_DEFAULT: Final = "0.3"
 
@@ -32,14 +32,14 @@ class Place:
 
 def place_at(url: str, dialect: str | None, size_max: int, heartbeat: HeartbeatPolicy) -> Place:
     """Make the place behind a URL. Raises `ConfigurationError`."""
-    reach = read_reach(url)
-    if reach.protocol != "mdp":
-        raise ConfigurationError(f"Titanic serves behind a broker of MDP, not at {reach}")
-    broker = reach.only_dialled()
+    endpoints = read_endpoints(url)
+    if endpoints.protocol != "mdp":
+        raise ConfigurationError(f"Titanic serves behind a broker of MDP, not at {endpoints}")
+    broker = endpoints.only_dialled()
     if broker.service:
         raise ConfigurationError(f"Titanic's services have their own names, not {broker.service!r}")
     spoken = by_version(dialect or broker.options.get("dialect", DIALECT_DEFAULT))
-    return Place(str(reach), _wires(broker, size_max), spoken, heartbeat)
+    return Place(str(endpoints), _wires(broker, size_max), spoken, heartbeat)
 
 
 def place_inside(address: InprocAddress) -> Place:

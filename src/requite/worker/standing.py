@@ -16,9 +16,8 @@ from math import inf
 from typing import Final, NamedTuple
 
 from requite.shell import clock
+from requite.speaks.plans import PATIENCE_S
 
-# A broker that is started together with its worker is there before anybody needs to know.
-PATIENCE_S: Final = 1.0
 _REMIND_EVERY_S: Final = 60.0
 # How soon another reason is told that has not been told yet.
 _NEWS_EVERY_S: Final = 5.0

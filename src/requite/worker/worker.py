@@ -10,14 +10,16 @@ from requite.chronicle import Role
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError, LocalViolation
 from requite.framing import Limits
-from requite.reach import Urls, bound_at, read_reach
 from requite.shell import clock
 from requite.shell.aio import AioShell
 from requite.shell.daemon import Daemon
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
+from requite.speaks.endpoints import Urls, bound_at
+from requite.speaks.plans import ServicePlan, WorkerSettings
+from requite.speaks.registry import read_endpoints
 from requite.worker.handler import Service
+from requite.worker.plans import plans_for
 from requite.worker.runner import Runner
-from requite.worker.stacks import Part, WorkerSettings, parts_for
 from requite.worker.standing import NO_TROUBLE, Standing, Trouble
 
 
@@ -80,7 +82,7 @@ class Worker(Daemon):
                 raise ConfigurationError("the URL comes before the services: Worker(url, service)")
             services = (url, *services)
             url = ()
-        self._reach = read_reach(url, bind)
+        self._endpoints = read_endpoints(url, bind)
         self._drain_timeout_s = drain_timeout
         self._reply_size_max = message_size_max
         self._started = False
@@ -97,23 +99,23 @@ class Worker(Daemon):
             name,
             chronicle_of(self._journal),
         )
-        self._parts = parts_for(self._reach, services, settings)  # refuses bad names here
+        self._plans = plans_for(self._endpoints, services, settings)  # refuses bad names here
         self._posts: list[_Post] = []
-        names = ", ".join(dict.fromkeys(part.service.name for part in self._parts))
-        places = [" or ".join(map(str, url.addresses)) for url in self._reach.dials]
+        names = ", ".join(dict.fromkeys(plan.service.name for plan in self._plans))
+        places = [" or ".join(map(str, url.addresses)) for url in self._endpoints.dials]
         self._standing = Standing(names, places, self._troubles)
         self._watching: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
-        names = ", ".join(dict.fromkeys(part.service.name for part in self._parts))
-        return f"<Worker {names} for {self._reach}>"
+        names = ", ".join(dict.fromkeys(plan.service.name for plan in self._plans))
+        return f"<Worker {names} for {self._endpoints}>"
 
     @property
     def addresses(self) -> list[str]:
         """Where it listens, as URLs, with the ports it really got; empty before `start`."""
-        reach = self._reach
+        endpoints = self._endpoints
         shells = (post.shell for post in self._posts)  # who listens has one post
-        query, protocol, drafts = reach.bound_query, reach.protocol, reach.drafts
+        query, protocol, drafts = endpoints.bound_query, endpoints.protocol, endpoints.drafts
         lists = (bound_at(shell.addresses, drafts, protocol, query) for shell in shells)
         return [url for urls in lists for url in urls]
 
@@ -137,7 +139,7 @@ class Worker(Daemon):
                 await post.shell.listen_all()
                 post.bound(post.shell.addresses)
                 post.shell.start()
-            if self._reach.dials:
+            if self._endpoints.dials:
                 watching = self._standing.watch()
                 self._watching = asyncio.get_running_loop().create_task(watching)
         except BaseException:
@@ -175,7 +177,7 @@ class Worker(Daemon):
         Only an SP worker may have several, and it has one post, with a way to each address.
         """
         ways = iter([trouble for post in self._posts for trouble in post.troubles()])
-        dials = self._reach.dials
+        dials = self._endpoints.dials
         if len(dials) == 1:
             return [_join(ways)]
         return [_join(islice(ways, len(url.addresses))) for url in dials]
@@ -193,8 +195,8 @@ class Worker(Daemon):
             await post.close()
         self._posts.clear()
         if self._journal is not None:
-            for part in self._parts:
-                part.engine.tell_beginnings(clock.now())
+            for plan in self._plans:
+                plan.engine.tell_beginnings(clock.now())
             await asyncio.to_thread(self._journal.close)
 
     def _make_posts(self) -> list[_Post]:
@@ -202,49 +204,49 @@ class Worker(Daemon):
         tell_starts = self._journal is not None
         on_change = self._standing.note_change
         return [
-            _Post(part, self._reply_size_max, told, tell_starts=tell_starts, on_change=on_change)
-            for part in self._parts
+            _Post(plan, self._reply_size_max, told, tell_starts=tell_starts, on_change=on_change)
+            for plan in self._plans
         ]
 
 
 class _Post:
-    """A part of a worker at work: engine, connections and handlers; and what remembers replies, if
+    """A plan of a worker at work: engine, connections and handlers; and what remembers replies, if
     its service is to run each request once."""
 
     def __init__(
         self,
-        part: Part,
+        plan: ServicePlan[Service],
         reply_size_max: int,
         told: set[str],
         *,
         tell_starts: bool,
         on_change: Callable[[], object],
     ) -> None:
-        service = part.service
+        service = plan.service
         self._dedup = dedup = service.idempotent
-        self._gate = None if dedup is None else dedup.gate(service.name, part.call_id)
+        self._gate = None if dedup is None else dedup.gate(service.name, plan.call_id)
         self._is_open = False
-        self.bound = part.bound
-        self._engine = part.engine
-        self._unanswered = part.unanswered
+        self.bound = plan.bound
+        self._engine = plan.engine
+        self._unanswered = plan.unanswered
         self.runner = runner = Runner(
             service,
-            part.capacity,
-            part.threads,
+            plan.capacity,
+            plan.threads,
             reply_size_max,
-            part.frames_max,
+            plan.frames_max,
             told=told,
             tell_starts=tell_starts or dedup is not None,
             to_the_end=dedup is not None,
         )
         gate = self._gate
         self.shell = AioShell(
-            part.engine,
-            part.wires,
+            plan.engine,
+            plan.wires,
             deliver=runner.deliver if gate is None else gate.ask,
             deliver_all=runner.deliver_all if gate is None else gate.ask_all,
             abandon=runner.abandon if gate is None else gate.give_up,
-            flow=_go_on if part.holds else runner.flow,
+            flow=_go_on if plan.holds else runner.flow,
             on_change=on_change,
             logger="requite.worker",
             reports_dials=True,  # `Standing` does

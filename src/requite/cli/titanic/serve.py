@@ -24,7 +24,7 @@ from requite.cli.titanic.options import (
     Standby,
 )
 from requite.errors import ConfigurationError
-from requite.url import redact
+from requite.speaks.url import redact
 
 
 def serve(

@@ -11,8 +11,8 @@ from typing import Final
 from requite.errors import ConfigurationError
 from requite.framing.amqp import AmqpSettings
 from requite.pool.config import PoolConfig
+from requite.speaks.registry import parse_url
 from requite.transport.address import HostAddress
-from requite.url import parse_url
 
 _HEARTBEAT_S: Final = 10
 _CHANNELS: Final = 64

@@ -33,8 +33,9 @@ from requite.pool.manager.services import Look, Services
 from requite.pool.manager.standing import HeldDriver, Seat
 from requite.shell.clock import now
 from requite.shell.warnings import Warnings
+from requite.speaks.registry import parse_url
+from requite.speaks.url import redact
 from requite.transport.address import InprocAddress
-from requite.url import parse_url, redact
 
 _log = logging.getLogger("requite.pool")
 _FAILURES: Final = (CallError, RemoteViolation, OSError)

@@ -6,7 +6,7 @@ from typing import Final
 
 from requite.errors import ProtocolViolation
 from requite.framing.amqp import NO_PASSWORDS, OTHER_PROTOCOL
-from requite.url import redact
+from requite.speaks.url import redact
 
 # AMQP 0.9.1, section 1.2 of its reference.
 _ACCESS_REFUSED: Final = 403

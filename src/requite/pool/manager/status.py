@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from requite.pool.engine import PoolStatus
 from requite.pool.manager.managed import Managed
-from requite.url import redact
+from requite.speaks.url import redact
 
 _PREFIX: Final = "requite_pool"
 

@@ -10,12 +10,12 @@ from uuid import UUID
 
 from requite.client import AsyncClient
 from requite.client.asking import TIMEOUT_S, check_timeout
-from requite.client.stacks import ClientSettings, stack_for
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 from requite.framing import Limits
-from requite.reach import read_reach
 from requite.request import RetryPolicy
+from requite.speaks.plans import ClientSettings
+from requite.speaks.registry import client_plan, read_endpoints
 
 WINDOW: Final = 256  # requests that one task has out at a time; more are hardly faster (bench)
 COLUMNS: Final = {
@@ -61,7 +61,7 @@ class Connection:
     @property
     def hold_back(self) -> float:
         """The share of each call's time that is kept back from the broker."""
-        return _HOLD_BACK if read_reach(self.url).protocol == "mdp" else 0.0
+        return _HOLD_BACK if read_endpoints(self.url).protocol == "mdp" else 0.0
 
     def open(self) -> AsyncClient:
         """Make a client; it connects when it is first used."""
@@ -77,11 +77,11 @@ class Connection:
 
     def check(self, idempotent: bool) -> None:
         """Raise `ConfigurationError` for what cannot work, before any task is started."""
-        reach = read_reach(self.url)
+        endpoints = read_endpoints(self.url)
         settings = ClientSettings(self.retry, self.slots, self.heartbeat, None, 1, 1)
-        abilities = stack_for(reach, settings).abilities
-        abilities.check_service(self.service or reach.service)
-        abilities.check(key=_KEY, partials=False, idempotent=idempotent)
+        traits = client_plan(endpoints, settings).traits
+        traits.check_service(self.service or endpoints.service)
+        traits.check(key=_KEY, partials=False, idempotent=idempotent)
         self.open()
 
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from urllib.parse import quote
 
 from requite.errors import ConfigurationError
+from requite.speaks.url import ServiceUrl
 from requite.transport.address import Address, InprocAddress, IpcAddress, TcpAddress
-from requite.url import ServiceUrl, parse_url
 
 Urls: TypeAlias = str | Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class Endpoints:
     """The URLs of one end, at least one, all of one protocol."""
 
     dials: tuple[ServiceUrl, ...]
@@ -72,22 +72,6 @@ class Reach:
         return ", ".join([*map(str, self.dials), *(f"{url} (bound)" for url in self.binds)])
 
 
-def read_reach(url: Urls, bind: Urls = ()) -> Reach:
-    """Read the URLs to dial and to listen at. Raises `ConfigurationError`."""
-    reach = Reach(
-        tuple(map(parse_url, _several(url))),
-        tuple(parse_url(each, listening=True) for each in _several(bind)),
-    )
-    protocols = sorted({each.protocol for each in reach.dials + reach.binds})
-    if not protocols:
-        raise ConfigurationError("there is no URL to dial, and none to listen at (bind)")
-    if len(protocols) > 1:
-        raise ConfigurationError(
-            f"the URLs of one endpoint are of one protocol, not of {' and '.join(protocols)}"
-        )
-    return reach
-
-
 def bound_at(
     addresses: Iterable[Address],
     drafts: Iterable[bool] = repeat(False),
@@ -108,16 +92,3 @@ def _as_in_url(address: Address, protocol: str) -> str:
     if isinstance(address, TcpAddress) and protocol != "sp":  # which alone names TCP
         return f"{protocol}://{address.authority}"
     return f"{protocol}+{address}"
-
-
-def _several(urls: Urls) -> Sequence[str]:
-    is_single = isinstance(urls, str | bytes | bytearray) or not isinstance(urls, Sequence)
-    several: Sequence[Any] = (urls,) if is_single else urls
-    for each in several:
-        if not isinstance(each, str):
-            raise ConfigurationError(f"a URL is text, and not {_kind_of(each)}")
-    return tuple(several)
-
-
-def _kind_of(what: object) -> str:
-    return "None" if what is None else f"{what!r} ({type(what).__name__})"

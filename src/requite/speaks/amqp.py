@@ -1,0 +1,304 @@
+"""RPC over AMQP 0.9.1, at a RabbitMQ.
+
+    amqp://user:password@host:5672/vhost?queue=echo     amqps: over TLS
+    amqps://host/vhost?pool=core&key=42                 a group of a pool of workers
+
+The path is the virtual host, `/` where there is none. The options `queue`, or `pool` and `key`,
+name the service; `confirm` and `reply` are for clients, `id` and `activity` for workers. Those of
+TLS are `ca`, `certificate`, `certificate_key` and `server_name`. A client has one connection, a
+worker one per service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from requite.core.liveness import HeartbeatPolicy, heartbeat_of
+from requite.errors import ConfigurationError
+from requite.framing.amqp import Amqp, AmqpSettings
+from requite.protocols.amqp.jobs import Job
+from requite.protocols.amqp.policy import (
+    HEARTBEAT_DEFAULT,
+    PREFETCH_MAX,
+    CallerPolicy,
+    ResponderPolicy,
+    heartbeat_to_announce_s,
+)
+from requite.protocols.amqp.post import Post, pool_post, service_post
+from requite.protocols.amqp.topology import Destination, Pool, check_queue
+from requite.request import RetryPolicy
+from requite.shell.keeping import Endpoint
+from requite.shell.wires import Wires
+from requite.speaks.endpoints import Endpoints
+from requite.speaks.plans import (
+    CAPACITY_DEFAULT,
+    ClientPlan,
+    ClientSettings,
+    S,
+    ServicePlan,
+    Unanswered,
+    WorkerSettings,
+)
+from requite.speaks.url import (
+    Places,
+    Scheme,
+    ServiceUrl,
+    check_can_be_dialled,
+    refuse,
+    split_authority,
+)
+from requite.transport.address import HostAddress, TlsAddress, parse_tcp
+from requite.transport.tls import TlsSettings
+
+# The AMQP 0.9.1 URI Specification of RabbitMQ, section 5.
+PORT: Final = 5672
+SECURE_PORT: Final = 5671
+
+DEFAULT_USER: Final = "guest"
+_FOR_WORKERS: Final = ("id", "activity")
+_REPLIES: Final = ("queue", "direct")
+_CONFIRMS: Final = {"yes": True, "no": False}
+_UNANSWERED: Final = Unanswered("gives no requests yet: RabbitMQ has not confirmed the consumer")
+_FOR_CLIENTS: Final = ("confirm", "reply")
+_UNUSED: Final = {
+    "dialect": "no dialects (MDP has)",
+    "handler_timeout": "no leases (MDP 0.3 has): put asyncio.timeout into the handler",
+    "hops": "no devices (SP has)",
+}
+
+
+# --- URLs -----------------------------------------------------------------------------------------
+def _read_plain(body: str, shown: str) -> Places:
+    host, vhost = _split(body, shown)
+    return Places((parse_tcp(host, shown, PORT),), vhost)
+
+
+def _read_secure(body: str, shown: str) -> Places:
+    host, vhost = _split(body, shown)
+    place = parse_tcp(host, shown, SECURE_PORT)
+    return Places((TlsAddress(place.host, place.port),), vhost)
+
+
+def _split(body: str, shown: str) -> tuple[str, str]:
+    """Return host and virtual host, which is one segment of a path."""
+    hosts, vhost = split_authority(body, shown)
+    if len(hosts) > 1:
+        refuse(shown, "it takes one host; put a name or a load balancer before those of a cluster")
+    if "/" in vhost:
+        refuse(shown, "the path is the virtual host; write %2F for a / that belongs to its name")
+    return hosts[0], vhost
+
+
+_OPTIONS: Final = ("queue", "pool", "key", "confirm", "reply", "id", "activity")
+# As those of SP, but for the private key: a key is the pool's here.
+_TLS_OPTIONS: Final = ("ca", "certificate", "certificate_key", "server_name")
+# A key of a pool is any text, also an empty one.
+SCHEMES: Final = {
+    "amqp": Scheme(_read_plain, _OPTIONS, ("key",)),
+    "amqps": Scheme(_read_secure, (*_OPTIONS, *_TLS_OPTIONS), ("key",)),
+}
+
+
+def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
+    """Take the path for the virtual host, and the service from the options. Raises
+    `ConfigurationError` for what AMQP cannot do."""
+    if listening:
+        refuse(shown, "nobody listens at it but RabbitMQ: clients and workers dial it")
+    check_can_be_dialled(url, shown)
+    options = {**url.options, "vhost": url.service or "/"}
+    if "key" in options and "pool" not in options:
+        refuse(shown, "the option 'key' belongs to a pool: add pool=NAME")
+    if "activity" in options and "pool" not in options:
+        refuse(shown, "the option 'activity' belongs to a pool: add pool=NAME")
+    service = options.get("key" if "pool" in options else "queue", "")
+    return replace(url, service=service, options=options, tls=_tls_of(url, shown))
+
+
+def _tls_of(url: ServiceUrl, shown: str) -> TlsSettings | None:
+    if not any(isinstance(place, HostAddress) and place.is_secure for place in url.addresses):
+        return None
+    given = url.options.get
+    try:
+        return TlsSettings(
+            given("ca"), given("certificate"), given("certificate_key"), given("server_name")
+        )
+    except ConfigurationError as error:
+        refuse(shown, str(error))
+
+
+# --- clients --------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class _Traits:
+    """A request has one body; it may be named by a key, and have partial replies.
+
+    `has_key`: the URL names the group of the pool, perhaps that of the empty key.
+    """
+
+    pool: Pool | None
+    has_key: bool
+
+    def check(self, *, key: bytes, partials: bool, idempotent: bool) -> None:
+        """All of it can be had."""
+
+    def check_service(self, service: str) -> None:
+        """A service is a queue, or a group of a pool, by its key."""
+        if self.pool is None:
+            check_queue(service)
+        elif not (service or self.has_key):
+            raise ConfigurationError(
+                "which group of the pool is to be called? Name it: key=... in the URL, or service="
+            )
+        else:
+            self.pool.check_key(service)
+
+    def check_frames(self, count: int) -> None:
+        """AMQP has no frames."""
+        if count > 1:
+            raise ConfigurationError(
+                f"a message of AMQP has one body, not {count} frames (MDP has frames): join them"
+            )
+
+
+def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
+    """Plan a client of RabbitMQ. Raises `ConfigurationError`."""
+    from requite.protocols.amqp.caller import AmqpCaller
+
+    url = endpoints.only_dialled()
+    if settings.dialect is not None:
+        raise ConfigurationError("AMQP has no dialects (MDP has): leave `dialect` out")
+    for name in _FOR_WORKERS:
+        if name in url.options:
+            raise ConfigurationError(f"the option {name!r} of the URL is for workers")
+    pool = _pool_of(url)
+    if pool is not None and "queue" in url.options:
+        raise ConfigurationError("callers of a pool name a key, and not a queue (queue=)")
+    heartbeat = heartbeat_of(settings.heartbeat, HEARTBEAT_DEFAULT)
+    policy = _policy(url, settings, heartbeat, persistent=pool is not None)
+    destination = Destination() if pool is None else pool.destination
+
+    return ClientPlan(
+        lambda origin, chronicle: AmqpCaller(
+            policy,
+            destination,
+            origin=origin,
+            first_sequence=int.from_bytes(origin[:4], "big"),
+            chronicle=chronicle,
+        ),
+        _wires_to(url, heartbeat, settings.message_size_max),
+        _Traits(pool, "key" in url.options),
+    )
+
+
+def _pool_of(url: ServiceUrl) -> Pool | None:
+    """Return the pool that a URL names, if it names one. Raises `ConfigurationError`."""
+    name = url.options.get("pool")
+    return None if name is None else Pool(name)
+
+
+def _wires_to(url: ServiceUrl, heartbeat: HeartbeatPolicy, body_size_max: int) -> Wires:
+    """Make the wires to RabbitMQ: one connection, dialled again whenever it ends."""
+    entry = AmqpSettings(
+        vhost=url.options["vhost"],
+        user=DEFAULT_USER if url.user is None else url.user,
+        password=DEFAULT_USER if url.password is None else url.password,
+        heartbeat_s=heartbeat_to_announce_s(heartbeat),
+        body_size_max=body_size_max,
+    )
+    [address] = url.addresses
+    return Wires(keep=[Endpoint(address, lambda: Amqp(entry), tls=url.tls)])
+
+
+def _policy(
+    url: ServiceUrl, settings: ClientSettings, heartbeat: HeartbeatPolicy, *, persistent: bool
+) -> CallerPolicy:
+    return CallerPolicy(
+        slots=settings.slots,
+        retry=settings.retry or RetryPolicy(),
+        heartbeat=heartbeat,
+        confirms=_one_of(url, "confirm", tuple(_CONFIRMS), "no") == "yes",
+        direct_reply=_one_of(url, "reply", _REPLIES, "queue") == "direct",
+        persistent=persistent,
+    )
+
+
+def _one_of(url: ServiceUrl, name: str, values: tuple[str, ...], default: str) -> str:
+    value = url.options.get(name, default)
+    if value not in values:
+        raise ConfigurationError(
+            f"the option {name!r} of the URL takes {' or '.join(values)}, not {value!r}"
+        )
+    return value
+
+
+# --- workers --------------------------------------------------------------------------------------
+def service_plans(
+    endpoints: Endpoints, services: Sequence[S], settings: WorkerSettings
+) -> list[ServicePlan[S]]:
+    """Plan one connection per service. Raises
+    `ConfigurationError`."""
+    url = endpoints.only_dialled()
+    _check_worker(url, services, settings)
+    return [_plan(url, service, settings) for service in services]
+
+
+def _plan(url: ServiceUrl, service: S, settings: WorkerSettings) -> ServicePlan[S]:
+    from requite.protocols.amqp.responder import AmqpResponder
+
+    capacity = CAPACITY_DEFAULT if settings.capacity is None else settings.capacity
+    if not 1 <= capacity <= PREFETCH_MAX:
+        raise ConfigurationError(f"capacity is 1 to {PREFETCH_MAX}, not {capacity}")
+    heartbeat = heartbeat_of(settings.heartbeat, HEARTBEAT_DEFAULT)
+    post = _post(url, service, settings)
+    policy = ResponderPolicy(prefetch=capacity, heartbeat=heartbeat)
+    if not post.declares:  # the queue of a pool counts, and its manager has the dead letters
+        policy = ResponderPolicy(prefetch=capacity, heartbeat=heartbeat, attempts_max=None)
+    engine = AmqpResponder(
+        post,
+        policy,
+        service=service.name,
+        instance=settings.name,
+        chronicle=settings.chronicle,
+    )
+    return ServicePlan(
+        service,
+        engine,
+        _wires_to(url, heartbeat, settings.message_size_max),
+        capacity,
+        settings.threads or capacity,
+        1,
+        call_id=_call_id,
+        unanswered=_UNANSWERED,
+    )
+
+
+def _post(url: ServiceUrl, service: S, settings: WorkerSettings) -> Post:
+    options = url.options
+    worker_id = options.get("id", settings.name.hex())
+    pool = _pool_of(url)
+    if pool is None:
+        return service_post(options.get("queue", service.name), worker_id)
+    queue, activity = options.get("queue", ""), options.get("activity", "")
+    return pool_post(pool, options["key"], worker_id, queue, activity)
+
+
+def _check_worker(url: ServiceUrl, services: Sequence[S], settings: WorkerSettings) -> None:
+    options = url.options
+    for name in _FOR_CLIENTS:
+        if name in options:
+            raise ConfigurationError(f"the option {name!r} of the URL is for clients")
+    if "pool" in options and "key" not in options:
+        raise ConfigurationError("which group of the pool is served? Name it: key=... in the URL")
+    if len(services) > 1 and ("pool" in options or "queue" in options):
+        raise ConfigurationError(
+            "one queue has one service: give each of the others a worker, or leave queue= and"
+            " pool= out, so that each service has the queue of its name"
+        )
+    for name, has in _UNUSED.items():
+        if getattr(settings, name) is not None:
+            raise ConfigurationError(f"AMQP has {has}; leave `{name}` out")
+
+
+def _call_id(job: Job) -> bytes:
+    return job.call_id

@@ -1,0 +1,327 @@
+"""Freelance (10/FLP, and the Guide's models one and two): several equal servers, without a broker.
+
+    flp://a:5555,b:5555                         several servers, of which one answers
+    flp+ipc:///run/server.sock                  over a Unix socket; flp+inproc within one event loop
+
+The options are `model` (agent, failover or shotgun) and, to listen, `public`: the endpoint that
+clients dial (tcp://host:port). A client is connected to all servers; a server listens, and is known
+by the endpoint that clients dial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from requite.core.liveness import HeartbeatPolicy, heartbeat_of
+from requite.errors import ConfigurationError, LocalViolation
+from requite.framing import BODY_FRAMES_MAX, Limits, SocketType, Zmtp
+from requite.protocols.freelance.policy import (
+    ATTEMPT_S_DEFAULT,
+    ATTEMPTS_DEFAULT,
+    PING_DEFAULT,
+    ClientPolicy,
+    ServerPolicy,
+)
+from requite.protocols.freelance.wire import Model
+from requite.request import RetryPolicy
+from requite.shell.keeping import Endpoint
+from requite.shell.link import LinkLimits
+from requite.shell.wires import Wires
+from requite.speaks.endpoints import Endpoints
+from requite.speaks.plans import (
+    CAPACITY_DEFAULT,
+    CallEngine,
+    ClientPlan,
+    ClientSettings,
+    S,
+    ServicePlan,
+    WorkerSettings,
+)
+from requite.speaks.url import (
+    Scheme,
+    ServiceUrl,
+    check_can_be_dialled,
+    read_inproc,
+    read_ipc,
+    read_tcp,
+    refuse,
+)
+from requite.transport.address import Address, HostAddress, parse_address
+
+LANES_MAX: Final = 8
+"""How many requests of model one a server may have at a time: each needs a connection of its own,
+and these are opened in advance."""
+
+# As long as libzmq gives a peer.
+LINK_LIMITS: Final = LinkLimits(handshake_timeout_s=30.0)
+
+_SOCKETS: Final = {
+    Model.FAILOVER: SocketType.REQ,
+    Model.SHOTGUN: SocketType.DEALER,
+    Model.AGENT: SocketType.ROUTER,
+}
+_UNUSED: Final = {
+    "heartbeat": "no heartbeats of its own: clients ask whether it lives",
+    "dialect": "no dialects (MDP has)",
+    "handler_timeout": "no leases (MDP 0.3 has): put asyncio.timeout into the handler",
+    "hops": "no devices (SP has)",
+}
+
+
+# --- URLs -----------------------------------------------------------------------------------------
+_OPTIONS: Final = ("model", "public")
+SCHEMES: Final = {
+    "flp": Scheme(read_tcp, _OPTIONS),
+    "flp+ipc": Scheme(read_ipc, _OPTIONS),
+    "flp+inproc": Scheme(read_inproc, _OPTIONS),
+}
+
+
+def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
+    """Check the options. Raises `ConfigurationError` for what Freelance cannot do."""
+    if url.user is not None:
+        refuse(shown, "Freelance has no user and password")
+    if url.service:
+        refuse(shown, "Freelance names no services, so nothing follows the place")
+    if url.options.get("model", Model.AGENT) not in tuple(Model):
+        refuse(shown, f"the option 'model' is one of {', '.join(Model)}")
+    if listening:
+        _check_public(url, shown)
+    else:
+        if "public" in url.options:
+            refuse(shown, "the option 'public' is for servers: it is what clients dial")
+        check_can_be_dialled(url, shown)
+    return url
+
+
+def _check_public(url: ServiceUrl, shown: str) -> None:
+    """A server is known by the endpoint that clients dial, and must be able to tell it."""
+    public = url.options.get("public")
+    if public is not None:
+        if len(url.addresses) > 1:
+            refuse(shown, "the option 'public' names one endpoint, and there are several places")
+        try:
+            address = parse_address(public, ("tcp",))
+        except ConfigurationError as error:
+            refuse(shown, f"the option 'public': {error}")
+        if isinstance(address, HostAddress) and address.is_wildcard:
+            refuse(shown, "the option 'public' is one host's: the one that clients dial")
+    elif any(isinstance(each, HostAddress) and each.is_wildcard for each in url.addresses):
+        refuse(
+            shown, "a server is known by what clients dial: with host * add public=tcp://HOST:PORT"
+        )
+
+
+def _model_of(endpoints: Endpoints) -> Model:
+    """Return the one model that all URLs name. Raises `ConfigurationError`."""
+    models = {
+        Model(url.options.get("model", Model.AGENT)) for url in endpoints.dials + endpoints.binds
+    }
+    if len(models) > 1:
+        raise ConfigurationError(
+            "the URLs of one endpoint differ in the option 'model': it holds for all of them"
+        )
+    return models.pop()
+
+
+# --- clients --------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class _Traits:
+    """A request has frames, and one reply; there are no names and no keys."""
+
+    model: Model
+
+    def check(self, *, key: bytes, partials: bool, idempotent: bool) -> None:
+        """Anything but a plain call takes a protocol with a header."""
+        if partials:
+            raise ConfigurationError(
+                "Freelance has one reply per request and no partial ones: use call (MDP can stream)"
+            )
+        if key:
+            raise ConfigurationError("Freelance carries no idempotency key (MDP 0.3 does)")
+        if not idempotent and self.model is Model.SHOTGUN:
+            raise ConfigurationError(
+                "the shotgun asks all servers at once, so that a request runs several times; for"
+                " one that must not, use another model"
+            )
+
+    def check_service(self, service: str) -> None:
+        """Whoever is connected serves everything."""
+        if service:
+            raise ConfigurationError(
+                f"Freelance names no services, so {service!r} cannot be asked for: dial the servers"
+                " that serve it (MDP has named services)"
+            )
+
+    def check_frames(self, count: int) -> None:
+        """Servers have a limit, too."""
+        if count > BODY_FRAMES_MAX:
+            raise ConfigurationError(
+                f"the body has {count} frames; peers take {BODY_FRAMES_MAX} at most"
+            )
+
+
+def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
+    """Plan a client that dials all servers. Raises `ConfigurationError`."""
+    if endpoints.binds:
+        raise ConfigurationError("a Freelance client dials its servers; only these listen (bind)")
+    if settings.dialect is not None:
+        raise ConfigurationError("Freelance has no dialects (MDP has): leave `dialect` out")
+    model = _model_of(endpoints)
+    addresses = [*dict.fromkeys(address for url in endpoints.dials for address in url.addresses)]
+    policy = _policy(model, settings, len(addresses))
+    limits = Limits.for_bodies(settings.message_size_max)
+    framing = partial(Zmtp, _SOCKETS[model], limits=limits)
+    lanes = min(settings.connections, LANES_MAX) if model is Model.FAILOVER else 1
+    return ClientPlan(
+        lambda origin, chronicle: _engine_of(model)(policy, origin=origin, chronicle=chronicle),
+        Wires(
+            keep=[_endpoint(address, framing) for address in addresses for _ in range(lanes)],
+            limits=LINK_LIMITS,
+            read_first=model is Model.FAILOVER,
+        ),
+        _Traits(model),
+        holds=True,
+    )
+
+
+def _endpoint(address: Address, framing: Callable[[], Zmtp]) -> Endpoint:
+    return Endpoint(address, framing, place=str(address))
+
+
+def _policy(model: Model, settings: ClientSettings, servers: int) -> ClientPolicy:
+    return ClientPolicy(
+        servers=servers,
+        slots=settings.slots,
+        retry=_retry(model, settings.retry, servers),
+        ping=_ping(model, settings.heartbeat),
+    )
+
+
+def _retry(model: Model, given: RetryPolicy | None, servers: int) -> RetryPolicy:
+    match model:
+        case Model.FAILOVER:
+            retry = given or RetryPolicy(attempts=ATTEMPTS_DEFAULT if servers == 1 else servers)
+            if retry.attempt_timeout is None:
+                retry = replace(retry, attempt_timeout=ATTEMPT_S_DEFAULT)
+            return retry
+        case Model.SHOTGUN:
+            if given is not None:
+                raise ConfigurationError(
+                    "the shotgun asks all servers at once, and nobody is left to try again: leave"
+                    " `retry` out"
+                )
+            return RetryPolicy(attempts=ATTEMPTS_DEFAULT)
+        case Model.AGENT:
+            return given or RetryPolicy(attempts=max(ATTEMPTS_DEFAULT, servers))
+
+
+def _ping(model: Model, given: HeartbeatPolicy | float | None) -> HeartbeatPolicy:
+    if given is not None and model is not Model.AGENT:
+        raise ConfigurationError(
+            f"the model {model} has no pings (agent has): leave `heartbeat` out"
+        )
+    return heartbeat_of(given, PING_DEFAULT)
+
+
+def _engine_of(model: Model) -> Callable[..., CallEngine]:
+    """Load the one engine that is needed."""
+    match model:
+        case Model.FAILOVER:
+            from requite.protocols.freelance.failover import FailoverClient
+
+            return FailoverClient
+        case Model.SHOTGUN:
+            from requite.protocols.freelance.shotgun import ShotgunClient
+
+            return ShotgunClient
+        case Model.AGENT:
+            from requite.protocols.freelance.agent import AgentClient
+
+            return AgentClient
+
+
+# --- servers --------------------------------------------------------------------------------------
+class _Door:
+    """One place to listen at, and the identity that is announced there: the server's public
+    endpoint, in the very words in which clients dial it (10/FLP, "Request and Reply Routing")."""
+
+    def __init__(self, address: Address, public: str | None, limits: Limits) -> None:
+        self.address = address
+        self._public = parse_address(public) if public is not None else address
+        self._limits = limits
+        self._identity = str(self._public).encode()
+        self.framing()  # refuses an identity that is too long
+
+    def bound(self, address: Address) -> None:
+        """Learn the real port, where a free one was asked for."""
+        public = self._public
+        if isinstance(public, HostAddress) and not public.port and isinstance(address, HostAddress):
+            public = replace(public, port=address.port)
+        elif not isinstance(public, HostAddress):
+            public = address  # a free name
+        self._identity = str(public).encode()
+
+    def framing(self) -> Zmtp:
+        """Make the framing of a connection."""
+        return Zmtp(SocketType.ROUTER, identity=self._identity, limits=self._limits)
+
+
+def service_plans(
+    endpoints: Endpoints, services: Sequence[S], settings: WorkerSettings
+) -> list[ServicePlan[S]]:
+    """Plan the one server. Raises `ConfigurationError`."""
+    from requite.protocols.freelance.server import FreelanceServer
+
+    _check_server(endpoints, services, settings)
+    [service] = services
+    capacity = CAPACITY_DEFAULT if settings.capacity is None else settings.capacity
+    policy = ServerPolicy(
+        model=_model_of(endpoints), capacity=capacity, reply_size_max=settings.message_size_max
+    )
+    engine = FreelanceServer(
+        policy, service=service.name, instance=settings.name, chronicle=settings.chronicle
+    )
+    limits = Limits.for_bodies(settings.message_size_max)
+    doors = [door for url in endpoints.binds for door in _doors(url, limits)]
+    wires = Wires(
+        listen=[Endpoint(door.address, door.framing) for door in doors], limits=LINK_LIMITS
+    )
+
+    def bound(addresses: Sequence[Address]) -> None:
+        for door, address in zip(doors, addresses, strict=True):
+            door.bound(address)
+
+    threads = settings.threads or capacity
+    return [
+        ServicePlan(
+            service, engine, wires, capacity, threads, BODY_FRAMES_MAX, holds=True, bound=bound
+        )
+    ]
+
+
+def _doors(url: ServiceUrl, limits: Limits) -> list[_Door]:
+    try:
+        return [_Door(address, url.options.get("public"), limits) for address in url.addresses]
+    except LocalViolation as violation:
+        raise ConfigurationError(f"the server's endpoint is its identity: {violation}") from None
+
+
+def _check_server(endpoints: Endpoints, services: Sequence[S], settings: WorkerSettings) -> None:
+    if endpoints.dials:
+        raise ConfigurationError(
+            "a Freelance server listens: give its URL as `bind` (its clients dial it)"
+        )
+    if len(services) > 1:
+        raise ConfigurationError(
+            "Freelance names no services, so a server has one: give each of the others a server"
+            " and an address of its own (MDP has named services)"
+        )
+    for name, has in _UNUSED.items():
+        if getattr(settings, name) is not None:
+            raise ConfigurationError(f"Freelance has {has}; leave `{name}` out")
+    if settings.capacity is not None and not isinstance(settings.capacity, int):
+        raise ConfigurationError(f"capacity is a whole number, not {settings.capacity!r}")

@@ -1,0 +1,267 @@
+"""MDP with a broker.
+
+    mdp://host:5555/echo                        Majordomo over TCP; the port may be left out
+    mdp://a:5555,b:5555/echo                    several brokers of which one serves, tried in turn
+    mdp://user:password@host/echo?dialect=0.2   PLAIN credentials; an older dialect of MDP
+    mdp+ipc:///run/broker.sock?service=echo     over a Unix socket, whose path takes the URL's path
+    mdp+inproc://name/echo                      within one event loop
+    mdp://host:5555?pool=core&key=42            a group of a pool of workers
+
+The path (or the option `service`) names the service. A client has one engine on one connection (in
+0.1 and 0.2, one connection per request), a worker an engine and a connection per service.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from requite.core.liveness import HeartbeatPolicy, heartbeat_of
+from requite.errors import ConfigurationError, RemoteViolation
+from requite.framing import BODY_FRAMES_MAX, Limits, SocketType, Zmtp, mechanism_to_show
+from requite.protocols.majordomo.dialects import by_version, check_service_name
+from requite.protocols.majordomo.keyed import service_of
+from requite.protocols.majordomo.wire import WHO_HANGS_UP, Dialect
+from requite.request import RetryPolicy
+from requite.shell.wires import Wires
+from requite.speaks.endpoints import Endpoints
+from requite.speaks.plans import (
+    CAPACITY_DEFAULT,
+    ClientPlan,
+    ClientSettings,
+    S,
+    ServicePlan,
+    Unanswered,
+    WorkerSettings,
+)
+from requite.speaks.url import (
+    Places,
+    Scheme,
+    ServiceUrl,
+    check_can_be_dialled,
+    read_inproc,
+    read_ipc,
+    refuse,
+    split_authority,
+)
+from requite.transport.address import parse_tcp
+
+PORT: Final = 5555
+DIALECT_DEFAULT: Final = "0.3"
+_KEY_SIZE_MAX: Final = 255
+_SEQUENCES: Final = 1 << 32
+_HEARTBEAT_OF_OTHERS_S: Final = 3.0  # and a little more
+
+
+# --- URLs -----------------------------------------------------------------------------------------
+def _read_tcp(body: str, shown: str) -> Places:
+    hosts, path = split_authority(body, shown)
+    return Places(tuple(parse_tcp(host, shown, PORT) for host in hosts), path)
+
+
+_OPTIONS: Final = ("dialect", "service", "pool", "key")
+# A key of a pool is any text, also an empty one.
+SCHEMES: Final = {
+    "mdp": Scheme(_read_tcp, _OPTIONS, ("key",)),
+    "mdp+ipc": Scheme(read_ipc, _OPTIONS, ("key",)),
+    "mdp+inproc": Scheme(read_inproc, _OPTIONS, ("key",)),
+}
+
+
+def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
+    """Name the service of a group of a pool. Raises `ConfigurationError` for what cannot be."""
+    if listening:
+        refuse(shown, "nobody listens at it but a broker: requite broker --bind tcp://host:port")
+    check_can_be_dialled(url, shown)
+    pool, key = url.options.get("pool"), url.options.get("key")
+    if pool is None and key is None:
+        return url
+    if pool is None or key is None:
+        refuse(shown, "a group of a pool has both options: pool=NAME and key=KEY")
+    if url.service:
+        refuse(shown, f"it names a service, {url.service!r}, and a group of a pool")
+    try:
+        return replace(url, service=service_of(pool, key))
+    except ConfigurationError as error:
+        refuse(shown, str(error))
+
+
+# --- clients --------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class _Traits:
+    dialect: Dialect
+
+    def check(self, *, key: bytes, partials: bool, idempotent: bool) -> None:
+        """Idempotency needs a header to say it in; partial replies exist from 0.2 on."""
+        if partials and not self.dialect.has_partials:
+            self.refuse("has no partial replies: use call")
+        if key and not self.dialect.has_ids:
+            self.refuse("does not carry idempotency keys")
+        if not idempotent and not self.dialect.has_ids:
+            self.refuse("cannot tell the broker that a request must not run twice")
+        if len(key) > _KEY_SIZE_MAX:
+            raise ConfigurationError(f"an idempotency key has at most {_KEY_SIZE_MAX} bytes")
+
+    def check_service(self, service: str) -> None:
+        """A name has 1 to 255 bytes of UTF-8 without control characters."""
+        if not service:
+            raise ConfigurationError(
+                "no service is named: put it into the URL (mdp://host/echo) or pass service=..."
+            )
+        try:
+            check_service_name(service.encode())
+        except (RemoteViolation, UnicodeEncodeError) as error:
+            raise ConfigurationError(str(error)) from None
+
+    def check_frames(self, count: int) -> None:
+        """Brokers and workers have a limit, too."""
+        if count > BODY_FRAMES_MAX:
+            raise ConfigurationError(
+                f"the body has {count} frames; peers take {BODY_FRAMES_MAX} at most"
+            )
+
+    def refuse(self, why: str) -> None:
+        raise ConfigurationError(f"MDP {self.dialect.version} {why} (MDP 0.3 can)")
+
+
+def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
+    """Plan a client that dials one broker. Raises `ConfigurationError`."""
+    from requite.protocols.majordomo.calls import ClientPolicy
+    from requite.protocols.majordomo.client import client_engine
+
+    url = endpoints.only_dialled()
+    dialect = by_version(settings.dialect or url.options.get("dialect", DIALECT_DEFAULT))
+    policy = ClientPolicy(
+        slots=settings.slots,
+        retry=settings.retry or RetryPolicy(),
+        heartbeat=_heartbeat(settings.heartbeat, dialect),
+        connections_max=settings.connections,
+        hold_back=_hold_back(settings.hold_back, dialect),
+    )
+    mechanism = mechanism_to_show(url.user, url.password)
+    limits = Limits.for_bodies(settings.message_size_max)
+    return ClientPlan(
+        lambda origin, chronicle: client_engine(
+            dialect,
+            policy,
+            rng=random.random,
+            first_sequence=random.SystemRandom().randrange(_SEQUENCES),
+            origin=origin,
+            chronicle=chronicle,
+        ),
+        Wires(
+            lambda: Zmtp(
+                SocketType.DEALER, mechanism=mechanism, limits=limits, who_hangs_up=WHO_HANGS_UP
+            ),
+            dial_to=url.addresses,
+        ),
+        _Traits(dialect),
+    )
+
+
+def _hold_back(share: float, dialect: Dialect) -> float:
+    if share and not dialect.has_ids:
+        raise ConfigurationError(
+            f"MDP {dialect.version} does not tell brokers of deadlines (MDP 0.3 does):"
+            " leave hold_back out"
+        )
+    return share
+
+
+def _heartbeat(given: HeartbeatPolicy | float | None, dialect: Dialect) -> HeartbeatPolicy:
+    if given is not None and not dialect.has_ids:
+        raise ConfigurationError(
+            f"MDP {dialect.version} has no heartbeats between client and broker (MDP 0.3 has):"
+            " a broker that fell silent is found out by the timeout alone"
+        )
+    return heartbeat_of(given)
+
+
+# --- workers --------------------------------------------------------------------------------------
+def service_plans(
+    endpoints: Endpoints, services: Sequence[S], settings: WorkerSettings
+) -> list[ServicePlan[S]]:
+    """Plan one connection per service. Raises `ConfigurationError`."""
+    url = endpoints.only_dialled()
+    names = _names(url, services)
+    if settings.hops is not None:
+        raise ConfigurationError(
+            "hops is for SP: an MDP broker does not forward requests to others"
+        )
+    dialect = by_version(settings.dialect or url.options.get("dialect", DIALECT_DEFAULT))
+    mechanism = mechanism_to_show(url.user, url.password)
+    limits = Limits.for_bodies(settings.message_size_max)
+    wires = Wires(
+        lambda: Zmtp(
+            SocketType.DEALER, mechanism=mechanism, limits=limits, who_hangs_up=WHO_HANGS_UP
+        ),
+        dial_to=url.addresses,
+    )
+    return [
+        _plan(each, name, dialect, wires, settings)
+        for each, name in zip(services, names, strict=True)
+    ]
+
+
+def _names(url: ServiceUrl, services: Sequence[S]) -> Sequence[str]:
+    """Return the names to register by: the services' own, or that of a pool's group."""
+    if "pool" not in url.options:
+        if url.service:
+            raise ConfigurationError(
+                f"a worker's services have their own names, not {url.service!r}"
+            )
+        return [each.name for each in services]
+    if len(services) > 1:
+        raise ConfigurationError(
+            "a group of a pool has one service: give each of the others a worker"
+        )
+    return [url.service]
+
+
+def _plan(
+    each: S, name: str, dialect: Dialect, wires: Wires, settings: WorkerSettings
+) -> ServicePlan[S]:
+    from requite.protocols.majordomo.jobs import WorkerPolicy, clients_call_id
+    from requite.protocols.majordomo.worker import MajordomoWorker
+
+    capacity = settings.capacity
+    if capacity is None:
+        capacity = CAPACITY_DEFAULT if dialect.has_ids else 1
+    threads = settings.threads or capacity
+    policy = WorkerPolicy(
+        capacity=capacity,
+        heartbeat=heartbeat_of(settings.heartbeat),
+        lease_s=settings.handler_timeout or 0.0,
+    )
+    if each.in_thread and policy.lease_s:
+        policy = replace(policy, capacity=min(capacity, threads))
+    engine = MajordomoWorker(
+        dialect,
+        name,
+        policy,
+        rng=random.random,
+        instance=settings.name,
+        chronicle=settings.chronicle,
+    )
+    plan = ServicePlan(
+        each,
+        engine,
+        wires,
+        policy.capacity,
+        threads,
+        BODY_FRAMES_MAX,
+        unanswered=_unanswered(dialect),
+    )
+    return plan._replace(call_id=clients_call_id) if dialect.has_ids else plan
+
+
+def _unanswered(dialect: Dialect) -> Unanswered:
+    """MDP 0.3 has brokers answer READY at once. Of older ones the next heartbeat is the first that
+    is heard, which brokers after the Guide send every 2.5 s."""
+    text = (
+        f"has not answered READY: is it a broker of MDP {dialect.version}? (`--dialect` chooses"
+        " another version)"
+    )
+    return Unanswered(text) if dialect.has_ids else Unanswered(text, _HEARTBEAT_OF_OTHERS_S)

@@ -1,0 +1,265 @@
+"""The Pirates of the Guide: Lazy, Simple and Paranoid.
+
+    pirate://host:5555                          a Lazy Pirate's server, or a queue's front
+    pirate://queue:5556?protocol=simple         a queue's back, for workers; else paranoid
+    pirate+ipc:///run/service.sock              over a Unix socket; or pirate+inproc://name
+
+A client is a Lazy Pirate: REQ, against a REP server or the front of a queue. A worker is the REP
+server of Lazy Pirates, or signs up at a queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from requite.core.liveness import heartbeat_of
+from requite.errors import ConfigurationError
+from requite.framing import BODY_FRAMES_MAX, Limits, SocketType, Zmtp
+from requite.protocols.pirate.policy import (
+    ATTEMPT_TIMEOUT_S,
+    LINK_HANDSHAKE_S,
+    ClientPolicy,
+    ServerPolicy,
+    WorkerPolicy,
+)
+from requite.protocols.pirate.wire import Pattern
+from requite.request import RetryPolicy
+from requite.shell.keeping import Endpoint
+from requite.shell.link import LinkLimits
+from requite.shell.wires import Wires
+from requite.speaks.endpoints import Endpoints
+from requite.speaks.plans import (
+    CAPACITY_DEFAULT,
+    ClientPlan,
+    ClientSettings,
+    S,
+    ServicePlan,
+    Unanswered,
+    WorkEngine,
+    WorkerSettings,
+)
+from requite.speaks.url import (
+    Scheme,
+    ServiceUrl,
+    check_can_be_dialled,
+    read_inproc,
+    read_ipc,
+    read_tcp,
+    refuse,
+)
+
+_LINKS: Final = LinkLimits(handshake_timeout_s=LINK_HANDSHAKE_S)
+_UNANSWERED: Final = Unanswered(
+    "has not answered READY: is it the back of a paranoid queue? (`?protocol=simple` is for the"
+    " other kind)",
+    3.0,  # its heartbeats are the answer
+)
+_CAPACITY_MAX: Final = 1024
+_IDS_PER_CONNECTION: Final = 1 << 48  # in the journal
+
+
+# --- URLs -----------------------------------------------------------------------------------------
+_OPTIONS: Final = ("protocol",)
+_QUEUES: Final = ("simple", "paranoid")
+SCHEMES: Final = {
+    "pirate": Scheme(read_tcp, _OPTIONS),
+    "pirate+ipc": Scheme(read_ipc, _OPTIONS),
+    "pirate+inproc": Scheme(read_inproc, _OPTIONS),
+}
+
+
+def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
+    """Check the option, which is for workers alone. Raises `ConfigurationError` for what the
+    Pirates cannot do."""
+    if url.user is not None:
+        refuse(shown, "the Pirates have no user and password (MDP has)")
+    if url.service:
+        refuse(shown, "the Pirates name no services, so nothing follows the place (MDP has them)")
+    queue = url.options.get("protocol")
+    if listening and queue is not None:
+        refuse(shown, "the option 'protocol' is for workers that dial a queue")
+    if queue not in (None, *_QUEUES):
+        refuse(shown, f"the option 'protocol' takes {' or '.join(_QUEUES)}")
+    if not listening:
+        check_can_be_dialled(url, shown)
+    return url
+
+
+# --- clients --------------------------------------------------------------------------------------
+class _Traits:
+    """A request is some frames, and has one reply."""
+
+    def check(self, *, key: bytes, partials: bool, idempotent: bool) -> None:
+        """Anything but a plain call takes a protocol with a header."""
+        if partials:
+            raise ConfigurationError(
+                "a Lazy Pirate has one reply per request and no partial ones: use call (MDP can"
+                " stream)"
+            )
+        if key:
+            raise ConfigurationError("a Lazy Pirate carries no idempotency key (MDP 0.3 does)")
+
+    def check_service(self, service: str) -> None:
+        """Whoever is connected serves everything."""
+        if service:
+            raise ConfigurationError(
+                f"the Pirates name no services, so {service!r} cannot be asked for: dial the place"
+                " that serves it (MDP has named services)"
+            )
+
+    def check_frames(self, count: int) -> None:
+        """Servers and queues have a limit, too."""
+        if count > BODY_FRAMES_MAX:
+            raise ConfigurationError(
+                f"the body has {count} frames; peers take {BODY_FRAMES_MAX} at most"
+            )
+
+
+def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
+    """Plan a client that dials one place. Raises `ConfigurationError`."""
+    from requite.protocols.pirate.client import LazyPirate
+
+    url = endpoints.only_dialled()
+    if "protocol" in url.options:
+        raise ConfigurationError(
+            f"the option 'protocol' means nothing here ({url}): it is for workers; the clients of"
+            " every queue are the same"
+        )
+    if settings.heartbeat is not None:
+        raise ConfigurationError(
+            "a Lazy Pirate has no heartbeats (MDP 0.3 has): it asks again when"
+            " retry=RetryPolicy(attempt_timeout=...) is over"
+        )
+    if settings.dialect is not None:
+        raise ConfigurationError("the Pirates have no dialects (MDP has): leave `dialect` out")
+    policy = ClientPolicy(
+        slots=settings.slots,
+        retry=_retry(settings.retry),
+        connections_max=settings.connections,
+    )
+    limits = Limits.for_bodies(settings.message_size_max)
+    return ClientPlan(
+        lambda origin, chronicle: LazyPirate(policy, origin=origin, chronicle=chronicle),
+        Wires(
+            lambda: Zmtp(SocketType.REQ, limits=limits),
+            dial_to=url.addresses,
+            limits=_LINKS,
+            read_first=True,
+        ),
+        _Traits(),
+        holds=True,
+    )
+
+
+def _retry(given: RetryPolicy | None) -> RetryPolicy:
+    """Take the Guide's policy, and its time for a try where none is given."""
+    if given is None:
+        return ClientPolicy().retry
+    if given.attempt_timeout is None and given.attempts > 1:
+        return replace(given, attempt_timeout=ATTEMPT_TIMEOUT_S)
+    return given
+
+
+# --- workers --------------------------------------------------------------------------------------
+def service_plans(
+    endpoints: Endpoints, services: Sequence[S], settings: WorkerSettings
+) -> list[ServicePlan[S]]:
+    """Plan one server; or, at a queue, one connection per request at a time. Raises
+    `ConfigurationError`."""
+    _check_worker(services, settings)
+    [service] = services
+    if endpoints.binds and endpoints.dials:
+        raise ConfigurationError(
+            "a worker of the Pirates is a server that listens (bind), or dials a queue: not both"
+        )
+    if endpoints.binds:
+        return [_server(endpoints, service, settings)]
+    url = endpoints.only_dialled()
+    capacity = _capacity(settings, 1)
+    pattern = Pattern(url.options.get("protocol", Pattern.PARANOID))
+    if settings.heartbeat is not None and not pattern.beats:
+        raise ConfigurationError("a Simple Pirate has no heartbeats (a Paranoid one has)")
+    socket = SocketType.REQ if pattern is Pattern.SIMPLE else SocketType.DEALER
+    limits = Limits.for_bodies(settings.message_size_max)
+    wires = Wires(lambda: Zmtp(socket, limits=limits), dial_to=url.addresses, limits=_LINKS)
+    threads = settings.threads or 1
+    if threads > 1:
+        raise ConfigurationError(
+            "each connection to a queue has one request at a time, and a thread for it: give"
+            " `capacity`, the number of connections"
+        )
+    return [
+        ServicePlan(
+            service,
+            _worker(pattern, service, settings, n),
+            wires,
+            1,
+            1,
+            BODY_FRAMES_MAX,
+            holds=True,
+            unanswered=_UNANSWERED,
+        )
+        for n in range(capacity)
+    ]
+
+
+def _server(endpoints: Endpoints, service: S, settings: WorkerSettings) -> ServicePlan[S]:
+    if settings.heartbeat is not None:
+        raise ConfigurationError(
+            "a Lazy Pirate's server has no heartbeats (a worker of a paranoid queue has)"
+        )
+    from requite.protocols.pirate.server import PirateServer
+
+    capacity = _capacity(settings, CAPACITY_DEFAULT)
+    policy = ServerPolicy(capacity=capacity, reply_size_max=settings.message_size_max)
+    engine = PirateServer(
+        policy, service=service.name, instance=settings.name, chronicle=settings.chronicle
+    )
+    limits = Limits.for_bodies(settings.message_size_max)
+    listen = [
+        Endpoint(address, lambda: Zmtp(SocketType.REP, limits=limits))
+        for url in endpoints.binds
+        for address in url.addresses
+    ]
+    wires = Wires(listen=listen, limits=_LINKS)
+    threads = settings.threads or capacity
+    return ServicePlan(service, engine, wires, capacity, threads, BODY_FRAMES_MAX, holds=True)
+
+
+def _worker(pattern: Pattern, service: S, settings: WorkerSettings, number: int) -> WorkEngine:
+    from requite.protocols.pirate.worker import PirateWorker
+
+    return PirateWorker(
+        pattern,
+        WorkerPolicy(
+            heartbeat=heartbeat_of(settings.heartbeat), reply_size_max=settings.message_size_max
+        ),
+        service=service.name,
+        instance=settings.name,
+        first_number=number * _IDS_PER_CONNECTION,
+        chronicle=settings.chronicle,
+    )
+
+
+def _capacity(settings: WorkerSettings, default: int) -> int:
+    capacity = default if settings.capacity is None else settings.capacity
+    if not 1 <= capacity <= _CAPACITY_MAX:
+        raise ConfigurationError(f"capacity is 1 to {_CAPACITY_MAX}, not {capacity}")
+    return capacity
+
+
+def _check_worker(services: Sequence[S], settings: WorkerSettings) -> None:
+    if len(services) > 1:
+        raise ConfigurationError(
+            "the Pirates name no services, so a worker has one: give each of the others a worker"
+            " and a place of its own (MDP has named services)"
+        )
+    for name, can in (
+        ("dialect", "no dialects (MDP has)"),
+        ("hops", "no limit of hops (SP has)"),
+        ("handler_timeout", "no leases (MDP 0.3 has): put asyncio.timeout into the handler"),
+    ):
+        if getattr(settings, name) is not None:
+            raise ConfigurationError(f"the Pirates have {can}; leave `{name}` out")

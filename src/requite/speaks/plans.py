@@ -1,0 +1,159 @@
+"""What clients and workers are made of: the settings that users give, and what a protocol makes of
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+
+from requite.chronicle import Chronicle
+from requite.core.liveness import HeartbeatPolicy
+from requite.engine import Engine
+from requite.errors import CallError
+from requite.request import RetryPolicy
+from requite.shell.wires import Wires
+from requite.transport.address import Address
+
+CAPACITY_DEFAULT: Final = 16
+"""How many requests a worker takes at a time: enough for the next one to be here when one is
+answered, on any network where that matters."""
+
+PATIENCE_S: Final = 1.0
+"""How long a far end may take before a worker says that it waits. A broker that is started together
+with its worker is there by then."""
+
+
+# --- clients --------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """What a user may set on a client, as it was given; None: not given."""
+
+    retry: RetryPolicy | None
+    slots: int
+    heartbeat: HeartbeatPolicy | float | None
+    dialect: str | None
+    connections: int
+    message_size_max: int
+    hold_back: float = 0.0
+
+
+class Traits(Protocol):
+    """What a protocol can promise for a call; what it cannot is refused, never dropped."""
+
+    def check(self, *, key: bytes, partials: bool, idempotent: bool) -> None:
+        """Raise `ConfigurationError` for what is asked of a call and cannot be had."""
+
+    def check_service(self, service: str) -> None:
+        """Raise `ConfigurationError` for a name that no service can have ("": none is named)."""
+
+    def check_frames(self, count: int) -> None:
+        """Raise `ConfigurationError` for a body of so many frames that peers do not take it."""
+
+
+class CallEngine(Engine, Protocol):
+    """The engine of a client."""
+
+    def forsake(self, error: CallError, now: float) -> None:
+        """Tell the journal that all calls have ended with `error`, because this engine, which must
+        not be used any more, was given up."""
+
+
+class ClientPlan(NamedTuple):
+    """A protocol made ready for one client. Each has a fresh engine, and may be made again.
+
+    `make_engine(origin, chronicle)`: `origin` is the first half of its call ids (8 bytes, random).
+    `holds`: while all peers push back the engine keeps calls itself, and need not be spared them.
+    """
+
+    make_engine: Callable[[bytes, Chronicle | None], CallEngine]
+    wires: Wires
+    traits: Traits
+    holds: bool = False
+
+
+# --- workers --------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What a user may set on a worker, as it was given; None: not given.
+
+    `name` is what journals call the worker, and `chronicle` where its engines write for them.
+    """
+
+    capacity: int | None
+    heartbeat: HeartbeatPolicy | float | None
+    handler_timeout: float | None
+    threads: int | None
+    dialect: str | None
+    hops: int | None
+    message_size_max: int
+    name: bytes
+    chronicle: Chronicle | None
+
+
+class Served(Protocol):
+    """What a plan has to know of a service."""
+
+    @property
+    def name(self) -> str:
+        """The name under which it serves."""
+
+    @property
+    def in_thread(self) -> bool:
+        """Whether its handler runs in a thread."""
+
+
+S = TypeVar("S", bound=Served)
+
+
+class WorkEngine(Engine, Protocol):
+    """The engine of a worker."""
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the far end has answered since the connection stands, or need not."""
+
+    def tell_beginnings(self, now: float) -> None:
+        """Let the journal, if one is kept, have the beginnings of what is under way."""
+
+
+def _take_note(_addresses: Sequence[Address]) -> None:
+    """Do nothing: most do not care by which address they are known."""
+
+
+def no_call_id(_token: Any) -> bytes:
+    """Know of no call ids."""
+    return b""
+
+
+class Unanswered(NamedTuple):
+    """What to say of a far end that does not answer, and how long it may take to.
+
+    `text` follows the address that is connected: "has not answered READY".
+    """
+
+    text: str = ""
+    patience_s: float = PATIENCE_S
+
+
+class ServicePlan(NamedTuple, Generic[S]):
+    """One service of a worker, ready to be served: the engine and the wires it has for itself.
+
+    At most `capacity` of its requests are in hand at a time, and `threads` calls of a handler that
+    is a plain function run. A reply has at most `frames_max` frames. `holds`: the engine keeps
+    partial replies itself, and need not be spared them while a peer pushes back. `bound` is told
+    where it listens, with the ports it really got. `call_id` tells by the token of a request which
+    call of its client it is, the same for all its tries (empty: nobody knows). `unanswered` is for
+    engines whose far end has to answer before requests come.
+    """
+
+    service: S
+    engine: WorkEngine
+    wires: Wires
+    capacity: int
+    threads: int
+    frames_max: int
+    holds: bool = False
+    bound: Callable[[Sequence[Address]], object] = _take_note
+    call_id: Callable[[Any], bytes] = no_call_id
+    unanswered: Unanswered = Unanswered()

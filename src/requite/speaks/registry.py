@@ -1,0 +1,142 @@
+"""By its scheme, the protocol that a URL is of; by its protocol, the plans of clients and workers.
+
+`parse_url` is the one way from text to a `ServiceUrl`. A new protocol adds a file to this folder,
+and its schemes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final, Protocol, cast
+
+from requite.errors import ConfigurationError
+from requite.request import RetryPolicy
+from requite.speaks.endpoints import Endpoints, Urls
+from requite.speaks.guess import explain
+from requite.speaks.plans import ClientPlan, ClientSettings, S, ServicePlan, WorkerSettings
+from requite.speaks.url import Scheme, ServiceUrl, read_parts, redact, refuse
+
+# In the order in which they are told to who named none of them.
+SCHEMES: Final = {
+    "mdp": "mdp",
+    "mdp+ipc": "mdp",
+    "mdp+inproc": "mdp",
+    "sp+tcp": "sp",
+    "sp+ipc": "sp",
+    "sp+tls": "sp",
+    "sp+ws": "sp",
+    "sp+wss": "sp",
+    "sp+inproc": "sp",
+    "inproc": "sp",
+    "pirate": "pirate",
+    "pirate+ipc": "pirate",
+    "pirate+inproc": "pirate",
+    "amqp": "amqp",
+    "amqps": "amqp",
+    "flp": "flp",
+    "flp+ipc": "flp",
+    "flp+inproc": "flp",
+}
+"""The protocol of each scheme, which is also the name of its file in this folder."""
+
+
+class Spoken(Protocol):
+    """What the file of a protocol has."""
+
+    SCHEMES: Mapping[str, Scheme]
+
+    def check_url(self, url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
+        """Add what the options of a URL mean. Raises `ConfigurationError`, with the URL as it may
+        be `shown`, for what the protocol cannot do."""
+
+    def client_plan(self, endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
+        """Plan a client. Raises `ConfigurationError` for what cannot work."""
+
+    def service_plans(
+        self, endpoints: Endpoints, services: Sequence[S], settings: WorkerSettings
+    ) -> list[ServicePlan[S]]:
+        """Plan a worker, which has at least one service. Raises `ConfigurationError`."""
+
+
+def spoken(protocol: str) -> Spoken:
+    """Load the file of a protocol."""
+    return cast(Spoken, import_module(f"requite.speaks.{protocol}"))
+
+
+def parse_url(text: str, *, listening: bool = False) -> ServiceUrl:
+    """Read the URL of a service to dial or, `listening`, of places to listen at: then `*` stands
+    for all addresses of the machine (or for a free name) and port 0 for a free port.
+
+    Raises `ConfigurationError`, which quotes it (without a password) and says what is known.
+    """
+    shown = redact(text)
+    name, separator, rest = text.partition("://")
+    protocol = SCHEMES.get(name)
+    if not separator or protocol is None:
+        refuse(shown, _guess(shown, listening=listening))
+    home = spoken(protocol)
+    url = read_parts(protocol, home.SCHEMES[name], rest, shown)
+    return home.check_url(url, listening=listening, shown=shown)
+
+
+def _guess(shown: str, *, listening: bool) -> str:
+    def can_be_read(guess: str) -> bool:
+        try:
+            parse_url(guess, listening=listening)
+        except ConfigurationError:
+            return False
+        return True
+
+    return explain(shown, tuple(SCHEMES), can_be_read, listening=listening)
+
+
+def read_endpoints(url: Urls, bind: Urls = ()) -> Endpoints:
+    """Read the URLs to dial and to listen at. Raises `ConfigurationError`."""
+    endpoints = Endpoints(
+        tuple(map(parse_url, _several(url))),
+        tuple(parse_url(each, listening=True) for each in _several(bind)),
+    )
+    protocols = sorted({each.protocol for each in endpoints.dials + endpoints.binds})
+    if not protocols:
+        raise ConfigurationError("there is no URL to dial, and none to listen at (bind)")
+    if len(protocols) > 1:
+        raise ConfigurationError(
+            f"the URLs of one endpoint are of one protocol, not of {' and '.join(protocols)}"
+        )
+    return endpoints
+
+
+def _several(urls: Urls) -> Sequence[str]:
+    is_single = isinstance(urls, str | bytes | bytearray) or not isinstance(urls, Sequence)
+    several: Sequence[Any] = (urls,) if is_single else urls
+    for each in several:
+        if not isinstance(each, str):
+            raise ConfigurationError(f"a URL is text, and not {_kind_of(each)}")
+    return tuple(several)
+
+
+def _kind_of(what: object) -> str:
+    return "None" if what is None else f"{what!r} ({type(what).__name__})"
+
+
+def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
+    """Make the plan that URLs stand for. Raises `ConfigurationError` for what cannot work."""
+    if not isinstance(settings.retry, RetryPolicy | None):
+        raise ConfigurationError(
+            f"retry is a RetryPolicy, not {settings.retry!r}: RetryPolicy(attempts=...)"
+        )
+    if settings.hold_back and endpoints.protocol != "mdp":
+        raise ConfigurationError(
+            "hold_back needs a broker that ends calls and says how: MDP 0.3 has one, not"
+            f" {endpoints}"
+        )
+    return spoken(endpoints.protocol).client_plan(endpoints, settings)
+
+
+def service_plans(
+    endpoints: Endpoints, services: Sequence[S], settings: WorkerSettings
+) -> list[ServicePlan[S]]:
+    """Make the plans of a worker with these services, at least one. Raises `ConfigurationError`
+    for what cannot work."""
+    return spoken(endpoints.protocol).service_plans(endpoints, services, settings)

@@ -1,0 +1,396 @@
+"""SP, the scalability protocols: REQ and REP, without a broker.
+
+    sp+tcp://a:7000,b:7000                      connected to both at once
+    sp+ipc:///run/service.sock                  over a Unix socket
+    sp+tls://host:7000?ca=/etc/requite/ca.pem   over TLS; also certificate=, key=, server_name=
+    sp+ws://host/path, sp+wss://host/path       over a WebSocket; port 80 and 443 by default
+    inproc://name                               within one event loop; or sp+inproc
+
+The options say how channels are used: `priority` (1, the first, to 16) and `weight` (1 to 1000)
+among several, `resend` (seconds, or off), `ids=draft` for the endpoint types of the draft.
+
+Who listens and who dials is independent of who asks and who answers: each role may do both.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from enum import Enum
+from functools import partial
+from math import isfinite
+from typing import Final, Literal
+
+from requite.errors import ConfigurationError
+from requite.framing import Framing, Limits, SpStream
+from requite.framing.websocket import SpWebSocket
+from requite.protocols.scalability.policy import RETRY_DEFAULT, Place, RepPolicy, ReqPolicy
+from requite.protocols.scalability.wire import DRAFT_REP, DRAFT_REQ, HOPS_DEFAULT, IDS, REP, REQ
+from requite.request import RetryPolicy
+from requite.shell.keeping import Endpoint
+from requite.shell.link import LinkLimits
+from requite.shell.wires import Wires
+from requite.speaks.endpoints import Endpoints
+from requite.speaks.plans import (
+    CAPACITY_DEFAULT,
+    ClientPlan,
+    ClientSettings,
+    S,
+    ServicePlan,
+    WorkerSettings,
+)
+from requite.speaks.url import (
+    TLS_OPTIONS,
+    Places,
+    Scheme,
+    ServiceUrl,
+    check_can_be_dialled,
+    read_inproc,
+    read_ipc,
+    read_tcp,
+    refuse,
+    split_authority,
+)
+from requite.transport.address import (
+    WS_PORT,
+    WSS_PORT,
+    Address,
+    HostAddress,
+    IpcAddress,
+    WsAddress,
+    parse_tls,
+    parse_ws,
+)
+from requite.transport.tls import TlsSettings
+
+PRIORITY_MAX: Final = 16
+WEIGHT_MAX: Final = 1000
+
+HANDSHAKE_TIMEOUT_S: Final = 10.0
+"""How long a peer may take for its header; as long as nng gives it."""
+
+LINK_LIMITS: Final = LinkLimits(handshake_timeout_s=HANDSHAKE_TIMEOUT_S)
+
+
+_UNUSED: Final = {
+    "REQ": ("resend",),
+    "REP": ("priority", "weight", "resend"),
+}
+_WHY: Final = {
+    "resend": "only clients send again; give it to `Client`, or to `Req(resend=...)`",
+    "priority": "it says which channel a request goes to, so it is for who asks",
+    "weight": "it says how many requests a channel gets, so it is for who asks",
+}
+
+
+# --- URLs -----------------------------------------------------------------------------------------
+def _read_tls(body: str, shown: str) -> Places:
+    hosts, path = split_authority(body, shown)
+    return Places(tuple(parse_tls(host, shown) for host in hosts), path)
+
+
+def _read_ws(body: str, shown: str) -> Places:
+    return _read_web(body, shown, secure=False)
+
+
+def _read_wss(body: str, shown: str) -> Places:
+    return _read_web(body, shown, secure=True)
+
+
+def _read_web(body: str, shown: str, *, secure: bool) -> Places:
+    hosts, path = split_authority(body, shown)
+    places = (parse_ws(host, f"/{path}", shown, secure=secure) for host in hosts)
+    return Places(tuple(places), "")
+
+
+_OPTIONS: Final = ("priority", "weight", "resend", "ids")
+_SECURE_OPTIONS: Final = _OPTIONS + TLS_OPTIONS
+SCHEMES: Final = {
+    "sp+tcp": Scheme(read_tcp, _OPTIONS),
+    "sp+ipc": Scheme(read_ipc, _OPTIONS),
+    "sp+tls": Scheme(_read_tls, _SECURE_OPTIONS),
+    "sp+ws": Scheme(_read_ws, _OPTIONS),
+    "sp+wss": Scheme(_read_wss, _SECURE_OPTIONS),
+    "sp+inproc": Scheme(read_inproc, _OPTIONS),
+    "inproc": Scheme(read_inproc, _OPTIONS),
+}
+
+
+def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
+    """Read the options. Raises `ConfigurationError` for what SP cannot do."""
+    if url.user is not None:
+        refuse(shown, "SP has no user and password; sp+tls checks certificates")
+    if url.service:
+        refuse(shown, "SP names no services, so nothing follows the place")
+    if not listening:
+        check_can_be_dialled(url, shown)
+    options = url.options
+    return replace(
+        url,
+        priority=_read_whole("priority", options.get("priority", "1"), PRIORITY_MAX, shown),
+        weight=_read_whole("weight", options.get("weight", "1"), WEIGHT_MAX, shown),
+        resend=_read_resend(options.get("resend"), shown),
+        draft_ids=_read_ids(options.get("ids"), shown),
+        tls=_tls_of(url, listening, shown),
+    )
+
+
+def _read_whole(name: str, value: str, most: int, shown: str) -> int:
+    is_number = value.isascii() and value.isdecimal() and len(value) <= len(str(most))
+    if not is_number or not 1 <= int(value) <= most:
+        refuse(shown, f"the option {name!r} takes a whole number from 1 to {most}")
+    return int(value)
+
+
+def _read_resend(value: str | None, shown: str) -> float | Literal["off"] | None:
+    if value is None:
+        return None
+    if value == "off":
+        return "off"
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not isfinite(seconds) or seconds <= 0:
+        refuse(shown, "the option 'resend' takes seconds, more than 0, or off")
+    return seconds
+
+
+def _read_ids(value: str | None, shown: str) -> bool:
+    if value not in (None, "draft"):
+        refuse(shown, "the option 'ids' takes draft alone; left out, they are those in practice")
+    return value is not None
+
+
+def _tls_of(url: ServiceUrl, listening: bool, shown: str) -> TlsSettings | None:
+    """Make the settings for TLS; to listen with a `ca` is to check the clients by it."""
+    if not any(isinstance(place, HostAddress) and place.is_secure for place in url.addresses):
+        return None
+    settings = {name: url.options[name] for name in TLS_OPTIONS if name in url.options}
+    if listening and "server_name" in settings:
+        refuse(shown, "the option 'server_name' is for dialling: a listener has its certificate's")
+    if listening and "certificate" not in settings:
+        refuse(shown, "to listen takes certificate=FILE and key=FILE")
+    try:
+        return TlsSettings(**settings, verify_client=listening and "ca" in settings)
+    except ConfigurationError as error:
+        refuse(shown, str(error))
+
+
+# --- places ---------------------------------------------------------------------------------------
+class Role(Enum):
+    """What an endpoint is."""
+
+    REQ = "REQ"
+    REP = "REP"
+
+    def types(self, draft: bool) -> tuple[int, int]:
+        """Return the endpoint types that it announces and that it takes: those in practice, or
+        those of the draft."""
+        req, rep = (DRAFT_REQ, DRAFT_REP) if draft else (REQ, REP)
+        return (req, rep) if self is Role.REQ else (rep, req)
+
+
+def refuse_unused(urls: Iterable[ServiceUrl], role: Role) -> None:
+    """Raise `ConfigurationError` for options that would have no effect at an end of this role."""
+    for url in urls:
+        for name in _UNUSED[role.value]:
+            if name in url.options:
+                raise ConfigurationError(
+                    f"the option {name!r} means nothing here ({url}): {_WHY[name]}"
+                )
+
+
+def check_whole(**settings: object) -> None:
+    """Raise `ConfigurationError` for a setting that is no whole number; `policy` checks ranges."""
+    for name, value in settings.items():
+        if not isinstance(value, int):
+            raise ConfigurationError(f"{name} is a whole number, not {value!r}")
+
+
+def to_dial(
+    urls: Iterable[ServiceUrl], role: Role, limits: Limits, side: str = ""
+) -> list[Endpoint]:
+    """Make the endpoints to stay connected to. `side` is that of a device.
+
+    Raises `ConfigurationError` for settings of TLS with which nobody could be dialled.
+    """
+    for url in urls:
+        if url.tls is not None:
+            url.tls.check_dialling()
+    return [
+        _endpoint(url, address, role, limits, side, dials=True)
+        for url in urls
+        for address in url.addresses
+    ]
+
+
+def to_listen(
+    urls: Iterable[ServiceUrl], role: Role, limits: Limits, side: str = ""
+) -> list[Endpoint]:
+    """Make the endpoints to listen at; raises as `to_dial` does."""
+    for url in urls:
+        if url.tls is not None:
+            url.tls.check_listening()
+    return [
+        _endpoint(url, address, role, limits, side, dials=False)
+        for url in urls
+        for address in url.addresses
+    ]
+
+
+def _endpoint(
+    url: ServiceUrl, address: Address, role: Role, limits: Limits, side: str, *, dials: bool
+) -> Endpoint:
+    own, peer = role.types(url.draft_ids)
+    make_framing: Callable[[], Framing]
+    if isinstance(address, WsAddress):
+        host = _host_header(address) if dials else ""
+        make_framing = partial(
+            SpWebSocket, own, peer, is_client=dials, host=host, path=address.path, limits=limits
+        )
+    else:
+        in_band = isinstance(address, IpcAddress)
+        make_framing = partial(SpStream, own, peer, in_band=in_band, limits=limits)
+    place = Place(side, url.priority, url.weight)
+    return Endpoint(address, make_framing, place, url.tls)
+
+
+def _host_header(address: WsAddress) -> str:
+    """Return the host for HTTP, with a port that is not the scheme's own (RFC 6455, 4.1)."""
+    is_default = address.port == (WSS_PORT if address.secure else WS_PORT)
+    return address.authority.rpartition(":")[0] if is_default else address.authority
+
+
+# --- clients --------------------------------------------------------------------------------------
+class _Traits:
+    """A request is one piece of bytes, and has one reply."""
+
+    def check(self, *, key: bytes, partials: bool, idempotent: bool) -> None:
+        """Anything but a plain call takes a protocol with a header."""
+        if partials:
+            raise ConfigurationError(
+                "SP has one reply per request and no partial ones: use call (MDP can stream)"
+            )
+        if key:
+            raise ConfigurationError("SP carries no idempotency key (MDP 0.3 does)")
+
+    def check_service(self, service: str) -> None:
+        """Whoever is connected serves everything."""
+        if service:
+            raise ConfigurationError(
+                f"SP names no services, so {service!r} cannot be asked for: dial the place that"
+                " serves it (MDP has named services)"
+            )
+
+    def check_frames(self, count: int) -> None:
+        """There are no frames."""
+        if count > 1:
+            raise ConfigurationError(
+                f"the body has {count} frames, and SP carries one: join them (MDP has frames)"
+            )
+
+
+def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
+    """Plan a client that dials and listens. Raises `ConfigurationError`."""
+    from requite.protocols.scalability.req import ScalabilityClient
+
+    if settings.heartbeat is not None:
+        raise ConfigurationError("SP has no heartbeats (MDP 0.3 has): leave `heartbeat` out")
+    if settings.dialect is not None:
+        raise ConfigurationError("SP has no dialects (MDP has): leave `dialect` out")
+    resend = _resend_of(endpoints.dials + endpoints.binds)
+    if resend is not None and settings.retry is not None:
+        raise ConfigurationError(
+            "the URL's option 'resend' and `retry` both say when a request is sent again: give one"
+            " of them (resend=5 is attempt_timeout=5 without a limit of attempts, resend=off is"
+            " attempts=1)"
+        )
+    policy = ReqPolicy(slots=settings.slots, retry=_retry(settings.retry, resend))
+    limits = Limits.for_bodies(settings.message_size_max)
+    return ClientPlan(
+        lambda origin, chronicle: ScalabilityClient(
+            policy,
+            first_id=random.SystemRandom().randrange(IDS),
+            origin=origin,
+            chronicle=chronicle,
+        ),
+        Wires(
+            keep=to_dial(endpoints.dials, Role.REQ, limits),
+            listen=to_listen(endpoints.binds, Role.REQ, limits),
+            limits=LINK_LIMITS,
+        ),
+        _Traits(),
+        holds=True,
+    )
+
+
+def _retry(given: RetryPolicy | None, resend: float | Literal["off"] | None) -> RetryPolicy:
+    """Make it of `retry` or of what the URLs say; at most one of them is given."""
+    if resend == "off":
+        return RetryPolicy(attempts=1)
+    if resend is not None:
+        return replace(RETRY_DEFAULT, attempt_timeout=resend)
+    return given or RETRY_DEFAULT
+
+
+def _resend_of(urls: Iterable[ServiceUrl]) -> float | Literal["off"] | None:
+    """Return what the URLs say of resending; it is the client's, so they may not differ."""
+    found = {url.resend for url in urls if url.resend is not None}
+    if len(found) > 1:
+        raise ConfigurationError(
+            "the URLs of one client differ in the option 'resend': it holds for all of them"
+        )
+    return found.pop() if found else None
+
+
+# --- workers --------------------------------------------------------------------------------------
+def service_plans(
+    endpoints: Endpoints, services: Sequence[S], settings: WorkerSettings
+) -> list[ServicePlan[S]]:
+    """Plan the one end. Raises `ConfigurationError`."""
+    from requite.protocols.scalability.rep import ScalabilityWorker
+
+    _check_worker(services, settings)
+    refuse_unused(endpoints.dials + endpoints.binds, Role.REP)
+    [service] = services
+    capacity = CAPACITY_DEFAULT if settings.capacity is None else settings.capacity
+    hops = HOPS_DEFAULT if settings.hops is None else settings.hops
+    check_whole(capacity=capacity, hops=hops)
+    policy = RepPolicy(
+        capacity=capacity,
+        hops=hops,
+        reply_size_max=settings.message_size_max,
+    )
+    engine = ScalabilityWorker(
+        policy,
+        service=service.name,
+        first_id=random.SystemRandom().randrange(IDS),
+        instance=settings.name,
+        chronicle=settings.chronicle,
+    )
+    limits = Limits.for_bodies(settings.message_size_max)
+    wires = Wires(
+        keep=to_dial(endpoints.dials, Role.REP, limits),
+        listen=to_listen(endpoints.binds, Role.REP, limits),
+        limits=LINK_LIMITS,
+    )
+    return [
+        ServicePlan(service, engine, wires, capacity, settings.threads or capacity, 1, holds=True)
+    ]
+
+
+def _check_worker(services: Sequence[S], settings: WorkerSettings) -> None:
+    if len(services) > 1:
+        raise ConfigurationError(
+            "SP names no services, so a worker has one: give each of the others a worker and an"
+            " address of its own (MDP has named services)"
+        )
+    for name, can in (
+        ("heartbeat", "no heartbeats (MDP has): a client asks again when its connection is lost"),
+        ("dialect", "no dialects (MDP has)"),
+        ("handler_timeout", "no leases (MDP 0.3 has): put asyncio.timeout into the handler"),
+    ):
+        if getattr(settings, name) is not None:
+            raise ConfigurationError(f"SP has {can}; leave `{name}` out")

@@ -1,0 +1,179 @@
+"""A URL of any protocol, taken apart, and what all of them have in common.
+
+    SCHEME://USER:PASSWORD@HOST:PORT,HOST:PORT/PATH?OPTION=VALUE&OPTION=VALUE
+
+`%xx` stands for a byte of UTF-8 in user, password, path and the values of options. What the path
+and the options mean is in the file of each protocol. A password appears in no message, `str` or
+`repr`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple, NoReturn
+from urllib.parse import unquote
+
+from requite.errors import ConfigurationError
+from requite.transport.address import (
+    Address,
+    HostAddress,
+    InprocAddress,
+    parse_inproc,
+    parse_ipc,
+    parse_tcp,
+)
+from requite.transport.tls import TlsSettings
+
+TLS_OPTIONS: Final = ("ca", "certificate", "key", "server_name")
+_NO_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
+# Greedy on purpose: up to the last @, so that a password with an unescaped / or @ is hidden, too.
+_SECRET: Final = re.compile(r"//([^/?#:@]*):.*@", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceUrl:
+    """A URL taken apart. `protocol` is the scheme without its transport (`mdp`, `sp`); `service` is
+    "" where none is named. `options` are those of the query as text, `service` apart.
+
+    What the options of SP mean, for all `addresses` alike: `priority` and `weight` of the channels;
+    `resend`, in seconds, "off", or None where the URL leaves it open; `draft_ids` for the endpoint
+    types 16 and 17 in place of 48 and 49. `tls` is there where the addresses use it, None else.
+    """
+
+    protocol: str
+    addresses: tuple[Address, ...]
+    service: str = ""
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    options: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 1
+    weight: int = 1
+    resend: float | Literal["off"] | None = None
+    draft_ids: bool = False
+    tls: TlsSettings | None = None
+
+    def __str__(self) -> str:
+        places = ", ".join(map(str, self.addresses))
+        return f"{self.service or self.protocol} at {places}"
+
+
+class Places(NamedTuple):
+    """What of a URL's body is addresses, and what is left for the service."""
+
+    addresses: tuple[Address, ...]
+    path: str
+
+
+class Scheme(NamedTuple):
+    """How the URLs of a scheme are read. `read_places(body, shown)` takes what stands between the
+    credentials and the options. Of the `options`, those in `may_be_empty` need no value."""
+
+    read_places: Callable[[str, str], Places]
+    options: tuple[str, ...]
+    may_be_empty: tuple[str, ...] = ()
+
+
+def read_parts(protocol: str, scheme: Scheme, rest: str, shown: str) -> ServiceUrl:
+    """Take apart what follows `://`; `shown` is all of the URL, without a password.
+
+    Raises `ConfigurationError`.
+    """
+    if "#" in rest:
+        refuse(shown, "it has a fragment; write %23 for a # that belongs to a name")
+    body, _, query = rest.partition("?")
+    credentials, at, where = body.rpartition("@")
+    if "@" in query or "@" in credentials or "/" in credentials:
+        # To quote the part in question might give a password away.
+        refuse(shown, "write %40 for an @ and %2F for a / that belongs to a name or a password")
+    user, password = _read_credentials(credentials, shown) if at else (None, None)
+    places = scheme.read_places(where, shown)
+    options = _read_options(query, scheme, shown)
+    service = _only_one(decode(places.path, shown), options.pop("service", ""), shown)
+    return ServiceUrl(protocol, places.addresses, service, user, password, options)
+
+
+def redact(text: str) -> str:
+    """Return a URL, or what was to be one, without its password, for messages."""
+    start = "" if "://" in text else "//"
+    return _SECRET.sub(r"//\1:***@", start + text, count=1).removeprefix(start)
+
+
+def refuse(shown: str, why: str) -> NoReturn:
+    """Raise `ConfigurationError` for the URL `shown`."""
+    raise ConfigurationError(f"cannot read the URL {shown!r}: {why}")
+
+
+def check_can_be_dialled(url: ServiceUrl, shown: str) -> None:
+    """Refuse places that are for listening alone."""
+    for address in url.addresses:
+        match address:
+            case HostAddress() if address.is_wildcard or not address.port:
+                refuse(shown, "host * and port 0 are for listening; here it takes a place to dial")
+            case InprocAddress(name="*"):
+                refuse(shown, "the name * is for listening; here it takes a place to dial")
+
+
+# --- places ---------------------------------------------------------------------------------------
+def read_tcp(body: str, shown: str) -> Places:
+    """Read hosts, each with its port."""
+    hosts, path = split_authority(body, shown)
+    return Places(tuple(parse_tcp(host, shown) for host in hosts), path)
+
+
+def read_ipc(body: str, shown: str) -> Places:
+    """Read the path of a Unix socket, which takes all of the URL's path."""
+    return Places((parse_ipc(decode(body, shown), shown),), "")
+
+
+def read_inproc(body: str, shown: str) -> Places:
+    """Read a name within one event loop."""
+    name, _, path = body.partition("/")
+    return Places((parse_inproc(name, shown),), path)
+
+
+def split_authority(body: str, shown: str) -> tuple[list[str], str]:
+    """Return the hosts, which commas separate, and the path."""
+    authority, _, path = body.partition("/")
+    if not authority:
+        refuse(shown, "the host is missing")
+    return authority.split(","), path
+
+
+# --- the other parts ------------------------------------------------------------------------------
+def _read_credentials(text: str, shown: str) -> tuple[str, str]:
+    user, colon, password = text.partition(":")
+    if not user or not colon:
+        refuse(shown, "credentials are user:password, both")
+    return decode(user, shown), decode(password, shown)
+
+
+def _read_options(query: str, scheme: Scheme, shown: str) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for pair in filter(None, query.split("&")):
+        name, _, value = pair.partition("=")
+        if name in TLS_OPTIONS and name not in scheme.options:
+            refuse(shown, f"the option {name!r} is for sp+tls, sp+wss and amqps")
+        if name not in scheme.options:
+            refuse(shown, f"there is no option {name!r}; there are {', '.join(scheme.options)}")
+        is_lacking = not value and name not in scheme.may_be_empty
+        if name in options or is_lacking:
+            refuse(shown, f"the option {name!r} takes one value")
+        options[name] = decode(value, shown)
+    return options
+
+
+def _only_one(path: str, option: str, shown: str) -> str:
+    if path and option and path != option:
+        refuse(shown, f"it names two services, {path!r} and {option!r}")
+    return path or option
+
+
+def decode(text: str, shown: str) -> str:
+    if _NO_ESCAPE.search(text):
+        refuse(shown, "write %25 for a % that belongs to a name or a password")
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        refuse(shown, "what its %xx stand for is not UTF-8")

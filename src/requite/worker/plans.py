@@ -1,0 +1,44 @@
+"""From services and the URLs of a worker to plans, one for each connection or listener."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from requite.errors import ConfigurationError
+from requite.speaks.endpoints import Endpoints
+from requite.speaks.plans import ServicePlan, WorkerSettings, no_call_id
+from requite.speaks.registry import service_plans
+from requite.worker.handler import Service
+
+
+def plans_for(
+    endpoints: Endpoints, services: Sequence[Service], settings: WorkerSettings
+) -> list[ServicePlan[Service]]:
+    """Make the plans of a worker. Raises `ConfigurationError` for what cannot work."""
+    plans = service_plans(endpoints, _check(services), settings)
+    for plan in plans:
+        _check_keys(plan, endpoints.protocol)
+    return plans
+
+
+def _check_keys(plan: ServicePlan[Service], protocol: str) -> None:
+    """Refuse a service all of whose requests would be refused."""
+    dedup = plan.service.idempotent
+    if dedup is not None and dedup.refuses_unkeyed and plan.call_id is no_call_id:
+        raise ConfigurationError(
+            f"{plan.service.name!r} runs each request once, and nothing tells requests apart in"
+            f" {protocol.upper()} (MDP 0.3 has what it takes); or let them run each time:"
+            ' Dedup(unkeyed="run")'
+        )
+
+
+def _check(services: Sequence[Service]) -> Sequence[Service]:
+    if not services:
+        raise ConfigurationError("a worker needs at least one service")
+    for each in services:
+        if not isinstance(each, Service):
+            raise ConfigurationError(f"{each!r} is no service: decorate it with @service('name')")
+    names = [each.name for each in services]
+    if len(set(names)) < len(names):
+        raise ConfigurationError(f"each service of a worker needs a name of its own: {names}")
+    return services
