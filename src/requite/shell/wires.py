@@ -12,7 +12,7 @@ from requite.transport.address import Address
 
 
 class Wires(NamedTuple):
-    """What a stack gives to a shell.
+    """What a plan gives to a shell.
 
     An engine that asks for its connections has `dial_to`, and `make_framing` for what comes of it.
     One that is connected to many has endpoints: those to `keep` up, and those to `listen` at.
