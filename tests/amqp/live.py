@@ -31,7 +31,7 @@ def hearing(rabbit: Rabbit, exchange: str) -> int:
 
 def responders(worker: Worker) -> list[AmqpResponder]:
     """Return the engines of a worker."""
-    engines = [part.engine for part in worker._parts]
+    engines = [plan.engine for plan in worker._plans]
     return [engine for engine in engines if isinstance(engine, AmqpResponder)]
 
 
