@@ -45,7 +45,8 @@ from requite.pool.inputs import (
     RequireGroup,
     RunningGroup,
 )
-from requite.pool.manager.messages import answer_properties
+from requite.pool.manager.messages import answer_header
+from requite.protocols.amqp.properties import decode_properties
 
 UP = RunningGroup("1", 1)
 
@@ -270,7 +271,7 @@ def test_an_answer_has_the_trace_of_its_request(bench: PoolBench, trace: str) ->
     bench.feed(letter(headers={"traceparent": trace} if trace else {}))
     answer = bench.asked(Answer)
     assert answer.traceparent == trace
-    headers = answer_properties(answer).headers or {}
+    headers = decode_properties(answer_header(answer)).headers
     assert headers.get("traceparent", "") == trace
 
 
