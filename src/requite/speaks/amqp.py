@@ -40,6 +40,7 @@ from requite.speaks.plans import (
     ServicePlan,
     Unanswered,
     WorkerSettings,
+    refuse_given,
 )
 from requite.speaks.url import (
     Places,
@@ -62,7 +63,7 @@ _REPLIES: Final = ("queue", "direct")
 _CONFIRMS: Final = {"yes": True, "no": False}
 _UNANSWERED: Final = Unanswered("gives no requests yet: RabbitMQ has not confirmed the consumer")
 _FOR_CLIENTS: Final = ("confirm", "reply")
-_UNUSED: Final = {
+_ABSENT: Final = {
     "dialect": "no dialects (MDP has)",
     "handler_timeout": "no leases (MDP 0.3 has): put asyncio.timeout into the handler",
     "hops": "no devices (SP has)",
@@ -295,9 +296,7 @@ def _check_worker(url: ServiceUrl, services: Sequence[S], settings: WorkerSettin
             "one queue has one service: give each of the others a worker, or leave queue= and"
             " pool= out, so that each service has the queue of its name"
         )
-    for name, has in _UNUSED.items():
-        if getattr(settings, name) is not None:
-            raise ConfigurationError(f"AMQP has {has}; leave `{name}` out")
+    refuse_given(settings, "AMQP has", _ABSENT)
 
 
 def _call_id(job: Job) -> bytes:

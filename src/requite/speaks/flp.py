@@ -39,6 +39,8 @@ from requite.speaks.plans import (
     S,
     ServicePlan,
     WorkerSettings,
+    check_body_frames,
+    refuse_given,
 )
 from requite.speaks.url import (
     Scheme,
@@ -63,7 +65,7 @@ _SOCKETS: Final = {
     Model.SHOTGUN: SocketType.DEALER,
     Model.AGENT: SocketType.ROUTER,
 }
-_UNUSED: Final = {
+_ABSENT: Final = {
     "heartbeat": "no heartbeats of its own: clients ask whether it lives",
     "dialect": "no dialects (MDP has)",
     "handler_timeout": "no leases (MDP 0.3 has): put asyncio.timeout into the handler",
@@ -158,10 +160,7 @@ class _Traits:
 
     def check_frames(self, count: int) -> None:
         """Servers have a limit, too."""
-        if count > BODY_FRAMES_MAX:
-            raise ConfigurationError(
-                f"the body has {count} frames; peers take {BODY_FRAMES_MAX} at most"
-            )
+        check_body_frames(count)
 
 
 def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
@@ -320,8 +319,6 @@ def _check_server(endpoints: Endpoints, services: Sequence[S], settings: WorkerS
             "Freelance names no services, so a server has one: give each of the others a server"
             " and an address of its own (MDP has named services)"
         )
-    for name, has in _UNUSED.items():
-        if getattr(settings, name) is not None:
-            raise ConfigurationError(f"Freelance has {has}; leave `{name}` out")
+    refuse_given(settings, "Freelance has", _ABSENT)
     if settings.capacity is not None and not isinstance(settings.capacity, int):
         raise ConfigurationError(f"capacity is a whole number, not {settings.capacity!r}")

@@ -35,6 +35,7 @@ from requite.speaks.plans import (
     ServicePlan,
     Unanswered,
     WorkerSettings,
+    check_body_frames,
 )
 from requite.speaks.url import (
     Places,
@@ -117,10 +118,7 @@ class _Traits:
 
     def check_frames(self, count: int) -> None:
         """Brokers and workers have a limit, too."""
-        if count > BODY_FRAMES_MAX:
-            raise ConfigurationError(
-                f"the body has {count} frames; peers take {BODY_FRAMES_MAX} at most"
-            )
+        check_body_frames(count)
 
     def refuse(self, why: str) -> None:
         raise ConfigurationError(f"MDP {self.dialect.version} {why} (MDP 0.3 can)")

@@ -39,6 +39,8 @@ from requite.speaks.plans import (
     Unanswered,
     WorkEngine,
     WorkerSettings,
+    check_body_frames,
+    refuse_given,
 )
 from requite.speaks.url import (
     Scheme,
@@ -58,6 +60,11 @@ _UNANSWERED: Final = Unanswered(
 )
 _CAPACITY_MAX: Final = 1024
 _IDS_PER_CONNECTION: Final = 1 << 48  # in the journal
+_ABSENT: Final = {
+    "dialect": "no dialects (MDP has)",
+    "hops": "no limit of hops (SP has)",
+    "handler_timeout": "no leases (MDP 0.3 has): put asyncio.timeout into the handler",
+}
 
 
 # --- URLs -----------------------------------------------------------------------------------------
@@ -111,10 +118,7 @@ class _Traits:
 
     def check_frames(self, count: int) -> None:
         """Servers and queues have a limit, too."""
-        if count > BODY_FRAMES_MAX:
-            raise ConfigurationError(
-                f"the body has {count} frames; peers take {BODY_FRAMES_MAX} at most"
-            )
+        check_body_frames(count)
 
 
 def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
@@ -256,10 +260,4 @@ def _check_worker(services: Sequence[S], settings: WorkerSettings) -> None:
             "the Pirates name no services, so a worker has one: give each of the others a worker"
             " and a place of its own (MDP has named services)"
         )
-    for name, can in (
-        ("dialect", "no dialects (MDP has)"),
-        ("hops", "no limit of hops (SP has)"),
-        ("handler_timeout", "no leases (MDP 0.3 has): put asyncio.timeout into the handler"),
-    ):
-        if getattr(settings, name) is not None:
-            raise ConfigurationError(f"the Pirates have {can}; leave `{name}` out")
+    refuse_given(settings, "the Pirates have", _ABSENT)

@@ -3,14 +3,15 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from requite.chronicle import Chronicle
 from requite.core.liveness import HeartbeatPolicy
 from requite.engine import Engine
-from requite.errors import CallError
+from requite.errors import CallError, ConfigurationError
+from requite.framing import BODY_FRAMES_MAX
 from requite.request import RetryPolicy
 from requite.shell.wires import Wires
 from requite.transport.address import Address
@@ -51,6 +52,14 @@ class Traits(Protocol):
         """Raise `ConfigurationError` for a body of so many frames that peers do not take it."""
 
 
+def check_body_frames(count: int) -> None:
+    """Raise `ConfigurationError` for a body of more frames than peers with frames take."""
+    if count > BODY_FRAMES_MAX:
+        raise ConfigurationError(
+            f"the body has {count} frames; peers take {BODY_FRAMES_MAX} at most"
+        )
+
+
 class CallEngine(Engine, Protocol):
     """The engine of a client."""
 
@@ -89,6 +98,14 @@ class WorkerSettings:
     message_size_max: int
     name: bytes
     chronicle: Chronicle | None
+
+
+def refuse_given(settings: WorkerSettings, whose: str, absent: Mapping[str, str]) -> None:
+    """Raise `ConfigurationError` for a setting that means nothing to a protocol. `absent` says of
+    each what there is none of; `whose` begins the sentence ("SP has")."""
+    for name, what in absent.items():
+        if getattr(settings, name) is not None:
+            raise ConfigurationError(f"{whose} {what}; leave `{name}` out")
 
 
 class Served(Protocol):

@@ -39,6 +39,7 @@ from requite.speaks.plans import (
     S,
     ServicePlan,
     WorkerSettings,
+    refuse_given,
 )
 from requite.speaks.url import (
     TLS_OPTIONS,
@@ -81,6 +82,11 @@ _WHY: Final = {
     "resend": "only clients send again; give it to `Client`, or to `Req(resend=...)`",
     "priority": "it says which channel a request goes to, so it is for who asks",
     "weight": "it says how many requests a channel gets, so it is for who asks",
+}
+_ABSENT: Final = {
+    "heartbeat": "no heartbeats (MDP has): a client asks again when its connection is lost",
+    "dialect": "no dialects (MDP has)",
+    "handler_timeout": "no leases (MDP 0.3 has): put asyncio.timeout into the handler",
 }
 
 
@@ -387,10 +393,4 @@ def _check_worker(services: Sequence[S], settings: WorkerSettings) -> None:
             "SP names no services, so a worker has one: give each of the others a worker and an"
             " address of its own (MDP has named services)"
         )
-    for name, can in (
-        ("heartbeat", "no heartbeats (MDP has): a client asks again when its connection is lost"),
-        ("dialect", "no dialects (MDP has)"),
-        ("handler_timeout", "no leases (MDP 0.3 has): put asyncio.timeout into the handler"),
-    ):
-        if getattr(settings, name) is not None:
-            raise ConfigurationError(f"SP has {can}; leave `{name}` out")
+    refuse_given(settings, "SP has", _ABSENT)

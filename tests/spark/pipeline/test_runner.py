@@ -1,120 +1,26 @@
-"""The runner: what is new, once; late replies, damage, crashes, repetition."""
+"""The runner: what is new, once; late replies, damage, and time that goes on."""
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Callable, Collection, Iterator
 from datetime import date, datetime, timedelta
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import InputPartition
-from tests.spark.events import Event, Log, Story, call_id, collect, damaged_row, instance, instant
+from tests.spark.events import Log, call_id, damaged_row, instance, instant
+from tests.spark.pipeline.following import Pipeline
 from tests.spark.pipeline.test_aliases import call as old_call
 from tests.spark.pipeline.test_skew import tell
 
-from requite.errors import ConfigurationError, LakeDamaged, LakeError
-from requite.spark import runner, schemas
+from requite.errors import ConfigurationError
 from requite.spark.clock import instant_us
-from requite.spark.delta.catalog import Catalog
-from requite.spark.described import Table
-from requite.spark.lake import Lake
 from requite.spark.news import EARLIEST, LATEST
 from requite.spark.refresh import Progress, Refresh
 from requite.spark.runner import RunSummary
-from requite.spark.schemas import columns_of
-from requite.spark.source.again import Again, Skipped
-from requite.spark.source.marks import Offset
 
 pytestmark = pytest.mark.timeout(300)
 
 DAY_S = 86400
-
-
-class Pipeline:
-    """A journal that grows (as files of Parquet with the source's columns), and its lake."""
-
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.spark = spark
-        self.journal, self.root = folder / "journal", folder / "lake"
-        self.journal.mkdir()
-        self.story = Story()
-        self.steps: list[Progress] = []
-
-    def write(self, damaged: list[Event] | None = None) -> None:
-        """Let the journal have what the story has told since the last time."""
-        self.story.write_source(self.journal, damaged)
-
-    def run(self, **options: Any) -> RunSummary:
-        self.steps.clear()
-        return runner.run(
-            self.spark,
-            self.journal,
-            self.root,
-            open_source=Written,
-            on_progress=self.steps.append,
-            **options,
-        )
-
-    def rows(self, name: str) -> list[dict[str, Any]]:
-        return collect(Lake.at(self.spark, self.root).table(name))
-
-    def verdicts(self) -> dict[str, tuple[str, Any]]:
-        return {
-            row["request_id"]: (row["verdict"], row["date"]) for row in self.rows("audit_verdicts")
-        }
-
-
-class Written:
-    """What `Story.write_source` has written: an offset is a list of files."""
-
-    def __init__(self, journal: str) -> None:
-        self._journal = journal
-
-    def initialOffset(self) -> Offset:
-        return {"files": []}
-
-    def latestOffset(self, start: Offset, limit: object) -> Offset:
-        there = {str(path) for path in Path(self._journal).glob("*.parquet")}
-        return {"files": sorted({*start["files"], *there})}
-
-    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        return [InputPartition(file) for file in end["files"] if file not in start["files"]]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield from pq.ParquetFile(partition.value).iter_batches()
-
-    def note(self, segments: object, end: Offset, since_ns: int) -> list[Skipped]:
-        return []
-
-    def again(self, skipped: Collection[Skipped], start: Offset) -> Again:
-        return Again(start)
-
-    def faults(self, ended: Collection[str]) -> list[str]:
-        return []
-
-    def behind(self) -> list[str]:
-        told = Path(self._journal, "behind")
-        return told.read_text().split() if told.exists() else []
-
-
-@pytest.fixture
-def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
-    return Pipeline(spark, tmp_path)
-
-
-@pytest.fixture
-def judging(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
-    """A pipeline without gold, half of a run: for what is about reading, days and verdicts."""
-    monkeypatch.setattr(Refresh, "gold", lambda refresh, days, within: None)
-    monkeypatch.setattr(Refresh, "small_tables", lambda refresh: None)
-    return pipeline
 
 
 def test_runs_follow_a_growing_journal(pipeline: Pipeline) -> None:
@@ -162,36 +68,6 @@ def test_runs_follow_a_growing_journal(pipeline: Pipeline) -> None:
     assert third.new_events == 4
     assert third.audit.exactly_one == third.audit.accepted == 4
     assert len(pipeline.rows("bronze_events")) == first.new_events + third.new_events
-
-
-def without(table: Table, column: str) -> Table:
-    """Return a table as it was before it had a column."""
-    others = (f"{name} {kind}: {table.comments[name]}" for name, kind in columns_of(table).items())
-    return Table(table.about, "\n".join(line for line in others if line.split()[0] != column))
-
-
-def test_a_lake_with_the_tables_of_another_version_is_computed_anew(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    failed = {"outcome": "FAILED", "error_class": "RemoteFailure", "reason": "no"}
-    broker = pipeline.story.broker()
-    pipeline.story.call(1, 0.0, broker=broker, **failed)
-    broker.tell(1.0, "dropped", dropped=5)
-    pipeline.write()
-    column_less = without(schemas.GOLD_FAILURES, "sample_request_id")
-    of_before = {**schemas.LAKE, "gold_failures": column_less}
-    with monkeypatch.context() as older:
-        older.setattr(schemas, "LAKE", of_before)
-        older.setattr(schemas, "TABLES", {**schemas.TABLES, **of_before})
-        pipeline.run()
-    assert (second := pipeline.run()).new_events == 0
-    assert second.audit.dropped_events == 5
-    assert (second.audit.accepted, second.days) == (1, 1)
-    assert second.tables["gold_failures"] == 1
-    assert pipeline.rows("gold_failures")[0]["sample_request_id"] == call_id(1)
-    columns = [field.name for field in DeltaTable(pipeline.root / "gold_failures").schema().fields]
-    assert columns == list(schemas.GOLD_FAILURES.comments)  # as users of pandas see it
-    assert pipeline.run().days == 0
 
 
 def test_a_late_reply_changes_the_day_of_its_request(pipeline: Pipeline) -> None:
@@ -418,177 +294,6 @@ def test_what_ends_is_judged_at_the_beginning_of_the_calendar(pipeline: Pipeline
     broker.tell(2.0, "answered", 2, outcome="OK")
     pipeline.write()
     assert pipeline.run(as_of=EARLIEST).audit.exactly_one == 3
-
-
-@pytest.fixture
-def dies_once(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    def arrange(owner: object, name: str, told: str = "the power failed") -> None:
-        real = getattr(owner, name)
-        calls = iter([True])
-
-        def dying(*args: Any, **kwargs: Any) -> Any:
-            if next(calls, False):
-                raise RuntimeError(told)
-            return real(*args, **kwargs)
-
-        monkeypatch.setattr(owner, name, dying)
-
-    return arrange
-
-
-def test_a_run_that_died_after_reading_is_repeated_by_the_next(
-    judging: Pipeline, dies_once: Callable[..., None]
-) -> None:
-    """And days far from what is new are not touched."""
-    broker = judging.story.broker()
-    judging.story.call(1, 0.0, broker=broker)
-    judging.write()
-    judging.run()
-    (old,) = Catalog(str(judging.root)).files("silver_requests")
-    judging.story.call(2, 3 * DAY_S, broker=broker)
-    judging.write()
-    dies_once(Refresh, "small_tables")
-    with pytest.raises(RuntimeError, match="power"):
-        judging.run()
-    summary = judging.run()
-    assert summary.new_events == 3
-    assert summary.days == 1
-    assert summary.tables["silver_requests"] == 1
-    assert old in Catalog(str(judging.root)).files("silver_requests")
-    assert summary.audit.exactly_one == 2
-    assert len(judging.rows("bronze_events")) == 6
-
-
-def test_a_run_that_a_busy_machine_fails_is_tried_again(
-    judging: Pipeline, dies_once: Callable[..., None]
-) -> None:
-    judging.story.call(1, 0.0, broker=judging.story.broker())
-    judging.write()
-    dies_once(Refresh, "small_tables", "[CANNOT_OPEN_SOCKET] Can not open socket")
-    summary = judging.run()
-    assert [step.step for step in judging.steps].count("audit_verdicts") == 2 * 2
-    assert (summary.new_events, summary.audit.exactly_one) == (3, 1)
-    assert len(judging.rows("bronze_events")) == 3
-
-
-def test_a_run_that_died_while_reading_reads_the_batch_again_but_not_twice(
-    judging: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    judging.story.call(1, 0.0, broker=judging.story.broker())
-    judging.write()
-    committed = Catalog.commit
-
-    def dying(*args: Any, **kwargs: Any) -> None:
-        committed(*args, **kwargs)
-        raise LakeError("no space is left")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Catalog, "commit", dying)
-        with pytest.raises(LakeError, match=r"^no space is left$"):  # and nothing of Spark's
-            judging.run()
-    assert judging.rows("bronze_events") == []  # it counts when a run has come to its end
-    assert judging.run().new_events == 3
-    assert len(judging.rows("bronze_events")) == 3
-
-
-def make_old(pipeline: Pipeline) -> None:
-    """Turn a lake into what format 1 was: folders of Parquet, and files of ours."""
-    catalog = Catalog(str(pipeline.root))
-    keep = {name: catalog.files(name) for name in ("bronze_events", "bronze_quarantine")}
-    offset = catalog.last.state["offset"]
-    shutil.rmtree(pipeline.root / "runs")
-    for name, files in keep.items():
-        for file in files:
-            old = pipeline.root / name / file.path
-            folder = old.parent / "batch=0"
-            folder.mkdir(exist_ok=True)
-            old.rename(folder / "part-0.parquet")
-    for log in pipeline.root.glob("*/_delta_log"):
-        shutil.rmtree(log)
-    ours = pipeline.root / "_requite"
-    marker = json.loads((ours / "lake.json").read_text())
-    ours.joinpath("lake.json").write_text(json.dumps(marker | {"format": 1}))
-    ours.joinpath("reading.json").write_text(json.dumps({"base": 0, "again": False}))
-    ours.joinpath("state.json").write_text(json.dumps({"batch": 0}))
-    checkpoint = pipeline.root / "_checkpoints" / "bronze"
-    for kind, text in (("commits", "v1\n{}"), ("offsets", f"v1\n{{}}\n{json.dumps(offset)}")):
-        (checkpoint / kind).mkdir(parents=True)
-        (checkpoint / kind / "0").write_text(text)
-
-
-def test_a_lake_of_format_1_is_taken_over(judging: Pipeline) -> None:
-    broker = judging.story.broker()
-    judging.story.call(1, 0.0, broker=broker)
-    judging.write([damaged_row(broker, 999)])
-    before = judging.run()
-    make_old(judging)
-    with pytest.raises(ConfigurationError, match="`requite spark run` with its journal migrates"):
-        judging.rows("audit_verdicts")
-    for gone in judging.journal.iterdir():  # retention has removed what the lake has
-        gone.unlink()
-    judging.story.call(2, 1.0, broker=broker)
-    judging.write()
-    after = judging.run()
-    assert Progress("migration", 4) in judging.steps
-    assert (before.audit.exactly_one, after.audit.exactly_one) == (1, 2)
-    assert (after.new_events, after.audit.damaged) == (6, 1)
-    assert len(judging.rows("bronze_events")) == 6
-    assert judging.run().audit == after.audit
-
-
-def test_what_a_lake_has_lost_is_told_by_name(judging: Pipeline) -> None:
-    """It used to be taken for what has never been: `0 accepted`, and all well."""
-    judging.story.call(1, 0.0, broker=judging.story.broker())
-    judging.write()
-    judging.run()
-    (events,) = Catalog(str(judging.root)).files("bronze_events")
-    whole = judging.root.with_name("whole")
-    judging.root.rename(whole)
-    for lost, told in (
-        ("audit_verdicts", r"lake/audit_verdicts is gone"),
-        ("bronze_events/_delta_log", r"lake/bronze_events is gone"),
-        (f"bronze_events/{events.path}", rf"bronze_events/{events.path} is gone"),
-        ("runs", r"lake/runs is gone"),
-        ("_requite", r"lake/_requite/lake\.json is gone"),
-    ):
-        shutil.rmtree(judging.root, ignore_errors=True)
-        shutil.copytree(whole, judging.root)
-        place = judging.root / lost
-        shutil.rmtree(place) if place.is_dir() else place.unlink()
-        # A new call on the same day, so that its events are read again.
-        judging.story.call(2, 1.0, broker=judging.story.broker("b2"))
-        judging.write()
-        with pytest.raises(LakeDamaged, match=told):
-            judging.run()
-
-
-def test_what_cannot_work_is_refused_before_anything_is_read(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigurationError, match="no journal at"):
-        runner.run(spark, tmp_path / "absent", tmp_path / "lake")
-    assert not (tmp_path / "lake").exists()
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "file").write_text("mine")
-    with pytest.raises(ConfigurationError, match="is not a journal: it has file, and no log"):
-        runner.run(spark, tmp_path / "mine", tmp_path / "lake")
-    (tmp_path / "journal").mkdir()
-    with pytest.raises(ConfigurationError, match="not a lake"):
-        runner.run(spark, tmp_path / "journal", tmp_path / "mine")
-    for report, told in (("mine", "is a folder: name a file"), ("mine/file/x", "file is a file")):
-        with pytest.raises(ConfigurationError, match=told):
-            runner.run(spark, tmp_path / "journal", tmp_path / "lake", report=tmp_path / report)
-    assert not (tmp_path / "lake").exists()
-
-
-def test_a_url_of_something_else_is_refused_and_no_folder_is_named_after_it(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "journal").mkdir()
-    with pytest.raises(ConfigurationError, match="a lake is kept in a folder"):
-        runner.run(spark, tmp_path / "journal", "hdfs:/it")
-    assert [path.name for path in tmp_path.iterdir()] == ["journal"]
 
 
 def test_a_reply_that_comes_days_later_ends_its_request(judging: Pipeline) -> None:

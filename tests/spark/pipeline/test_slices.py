@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import SparkSession
 from tests.spark.events import Event, Story, call_id, collect, instance, rows_frame
-from tests.spark.pipeline.test_runner import Written
+from tests.spark.pipeline.following import Written
 
 from requite.spark import related, runner, schemas
 from requite.spark.lake import Lake
