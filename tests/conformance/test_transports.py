@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conformance.socket_suite import SocketSuite
 from tests.conformance.transport_suite import (
     LOOPS,
     Ground,
     Pair,
-    SocketSuite,
     Tap,
     TransportSuite,
     echo,

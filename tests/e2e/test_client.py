@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import math
 import socket
 import tempfile
-from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Any
 
 import pytest
-from tests.e2e.serving import AsyncVerbs, BlockingVerbs, Serving, Verbs, eventually
+from tests.e2e.clients import Make, echo, make, served, serving
+from tests.e2e.serving import BlockingVerbs, Serving, Verbs, eventually
 from tests.support.patience import failure
 
 import requite
@@ -28,47 +27,11 @@ from requite.errors import (
 )
 from requite.request import Partial, Reply, RetryPolicy, Status
 
+__all__ = ["echo", "make", "served", "serving"]
+
 pytestmark = pytest.mark.e2e
 
-Make = Callable[..., Verbs]
 NOBODY_AT = 1  # nothing listens at port 1 (tcpmux), and the system gives it to nobody
-KINDS: dict[str, Callable[..., Any]] = {
-    "blocking": BlockingVerbs,
-    "asyncio": lambda url, **more: AsyncVerbs(url, asyncio.new_event_loop, **more),
-    "uvloop": AsyncVerbs,
-}
-
-
-@pytest.fixture(params=KINDS)
-def make(request: pytest.FixtureRequest) -> Iterator[Make]:
-    """Makes clients of one kind, which are closed after the test."""
-    made: list[Verbs] = []
-
-    def make(url: str, **settings: Any) -> Verbs:
-        made.append(KINDS[request.param](url, **settings))
-        return made[-1]
-
-    yield make
-    for client in made:
-        client.close()
-
-
-@pytest.fixture
-def serving() -> Iterator[Serving]:
-    serving = Serving()
-    yield serving
-    serving.close()
-
-
-@pytest.fixture
-def served(serving: Serving) -> Serving:
-    serving.start_worker()
-    return serving
-
-
-@pytest.fixture
-def echo(make: Make, served: Serving) -> Verbs:
-    return make(served.url("echo"), timeout=10)
 
 
 # --- call -----------------------------------------------------------------------------------------
@@ -329,120 +292,6 @@ def test_leaving_a_stream_cancels_it(echo: Verbs, served: Serving) -> None:
     stream.close()  # type: ignore[attr-defined]
     eventually(lambda: served.handlers.interrupted == [b"3?"], "the handler is interrupted")
     assert echo.call(b"next").body == b"next"
-
-
-# --- map ------------------------------------------------------------------------------------------
-def test_map_keeps_the_order_of_the_input(echo: Verbs) -> None:
-    naps = [b"30", b"1", b"20", b"2", b"10"] * 4
-    got = [reply.body for reply in echo.map(naps, service="nap", concurrency=8)]
-    assert got == naps
-
-
-def test_map_as_completed_gives_the_quick_ones_first(make: Make, served: Serving) -> None:
-    client = make(served.url("nap"), timeout=10)
-    got = [reply.body for reply in client.map([b"300", b"1", b"2"], as_completed=True)]
-    assert sorted(got) == [b"1", b"2", b"300"]
-    assert got[-1] == b"300"
-
-
-def test_map_is_bounded_and_pipelined(make: Make, served: Serving) -> None:
-    client = make(served.url("nap"), timeout=10)
-    assert len(list(client.map([b"5"] * 40, concurrency=4))) == 40
-    assert served.handlers.running_max == 4
-
-
-@pytest.mark.parametrize("as_completed", [False, True])
-def test_map_reads_an_endless_input_as_room_permits(echo: Verbs, as_completed: bool) -> None:
-    read = itertools.count()
-    replies = echo.map(
-        (b"%d" % number for number in read), concurrency=5, as_completed=as_completed
-    )
-    first = [int(next(replies).body) for _ in range(20)]
-    assert sorted(first) == list(range(20))
-    assert next(read) <= 20 + 2 * 5 + 1
-    replies.close()  # type: ignore[attr-defined]
-    assert echo.call(b"next").body == b"next"
-
-
-def test_map_of_many(echo: Verbs) -> None:
-    bodies = [b"%d" % number for number in range(2000)]
-    assert [reply.body for reply in echo.map(bodies)] == bodies
-
-
-@pytest.mark.parametrize("as_completed", [False, True])
-def test_map_takes_no_more_slots_than_there_are(
-    make: Make, served: Serving, as_completed: bool
-) -> None:
-    client = make(served.url("echo"), slots=3, timeout=10)
-    bodies = [b"%d" % number for number in range(200)]
-    replies = client.map(bodies, concurrency=100, as_completed=as_completed)
-    assert sorted(reply.body for reply in replies) == sorted(bodies)
-
-
-@pytest.mark.parametrize("as_completed", [False, True])
-def test_map_makes_do_with_the_slots_that_others_leave(
-    make: Make, served: Serving, as_completed: bool
-) -> None:
-    client = make(served.url("echo"), slots=5, timeout=10)
-    held = [client.start(b"held", service="hold") for _ in range(3)]
-    bodies = [b"%d" % number for number in range(200)]
-    replies = client.map(bodies, concurrency=100, as_completed=as_completed)
-    assert sorted(reply.body for reply in replies) == sorted(bodies)
-    served.handlers.gate.set()
-    assert [call.result().body for call in held] == [b"held"] * 3
-
-
-def test_map_with_no_slot_left_by_others_fails(make: Make, served: Serving) -> None:
-    """There is none of its own to wait for."""
-    client = make(served.url("echo"), slots=2, timeout=10)
-    held = [client.start(b"held", service="hold") for _ in range(2)]
-    errors = list(client.map([b"x"] * 5, return_errors=True))
-    assert [type(error) for error in errors] == [Overloaded] * 5
-    with pytest.raises(Overloaded):
-        list(client.map([b"x"] * 5))
-    served.handlers.gate.set()
-    assert [call.result().body for call in held] == [b"held"] * 2
-
-
-def test_map_of_nothing(echo: Verbs) -> None:
-    assert list(echo.map([])) == []
-
-
-def test_map_ends_with_its_first_error_in_order(echo: Verbs) -> None:
-    replies = echo.map([b"30", b"x", b"1"], service="nap")
-    assert next(replies).body == b"30"
-    with pytest.raises(RemoteFailure, match="invalid literal"):
-        next(replies)
-    assert list(replies) == []
-
-
-def test_map_gives_errors_in_their_place_if_asked_to(echo: Verbs) -> None:
-    got = list(echo.map([b"0", b"x", b"1"], service="nap", return_errors=True))
-    assert [type(each) for each in got] == [Reply, RemoteFailure, Reply]
-
-
-def test_map_cancels_what_is_out_when_it_is_left(make: Make, served: Serving) -> None:
-    client = make(served.url("hold"), timeout=10)
-    replies = client.map([b"quick", b"a", b"b"], as_completed=True)
-    with pytest.raises(TypeError):
-        list(client.map([b"ok", "not bytes"], service="echo"))
-    served.handlers.gate.set()
-    next(replies)
-    served.handlers.gate.clear()
-    replies.close()  # type: ignore[attr-defined]
-    assert client.call(b"next", service="echo").body == b"next"
-    eventually(lambda: served.snapshot.pending == 0, "nothing is left at the broker")
-
-
-@pytest.mark.parametrize("bodies", [b"bytes", "text", 7])
-def test_map_of_a_single_body_is_refused(echo: Verbs, bodies: Any) -> None:
-    with pytest.raises(TypeError, match="iterable of bodies"):
-        echo.map(bodies)
-
-
-def test_map_with_no_concurrency_is_refused(echo: Verbs) -> None:
-    with pytest.raises(ConfigurationError, match="concurrency"):
-        echo.map([b"x"], concurrency=0)
 
 
 # --- a broker that goes and comes -----------------------------------------------------------------
