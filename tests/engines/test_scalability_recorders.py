@@ -142,7 +142,7 @@ def test_every_try_is_told(client, chronicle):
         ("cancel", Kind.CANCELLED, Status.CANCELLED, "Cancelled"),
         ("lose", Kind.ANSWERED, 255, "TransportError"),
         ("drain", Kind.CANCELLED, Status.CANCELLED, "Cancelled"),
-        ("forsake", Kind.ANSWERED, 255, "CallError"),
+        ("abandon_all", Kind.ANSWERED, 255, "CallError"),
     ],
 )
 def test_a_failed_call_is_told_event_by_event(client, chronicle, how, kind, outcome, error):
@@ -156,8 +156,8 @@ def test_a_failed_call_is_told_event_by_event(client, chronicle, how, kind, outc
             client.lose("a")
         case "drain":
             client.drain()
-        case "forsake":
-            client.client.forsake(CallError("interrupted"), client.now)
+        case "abandon_all":
+            client.client.abandon_all(CallError("interrupted"), client.now)
     assert told(chronicle, FIRST) == ["ACCEPTED", "SENT", kind.name]
     end = chronicle.happenings[-1]
     assert (end.outcome, end.error) == (outcome, error)

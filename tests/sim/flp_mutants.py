@@ -43,8 +43,9 @@ class SaysItHasNotRun(AgentClient):
 
 
 class HasNoLimit(AgentClient):
-    def _why_not(self, deadline: float, now: float) -> Any:
-        return None
+    def _submitted(self, asked: Any, now: float) -> None:
+        self._calls.slots = len(self._calls) + 1
+        super()._submitted(asked, now)
 
 
 class RemembersCalls(AgentClient):

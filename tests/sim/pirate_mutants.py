@@ -63,13 +63,13 @@ class LosesWhatWasSent(LazyPirate):
 
     def _interrupt(self, call: Any, reason: str, now: float) -> None:
         call.deadline = inf
-        self._wait_until(call, inf)
+        self._calls.wait_until(call, inf)
 
 
 class NeverDialsAgain(LazyPirate):
     def _supply(self, now: float) -> None:
         super()._supply(now)
-        if self._resent:
+        if self._calls.resent:
             self._out = [e for e in self._out if type(e).__name__ != "Connect"]
 
 

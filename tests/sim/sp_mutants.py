@@ -65,7 +65,7 @@ class TakesStrayReplies(ScalabilityClient):
 
 class NeverSendsAgain(ScalabilityClient):
     def _resend(self, call: Any, now: float) -> None:
-        self._wait_until(call, call.deadline)
+        self._calls.wait_until(call, call.deadline)
 
 
 class SpendsItsBudgetForGood(ScalabilityClient):
@@ -77,8 +77,10 @@ class SpendsItsBudgetForGood(ScalabilityClient):
 
 
 class SendsAgainTooSoon(ScalabilityClient):
-    def _wait_until(self, call: Any, at: float) -> None:
-        super()._wait_until(call, at if at == call.deadline else at - call.resend_s / 2)
+    def _transmit(self, call: Any, channel: Channel, now: float) -> None:
+        super()._transmit(call, channel, now)
+        if call.due_at != call.deadline:
+            self._calls.wait_until(call, call.due_at - call.resend_s / 2)
 
 
 class SendsAgainWhatMayHaveRun(ScalabilityClient):
@@ -125,7 +127,7 @@ class WaitsForItsTimer(ScalabilityClient):
 class HasNoLimit(ScalabilityClient):
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
-        self._slots = 1000
+        self._calls.slots = 1000
 
 
 class HoldsOn(ScalabilityClient):

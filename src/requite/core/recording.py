@@ -11,14 +11,14 @@ REFUSED: how many, and why.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from requite.chronicle import (
     NO_OUTCOME,
+    NOT_IDEMPOTENT,
     PRESS_ROWS,
     SWEEP_EVERY_S,
     Chronicle,
@@ -29,7 +29,7 @@ from requite.chronicle import (
 from requite.errors import CallError, CallTimeout, Cancelled, Overloaded
 from requite.request import Status, error_class_of
 
-FAILURES: Final = {
+FAILURES: Final[Mapping[type[CallError], tuple[Kind, int]]] = {
     CallTimeout: (Kind.EXPIRED, Status.EXPIRED),
     Cancelled: (Kind.CANCELLED, Status.CANCELLED),
     Overloaded: (Kind.ANSWERED, Status.OVERLOADED),
@@ -38,16 +38,24 @@ FAILURES: Final = {
 
 
 class Call(Protocol):
-    """What a client's recorder needs of a call; it sets the first three.
+    """What a client's recorder needs of a call; it sets `is_told`, `sent_at`, and the `call_id` of
+    one that has none.
 
-    `sent_at` is when the first try left, `tries` how many there were.
+    `sent_at` is when the first try left, `tries` how many there were. `size` is in bytes.
     """
 
     call_id: bytes
     is_told: bool
     sent_at: float
     submitted_at: float
+    deadline: float
+    idempotent: bool
     tries: int
+
+    @property
+    def name(self) -> bytes: ...
+    @property
+    def size(self) -> int: ...
 
 
 class Job(Protocol):
@@ -112,16 +120,26 @@ class Recorder:
             self._chronicle.press()
 
 
-class CallRecorder(Recorder, ABC, Generic[CallT]):
-    """Tells about calls, at the client. A protocol says what a call is `about`."""
+class CallRecorder(Recorder, Generic[CallT]):
+    """Tells about calls, at the client. `failures`: what the errors that a call may end with mean,
+    where they mean anything."""
 
-    @abstractmethod
-    def about(self, call: CallT) -> tuple[bytes, int, float]:
-        """Return the name of a call's service, the bytes of its body, and its deadline."""
+    def __init__(
+        self,
+        chronicle: Chronicle,
+        origin: bytes,
+        failures: Mapping[type[CallError], tuple[Kind, int]] = FAILURES,
+    ) -> None:
+        super().__init__(chronicle, origin)
+        self._failures = failures
+
+    def refused(self, name: bytes, error: CallError, now: float) -> None:
+        """Tell that a call was not taken on."""
+        self._happen(refusal(error, now, name))
 
     def accepted(self, call: CallT) -> None:
-        """Give a new call its id."""
-        call.call_id = self._new_id()
+        """Note a new call, and give it an id if it has none."""
+        call.call_id = call.call_id or self._new_id()
         call.is_told = False
         self._look_soon(call.submitted_at)
 
@@ -134,26 +152,35 @@ class CallRecorder(Recorder, ABC, Generic[CallT]):
         if call.is_told:
             self._tell(call, Kind.SENT, now)
 
-    def answered(self, call: CallT, size: int, now: float) -> None:
-        """Tell of the reply to a call, which has so many bytes."""
+    def partial(self, call: CallT, frames: Sequence[bytes], now: float) -> None:
+        """Tell of a partial reply."""
+        self.begun(call)
+        self._tell(call, Kind.PARTIAL, now, size=sum(map(len, frames)))
+
+    def answered(self, call: CallT, body: Sequence[bytes], now: float) -> None:
+        """Tell of the reply to a call."""
+        size = sum(map(len, body))
         if call.is_told:
             self._tell(call, Kind.ANSWERED, now, outcome=Status.OK, size=size)
             return
-        name, asked_size, deadline = self.about(call)
-        sent_at, call_id = call.sent_at, call.call_id
-        self._flown(
-            (call.submitted_at, sent_at, now, deadline, call_id, name, b"", asked_size, size)
-        )
+        instants = call.submitted_at, call.sent_at, now, call.deadline
+        self._flown((*instants, call.call_id, call.name, b"", call.size, size))
 
     def begun(self, call: CallT) -> None:
         """Tell what has happened to a call so far, up to its first try, if that is not told yet."""
         if call.is_told:
             return
         call.is_told = True
-        _, size, deadline = self.about(call)
-        self._tell(call, Kind.ACCEPTED, call.submitted_at, attempt=0, size=size, value=deadline)
+        facts: dict[str, Any] = {"size": call.size, "value": call.deadline}
+        if self._is_marked(call):
+            facts["reason"] = NOT_IDEMPOTENT
+        self._tell(call, Kind.ACCEPTED, call.submitted_at, attempt=0, **facts)
         if call.tries:
             self._tell(call, Kind.SENT, call.sent_at, attempt=1)
+
+    def _is_marked(self, call: CallT) -> bool:
+        """Whether the journal says that a call must not run twice."""
+        return False
 
     def taken_back(self, call: CallT, reason: str, now: float) -> None:
         """Tell that a try is given up for another one."""
@@ -163,7 +190,7 @@ class CallRecorder(Recorder, ABC, Generic[CallT]):
     def failed(self, call: CallT, error: CallError, now: float) -> None:
         """Tell of the error a call ended with."""
         self.begun(call)
-        kind, outcome = FAILURES.get(type(error), (Kind.ANSWERED, NO_OUTCOME))
+        kind, outcome = self._failures.get(type(error), (Kind.ANSWERED, NO_OUTCOME))
         name = type(error).__name__
         self._tell(call, kind, now, outcome=outcome, error=name, reason=str(error))
 
@@ -177,7 +204,7 @@ class CallRecorder(Recorder, ABC, Generic[CallT]):
 
     def _tell(self, call: CallT, kind: Kind, at: float, **facts: Any) -> None:
         facts.setdefault("attempt", call.tries)
-        self._happen(Happening(at, kind, call.call_id, self.about(call)[0], **facts))
+        self._happen(Happening(at, kind, call.call_id, call.name, **facts))
 
 
 class JobRecorder(Recorder, Generic[JobT]):
@@ -249,9 +276,9 @@ class JobRecorder(Recorder, Generic[JobT]):
         self._happen(Happening(at, kind, job.call_id, self._service, self._origin, 1, **facts))
 
 
-def refusal(error: CallError, now: float, service: str = "") -> Happening:
-    """Return the row that tells of a call that was not taken on."""
-    name, error_name = encode_name(service), type(error).__name__
+def refusal(error: CallError, now: float, name: bytes = b"") -> Happening:
+    """Return the row that tells of a call, to the service `name`, that was not taken on."""
+    error_name = type(error).__name__
     return Happening(now, Kind.REFUSED, service=name, error=error_name, reason=str(error))
 
 

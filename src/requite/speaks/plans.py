@@ -63,7 +63,7 @@ def check_body_frames(count: int) -> None:
 class CallEngine(Engine, Protocol):
     """The engine of a client."""
 
-    def forsake(self, error: CallError, now: float) -> None:
+    def abandon_all(self, error: CallError, now: float) -> None:
         """Tell the journal that all calls have ended with `error`, because this engine, which must
         not be used any more, was given up."""
 

@@ -21,17 +21,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import inf
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.budget import TimedBudget
-from requite.core.calling import CallingEngine
+from requite.core.calls import STRAY, Calls
+from requite.core.machine import Handlers, take_no_notice
+from requite.core.recording import CallRecorder
 from requite.core.slots import Slots
 from requite.engine import (
+    Cancel,
     Deliver,
+    Disconnect,
+    Drain,
     Message,
     PeerBlocked,
+    PeerJoined,
+    PeerLost,
     PeerWritable,
+    Received,
+    Stopped,
     Submit,
     Wake,
     Warn,
@@ -44,7 +53,6 @@ from requite.protocols.amqp.connected import SIDE, WORK, ConnectedEngine
 from requite.protocols.amqp.methods import Heard
 from requite.protocols.amqp.policy import CallerPolicy
 from requite.protocols.amqp.properties import Properties, decode_properties, encode_properties
-from requite.protocols.amqp.recorders import CallerRecorder
 from requite.protocols.amqp.sizes import SizeLimit
 from requite.protocols.amqp.topology import Destination
 from requite.protocols.amqp.tracing import traceparent
@@ -56,12 +64,14 @@ _CACHED_MAX: Final = 1024  # beyond it the table starts afresh: users may make n
 _ACCESS_REFUSED: Final = 403  # AMQP 0.9.1, section 1.2
 
 
-class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
+class AmqpCaller(ConnectedEngine):
     """A caller of the services at one `destination`.
 
     `origin`, the first half of its call ids and part of its queues' names, should be random per
     start, and so should `first_sequence`. `chronicle` takes down what happens to calls.
     """
+
+    _kind: ClassVar = "a client"
 
     def __init__(
         self,
@@ -73,12 +83,15 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
         chronicle: Chronicle | None = None,
     ) -> None:
         self._policy = policy = policy or CallerPolicy()
-        super().__init__(
-            policy.heartbeat,
-            slots=policy.slots,
-            recorder=None if chronicle is None else CallerRecorder(chronicle, origin),
-            notes=False,
+        self._calls: Calls[PendingCall] = Calls(
+            policy.slots,
+            None if chronicle is None else CallRecorder(chronicle, origin),
+            fail=self._fail,
+            time_out=self._time_out,
+            expired=failures.expired,
+            try_s=policy.retry.attempt_timeout,
         )
+        super().__init__(policy.heartbeat)
         self._origin = origin
         self._budget = TimedBudget(policy.retry)
         self._table: Slots[PendingCall] = Slots(policy.slots, first_sequence)
@@ -94,7 +107,7 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
             confirms=policy.confirms,
             direct_reply=policy.direct_reply,
         )
-        self._returned = self._stray = 0
+        self._returned = 0
         self._hears: dict[type, Callable[[Any, Message, float], None]] = {
             methods.Delivered: self._replied,
             methods.Returned: self._came_back,
@@ -105,12 +118,29 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
         }
 
     # --- the engine's contract --------------------------------------------------------------------
+    def _handlers(self) -> Handlers:
+        return {
+            Submit: self._submitted,
+            Received: self._received,
+            Cancel: self._calls.cancelled,
+            Wake: self._woken,
+            PeerJoined: self._joined,
+            PeerLost: self._lost,
+            PeerBlocked: take_no_notice,  # the shell holds further calls back
+            PeerWritable: take_no_notice,
+            Drain: self._drained,
+        }
+
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`: the next of all instants, or none (tickless)."""
-        at = self._sweep.at if self._stopped else min(self._sweep.at, self._beat_at())
-        if self._recorder is not None:
-            at = min(at, self._recorder.look_at)
+        at = self._calls.next_at()
+        if not self._stopped:
+            at = min(at, self._beat_at())
         return None if at == inf else at
+
+    def abandon_all(self, error: CallError, now: float) -> None:
+        """See `Calls.abandon_all`."""
+        self._calls.abandon_all(error, now)
 
     def snapshot(self) -> SimpleNamespace:
         """Return the counts of all tables.
@@ -125,24 +155,24 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
             held=held,
             sent=len(self._calls) - held,
             unconfirmed=len(self._confirms),
-            resent=self._resent,
+            resent=self._calls.resent,
             returned=self._returned,
-            stray=self._stray,
+            stray=self._calls.dropped[STRAY],
             stopped=self._stopped,
         )
 
     # --- from the user ----------------------------------------------------------------------------
     def _submitted(self, asked: Submit, now: float) -> None:
-        if self._maybe_refuse(asked.token, asked.service, asked.deadline, now):
+        if self._calls.refuse(asked.token, asked.service, asked.deadline, self._out, now):
             return
         self._call_number += 1
         call_id = self._origin + self._call_number.to_bytes(8, "big")
-        parent = traceparent(call_id, is_sampled=self._recorder is not None)
+        parent = traceparent(call_id, is_sampled=self._calls.recorder is not None)
         call = PendingCall(asked, call_id, parent, now)
         request_id = self._table.take(call)
         assert request_id is not None, "there is a slot for every call that is taken on"
         call.request_id = request_id
-        self._take_on(call)
+        self._calls.take_on(call)
         self._budget.earn()
         if self._way.is_ready:
             self._transmit(call, now)
@@ -150,11 +180,17 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
         self._hold(call, call.deadline)
         self._get_ready()
 
-    def _blocked(self, _event: PeerBlocked, _now: float) -> None:
-        """Take no notice: the shell holds further calls back."""
+    def _drained(self, _event: Drain, now: float) -> None:
+        if not self._stopped:
+            self._stopped = True
+            self._calls.close(now)
+            self._out.append(Stopped())
 
-    def _writable(self, _event: PeerWritable, _now: float) -> None:
-        """Nor of this."""
+    def _joined(self, event: PeerJoined, now: float) -> None:
+        if self._stopped:
+            self._out.append(Disconnect(event.peer, "the client is closed"))
+        else:
+            super()._joined(event, now)
 
     # --- the way of requests and replies ----------------------------------------------------------
     def _begin(self, _now: float) -> None:
@@ -229,7 +265,7 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
     def _hold(self, call: PendingCall, until: float) -> None:
         call.is_sent = False
         self._held[call] = None
-        self._wait_until(call, until)
+        self._calls.wait_until(call, until)
 
     def _maybe_release(self, now: float) -> None:
         """Publish what is held, if that is possible by now."""
@@ -238,7 +274,7 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
         for call in list(self._held):
             del self._held[call]
             if now >= call.deadline:  # its timer is late (I15)
-                self._fail(call, self._expired(call, now), now)
+                self._fail(call, failures.expired(call, now), now)
             else:
                 self._transmit(call, now)
 
@@ -248,7 +284,6 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
         if len(body) > self._limit.size_max:
             self._fail_too_large(call, now, tried=call.tries > 0)
             return
-        call.tries += 1
         call.is_sent = True
         headers: dict[str, Any] = {wire.TRACEPARENT: call.traceparent}
         if call.idempotency_key:
@@ -267,13 +302,8 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
         self._send(WORK, self._publishing(call.service), header, body)
         if self._policy.confirms:
             self._confirms.published(call.request_id)
-        if self._recorder is not None:
-            self._recorder.sent(call, now)
-        try_s = self._policy.retry.attempt_timeout
-        if try_s is None or not call.idempotent:
-            self._wait_until(call, call.deadline)
-        else:
-            self._wait_until(call, min(now + try_s, call.deadline))
+        self._calls.sent(call, self._out, now)
+        self._calls.await_reply(call, now)
 
     def _publishing(self, service: str) -> bytes:
         """Return the method that publishes a request to a service, made once."""
@@ -299,7 +329,7 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
             if self._is_last(call):
                 self._fail(call, failures.lost(call, reason), now)
             else:
-                self._take_back(call, reason, now)
+                self._calls.take_back(call, reason, now)
                 self._hold(call, call.deadline)
 
     def _recall(self, call: PendingCall) -> None:
@@ -321,7 +351,7 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
         request_id = wire.request_id_of(properties.correlation_id)
         call = self._table.get(request_id) if request_id >= 0 else None
         if call is None:
-            self._ignore(now)
+            self._calls.drop(STRAY, now)
         elif properties.flaw:
             self._conclude(call, failures.malformed(properties.flaw), now)
         elif len(message) < 4:
@@ -353,7 +383,7 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
         if not self._is_of_this_run(call, source, now):
             return
         if index != call.pieces_of(source):
-            self._ignore(now)
+            self._calls.drop(STRAY, now)
             return
         call.index += 1
         if call.partials:
@@ -381,12 +411,13 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
         """Answer the call, unless partial replies of this run have been missed."""
         count = headers.get(wire.PARTIALS)
         if isinstance(count, int) and count != call.pieces_of(source):
-            self._ignore(now)
+            self._calls.drop(STRAY, now)
             return
-        call.redelivered = _redelivered(source[1])
+        attempts = call.tries + _redelivered(source[1])
         if pieces := call.pieces.get(source):
             body = b"".join((*pieces, body))
-        self._take_reply(call, (body,), now)
+        self._forget(call)
+        self._calls.answer(call, (body,), attempts, self._out, now)
 
     def _came_back(self, returned: methods.Returned, message: Message, now: float) -> None:
         """End the call whose request no queue takes."""
@@ -409,12 +440,6 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
             if call is not None:
                 self._conclude(call, failures.not_taken(), now, tried=call.tries > 1)
 
-    def _ignore(self, now: float) -> None:
-        """Count a reply to nothing that is outstanding."""
-        self._stray += 1
-        if self._recorder is not None:
-            self._recorder.dropped("late, repeated or stray replies", now)
-
     # --- ends, and time ---------------------------------------------------------------------------
     def _conclude(
         self, call: PendingCall, error: CallError, now: float, *, tried: bool | None = None
@@ -426,30 +451,29 @@ class AmqpCaller(ConnectedEngine, CallingEngine[PendingCall]):
         if tried is not None:
             error.may_have_executed = tried
 
+    def _fail(self, call: PendingCall, error: CallError, now: float) -> None:
+        self._recall(call)
+        self._forget(call)
+        self._calls.end(call, error, self._out, now)
+
     def _forget(self, call: PendingCall) -> None:
-        super()._forget(call)
+        """Take a call off all tables but that of the calls."""
         self._table.free(call.request_id)
         self._held.pop(call, None)
-
-    def _attempts(self, call: PendingCall) -> int:
-        return call.tries + call.redelivered
-
-    def _expired(self, call: PendingCall, now: float) -> CallError:
-        return failures.expired(call, now)
 
     def _woken(self, event: Wake, now: float) -> None:
         if not self._stopped:
             self._attend(now)
-        super()._woken(event, now)
+        self._calls.woken(event, now)
 
     def _time_out(self, call: PendingCall, now: float) -> None:
         """Publish a call again whose try has had its time, or give it up."""
         if self._is_last(call):
             self._fail(call, failures.silent(call, self._policy.retry.attempt_timeout or 0.0), now)
         elif not self._budget.maybe_spend(now):
-            self._wait_until(call, min(self._budget.again_at, call.deadline))
+            self._calls.wait_until(call, self._budget.again_at)
         else:
-            self._take_back(call, "no reply in time", now)
+            self._calls.take_back(call, "no reply in time", now)
             self._transmit(call, now)
 
 

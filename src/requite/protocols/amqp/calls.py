@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from requite.core.calling import SubmittedCall
+from requite.core import calls
 from requite.engine import Submit
 
 Source = tuple[Any, Any, Any]
 """Which run of a request a reply is of: worker, attempt and number, as the reply says."""
 
 
-class PendingCall(SubmittedCall):
+class PendingCall(calls.PendingCall):
     """One call. `request_id` is its slot and sequence number; `message_id` names it in all tries,
     and `traceparent` the trace that it begins.
 
     `is_sent` tells whether a try is out now. `index` counts the partial replies: with `partials`
     the user takes them, which are all of one `source`; else `pieces` has those of each.
-    `redelivered`: how often RabbitMQ gave the request to another worker, by the reply.
     """
 
     __slots__ = (
@@ -28,14 +27,13 @@ class PendingCall(SubmittedCall):
         "message_id",
         "partials",
         "pieces",
-        "redelivered",
         "request_id",
         "source",
         "traceparent",
     )
 
     def __init__(self, asked: Submit, call_id: bytes, traceparent: str, now: float) -> None:
-        super().__init__(asked, now)
+        self.take_from(asked, now)
         frames = self.frames
         self.body = frames[0] if len(frames) == 1 else b"".join(frames)
         self.idempotency_key = asked.idempotency_key
@@ -45,7 +43,7 @@ class PendingCall(SubmittedCall):
         self.traceparent = traceparent
         self.request_id = -1
         self.is_sent = False
-        self.index = self.redelivered = 0
+        self.index = 0
         self.source: Source | None = None
         self.pieces: dict[Source, list[bytes]] = {}
 

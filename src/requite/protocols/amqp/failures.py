@@ -6,7 +6,7 @@ known that it has not.
 
 from __future__ import annotations
 
-from requite.core.calling import times
+from requite.core.calls import times
 from requite.errors import (
     CallError,
     CallTimeout,

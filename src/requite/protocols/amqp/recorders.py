@@ -1,22 +1,12 @@
-"""What callers and responders write into their chronicles (`requite.core.recording`).
+"""What responders write into their chronicles (`requite.core.recording`).
 
 A call keeps its id on the way (the property `message-id`), so that both tell of it by one name.
 """
 
 from __future__ import annotations
 
-from requite.core.calling import SubmittedRecorder
 from requite.core.recording import JobRecorder
-from requite.protocols.amqp.calls import PendingCall
 from requite.protocols.amqp.jobs import Job
-
-
-class CallerRecorder(SubmittedRecorder[PendingCall]):
-    """Tells about calls, at the client."""
-
-    def accepted(self, call: PendingCall) -> None:
-        """Note a new call, which has its id."""
-        self._look_soon(call.submitted_at)
 
 
 class ResponderRecorder(JobRecorder[Job]):

@@ -18,8 +18,11 @@ from collections.abc import Iterator
 from math import inf
 from typing import Any, Final
 
+from requite.core.calls import MALFORMED, STRAY
 from requite.core.liveness import HeartbeatPolicy, Liveness, absence_s
+from requite.core.machine import Handlers
 from requite.engine import (
+    Drain,
     Message,
     Note,
     Peer,
@@ -29,6 +32,7 @@ from requite.engine import (
     PeerWritable,
     Received,
     Send,
+    Wake,
     Warn,
 )
 from requite.errors import RemoteViolation
@@ -66,6 +70,15 @@ class AgentClient(FreelanceClient):
         super().__init__(*args, **given)
         self._servers: dict[Peer, Server] = {}
         self._live: dict[Peer, Server] = {}  # the first one is asked
+        self._attend_at = inf  # when a server is to be pinged or given up
+
+    def _handlers(self) -> Handlers:
+        return {**super()._handlers(), Wake: self._woken}
+
+    def deadline(self) -> float | None:
+        """See `requite.engine.Engine.deadline`."""
+        at = min(self._calls.next_at(), self._attend_at)
+        return None if at == inf else at
 
     # --- calls ------------------------------------------------------------------------------------
     def _maybe_send(self, call: PendingCall, now: float) -> bool:
@@ -75,7 +88,7 @@ class AgentClient(FreelanceClient):
         self._name(call)
         call.peers.clear()
         self._transmit(call, server.peer, (call.control, *call.frames), now)
-        self._await_reply(call, now)
+        self._calls.await_reply(call, now)
         return True
 
     def _choose(self, call: PendingCall) -> Server | None:
@@ -91,7 +104,7 @@ class AgentClient(FreelanceClient):
             each = f"with {self._retry.attempt_timeout:g} s each"
             self._fail(call, failures.unanswered(call, each), now)
         elif self._may_spend(call, now):
-            self._take_back(call, f"no reply within {self._retry.attempt_timeout:g} s", now)
+            self._calls.take_back(call, f"no reply within {self._retry.attempt_timeout:g} s", now)
             self._send_or_hold(call, now)
 
     # --- from servers -----------------------------------------------------------------------------
@@ -109,16 +122,16 @@ class AgentClient(FreelanceClient):
         try:
             command = wire.decode_flp_reply(message)
         except RemoteViolation as violation:
-            self._ignore(now, malformed=True)
+            self._calls.drop(MALFORMED, now)
             self._out.append(Warn("malformed", f"a message is dropped: {violation}"))
             return
         if isinstance(command, wire.Pong):
             return
         call = self._pending.get(command.control)
         if call is None:
-            self._ignore(now)
+            self._calls.drop(STRAY, now)
         else:
-            self._take_reply(call, command.body, now)
+            self._answer(call, command.body, call.tries, now)
 
     # --- who lives --------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
@@ -167,6 +180,15 @@ class AgentClient(FreelanceClient):
         return len(self._servers), len(self._live), blocked
 
     # --- time -------------------------------------------------------------------------------------
+    def _woken(self, event: Wake, now: float) -> None:
+        self._calls.woken(event, now)
+        if now >= self._attend_at:
+            self._attend(now)
+
+    def _drained(self, event: Drain, now: float) -> None:
+        super()._drained(event, now)
+        self._attend_at = inf
+
     def _attend(self, now: float) -> None:
         """Ping who was silent for an interval, and give up who was for several."""
         if away_s := absence_s(self._attend_at, now, self._policy.ping.interval_s):
@@ -193,5 +215,5 @@ class AgentClient(FreelanceClient):
                 yield server.liveness.gone_at()
 
     def _tell(self, kind: str, server: Server, **facts: Any) -> None:
-        if self._notes:
+        if self._calls.notes:
             self._out.append(Note(kind, {"server": str(server)} | facts))

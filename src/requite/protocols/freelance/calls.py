@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from requite.core.calling import SubmittedCall
+from requite.core import calls
 from requite.engine import Peer, Submit
 
 
-class PendingCall(SubmittedCall):
+class PendingCall(calls.PendingCall):
     """One call; `control` names it on the wire from its first try on.
 
     `peers` are the connections over which a try of it is out: one at most, except with the shotgun.
@@ -18,10 +18,14 @@ class PendingCall(SubmittedCall):
     __slots__ = ("control", "peers", "tried")
 
     def __init__(self, asked: Submit, now: float) -> None:
-        super().__init__(asked, now)
+        self.take_from(asked, now)
         self.control = b""
         self.peers: dict[Peer, None] = {}
         self.tried: dict[Any, None] = {}
+
+    def facts(self) -> dict[str, Any]:
+        """See `requite.core.calls.PendingCall.facts`."""
+        return super().facts() | {"control": self.control}
 
     def __repr__(self) -> str:
         return f"<PendingCall {self.control!r}>"

@@ -20,13 +20,29 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from math import inf
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.budget import TimedBudget
-from requite.core.calling import CallingEngine, SubmittedRecorder
-from requite.engine import Send, Submit
+from requite.core.calls import MALFORMED, STRAY, Calls
+from requite.core.machine import Handlers, Machine
+from requite.core.recording import CallRecorder
+from requite.engine import (
+    Cancel,
+    Disconnect,
+    Drain,
+    PeerBlocked,
+    PeerJoined,
+    PeerLost,
+    PeerWritable,
+    Received,
+    Send,
+    Stopped,
+    Submit,
+    Wake,
+)
 from requite.errors import CallError, LocalViolation
 from requite.protocols.freelance import failures
 from requite.protocols.freelance.calls import PendingCall
@@ -34,12 +50,14 @@ from requite.protocols.freelance.policy import ClientPolicy
 from requite.protocols.freelance.wire import control_frame
 
 
-class FreelanceClient(CallingEngine[PendingCall]):
+class FreelanceClient(Machine):
     """A client but for its way of choosing servers. An idempotency key is a `LocalViolation`.
 
     `origin`, the first half of its call ids, should be random per start; `chronicle` takes down
     what happens to calls.
     """
+
+    _kind: ClassVar = "a client"
 
     def __init__(
         self,
@@ -49,17 +67,43 @@ class FreelanceClient(CallingEngine[PendingCall]):
         chronicle: Chronicle | None = None,
     ) -> None:
         self._policy = policy = policy or ClientPolicy()
-        super().__init__(
+        self._calls: Calls[PendingCall] = Calls(
             policy.slots,
-            recorder=None if chronicle is None else SubmittedRecorder(chronicle, origin),
+            None if chronicle is None else CallRecorder(chronicle, origin),
+            fail=self._fail,
+            time_out=self._time_out,
+            expired=failures.expired,
+            try_s=policy.retry.attempt_timeout,
             notes=policy.notes,
         )
+        super().__init__()
         self._retry = policy.retry
         self._budget = TimedBudget(policy.retry)
         self._pending: dict[bytes, PendingCall] = {}  # by control frame, those that were sent
         self._held: dict[PendingCall, None] = {}  # a set that keeps its order
         self._number = 0  # of the request sent last
-        self._malformed = self._stray = 0
+
+    def _handlers(self) -> Handlers:
+        return {
+            Submit: self._submitted,
+            Received: self._received,
+            Cancel: self._calls.cancelled,
+            Wake: self._calls.woken,
+            PeerJoined: self._maybe_joined,
+            PeerLost: self._lost,
+            PeerBlocked: self._blocked,
+            PeerWritable: self._writable,
+            Drain: self._drained,
+        }
+
+    def deadline(self) -> float | None:
+        """See `requite.engine.Engine.deadline`."""
+        at = self._calls.next_at()
+        return None if at == inf else at
+
+    def abandon_all(self, error: CallError, now: float) -> None:
+        """See `Calls.abandon_all`."""
+        self._calls.abandon_all(error, now)
 
     def snapshot(self) -> SimpleNamespace:
         """Return the counts of all tables.
@@ -76,9 +120,9 @@ class FreelanceClient(CallingEngine[PendingCall]):
             blocked=blocked,
             held=held,
             sent=len(self._calls) - held,
-            resent=self._resent,
-            malformed=self._malformed,
-            stray=self._stray,
+            resent=self._calls.resent,
+            malformed=self._calls.dropped[MALFORMED],
+            stray=self._calls.dropped[STRAY],
             stopped=self._stopped,
         )
 
@@ -88,6 +132,25 @@ class FreelanceClient(CallingEngine[PendingCall]):
         """Send a call to whichever server is to have it; False where none takes it now."""
 
     @abstractmethod
+    def _time_out(self, call: PendingCall, now: float) -> None:
+        """Deal with a call whose instant has come before its deadline."""
+
+    @abstractmethod
+    def _received(self, event: Received, now: float) -> None: ...
+
+    @abstractmethod
+    def _joined(self, event: PeerJoined, now: float) -> None: ...
+
+    @abstractmethod
+    def _lost(self, event: PeerLost, now: float) -> None: ...
+
+    @abstractmethod
+    def _blocked(self, event: PeerBlocked, now: float) -> None: ...
+
+    @abstractmethod
+    def _writable(self, event: PeerWritable, now: float) -> None: ...
+
+    @abstractmethod
     def _connections(self) -> tuple[int, int, int]:
         """Return how many connections there are, live ones, and blocked ones."""
 
@@ -95,40 +158,36 @@ class FreelanceClient(CallingEngine[PendingCall]):
     def _submitted(self, asked: Submit, now: float) -> None:
         if asked.idempotency_key:
             raise LocalViolation("FLP carries no idempotency key")
-        if not self._maybe_refuse(asked.token, asked.service, asked.deadline, now):
+        if not self._calls.refuse(asked.token, asked.service, asked.deadline, self._out, now):
             call = PendingCall(asked, now)
-            self._take_on(call)
+            self._calls.take_on(call)
             self._budget.earn()
             self._send_or_hold(call, now)
 
     def _send_or_hold(self, call: PendingCall, now: float) -> None:
         if now >= call.deadline:  # its timer is late (I15)
-            self._fail(call, self._expired(call, now), now)
+            self._fail(call, failures.expired(call, now), now)
         elif not self._maybe_send(call, now):
             self._hold(call, call.deadline)
 
     def _hold(self, call: PendingCall, until: float) -> None:
         """Let a call wait for a server that takes it; look at it again at `until`."""
         self._held[call] = None
-        self._wait_until(call, min(until, call.deadline))
+        self._calls.wait_until(call, until)
 
     def _release(self, now: float) -> None:
         """Send what is held and can be sent now."""
         for call in list(self._held):
             if now >= call.deadline:  # its timer is late (I15)
-                self._fail(call, self._expired(call, now), now)
+                self._fail(call, failures.expired(call, now), now)
             elif self._maybe_send(call, now):
                 self._held.pop(call, None)
 
     def _transmit(self, call: PendingCall, peer: Any, message: Sequence[bytes], now: float) -> None:
         """Make a try."""
-        call.tries += 1
         call.peers[peer] = None
         self._out.append(Send(peer, message))
-        if self._recorder is not None:
-            self._recorder.sent(call, now)
-        if self._notes:
-            self._note("sent", call, peer=peer)
+        self._calls.sent(call, self._out, now, peer=peer)
 
     def _name(self, call: PendingCall) -> None:
         """Give a call the control frame by which its reply is known, unless it has one.
@@ -141,14 +200,6 @@ class FreelanceClient(CallingEngine[PendingCall]):
             call.control = control_frame(self._number)
             self._pending[call.control] = call
 
-    def _await_reply(self, call: PendingCall, now: float) -> None:
-        """Give a try its time; only what may be sent again is looked at before its deadline."""
-        try_s = self._retry.attempt_timeout
-        if try_s is None or not call.idempotent:
-            self._wait_until(call, call.deadline)
-        else:
-            self._wait_until(call, min(now + try_s, call.deadline))
-
     def _is_last(self, call: PendingCall) -> bool:
         """Whether there cannot be another try."""
         return not call.idempotent or call.tries >= self._retry.attempts
@@ -157,7 +208,7 @@ class FreelanceClient(CallingEngine[PendingCall]):
         """Tell whether the budget allows a call another try; if not, look at it again soon."""
         if self._budget.maybe_spend(now):
             return True
-        self._wait_until(call, min(self._budget.again_at, call.deadline))
+        self._calls.wait_until(call, self._budget.again_at)
         return False
 
     def _interrupt(self, call: PendingCall, reason: str, now: float) -> None:
@@ -166,25 +217,32 @@ class FreelanceClient(CallingEngine[PendingCall]):
         if self._is_last(call):
             self._fail(call, failures.lost(call, reason), now)
             return
-        self._take_back(call, f"its server was lost: {reason}", now)
+        self._calls.take_back(call, f"its server was lost: {reason}", now)
         self._send_or_hold(call, now)
 
     # --- ends -------------------------------------------------------------------------------------
-    def _ignore(self, now: float, *, malformed: bool = False) -> None:
-        """Count a reply to nothing that is outstanding."""
-        self._malformed += malformed
-        self._stray += not malformed
-        if self._recorder is not None:
-            why = "malformed replies" if malformed else "late, repeated or stray replies"
-            self._recorder.dropped(why, now)
+    def _answer(self, call: PendingCall, body: Sequence[bytes], attempts: int, now: float) -> None:
+        """End a call whose reply has come."""
+        self._forget(call)
+        self._calls.answer(call, body, attempts, self._out, now)
 
-    def _expired(self, call: PendingCall, now: float) -> CallError:
-        return failures.expired(call, now)
+    def _fail(self, call: PendingCall, error: CallError, now: float) -> None:
+        self._forget(call)
+        self._calls.end(call, error, self._out, now)
 
     def _forget(self, call: PendingCall) -> None:
-        super()._forget(call)
+        """Take a call off all tables but that of the calls."""
         self._pending.pop(call.control, None)
         self._held.pop(call, None)
 
-    def _note(self, kind: str, call: PendingCall, **facts: Any) -> None:
-        super()._note(kind, call, control=call.control, **facts)
+    def _drained(self, _event: Drain, now: float) -> None:
+        if not self._stopped:
+            self._stopped = True
+            self._calls.close(now)
+            self._out.append(Stopped())
+
+    def _maybe_joined(self, event: PeerJoined, now: float) -> None:
+        if self._stopped:
+            self._out.append(Disconnect(event.peer, "the client is closed"))
+        else:
+            self._joined(event, now)

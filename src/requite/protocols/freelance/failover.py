@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from requite.core.calls import STRAY
 from requite.core.lanes import Lanes
 from requite.engine import (
     Disconnect,
@@ -27,6 +28,7 @@ from requite.engine import (
     PeerWritable,
     Received,
 )
+from requite.errors import CallError
 from requite.protocols.freelance import failures
 from requite.protocols.freelance.calls import PendingCall
 from requite.protocols.freelance.client_base import FreelanceClient
@@ -58,7 +60,7 @@ class FailoverClient(FreelanceClient):
         call.tried[place] = None
         call.peers.clear()
         self._transmit(call, peer, call.frames, now)
-        self._await_reply(call, now)
+        self._calls.await_reply(call, now)
 
     def _time_out(self, call: PendingCall, now: float) -> None:
         """Go on to the next server, or end a call that none has answered."""
@@ -68,7 +70,7 @@ class FailoverClient(FreelanceClient):
             self._fail(call, failures.unanswered(call, self._each()), now)
         elif call.tries == 1 or self._may_spend(call, now):
             self._recall(call)
-            self._take_back(call, f"no reply within {self._retry.attempt_timeout:g} s", now)
+            self._calls.take_back(call, f"no reply within {self._retry.attempt_timeout:g} s", now)
             self._go_on(call, now)
 
     def _take_any(self, call: PendingCall, now: float) -> None:
@@ -91,6 +93,10 @@ class FailoverClient(FreelanceClient):
         is_through = 1 < self._policy.servers <= call.tries
         return is_through or super()._is_last(call)
 
+    def _fail(self, call: PendingCall, error: CallError, now: float) -> None:
+        self._recall(call)
+        super()._fail(call, error, now)
+
     def _recall(self, call: PendingCall) -> None:
         """Close the lane of a try that is given up; its server goes to the end of the line."""
         for peer in call.peers:
@@ -108,7 +114,7 @@ class FailoverClient(FreelanceClient):
         strays = len(event.messages) - (call is not None)
         if call is not None:
             call.peers.clear()
-            self._take_reply(call, event.messages[0], now)
+            self._answer(call, event.messages[0], call.tries, now)
         # Not before the whole batch is read: none of it can be a reply to what is sent only now.
         if strays:
             self._distrust(event.peer, strays, now)
@@ -119,7 +125,7 @@ class FailoverClient(FreelanceClient):
         """Close a lane that brought more replies than requests: the next ones would be taken for
         replies to what was not asked yet (I2)."""
         for _ in range(strays):
-            self._ignore(now)
+            self._calls.drop(STRAY, now)
         self._drop(peer)
         self._out.append(Disconnect(peer, "a reply came on a connection that asks nothing"))
 

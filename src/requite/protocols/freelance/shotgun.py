@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from requite.core.calls import MALFORMED, STRAY
 from requite.engine import (
     Message,
     Peer,
@@ -51,7 +52,7 @@ class ShotgunClient(FreelanceClient):
                 self._name(call)
                 self._transmit(call, peer, wire.sequenced(call.control, call.frames), now)
         if call.peers:
-            self._wait_until(call, call.deadline)
+            self._calls.wait_until(call, call.deadline)
         return bool(call.peers)
 
     def _has_had_enough(self, call: PendingCall) -> bool:
@@ -71,14 +72,18 @@ class ShotgunClient(FreelanceClient):
         try:
             reply = wire.decode_sequenced_reply(message)
         except RemoteViolation as violation:
-            self._ignore(now, malformed=True)
+            self._calls.drop(MALFORMED, now)
             self._out.append(Warn("malformed", f"a message is dropped: {violation}"))
             return
         call = self._pending.get(reply.control)
         if call is None:
-            self._ignore(now)  # in most cases the answer of a server that was not the fastest
+            self._calls.drop(
+                STRAY, now
+            )  # in most cases the answer of a server that was not the fastest
         else:
-            self._take_reply(call, reply.body, now)
+            # The volleys: of the first one, all servers were asked once.
+            volleys = -(-call.tries // self._policy.servers)
+            self._answer(call, reply.body, volleys, now)
 
     # --- connections ------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
@@ -103,12 +108,8 @@ class ShotgunClient(FreelanceClient):
         if self._has_had_enough(call):
             self._interrupt(call, reason, now)
         else:
-            self._take_back(call, f"its last server was lost: {reason}", now)
+            self._calls.take_back(call, f"its last server was lost: {reason}", now)
             self._send_or_hold(call, now)
-
-    def _attempts(self, call: PendingCall) -> int:
-        """Count the volleys: of the first one, all servers were asked once."""
-        return -(-call.tries // self._policy.servers)
 
     def _is_last(self, call: PendingCall) -> bool:
         return self._has_had_enough(call)

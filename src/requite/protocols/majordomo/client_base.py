@@ -186,7 +186,7 @@ class ClientEngine(ABC):
             stopped=self._stopped,
         )
 
-    def forsake(self, error: CallError, now: float) -> None:
+    def abandon_all(self, error: CallError, now: float) -> None:
         """Tell the journal that all calls have ended with `error`, because the engine was given up:
         an exception struck while it was at work. It must not be used any more."""
         if self._recorder:

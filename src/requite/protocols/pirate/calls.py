@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from requite.core.calling import SubmittedCall
+from requite.core import calls
 from requite.engine import Peer, Submit
 
 
-class PendingCall(SubmittedCall):
+class PendingCall(calls.PendingCall):
     """One call. `peer` is the connection that its present try is on; None: it waits for one."""
 
     __slots__ = ("peer",)
 
     def __init__(self, asked: Submit, now: float) -> None:
-        super().__init__(asked, now)
+        self.take_from(asked, now)
         self.peer: Peer | None = None

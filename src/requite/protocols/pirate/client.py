@@ -17,15 +17,20 @@ Source: Guide, "Client-side Reliability (Lazy Pirate Pattern)".
 
 from __future__ import annotations
 
+from math import inf
 from types import SimpleNamespace
+from typing import ClassVar
 
 from requite.chronicle import NO_INSTANCE, Chronicle
-from requite.core.calling import CallingEngine, SubmittedRecorder, times
+from requite.core.calls import Calls, times
 from requite.core.lanes import Lanes
+from requite.core.machine import Handlers, Machine, take_no_notice
+from requite.core.recording import CallRecorder
 from requite.engine import (
     Cancel,
     Connect,
     Disconnect,
+    Drain,
     Peer,
     PeerBlocked,
     PeerJoined,
@@ -33,7 +38,9 @@ from requite.engine import (
     PeerWritable,
     Received,
     Send,
+    Stopped,
     Submit,
+    Wake,
     Warn,
 )
 from requite.errors import CallError, LocalViolation
@@ -43,13 +50,15 @@ from requite.protocols.pirate.policy import ClientPolicy
 from requite.request import RetryBudget
 
 
-class LazyPirate(CallingEngine[PendingCall]):
+class LazyPirate(Machine):
     """A client of the place its shell dials. An idempotency key, or a wish for partial replies, is
     a `LocalViolation`.
 
     `origin`, by which journals know the client, should be random per start; `chronicle` takes down
     what happens to calls.
     """
+
+    _kind: ClassVar = "a client"
 
     def __init__(
         self,
@@ -59,16 +68,44 @@ class LazyPirate(CallingEngine[PendingCall]):
         chronicle: Chronicle | None = None,
     ) -> None:
         self._policy = policy = policy or ClientPolicy()
-        super().__init__(
+        self._calls: Calls[PendingCall] = Calls(
             policy.slots,
-            recorder=None if chronicle is None else SubmittedRecorder(chronicle, origin),
+            None if chronicle is None else CallRecorder(chronicle, origin),
+            fail=self._fail,
+            time_out=self._time_out,
+            expired=failures.expired,
+            try_s=policy.retry.attempt_timeout,
             notes=policy.notes,
         )
+        super().__init__()
         self._retry = policy.retry
         self._budget = RetryBudget(policy.retry)
         self._waiting: dict[PendingCall, None] = {}  # HELD ones, in the order of submission
         self._lanes: Lanes[PendingCall] = Lanes(policy.connections_max)
         self._stray = 0
+
+    def _handlers(self) -> Handlers:
+        return {
+            Submit: self._submitted,
+            Received: self._received,
+            Cancel: self._cancelled,
+            Wake: self._woken,
+            PeerJoined: self._joined,
+            PeerLost: self._lost,
+            # One request waits there at most, the caller's own object.
+            PeerBlocked: take_no_notice,
+            PeerWritable: take_no_notice,
+            Drain: self._drained,
+        }
+
+    def deadline(self) -> float | None:
+        """See `requite.engine.Engine.deadline`."""
+        at = self._calls.next_at()
+        return None if at == inf else at
+
+    def abandon_all(self, error: CallError, now: float) -> None:
+        """See `Calls.abandon_all`."""
+        self._calls.abandon_all(error, now)
 
     def snapshot(self) -> SimpleNamespace:
         """Return the counts of all tables. `dialling` connections are not up yet."""
@@ -78,7 +115,7 @@ class LazyPirate(CallingEngine[PendingCall]):
             dialling=self._lanes.dialling,
             held=held,
             sent=len(self._calls) - held,
-            resent=self._resent,
+            resent=self._calls.resent,
             stray=self._stray,
             stopped=self._stopped,
         )
@@ -87,26 +124,31 @@ class LazyPirate(CallingEngine[PendingCall]):
     def _submitted(self, asked: Submit, now: float) -> None:
         if asked.idempotency_key or asked.partials:
             raise LocalViolation("REQ carries no idempotency key, and has one reply per request")
-        if not self._maybe_refuse(asked.token, asked.service, asked.deadline, now):
+        if not self._calls.refuse(asked.token, asked.service, asked.deadline, self._out, now):
             call = PendingCall(asked, now)
-            self._take_on(call)
+            self._calls.take_on(call)
             self._budget.earn()
             self._hold(call)
-            self._supply(now)
-
-    def _cancelled(self, event: Cancel, now: float) -> None:
-        super()._cancelled(event, now)
         self._supply(now)
 
-    def _close(self) -> None:
+    def _cancelled(self, event: Cancel, now: float) -> None:
+        self._calls.cancelled(event, now)
+        self._supply(now)
+
+    def _drained(self, _event: Drain, now: float) -> None:
+        if self._stopped:
+            return
+        self._stopped = True
+        self._calls.close(now)
         self._out += (Disconnect(peer, "the client was closed") for peer in self._lanes)
         self._lanes.clear()
+        self._out.append(Stopped())
 
     # --- the life of a try ------------------------------------------------------------------------
     def _hold(self, call: PendingCall) -> None:
         """Let a call wait for a connection, in the order of submission."""
         call.peer = None
-        self._wait_until(call, call.deadline)
+        self._calls.wait_until(call, call.deadline)
         self._waiting[call] = None
         if call.tries:
             self._waiting = {each: None for each in self._calls.values() if each in self._waiting}
@@ -117,7 +159,7 @@ class LazyPirate(CallingEngine[PendingCall]):
             call = next(iter(self._waiting))
             del self._waiting[call]
             if now >= call.deadline:  # its timer is late (I15)
-                self._fail(call, self._expired(call, now), now)
+                self._fail(call, failures.expired(call, now), now)
                 continue
             self._transmit(call, now)
         wanted = self._lanes.wanted(len(self._waiting))
@@ -125,15 +167,9 @@ class LazyPirate(CallingEngine[PendingCall]):
 
     def _transmit(self, call: PendingCall, now: float) -> None:
         call.peer = peer = self._lanes.occupy(call)
-        call.tries += 1
-        try_s = self._retry.attempt_timeout
-        if try_s is not None and call.idempotent:
-            self._wait_until(call, min(now + try_s, call.deadline))
+        self._calls.await_reply(call, now)
         self._out.append(Send(peer, call.frames))
-        if self._recorder is not None:
-            self._recorder.sent(call, now)
-        if self._notes:
-            self._note("sent", call)
+        self._calls.sent(call, self._out, now)
 
     def _received(self, event: Received, now: float) -> None:
         peer, messages = event
@@ -143,7 +179,7 @@ class LazyPirate(CallingEngine[PendingCall]):
         strays = len(messages) - (call is not None)
         if call is not None and messages:
             self._lanes.vacate(peer)
-            self._take_reply(call, messages[0], now)
+            self._calls.answer(call, messages[0], call.tries, self._out, now)
         # Not before the whole batch is read: none of it can be a reply to what is sent only now.
         if strays > 0:
             self._distrust(peer, strays)
@@ -168,20 +204,21 @@ class LazyPirate(CallingEngine[PendingCall]):
 
     def _try_again(self, call: PendingCall, why: str, now: float) -> None:
         call.loss = why
-        self._take_back(call, why, now)
+        self._calls.take_back(call, why, now)
         self._hold(call)
-        if self._notes:
-            self._note("retried", call, reason=why)
+        if self._calls.notes:
+            self._calls.note("retried", call, self._out, reason=why)
 
-    def _expired(self, call: PendingCall, now: float) -> CallError:
-        return failures.expired(call, now)
-
-    def _forget(self, call: PendingCall) -> None:
-        super()._forget(call)
+    def _fail(self, call: PendingCall, error: CallError, now: float) -> None:
+        self._recall(call)
         self._waiting.pop(call, None)
+        self._calls.end(call, error, self._out, now)
 
     # --- connections ------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
+        if self._stopped:
+            self._out.append(Disconnect(event.peer, "the client is closed"))
+            return
         if not self._lanes.join(event.peer):
             self._out.append(Disconnect(event.peer, "this connection is not needed"))
             return
@@ -208,15 +245,9 @@ class LazyPirate(CallingEngine[PendingCall]):
             return
         self._fail(call, failures.lost(call, reason, why), now)
 
-    def _blocked(self, event: PeerBlocked, now: float) -> None:
-        """Take no notice: one request waits there at most, the caller's own object."""
-
-    def _writable(self, event: PeerWritable, now: float) -> None:
-        """Nor of this."""
-
     # --- time -------------------------------------------------------------------------------------
-    def _look(self, now: float) -> None:
-        super()._look(now)
+    def _woken(self, event: Wake, now: float) -> None:
+        self._calls.woken(event, now)
         self._supply(now)
 
     def _time_out(self, call: PendingCall, now: float) -> None:

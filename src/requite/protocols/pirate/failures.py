@@ -5,7 +5,7 @@ The engine adds how often the request was sent, and with it whether it may have 
 
 from __future__ import annotations
 
-from requite.core.calling import times
+from requite.core.calls import times
 from requite.errors import CallError, CallTimeout, TransportError
 from requite.protocols.pirate.calls import PendingCall
 

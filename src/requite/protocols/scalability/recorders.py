@@ -1,24 +1,13 @@
-"""What client and device write into their chronicles (`requite.core.recording`).
+"""What a device writes into its chronicle (`requite.core.recording`).
 
-A worker's rows tell how long handlers took and how busy they were; the audit passes no verdict on
-requests of which only workers tell. A device keeps no account of single requests, and writes none:
-it tells who came and went, and counts.
+A device keeps no account of single requests, and writes none: it tells who came and went, and
+counts.
 """
 
 from __future__ import annotations
 
 from requite.chronicle import NO_INSTANCE, Chronicle, Happening, Kind
-from requite.core import calling
-from requite.core.recording import Recorder, encode_name
-from requite.protocols.scalability.calls import PendingCall
-
-
-class ClientRecorder(calling.ClientRecorder[PendingCall]):
-    """Tells about calls, at the client."""
-
-    def about(self, call: PendingCall) -> tuple[bytes, int, float]:
-        """Return the name of a call's service, the bytes of its body, and its deadline."""
-        return encode_name(call.service), len(call.body), call.deadline
+from requite.core.recording import Recorder
 
 
 class DeviceRecorder(Recorder):

@@ -20,15 +20,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import inf
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.budget import TimedBudget
-from requite.core.calling import CallingEngine
-from requite.core.machine import Handlers
+from requite.core.calls import MALFORMED, STRAY, Calls
+from requite.core.machine import Handlers, Machine
+from requite.core.recording import CallRecorder
 from requite.engine import (
+    Cancel,
     Deliver,
     DeliverAll,
+    Disconnect,
+    Drain,
     Effect,
     Input,
     Peer,
@@ -39,7 +43,9 @@ from requite.engine import (
     Received,
     Send,
     SendAll,
+    Stopped,
     Submit,
+    Wake,
 )
 from requite.errors import CallError, LocalViolation
 from requite.protocols.scalability import failures
@@ -52,7 +58,6 @@ from requite.protocols.scalability.policy import (
     ReqPolicy,
     place_of,
 )
-from requite.protocols.scalability.recorders import ClientRecorder
 from requite.protocols.scalability.wire import BOTTOM, IDS, TAG_SIZE, pack_tag, request_tag
 from requite.request import Reply, Status
 
@@ -61,13 +66,15 @@ _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
 _GOLDEN: Final = 0.6180339887498949  # its multiples spread evenly between whole numbers
 
 
-class ScalabilityClient(CallingEngine[PendingCall]):
+class ScalabilityClient(Machine):
     """A client of whoever its shell is connected to. An `Ask` is answered as a `Submit` is; a body
     of several frames, or an idempotency key, is a `LocalViolation`.
 
     `first_id` is the first request id, 0 to 2**31 - 1: it MUST be random per start. So should
     `origin`, by which journals know the client; `chronicle` takes down what happens to calls.
     """
+
+    _kind: ClassVar = "a client"
 
     def __init__(
         self,
@@ -78,11 +85,15 @@ class ScalabilityClient(CallingEngine[PendingCall]):
         chronicle: Chronicle | None = None,
     ) -> None:
         self._policy = policy = policy or ReqPolicy()
-        super().__init__(
+        self._calls: Calls[PendingCall] = Calls(
             policy.slots,
-            recorder=None if chronicle is None else ClientRecorder(chronicle, origin),
+            None if chronicle is None else CallRecorder(chronicle, origin),
+            fail=self._fail,
+            time_out=self._time_out,
+            expired=failures.expired,
             notes=policy.notes,
         )
+        super().__init__()
         resend_s = policy.retry.attempt_timeout
         self._resend_s = inf if resend_s is None else resend_s
         self._next_id = first_id % IDS
@@ -91,11 +102,33 @@ class ScalabilityClient(CallingEngine[PendingCall]):
         self._channels = Channels()
         self._pending: dict[bytes, PendingCall] = {}  # by tag, those that were sent
         self._held: dict[PendingCall, None] = {}  # a set that keeps its order
-        self._malformed = self._stray = 0
+        self._release_at = inf  # when the next portion of what is held may go
         self._in_bulk = False  # in `handle_all`
 
     def _handlers(self) -> Handlers:
-        return {**super()._handlers(), Ask: self._asked}
+        return {
+            Submit: self._submitted,
+            Ask: self._asked,
+            Received: self._received,
+            Cancel: self._calls.cancelled,
+            Wake: self._woken,
+            PeerJoined: self._joined,
+            PeerLost: self._lost,
+            PeerBlocked: self._blocked,
+            PeerWritable: self._writable,
+            Drain: self._drained,
+        }
+
+    def deadline(self) -> float | None:
+        """See `requite.engine.Engine.deadline`."""
+        at = self._calls.next_at()
+        if self._release_at < at:
+            at = self._release_at
+        return None if at == inf else at
+
+    def abandon_all(self, error: CallError, now: float) -> None:
+        """See `Calls.abandon_all`."""
+        self._calls.abandon_all(error, now)
 
     def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         """See `requite.engine.BulkEngine.handle_all`."""
@@ -114,9 +147,9 @@ class ScalabilityClient(CallingEngine[PendingCall]):
             channels.blocked,
             held,
             len(self._calls) - held,
-            self._resent,
-            self._malformed,
-            self._stray,
+            self._calls.resent,
+            self._calls.dropped[MALFORMED],
+            self._calls.dropped[STRAY],
             self._stopped,
         )
 
@@ -131,8 +164,8 @@ class ScalabilityClient(CallingEngine[PendingCall]):
         not a call per step, saved 0.9 us of 2.7; one effect for a turn's requests, 0.6 of the rest
         (CPython 3.11, 64 calls in flight).
         """
-        calls, pending, held, sweep = self._calls, self._pending, self._held, self._sweep
-        channels, slots, recorder, notes = self._channels, self._slots, self._recorder, self._notes
+        calls, pending, held, channels = self._calls, self._pending, self._held, self._channels
+        sweep, slots, recorder, notes = calls.sweep, calls.slots, calls.recorder, calls.notes
         outgoing: dict[Peer, list[tuple[bytes, bytes]]] = {}
         peer: Peer | None = None
         try:
@@ -145,9 +178,9 @@ class ScalabilityClient(CallingEngine[PendingCall]):
                     raise LocalViolation("SP carries one frame, and no idempotency key")
                 call = PendingCall()
                 call.token = token
-                call.body = body = frames[0]
+                call.frames = frames
                 call.service = service
-                call.deadline = due_at = deadline
+                call.deadline = call.due_at = due_at = deadline
                 call.idempotent = idempotent
                 call.submitted_at = now
                 resend_s = call.resend_s = self._resend_s if idempotent else inf
@@ -179,12 +212,13 @@ class ScalabilityClient(CallingEngine[PendingCall]):
                     peer = channel.peer
                     messages = outgoing.setdefault(peer, [])
                 call.peer = peer
-                messages.append((tag, body))
+                messages.append((tag, frames[0]))
                 if recorder is not None:
+                    call.call_id = b""
                     recorder.accepted(call)
                     recorder.sent(call, now)
                 if notes:
-                    self._note("sent", call)
+                    calls.note("sent", call, self._out)
         finally:  # what is on the books of this engine has to leave
             for peer, messages in outgoing.items():
                 if len(messages) == 1:
@@ -194,23 +228,25 @@ class ScalabilityClient(CallingEngine[PendingCall]):
 
     def _asked(self, event: Ask, now: float) -> None:
         call = PendingCall()
-        call.token, call.body, call.deadline, call.idempotent, resend_s, hold, call.service = event
+        call.token, body, call.deadline, call.idempotent, resend_s, hold, call.service = event
+        call.frames = (body,)
+        call.due_at = call.deadline
         call.resend_s = inf if resend_s is None or not call.idempotent else resend_s
         call.submitted_at = now
         self._begin(call, hold, now)
 
     def _begin(self, call: PendingCall, hold: bool, now: float) -> None:
         """Send a new call, hold it, or turn it down."""
-        call.tag = b""
+        call.call_id = call.tag = b""
         call.tries = call.losses = 0
-        if self._maybe_refuse(call.token, call.service, call.deadline, now):
+        if self._calls.refuse(call.token, call.service, call.deadline, self._out, now):
             return
         channel = None if self._held else self._channels.next()
         if channel is None and not hold:
             error = failures.pushback(len(self._channels))
-            self._turn_down(call.token, call.service, error, now)
+            self._calls.turn_down(call.token, call.service, error, self._out, now)
             return
-        self._take_on(call)
+        self._calls.take_on(call)
         if channel is None:
             self._hold(call)
         else:
@@ -221,21 +257,17 @@ class ScalabilityClient(CallingEngine[PendingCall]):
         """Let a call wait for a channel."""
         call.peer = None
         self._held[call] = None
-        self._wait_until(call, call.deadline)
+        self._calls.wait_until(call, call.deadline)
 
     def _transmit(self, call: PendingCall, channel: Channel, now: float) -> None:
         """Make a try."""
         if not call.tag:
             call.tag = self._new_tag()
             self._pending[call.tag] = call
-        call.tries += 1
         call.peer = channel.peer
-        self._wait_until(call, min(now + call.resend_s, call.deadline))
-        self._out.append(Send(channel.peer, (call.tag, call.body)))
-        if self._recorder is not None:
-            self._recorder.sent(call, now)
-        if self._notes:
-            self._note("sent" if call.tries == 1 else "resent", call)
+        self._calls.wait_until(call, now + call.resend_s)
+        self._out.append(Send(channel.peer, (call.tag, call.frames[0])))
+        self._calls.sent(call, self._out, now, "resent" if call.tries else "sent")
 
     def _new_tag(self) -> bytes:
         """Return the tag of the next request id that is free: a call may outlive 2**31 others."""
@@ -247,7 +279,7 @@ class ScalabilityClient(CallingEngine[PendingCall]):
 
     def _received(self, event: Received, now: float) -> None:
         pop, calls, held = self._pending.pop, self._calls, self._held
-        is_watched = self._recorder is not None or self._notes
+        is_watched = calls.recorder is not None or calls.notes
         pairs: list[tuple[Any, Reply]] = []
         for (payload,) in event.messages:
             call = pop(payload[:4], None)
@@ -268,33 +300,39 @@ class ScalabilityClient(CallingEngine[PendingCall]):
             self._out += [_new(Deliver, pair) for pair in pairs]
 
     def _tell_reply(self, call: PendingCall, reply: Reply, now: float) -> None:
-        if self._recorder is not None:
-            self._recorder.answered(call, len(reply.frames[0]), now)
-        if self._notes:
-            self._note("replied", call, elapsed_s=reply.elapsed)
+        calls = self._calls
+        if calls.recorder is not None:
+            calls.recorder.answered(call, reply.frames, now)
+        if calls.notes:
+            calls.note("replied", call, self._out, elapsed_s=reply.elapsed)
 
     def _ignore(self, payload: bytes, now: float) -> None:
         """Count a reply to nothing that is outstanding."""
-        if len(payload) < TAG_SIZE or not payload[0] & BOTTOM:
-            self._malformed += 1
-            why = "malformed replies"
-        else:
-            self._stray += 1
-            why = "late, repeated or stray replies"
-        if self._recorder is not None:
-            self._recorder.dropped(why, now)
+        is_malformed = len(payload) < TAG_SIZE or not payload[0] & BOTTOM
+        self._calls.drop(MALFORMED if is_malformed else STRAY, now)
+
+    def _fail(self, call: PendingCall, error: CallError, now: float) -> None:
+        self._forget(call)
+        self._calls.end(call, error, self._out, now)
 
     def _forget(self, call: PendingCall) -> None:
-        super()._forget(call)
+        """Take a call off all tables but that of the calls."""
         self._pending.pop(call.tag, None)
         if call.peer is None:
             del self._held[call]
 
-    def _expired(self, call: PendingCall, now: float) -> CallError:
-        return failures.expired(call, now)
+    def _drained(self, _event: Drain, now: float) -> None:
+        if not self._stopped:
+            self._stopped = True
+            self._calls.close(now)
+            self._release_at = inf
+            self._out.append(Stopped())
 
     # --- channels ---------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
+        if self._stopped:
+            self._out.append(Disconnect(event.peer, "the client is closed"))
+            return
         self._channels.join(event.peer, place_of(event.place))
         self._release(now)
 
@@ -311,26 +349,23 @@ class ScalabilityClient(CallingEngine[PendingCall]):
         self._channels.unblock(event.peer)
         self._release(now)
 
-    def _attend(self, now: float) -> None:
-        self._release(now)
-
     def _release(self, now: float) -> None:
         """Let a portion of what is held go; the next one follows in the next turn."""
-        self._attend_at = inf
+        self._release_at = inf
         size = 0
         while self._held:
             call = next(iter(self._held))
             if now >= call.deadline:  # its timer is late (I15)
-                self._fail(call, self._expired(call, now), now)
+                self._fail(call, failures.expired(call, now), now)
                 continue
             channel = self._channels.next()
             if channel is None:
                 return
             del self._held[call]
             self._transmit(call, channel, now)
-            size += len(call.body)
+            size += len(call.frames[0])
             if size >= PORTION_SIZE:
-                self._attend_at = now
+                self._release_at = now
                 return
 
     def _interrupt(self, call: PendingCall, reason: str, now: float) -> None:
@@ -340,7 +375,7 @@ class ScalabilityClient(CallingEngine[PendingCall]):
         if not call.idempotent or self._is_last(call):
             self._fail(call, failures.lost(call, reason), now)
             return
-        self._take_back(call, f"its connection was lost: {reason}", now)
+        self._calls.take_back(call, f"its connection was lost: {reason}", now)
         if call.losses < LOSSES_BEFORE_REST:
             self._hold(call)
         else:
@@ -356,7 +391,7 @@ class ScalabilityClient(CallingEngine[PendingCall]):
         longest = min(call.resend_s, RESEND_S_DEFAULT)
         pause = min(REST_S * 2.0 ** min(call.losses - LOSSES_BEFORE_REST, 30), longest)
         call.peer = RESTING
-        self._wait_until(call, min(now + pause * (1 + share), call.deadline))
+        self._calls.wait_until(call, now + pause * (1 + share))
 
     def _try_again(self, call: PendingCall, now: float) -> None:
         """Make the next try of a call that has rested."""
@@ -371,6 +406,11 @@ class ScalabilityClient(CallingEngine[PendingCall]):
         return call.tries >= self._policy.retry.attempts
 
     # --- time -------------------------------------------------------------------------------------
+    def _woken(self, event: Wake, now: float) -> None:
+        self._calls.woken(event, now)
+        if now >= self._release_at:
+            self._release(now)
+
     def _time_out(self, call: PendingCall, now: float) -> None:
         if call.peer is RESTING:
             self._try_again(call, now)
@@ -385,14 +425,11 @@ class ScalabilityClient(CallingEngine[PendingCall]):
         self._earned_id = self._next_id
         is_first = call.tries - 1 == call.losses  # that one is free
         if not (is_first or self._budget.maybe_spend(now)):
-            self._wait_until(call, min(self._budget.again_at, call.deadline))
+            self._calls.wait_until(call, self._budget.again_at)
             return
-        self._take_back(call, f"no reply within {call.resend_s:g} s", now)
+        self._calls.take_back(call, f"no reply within {call.resend_s:g} s", now)
         channel = None if self._held else self._channels.next_but(call.peer)
         if channel is None:
             self._hold(call)
         else:
             self._transmit(call, channel, now)
-
-    def _note(self, kind: str, call: PendingCall, **facts: Any) -> None:
-        super()._note(kind, call, service=call.service, **facts)

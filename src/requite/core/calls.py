@@ -1,0 +1,326 @@
+"""Calls that a client has taken on: their tokens, slots and deadlines, and how each of them ends.
+
+    taken on ──► answered
+       └───────► failed, timed out, cancelled
+
+How a call reaches somebody who answers it is the protocol's. Its engine owns one `Calls`, the table
+of what is outstanding, by token, and tells it what becomes of the tries; `Calls` finds out what is
+due, writes the journal and makes the notes. Effects go to the `out` of the engine, which is handed
+in.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from math import inf
+from operator import attrgetter
+from typing import Any, Final, Generic, TypeVar
+
+from requite.core.recording import CallRecorder, encode_name
+from requite.core.sweep import Sweep
+from requite.engine import Cancel, Deliver, Effect, Fail, Note, Submit, Wake
+from requite.errors import CallError, CallTimeout, Cancelled, LocalViolation, Overloaded
+from requite.request import Reply, Status
+
+_OK: Final = Status.OK
+_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
+
+MALFORMED: Final = "malformed replies"
+STRAY: Final = "late, repeated or stray replies"
+
+
+class PendingCall:
+    """A call as a `Submit` asks for it, with at least one frame.
+
+    `tries` is how often it was sent, `due_at` when to look at it next. `loss` tells what became of
+    the last try that was lost, if one was. `call_id`, `sent_at` (of the first try) and `is_told`
+    (the journal has what happened so far) are for the journal. Protocols add what is on the wire.
+
+    There is no `__init__`: on the hot path of SP it would cost more than the attributes do (0.35 us
+    against 0.18).
+    """
+
+    __slots__ = (
+        "call_id",
+        "deadline",
+        "due_at",
+        "frames",
+        "idempotent",
+        "is_told",
+        "loss",
+        "sent_at",
+        "service",
+        "submitted_at",
+        "token",
+        "tries",
+    )
+
+    token: Any
+    service: str
+    frames: Sequence[bytes]
+    deadline: float
+    due_at: float
+    idempotent: bool
+    submitted_at: float
+    sent_at: float
+    tries: int
+    loss: str
+    call_id: bytes
+    is_told: bool
+
+    def take_from(self, asked: Submit, now: float) -> None:
+        """Begin as what a `Submit` asks for."""
+        self.token = asked.token
+        self.service = asked.service
+        self.frames = asked.frames or (b"",)
+        self.deadline = self.due_at = asked.deadline
+        self.idempotent = asked.idempotent
+        self.submitted_at = self.sent_at = now
+        self.tries = 0
+        self.loss = ""
+        self.call_id = b""
+        self.is_told = False
+
+    @property
+    def name(self) -> bytes:
+        """The name of its service, as it stands in the journal."""
+        return encode_name(self.service)
+
+    @property
+    def size(self) -> int:
+        """The bytes of its body."""
+        return sum(map(len, self.frames))
+
+    @property
+    def attempts(self) -> int:
+        """How often it was tried, as its caller is told if it fails."""
+        return self.tries
+
+    @property
+    def may_have_run(self) -> bool:
+        """Whether a handler may have run for it."""
+        return self.tries > 0
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is in every note about this call."""
+        return {"token": self.token, "attempts": self.tries}
+
+
+CallT = TypeVar("CallT", bound=PendingCall)
+
+
+class Calls(dict[Any, CallT], Generic[CallT]):
+    """The outstanding calls of one engine, by token, in the order of submission: `slots` at most.
+
+    Each `Submit` is answered exactly once: by a `Deliver` of a `Reply`, or by a `Fail`; after a
+    `Cancel`, by a `Fail` with `Cancelled`. After `close` every call fails at once with `Cancelled`,
+    those outstanding and those to come.
+
+    Three things are the engine's. `fail` takes a call that is to end with an error out of its own
+    tables, sees that nothing comes of a try that is out, and calls `end`. `time_out` deals with a
+    call whose instant (`wait_until`) has come before its deadline. `expired` says what the caller
+    is told whose call's deadline has passed.
+
+    `try_s` is how long a try may take of a call that may be repeated; `notes`: make `Note` effects.
+    `resent` counts the tries given up for another one, `dropped` messages that nothing became of,
+    by reason. A hot path may do itself what `take_on`, `sent` and `answer` do.
+    """
+
+    __slots__ = (
+        "_expired",
+        "_fail",
+        "_time_out",
+        "closed",
+        "dropped",
+        "notes",
+        "recorder",
+        "resent",
+        "slots",
+        "sweep",
+        "try_s",
+    )
+
+    def __init__(
+        self,
+        slots: int,
+        recorder: CallRecorder[CallT] | None,
+        *,
+        fail: Callable[[CallT, CallError, float], None],
+        time_out: Callable[[CallT, float], None],
+        expired: Callable[[CallT, float], CallError],
+        try_s: float | None = None,
+        notes: bool = False,
+    ) -> None:
+        super().__init__()
+        self.slots = slots
+        self.recorder = recorder
+        self.try_s = inf if try_s is None else try_s
+        self.notes = notes
+        self.sweep = Sweep()
+        self.closed = False
+        self.resent = 0
+        self.dropped: Counter[str] = Counter()
+        self._fail = fail
+        self._time_out = time_out
+        self._expired = expired
+
+    def next_at(self) -> float:
+        """Return when to be woken next (`inf`: no need)."""
+        at = self.sweep.at
+        if self.recorder is not None and self.recorder.look_at < at:
+            return self.recorder.look_at
+        return at
+
+    # --- beginnings -------------------------------------------------------------------------------
+    def refuse(
+        self, token: Any, service: str, deadline: float, out: list[Effect], now: float
+    ) -> bool:
+        """Turn a call down that cannot be taken on, and tell whether it was.
+
+        Raises `LocalViolation` if a call with this token is outstanding.
+        """
+        if token in self:
+            raise LocalViolation(f"a call with the token {token!r} is still outstanding")
+        error = self._why_not(service, deadline, now)
+        if error is None:
+            return False
+        self.turn_down(token, service, error, out, now)
+        return True
+
+    def _why_not(self, service: str, deadline: float, now: float) -> CallError | None:
+        """Say why a call is not taken on, if it is not."""
+        if self.closed:
+            return Cancelled("the client is closed", may_have_executed=False)
+        if deadline <= now:
+            what = f"the call to {service!r}" if service else "the call"
+            text = f"the deadline of {what} passed before it was made"
+            return CallTimeout(text, may_have_executed=False)
+        if len(self) >= self.slots and now >= self.sweep.at:
+            self.look(now)  # reclaims the slots of calls whose deadline has passed
+        if len(self) >= self.slots:
+            text = f"all {self.slots} slots of this client are taken by outstanding calls"
+            return Overloaded(text, may_have_executed=False)
+        return None
+
+    def turn_down(
+        self, token: Any, service: str, error: CallError, out: list[Effect], now: float
+    ) -> None:
+        """Answer a call that is not taken on."""
+        out.append(Fail(token, error))
+        if self.recorder is not None:
+            self.recorder.refused(encode_name(service), error, now)
+
+    def take_on(self, call: CallT) -> None:
+        """Put a new call on the books."""
+        self[call.token] = call
+        self.sweep.arm(call.due_at)
+        if self.recorder is not None:
+            self.recorder.accepted(call)
+
+    # --- tries ------------------------------------------------------------------------------------
+    def sent(
+        self, call: CallT, out: list[Effect], now: float, kind: str = "sent", **facts: Any
+    ) -> None:
+        """Count a try that has left; `kind` is that of the note."""
+        call.tries += 1
+        if self.recorder is not None:
+            self.recorder.sent(call, now)
+        if self.notes:
+            self.note(kind, call, out, **facts)
+
+    def await_reply(self, call: CallT, now: float) -> None:
+        """Give a try its time; only what may be repeated is looked at before its deadline."""
+        self.wait_until(call, now + self.try_s if call.idempotent else call.deadline)
+
+    def wait_until(self, call: CallT, at: float) -> None:
+        """Look at a call again at `at`, or at its deadline if that is earlier."""
+        if at > call.deadline:
+            at = call.deadline
+        call.due_at = at
+        self.sweep.arm(at)
+
+    def take_back(self, call: CallT, reason: str, now: float) -> None:
+        """Count a try that is given up for another one."""
+        self.resent += 1
+        if self.recorder is not None:
+            self.recorder.taken_back(call, reason, now)
+
+    def drop(self, why: str, now: float) -> None:
+        """Count a message that nothing becomes of."""
+        self.dropped[why] += 1
+        if self.recorder is not None:
+            self.recorder.dropped(why, now)
+
+    # --- ends -------------------------------------------------------------------------------------
+    def answer(
+        self, call: CallT, body: Sequence[bytes], attempts: int, out: list[Effect], now: float
+    ) -> None:
+        """End a call with its reply, which the engine has no table for any more."""
+        token = call.token
+        del self[token]
+        reply = _new(Reply, (body, _OK, attempts, now - call.submitted_at))
+        out.append(_new(Deliver, (token, reply)))
+        if self.recorder is not None:
+            self.recorder.answered(call, body, now)
+        if self.notes:
+            self.note("replied", call, out, elapsed_s=reply.elapsed)
+
+    def end(self, call: CallT, error: CallError, out: list[Effect], now: float) -> None:
+        """End a call with an error, of which the engine has no table any more."""
+        del self[call.token]
+        error.attempts = call.attempts
+        error.may_have_executed = call.may_have_run
+        out.append(Fail(call.token, error))
+        if self.recorder is not None:
+            self.recorder.failed(call, error, now)
+        if self.notes:
+            self.note("failed", call, out, error=type(error).__name__, reason=str(error))
+
+    def cancelled(self, event: Cancel, now: float) -> None:
+        """End a call that its caller gives up."""
+        call = self.get(event.token)
+        if call is not None:  # else its end has just crossed the cancel
+            self._fail(call, Cancelled("the call was given up by its caller"), now)
+
+    def close(self, now: float) -> None:
+        """End all calls, and refuse those to come."""
+        self.closed = True
+        for call in list(self.values()):
+            self._fail(call, Cancelled("the client was closed"), now)
+        self.sweep.at = inf
+
+    def abandon_all(self, error: CallError, now: float) -> None:
+        """Journal that all calls have ended with `error`, because an exception struck while the
+        engine was at work. It must not be used any more."""
+        if self.recorder is not None:
+            for call in self.values():
+                self.recorder.failed(call, error, now)
+
+    # --- time -------------------------------------------------------------------------------------
+    def woken(self, _event: Wake, now: float) -> None:
+        """Do what is due."""
+        if self.recorder is not None and now >= self.recorder.look_at:
+            self.recorder.look(self, now)
+        if now >= self.sweep.at:
+            self.look(now)
+
+    def look(self, now: float) -> None:
+        """Handle every call whose instant has come."""
+        due = self.sweep.due(self.values(), now)
+        # So that the budget, if it is short, goes round; and to the oldest first.
+        due.sort(key=attrgetter("tries", "submitted_at"))
+        for call in due:
+            if now >= call.deadline:
+                self._fail(call, self._expired(call, now), now)
+            else:
+                self._time_out(call, now)
+
+    def note(self, kind: str, call: CallT, out: list[Effect], **facts: Any) -> None:
+        """Make the note that something has happened to a call."""
+        out.append(Note(kind, call.facts() | facts))
+
+
+def times(n: int) -> str:
+    """Return a number of times in words."""
+    return "once" if n == 1 else f"{n} times"
