@@ -245,7 +245,7 @@ class ClientMachine(RuleBasedStateMachine):
         if self.version == "0.3":
             return self.is_pending(sent)
         call = self.bench.client._lanes.calls[sent.link]
-        return call is not None and call.asked.frames == sent.command.body
+        return call is not None and call.frames == sent.command.body
 
 
 class Mdp02Machine(ClientMachine):

@@ -102,7 +102,7 @@ def keeps_lanes_open(dialect: Any, policy: Any, **given: Any) -> Any:
 class StreamsAnew(_Client03):
     class broken(MajordomoClient):
         def _may_go_again(self, call: Any) -> bool:
-            return call.tries < self._retry.attempts and call.asked.idempotent
+            return call.tries < self._retry.attempts and call.idempotent
 
 
 class SendsAgainWhatMayHaveRun(_Client03):
@@ -114,7 +114,7 @@ class SendsAgainWhatMayHaveRun(_Client03):
 class TriesForEver(_Client03):
     class broken(MajordomoClient):
         def _may_go_again(self, call: Any) -> bool:
-            return call.asked.idempotent and not call.is_streaming
+            return call.idempotent and not call.is_streaming
 
 
 class BelievesNoService(_Client03):

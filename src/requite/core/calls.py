@@ -182,6 +182,8 @@ class Calls(dict[Any, CallT], Generic[CallT]):
         """
         if token in self:
             raise LocalViolation(f"a call with the token {token!r} is still outstanding")
+        if len(self) < self.slots and deadline > now and not self.closed:
+            return False
         error = self._why_not(service, deadline, now)
         if error is None:
             return False
@@ -214,7 +216,8 @@ class Calls(dict[Any, CallT], Generic[CallT]):
     def take_on(self, call: CallT) -> None:
         """Put a new call on the books."""
         self[call.token] = call
-        self.sweep.arm(call.due_at)
+        if call.due_at < self.sweep.at:
+            self.sweep.at = call.due_at
         if self.recorder is not None:
             self.recorder.accepted(call)
 
@@ -231,7 +234,12 @@ class Calls(dict[Any, CallT], Generic[CallT]):
 
     def await_reply(self, call: CallT, now: float) -> None:
         """Give a try its time; only what may be repeated is looked at before its deadline."""
-        self.wait_until(call, now + self.try_s if call.idempotent else call.deadline)
+        at = call.deadline
+        if call.idempotent and now + self.try_s < at:
+            at = now + self.try_s
+        call.due_at = at
+        if at < self.sweep.at:
+            self.sweep.at = at
 
     def wait_until(self, call: CallT, at: float) -> None:
         """Look at a call again at `at`, or at its deadline if that is earlier."""

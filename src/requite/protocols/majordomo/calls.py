@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
+from requite.core import calls
 from requite.core.liveness import HeartbeatPolicy
 from requite.engine import Submit
 from requite.errors import ConfigurationError
@@ -58,47 +59,41 @@ SENT: Final = CallState.SENT
 RESTING: Final = CallState.RESTING
 
 
-class PendingCall:
-    """One call. `asked` is its submission, `name` its service on the wire, `tries` how often it was
-    sent, `due_at` when to look at it next.
+class PendingCall(calls.PendingCall):
+    """One call. `name` is its service on the wire. `call_id` is the same for all tries,
+    `request_id` new for each.
 
     `may_have_run` tells it of the tries that are over; of the present one nothing is known.
-    `partials` counts those of the present try; `joined` are their frames if the user takes none.
-    `turned_away` counts the tries that a broker gave back because it is shutting down; they are not
-    among `tries`. `call_id` is the same for all tries, `request_id` new for each. `is_told`: the
-    journal has what happened so far. `peer` is where the present try is, for engines with more than
-    one connection.
+    `partials` counts those of the present try; `joined` are their frames unless the user takes them
+    (`wants_partials`). `turned_away` counts the tries that a broker gave back because it is
+    shutting down; they are not among `tries`. `peer` is where the present try is, for engines with
+    more than one connection.
     """
 
     __slots__ = (
-        "asked",
-        "call_id",
-        "due_at",
-        "is_told",
+        "idempotency_key",
         "joined",
         "may_have_run",
         "name",
         "partials",
         "peer",
         "request_id",
-        "sent_at",
         "state",
-        "submitted_at",
-        "tries",
         "turned_away",
+        "wants_partials",
     )
 
+    name: bytes
+    may_have_run: bool
+
     def __init__(self, asked: Submit, name: bytes, call_id: bytes, now: float) -> None:
-        self.asked = asked
+        self.take_from(asked, now)
         self.call_id = call_id
-        self.is_told = False
-        self.sent_at = now
         self.name = name
-        self.submitted_at = now
-        self.due_at = asked.deadline
+        self.idempotency_key = asked.idempotency_key
+        self.wants_partials = asked.partials
         self.request_id = -1
         self.state = HELD
-        self.tries = 0
         self.turned_away = 0
         self.may_have_run = False
         self.partials = 0
@@ -106,6 +101,20 @@ class PendingCall:
         self.peer: Any = None
 
     @property
+    def attempts(self) -> int:
+        """See `requite.core.calls.PendingCall.attempts`."""
+        return self.tries + self.turned_away
+
+    @property
     def is_streaming(self) -> bool:
         """Whether the user has been given partials: the sequence cannot start anew (I5)."""
-        return self.partials > 0 and self.asked.partials
+        return self.partials > 0 and self.wants_partials
+
+    def facts(self) -> dict[str, Any]:
+        """See `requite.core.calls.PendingCall.facts`."""
+        return {
+            "token": self.token,
+            "service": self.service,
+            "request_id": self.request_id,
+            "attempts": self.tries,
+        }

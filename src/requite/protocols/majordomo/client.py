@@ -19,6 +19,7 @@ from typing import Final
 
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.liveness import Liveness, absence_s
+from requite.core.machine import Handlers
 from requite.engine import (
     Connect,
     Disconnect,
@@ -112,18 +113,21 @@ class MajordomoClient(ClientEngine):
         self._pressed = False  # the broker has not taken yet what it was sent
         self._has_heard = False  # a message of this dialect, from any broker
         self._was_silent = False  # some broker, for as long as a living one may be
-        self._inputs[PeerBlocked] = self._blocked
-        self._inputs[PeerWritable] = self._writable
+
+    def _handlers(self) -> Handlers:
+        return {
+            **super()._handlers(),
+            PeerBlocked: self._blocked,
+            PeerWritable: self._writable,
+        }
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        at = self._sweep.at
+        at = self._calls.next_at()
         if self._redial.at < at:
             at = self._redial.at
         if self._beat_at < at:
             at = self._beat_at
-        if self._look_at < at:
-            at = self._look_at
         return None if at == inf else at
 
     # --- the hot path -----------------------------------------------------------------------------
@@ -134,14 +138,13 @@ class MajordomoClient(ClientEngine):
             return
         if self._leaving:
             return
-        asked = call.asked
         message = self._dialect.client_request(
             call.name,
-            asked.frames or (b"",),
+            call.frames,
             call.request_id,
-            timeout_ms((asked.deadline - now) * self._told_share),
-            0 if asked.idempotent else NOT_IDEMPOTENT,
-            asked.idempotency_key,
+            timeout_ms((call.deadline - now) * self._told_share),
+            0 if call.idempotent else NOT_IDEMPOTENT,
+            call.idempotency_key,
             call.call_id,
         )
         self._out.append(_new(Send, (peer, message)))
@@ -209,7 +212,7 @@ class MajordomoClient(ClientEngine):
         self._out.append(Send(self._peer, self._dialect.client_cancel(call.request_id)))
         self._liveness.spoke_at = now
         if self._leaving:
-            self._sweep.arm(now)  # it may have been the last one that is awaited here
+            self._calls.sweep.arm(now)  # it may have been the last one that is awaited here
 
     def _joined(self, event: PeerJoined, now: float) -> None:
         if self._stopped or self._peer is not None:
@@ -221,7 +224,7 @@ class MajordomoClient(ClientEngine):
         self._liveness = Liveness(self._policy.heartbeat, now)
         self._pressed = False
         for call in self._calls.values():
-            if call.state is HELD and now < call.asked.deadline:  # I15: else its timer is late
+            if call.state is HELD and now < call.deadline:  # I15: else its timer is late
                 self._transmit(call, now)
 
     def _lost(self, event: PeerLost, now: float) -> None:

@@ -25,23 +25,22 @@ Rule ids in brackets are those of docs/protocols/mdp-0.3.md.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
 from math import inf
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import ClassVar, Final
 
-from requite.chronicle import NO_INSTANCE, SWEEP_EVERY_S, Chronicle
+from requite.chronicle import NO_INSTANCE, Chronicle
+from requite.core.calls import Calls
+from requite.core.machine import Handlers, Machine, take_no_notice
 from requite.core.slots import Slots
-from requite.core.sweep import Sweep
 from requite.engine import (
     Cancel,
     Deliver,
     Drain,
     Effect,
-    Fail,
     Input,
-    Note,
     PeerBlocked,
     PeerJoined,
     PeerLost,
@@ -52,14 +51,7 @@ from requite.engine import (
     Submit,
     Wake,
 )
-from requite.errors import (
-    CallError,
-    CallTimeout,
-    Cancelled,
-    LocalViolation,
-    Overloaded,
-    TransportError,
-)
+from requite.errors import CallError, CallTimeout, LocalViolation, TransportError
 from requite.protocols.majordomo.calls import (
     HELD,
     RESTING,
@@ -72,23 +64,24 @@ from requite.protocols.majordomo.names import ServiceNames
 from requite.protocols.majordomo.recorders import ClientRecorder
 from requite.protocols.majordomo.redial import Redial
 from requite.protocols.majordomo.wire import ClientFinal, Dialect
-from requite.request import Partial, Reply, RetryBudget, Status, error_from_status
+from requite.request import Partial, RetryBudget, Status, error_from_status
 
 _KEY_SIZE_MAX: Final = 255
 
 # The next try may meet a new worker, or a shorter queue.
 _WORTH_ANOTHER_TRY: Final = frozenset({Status.NO_SERVICE, Status.OVERLOADED, Status.WORKER_LOST})
 
-_OK: Final = Status.OK
-_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
 
-
-class ClientEngine(ABC):
+class ClientEngine(Machine):
     """A Majordomo client but for its connections; `requite.protocols.majordomo.client` makes one.
+
+    A bad service name, or a key of more than 255 bytes, in a `Submit` is a `LocalViolation`.
 
     `first_sequence` (see `requite.core.slots`) and `origin`, the first half of its call ids, should
     be random per start. `chronicle` takes down what happens to calls.
     """
+
+    _kind: ClassVar = "a client"
 
     def __init__(
         self,
@@ -100,59 +93,48 @@ class ClientEngine(ABC):
         origin: bytes = NO_INSTANCE,
         chronicle: Chronicle | None = None,
     ) -> None:
+        recorder = None
+        if chronicle is not None:
+            recorder = ClientRecorder(chronicle, origin, tells_brokers=dialect.has_ids)
+        self._calls: Calls[PendingCall] = Calls(
+            policy.slots,
+            recorder,
+            fail=self._give_up,
+            time_out=self._time_out,
+            expired=_expired,
+            try_s=policy.retry.attempt_timeout,
+            notes=policy.notes,
+        )
+        super().__init__()
         self._dialect = dialect
         self._origin = origin
         self._number = 0  # of the call made last
-        self._recorder = (
-            None if chronicle is None else ClientRecorder(chronicle, tells_brokers=dialect.has_ids)
-        )
-        self._look_at = inf  # when to have the journal told of what is under way
         self._policy = policy
         self._retry = policy.retry
-        self._notes = policy.notes
         self._rng = rng
         self._budget = RetryBudget(policy.retry)
         self._slots: Slots[PendingCall] = Slots(policy.slots, first_sequence)
-        self._calls: dict[Any, PendingCall] = {}  # by token, in the order of submission
-        self._sweep = Sweep()
         self._redial = Redial(rng)
         if policy.eager:
             self._redial.at = 0.0
         self._names = ServiceNames()
-        self._stopped = False
-        self._out: list[Effect] = []
-        self._inputs: dict[type, Callable[[Any, float], None]] = {
+
+    def _handlers(self) -> Handlers:
+        return {
             Submit: self._submitted,
             Received: self._received,
             Wake: self._woken,
-            Cancel: self._cancelled,
+            Cancel: self._calls.cancelled,
             PeerJoined: self._joined,
             PeerLost: self._lost,
             # What waits for the broker is bounded without them: at most `slots` requests are
             # unanswered, and their bodies are the users' own objects, referenced and not copied.
-            PeerBlocked: _go_on,
-            PeerWritable: _go_on,
+            PeerBlocked: take_no_notice,
+            PeerWritable: take_no_notice,
             Drain: self._drained,
         }
 
     # --- the engine's contract --------------------------------------------------------------------
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`.
-
-        Each `Submit` is answered exactly once: by a `Deliver` of a `Reply`, or by a `Fail`; after a
-        `Cancel`, by a `Fail` with `Cancelled`. The token of a call that is still outstanding, a bad
-        service name or a key of more than 255 bytes in a `Submit` is a `LocalViolation`. After
-        `Drain` every call fails at once with `Cancelled`, those outstanding and those to come.
-        """
-        handler = self._inputs.get(event.__class__)
-        if handler is None:
-            raise LocalViolation(f"a client has no use for {event!r}")
-        handler(event, now)
-        out = self._out
-        if out:
-            self._out = []
-        return out
-
     def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         """See `requite.engine.BulkEngine.handle_all`: calls of a turn leave in portions, so that
         the broker is at work while the rest of them are made."""
@@ -165,7 +147,7 @@ class ClientEngine(ABC):
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        at = min(self._sweep.at, self._redial.at, self._look_at)
+        at = min(self._calls.next_at(), self._redial.at)
         return None if at == inf else at
 
     def snapshot(self) -> SimpleNamespace:
@@ -187,11 +169,8 @@ class ClientEngine(ABC):
         )
 
     def abandon_all(self, error: CallError, now: float) -> None:
-        """Tell the journal that all calls have ended with `error`, because the engine was given up:
-        an exception struck while it was at work. It must not be used any more."""
-        if self._recorder:
-            for call in self._calls.values():
-                self._recorder.failed(call, error, now)
+        """See `Calls.abandon_all`."""
+        self._calls.abandon_all(error, now)
 
     # --- what differs between dialects ------------------------------------------------------------
     @abstractmethod
@@ -225,158 +204,74 @@ class ClientEngine(ABC):
 
     # --- from the user ----------------------------------------------------------------------------
     def _submitted(self, asked: Submit, now: float) -> None:
-        if asked.token in self._calls:
-            raise LocalViolation(f"a call with the token {asked.token!r} is still outstanding")
         name = self._names[asked.service]
         if len(asked.idempotency_key) > _KEY_SIZE_MAX:
             raise LocalViolation(f"an idempotency key has at most {_KEY_SIZE_MAX} bytes")
-        if self._stopped or asked.deadline <= now:
-            self._refuse(asked, name, now)
+        calls = self._calls
+        if calls.refuse(asked.token, asked.service, asked.deadline, self._out, now):
             return
         self._number += 1
         call = PendingCall(asked, name, self._origin + self._number.to_bytes(8, "big"), now)
         request_id = self._slots.take(call)
-        if request_id is None:
-            self._look(now)  # reclaims the slots of calls whose deadline has passed
-            request_id = self._slots.take(call)
-            if request_id is None:
-                self._overloaded(asked, name, now)
-                return
+        assert request_id is not None, "there is a slot for every call that is taken on"
         call.request_id = request_id
-        self._calls[asked.token] = call
+        calls.take_on(call)
         self._budget.earn()
-        if self._recorder and self._look_at == inf:
-            self._look_at = now + SWEEP_EVERY_S
-        if asked.deadline < self._sweep.at:
-            self._sweep.at = asked.deadline
         self._transmit(call, now)
-
-    def _refuse(self, asked: Submit, name: bytes, now: float) -> None:
-        error: CallError
-        if self._stopped:
-            error = Cancelled("the client is closed", may_have_executed=False)
-        else:
-            text = f"the deadline of the call to {asked.service!r} passed before it was made"
-            error = CallTimeout(text, may_have_executed=False)
-        self._turn_down(asked, name, error, now)
-
-    def _overloaded(self, asked: Submit, name: bytes, now: float) -> None:
-        text = f"all {self._slots.capacity} slots of this client are taken by outstanding calls"
-        self._turn_down(asked, name, Overloaded(text, may_have_executed=False), now)
-
-    def _turn_down(self, asked: Submit, name: bytes, error: CallError, now: float) -> None:
-        self._out.append(Fail(asked.token, error))
-        if self._recorder:
-            self._recorder.refused(name, error, now)
-
-    def _cancelled(self, event: Cancel, now: float) -> None:
-        call = self._calls.get(event.token)
-        if call is not None:  # else its end has just crossed the cancel
-            self._give_up(call, Cancelled("the call was given up by its caller"), now)
 
     def _drained(self, _event: Drain, now: float) -> None:
         if self._stopped:
             return
         self._stopped = True
-        for call in list(self._calls.values()):
-            call.may_have_run |= call.state is SENT
-            self._fail(call, Cancelled("the client was closed"), now)
+        self._calls.close(now)
         self._close()
-        self._sweep.at = self._redial.at = self._look_at = inf
+        self._redial.at = inf
         self._out.append(Stopped())
 
     # --- time -------------------------------------------------------------------------------------
-    def _woken(self, _event: Wake, now: float) -> None:
-        if now >= self._look_at:
-            self._tell_beginnings(now)
-        if now >= self._sweep.at:
-            self._look(now)
+    def _woken(self, event: Wake, now: float) -> None:
+        self._calls.woken(event, now)
         if self._redial.is_due(now):
             self._connect(now)
 
-    def _tell_beginnings(self, now: float) -> None:
-        """Let the journal have the beginnings of what is under way."""
-        assert self._recorder is not None
-        self._recorder.look(self._calls, now)
-        self._look_at = now + SWEEP_EVERY_S if self._calls else inf
-
-    def _look(self, now: float) -> None:
-        """Handle every call whose instant has come."""
-        for call in self._sweep.due(self._calls.values(), now):
-            if now >= call.asked.deadline:
-                self._expire(call, now)
-            elif call.state is RESTING:
-                call.state = HELD
-                self._wait_until(call, call.asked.deadline)
-                self._transmit(call, now)
-            else:
-                self._time_out(call, now)
-
-    def _expire(self, call: PendingCall, now: float) -> None:
-        """End a call whose deadline has passed."""
-        text = f"no reply from {call.asked.service!r} within {now - call.submitted_at:.3f} s"
-        sent = call.tries + call.turned_away
-        if not sent:
-            text += "; it was never sent, for want of a connection, and has not run"
-        else:
-            ran = call.may_have_run or call.state is SENT
-            text += f"; it was sent {_count(sent, 'time')} and "
-            text += "may have run" if ran else "has not run"
-        self._give_up(call, CallTimeout(text), now)
-
     def _time_out(self, call: PendingCall, now: float) -> None:
-        """End a try that took too long."""
+        """Begin the next try of a call that has rested; end a try that took too long."""
+        if call.state is RESTING:
+            call.state = HELD
+            self._calls.wait_until(call, call.deadline)
+            self._transmit(call, now)
+            return
         self._recall(call, now)
         tries = f"{_count(call.tries, 'attempt')} of {self._retry.attempt_timeout:g} s"
-        error = CallTimeout(f"no reply from {call.asked.service!r} to {tries}")
+        error = CallTimeout(f"no reply from {call.service!r} to {tries}")
         self._try_again_or_fail(call, error, now, ran=True)
-
-    def _wait_until(self, call: PendingCall, at: float) -> None:
-        call.due_at = at
-        self._sweep.arm(at)
 
     # --- the life of a try ------------------------------------------------------------------------
     def _sent(self, call: PendingCall, now: float) -> None:
         """Note that a HELD call has gone out."""
-        if self._recorder and call.tries:
-            self._recorder.begun(call)
         call.state = SENT
-        call.tries += 1
-        call.sent_at = now
-        if self._recorder:
-            self._recorder.sent(call)
-        try_s = self._retry.attempt_timeout
-        if try_s is not None and call.asked.idempotent:
-            self._wait_until(call, min(now + try_s, call.asked.deadline))
-        if self._notes:
-            self._note("sent", call)
+        self._calls.sent(call, self._out, now)
+        self._calls.await_reply(call, now)
 
     def _take_partial(self, call: PendingCall, frames: Sequence[bytes], now: float) -> None:
-        if call.asked.partials:
-            self._out.append(Deliver(call.asked.token, Partial(frames, call.partials)))
+        if call.wants_partials:
+            self._out.append(Deliver(call.token, Partial(frames, call.partials)))
         elif call.joined is None:
             call.joined = list(frames)
         else:
             call.joined += frames
         call.partials += 1
-        if self._recorder:
-            self._recorder.partial(call, frames, now)
+        if self._calls.recorder is not None:
+            self._calls.recorder.partial(call, frames, now)
 
     def _take_reply(self, call: PendingCall, body: list[bytes], attempts: int, now: float) -> None:
         """End a call whose final reply has come; its slot is free already.
 
         `attempts` is what the broker counted for this try (0 for what it answered itself).
         """
-        token = call.asked.token
-        del self._calls[token]
         frames = call.joined + body if call.joined else body
         tries = call.tries - 1 + (attempts or 1)
-        reply = _new(Reply, (frames, _OK, tries, now - call.submitted_at))
-        self._out.append(_new(Deliver, (token, reply)))
-        if self._recorder:
-            self._recorder.replied(call, frames, now)
-        if self._notes:
-            self._note("replied", call, elapsed_s=reply.elapsed)
+        self._calls.answer(call, frames, tries, self._out, now)
 
     def _take_refusal(self, call: PendingCall, final: ClientFinal, now: float) -> None:
         """Take a negative final reply: wait and try again where that may help."""
@@ -396,7 +291,7 @@ class ClientEngine(ABC):
         into a timeout, which leaves open whether the request has run.
         """
         try_s = (now - call.submitted_at) / call.tries
-        return status is Status.NO_SERVICE and now + try_s >= call.asked.deadline
+        return status is Status.NO_SERVICE and now + try_s >= call.deadline
 
     def _try_again_or_fail(
         self, call: PendingCall, error: CallError, now: float, *, ran: bool
@@ -406,15 +301,16 @@ class ClientEngine(ABC):
         rest_until = now + self._retry.delay_s(call.tries, self._rng)
         if (
             not self._may_go_again(call)
-            or rest_until >= call.asked.deadline
+            or rest_until >= call.deadline
             or not self._budget.maybe_spend()
         ):
             self._fail(call, error, now)
             return
         self._begin_anew(call, RESTING)
-        self._wait_until(call, rest_until)
-        if self._notes:
-            self._note("retried", call, reason=str(error), rest_s=rest_until - now)
+        self._calls.wait_until(call, rest_until)
+        if self._calls.notes:
+            rest_s = rest_until - now
+            self._calls.note("retried", call, self._out, reason=str(error), rest_s=rest_s)
 
     def _interrupt(self, call: PendingCall, reason: str, now: float) -> None:
         """After a SENT call's connection has gone: hold it for the next one, or give it up.
@@ -424,7 +320,7 @@ class ClientEngine(ABC):
         call.may_have_run = True
         if self._may_go_again(call):
             self._begin_anew(call, HELD)
-            self._wait_until(call, call.asked.deadline)
+            self._calls.wait_until(call, call.deadline)
             return
         why = _why_not_again(call)
         text = f"the connection to the broker was lost: {reason}; {why}"
@@ -434,17 +330,17 @@ class ClientEngine(ABC):
         """Hold for another broker what this one gives back, shutting down ([client-drain])."""
         reason = final.body[0].decode("utf-8", "replace")
         call.may_have_run |= final.attempts > 0
-        if self._recorder:
-            self._recorder.begun(call)
+        if self._calls.recorder is not None:
+            self._calls.recorder.begun(call)
         if not _is_repeatable(call):
             self._fail(call, TransportError(f"{reason}; {_why_not_again(call)}"), now)
             return
         call.tries -= 1
         call.turned_away += 1
         self._begin_anew(call, HELD)
-        self._wait_until(call, call.asked.deadline)
-        if self._notes:
-            self._note("turned-away", call, reason=reason)
+        self._calls.wait_until(call, call.deadline)
+        if self._calls.notes:
+            self._calls.note("turned-away", call, self._out, reason=reason)
 
     def _may_go_again(self, call: PendingCall) -> bool:
         return call.tries < self._retry.attempts and _is_repeatable(call)
@@ -461,37 +357,27 @@ class ClientEngine(ABC):
     def _give_up(self, call: PendingCall, error: CallError, now: float) -> None:
         if call.state is SENT:
             call.may_have_run = True
-            self._recall(call, now)
+            if not self._stopped:
+                self._recall(call, now)
         self._fail(call, error, now)
 
     def _fail(self, call: PendingCall, error: CallError, now: float) -> None:
-        error.attempts = call.tries + call.turned_away
-        error.may_have_executed = call.may_have_run
         self._slots.free(call.request_id)
-        del self._calls[call.asked.token]
-        self._out.append(Fail(call.asked.token, error))
-        if self._recorder:
-            self._recorder.failed(call, error, now)
-        if self._notes:
-            self._note("failed", call, error=type(error).__name__, reason=str(error))
-
-    def _note(self, kind: str, call: PendingCall, **facts: Any) -> None:
-        known = {
-            "token": call.asked.token,
-            "service": call.asked.service,
-            "request_id": call.request_id,
-            "attempts": call.tries,
-        }
-        self._out.append(Note(kind, known | facts))
+        self._calls.end(call, error, self._out, now)
 
 
-def _go_on(_event: PeerBlocked | PeerWritable, _now: float) -> None:
-    """Take no notice."""
+def _expired(call: PendingCall, now: float) -> CallError:
+    """Say what the caller is told whose call's deadline has passed."""
+    text = f"no reply from {call.service!r} within {now - call.submitted_at:.3f} s"
+    if not call.attempts:
+        return CallTimeout(f"{text}; it was never sent, for want of a connection, and has not run")
+    ran = "may have run" if call.may_have_run or call.state is SENT else "has not run"
+    return CallTimeout(f"{text}; it was sent {_count(call.attempts, 'time')} and {ran}")
 
 
 def _is_repeatable(call: PendingCall) -> bool:
     """Whether sending it once more would do no harm, now that it is with nobody."""
-    return (call.asked.idempotent or not call.may_have_run) and not call.is_streaming
+    return (call.idempotent or not call.may_have_run) and not call.is_streaming
 
 
 def _count(n: int, noun: str) -> str:
@@ -501,6 +387,6 @@ def _count(n: int, noun: str) -> str:
 def _why_not_again(call: PendingCall) -> str:
     if call.is_streaming:
         return f"{call.partials} of its partial replies had come already"
-    if not call.asked.idempotent:
+    if not call.idempotent:
         return "the request may have run, and is not idempotent"
     return f"the request was sent {_count(call.tries, 'time')}, which is the limit"

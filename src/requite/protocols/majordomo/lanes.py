@@ -69,8 +69,7 @@ class LaneClient(ClientEngine):
 
     def _occupy(self, call: PendingCall, now: float) -> None:
         call.peer = peer = self._lanes.occupy(call)
-        asked = call.asked
-        message = self._dialect.client_request(call.name, asked.frames or (b"",), 0, 0, 0, b"")
+        message = self._dialect.client_request(call.name, call.frames, 0, 0, 0, b"")
         self._out.append(Send(peer, message))
         self._sent(call, now)
 
@@ -80,7 +79,7 @@ class LaneClient(ClientEngine):
         while self._waiting:
             call = next(iter(self._waiting))
             del self._waiting[call]
-            if now < call.asked.deadline:  # I15: else its timer is late
+            if now < call.deadline:  # I15: else its timer is late
                 self._occupy(call, now)
                 return
 
@@ -116,7 +115,7 @@ class LaneClient(ClientEngine):
         call = self._lanes.calls[peer]
         assert isinstance(command, ClientFinal | ClientPartial)  # dialects without ids have no more
         if call is None or command.service != call.name:
-            wanted = "no request" if call is None else f"a request to {call.asked.service!r}"
+            wanted = "no request" if call is None else f"a request to {call.service!r}"
             text = f"a reply from {command.service!r} came on a connection with {wanted} out"
             self._out.append(Warn("stray reply", text))
         elif isinstance(command, ClientPartial):

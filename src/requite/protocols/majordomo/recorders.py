@@ -11,15 +11,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from requite.chronicle import (
-    NO_OUTCOME,
     NOT_IDEMPOTENT,
     PRESS_ROWS,
     Chronicle,
     Happening,
     Kind,
 )
-from requite.core.recording import FAILURES
-from requite.errors import CallError, NoService, Poisoned, RemoteFailure, WorkerLost
+from requite.core.recording import FAILURES, CallRecorder
+from requite.errors import NoService, Poisoned, RemoteFailure, WorkerLost
 from requite.protocols.majordomo.calls import PendingCall
 from requite.protocols.majordomo.jobs import Job
 from requite.protocols.majordomo.parties import Client, PendingRequest, Worker
@@ -172,89 +171,22 @@ class BrokerRecorder(_Recorder):
         self._chronicle.trim()
 
 
-class ClientRecorder(_Recorder):
+class ClientRecorder(CallRecorder[PendingCall]):
     """Tells about calls, at the client. `tells_brokers`: its dialect can say that a call is not
     idempotent; of one that cannot, brokers cannot be expected to know."""
 
-    def __init__(self, chronicle: Chronicle, *, tells_brokers: bool) -> None:
-        super().__init__(chronicle)
+    def __init__(self, chronicle: Chronicle, origin: bytes, *, tells_brokers: bool) -> None:
+        super().__init__(chronicle, origin, _FAILURES)
         self._tells_brokers = tells_brokers
 
-    def replied(self, call: PendingCall, body: Sequence[bytes], now: float) -> None:
+    def answered(self, call: PendingCall, body: Sequence[bytes], now: float) -> None:
         """Tell of the reply to a call."""
-        asked = call.asked
-        if not asked.idempotent:
+        if not call.idempotent:
             self.begun(call)
-        if call.is_told:
-            self._tell(call, Kind.ANSWERED, now, outcome=Status.OK, size=_size(body))
-            return
-        flights = self._flights
-        flights.append(
-            (
-                call.submitted_at,
-                call.sent_at,
-                now,
-                asked.deadline,
-                call.call_id,
-                call.name,
-                b"",
-                _size(asked.frames),
-                _size(body),
-            )
-        )
-        if len(flights) >= PRESS_ROWS:
-            self._chronicle.press()
+        super().answered(call, body, now)
 
-    def begun(self, call: PendingCall) -> None:
-        """Tell what has happened to a call so far, if that is not told yet."""
-        if call.is_told:
-            return
-        call.is_told = True
-        size = _size(call.asked.frames)
-        at = call.submitted_at
-        why = NOT_IDEMPOTENT if self._tells_brokers and not call.asked.idempotent else ""
-        given = call.asked.deadline
-        self._tell(call, Kind.ACCEPTED, at, attempt=0, size=size, value=given, reason=why)
-        if call.tries:
-            self._tell(call, Kind.SENT, call.sent_at)
-
-    def sent(self, call: PendingCall) -> None:
-        """Tell that a call has left, where that is not part of a flight."""
-        if call.is_told:
-            self._tell(call, Kind.SENT, call.sent_at)
-
-    def partial(self, call: PendingCall, frames: Sequence[bytes], now: float) -> None:
-        """Tell of a partial reply."""
-        self.begun(call)
-        self._tell(call, Kind.PARTIAL, now, size=_size(frames))
-
-    def failed(self, call: PendingCall, error: CallError, now: float) -> None:
-        """Tell of the error a call ended with."""
-        self.begun(call)
-        kind, outcome = _FAILURES.get(type(error), (Kind.ANSWERED, NO_OUTCOME))
-        name = type(error).__name__
-        self._tell(call, kind, now, outcome=outcome, error=name, reason=str(error))
-
-    def refused(self, name: bytes, error: CallError, now: float) -> None:
-        """Tell that a call was not taken on."""
-        self._happen(
-            Happening(
-                now, Kind.REFUSED, service=name, error=type(error).__name__, reason=str(error)
-            )
-        )
-
-    def look(self, calls: dict[Any, PendingCall], now: float) -> None:
-        """Tell the beginnings of what has been under way since the last look."""
-        for call in reversed(calls.values()):
-            if call.submitted_at < self._looked_at:
-                break  # the earlier ones were told then
-            self.begun(call)
-        self._looked_at = now
-        self._chronicle.trim()
-
-    def _tell(self, call: PendingCall, kind: Kind, at: float, **facts: Any) -> None:
-        facts.setdefault("attempt", call.tries)
-        self._happen(Happening(at, kind, call.call_id, call.name, **facts))
+    def _is_marked(self, call: PendingCall) -> bool:
+        return self._tells_brokers and not call.idempotent
 
 
 class WorkerRecorder(_Recorder):

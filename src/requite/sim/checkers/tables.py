@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Caches, which have a bound of their own, the heap of `Timers`, which keeps stale entries, and
 # counts by reason.
-_NOT_TABLES: Final = frozenset({"_heap", "_names", "_dropped"})
+_NOT_TABLES: Final = frozenset({"_heap", "_names", "_dropped", "dropped"})
 _HEAP_FLOOR: Final = 64
 
 
@@ -43,7 +43,7 @@ def sizes(root: object) -> Counter[str]:
         if isinstance(thing, dict | list | deque | set | tuple):
             counted[path] += len(thing)
             waiting.extend((f"{path}[]", item) for item in _items(thing))
-        elif any(kind.__module__.startswith("requite.") for kind in type(thing).__mro__):
+        if any(kind.__module__.startswith("requite.") for kind in type(thing).__mro__):
             waiting.extend((f"{path}.{name}", value) for name, value in _attributes(thing))
     return +counted
 
