@@ -23,7 +23,7 @@ class Bench:
         )
         self.out: list[Effect] = []
         self.job = ClientJob("peer", [b"id"])
-        self.jobs.deliver(self.job, "held", [b"body"], self.out, 1.0)
+        self.jobs.deliver(self.job, "held", Request("echo", [b"body"]), self.out, 1.0)
 
     def finish(self, status: Status = Status.OK) -> tuple[object, Status] | None:
         return self.jobs.finish(Finished(self.job, [b"y"], status), self.out, 3.0)

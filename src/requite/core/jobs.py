@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from math import inf
 from typing import Any, Final, Generic, TypeVar
 
 from requite.core.recording import JobRecorder
@@ -29,6 +30,7 @@ from requite.errors import LocalViolation
 from requite.request import Request, Status
 
 ENDS: Final = frozenset({Status.OK, Status.FAILED, Status.CANCELLED})
+_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
 _NOT_THERE: Final = object()
 
 
@@ -61,6 +63,11 @@ class Job:
     started_at: float
     size: int
     is_told: bool
+    due_at: float = inf  # the caller's deadline, where it is known
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is in every note about this request."""
+        return {"job": self}
 
 
 class ClientJob(Job):
@@ -71,6 +78,7 @@ class ClientJob(Job):
     def __init__(self, peer: Peer, envelope: Sequence[bytes] = ()) -> None:
         self.peer = peer
         self.envelope = envelope
+        self.call_id = b""
         self.abandoned = ""
         self.joined = None
 
@@ -94,10 +102,10 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
     __slots__ = (
         "_kind",
         "_reply_size_max",
-        "_service",
         "dropped",
         "notes",
         "recorder",
+        "service",
     )
 
     def __init__(
@@ -106,13 +114,13 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
         recorder: JobRecorder[JobT] | None,
         *,
         kind: str,
-        reply_size_max: int = 0,
+        reply_size_max: float = inf,
         notes: bool = False,
     ) -> None:
         super().__init__()
         self.recorder = recorder
         self.dropped: Counter[str] = Counter()
-        self._service = service
+        self.service = service
         self._kind = kind
         self._reply_size_max = reply_size_max
         self.notes = notes
@@ -124,15 +132,15 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
 
     # --- beginnings -------------------------------------------------------------------------------
     def deliver(
-        self, job: JobT, holds: Any, body: Sequence[bytes], out: list[Effect], now: float
+        self, job: JobT, holds: Any, request: Request, out: list[Effect], now: float, **facts: Any
     ) -> None:
         """Have a handler run; `holds` is what the table is to say of this job."""
         self[job] = holds
-        out.append(Deliver(job, Request(self._service, body)))
+        out.append(_new(Deliver, (job, request)))
         if self.recorder is not None:
-            self.recorder.delivered(job, sum(map(len, body)), now)
+            self.recorder.delivered(job, sum(map(len, request.frames)), now)
         if self.notes:
-            self.note("delivered", job, out)
+            self.note("delivered", job, out, **facts)
 
     def drop(self, why: str, out: list[Effect], now: float, count: int = 1) -> None:
         """Count messages that nothing becomes of."""
@@ -214,7 +222,7 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
 
     def note(self, kind: str, job: JobT, out: list[Effect], **facts: Any) -> None:
         """Make the note that something has happened to a job."""
-        out.append(Note(kind, {"service": self._service, "job": job} | facts))
+        out.append(Note(kind, {"service": self.service} | job.facts() | facts))
 
 
 def reason_of(frames: Sequence[bytes]) -> str:

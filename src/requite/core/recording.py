@@ -59,12 +59,14 @@ class Call(Protocol):
 
 
 class Job(Protocol):
-    """What a recorder needs of a request in a handler's hands; it sets all of it."""
+    """What a recorder needs of a request in a handler's hands; it sets all but `due_at`, and the
+    `call_id` of one that has none."""
 
     call_id: bytes
     is_told: bool
     delivered_at: float
     started_at: float
+    due_at: float
     size: int
 
 
@@ -217,8 +219,8 @@ class JobRecorder(Recorder, Generic[JobT]):
         self._service = encode_name(service)
 
     def delivered(self, job: JobT, size: int, now: float) -> None:
-        """Give a request its id."""
-        job.call_id = self._new_id()
+        """Note a request, and give it an id if it has none."""
+        job.call_id = job.call_id or self._new_id()
         job.delivered_at = now
         job.started_at = 0.0
         job.size = size
@@ -247,7 +249,7 @@ class JobRecorder(Recorder, Generic[JobT]):
                 facts |= {"size": 0, "error": error_class_of(status), "reason": reason}
             self._tell(job, Kind.FINISHED, now, **facts)
             return
-        instants = job.delivered_at, job.started_at, now, inf
+        instants = job.delivered_at, job.started_at, now, job.due_at
         self._flown((*instants, job.call_id, self._service, self._origin, job.size, size))
 
     def abandoned(self, job: JobT, reason: str, now: float) -> None:
@@ -260,7 +262,7 @@ class JobRecorder(Recorder, Generic[JobT]):
         if job.is_told:
             return
         job.is_told = True
-        self._tell(job, Kind.DELIVERED, job.delivered_at, size=job.size)
+        self._tell(job, Kind.DELIVERED, job.delivered_at, size=job.size, value=job.due_at)
         if job.started_at:
             self._tell(job, Kind.STARTED, job.started_at)
 
@@ -273,7 +275,8 @@ class JobRecorder(Recorder, Generic[JobT]):
         self._looked(bool(jobs), now)
 
     def _tell(self, job: JobT, kind: Kind, at: float, **facts: Any) -> None:
-        self._happen(Happening(at, kind, job.call_id, self._service, self._origin, 1, **facts))
+        facts.setdefault("attempt", 1)
+        self._happen(Happening(at, kind, job.call_id, self._service, self._origin, **facts))
 
 
 def refusal(error: CallError, now: float, name: bytes = b"") -> Happening:

@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Final
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.jobs import ENDS, Jobs
 from requite.core.machine import Handlers, take_no_notice
+from requite.core.recording import JobRecorder
 from requite.engine import (
     Deliver,
     Drain,
@@ -51,7 +52,6 @@ from requite.protocols.amqp.methods import Heard
 from requite.protocols.amqp.policy import ResponderPolicy
 from requite.protocols.amqp.post import Post
 from requite.protocols.amqp.properties import Properties, decode_properties, encode_properties
-from requite.protocols.amqp.recorders import ResponderRecorder
 from requite.protocols.amqp.reports import Reports
 from requite.protocols.amqp.sizes import SizeLimit
 from requite.protocols.amqp.wire import Control, Event, ReplyStatus
@@ -85,7 +85,7 @@ class AmqpResponder(ConnectedEngine):
         self._policy = policy = policy or ResponderPolicy()
         self._jobs: Jobs[Job] = Jobs(
             service,
-            None if chronicle is None else ResponderRecorder(chronicle, instance, service),
+            None if chronicle is None else JobRecorder(chronicle, instance, service),
             kind=self._kind,
         )
         super().__init__(policy.heartbeat)

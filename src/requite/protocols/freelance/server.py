@@ -47,7 +47,7 @@ from requite.errors import RemoteViolation
 from requite.protocols.freelance import wire
 from requite.protocols.freelance.jobs import Why
 from requite.protocols.freelance.policy import ServerPolicy
-from requite.request import Status
+from requite.request import Request, Status
 
 _PONG = (wire.PONG,)
 
@@ -159,7 +159,7 @@ class FreelanceServer(Machine):
 
     def _deliver(self, client: ClientPeer, request: wire.Request, now: float) -> None:
         job = ClientJob(client.peer, request.control)
-        self._jobs.deliver(job, None, request.body, self._out, now)
+        self._jobs.deliver(job, None, Request(self._jobs.service, request.body), self._out, now)
 
     def _deliver_waiting(self, now: float) -> None:
         """Deliver what waits, in turn, while there is room."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
-from typing import Final
+from typing import Any, Final
 
 from requite.chronicle import MADE_UP, NO_CALL
 from requite.core import jobs
@@ -62,7 +62,6 @@ class Job(jobs.Job):
         address: bytes,
         call_id: bytes,
         attempt: int,
-        now: float,
         due_at: float,
         lease_until: float,
     ) -> None:
@@ -70,15 +69,15 @@ class Job(jobs.Job):
         self.address = address
         self.call_id = call_id
         self.attempt = attempt
-        self.delivered_at = now
-        self.started_at = 0.0
-        self.size = 0
-        self.is_told = False
         self.due_at = due_at
         self.lease_until = lease_until
         self.vouched_at = -inf  # when the broker was last sent PROGRESS
         self.abandoned = ""
         self.joined = None
+
+    def facts(self) -> dict[str, Any]:
+        """See `requite.core.jobs.Job.facts`."""
+        return {"dispatch_id": self.dispatch_id}
 
     def __repr__(self) -> str:
         return f"<Job {self.dispatch_id}>"

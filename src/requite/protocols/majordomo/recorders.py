@@ -17,7 +17,7 @@ from requite.chronicle import (
     Happening,
     Kind,
 )
-from requite.core.recording import FAILURES, CallRecorder
+from requite.core.recording import FAILURES, CallRecorder, JobRecorder
 from requite.errors import NoService, Poisoned, RemoteFailure, WorkerLost
 from requite.protocols.majordomo.calls import PendingCall
 from requite.protocols.majordomo.jobs import Job
@@ -36,18 +36,14 @@ _FAILURES: Final = {
 }
 
 
-class _Recorder:
-    """What all three have: a chronicle, and when they last looked at what is under way."""
+class BrokerRecorder:
+    """Tells about requests and workers, at the broker."""
 
     def __init__(self, chronicle: Chronicle) -> None:
         self._chronicle = chronicle
         self._flights = chronicle.flights
         self._happen = chronicle.happenings.append
         self._looked_at = 0.0
-
-
-class BrokerRecorder(_Recorder):
-    """Tells about requests and workers, at the broker."""
 
     # --- requests -------------------------------------------------------------------------------
     def answered(self, pending: PendingRequest, body: Sequence[bytes], now: float) -> None:
@@ -189,78 +185,17 @@ class ClientRecorder(CallRecorder[PendingCall]):
         return self._tells_brokers and not call.idempotent
 
 
-class WorkerRecorder(_Recorder):
-    """Tells about requests in the hands of a worker."""
-
-    def __init__(self, chronicle: Chronicle, service: bytes, instance: bytes) -> None:
-        super().__init__(chronicle)
-        self._service = service
-        self._instance = instance
+class WorkerRecorder(JobRecorder[Job]):
+    """Tells about requests in the hands of a worker, which are there for the `attempt`-th time."""
 
     def finished(self, job: Job, status: Status, frames: Sequence[bytes], now: float) -> None:
         """Tell how a handler ended."""
-        if job.is_told or status or job.attempt > 1 or not job.started_at:
+        if job.attempt > 1:
             self.begun(job)
-            error = error_class_of(status)
-            facts: dict[str, Any] = {"outcome": status, "error": error, "size": _size(frames)}
-            if status:  # then the frames are the reason
-                facts |= {"size": 0, "reason": b" ".join(frames).decode(errors="replace")}
-            self._tell(job, Kind.FINISHED, now, **facts)
-            return
-        flights = self._flights
-        flights.append(
-            (
-                job.delivered_at,
-                job.started_at,
-                now,
-                job.due_at,
-                job.call_id,
-                self._service,
-                self._instance,
-                job.size,
-                _size(frames),
-            )
-        )
-        if len(flights) >= PRESS_ROWS:
-            self._chronicle.press()
-
-    def begun(self, job: Job) -> None:
-        """Tell what has happened to a request so far, if that is not told yet."""
-        if job.is_told:
-            return
-        job.is_told = True
-        self._tell(job, Kind.DELIVERED, job.delivered_at, size=job.size, value=job.due_at)
-        if job.started_at:
-            self._tell(job, Kind.STARTED, job.started_at)
-
-    def started(self, job: Job) -> None:
-        """Tell that a handler runs, where that is not part of a flight."""
-        if job.is_told:
-            self._tell(job, Kind.STARTED, job.started_at)
-
-    def partial(self, job: Job, frames: Sequence[bytes], now: float) -> None:
-        """Tell of a partial reply."""
-        self.begun(job)
-        self._tell(job, Kind.PARTIAL, now, size=_size(frames))
-
-    def abandoned(self, job: Job, reason: str, now: float) -> None:
-        """Tell that nobody waits for a request any more."""
-        self.begun(job)
-        self._tell(job, Kind.ABANDONED, now, reason=reason)
-
-    def look(self, jobs: dict[int, Job], now: float) -> None:
-        """Tell the beginnings of what has been under way since the last look."""
-        for job in reversed(jobs.values()):
-            if job.delivered_at < self._looked_at:
-                break  # the earlier ones were told then
-            self.begun(job)
-        self._looked_at = now
-        self._chronicle.trim()
+        super().finished(job, status, frames, now)
 
     def _tell(self, job: Job, kind: Kind, at: float, **facts: Any) -> None:
-        self._happen(
-            Happening(at, kind, job.call_id, self._service, self._instance, job.attempt, **facts)
-        )
+        super()._tell(job, kind, at, attempt=job.attempt, **facts)
 
 
 def _size(frames: Sequence[bytes]) -> int:

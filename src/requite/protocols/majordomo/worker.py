@@ -18,24 +18,20 @@ ids in brackets are those of docs/protocols/mdp-0.3.md, section "The worker's si
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from math import inf
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import ClassVar, Final
 
 from requite import engine
-from requite.chronicle import NO_INSTANCE, SWEEP_EVERY_S, Chronicle
-from requite.core.jobs import ENDS
+from requite.chronicle import NO_INSTANCE, Chronicle
+from requite.core.jobs import Jobs, reason_of
 from requite.core.liveness import Liveness, absence_s
+from requite.core.machine import Handlers, Machine, take_no_notice
 from requite.core.sweep import Sweep
 from requite.engine import (
-    Abandon,
     Connect,
-    Deliver,
-    Effect,
     Finished,
-    Input,
-    Note,
     Peer,
     PeerBlocked,
     PeerJoined,
@@ -51,7 +47,7 @@ from requite.engine import (
     Wake,
     Warn,
 )
-from requite.errors import ConfigurationError, LocalViolation, RemoteViolation
+from requite.errors import ConfigurationError, RemoteViolation
 from requite.protocols.majordomo.dialects import check_service_name
 from requite.protocols.majordomo.jobs import Job, WorkerPolicy
 from requite.protocols.majordomo.recorders import WorkerRecorder
@@ -66,14 +62,14 @@ from requite.protocols.majordomo.wire import (
     WorkerHeartbeat,
     WorkerRequest,
 )
-from requite.request import Request, Status
+from requite.request import Request
 
 _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class, on the hot path
 # While a handler vouches for itself more often than this per lease, it says nothing new.
 _PROGRESS_PER_LEASE_MAX: Final = 8
 
 
-class MajordomoWorker:
+class MajordomoWorker(Machine):
     """A worker for one service, on one connection to one broker.
 
     `instance` should be random per start: journals know the worker by it. `chronicle` takes down
@@ -82,6 +78,8 @@ class MajordomoWorker:
     Raises `ConfigurationError` for a service name that MDP does not allow, and for a capacity above
     1 in a dialect whose workers "handle at most one request a time" (18/MDP, "Architecture").
     """
+
+    _kind: ClassVar = "a worker"
 
     def __init__(
         self,
@@ -102,12 +100,14 @@ class MajordomoWorker:
                 f"a worker of MDP {dialect.version} takes one request at a time,"
                 f" not {policy.capacity}"
             )
-        self._notes = policy.notes
-        self._instance = instance
-        self._recorder = (
-            None if chronicle is None else WorkerRecorder(chronicle, self._name, instance)
+        self._jobs: Jobs[Job] = Jobs(
+            service,
+            None if chronicle is None else WorkerRecorder(chronicle, instance, service),
+            kind=self._kind,
+            notes=policy.notes,
         )
-        self._look_at = inf  # when to have the journal told of what is under way
+        super().__init__()
+        self._instance = instance
         self._peer: Peer | None = None
         self._dialling = False
         self._redial = Redial(rng)
@@ -115,47 +115,28 @@ class MajordomoWorker:
         self._was_heard = False  # in this conversation
         self._liveness = Liveness(policy.heartbeat, 0.0)
         self._beat_at = inf
-        self._jobs: dict[int, Job] = {}  # of this conversation, by dispatch id
+        self._by_id: dict[int, Job] = {}  # those of this conversation, by dispatch id
         self._sweep = Sweep()
         self._serial = 0  # dispatch ids for dialects without
-        self._draining = False
         self._linger_until = -inf
-        self._stopped = False
-        self._out: list[Effect] = []
-        self._inputs: dict[type, Callable[[Any, float], None]] = {
+
+    def _handlers(self) -> Handlers:
+        return {
             Received: self._received,
             Finished: self._finished,
             Produced: self._produced,
             Progressed: self._progressed,
-            Started: self._began,
+            Started: self._jobs.started,
             Wake: self._woken,
             PeerJoined: self._joined,
             PeerLost: self._lost,
             # A broker that does not read gets no more than the results of what it handed out.
-            PeerBlocked: _go_on,
-            PeerWritable: _go_on,
+            PeerBlocked: take_no_notice,
+            PeerWritable: take_no_notice,
             engine.Drain: self._drained,
         }
 
     # --- the engine's contract --------------------------------------------------------------------
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`.
-
-        For each `Deliver` of a `Request` there is to be one `Finished`, also after an `Abandon`:
-        it gives the place back. A `Finished` has the status OK, FAILED or CANCELLED; any other is a
-        `LocalViolation`.
-        """
-        handler = self._inputs.get(event.__class__)
-        if handler is None:
-            raise LocalViolation(f"a worker has no use for {event!r}")
-        handler(event, now)
-        if self._draining:
-            self._maybe_stop(now)
-        out = self._out
-        if out:
-            self._out = []
-        return out
-
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
         at = self._sweep.at
@@ -163,8 +144,9 @@ class MajordomoWorker:
             at = self._beat_at
         if self._redial.at < at:
             at = self._redial.at
-        if self._look_at < at:
-            at = self._look_at
+        recorder = self._jobs.recorder
+        if recorder is not None and recorder.look_at < at and not self._stopped:
+            at = recorder.look_at
         if self._draining and not self._stopped and not self._jobs:
             at = min(at, self._linger_until)
         return None if at == inf else at
@@ -176,7 +158,7 @@ class MajordomoWorker:
 
     def snapshot(self) -> SimpleNamespace:
         """Return its state. `running` and `abandoned` count requests without a FINAL yet."""
-        abandoned = sum(job.abandoned != "" for job in self._jobs.values())
+        abandoned = self._jobs.abandoned
         return SimpleNamespace(
             service=self._service,
             connected=self._peer is not None,
@@ -220,72 +202,50 @@ class MajordomoWorker:
             raise RemoteViolation(f"a request came on top of {len(jobs)}, which is the capacity")
         if not self._dialect.has_ids:
             dispatch_id = self._serial = self._serial + 1
-        elif dispatch_id in jobs:  # [worker-dispatch]
+        elif dispatch_id in self._by_id:  # [worker-dispatch]
             raise RemoteViolation(f"dispatch id {dispatch_id} came twice")
         remaining_s = timeout_ms / 1000 if timeout_ms else None
         due_at = inf if remaining_s is None else now + remaining_s
         lease_until = now + self._policy.lease_s
-        job = Job(dispatch_id, address, call_id, attempt, now, due_at, lease_until)
-        jobs[dispatch_id] = job
+        job = Job(dispatch_id, address, call_id, attempt, due_at, lease_until)
+        self._by_id[dispatch_id] = job
         if due_at < self._sweep.at:
             self._sweep.at = due_at
         request = Request(self._service, body, attempt, remaining_s, key)
-        self._out.append(_new(Deliver, (job, request)))
-        if self._recorder:
-            job.size = sum(map(len, body))
-            if self._look_at == inf:
-                self._look_at = now + SWEEP_EVERY_S
-        if self._notes:
-            self._note("delivered", job, attempt=attempt)
+        jobs.deliver(job, None, request, self._out, now, attempt=attempt)
 
     def _received_other(self, command: ToWorker, now: float) -> None:
         if isinstance(command, WorkerHeartbeat):
             if self._dialect.has_ids:  # [worker-heartbeat]: the longer interval holds
                 self._liveness.agree(command.interval_ms)
         elif isinstance(command, WorkerCancel):
-            job = self._jobs.get(command.dispatch_id)
+            job = self._by_id.get(command.dispatch_id)
             if job is not None:  # else its FINAL has just crossed the CANCEL
                 self._abandon(job, "its caller gave it up", now)
 
     # --- from handlers ----------------------------------------------------------------------------
-    def _holds(self, job: Job) -> bool:
-        """Whether a job is of this conversation, and has had no FINAL yet."""
-        return self._jobs.get(job.dispatch_id) is job
-
-    def _began(self, event: Started, now: float) -> None:
-        job: Job = event.token
-        job.started_at = now
-        if self._recorder and self._holds(job):
-            self._recorder.started(job)
-
     def _produced(self, event: Produced, now: float) -> None:
         job: Job = event.token
-        if not self._holds(job) or job.abandoned:
+        if job not in self._jobs or job.abandoned:
             return
         job.lease_until = now + self._policy.lease_s
         frames = event.frames or (b"",)
-        if self._recorder:
-            self._recorder.partial(job, frames, now)
-        if self._dialect.has_partials:
-            self._say(self._dialect.worker_partial(job.address, frames, job.dispatch_id), now)
-        elif job.joined is None:
-            job.joined = list(frames)
-        else:
-            job.joined += frames
+        if not self._dialect.has_partials:
+            self._jobs.join(Produced(job, frames), self._out, now)
+            return
+        if self._jobs.recorder is not None:
+            self._jobs.recorder.partial(job, frames, now)
+        self._say(self._dialect.worker_partial(job.address, frames, job.dispatch_id), now)
 
     def _finished(self, event: Finished, now: float) -> None:
-        job, frames, status = event
-        if status not in ENDS:  # [status-worker]
-            raise LocalViolation(f"a worker cannot end a request with {status!r}")
-        if not self._holds(job):
-            return
+        job: Job = event.token
         if job.abandoned:  # [worker-cancel]
-            status, frames = Status.CANCELLED, (job.abandoned.encode(),)
-        del self._jobs[job.dispatch_id]
-        if self._recorder:
-            self._recorder.finished(job, status, frames, now)
-        if self._notes:
-            self._note("finished", job, status=status.name)
+            event = Finished(job, (job.abandoned.encode(),), event.status)
+        ended = self._jobs.finish(event, self._out, now)  # [status-worker]
+        if ended is None:
+            return
+        del self._by_id[job.dispatch_id]
+        status, frames = ended[1], event.frames
         if status and not self._dialect.has_ids:
             self._fail_silently(frames, now)
             return
@@ -302,7 +262,7 @@ class MajordomoWorker:
         left: it is what the broker sees of a worker that crashed, and 18/MDP ("Reliability") has it
         recover from that.
         """
-        text = b" ".join(reason).decode("utf-8", "replace")
+        text = reason_of(reason)
         why = f"a request failed, which MDP {self._dialect.version} cannot say"
         self._leave(why, f"{why}: {text}", now)
 
@@ -315,7 +275,7 @@ class MajordomoWorker:
     def _progressed(self, event: Progressed, now: float) -> None:
         job: Job = event.token
         lease_s = self._policy.lease_s
-        if not lease_s or not self._holds(job) or job.abandoned:
+        if not lease_s or job not in self._jobs or job.abandoned:
             return
         job.lease_until = now + (event.extend_s or lease_s)
         if not self._dialect.has_ids:
@@ -327,13 +287,8 @@ class MajordomoWorker:
 
     def _abandon(self, job: Job, reason: str, now: float) -> None:
         if not job.abandoned:
-            job.abandoned = reason
             job.due_at = inf
-            self._out.append(Abandon(job, reason))
-            if self._recorder:
-                self._recorder.abandoned(job, reason, now)
-            if self._notes:
-                self._note("abandoned", job, reason=reason)
+            self._jobs.abandon(job, reason, self._out, now)
 
     # --- the conversation -------------------------------------------------------------------------
     def _say(self, message: Sequence[bytes], now: float) -> None:
@@ -373,9 +328,10 @@ class MajordomoWorker:
         """Be without a broker: nobody waits for what is in hand; start a new conversation."""
         self._peer = None
         self._beat_at = self._sweep.at = inf
-        for job in self._jobs.values():
+        for job in self._jobs:
             self._abandon(job, reason, now)
         self._jobs.clear()
+        self._by_id.clear()
         if not self._draining:
             self._redial.plan(now)
             self._maybe_connect(now)
@@ -386,12 +342,10 @@ class MajordomoWorker:
             self._out.append(Connect())
 
     # --- time -------------------------------------------------------------------------------------
-    def _woken(self, _event: Wake, now: float) -> None:
-        if now >= self._look_at:
-            self.tell_beginnings(now)
-            self._look_at = now + SWEEP_EVERY_S if self._jobs else inf
+    def _woken(self, event: Wake, now: float) -> None:
+        self._jobs.woken(event, now)
         if now >= self._sweep.at:
-            for job in self._sweep.due(self._jobs.values(), now):
+            for job in self._sweep.due(self._jobs, now):
                 self._abandon(job, "its deadline passed", now)
         if now >= self._beat_at:
             self._beat(now)
@@ -399,8 +353,7 @@ class MajordomoWorker:
 
     def tell_beginnings(self, now: float) -> None:
         """Let the journal, if one is kept, have the beginnings of what is under way."""
-        if self._recorder:
-            self._recorder.look(self._jobs, now)
+        self._jobs.tell_beginnings(now)
 
     def _beat(self, now: float) -> None:
         """Notice that the broker is gone; speak to it if nothing else was said."""
@@ -431,7 +384,7 @@ class MajordomoWorker:
         """
         if self._dialect.has_ids or not self._policy.lease_s:
             return True
-        return all(now < job.lease_until for job in self._jobs.values())
+        return all(now < job.lease_until for job in self._jobs)
 
     # --- the end ----------------------------------------------------------------------------------
     def _drained(self, _event: engine.Drain, now: float) -> None:
@@ -448,16 +401,12 @@ class MajordomoWorker:
         if self._stopped or self._jobs or (self._peer is not None and now < self._linger_until):
             return
         self._stopped = True
-        self._beat_at = self._sweep.at = self._look_at = inf
+        self._beat_at = self._sweep.at = inf
         if self._peer is not None:
             self._say_goodbye()
             self._out.append(engine.Disconnect(self._peer, "the worker has drained"))
             self._peer = None
         self._out.append(Stopped())
-
-    def _note(self, kind: str, job: Job, **facts: Any) -> None:
-        known = {"service": self._service, "dispatch_id": job.dispatch_id}
-        self._out.append(Note(kind, known | facts))
 
 
 def _check_name(service: str) -> bytes:
@@ -469,7 +418,3 @@ def _check_name(service: str) -> bytes:
     if name.startswith(MMI_PREFIX):  # 8/MMI
         raise ConfigurationError(f"{service!r}: names that start with mmi. belong to the broker")
     return name
-
-
-def _go_on(_event: PeerBlocked | PeerWritable, _now: float) -> None:
-    """Take no notice."""

@@ -45,7 +45,7 @@ from requite.engine import (
 )
 from requite.protocols.pirate.asker import Asker
 from requite.protocols.pirate.policy import ServerPolicy
-from requite.request import Status
+from requite.request import Request, Status
 
 
 class PirateServer(Machine):
@@ -138,7 +138,7 @@ class PirateServer(Machine):
             asker, message = due
             job = ClientJob(asker.peer)
             asker.in_hand[job] = None
-            self._jobs.deliver(job, asker, message, self._out, now)
+            self._jobs.deliver(job, asker, Request(self._jobs.service, message), self._out, now)
             if self._turns.resumes(asker):
                 self._out.append(ResumeReading(asker.peer))
 

@@ -57,7 +57,7 @@ from requite.errors import RemoteViolation
 from requite.protocols.pirate import wire
 from requite.protocols.pirate.policy import WorkerPolicy
 from requite.protocols.pirate.wire import Envelope, Pattern
-from requite.request import Status
+from requite.request import Request, Status
 
 
 class PirateWorker(Machine):
@@ -181,7 +181,7 @@ class PirateWorker(Machine):
 
     def _deliver(self, request: Envelope, now: float) -> None:
         self._job = job = ClientJob(self._peer, request.envelope)
-        self._jobs.deliver(job, None, request.body, self._out, now)
+        self._jobs.deliver(job, None, Request(self._jobs.service, request.body), self._out, now)
 
     # --- from handlers ----------------------------------------------------------------------------
     def _produced(self, event: Produced, now: float) -> None:

@@ -183,6 +183,7 @@ class ScalabilityWorker(Machine):
         else:
             self._bulk.requests.append((job, request))
         if jobs.recorder is not None:
+            job.call_id = b""
             jobs.recorder.delivered(job, len(body), now)
         if jobs.notes:
             jobs.note("delivered", job, self._out)
