@@ -163,7 +163,7 @@ class World:
     # --- what comes of it -------------------------------------------------------------------------
     def feed(self, event: tuple[Any, ...]) -> None:
         """Let the engine handle an input."""
-        for effect in self.engine.handle(event, self.now):
+        for effect in self.engine.handle([event], self.now):
             self._perform(effect)
 
     def _perform(self, effect: Any) -> None:

@@ -105,7 +105,7 @@ class World:
         assert left.unread == 0, "clients that have left are still pushed back"
 
     def _feed(self, event: tuple[object, ...]) -> None:
-        for effect in self.broker.handle(event, self.now):
+        for effect in self.broker.handle([event], self.now):
             self._perform(effect)
         for party in self.broker.parties.values():
             if isinstance(party, Worker):

@@ -78,7 +78,7 @@ class Rounds:
 
     def _feed(self, event: Any) -> None:
         """Feed an input, and the answers to what it asks for."""
-        for effect in self._engine.handle(event, self._now):
+        for effect in self._engine.handle([event], self._now):
             match effect:
                 case ListQueues(ticket):
                     self._feed(QueuesListed(ticket, dict(self._bound)))

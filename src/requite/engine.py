@@ -1,7 +1,7 @@
 """The contract between protocol logic and the world: inputs go in, effects come out.
 
 An engine is one role of one protocol in plain Python. It owns no socket, clock, thread or source of
-randomness. Its shell feeds it one input at a time and performs the effects it answers with, in
+randomness. Its shell feeds it the inputs of a turn and performs the effects it answers with, in
 order; then it asks `deadline()` and promises a `Wake` no earlier than that instant. The same
 engine runs under asyncio, under a blocking shell and in the simulator.
 
@@ -16,7 +16,7 @@ All are tuples with names: two per message are affordable (0.28 us each where pl
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 from requite.errors import CallError, StorageError
 from requite.request import Partial, Reply, Status
@@ -175,8 +175,7 @@ class Send(NamedTuple):
 
 
 class SendAll(NamedTuple):
-    """Send several messages to a peer, in order: what a `Send` of each does. Only out of
-    `BulkEngine.handle_all`."""
+    """Send several messages to a peer, in order: what a `Send` of each does."""
 
     peer: Peer
     messages: Sequence[Sequence[bytes]]
@@ -191,8 +190,7 @@ class Deliver(NamedTuple):
 
 
 class DeliverAll(NamedTuple):
-    """Hand several things to users, in order: what a `Deliver` of each pair does. Only out of
-    `BulkEngine.handle_all`."""
+    """Hand several things to users, in order: what a `Deliver` of each pair does."""
 
     pairs: Sequence[tuple[Any, Any]]
 
@@ -296,11 +294,18 @@ Delivery = Reply | Partial
 class Engine(Protocol):
     """One role of one protocol."""
 
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        """Feed one input at the instant `now` (monotonic seconds); get what must be done, in order.
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        """Feed the inputs of a turn at the instant `now` (monotonic seconds); get what must be
+        done, in order.
 
-        Raises `LocalViolation` for an input that makes no sense here (a programmer's error); bytes
-        from a peer never make it raise (I13).
+        What comes of several inputs is, for each peer and for each token, what comes of one after
+        the other. But messages to one peer may leave as one `SendAll`, and what is for users as one
+        `DeliverAll`, behind other effects: with 64 calls in flight that takes a third off what a
+        call costs.
+
+        Raises `LocalViolation` for an input that makes no sense here (a programmer's error), when
+        all others have been handled. What came of them is then returned by the next call, be it
+        one without inputs. Bytes from a peer never make it raise (I13).
         """
         ...
 
@@ -310,21 +315,4 @@ class Engine(Protocol):
 
     def snapshot(self) -> Any:
         """Return a frozen view of the engine's tables for dashboards, `mmi.stats` and checkers."""
-        ...
-
-
-@runtime_checkable
-class BulkEngine(Engine, Protocol):
-    """An engine that can be fed, and answers, in bulk.
-
-    With 64 calls in flight that takes a third off what a call costs: effects, and the steps between
-    shell and engine, are paid for once per turn of the loop, and not once per message.
-    """
-
-    def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
-        """Feed several inputs, or a `Received` of many messages, at once.
-
-        The same as `handle` for each, in order, but that messages to one peer may leave as one
-        `SendAll`, and what is for users as one `DeliverAll`, behind other effects.
-        """
         ...

@@ -49,7 +49,7 @@ class Bench:
         self.discarded: list[int] = []
 
     def feed(self, event: Any) -> list[Any]:
-        out = list(self.engine.handle(event, self.now))
+        out = list(self.engine.handle([event], self.now))
         for effect in out:
             match effect:
                 case Store():

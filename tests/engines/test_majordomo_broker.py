@@ -419,7 +419,7 @@ def test_a_second_ready_gives_the_workers_requests_to_others():
 def test_input_that_makes_no_sense_is_our_own_fault():
     bench = BrokerBench()
     with pytest.raises(LocalViolation):
-        bench.broker.handle(Abandon("token", "why"), 0.0)
+        bench.broker.handle([Abandon("token", "why")], 0.0)
 
 
 # --- the end --------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from tests.spec.requirement import requirement
 from tests.support.client import ORIGIN, ClientBench, connected
 
 from requite.engine import (
-    BulkEngine,
     Cancel,
     PeerBlocked,
     PeerJoined,
@@ -116,15 +115,14 @@ def test_many_calls_share_a_connection_and_are_told_apart():
 
 def test_what_is_fed_in_bulk_has_the_same_effects_as_one_by_one():
     single, bulk = connected(), connected()
-    assert isinstance(bulk.client, BulkEngine)
     inputs = [
         Submit("a", "echo", (b"1",), 9.0),
         Submit("b", "echo", (b"2",), 9.0),
         Cancel("a"),
         Submit("c", "echo", (b"3",), 9.0),
     ]
-    one_by_one = [effect for each in inputs for effect in single.client.handle(each, 1.0)]
-    at_once = list(bulk.client.handle_all(inputs, 1.0))
+    one_by_one = [effect for each in inputs for effect in single.client.handle([each], 1.0)]
+    at_once = list(bulk.client.handle(inputs, 1.0))
     assert list(map(repr, at_once)) == list(map(repr, one_by_one))
     assert bulk.client.snapshot() == single.client.snapshot()
 

@@ -344,8 +344,8 @@ def test_a_broker_alone_knows_no_pair() -> None:
 def test_a_server_that_stood_still_does_not_say_that_the_other_is_silent() -> None:
     """Its words are yet unread. To let clients in now would be to lead them astray."""
     half = BinaryStarPeer(BinaryStarPolicy(Role.PRIMARY, 1.0), instance=1)
-    half.handle(Wake(), 0.0)
+    half.handle([Wake()], 0.0)
     assert not half.view(10.0).peer_is_silent
     for quarter in range(9):
-        half.handle(Wake(), 10.0 + quarter / 4)
+        half.handle([Wake()], 10.0 + quarter / 4)
     assert half.view(12.0).peer_is_silent

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.support.sp_engines import tag, way
 
 from requite.engine import (
+    Abandon,
     Cancel,
     Deliver,
     DeliverAll,
@@ -20,18 +21,20 @@ from requite.engine import (
     Input,
     PeerBlocked,
     PeerJoined,
+    PeerLost,
     PeerWritable,
     Produced,
     Received,
     Send,
     SendAll,
     Submit,
+    Wake,
 )
 from requite.errors import LocalViolation
 from requite.protocols.scalability.policy import RepPolicy, ReqPolicy
 from requite.protocols.scalability.rep import ScalabilityWorker
 from requite.protocols.scalability.req import ScalabilityClient
-from requite.request import Status
+from requite.request import RetryPolicy, Status
 
 PEERS = ["a", "b", "c"]
 
@@ -74,7 +77,7 @@ def test_a_client_makes_the_same_of_calls_in_bulk(turns: list[Any]) -> None:
     one_by_one, in_bulk = (ScalabilityClient(ReqPolicy(slots=6), first_id=3) for _ in range(2))
     for engine in (one_by_one, in_bulk):
         for peer in PEERS:
-            engine.handle(PeerJoined(peer), 0.0)
+            engine.handle([PeerJoined(peer)], 0.0)
     tokens = 0
     for events, trouble in turns:
         inputs: list[Input] = []
@@ -89,12 +92,12 @@ def test_a_client_makes_the_same_of_calls_in_bulk(turns: list[Any]) -> None:
                 case ("answer", peer, ids):
                     replies = [[tag(3 + n) + b"re %d" % n] for n in ids]
                     inputs.append(Received(peer, replies))
-        singly = [effect for each in inputs for effect in one_by_one.handle(each, 1.0)]
-        at_once = list(in_bulk.handle_all(inputs, 1.0))
+        singly = [effect for each in inputs for effect in one_by_one.handle([each], 1.0)]
+        at_once = list(in_bulk.handle(inputs, 1.0))
         assert said(at_once, {}) == said(singly, {})
         if trouble is not None:
             kind, peer = trouble
-            both = [list(each.handle(kind(peer), 1.0)) for each in (one_by_one, in_bulk)]
+            both = [list(each.handle([kind(peer)], 1.0)) for each in (one_by_one, in_bulk)]
             assert said(both[0], {}) == said(both[1], {})
         assert in_bulk.snapshot() == one_by_one.snapshot()
         assert in_bulk.deadline() == one_by_one.deadline()
@@ -102,27 +105,26 @@ def test_a_client_makes_the_same_of_calls_in_bulk(turns: list[Any]) -> None:
 
 def test_what_goes_to_one_peer_is_one_effect() -> None:
     client = ScalabilityClient(first_id=3)
-    client.handle(PeerJoined("a"), 0.0)
+    client.handle([PeerJoined("a")], 0.0)
     calls = [Submit(token, "", (b"x",), 9.0) for token in range(3)]
-    (sent,) = client.handle_all(calls, 0.0)
+    (sent,) = client.handle(calls, 0.0)
     assert isinstance(sent, SendAll)
     assert [b"".join(message) for message in sent.messages] == [tag(3 + n) + b"x" for n in range(3)]
-    (delivered,) = client.handle_all([Received("a", [[tag(3)], [tag(4) + b"y"]])], 0.0)
+    (delivered,) = client.handle([Received("a", [[tag(3)], [tag(4) + b"y"]])], 0.0)
     assert isinstance(delivered, DeliverAll)
     assert [(token, reply.body) for token, reply in delivered.pairs] == [(0, b""), (1, b"y")]
 
 
 def test_a_bad_call_among_others_loses_none_of_them() -> None:
     client = ScalabilityClient(first_id=3)
-    client.handle(PeerJoined("a"), 0.0)
+    client.handle([PeerJoined("a")], 0.0)
     calls = [Submit(token, "", (b"x",), 9.0) for token in (1, 2, 1, 3)]
     with pytest.raises(LocalViolation):
-        client.handle_all(calls, 0.0)
-    assert client.snapshot().sent == 2
-    (sent, replied) = client.handle_all([Submit(4, "", (b"x",), 9.0)], 0.0)
-    assert isinstance(sent, SendAll)
-    assert len(sent.messages) == 2
-    assert isinstance(replied, Send)
+        client.handle(calls, 0.0)
+    assert client.snapshot().sent == 3
+    sent = list(client.handle([Submit(4, "", (b"x",), 9.0)], 0.0))
+    assert [type(effect) for effect in sent] == [SendAll, Send, Send]
+    assert len(sent[0].messages) == 2
 
 
 # --- the worker -----------------------------------------------------------------------------------
@@ -141,7 +143,7 @@ class Worker:
         self.engine = ScalabilityWorker(policy, first_id=1)
         self.names: dict[Any, Any] = {}
         for peer in PEERS:
-            self.engine.handle(PeerJoined(peer), 0.0)
+            self.engine.handle([PeerJoined(peer)], 0.0)
 
     def inputs(self, events: list[Any], bodies: list[bytes]) -> list[Input]:
         """Return inputs for events; jobs are those known before any of them."""
@@ -167,13 +169,13 @@ def test_a_worker_makes_the_same_of_requests_in_bulk(turns: list[Any]) -> None:
         singly = [
             effect
             for each in one_by_one.inputs(events, list(bodies))
-            for effect in one_by_one.engine.handle(each, 1.0)
+            for effect in one_by_one.engine.handle([each], 1.0)
         ]
-        at_once = in_bulk.engine.handle_all(in_bulk.inputs(events, list(bodies)), 1.0)
+        at_once = in_bulk.engine.handle(in_bulk.inputs(events, list(bodies)), 1.0)
         assert named(at_once, in_bulk) == named(singly, one_by_one)
         if trouble is not None:
             kind, peer = trouble
-            both = [(list(w.engine.handle(kind(peer), 1.0)), w) for w in (one_by_one, in_bulk)]
+            both = [(list(w.engine.handle([kind(peer)], 1.0)), w) for w in (one_by_one, in_bulk)]
             assert named(*both[0]) == named(*both[1])
         assert in_bulk.engine.snapshot() == one_by_one.engine.snapshot()
 
@@ -183,3 +185,17 @@ def named(effects: Iterable[Effect], worker: Worker) -> dict[Any, list[Any]]:
     told = said(effects, worker.names)
     told["other"] = [(kind, worker.names.get(token)) for kind, token in told.get("other", [])]
     return told
+
+
+def test_a_handler_begins_before_it_is_given_up() -> None:
+    worker = ScalabilityWorker(first_id=1)
+    worker.handle([PeerJoined("a")], 0.0)
+    effects = worker.handle([Received("a", [[tag(3) + b"x"]]), PeerLost("a")], 0.0)
+    assert [type(effect) for effect in effects] == [Deliver, Abandon]
+
+
+def test_what_is_sent_again_follows_what_was_sent_before() -> None:
+    client = ScalabilityClient(ReqPolicy(retry=RetryPolicy(attempt_timeout=1.0)), first_id=3)
+    client.handle([PeerJoined("a"), Submit(1, "", (b"old",), 9.0)], 0.0)
+    effects = client.handle([Submit(2, "", (b"new",), 9.0), Wake()], 2.0)
+    assert said(effects, {}) == {("to", "a"): [tag(4) + b"new", tag(3) + b"old"]}

@@ -48,12 +48,13 @@ class Recorder:
     def has_lost(self) -> bool:
         return any(isinstance(event, PeerLost) for event in self.fed)
 
-    def handle(self, event: Input, _now: float) -> Iterable[Effect]:
-        self.fed.append(event)
-        if isinstance(event, PeerJoined):
-            yield from (Send(event.peer, message) for message in self._first)
-            if self._hangs_up:
-                yield Disconnect(event.peer, "that was all")
+    def handle(self, events: Sequence[Input], _now: float) -> Iterable[Effect]:
+        for event in events:
+            self.fed.append(event)
+            if isinstance(event, PeerJoined):
+                yield from (Send(event.peer, message) for message in self._first)
+                if self._hangs_up:
+                    yield Disconnect(event.peer, "that was all")
 
     def deadline(self) -> float | None:
         return None

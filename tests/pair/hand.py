@@ -49,7 +49,7 @@ class Bench:
     # --- what happens to it -----------------------------------------------------------------------
     def feed(self, event: Any) -> None:
         """Feed one input, and sort what comes of it."""
-        for effect in self.engine.handle(event, self.now):
+        for effect in self.engine.handle([event], self.now):
             self._sort(effect)
 
     def join(self, link: str = "peer", *, dialled: bool = True) -> None:

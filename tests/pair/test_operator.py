@@ -10,11 +10,13 @@ from requite.protocols.binarystar.wire import Ask, Refused, Switch, encode
 
 def test_a_question_waits_for_a_connection_and_is_put_again_on_the_next_one() -> None:
     operator = BinaryStarOperator()
-    assert not list(operator.handle(Switch(3), 0.0))
+    assert not list(operator.handle([Switch(3)], 0.0))
     for link in ("first", "second"):
-        assert list(operator.handle(PeerJoined(link, b""), 0.0)) == [Send(link, encode(Switch(3)))]
+        assert list(operator.handle([PeerJoined(link, b"")], 0.0)) == [
+            Send(link, encode(Switch(3)))
+        ]
         assert operator.snapshot()
-        assert not list(operator.handle(PeerLost(link), 0.0))
+        assert not list(operator.handle([PeerLost(link)], 0.0))
         assert not operator.snapshot()
     assert operator.deadline() is None
 
@@ -22,18 +24,18 @@ def test_a_question_waits_for_a_connection_and_is_put_again_on_the_next_one() ->
 def test_a_question_that_has_been_answered_is_not_put_again() -> None:
     """A switch would be refused the second time, and that be taken for the next answer."""
     operator = BinaryStarOperator()
-    operator.handle(PeerJoined("first", b""), 0.0)
-    operator.handle(Switch(3), 0.0)
+    operator.handle([PeerJoined("first", b"")], 0.0)
+    operator.handle([Switch(3)], 0.0)
     refused = Refused("no")
-    told = list(operator.handle(Received("first", [encode(refused)]), 0.0))
+    told = list(operator.handle([Received("first", [encode(refused)])], 0.0))
     assert told == [Deliver(ANSWER, refused)]
-    operator.handle(PeerLost("first"), 0.0)
-    assert not list(operator.handle(PeerJoined("second", b""), 0.0))
+    operator.handle([PeerLost("first")], 0.0)
+    assert not list(operator.handle([PeerJoined("second", b"")], 0.0))
 
 
 def test_what_is_no_answer_is_left_out_and_garbage_ends_the_connection() -> None:
     operator = BinaryStarOperator()
-    operator.handle(PeerJoined("first", b""), 0.0)
-    assert not list(operator.handle(Received("first", [encode(Ask())]), 0.0))
-    (effect,) = operator.handle(Received("first", [[b"garbage"]]), 0.0)
+    operator.handle([PeerJoined("first", b"")], 0.0)
+    assert not list(operator.handle([Received("first", [encode(Ask())])], 0.0))
+    (effect,) = operator.handle([Received("first", [[b"garbage"]])], 0.0)
     assert isinstance(effect, Disconnect)

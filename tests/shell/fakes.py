@@ -123,9 +123,9 @@ class ScriptedEngine:
         self.script: Callable[[Any], Iterable[Effect]] = lambda _event: ()
         self.at: float | None = None
 
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        self.inputs.append(event)
-        return self.script(event)
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        self.inputs += events
+        return [effect for event in events for effect in self.script(event)]
 
     def deadline(self) -> float | None:
         return self.at

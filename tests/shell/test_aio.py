@@ -58,9 +58,9 @@ class Engine(ScriptedEngine):
         super().__init__()
         self._changed = asyncio.Event()
 
-    def handle(self, event: Any, now: float) -> Any:
+    def handle(self, events: Any, now: float) -> Any:
         self._changed.set()
-        return super().handle(event, now)
+        return super().handle(events, now)
 
     async def until(self, kind: str, times: int = 1) -> None:
         while self.kinds().count(kind) < times:

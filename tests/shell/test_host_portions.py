@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from tests.shell.fakes import FakeStream, LineFraming, ScriptedEngine
 
-from requite.engine import Cancel, Deliver, DeliverAll, Effect, Input, Received, SendAll
+from requite.engine import Cancel, DeliverAll, Effect, Input, Received, SendAll
+from requite.errors import LocalViolation
 from requite.shell.host import _PORTION, Host, Link
 
 
@@ -28,12 +29,7 @@ class Bulk(ScriptedEngine):
         super().__init__()
         self.fed: list[list[Any]] = []
 
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        effects = super().handle(event, now)
-        self.fed.append([event])
-        return effects
-
-    def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         self.fed.append(list(events))
         for event in events:
             if isinstance(event, Received):
@@ -104,12 +100,13 @@ def test_what_belongs_to_a_turn_is_fed_at_once_in_portions_behind_what_was_put_o
     bulk: Bench,
 ) -> None:
     bulk.host.submit_soon(Cancel(0))
-    bulk.host.submit_all([Cancel(token) for token in range(1, _PORTION + 2)])
-    fed = [list(range(_PORTION + 1)), [_PORTION + 1]]
+    bulk.host.submit(*(Cancel(token) for token in range(1, _PORTION + 2)))
+    fed = [[0], list(range(1, _PORTION + 1)), [_PORTION + 1]]
     assert [tokens(events) for events in bulk.engine.fed] == fed
-    assert bulk.stream.calls == [
-        ("now", b"".join(b"%d\n" % token for token in portion)) for portion in fed
-    ]
+    first = b"".join(b"%d\n" % token for token in range(_PORTION + 1))
+    assert bulk.stream.calls == [("now", first)]
+    bulk.host.flush()
+    assert bulk.stream.calls == [("now", first), b"%d\n" % (_PORTION + 1)]
 
 
 def test_a_stream_that_always_sends_at_once_is_written_to() -> None:
@@ -162,10 +159,29 @@ def test_pairs_go_to_whoever_takes_single_ones() -> None:
     assert told == [(b"a", b"1"), (b"b", b"2")]
 
 
-def test_an_engine_that_takes_one_at_a_time_is_fed_at_once() -> None:
-    told: list[Any] = []
-    engine = ScriptedEngine()
-    engine.script = lambda event: [Deliver(event.token, None)] if type(event) is Cancel else ()
-    bench = Bench(engine, PromptFake(), deliver=lambda token, _what: told.append(token))
-    bench.host.submit_soon(Cancel(1))
-    assert told == [1]
+class Picky(Bulk):
+    """Refuses every third token, as an engine does what makes no sense."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left: list[Any] = []
+
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        bad = [event for event in events if isinstance(event, Cancel) and event.token % 3 == 2]
+        effects = [*self._left, *super().handle([e for e in events if e not in bad], now)]
+        self._left = effects if bad else []
+        if bad:
+            raise LocalViolation(f"no use for {bad[0]}")
+        return effects
+
+
+def test_what_is_refused_discards_nothing_of_the_same_turn() -> None:
+    engine = Picky()
+    bench = Bench(engine, PromptFake())
+    engine.peer = bench.link
+    for token in range(5):
+        bench.host.submit_soon(Cancel(token))
+    with pytest.raises(LocalViolation, match="token=2"):
+        bench.host.flush()
+    bench.host.flush()
+    assert bench.stream.written == b"0\n1\n3\n4\n"

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tests.shell.fakes import LineFraming, ScriptedEngine
 
-from requite.engine import Cancel, Deliver, Effect, Input
+from requite.engine import Cancel, Deliver
 from requite.shell.host import Host
 
 
-class BulkEngine(ScriptedEngine):
-    def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
-        return [effect for event in events for effect in self.handle(event, now)]
-
-
 def test_what_a_user_wants_on_hearing_of_the_last_is_not_left_lying() -> None:
-    engine = BulkEngine()
+    engine = ScriptedEngine()
     heard: list[str] = []
 
     def deliver(token: str, _what: Any) -> None:

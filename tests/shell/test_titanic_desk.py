@@ -35,7 +35,7 @@ class Scripted:
         self.answers: list[list[Effect]] = []
         self.at: float | None = None
 
-    def handle_all(self, events: Sequence[Input], _now: float) -> list[Effect]:
+    def handle(self, events: Sequence[Input], _now: float) -> list[Effect]:
         self.turns.append(list(events))
         return self.answers.pop(0) if self.answers else []
 

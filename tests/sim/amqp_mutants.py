@@ -5,7 +5,7 @@ Each is a real engine with one rule taken out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,16 +24,16 @@ from requite.request import Reply
 
 # --- callers --------------------------------------------------------------------------------------
 class AnswersTwice(AmqpCaller):
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        for effect in super().handle(event, now):
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        for effect in super().handle(events, now):
             yield effect
             if isinstance(effect, Deliver) and isinstance(effect.what, Reply):
                 yield effect
 
 
 class ForgetsToExpire(AmqpCaller):
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        effects = super().handle(event, now)
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        effects = super().handle(events, now)
         return (e for e in effects if not (type(e) is Fail and type(e.error) is CallTimeout))
 
 
@@ -118,8 +118,8 @@ class KeepsTheOldQueue(AmqpCaller):
 
 
 class NeverBeats(AmqpCaller):
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        effects = super().handle(event, now)
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        effects = super().handle(events, now)
         return (e for e in effects if not (type(e) is Send and not e.message))
 
 
@@ -174,8 +174,8 @@ class StaysAway(AmqpResponder):
 
 
 class NeverAcknowledges(AmqpResponder):
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        effects = super().handle(event, now)
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        effects = super().handle(events, now)
         return (e for e in effects if not (type(e) is Send and _is_ack(e)))
 
 
@@ -189,8 +189,8 @@ class AcknowledgesAtOnce(AmqpResponder):
 
 
 class AcknowledgesTwice(AmqpResponder):
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        for effect in super().handle(event, now):
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        for effect in super().handle(events, now):
             yield effect
             if type(effect) is Send and _is_ack(effect):
                 yield effect

@@ -47,8 +47,8 @@ class AnswersBeforeItIsStored(DedupEngine):
             entry.owner = object()
             self._tokens[entry.owner] = entry
 
-    def handle(self, event: Any, now: float) -> Any:
-        return [each for each in super().handle(event, now) if not _is_made_up(each)]
+    def handle(self, events: Any, now: float) -> Any:
+        return [each for each in super().handle(events, now) if not _is_made_up(each)]
 
 
 def _is_made_up(effect: Any) -> bool:

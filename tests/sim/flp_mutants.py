@@ -5,7 +5,7 @@ Each is a real engine with one rule taken out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tests.sim.parts import with_part
@@ -23,16 +23,16 @@ from requite.request import Reply
 
 # --- clients of any model -------------------------------------------------------------------------
 class AnswersTwice(AgentClient):
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        for effect in super().handle(event, now):
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        for effect in super().handle(events, now):
             yield effect
             if isinstance(effect, Deliver) and isinstance(effect.what, Reply):
                 yield effect
 
 
 class ForgetsToExpire(AgentClient):
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        effects = super().handle(event, now)
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        effects = super().handle(events, now)
         return (e for e in effects if not (type(e) is Fail and type(e.error) is CallTimeout))
 
 
@@ -75,8 +75,8 @@ class TakesAnyReply(AgentClient):
 
 
 class NeverPings(AgentClient):
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        effects = super().handle(event, now)
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        effects = super().handle(events, now)
         return (e for e in effects if not (type(e) is Send and e.message == (wire.PING,)))
 
 

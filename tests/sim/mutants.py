@@ -7,7 +7,7 @@ part is given a class of its own (`engine._dispatcher.__class__ = ...`).
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from requite.core.slots import Slots
@@ -39,8 +39,8 @@ class _Client03:
 
 class AnswersTwice(_Client03):
     class broken(MajordomoClient):
-        def handle(self, event: Input, now: float) -> Iterable[Effect]:
-            for effect in super().handle(event, now):
+        def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+            for effect in super().handle(events, now):
                 yield effect
                 if isinstance(effect, Deliver) and isinstance(effect.what, Reply):
                     yield effect
@@ -48,14 +48,14 @@ class AnswersTwice(_Client03):
 
 class ForgetsToExpire(_Client03):
     class broken(MajordomoClient):
-        def handle(self, event: Input, now: float) -> Iterable[Effect]:
-            return (e for e in super().handle(event, now) if not _fails_with(e, CallTimeout))
+        def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+            return (e for e in super().handle(events, now) if not _fails_with(e, CallTimeout))
 
 
 class LosesWhatWasSent(_Client03):
     class broken(MajordomoClient):
-        def handle(self, event: Input, now: float) -> Iterable[Effect]:
-            return (e for e in super().handle(event, now) if not _fails_with(e, TransportError))
+        def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+            return (e for e in super().handle(events, now) if not _fails_with(e, TransportError))
 
 
 def _fails_with(effect: Effect, error: type[CallError]) -> bool:
@@ -121,8 +121,8 @@ class BelievesNoService(_Client03):
     """Take NO_SERVICE for a sign that nothing has run, though a worker was lost with it."""
 
     class broken(MajordomoClient):
-        def handle(self, event: Input, now: float) -> Iterable[Effect]:
-            for effect in super().handle(event, now):
+        def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+            for effect in super().handle(events, now):
                 if _fails_with(effect, NoService):
                     effect.error.may_have_executed = False
                 yield effect
@@ -438,12 +438,13 @@ class PunishesTheInnocent(MajordomoBroker):
 class MutatesBodies(MajordomoBroker):
     """Swap the bodies of two requests that come in one read."""
 
-    def handle(self, event: Input, now: float) -> Any:
-        if isinstance(event, Received):
-            bodies = [m for m in event.messages if m[0].startswith(b"MDPC03\1")]
-            if len(bodies) > 1:
-                bodies[0][1:], bodies[1][1:] = bodies[1][1:], bodies[0][1:]
-        return super().handle(event, now)
+    def handle(self, events: Sequence[Input], now: float) -> Any:
+        for event in events:
+            if isinstance(event, Received):
+                bodies = [m for m in event.messages if m[0].startswith(b"MDPC03\1")]
+                if len(bodies) > 1:
+                    bodies[0][1:], bodies[1][1:] = bodies[1][1:], bodies[0][1:]
+        return super().handle(events, now)
 
 
 # --- workers --------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Any
 
@@ -17,10 +17,10 @@ from requite.protocols.majordomo.parties import Worker
 class NeverShuts(Door):
     """Who has served once goes on, whatever the pair says."""
 
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         if self._mode.value == "open":
-            return self._broker.handle(event, now)
-        return super().handle(event, now)
+            return self._broker.handle(events, now)
+        return super().handle(events, now)
 
 
 class LetsNobodyIn(Door):

@@ -6,7 +6,7 @@ part is given a class of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Any
 
@@ -23,16 +23,16 @@ from requite.protocols.pirate.worker import PirateWorker
 
 # --- clients --------------------------------------------------------------------------------------
 class AnswersTwice(LazyPirate):
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        for effect in super().handle(event, now):
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        for effect in super().handle(events, now):
             yield effect
             if isinstance(effect, Deliver):
                 yield effect
 
 
 class ForgetsToExpire(LazyPirate):
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        effects = super().handle(event, now)
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        effects = super().handle(events, now)
         return (e for e in effects if not (type(e) is Fail and type(e.error) is CallTimeout))
 
 
@@ -78,14 +78,14 @@ class RemembersTokens(LazyPirate):
         super().__init__(*args, **settings)
         self._all: list[Any] = []
 
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        self._all.append(event)
-        return super().handle(event, now)
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        self._all += events
+        return super().handle(events, now)
 
 
 class SaysItHasNotRun(LazyPirate):
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        for effect in super().handle(event, now):
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        for effect in super().handle(events, now):
             if isinstance(effect, Fail):
                 effect.error.may_have_executed = False
             yield effect

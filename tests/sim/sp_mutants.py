@@ -21,34 +21,39 @@ from requite.protocols.scalability.raw import ReturnPaths
 from requite.protocols.scalability.rep import ScalabilityWorker
 from requite.protocols.scalability.req import ScalabilityClient
 from requite.request import Reply
+from requite.sim.scalability.watch import one_by_one
 
 
 class _Client(ScalabilityClient):
-    """A client whose effects pass through `handle`, one input after the other."""
+    """A client that does one thing at a time."""
 
-    def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
-        return [effect for event in events for effect in self.handle(event, now)]
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        for event in events:
+            for effect in super().handle([event], now):
+                yield from one_by_one(effect)
 
 
 class _Worker(ScalabilityWorker):
     """The same for a worker."""
 
-    def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
-        return [effect for event in events for effect in self.handle(event, now)]
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        for event in events:
+            for effect in super().handle([event], now):
+                yield from one_by_one(effect)
 
 
 # --- clients --------------------------------------------------------------------------------------
 class AnswersTwice(_Client):
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        for effect in super().handle(event, now):
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        for effect in super().handle(events, now):
             yield effect
             if isinstance(effect, Deliver) and isinstance(effect.what, Reply):
                 yield effect
 
 
 class ForgetsToExpire(_Client):
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        effects = super().handle(event, now)
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        effects = super().handle(events, now)
         return (e for e in effects if not (type(e) is Fail and type(e.error) is CallTimeout))
 
 
@@ -306,12 +311,13 @@ class ReadsAndReads(ScalabilityDevice):
 class SwapsBodies(ScalabilityDevice):
     """Swap what two requests that come in one read are about."""
 
-    def handle(self, event: Input, now: float) -> Any:
-        if isinstance(event, Received) and len(event.messages) > 1:
-            first, second = event.messages[0][0], event.messages[1][0]
-            event.messages[0][0] = first[:8] + second[8:]
-            event.messages[1][0] = second[:8] + first[8:]
-        return super().handle(event, now)
+    def handle(self, events: Sequence[Input], now: float) -> Any:
+        for event in events:
+            if isinstance(event, Received) and len(event.messages) > 1:
+                first, second = event.messages[0][0], event.messages[1][0]
+                event.messages[0][0] = first[:8] + second[8:]
+                event.messages[1][0] = second[:8] + first[8:]
+        return super().handle(events, now)
 
 
 class LosesSome(ScalabilityDevice):
@@ -319,8 +325,8 @@ class LosesSome(ScalabilityDevice):
 
     sent = 0
 
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        for effect in super().handle(event, now):
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        for effect in super().handle(events, now):
             self.sent += isinstance(effect, Send)
             if not isinstance(effect, Send) or self.sent % 10:
                 yield effect

@@ -28,8 +28,8 @@ from requite.titanic.store import Store, StoreSettings, open_memory
 class AcknowledgesAtOnce(TitanicEngine):
     """Says 200 before anything is stored."""
 
-    def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
-        effects = list(super().handle_all(events, now))
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        effects = list(super().handle(events, now))
         for kept in [kept for kept in self._core.register if kept.waiting]:
             tokens, kept.waiting = kept.waiting or [], []
             answer = (OK, encode_ticket(kept.uuid))
@@ -55,8 +55,8 @@ class KeepsNoReply(Attempts):
 class GivesOnce(TitanicEngine):
     """Removes a reply when it has been given."""
 
-    def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
-        effects = list(super().handle_all(events, now))
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        effects = list(super().handle(events, now))
         asked = {e.token: e.frames for e in events if isinstance(e, Asked) and e.service == REPLY}
         given = [e for e in effects if isinstance(e, Finished) and e.token in asked]
         for effect in given:
@@ -70,8 +70,8 @@ class GivesOnce(TitanicEngine):
 class MixesReplies(TitanicEngine):
     """Answers two who ask in one turn with each other's reply."""
 
-    def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
-        effects = list(super().handle_all(events, now))
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        effects = list(super().handle(events, now))
         at = [i for i, e in enumerate(effects) if isinstance(e, Finished) and len(e.frames) == 2]
         replies = [i for i in at if effects[i].frames[1].startswith(b"re:")]  # type: ignore[union-attr]
         if len(replies) > 1:

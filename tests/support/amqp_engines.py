@@ -54,7 +54,7 @@ class Rabbit:
 
     # --- what happens -----------------------------------------------------------------------------
     def feed(self, event: Any) -> list[Effect]:
-        self.effects = list(self.engine.handle(event, self.now))
+        self.effects = list(self.engine.handle([event], self.now))
         return self.effects
 
     def wake(self, after_s: float) -> list[Effect]:

@@ -172,7 +172,7 @@ class BrokerBench:
 
     def feed(self, event: Any) -> None:
         """Feed the broker one input and note what it does."""
-        for effect in self.broker.handle(event, self.now):
+        for effect in self.broker.handle([event], self.now):
             self.perform(effect)
 
     def perform(self, effect: Effect) -> None:

@@ -94,7 +94,7 @@ class BrokerSide:
 
     def feed(self, event: Any) -> None:
         """Feed the engine one input and do what it asks for; then let new connections stand."""
-        for effect in self.engine.handle(event, self.now):
+        for effect in self.engine.handle([event], self.now):
             self._perform(effect)
         if not self.refuse:
             self.accept()

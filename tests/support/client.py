@@ -195,7 +195,7 @@ class ClientBench:
 
     def feed(self, event: Any) -> None:
         """Feed the client one input and note what it does."""
-        for effect in self.client.handle(event, self.now):
+        for effect in self.client.handle([event], self.now):
             self._perform(effect)
 
     def _perform(self, effect: Effect) -> None:

@@ -35,6 +35,7 @@ from requite.engine import (
 )
 from requite.errors import CallError
 from requite.request import Reply, Request, RetryPolicy, Status
+from requite.sim.scalability.watch import one_by_one
 
 
 def with_retry(given: dict[str, Any], usual: RetryPolicy | None = None) -> dict[str, Any]:
@@ -62,8 +63,9 @@ class Clocked:
 
     def feed(self, event: Any) -> None:
         """Feed the engine one input and note what it does."""
-        for effect in self.engine.handle(event, self.now):
-            self._perform(effect)
+        for effect in self.engine.handle([event], self.now):
+            for single in one_by_one(effect):
+                self._perform(single)
 
     def advance(self, seconds: float) -> None:
         """Let time pass, with a wake-up at each instant the engine asks for."""

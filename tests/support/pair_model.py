@@ -315,7 +315,7 @@ class Model:
     def _feed(self, side: str, event: Any) -> None:
         engine = self.engines[side]
         assert engine is not None
-        for effect in engine.handle(event, self.now):
+        for effect in engine.handle([event], self.now):
             match effect:
                 case Send(link, [frame]):
                     self._send(OTHER[side], Said(link, frame))

@@ -55,7 +55,7 @@ class PoolBench:
 
     def feed(self, event: Any) -> list[Any]:
         """Feed an input; return what it leads to."""
-        effects = self.engine.handle(event, self.now)
+        effects = self.engine.handle([event], self.now)
         self.out += effects
         return effects
 

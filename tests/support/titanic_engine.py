@@ -138,7 +138,7 @@ class TitanicBench:
 
     def feed(self, *events: Input) -> None:
         """Feed inputs, and perform what comes of them."""
-        self._perform(self.engine.handle_all(events, self.now))
+        self._perform(self.engine.handle(events, self.now))
 
     def _perform(self, effects: Iterable[Effect]) -> None:
         for effect in effects:

@@ -188,7 +188,7 @@ class WorkerBench:
 
     def feed(self, event: Any) -> None:
         """Feed the worker one input and note what it does."""
-        for effect in self.worker.handle(event, self.now):
+        for effect in self.worker.handle([event], self.now):
             self._perform(effect)
 
     def _perform(self, effect: Effect) -> None:

@@ -101,7 +101,7 @@ class Life:
     def feed(self, events: list[Any]) -> None:
         """Feed inputs, and all that follows from them."""
         while events:
-            events = list(self._performed(self.engine.handle_all(events, self.now)))
+            events = list(self._performed(self.engine.handle(events, self.now)))
 
     def _performed(self, effects: Iterable[Effect]) -> Iterable[Any]:
         for effect in effects:

@@ -5,7 +5,7 @@ that gather until the input has been handled.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 from requite.engine import Effect, Input
@@ -31,37 +31,36 @@ class Machine(ABC):
     def _handlers(self) -> Handlers:
         """Return who handles what. An input that is not there is a `LocalViolation`."""
 
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`.
-
-        This is `_feed` and `_said` in one piece, which saves 0.1 us per input (CPython 3.11).
-        """
-        handler = self._inputs.get(event.__class__)
-        if handler is None:
-            raise LocalViolation(f"{self._kind} has no use for {event!r}")
-        handler(event, now)
-        if self._draining:
-            self._maybe_stop(now)
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        """See `requite.engine.Engine.handle`."""
+        refused: LocalViolation | None = None
+        for event in events:
+            violation = self._feed(event, now)
+            refused = refused or violation
+        self._end_turn()
+        if refused is not None:
+            raise refused
         out = self._out
         if out:
             self._out = []
         return out
 
-    def _feed(self, event: Input, now: float) -> None:
-        """Have an input handled; for those who do something else before what gathers is fetched."""
+    def _feed(self, event: Input, now: float) -> LocalViolation | None:
+        """Have an input handled; return why it was refused, if it was."""
         handler = self._inputs.get(event.__class__)
         if handler is None:
-            raise LocalViolation(f"{self._kind} has no use for {event!r}")
-        handler(event, now)
-
-    def _said(self, now: float) -> Iterable[Effect]:
-        """Return what has gathered."""
+            return LocalViolation(f"{self._kind} has no use for {event!r}")
+        try:
+            handler(event, now)
+        except LocalViolation as violation:
+            return violation
         if self._draining:
             self._maybe_stop(now)
-        out = self._out
-        if out:
-            self._out = []
-        return out
+        return None
+
+    def _end_turn(self) -> None:
+        """Put out what was kept back to leave together."""
+        return
 
     def _maybe_stop(self, now: float) -> None:
         """Stop, if everything is done that is still to be done."""

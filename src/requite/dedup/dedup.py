@@ -147,7 +147,7 @@ class Dedup:
         self._performing = True
         try:
             while self._backlog:
-                for effect in self._engine.handle(self._backlog.popleft(), clock.now()):
+                for effect in self._engine.handle((self._backlog.popleft(),), clock.now()):
                     self._perform(effect)
         finally:
             self._performing = False

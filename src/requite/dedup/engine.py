@@ -99,15 +99,21 @@ class DedupEngine:
         self._recover(found, now)
 
     # --- the engine's contract --------------------------------------------------------------------
-    def handle(self, event: Input, now: float) -> Sequence[Any]:
+    def handle(self, events: Sequence[Input], now: float) -> Sequence[Any]:
         """See `requite.engine.Engine.handle`."""
-        handler = self._inputs.get(event.__class__)
-        if handler is None:
-            raise LocalViolation(f"a service that runs requests once has no use for {event!r}")
-        self._expire(now)
-        handler(event, now)
-        if self._keeping.is_beyond():
-            self._bound(now)
+        refused: LocalViolation | None = None
+        for event in events:
+            handler = self._inputs.get(event.__class__)
+            if handler is None:
+                text = f"a service that runs requests once has no use for {event!r}"
+                refused = refused or LocalViolation(text)
+                continue
+            self._expire(now)
+            handler(event, now)
+            if self._keeping.is_beyond():
+                self._bound(now)
+        if refused is not None:
+            raise refused
         out = self._out
         if out:
             self._out = []

@@ -98,12 +98,15 @@ class Door:
         self._kept: list[Input] = []
 
     # --- the engine's contract --------------------------------------------------------------------
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         """See `requite.engine.Engine.handle`."""
+        return [effect for event in events for effect in self._take(event, now)]
+
+    def _take(self, event: Input, now: float) -> Iterable[Effect]:
         if self._partner.serves:
             if self._mode is _Mode.OPEN:
-                return self._broker.handle(event, now)
-            return [*self._open(now), *self._broker.handle(event, now)]
+                return self._broker.handle((event,), now)
+            return [*self._open(now), *self._broker.handle((event,), now)]
         if self._mode is _Mode.SHUT:
             return self._listen(event, now)
         if self._partner.view.state in _UNSURE and len(self._kept) < _KEPT_MAX:
@@ -134,7 +137,7 @@ class Door:
         inputs: list[Input] = [Wake(), *kept]
         for peer, guest in guests.items():
             inputs += (guest.joined, Received(peer, guest.heard))
-        return [effect for each in inputs for effect in self._broker.handle(each, now)]
+        return list(self._broker.handle(inputs, now))
 
     def _shut(self, now: float) -> list[Effect]:
         """Serve nobody any more: all that was pending is the other server's business now."""
@@ -147,7 +150,7 @@ class Door:
     def _keep(self, event: Input, now: float) -> Iterable[Effect]:
         self._mode = _Mode.KEPT
         if event.__class__ is Drain:
-            return self._broker.handle(event, now)
+            return self._broker.handle((event,), now)
         if event.__class__ is not Wake:
             self._kept.append(event)
         is_asked = event.__class__ is Received and self._is_client(*event)
@@ -182,9 +185,9 @@ class Door:
             case Drain():
                 goodbyes = [Disconnect(peer, NOT_ACTIVE) for peer in self._guests]
                 self._guests.clear()
-                return [*goodbyes, *self._broker.handle(event, now)]
+                return [*goodbyes, *self._broker.handle((event,), now)]
             case Wake():
-                return [*self._send_home(), *self._broker.handle(event, now)]
+                return [*self._send_home(), *self._broker.handle((event,), now)]
         return ()
 
     def _send_home(self) -> Iterable[Effect]:

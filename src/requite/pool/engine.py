@@ -13,7 +13,7 @@ one has them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -161,16 +161,18 @@ class PoolEngine:
         }
 
     # --- the contract -----------------------------------------------------------------------------
-    def handle(self, event: Any, now: float) -> list[PoolEffect]:
-        """Feed one input at the instant `now` (monotonic seconds); get what must be done, in order.
-
-        Raises `LocalViolation` for what is no input of a pool.
-        """
-        handler = self._inputs.get(type(event))
-        if handler is None:
-            raise LocalViolation(f"{event!r} is no input of a pool")
-        handler(event, now)
-        self._advance(now)
+    def handle(self, events: Sequence[Any], now: float) -> list[PoolEffect]:
+        """See `requite.engine.Engine.handle`; the inputs and effects are those of a pool."""
+        refused: LocalViolation | None = None
+        for event in events:
+            handler = self._inputs.get(type(event))
+            if handler is None:
+                refused = refused or LocalViolation(f"{event!r} is no input of a pool")
+            else:
+                handler(event, now)
+                self._advance(now)
+        if refused is not None:
+            raise refused
         taken, self._out = self._out, []
         return taken
 

@@ -27,7 +27,6 @@ from typing import Any, Final, TypedDict, Unpack
 
 from requite.engine import (
     Abandon,
-    BulkEngine,
     Connect,
     Deliver,
     DeliverAll,
@@ -146,7 +145,6 @@ class Host:
         # A set that keeps its order, so that the simulator can replay a run.
         self.links: dict[Link, None] = {}
         self._handle = engine.handle
-        self._handle_all = engine.handle_all if isinstance(engine, BulkEngine) else None
         self._soon: list[Input] = []
         self._clock = clock
         self._make_framing = make_framing
@@ -190,32 +188,27 @@ class Host:
         }
 
     # --- from the user and the clock --------------------------------------------------------------
-    def submit(self, event: Input) -> None:
-        """Feed the engine an input of the user's: `Submit`, `Cancel`, `Finished`, `Drain`, …"""
+    def submit(self, *events: Input) -> None:
+        """Feed the engine inputs of the user's now: `Submit`, `Cancel`, `Finished`, `Drain`, …
+
+        Many are fed in portions, each of which leaves at once.
+        """
         if self._soon:
             self._feed_soon()
-        self._feed(event)
+        for at in range(_PORTION, len(events), _PORTION):
+            self._feed(*events[at - _PORTION : at])
+            self._write_out(now=True)
+        self._feed(*events[(len(events) - 1) // _PORTION * _PORTION :])
         self._settle()
 
     def submit_soon(self, event: Input) -> None:
-        """Feed the engine an input of the user's by the end of the turn: together with others of
-        the turn, if it takes them so."""
-        if self._handle_all is None:
-            self.submit(event)
-            return
+        """Feed the engine an input of the user's by the end of the turn, together with others of
+        the turn."""
         self._soon.append(event)
         if not self._flush_wanted:
             self._flush_wanted = True
             self._want_flush()
         elif len(self._soon) >= _PORTION and not self._performing:
-            self._feed_soon()
-            self._write_out(now=True)
-
-    def submit_all(self, events: Sequence[Input]) -> None:
-        """Feed the engine inputs of the user's now: together, but in portions that leave at once.
-        For whoever has collected what belongs to a turn."""
-        for at in range(0, len(events), _PORTION):
-            self._soon += events[at : at + _PORTION]
             self._feed_soon()
             self._write_out(now=True)
 
@@ -285,7 +278,7 @@ class Host:
             if messages or (link.joined and framing.mid_message):
                 if link.mute and messages:
                     self._strangers.spoke(link)
-                self._feed_all((Received(link, messages),))
+                self._feed(Received(link, messages))
             if framing.farewell and not link.ended:
                 self._hang_up(link)
                 self._tell_end(link, framing.farewell)
@@ -392,40 +385,32 @@ class Host:
             link.stream.abort()
 
     # --- inside -----------------------------------------------------------------------------------
-    def _feed(self, event: Input) -> None:
-        """Let the engine handle one input, and those that come up meanwhile."""
+    def _feed(self, *events: Input) -> None:
+        """Let the engine handle inputs, and then those that come up meanwhile."""
         if self._performing:
-            self._backlog.append(event)
+            self._backlog += events
             return
         self._performing = True
         try:
-            self._perform(self._handle(event, self._clock()))
-            self._perform_backlog()
+            self._let_handle(events)
+            while self._backlog:
+                self._let_handle((self._backlog.popleft(),))
         finally:
             self._performing = False
+
+    def _let_handle(self, events: Sequence[Input]) -> None:
+        try:
+            effects = self._handle(events, self._clock())
+        except LocalViolation:  # of one of them; what came of the others has to be done
+            self._perform(self._handle((), self._clock()))
+            raise
+        self._perform(effects)
 
     def _feed_soon(self) -> None:
         """Let the engine handle what was put off."""
         events, self._soon = self._soon, []
-        self._feed_all(events)
+        self._feed(*events)
         self._settle()
-
-    def _feed_all(self, events: Sequence[Input]) -> None:
-        """Let the engine handle several inputs, or a large one: at once, if it can."""
-        if self._performing or self._handle_all is None:
-            for event in events:
-                self._feed(event)
-            return
-        self._performing = True
-        try:
-            self._perform(self._handle_all(events, self._clock()))
-            self._perform_backlog()
-        finally:
-            self._performing = False
-
-    def _perform_backlog(self) -> None:
-        while self._backlog:
-            self._perform(self._handle(self._backlog.popleft(), self._clock()))
 
     def _perform(self, effects: Iterable[Effect]) -> None:
         deliver = self._deliver

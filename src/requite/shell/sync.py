@@ -266,8 +266,7 @@ class SyncShell:
         is_alone = self._leader is None and not self._closed
         if is_alone and clock.now() - self._looked_at > self._look_after_s:
             self._look()
-        for event in events:
-            self.host.submit(event)
+        self.host.submit(*events)
         self._settle()
         if is_alone and self._is_connecting():
             self._look()

@@ -105,8 +105,11 @@ class _Obedient:
         self._dial_at: float | None = 0.0
         self._peer: Any = None
 
-    def handle(self, event: Input, _now: float) -> Iterator[Effect]:
+    def handle(self, events: Sequence[Input], _now: float) -> Iterable[Effect]:
         """See `requite.engine.Engine.handle`."""
+        return [effect for event in events for effect in self._handle(event)]
+
+    def _handle(self, event: Input) -> Iterator[Effect]:
         if isinstance(event, PeerJoined):
             self._peer = event.peer
         elif isinstance(event, PeerLost):

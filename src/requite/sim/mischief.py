@@ -7,7 +7,7 @@ does one piece of mischief, and leaves or stays. Whatever it does, nobody else m
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -53,9 +53,9 @@ class Mischief:
         return ()
 
     # --- the engine -------------------------------------------------------------------------------
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         """See `requite.engine.Engine.handle`."""
-        return list(self._handle(event, now))
+        return [effect for event in events for effect in self._handle(event, now)]
 
     def _handle(self, event: Input, now: float) -> Iterator[Effect]:
         if isinstance(event, PeerJoined):

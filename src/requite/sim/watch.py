@@ -5,7 +5,7 @@ Here are the engines of clients and workers; the broker's is in `watch_broker.py
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -66,11 +66,14 @@ class Watched:
         self._history = history
         self._heard_at: dict[Any, float] = {}  # by connection whose other end has said something
 
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`."""
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        """See `requite.engine.Engine.handle`; the engine is fed one input at a time."""
+        return [effect for event in events for effect in self._handle(event, now)]
+
+    def _handle(self, event: Input, now: float) -> Iterable[Effect]:
         if event.__class__ is Received:
             self._heard_at[event[0]] = self.process.world.now
-        effects = list(self.engine.handle(event, now))
+        effects = list(self.engine.handle((event,), now))
         if self.transcript is not None:
             self.transcript.effects(self.process, effects)
         for effect in effects:

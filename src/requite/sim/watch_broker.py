@@ -99,8 +99,11 @@ class WatchedBroker:
             "worker_drained": lambda facts: self._worker("worker_drained", facts),
         }
 
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`."""
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        """See `requite.engine.Engine.handle`; the engine is fed one input at a time."""
+        return [effect for event in events for effect in self._handle(event, now)]
+
+    def _handle(self, event: Input, now: float) -> Iterable[Effect]:
         kind = event.__class__
         if kind is Received:
             self._look(event[0], event[1])
@@ -112,7 +115,7 @@ class WatchedBroker:
         elif kind in (PeerBlocked, PeerWritable):
             what = "worker_blocked" if kind is PeerBlocked else "worker_writable"
             self._history.tell(what, event[0].identity)
-        effects = list(self.engine.handle(event, now))
+        effects = list(self.engine.handle((event,), now))
         self.watch(event, effects)
         return effects
 

@@ -107,7 +107,7 @@ class Desk:
         events, self._inbox = self._inbox, []
         if self._loop is None or not events:  # closed, or fed already
             return
-        self._perform(self.engine.handle_all(events, clock.now()))
+        self._perform(self.engine.handle(events, clock.now()))
         if self.engine.failure is not None:
             self.failed.set()
         at = self.engine.deadline()

@@ -8,7 +8,7 @@ takes the newest rows of its journal with it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -44,6 +44,7 @@ from requite.sim.result import Options
 from requite.sim.roles import Parts
 from requite.sim.run import draw, prepare
 from requite.sim.scalability.party import SpParts
+from requite.sim.scalability.watch import one_by_one
 from requite.sim.simulation import Simulation
 
 GROUPS: Final = ("mdp", "dedup", "pair-broker", "sp", "flp", "pirate", "amqp", "pool")
@@ -155,16 +156,19 @@ class Run:
     def _heard(self, life: Life, handle: Made) -> Made:
         """Note an engine's clock and the ids of its calls; handlers begin at once."""
 
-        def heard(event: Any, now: float) -> list[Any]:
+        def heard(events: Sequence[Any], now: float) -> list[Any]:
+            return [effect for event in events for effect in heard_one(event, now)]
+
+        def heard_one(event: Any, now: float) -> list[Any]:
             world = self._simulation.world
             life.offset_s, life.heard_at = now - world.now, world.now
-            effects = list(handle(event, now))
+            effects = [each for effect in handle([event], now) for each in one_by_one(effect)]
             if isinstance(event, Submit):
                 self._note(life, event.token)
             if life.role is Role.WORKER and not self.scenario.startswith("dedup"):
                 for effect in list(effects):
                     if isinstance(effect, Deliver) and isinstance(effect.what, Request):
-                        effects += handle(Started(effect.token), now)
+                        effects += handle([Started(effect.token)], now)
             return effects
 
         return heard

@@ -112,7 +112,7 @@ class PoolManager(Daemon):
         if self._is_closed:
             return
         at = now()
-        effects = self._engine.handle(event, at)
+        effects = self._engine.handle((event,), at)
         if self._recorder is not None:
             self._recorder.saw(event, effects, self._engine.tracker, at)
         for effect in effects:

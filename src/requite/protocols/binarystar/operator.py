@@ -5,7 +5,7 @@ Source: docs/protocols/binary-star.md, "Operators".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from requite.engine import (
@@ -34,8 +34,11 @@ class BinaryStarOperator:
         self._peer: Peer | None = None
         self._question: Ask | Switch | None = None
 
-    def handle(self, event: Input, _now: float) -> Iterable[Effect]:
+    def handle(self, events: Sequence[Input], _now: float) -> Iterable[Effect]:
         """See `requite.engine.Engine.handle`."""
+        return [effect for event in events for effect in self._take_input(event)]
+
+    def _take_input(self, event: Input) -> Iterable[Effect]:
         match event:
             case Ask() | Switch():
                 self._question = event

@@ -20,7 +20,7 @@ in docs/protocols/binary-star.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from types import SimpleNamespace
 from typing import Any, Final
@@ -128,19 +128,23 @@ class BinaryStarPeer:
         }
 
     # --- the engine's contract --------------------------------------------------------------------
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         """See `requite.engine.Engine.handle`.
 
         After `Drain` an active server lets the other take over, for as long as a fail-over takes at
         most; then `Stopped` follows.
         """
-        handler = self._inputs.get(event.__class__)
-        if handler is None:
-            raise LocalViolation(f"a server of a pair has no use for {event!r}")
-        if not self._stopped:
-            self._begin_turn(now)
-            handler(event, now)
-            self._end_turn(now)
+        refused: LocalViolation | None = None
+        for event in events:
+            handler = self._inputs.get(event.__class__)
+            if handler is None:
+                refused = refused or LocalViolation(f"a server of a pair has no use for {event!r}")
+            elif not self._stopped:
+                self._begin_turn(now)
+                handler(event, now)
+                self._end_turn(now)
+        if refused is not None:
+            raise refused
         out, self._out = self._out, []
         return out
 

@@ -98,6 +98,7 @@ class MajordomoBroker:
             self._recorder,
         )
         self._inputs: dict[type, Callable[[Any, float], None]] = {
+            Received: self._received,
             PeerJoined: self._peer_joined,
             PeerLost: self._peer_lost,
             PeerBlocked: self._peer_blocked,
@@ -107,19 +108,21 @@ class MajordomoBroker:
         }
 
     # --- the engine's contract ------------------------------------------------------------------
-    def handle(self, event: engine.Input, now: float) -> Iterable[Effect]:
+    def handle(self, events: Sequence[engine.Input], now: float) -> Iterable[Effect]:
         """See `requite.engine.Engine.handle`."""
-        if event.__class__ is Received:
-            self._received(event[0], event[1], now)
-        else:
+        refused: LocalViolation | None = None
+        for event in events:
             handler = self._inputs.get(event.__class__)
             if handler is None:
-                raise LocalViolation(f"a broker has no use for {event!r}")
+                refused = refused or LocalViolation(f"a broker has no use for {event!r}")
+                continue
             handler(event, now)
-        if self._pushback.ready:
-            self._take_up_backlogs(now)
-        if self.draining:
-            self._maybe_stop()
+            if self._pushback.ready:
+                self._take_up_backlogs(now)
+            if self.draining:
+                self._maybe_stop()
+        if refused is not None:
+            raise refused
         effects = self._out.copy()
         self._out.clear()
         return effects
@@ -166,7 +169,8 @@ class MajordomoBroker:
         if isinstance(party, Worker):
             self._workforce.writable(party, now)
 
-    def _received(self, peer: Peer, messages: Sequence[Message], now: float) -> None:
+    def _received(self, event: Received, now: float) -> None:
+        peer, messages = event
         party = self.parties.get(peer)
         if party.__class__ is Newcomer:
             self._introduce(peer, party, messages, now)

@@ -26,7 +26,7 @@ Rule ids in brackets are those of docs/protocols/mdp-0.3.md.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import inf
 from types import SimpleNamespace
 from typing import ClassVar, Final
@@ -39,8 +39,6 @@ from requite.engine import (
     Cancel,
     Deliver,
     Drain,
-    Effect,
-    Input,
     PeerBlocked,
     PeerJoined,
     PeerLost,
@@ -135,16 +133,6 @@ class ClientEngine(Machine):
         }
 
     # --- the engine's contract --------------------------------------------------------------------
-    def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
-        """See `requite.engine.BulkEngine.handle_all`: calls of a turn leave in portions, so that
-        the broker is at work while the rest of them are made."""
-        if len(events) == 1:
-            return self.handle(events[0], now)
-        effects: list[Effect] = []
-        for event in events:
-            effects += self.handle(event, now)
-        return effects
-
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
         at = min(self._calls.next_at(), self._redial.at)

@@ -19,7 +19,7 @@ Sources: Guide, "Basic Reliable Queuing (Simple Pirate Pattern)" and "Robust Rel
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any, ClassVar
 
@@ -31,8 +31,6 @@ from requite.core.turns import Turns
 from requite.engine import (
     Disconnect,
     Drain,
-    Effect,
-    Input,
     Message,
     Note,
     PeerBlocked,
@@ -93,7 +91,7 @@ class PirateQueue(Machine):
         self._stop_at = inf
 
     def _handlers(self) -> Handlers:
-        return {
+        handlers: Handlers = {
             Received: self._received,
             Wake: self._woken,
             PeerJoined: self._joined,
@@ -102,12 +100,16 @@ class PirateQueue(Machine):
             PeerWritable: self._writable,
             Drain: self._drained,
         }
+        return {kind: self._then_dispatch(handler) for kind, handler in handlers.items()}
 
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`."""
-        self._feed(event, now)
-        self._dispatch(now)
-        return self._said(now)
+    def _then_dispatch(self, handler: Callable[[Any, float], None]) -> Callable[[Any, float], None]:
+        """Return a handler after which requests that wait go to workers that are idle."""
+
+        def handle(event: Any, now: float) -> None:
+            handler(event, now)
+            self._dispatch(now)
+
+        return handle
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""

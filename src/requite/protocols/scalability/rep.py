@@ -15,8 +15,7 @@ Source: sp-request-reply-01, "REP endpoint" and "End-to-end functionality".
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from requite.chronicle import NO_INSTANCE, Chronicle
@@ -29,9 +28,7 @@ from requite.engine import (
     DeliverAll,
     Disconnect,
     Drain,
-    Effect,
     Finished,
-    Input,
     Peer,
     PeerBlocked,
     PeerJoined,
@@ -91,7 +88,9 @@ class ScalabilityWorker(Machine):
         self._capacity = policy.capacity
         self._paths = ReturnPaths(first_id, backlog_size_max=policy.backlog_size_max)
         self._turns: Turns[Caller] = Turns(policy.queue_max, policy.queue_size_max)
-        self._bulk: _Bulk | None = None  # in `handle_all`
+        # What goes to handlers, and to peers, when all inputs of a turn have been handled.
+        self._requests: list[tuple[Job, Request]] = []
+        self._replies: dict[Peer, list[Sequence[bytes]]] = {}
 
     def _handlers(self) -> Handlers:
         return {
@@ -109,19 +108,6 @@ class ScalabilityWorker(Machine):
         }
 
     # --- the engine's contract --------------------------------------------------------------------
-    def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
-        """See `requite.engine.BulkEngine.handle_all`."""
-        self._bulk = bulk = _Bulk()
-        try:
-            for event in events:
-                self._inputs[event.__class__](event, now)
-        finally:
-            self._bulk = None
-            if bulk.requests:
-                self._out.append(DeliverAll(bulk.requests))
-            self._out += [SendAll(*each) for each in bulk.replies.items()]
-        return self._said(now)
-
     @property
     def is_answered(self) -> bool:
         """Whether the far end has taken this worker on; it need not."""
@@ -178,10 +164,7 @@ class ScalabilityWorker(Machine):
         jobs = self._jobs
         jobs[job] = None
         request = Request(self._service, (body,))
-        if self._bulk is None:
-            self._out.append(_new(Deliver, (job, request)))
-        else:
-            self._bulk.requests.append((job, request))
+        self._requests.append((job, request))
         if jobs.recorder is not None:
             job.call_id = b""
             jobs.recorder.delivered(job, len(body), now)
@@ -205,6 +188,7 @@ class ScalabilityWorker(Machine):
 
     # --- from handlers ----------------------------------------------------------------------------
     def _produced(self, event: Produced, now: float) -> None:
+        self._end_turn()  # a handler has to begin before it can be given up
         if reason := self._jobs.join(event, self._out, now):
             self._jobs.abandon(event.token, reason, self._out, now)
 
@@ -223,8 +207,12 @@ class ScalabilityWorker(Machine):
             jobs.note("finished", job, self._out, status=Status(status).name)
         if not status:
             caller = self._paths.by_tag.get(job.way)
-            if self._bulk is not None and job.joined is None and caller and caller.is_open:
-                self._bulk.replies[caller.peer].append((job.stack, *frames))  # nearly always
+            if job.joined is None and caller is not None and caller.is_open:  # nearly always
+                replies = self._replies.get(caller.peer)
+                if replies is None:
+                    self._replies[caller.peer] = [(job.stack, *frames)]
+                else:
+                    replies.append((job.stack, *frames))
             else:
                 self._reply(caller, job, frames, now)
         elif status == Status.FAILED:
@@ -243,10 +231,24 @@ class ScalabilityWorker(Machine):
         elif not (caller.is_open or self._paths.takes(caller, sum(map(len, message)))):
             self._jobs.drop(Why.PUSHBACK, self._out, now)
             self._out.append(unread_reply())
-        elif self._bulk is None:
-            self._out.append(_new(Send, (caller.peer, message)))
         else:
-            self._bulk.replies[caller.peer].append(message)
+            self._replies.setdefault(caller.peer, []).append(message)
+
+    def _end_turn(self) -> None:
+        """Put out what goes to handlers and to peers."""
+        if self._requests:
+            pairs, self._requests = self._requests, []
+            if len(pairs) == 1:
+                self._out.append(_new(Deliver, pairs[0]))
+            else:
+                self._out.append(_new(DeliverAll, (pairs,)))
+        if self._replies:
+            for peer, messages in self._replies.items():
+                if len(messages) == 1:
+                    self._out.append(_new(Send, (peer, messages[0])))
+                else:
+                    self._out.append(_new(SendAll, (peer, messages)))
+            self._replies.clear()
 
     # --- channels ---------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, _now: float) -> None:
@@ -259,6 +261,7 @@ class ScalabilityWorker(Machine):
         caller = self._turns.leave(event.peer)
         if caller is None:
             return
+        self._end_turn()  # handlers have to begin before they can be given up
         self._paths.leave(caller)
         self._jobs.drop(Why.LOST, self._out, now, len(caller.waiting))
         for job in self._jobs:
@@ -288,15 +291,6 @@ class ScalabilityWorker(Machine):
         """Stop once nothing is in hand. What waits at channels that push back is left undone."""
         if not (self._stopped or self._jobs):
             self._stopped = True
+            self._end_turn()
             self._jobs.drop(Why.LOST, self._out, now, self._turns.clear())
             self._out.append(Stopped())
-
-
-class _Bulk:
-    """What goes to handlers, and to peers, when many inputs have been handled."""
-
-    __slots__ = ("replies", "requests")
-
-    def __init__(self) -> None:
-        self.requests: list[tuple[Job, Request]] = []
-        self.replies: defaultdict[Peer, list[Sequence[bytes]]] = defaultdict(list)

@@ -164,15 +164,12 @@ class TitanicEngine:
         self._begin(recovered)
 
     # --- the engine's contract --------------------------------------------------------------------
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`."""
-        return self.handle_all((event,), now)
-
-    def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
-        """See `requite.engine.BulkEngine.handle_all`: what these inputs want stored leaves as one
-        `Store` for all submissions, and one for the rest."""
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        """See `requite.engine.Engine.handle`: what these inputs want stored leaves as one `Store`
+        for all submissions, and one for the rest."""
         self._core.now_us = int((now + self._core.epoch_s) * 1e6)
         ask = self._intake.ask
+        refused: LocalViolation | None = None
         for event in events:
             if event.__class__ is Asked:
                 token, service, frames, key = event
@@ -180,11 +177,17 @@ class TitanicEngine:
                     ask(token, frames, key, now)
                 else:
                     self._other_service(token, service, frames, now)
-            else:
-                handler = self._inputs.get(event.__class__)
-                if handler is None:
-                    raise LocalViolation(f"Titanic has no use for {event!r}")
+                continue
+            handler = self._inputs.get(event.__class__)
+            if handler is None:
+                refused = refused or LocalViolation(f"Titanic has no use for {event!r}")
+                continue
+            try:
                 handler(event, now)
+            except LocalViolation as violation:
+                refused = refused or violation
+        if refused is not None:
+            raise refused
         return self._end_turn(now)
 
     def deadline(self) -> float | None:

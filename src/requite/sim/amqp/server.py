@@ -9,7 +9,7 @@ reply-to, heartbeats and blocked connections.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -117,12 +117,13 @@ class Server:
         }
 
     # --- the engine's contract --------------------------------------------------------------------
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         """See `requite.engine.Engine.handle`."""
         self._now = now
-        self._inputs[event.__class__](event)
-        if self.store.dead:
-            self._later(0.0, self._answer_dead)
+        for event in events:
+            self._inputs[event.__class__](event)
+            if self.store.dead:
+                self._later(0.0, self._answer_dead)
         out, self._out = self._out, []
         return out
 

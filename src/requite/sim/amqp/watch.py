@@ -6,7 +6,7 @@ the messages themselves; what the engine thinks of them is not asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from requite.engine import (
@@ -85,13 +85,16 @@ class Hub:
     def __str__(self) -> str:
         return self.name
 
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`."""
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        """See `requite.engine.Engine.handle`; the engine is fed one input at a time."""
+        return [effect for event in events for effect in self._handle(event, now)]
+
+    def _handle(self, event: Input, now: float) -> Iterable[Effect]:
         self.ways_before = self.ways
         look = self._inputs.get(event.__class__)
         if look is not None:
             look(event)
-        effects = list(self.engine.handle(event, now))
+        effects = list(self.engine.handle((event,), now))
         if self._transcript is not None:
             self._transcript.effects(self.process, effects)
         for effect in effects:

@@ -37,9 +37,9 @@ def left_after_drain(party: Any, peers: Iterable[Any], size: Sizes = sizes) -> I
     connected to it."""
     engine, now = party.hub.engine, party.clock()
     for peer in list(peers):  # its host has not told it of them any more
-        engine.handle(PeerLost(peer), now)
+        engine.handle((PeerLost(peer),), now)
     fresh = party.make_engine()
-    fresh.handle(Drain(), now)
+    fresh.handle((Drain(),), now)
     for what in difference(size(engine), size(fresh)):
         yield f"{party.name} has drained, but {what}"
 

@@ -162,7 +162,7 @@ def left_after_clients(broker: Broker) -> Iterator[str]:
 def left_after_drain(process: Dialler) -> Iterator[str]:
     """Say in what a client or worker that has drained differs from one that never did anything."""
     fresh = process.make_engine()
-    fresh.handle(Drain(), 0.0)
+    fresh.handle((Drain(),), 0.0)
     for what in difference(sizes(process.watched.engine), sizes(fresh)):
         yield f"{process.name} has drained, but {what}"
 

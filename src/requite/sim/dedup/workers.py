@@ -104,7 +104,7 @@ class DedupWorker(WorkerProcess):
         self._performing = True
         try:
             while self._backlog:
-                for effect in self.dedup.handle(self._backlog.popleft(), self.clock()):
+                for effect in self.dedup.handle((self._backlog.popleft(),), self.clock()):
                     self._perform(effect)
         finally:
             self._performing = False

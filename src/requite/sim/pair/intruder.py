@@ -7,7 +7,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -74,9 +74,9 @@ class _Mischief:
         self._dial_at = 0.0
         self._peers: dict[Any, None] = {}
 
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         """See `requite.engine.Engine.handle`."""
-        return list(self._handle(event, now))
+        return [effect for event in events for effect in self._handle(event, now)]
 
     def _handle(self, event: Input, now: float) -> Iterator[Effect]:
         match event:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -64,9 +64,9 @@ class _Watched:
         self.deadline = engine.deadline
         self.snapshot = engine.snapshot
 
-    def handle(self, event: Input, now: float) -> list[Effect]:
+    def handle(self, events: Sequence[Input], now: float) -> list[Effect]:
         """Feed it, and write down what it does."""
-        effects = list(self._engine.handle(event, now))
+        effects = list(self._engine.handle(events, now))
         self._transcript.effects(self._server, effects)
         return effects
 

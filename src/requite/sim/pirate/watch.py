@@ -7,7 +7,7 @@ a client asks, a server and a worker answer, and a queue answers in front and as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from requite.engine import (
@@ -76,12 +76,15 @@ class Hub:
         """Whether requests go out over a connection, and replies come in."""
         return self.kind == "client" or (self.kind == "queue" and self.places.get(peer) == BACK)
 
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`."""
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        """See `requite.engine.Engine.handle`; the engine is fed one input at a time."""
+        return [effect for event in events for effect in self._handle(event, now)]
+
+    def _handle(self, event: Input, now: float) -> Iterable[Effect]:
         look = self._inputs.get(event.__class__)
         if look is not None:
             look(event)
-        effects = list(self.engine.handle(event, now))
+        effects = list(self.engine.handle((event,), now))
         if self._transcript is not None:
             self._transcript.effects(self.process, effects)
         for effect in effects:

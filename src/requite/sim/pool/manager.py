@@ -90,7 +90,7 @@ class Manager(Node):
 
     def feed(self, event: Any) -> None:
         """Let the engine know, and do what it says."""
-        for effect in self.engine.handle(event, self.now):
+        for effect in self.engine.handle((event,), self.now):
             self._effects[type(effect)](effect)
         self._arm()
 

@@ -271,7 +271,7 @@ class PoolSimulation(Simulation):
             other.end("crashes", 0.0)
             other.start()
             if other.alive:
-                other.engine.handle(SetVersion(self._version), other.now)
+                other.engine.handle((SetVersion(self._version),), other.now)
         self.ledger.guarded_from_stops.add(_STEADY_KEY)
         asked = [self._ask("after")]
         until = self.world.now + 2 * self._round_s + 6.0

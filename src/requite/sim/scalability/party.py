@@ -20,7 +20,7 @@ from requite.sim.process import Supervisor
 from requite.sim.scalability.knobs import ScalabilityKnobs
 from requite.sim.scalability.stack import IDS
 from requite.sim.scalability.topology import BACK, FRONT, Edge
-from requite.sim.scalability.watch import Hub, watch
+from requite.sim.scalability.watch import Hub
 
 if TYPE_CHECKING:
     from requite.sim.network import Network
@@ -91,7 +91,7 @@ class Party(KeepingParty[SpStage]):
     def make_hub(self) -> Hub:
         """See `KeepingParty.make_hub`."""
         stage, engine = self.stage, self.make_engine()
-        return watch(engine, self, self.kind, self.first_id, stage.history, stage.transcript)
+        return Hub(engine, self, self.kind, self.first_id, stage.history, stage.transcript)
 
     def make_framing(self, stream: SimStream, place: Place, accepted: bool) -> SpFraming:
         """Speak as the place has it, whoever dials."""

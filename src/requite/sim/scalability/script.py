@@ -14,7 +14,7 @@ stranger t d:back-1-1                    ... as a worker at the back, by priorit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -110,8 +110,11 @@ class _Obedient:
     def __init__(self) -> None:
         self._peer: Any = None
 
-    def handle(self, event: Input, _now: float) -> Iterator[Effect]:
+    def handle(self, events: Sequence[Input], _now: float) -> Iterable[Effect]:
         """See `requite.engine.Engine.handle`."""
+        return [effect for event in events for effect in self._handle(event)]
+
+    def _handle(self, event: Input) -> Iterator[Effect]:
         if isinstance(event, PeerJoined):
             self._peer = event.peer
         elif isinstance(event, PeerLost):

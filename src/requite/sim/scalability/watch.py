@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from requite.engine import (
-    BulkEngine,
     Deliver,
     DeliverAll,
     Disconnect,
@@ -66,6 +65,8 @@ class Hub:
         self.names: dict[Any, str] = {}  # who is at the other end
         self.handed_on = 0  # how many requests it has sent
         self._first_id = first_id
+        self._newest = -1  # a client's latest request, counted from the first one
+        self._is_mixed = False  # old requests are among new ones: nobody knows their order
         self._transcript = transcript
         self._tell = history.tell
         self._inputs: dict[type, Callable[[Any], None]] = {
@@ -87,10 +88,21 @@ class Hub:
     def __str__(self) -> str:
         return self.name
 
-    def handle(self, event: Input, now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`."""
-        self._look_at(event)
-        return self._watch(list(self.engine.handle(event, now)))
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        """See `requite.engine.Engine.handle`.
+
+        What a client sends in one turn leaves channel by channel. It is looked at in the order in
+        which it was made, which the request ids tell, unless some of it was made before.
+        """
+        for event in events:
+            self._look_at(event)
+        effects = list(self.engine.handle(events, now))
+        single = [each for effect in effects for each in one_by_one(effect)]
+        if self.kind == "client" and (len(events) > 1 or isinstance(events[0], Received)):
+            single = self._sorted(single)
+        self._watch(single)
+        self._is_mixed = False
+        return effects
 
     def _look_at(self, event: Input) -> None:
         look = self._inputs.get(event.__class__)
@@ -138,7 +150,18 @@ class Hub:
             self._tell(what, self, event.peer, payload)
 
     # --- effects ----------------------------------------------------------------------------------
+    def _maybe_forget_turns(self) -> None:
+        if self._is_mixed:
+            self._tell("turns_unknown", self)
+
     def _sent(self, effect: Send) -> None:
+        self._maybe_forget_turns()
+        self._look_at_request(effect)
+        self._maybe_forget_turns()
+        if self.kind == "client":
+            self._newest = max(self._newest, self._number(effect))
+
+    def _look_at_request(self, effect: Send) -> None:
         payload = payload_of(effect.message)
         if effect.peer not in self.places:
             self._tell("sent_in_vain", self, effect.peer, payload)
@@ -160,36 +183,6 @@ class Hub:
         if note.kind == "dropped" and note.facts["why"] == Why.STUCK:
             self._tell("gave_up", self)
 
-
-def watch(engine: Engine, *more: Any) -> Hub:
-    """Look at an engine, of whichever kind it is."""
-    return (BulkHub if isinstance(engine, BulkEngine) else Hub)(engine, *more)
-
-
-class BulkHub(Hub):
-    """An engine that is fed, and answers, in bulk.
-
-    What a client sends leaves channel by channel then. It is looked at in the order in which it was
-    made, which the request ids tell, unless some of it was made before.
-    """
-
-    engine: BulkEngine
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._newest = -1  # the latest request, counted from the first one
-        self._is_mixed = False  # old requests are among new ones: nobody knows their order
-
-    def handle_all(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
-        """See `requite.engine.BulkEngine.handle_all`."""
-        for event in events:
-            self._look_at(event)
-        effects = list(self.engine.handle_all(events, now))
-        single = [each for effect in effects for each in _one_by_one(effect)]
-        self._watch(self._sorted(single) if self.kind == "client" else single)
-        self._is_mixed = False
-        return effects
-
     def _sorted(self, effects: list[Effect]) -> list[Effect]:
         """Put requests into their order, and in front."""
         sends = [effect for effect in effects if isinstance(effect, Send)]
@@ -197,23 +190,12 @@ class BulkHub(Hub):
         self._is_mixed = bool(sends) and self._number(sends[0]) <= self._newest
         return [*sends, *(effect for effect in effects if not isinstance(effect, Send))]
 
-    def _sent(self, effect: Send) -> None:
-        self._maybe_forget_turns()
-        super()._sent(effect)
-        self._maybe_forget_turns()
-        if self.kind == "client":
-            self._newest = max(self._newest, self._number(effect))
-
-    def _maybe_forget_turns(self) -> None:
-        if self._is_mixed:
-            self._tell("turns_unknown", self)
-
     def _number(self, send: Send) -> int:
         """Count from the client's first request id, beyond which they may begin at 0 again."""
         return (int.from_bytes(send.message[0], "big") - self._first_id) % IDS
 
 
-def _one_by_one(effect: Effect) -> Iterable[Effect]:
+def one_by_one(effect: Effect) -> Iterable[Effect]:
     if isinstance(effect, SendAll):
         return [Send(effect.peer, message) for message in effect.messages]
     if isinstance(effect, DeliverAll):

@@ -146,7 +146,7 @@ class Node:
         self._coming.clear()
         events += store.work()
         while events:
-            for effect in self.engine.handle_all(events, self._world.now):
+            for effect in self.engine.handle(events, self._world.now):
                 self._perform(effect)
             events = store.work()
 
@@ -206,7 +206,7 @@ class Node:
             return
         events, self._inbox = self._inbox, []
         try:
-            effects = list(self.engine.handle_all(events, self._world.now))
+            effects = list(self.engine.handle(events, self._world.now))
         except Exception:
             self._ledger.history.violate("I13", traceback.format_exc(limit=-3))
             self._die()
