@@ -71,11 +71,9 @@ class PendingCall:
 
     def take_from(self, asked: Submit, now: float) -> None:
         """Begin as what a `Submit` asks for."""
-        self.token = asked.token
-        self.service = asked.service
-        self.frames = asked.frames or (b"",)
-        self.deadline = self.due_at = asked.deadline
-        self.idempotent = asked.idempotent
+        self.token, self.service, frames, deadline, self.idempotent, _, _ = asked
+        self.frames = frames or (b"",)
+        self.deadline = self.due_at = deadline
         self.submitted_at = self.sent_at = now
         self.tries = 0
         self.loss = ""

@@ -165,7 +165,9 @@ class MajordomoClient(ClientEngine):
                 if isinstance(command, ClientFinal) and not command.status:
                     call = free(command.request_id)
                     if call is not None:  # else [client-stray]
-                        self._take_reply(call, command.body, command.attempts, now)
+                        body = command.body if call.joined is None else call.joined + command.body
+                        tries = call.tries - 1 + (command.attempts or 1)
+                        self._calls.answer(call, body, tries, self._out, now)
                 else:
                     self._received_other(command, now)
         except RemoteViolation as violation:

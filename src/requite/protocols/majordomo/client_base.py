@@ -252,15 +252,6 @@ class ClientEngine(Machine):
         if self._calls.recorder is not None:
             self._calls.recorder.partial(call, frames, now)
 
-    def _take_reply(self, call: PendingCall, body: list[bytes], attempts: int, now: float) -> None:
-        """End a call whose final reply has come; its slot is free already.
-
-        `attempts` is what the broker counted for this try (0 for what it answered itself).
-        """
-        frames = call.joined + body if call.joined else body
-        tries = call.tries - 1 + (attempts or 1)
-        self._calls.answer(call, frames, tries, self._out, now)
-
     def _take_refusal(self, call: PendingCall, final: ClientFinal, now: float) -> None:
         """Take a negative final reply: wait and try again where that may help."""
         status = Status(final.status)

@@ -123,7 +123,8 @@ class LaneClient(ClientEngine):
         else:
             self._lanes.vacate(peer)
             self._slots.free(call.request_id)
-            self._take_reply(call, command.body, command.attempts, now)
+            body = command.body if call.joined is None else call.joined + command.body
+            self._calls.answer(call, body, call.tries, self._out, now)
 
     # --- connections ------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
