@@ -181,7 +181,7 @@ async def serve_by_shell(job: Job) -> None:
 
     def deliver_all(pairs: Sequence[tuple[Any, Any]]) -> None:
         for token, request in pairs:
-            shell.host.submit_soon(_new(Finished, (token, request.frames, Status.OK)))
+            shell.host.submit_soon(Finished(token, request.frames, Status.OK))
 
     endpoint = Endpoint(TcpAddress("127.0.0.1", 0), lambda: SpStream(REP, REQ), Place())
     engine = ScalabilityWorker(RepPolicy(capacity=job.capacity), first_id=0)

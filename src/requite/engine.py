@@ -9,14 +9,16 @@ Inputs and effects that every protocol needs are here. A protocol may add inputs
 package; effects are closed, because every shell must know them. An engine that is a worker and a
 client in one answers with inputs of theirs: `Finished`, `Submit`, `Cancel`.
 
-All are tuples with names: two per message are affordable (0.28 us each where plain tuples cost
-0.01 and slotted objects 0.21, CPython 3.11), and they compare and print well in tests.
+All are slotted objects: two per message are affordable (0.10 us each, where a `NamedTuple` costs
+0.17; CPython 3.11), a compiler knows their fields, and they compare and print well in tests. Nobody
+changes one that was handed on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, final
 
 from requite.errors import CallError, StorageError
 from requite.request import Partial, Reply, Status
@@ -32,7 +34,9 @@ Rng = Callable[[], float]
 
 
 # --- inputs ---------------------------------------------------------------------------------------
-class PeerJoined(NamedTuple):
+@final
+@dataclass(slots=True)
+class PeerJoined:
     """A connection is up and its handshake done. `identity` names the peer uniquely while it lives:
     what it announced, or what the listener gave it. `place` is whatever the shell was told to call
     the address by which the peer came, the one listened at or the one dialled."""
@@ -42,14 +46,18 @@ class PeerJoined(NamedTuple):
     place: Any = None
 
 
-class PeerLost(NamedTuple):
+@final
+@dataclass(slots=True)
+class PeerLost:
     """A connection is gone; nothing sent to `peer` from now on arrives."""
 
     peer: Peer
     reason: str = ""
 
 
-class Received(NamedTuple):
+@final
+@dataclass(slots=True)
+class Received:
     """All messages that one read brought from one peer, in order.
 
     A batch, not a message: the engine's own look-up of the peer is paid once per read. An empty one
@@ -60,7 +68,9 @@ class Received(NamedTuple):
     messages: Sequence[Message]
 
 
-class Submit(NamedTuple):
+@final
+@dataclass(slots=True)
+class Submit:
     """The user makes a call. `token` is the user's handle: it comes back with every delivery.
 
     `deadline` is an instant (`inf`: none). With `idempotent` False the request is never sent again
@@ -77,40 +87,52 @@ class Submit(NamedTuple):
     partials: bool = False
 
 
-class Cancel(NamedTuple):
+@final
+@dataclass(slots=True)
+class Cancel:
     """The user gives the call behind `token` up."""
 
     token: Any
 
 
-class PeerBlocked(NamedTuple):
+@final
+@dataclass(slots=True)
+class PeerBlocked:
     """The peer pushes back: its output queue has passed the high-water mark. What is sent all the
     same is still queued, up to a hard limit at which the shell drops the peer."""
 
     peer: Peer
 
 
-class PeerWritable(NamedTuple):
+@final
+@dataclass(slots=True)
+class PeerWritable:
     """The peer's output queue has drained below the low-water mark again."""
 
     peer: Peer
 
 
-class Started(NamedTuple):
+@final
+@dataclass(slots=True)
+class Started:
     """The handler of the request delivered under `token` runs now; told only where a journal is
     kept, since handlers start at once unless they wait for a thread."""
 
     token: Any
 
 
-class Produced(NamedTuple):
+@final
+@dataclass(slots=True)
+class Produced:
     """A handler yields a partial reply to the request delivered under `token`."""
 
     token: Any
     frames: Sequence[bytes]
 
 
-class Finished(NamedTuple):
+@final
+@dataclass(slots=True)
+class Finished:
     """A handler has ended: with its reply (OK), or with a reason in the first frame."""
 
     token: Any
@@ -118,14 +140,18 @@ class Finished(NamedTuple):
     status: Status = Status.OK
 
 
-class Progressed(NamedTuple):
+@final
+@dataclass(slots=True)
+class Progressed:
     """A handler vouches for itself: its lease is renewed (by `extend_s`, 0: by the usual)."""
 
     token: Any
     extend_s: float = 0.0
 
 
-class Stored(NamedTuple):
+@final
+@dataclass(slots=True)
+class Stored:
     """What `Store` asked for under `ticket` is on the disk. `positions`: where each record is, for
     `Load`; opaque."""
 
@@ -133,55 +159,71 @@ class Stored(NamedTuple):
     positions: Sequence[Any]
 
 
-class StoreFailed(NamedTuple):
+@final
+@dataclass(slots=True)
+class StoreFailed:
     """What `Store` asked for under `ticket` may be on the disk or not."""
 
     ticket: Any
     error: StorageError
 
 
-class Loaded(NamedTuple):
+@final
+@dataclass(slots=True)
+class Loaded:
     """The record that `Load` asked for under `ticket`."""
 
     ticket: Any
     payload: bytes
 
 
-class LoadFailed(NamedTuple):
+@final
+@dataclass(slots=True)
+class LoadFailed:
     """The record that `Load` asked for under `ticket` cannot be had."""
 
     ticket: Any
     error: StorageError
 
 
-class Drain(NamedTuple):
+@final
+@dataclass(slots=True)
+class Drain:
     """Take nothing new, finish what is there, then say goodbye; `Stopped` follows."""
 
 
-class Wake(NamedTuple):
+@final
+@dataclass(slots=True)
+class Wake:
     """The instant that `deadline()` named has come (an early one does no harm)."""
 
 
-Input = tuple[Any, ...]
+Input = Any
 """Anything an engine can be fed; a shell never needs to know more about it."""
 
 
 # --- effects --------------------------------------------------------------------------------------
-class Send(NamedTuple):
+@final
+@dataclass(slots=True)
+class Send:
     """Send one message to a peer. Bodies are handed on as they came, never copied."""
 
     peer: Peer
     message: Sequence[bytes]
 
 
-class SendAll(NamedTuple):
+@final
+@dataclass(slots=True)
+class SendAll:
     """Send several messages to a peer, in order: what a `Send` of each does."""
 
     peer: Peer
     messages: Sequence[Sequence[bytes]]
 
 
-class Deliver(NamedTuple):
+@final
+@dataclass(slots=True)
+class Deliver:
     """Hand something to the user: a `Reply` or `Partial` for a caller's token, or, at a worker, the
     `Request` to run (then `token` is the name under which the handler must answer)."""
 
@@ -189,31 +231,41 @@ class Deliver(NamedTuple):
     what: Any
 
 
-class DeliverAll(NamedTuple):
+@final
+@dataclass(slots=True)
+class DeliverAll:
     """Hand several things to users, in order: what a `Deliver` of each pair does."""
 
     pairs: Sequence[tuple[Any, Any]]
 
 
-class Fail(NamedTuple):
+@final
+@dataclass(slots=True)
+class Fail:
     """End the call behind `token` with an error."""
 
     token: Any
     error: CallError
 
 
-class Connect(NamedTuple):
+@final
+@dataclass(slots=True)
+class Connect:
     """Open one more connection to the place the shell was configured with."""
 
 
-class Disconnect(NamedTuple):
+@final
+@dataclass(slots=True)
+class Disconnect:
     """Send what is queued for the peer, then close its connection. `PeerLost` does not follow."""
 
     peer: Peer
     reason: str
 
 
-class StopReading(NamedTuple):
+@final
+@dataclass(slots=True)
+class StopReading:
     """Push back on one peer: leave unread what it sends. What had been read already still comes,
     once. When the peer closes the connection meanwhile, `PeerLost` follows, and what is unread is
     dropped. To say so twice, or of a connection that has ended, does nothing."""
@@ -221,13 +273,17 @@ class StopReading(NamedTuple):
     peer: Peer
 
 
-class ResumeReading(NamedTuple):
+@final
+@dataclass(slots=True)
+class ResumeReading:
     """Take it back: read from the peer again."""
 
     peer: Peer
 
 
-class Store(NamedTuple):
+@final
+@dataclass(slots=True)
+class Store:
     """Write records and make them durable, in the order of these effects; `Stored` follows. Nobody
     may be told of what they say before that."""
 
@@ -235,21 +291,27 @@ class Store(NamedTuple):
     records: Sequence[bytes]
 
 
-class Load(NamedTuple):
+@final
+@dataclass(slots=True)
+class Load:
     """Read the record at a position that `Stored` told; `Loaded` follows."""
 
     ticket: Any
     position: Any
 
 
-class Abandon(NamedTuple):
+@final
+@dataclass(slots=True)
+class Abandon:
     """Give up the work delivered under `token` (a worker's handler): nobody waits for it."""
 
     token: Any
     reason: str
 
 
-class Note(NamedTuple):
+@final
+@dataclass(slots=True)
+class Note:
     """Something worth a line in the journal, the log or a checker. `kind` is a fixed word, `facts`
     its particulars; engines make notes only when configured to."""
 
@@ -257,14 +319,18 @@ class Note(NamedTuple):
     facts: Mapping[str, Any]
 
 
-class Warn(NamedTuple):
+@final
+@dataclass(slots=True)
+class Warn:
     """Something an operator should read, at a limited rate per `kind`."""
 
     kind: str
     text: str
 
 
-class Stopped(NamedTuple):
+@final
+@dataclass(slots=True)
+class Stopped:
     """The engine has drained: it will do nothing more."""
 
 

@@ -42,7 +42,9 @@ class Recorder:
 
     @property
     def messages(self) -> list[Any]:
-        return [each for event in self.fed if isinstance(event, Received) for each in event[1]]
+        return [
+            each for event in self.fed if isinstance(event, Received) for each in event.messages
+        ]
 
     @property
     def has_lost(self) -> bool:

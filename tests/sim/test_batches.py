@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -65,7 +66,7 @@ class Shadow:
 
     def handle(self, events: Sequence[Input], now: float) -> list[Effect]:
         known = [
-            event._replace(token=self.jobs[event.token])
+            replace(event, token=self.jobs[event.token])
             if isinstance(event, _OF_HANDLERS)
             else event
             for event in events
@@ -126,7 +127,7 @@ class Twins:
         for event in events:
             if isinstance(event, _OF_HANDLERS):
                 number = self._number(event.token)
-                event = event._replace(token=number)
+                event = replace(event, token=number)
                 if self._waiting and number >= len(self._at_once.jobs):
                     self._compare(now)  # a handler that has not begun cannot say anything
             self._waiting.append(event)

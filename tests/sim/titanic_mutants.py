@@ -77,8 +77,10 @@ class MixesReplies(TitanicEngine):
         if len(replies) > 1:
             one, two = replies[0], replies[1]
             first, second = effects[one], effects[two]
-            effects[one] = first._replace(frames=second.frames)  # type: ignore[union-attr]
-            effects[two] = second._replace(frames=first.frames)  # type: ignore[union-attr]
+            assert isinstance(first, Finished)
+            assert isinstance(second, Finished)
+            effects[one] = replace(first, frames=second.frames)
+            effects[two] = replace(second, frames=first.frames)
         return effects
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from dataclasses import replace
 from threading import get_ident
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -297,7 +298,7 @@ class AsyncClient:
         self, incoming: Incoming, asked: Submit, signal: asyncio.Event
     ) -> AsyncIterator[Partial | Reply]:
         await self._open()
-        asked = asked._replace(deadline=clock.now() + asked.deadline)
+        asked = replace(asked, deadline=clock.now() + asked.deadline)
         if not self._gate.is_open:
             await self._gate.passed(asked.deadline)
         self._submit(asked)
@@ -337,7 +338,7 @@ class AsyncClient:
 
         def ask(body: CallBody, again: Item | None = None) -> None:
             asked = self._asking.submit(None, body, clock.now(), timeout, service, idempotent)
-            self._submit(asked._replace(token=again or window.add(body)))
+            self._submit(replace(asked, token=again or window.add(body)))
 
         feed = Feed(bodies, ask, lambda item: ask(item.body, item), self._gate)
         return self._map(feed, window, signal, return_errors)

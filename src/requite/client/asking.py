@@ -91,7 +91,7 @@ class Asking:
             deadline = inf if timeout is None else now + check_timeout(timeout)
         if key or partials or not idempotent:
             self._traits.check(key=key, partials=partials, idempotent=idempotent)
-        return _new(Submit, (token, name, frames, deadline, idempotent, key, partials))
+        return Submit(token, name, frames, deadline, idempotent, key, partials)
 
     def until(self, now: float, timeout: Timeout) -> float:
         """Return the instant at which what is asked for at `now` must have ended."""

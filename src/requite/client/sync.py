@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from math import inf
 from threading import Lock
@@ -298,7 +299,7 @@ class Client:
         self, incoming: Incoming, asked: Submit, signal: Signal
     ) -> Iterator[Partial | Reply]:
         shell = self._ready()
-        asked = asked._replace(deadline=clock.now() + asked.deadline)
+        asked = replace(asked, deadline=clock.now() + asked.deadline)
         while not shell.submit(asked):  # lost by another thread, just now
             shell = self._ready()
         try:
@@ -331,7 +332,7 @@ class Client:
 
         def ask(body: CallBody, again: Item | None = None) -> Submit:
             asked = self._asking.submit(None, body, clock.now(), timeout, service, idempotent)
-            return asked._replace(token=again or window.add(body))
+            return replace(asked, token=again or window.add(body))
 
         return _map(self._ready, iter(bodies), ask, window, signal, return_errors)
 

@@ -71,9 +71,11 @@ class PendingCall:
 
     def take_from(self, asked: Submit, now: float) -> None:
         """Begin as what a `Submit` asks for."""
-        self.token, self.service, frames, deadline, self.idempotent, _, _ = asked
-        self.frames = frames or (b"",)
-        self.deadline = self.due_at = deadline
+        self.token = asked.token
+        self.service = asked.service
+        self.frames = asked.frames or (b"",)
+        self.deadline = self.due_at = asked.deadline
+        self.idempotent = asked.idempotent
         self.submitted_at = self.sent_at = now
         self.tries = 0
         self.loss = ""
@@ -266,7 +268,7 @@ class Calls(dict[Any, CallT], Generic[CallT]):
         token = call.token
         del self[token]
         reply = _new(Reply, (body, _OK, attempts, now - call.submitted_at))
-        out.append(_new(Deliver, (token, reply)))
+        out.append(Deliver(token, reply))
         if self.recorder is not None:
             self.recorder.answered(call, body, now)
         if self.notes:

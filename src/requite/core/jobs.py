@@ -136,7 +136,7 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
     ) -> None:
         """Have a handler run; `holds` is what the table is to say of this job."""
         self[job] = holds
-        out.append(_new(Deliver, (job, request)))
+        out.append(Deliver(job, request))
         if self.recorder is not None:
             self.recorder.delivered(job, sum(map(len, request.frames)), now)
         if self.notes:
@@ -182,7 +182,7 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
 
         Raises `LocalViolation` for a status that is not OK, FAILED or CANCELLED.
         """
-        job, frames, status = event
+        job, frames, status = event.token, event.frames, event.status
         if status not in ENDS:
             raise self.wrong_end(status)
         holds = self.pop(job, _NOT_THERE)

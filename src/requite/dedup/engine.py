@@ -238,7 +238,7 @@ class DedupEngine:
             self._out += [Progressed(token, event.extend_s) for token in entry.waiters]
 
     def _finished(self, event: Finished, now: float) -> None:
-        token, frames, status = event
+        token, frames, status = event.token, event.frames, event.status
         entry = self._tokens.get(token)
         if entry is None:  # it ran without a key
             self._out.append(event)

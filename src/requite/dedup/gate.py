@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Final, Protocol
 
@@ -79,12 +80,12 @@ class Gate:
     # --- for the handlers -------------------------------------------------------------------------
     def hear(self, event: Any) -> None:
         """Take what a handler says."""
-        self._feed(_new(event.__class__, ((self, event[0]), *event[1:])))
+        self._feed(replace(event, token=(self, event.token)))
 
     # --- for the store ----------------------------------------------------------------------------
     def perform(self, effect: Any) -> None:
         """Do what the store's engine answers about one of our tokens."""
-        token, kind = effect[0][1], effect.__class__
+        token, kind = effect.token[1], effect.__class__
         if kind is Deliver:
             self.handlers.deliver(token, effect.what)
         elif kind is Abandon:
@@ -94,7 +95,7 @@ class Gate:
                 self._open.pop(token, None)
                 if not self._open:
                     self.idle.set()
-            self.tell(_new(effect.__class__, (token, *effect[1:])))
+            self.tell(replace(effect, token=token))
 
     def _key_of(self, token: Any, request: Request) -> tuple[bytes, bytes]:
         """What the request is known by, and, if its caller chose that, the digest of its body."""

@@ -143,7 +143,7 @@ class Door:
         """Serve nobody any more: all that was pending is the other server's business now."""
         self._mode = _Mode.SHUT
         kept, self._kept = self._kept, []
-        strangers = [event[0] for event in kept if event.__class__ is PeerJoined]
+        strangers = [event.peer for event in kept if event.__class__ is PeerJoined]
         goodbyes = [Disconnect(peer, NOT_ACTIVE) for peer in strangers]
         return [*self._broker.step_down(NOT_ACTIVE, now), *goodbyes]
 
@@ -153,7 +153,7 @@ class Door:
             return self._broker.handle((event,), now)
         if event.__class__ is not Wake:
             self._kept.append(event)
-        is_asked = event.__class__ is Received and self._is_client(*event)
+        is_asked = event.__class__ is Received and self._is_client(event.peer, event.messages)
         return self._open(now) if is_asked and self._vote() else ()
 
     def _vote(self) -> bool:

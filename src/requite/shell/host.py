@@ -418,14 +418,13 @@ class Host:
         for effect in effects:
             # Sends and deliveries are the two per message; the table would cost each a call more.
             if effect.__class__ is Send:
-                link, message = effect
-                link.size += link.encode(message, link.out)
+                link = effect.peer
+                link.size += link.encode(effect.message, link.out)
                 if not link.dirty:
                     link.dirty = True
                     self._dirty.append(link)
             elif effect.__class__ is Deliver:
-                token, what = effect
-                deliver(token, what)
+                deliver(effect.token, effect.what)
             else:
                 self._perform_other[effect.__class__](effect)
 

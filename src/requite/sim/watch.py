@@ -72,7 +72,7 @@ class Watched:
 
     def _handle(self, event: Input, now: float) -> Iterable[Effect]:
         if event.__class__ is Received:
-            self._heard_at[event[0]] = self.process.world.now
+            self._heard_at[event.peer] = self.process.world.now
         effects = list(self.engine.handle((event,), now))
         if self.transcript is not None:
             self.transcript.effects(self.process, effects)

@@ -106,15 +106,15 @@ class WatchedBroker:
     def _handle(self, event: Input, now: float) -> Iterable[Effect]:
         kind = event.__class__
         if kind is Received:
-            self._look(event[0], event[1])
+            self._look(event.peer, event.messages)
         elif kind is PeerJoined:
-            self.names[event[1]] = name_of(event[0])
-            self._links[event[1]] = event[0]
+            self.names[event.identity] = name_of(event.peer)
+            self._links[event.identity] = event.peer
         elif kind is PeerLost:
-            self._leave(event[0])
+            self._leave(event.peer)
         elif kind in (PeerBlocked, PeerWritable):
             what = "worker_blocked" if kind is PeerBlocked else "worker_writable"
-            self._history.tell(what, event[0].identity)
+            self._history.tell(what, event.peer.identity)
         effects = list(self.engine.handle((event,), now))
         self.watch(event, effects)
         return effects
@@ -125,9 +125,9 @@ class WatchedBroker:
             self.transcript.effects(self.process, effects)
         for effect in effects:
             if effect.__class__ is Send:
-                self._pulse.spoke(effect[0])
+                self._pulse.spoke(effect.peer)
             elif effect.__class__ is Note:
-                self._heed[effect[0]](effect[1])
+                self._heed[effect.kind](effect.facts)
             elif effect.__class__ is Disconnect:
                 self._judge(effect)
         if self._to_be_told:
@@ -136,8 +136,8 @@ class WatchedBroker:
     def _check_cancels(self, event: Input, effects: list[Effect]) -> None:
         """[client-timeout], [client-cancel]: a worker is told when nobody waits any more, unless it
         has just said so itself."""
-        told = {_cancelled(effect[1]) for effect in effects if effect.__class__ is Send}
-        speaker = event[0] if event.__class__ is Received else None
+        told = {_cancelled(effect.message) for effect in effects if effect.__class__ is Send}
+        speaker = event.peer if event.__class__ is Received else None
         for trace in self._to_be_told:
             has_spoken = speaker is not None and speaker is self._links.get(trace.owner or b"")
             if trace.dispatch_id not in told and not has_spoken:

@@ -119,8 +119,9 @@ class Desk:
         answers: dict[Any, list[Input]] = {}
         for effect in effects:
             if effect.__class__ is Finished:  # one per request that came in
-                (post, job), frames, status = effect
-                answers.setdefault(post, []).append(_new(Finished, (job, frames, status)))
+                post, job = effect.token
+                finished = Finished(job, effect.frames, effect.status)
+                answers.setdefault(post, []).append(finished)
             elif effect.__class__ is Submit:  # one per request that goes out
                 is_copy = effect.service == REPLICATE
                 (self._replicate if is_copy else self._call)(effect)

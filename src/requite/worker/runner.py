@@ -130,7 +130,7 @@ class Runner:
         except BaseException as error:
             self._failed(token, error)
         else:
-            self.submit_soon(_new(Finished, (token, frames, _OK)))
+            self.submit_soon(Finished(token, frames, _OK))
 
     async def _run_async_generator(self, token: Any, request: Request) -> None:
         if self._tell_starts:

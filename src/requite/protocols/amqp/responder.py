@@ -380,7 +380,7 @@ class AmqpResponder(ConnectedEngine):
         return bool(job.flaw)
 
     def _finished(self, event: Finished, now: float) -> None:
-        job, frames, status = event
+        job, frames, status = event.token, event.frames, event.status
         if status not in _ENDS:
             raise self._jobs.wrong_end(status)
         if self._jobs.pop(job, 0) is not None:  # it is a set: those in it have None

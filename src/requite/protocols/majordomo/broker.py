@@ -170,7 +170,7 @@ class MajordomoBroker:
             self._workforce.writable(party, now)
 
     def _received(self, event: Received, now: float) -> None:
-        peer, messages = event
+        peer, messages = event.peer, event.messages
         party = self.parties.get(peer)
         if party.__class__ is Newcomer:
             self._introduce(peer, party, messages, now)

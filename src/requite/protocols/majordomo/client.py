@@ -147,14 +147,14 @@ class MajordomoClient(ClientEngine):
             call.idempotency_key,
             call.call_id,
         )
-        self._out.append(_new(Send, (peer, message)))
+        self._out.append(Send(peer, message))
         self._sent(call, now)
         self._liveness.spoke_at = now
         if self._beat_at == inf:
             self._start_beating(now)
 
     def _received(self, event: Received, now: float) -> None:
-        peer, messages = event
+        peer, messages = event.peer, event.messages
         if peer is not self._peer:
             return  # the rest of a connection that was given up
         decode = self._dialect.decode_to_client

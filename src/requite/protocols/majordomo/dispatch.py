@@ -137,7 +137,7 @@ class Dispatcher:
             pending.key,
             pending.call_id,
         )
-        self._out.append(_new(Send, (worker.peer, message)))
+        self._out.append(Send(worker.peer, message))
         if worker.lease_s:
             self._timers.set((worker, dispatch_id), now + worker.lease_s)
         if self._recorder and pending.is_told:
@@ -190,7 +190,7 @@ class Dispatcher:
         message = client.dialect.client_final(
             pending.service.name, body, pending.request_id, 0, pending.attempts
         )
-        self._out.append(_new(Send, (client.peer, message)))
+        self._out.append(Send(client.peer, message))
         if self._recorder:
             self._recorder.answered(pending, body, now)
         if self._notes:

@@ -94,7 +94,7 @@ class LaneClient(ClientEngine):
 
     # --- from the broker --------------------------------------------------------------------------
     def _received(self, event: Received, now: float) -> None:
-        peer, messages = event
+        peer, messages = event.peer, event.messages
         if peer not in self._lanes:
             return  # the rest of a lane that was closed
         decode = self._dialect.decode_to_client

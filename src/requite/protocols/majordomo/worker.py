@@ -171,7 +171,7 @@ class MajordomoWorker(Machine):
 
     # --- from the broker --------------------------------------------------------------------------
     def _received(self, event: Received, now: float) -> None:
-        peer, messages = event
+        peer, messages = event.peer, event.messages
         if peer is not self._peer:
             return  # the rest of a conversation that is over
         self._liveness.heard_at = now
@@ -293,7 +293,7 @@ class MajordomoWorker(Machine):
     # --- the conversation -------------------------------------------------------------------------
     def _say(self, message: Sequence[bytes], now: float) -> None:
         self._liveness.spoke_at = now
-        self._out.append(_new(Send, (self._peer, message)))
+        self._out.append(Send(self._peer, message))
 
     def _say_goodbye(self) -> None:
         self._out.append(Send(self._peer, self._dialect.disconnect()))

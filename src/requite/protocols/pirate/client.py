@@ -172,7 +172,7 @@ class LazyPirate(Machine):
         self._calls.sent(call, self._out, now)
 
     def _received(self, event: Received, now: float) -> None:
-        peer, messages = event
+        peer, messages = event.peer, event.messages
         if peer not in self._lanes:
             return  # the rest of a connection that was closed
         call = self._lanes.calls[peer]

@@ -136,7 +136,7 @@ class PirateQueue(Machine):
 
     # --- messages ---------------------------------------------------------------------------------
     def _received(self, event: Received, now: float) -> None:
-        peer, messages = event
+        peer, messages = event.peer, event.messages
         if hand := self._crew.by_peer.get(peer):
             self._from_worker(hand, messages, now)
         elif asker := self._turns.by_peer.get(peer):

@@ -154,7 +154,7 @@ class PirateWorker(Machine):
 
     # --- from the queue ---------------------------------------------------------------------------
     def _received(self, event: Received, now: float) -> None:
-        peer, messages = event
+        peer, messages = event.peer, event.messages
         if peer is not self._peer:
             return  # the rest of a conversation that is over
         self._liveness.heard_at = now

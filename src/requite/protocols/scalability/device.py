@@ -143,7 +143,7 @@ class ScalabilityDevice(Machine):
                 self._hold(caller, payload)
                 continue
             self._requests += 1
-            say(_new(Send, (channel.peer, (tag, payload))))
+            say(Send(channel.peer, (tag, payload)))
         if self._turns.line and self._release_at == inf:
             self._release(now)
 
@@ -157,7 +157,7 @@ class ScalabilityDevice(Machine):
                 self._drop(_fault_of(payload), now)
             elif caller.is_open or self._paths.takes(caller, len(payload)):
                 self._replies += 1
-                say(_new(Send, (caller.peer, (payload[4:],))))
+                say(Send(caller.peer, (payload[4:],)))
             else:
                 self._drop(Why.PUSHBACK, now)
                 say(unread_reply())

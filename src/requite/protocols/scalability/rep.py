@@ -193,7 +193,7 @@ class ScalabilityWorker(Machine):
             self._jobs.abandon(event.token, reason, self._out, now)
 
     def _finished(self, event: Finished, now: float) -> None:
-        job, frames, status = event
+        job, frames, status = event.token, event.frames, event.status
         jobs = self._jobs
         if status and status not in _NO_REPLY:
             raise jobs.wrong_end(status)
@@ -239,15 +239,15 @@ class ScalabilityWorker(Machine):
         if self._requests:
             pairs, self._requests = self._requests, []
             if len(pairs) == 1:
-                self._out.append(_new(Deliver, pairs[0]))
+                self._out.append(Deliver(*pairs[0]))
             else:
-                self._out.append(_new(DeliverAll, (pairs,)))
+                self._out.append(DeliverAll(pairs))
         if self._replies:
             for peer, messages in self._replies.items():
                 if len(messages) == 1:
-                    self._out.append(_new(Send, (peer, messages[0])))
+                    self._out.append(Send(peer, messages[0]))
                 else:
-                    self._out.append(_new(SendAll, (peer, messages)))
+                    self._out.append(SendAll(peer, messages))
             self._replies.clear()
 
     # --- channels ---------------------------------------------------------------------------------

@@ -163,17 +163,17 @@ class ScalabilityClient(Machine):
                 violation = self._feed(event, now)
                 refused = refused or violation
                 continue
-            token, service, frames, deadline, idempotent, key, _partials = event
-            if len(frames) != 1 or key:
+            frames = event.frames
+            if len(frames) != 1 or event.idempotency_key:
                 text = "SP carries one frame, and no idempotency key"
                 refused = refused or LocalViolation(text)
                 continue
             call = PendingCall()
-            call.token = token
+            call.token = token = event.token
             call.frames = frames
-            call.service = service
-            call.deadline = call.due_at = due_at = deadline
-            call.idempotent = idempotent
+            call.service = event.service
+            call.deadline = call.due_at = deadline = due_at = event.deadline
+            call.idempotent = idempotent = event.idempotent
             call.submitted_at = now
             resend_s = call.resend_s = self._resend_s if idempotent else inf
             if (
@@ -230,9 +230,9 @@ class ScalabilityClient(Machine):
         """Put out what goes to peers, and forget it."""
         for peer, messages in outgoing.items():
             if len(messages) == 1:
-                self._out.append(_new(Send, (peer, messages[0])))
+                self._out.append(Send(peer, messages[0]))
             else:
-                self._out.append(_new(SendAll, (peer, messages)))
+                self._out.append(SendAll(peer, messages))
         outgoing.clear()
 
     def _asked(self, event: Ask, now: float) -> None:
@@ -304,9 +304,9 @@ class ScalabilityClient(Machine):
             if is_watched:
                 self._tell_reply(call, reply, now)
         if len(pairs) == 1:
-            self._out.append(_new(Deliver, pairs[0]))
+            self._out.append(Deliver(*pairs[0]))
         elif pairs:
-            self._out.append(_new(DeliverAll, (pairs,)))
+            self._out.append(DeliverAll(pairs))
 
     def _tell_reply(self, call: PendingCall, reply: Reply, now: float) -> None:
         calls = self._calls

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import Any, Final
 
@@ -300,7 +301,7 @@ class Copying:
     def _refuse(self, answer: Effect) -> None:
         assert isinstance(answer, Finished)
         text = f"stored here, but not at the replica: {self.error}"
-        self._core.emit(answer._replace(frames=(status_frame(ERROR, text),)))
+        self._core.emit(replace(answer, frames=(status_frame(ERROR, text),)))
 
 
 def _nothing(_what: Any, _place: Any, _now: float) -> None:

@@ -113,7 +113,7 @@ class Core:
 
     def answer(self, token: Any, *frames: bytes) -> None:
         """Answer whoever asked under `token`."""
-        self.out.append(_new(Finished, (token, frames, Status.OK)))
+        self.out.append(Finished(token, frames, Status.OK))
 
     def refuse(self, token: Any, code: int, text: str) -> None:
         """Answer with a status and a reason."""

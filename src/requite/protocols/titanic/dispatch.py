@@ -130,7 +130,7 @@ class Dispatcher:
         due_at = now + self._policy.attempt_timeout_s
         frames = kept.frames or (b"",)
         key = encode_ticket(kept.uuid)
-        kept.asked = _new(Submit, (kept, lane.text, frames, due_at, True, key, False))
+        kept.asked = Submit(kept, lane.text, frames, due_at, True, key, False)
         self._emit(kept.asked)
 
     def free(self, kept: Kept, lane: Lane) -> None:

@@ -267,7 +267,7 @@ class TitanicEngine:
 
     def _stored(self, event: Stored, now: float) -> None:
         self._core.storing -= 1
-        ticket, places = event
+        ticket, places = event.ticket, event.positions
         if self._core.trouble:
             self._core.trouble.works(_STORED_AS[ticket.__class__], now)
         if ticket.__class__ is Submissions:
@@ -281,7 +281,7 @@ class TitanicEngine:
 
     def _store_failed(self, event: StoreFailed, now: float) -> None:
         self._core.storing -= 1
-        ticket, error = event
+        ticket, error = event.ticket, event.error
         what = _STORED_AS[ticket.__class__]
         self._core.trouble.failed(what, f"not stored: {error}", now, type(error).__name__)
         if isinstance(error, LogFailed):
@@ -323,7 +323,7 @@ class TitanicEngine:
 
     # --- what was read ----------------------------------------------------------------------------
     def _loaded(self, event: Loaded, now: float) -> None:
-        ticket, payload = event
+        ticket, payload = event.ticket, event.payload
         if ticket.__class__ is ForReplica:
             self._copying.loaded(payload, now)
             return
@@ -355,7 +355,7 @@ class TitanicEngine:
             core.cache.maybe_keep(kept, frames)
 
     def _load_failed(self, event: LoadFailed, now: float) -> None:
-        ticket, error = event
+        ticket, error = event.ticket, event.error
         if ticket.__class__ is ForReplica:
             self._copying.load_failed(error, now)
             return

@@ -64,7 +64,7 @@ class Intake:
             kept.place = place
             answer = (OK, encode_ticket(kept.uuid))
             for token in kept.waiting or ():
-                emit(_new(Finished, (token, answer, Status.OK)))
+                emit(Finished(token, answer, Status.OK))
             kept.waiting = None
             keep(kept)
             enqueue(kept, kept.lane)  # type: ignore[arg-type]

@@ -66,7 +66,7 @@ class WatchedHalf(WatchedBroker):
 
 
 def _is_service(note: Any) -> bool:
-    kind, facts = note
+    kind, facts = note.kind, note.facts
     return bool(kind == "dispatched" or (kind == "answered" and facts["status"] == "OK"))
 
 
