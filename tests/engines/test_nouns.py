@@ -1,0 +1,78 @@
+"""What users may rely on of `Reply`, `Partial` and `Request`, and what inputs and effects are."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+from math import inf
+from typing import Any
+
+import pytest
+
+import requite.engine
+from requite.engine import Deliver, Received, Send, Submit, Wake
+from requite.request import Partial, Reply, Request, Status
+
+
+# --- what users hold ------------------------------------------------------------------------------
+def test_a_reply_is_a_tuple() -> None:
+    reply = Reply((b"a", b"b"), Status.OK, 2, 0.5)
+    frames, status, attempts, elapsed = reply
+    assert (frames, status, attempts, elapsed) == ((b"a", b"b"), 0, 2, 0.5)
+    assert reply[2] == 2
+    assert reply == Reply((b"a", b"b"), attempts=2, elapsed=0.5)
+    assert reply != reply._replace(attempts=3)
+    assert reply._replace(frames=(b"c",)).body == b"c"
+    assert reply.body == b"ab"
+
+
+def test_partials_are_values() -> None:
+    partial = Partial((b"a",), 3)
+    assert partial == Partial((b"a",), 3)
+    assert partial != Partial((b"a",), 4)
+    assert dataclasses.replace(partial, index=4) == Partial((b"a",), 4)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        partial.index = 5  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("noun", [Reply((b"a",), elapsed=0.5), Partial((b"a",), 3)])
+def test_nouns_can_be_hashed_copied_and_pickled(noun: Any) -> None:
+    assert {noun: 1}[pickle.loads(pickle.dumps(noun))] == 1
+    assert copy.deepcopy(noun) == noun
+    assert type(pickle.loads(pickle.dumps(noun))) is type(noun)
+
+
+def test_a_request_is_one_of_its_kind() -> None:
+    request = Request("echo", (b"a", b"b"), 2, 1.5, b"key")
+    assert {request: 1}[request] == 1
+    assert request != Request("echo", (b"a", b"b"), 2, 1.5, b"key")
+    again = pickle.loads(pickle.dumps(request))
+    assert (again.service, again.body, again.attempt) == ("echo", b"ab", 2)
+    assert (again.remaining_s, again.idempotency_key) == (1.5, b"key")
+    assert dataclasses.replace(request, service="other").body == b"ab"
+
+
+# --- what engines take and answer -----------------------------------------------------------------
+KINDS = [
+    kind
+    for kind in vars(requite.engine).values()
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind)
+    if kind.__module__ == requite.engine.__name__
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_inputs_and_effects_are_slotted_and_final(kind: Any) -> None:
+    values = list(range(len(dataclasses.fields(kind))))
+    event = kind(*values)
+    assert event == kind(*values)
+    assert not hasattr(event, "__dict__")
+    assert kind.__final__
+    assert pickle.loads(pickle.dumps(event)) == event
+
+
+def test_there_are_all_of_them() -> None:
+    assert {Submit, Received, Wake, Send, Deliver} <= set(KINDS)
+    assert len(KINDS) > 20
+    assert Submit("t", "s", (b"",), inf) == Submit("t", "s", (b"",), inf, True, b"", False)
