@@ -18,6 +18,7 @@ HEAVY = [
     "h11",
     "numpy",
     "pandas",
+    "prometheus_client",
     "pyarrow",
     "pyspark",
     "rich",

@@ -403,7 +403,7 @@ async def test_figures_are_told_as_prometheus_reads_them(floor: Floor) -> None:
     await who(await floor.client())
     status, text = await ask(f"{manager.url}/metrics")
     assert status == 200
-    assert 'requite_pool_active{pool="core"} 1\n' in text
-    assert 'requite_pool_groups{pool="core",status="active"} 1\n' in text
-    assert 'requite_pool_orphans_forwarded_total{pool="core"} 1\n' in text
+    assert 'requite_pool_active{pool="core"} 1.0\n' in text
+    assert 'requite_pool_groups{pool="core",status="active"} 1.0\n' in text
+    assert 'requite_pool_orphans_forwarded_total{pool="core"} 1.0\n' in text
     assert (await ask(f"{manager.url}/ready"))[0] == 200

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from requite.pool.engine import PoolStatus
 from requite.pool.manager.managed import Managed
 from requite.speaks.url import redact
 
 _PREFIX: Final = "requite_pool"
+_Values: TypeAlias = int | Mapping[str, int]
 
 
 def status_of(manager: Managed) -> dict[str, Any]:
@@ -69,44 +74,59 @@ def groups_of(manager: Managed, seen: PoolStatus) -> list[dict[str, Any]]:
 
 def metrics_of(manager: Managed) -> str:
     """Return the figures in the text format of Prometheus (version 0.0.4)."""
-    pool = _escaped(manager.config.pool.name)
-    lines = []
-    for name, kind, about, samples in _figures(manager):
-        lines += [f"# HELP {_PREFIX}_{name} {about}", f"# TYPE {_PREFIX}_{name} {kind}"]
-        for labels, value in samples.items():
-            lines.append(f'{_PREFIX}_{name}{{pool="{pool}"{labels}}} {value}')
-    return "\n".join(lines) + "\n"
+    registry = CollectorRegistry()
+    registry.register(_Figures(manager))
+    return generate_latest(registry).decode()
 
 
-def _figures(manager: Managed) -> Iterator[tuple[str, str, str, dict[str, int]]]:
-    seen = manager.snapshot()
-    running = seen.groups.running or {}
-    workers = sum(group.workers or 0 for group in running.values())
-    statuses = Counter(str(group.status) for group in seen.state.groups.values())
-    reasons = seen.dead_letters.by_reason
-    yield "active", "gauge", "Whether this manager decides.", {"": int(manager.state == "active")}
-    yield (
-        "groups",
-        "gauge",
-        "Groups that are expected, by status.",
-        {f',status="{each}"': statuses[each] for each in ("active", "unbound")},
-    )
-    yield "running_groups", "gauge", "Groups that have workers.", {"": len(running)}
-    yield "workers", "gauge", "Workers, as far as drivers count them.", {"": workers}
-    yield "failing_groups", "gauge", "Groups that wait after failures.", {"": seen.groups.pausing}
-    waiting = sum(seen.orphans.waiting.values())
-    yield "orphans", "gauge", "Requests that wait for their queue.", {"": waiting}
-    forwarded = seen.orphans.forwarded
-    yield "orphans_forwarded_total", "counter", "Orphans handed to their queue.", {"": forwarded}
-    yield (
-        "dead_letters_total",
-        "counter",
-        "Dead letters, by reason.",
-        {f',reason="{_escaped(reason)}"': count for reason, count in sorted(reasons.items())},
-    )
-    poison = seen.dead_letters.poison
-    yield "poisoned_total", "counter", "Requests kept in the poison queue.", {"": poison}
+class _Figures(Collector):
+    """What a manager knows, as metrics."""
 
+    def __init__(self, manager: Managed) -> None:
+        self._manager = manager
 
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    def collect(self) -> Iterator[Metric]:
+        manager = self._manager
+        seen = manager.snapshot()
+        running = seen.groups.running or {}
+        workers = sum(group.workers or 0 for group in running.values())
+        statuses = Counter(str(group.status) for group in seen.state.groups.values())
+        by_status = {each: statuses[each] for each in ("active", "unbound")}
+        waiting = sum(seen.orphans.waiting.values())
+        active = int(manager.state == "active")
+        letters, orphans = seen.dead_letters, seen.orphans
+        yield self._gauge("active", "Whether this manager decides.", active)
+        yield self._gauge("groups", "Groups that are expected, by status.", by_status, "status")
+        yield self._gauge("running_groups", "Groups that have workers.", len(running))
+        yield self._gauge("workers", "Workers, as far as drivers count them.", workers)
+        yield self._gauge("failing_groups", "Groups that wait after failures.", seen.groups.pausing)
+        yield self._gauge("orphans", "Requests that wait for their queue.", waiting)
+        yield self._counter(
+            "orphans_forwarded", "Orphans handed to their queue.", orphans.forwarded
+        )
+        yield self._counter("dead_letters", "Dead letters, by reason.", letters.by_reason, "reason")
+        yield self._counter("poisoned", "Requests kept in the poison queue.", letters.poison)
+
+    def _gauge(self, name: str, about: str, values: _Values, label: str = "") -> Metric:
+        return self._fill(GaugeMetricFamily, name, about, values, label)
+
+    def _counter(self, name: str, about: str, values: _Values, label: str = "") -> Metric:
+        return self._fill(CounterMetricFamily, name, about, values, label)
+
+    def _fill(
+        self,
+        family: type[GaugeMetricFamily | CounterMetricFamily],
+        name: str,
+        about: str,
+        values: _Values,
+        label: str,
+    ) -> Metric:
+        pool = self._manager.config.pool.name
+        labels = ["pool", label] if label else ["pool"]
+        metric = family(f"{_PREFIX}_{name}", about, labels=labels)
+        if isinstance(values, int):
+            metric.add_metric([pool], values)
+        else:
+            for each, value in sorted(values.items()):
+                metric.add_metric([pool, each], value)
+        return metric

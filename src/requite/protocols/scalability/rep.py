@@ -151,6 +151,7 @@ class ScalabilityWorker(Machine):
             elif len(jobs) < capacity and caller.is_open and not turns.line:
                 self._deliver(caller, payload[:end], payload[end:], now)
             elif turns.push(caller, (payload[:end], payload[end:]), len(payload)):
+                self._end_turn()
                 self._out.append(StopReading(caller.peer))
         if turns.line:
             self._deliver_waiting(now)
@@ -179,6 +180,7 @@ class ScalabilityWorker(Machine):
                 return
             caller, (stack, body) = due
             if not self._draining and self._turns.resumes(caller):
+                self._end_turn()
                 self._out.append(ResumeReading(caller.peer))
             self._deliver(caller, stack, body, now)
 
