@@ -26,8 +26,7 @@ from requite.protocols.scalability.req import ScalabilityClient
 from requite.protocols.scalability.wire import REP, REQ
 from requite.request import Status
 from requite.shell.aio import AioShell
-from requite.shell.keeping import Endpoint
-from requite.shell.wires import Wires
+from requite.shell.connections import Connections, Endpoint
 from requite.transport.address import TcpAddress
 from requite.transport.aio import dial, listen
 from requite.transport.base import Stream
@@ -169,7 +168,9 @@ async def ask_by_shell(job: Job) -> None:
             shell.host.submit_soon(calls[token])
 
     endpoint = Endpoint(TcpAddress("127.0.0.1", job.port), lambda: SpStream(REQ, REP), Place())
-    shell = AioShell(ScalabilityClient(first_id=0), Wires(keep=[endpoint]), deliver_all=deliver_all)
+    shell = AioShell(
+        ScalabilityClient(first_id=0), Connections(keep=[endpoint]), deliver_all=deliver_all
+    )
     shell.start()
     for call in calls:
         shell.submit(call)
@@ -185,7 +186,7 @@ async def serve_by_shell(job: Job) -> None:
 
     endpoint = Endpoint(TcpAddress("127.0.0.1", 0), lambda: SpStream(REP, REQ), Place())
     engine = ScalabilityWorker(RepPolicy(capacity=job.capacity), first_id=0)
-    shell = AioShell(engine, Wires(listen=[endpoint]), deliver_all=deliver_all)
+    shell = AioShell(engine, Connections(listen=[endpoint]), deliver_all=deliver_all)
     await shell.listen_all()
     say_where(shell.addresses[0])
     await asyncio.Event().wait()

@@ -28,11 +28,10 @@ from requite.protocols.majordomo.management import Snapshot
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.shell import clock
 from requite.shell.aio import AioShell
+from requite.shell.connections import Connections, Endpoint
 from requite.shell.daemon import Daemon
 from requite.shell.host import Link, LinkLimits
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
-from requite.shell.keeping import Endpoint
-from requite.shell.wires import Wires
 from requite.transport.address import InprocAddress, parse_address
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ class Broker(Daemon):
             self._titanic = _keeper(place, titanic)
         self._shell = AioShell(
             door or self._engine,
-            Wires(listen=listen, limits=links or LinkLimits()),
+            Connections(listen=listen, limits=links or LinkLimits()),
             lets_in=_everybody if door is None else door.lets_in,
             identities=identities,
             note=on_note or _unheard,

@@ -9,8 +9,7 @@ from typing import Any
 from requite.engine import Disconnect, Effect, Input, PeerJoined, PeerLost, Received, Send
 from requite.framing.handover import Handover
 from requite.shell.aio import AioShell
-from requite.shell.keeping import Endpoint
-from requite.shell.wires import Wires
+from requite.shell.connections import Connections, Endpoint
 from requite.transport.address import InprocAddress
 
 
@@ -75,8 +74,8 @@ async def test_two_hosts_hand_messages_to_each_other_and_hear_of_the_end():
     first: list[Any] = [(b"tuple", 1), [b"frame"]]
     listening, dialling = Recorder(), Recorder(first, hangs_up=True)
     address = InprocAddress("handover")
-    server = AioShell(listening, Wires(listen=[Endpoint(address, Handover)]))
-    client = AioShell(dialling, Wires(keep=[Endpoint(address, Handover)]))
+    server = AioShell(listening, Connections(listen=[Endpoint(address, Handover)]))
+    client = AioShell(dialling, Connections(keep=[Endpoint(address, Handover)]))
     await server.listen_all()
     client.start()
     await until(lambda: listening.has_lost)

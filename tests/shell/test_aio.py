@@ -27,16 +27,15 @@ from requite.engine import (
 from requite.errors import ConfigurationError, LocalViolation
 from requite.shell import clock
 from requite.shell.aio import AioShell, new_event_loop, run
+from requite.shell.connections import Connections, Endpoint
 from requite.shell.host import LinkLimits
-from requite.shell.keeping import Endpoint
-from requite.shell.wires import Wires
 from requite.transport.address import InprocAddress, TcpAddress
 from requite.transport.backoff import Backoff
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 _names = count()
 ANY = TcpAddress("127.0.0.1", 0)
-LINES = Wires(LineFraming)
+LINES = Connections(LineFraming)
 
 
 @pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
@@ -89,7 +88,7 @@ def shells(
     listener = AioShell(listener_engine, LINES)
     address = address or InprocAddress(f"shell-{next(_names)}")
     settings = {"backoff": Backoff(lambda: 0.0, first_s=0.001), **settings}
-    dialler = AioShell(dialler_engine, Wires(LineFraming, dial_to=[address]), **settings)
+    dialler = AioShell(dialler_engine, Connections(LineFraming, dial_to=[address]), **settings)
     return listener, listener_engine, dialler, dialler_engine
 
 
@@ -101,7 +100,7 @@ def start(shell: AioShell, engine: Engine) -> None:
 def test_two_shells_talk(on_loop: Run) -> None:
     async def scenario() -> None:
         listener, served, dialler, engine = shells()
-        await listener.listen(Endpoint(dialler.route.current, LineFraming))
+        await listener.listen(Endpoint(dialler.address_list.current, LineFraming))
         start(dialler, engine)
         await engine.until("PeerJoined")
         peer = engine.inputs[-1].peer
@@ -129,10 +128,10 @@ def test_a_place_where_nobody_listens_yet_is_dialled_until_somebody_does(on_loop
         listener, _, dialler, engine = shells(backoff=Backoff(rng, first_s=0.001))
         start(dialler, engine)
         await refused.wait()
-        assert "nobody listens" in dialler.route.trouble
-        await listener.listen(Endpoint(dialler.route.current, LineFraming))
+        assert "nobody listens" in dialler.address_list.trouble
+        await listener.listen(Endpoint(dialler.address_list.current, LineFraming))
         await engine.until("PeerJoined")
-        assert dialler.route.trouble == ""
+        assert dialler.address_list.trouble == ""
         await dialler.close()
         await listener.close()
 
@@ -147,7 +146,7 @@ def test_who_is_not_let_in_is_hung_up_on_and_the_engine_hears_nothing(on_loop: R
         bound = await listener.listen(Endpoint(ANY, LineFraming))
         engine.at = 0.0
         engine.script = lambda event: [Connect()] if type(event) in (Wake, PeerLost) else []
-        shell = AioShell(engine, Wires(LineFraming, dial_to=[bound]))
+        shell = AioShell(engine, Connections(LineFraming, dial_to=[bound]))
         start(shell, engine)
         await served.until("PeerJoined")
         await engine.until("PeerJoined", 3)
@@ -204,7 +203,7 @@ def test_what_was_sent_last_leaves_before_the_close(on_loop: Run) -> None:
     async def scenario() -> None:
         listener, served, dialler, engine = shells(TcpAddress("127.0.0.1", 0))
         bound = await listener.listen(Endpoint(ANY, LineFraming))
-        dialler = AioShell(engine, Wires(LineFraming, dial_to=[bound]))
+        dialler = AioShell(engine, Connections(LineFraming, dial_to=[bound]))
         start(dialler, engine)
         await engine.until("PeerJoined")
         peer = engine.inputs[-1].peer
@@ -258,8 +257,8 @@ def test_a_peer_that_does_not_read_cannot_hold_up_the_close(on_loop: Run) -> Non
         engine = Engine()
         engine.at = 0.0
         engine.script = dialling
-        wires = Wires(LineFraming, dial_to=[address], limits=LinkLimits(linger_s=0.05))
-        shell = AioShell(engine, wires)
+        connections = Connections(LineFraming, dial_to=[address], limits=LinkLimits(linger_s=0.05))
+        shell = AioShell(engine, connections)
         start(shell, engine)
         await engine.until("PeerJoined")
         peer = engine.inputs[-1].peer
@@ -285,7 +284,7 @@ def test_it_stays_connected_to_every_address_it_keeps(on_loop: Run) -> None:
         served, engine = Engine(), Engine()
         listener = AioShell(served, LINES)
         one, two = [await listener.listen(Endpoint(ANY, LineFraming, n)) for n in (1, 2)]
-        shell = AioShell(engine, Wires(keep=[Endpoint(one, LineFraming, "A")]))
+        shell = AioShell(engine, Connections(keep=[Endpoint(one, LineFraming, "A")]))
         shell.start()
         shell.keep(Endpoint(two, LineFraming, "B"))
         await engine.until("PeerJoined", 2)
@@ -310,12 +309,12 @@ def test_what_it_keeps_is_dialled_until_somebody_listens(on_loop: Run) -> None:
     async def scenario() -> None:
         address = InprocAddress(f"shell-{next(_names)}")
         engine, served = Engine(), Engine()
-        shell = AioShell(engine, Wires(keep=[Endpoint(address, LineFraming)]))
+        shell = AioShell(engine, Connections(keep=[Endpoint(address, LineFraming)]))
         assert "has not answered yet" in shell.trouble
         shell.start()
         while "nobody listens" not in shell.trouble:  # noqa: ASYNC110 - nobody is told of it
             await asyncio.sleep(0)
-        listener = AioShell(served, Wires())
+        listener = AioShell(served, Connections())
         await listener.listen(Endpoint(address, LineFraming))
         assert "nobody is connected to inproc://" in listener.trouble
         await engine.until("PeerJoined")
@@ -333,9 +332,9 @@ def test_a_handshake_that_fails_is_dialled_again_and_told_of(on_loop: Run) -> No
                 return b"!\n"
 
         engine, served = Engine(), Engine()
-        listener = AioShell(served, Wires())
+        listener = AioShell(served, Connections())
         bound = await listener.listen(Endpoint(ANY, Refusing))
-        shell = AioShell(engine, Wires(keep=[Endpoint(bound, LineFraming)]))
+        shell = AioShell(engine, Connections(keep=[Endpoint(bound, LineFraming)]))
         shell.start()
         await served.until("PeerJoined", 2)  # the first has failed, the second is there
         assert "no line starts like" in shell.trouble
@@ -360,9 +359,9 @@ def test_closing_while_it_dials_leaves_nothing_behind(
         bound = await listener.listen(Endpoint(ANY, LineFraming))
         if keeps:
             engine.script = echo
-            shell = AioShell(engine, Wires(keep=[Endpoint(bound, LineFraming)]))
+            shell = AioShell(engine, Connections(keep=[Endpoint(bound, LineFraming)]))
         else:
-            shell = AioShell(engine, Wires(LineFraming, dial_to=[bound]))
+            shell = AioShell(engine, Connections(LineFraming, dial_to=[bound]))
         start(shell, engine)
         for _ in range(turns):
             await asyncio.sleep(0)

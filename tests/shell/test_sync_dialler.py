@@ -10,9 +10,8 @@ from tests.shell.fakes import FakeStream, LineFraming
 
 from requite.errors import TransportError
 from requite.shell import sync_dialler
-from requite.shell.keeping import Endpoint, Kept
+from requite.shell.connections import AddressList, Endpoint, PersistentConnection
 from requite.shell.link import Link
-from requite.shell.route import Route
 from requite.shell.sync_dialler import Dialler
 from requite.transport.address import TcpAddress
 from requite.transport.backoff import Backoff
@@ -49,7 +48,9 @@ class Bench:
         self.plans = 0
         self.links: list[Link] = []
         FakeAttempt.made = []
-        kept = Kept(Endpoint(A, LineFraming), Backoff(lambda: 0.0, first_s=0.5), self.clock)
+        kept = PersistentConnection(
+            Endpoint(A, LineFraming), Backoff(lambda: 0.0, first_s=0.5), self.clock
+        )
         self.dialler = Dialler(None, self._planned, kept, self._opened, None)  # type: ignore[arg-type]
 
     def clock(self) -> float:
@@ -128,7 +129,7 @@ def test_once_closed_it_dials_no_more(bench: Bench) -> None:
 
 
 def test_one_of_several_addresses_is_given_up_sooner(bench: Bench) -> None:
-    both = Route([A, TcpAddress("b", 1)], Backoff(lambda: 0.0), bench.clock)
+    both = AddressList([A, TcpAddress("b", 1)], Backoff(lambda: 0.0), bench.clock)
     dialler = Dialler(None, lambda: None, both, bench._opened, None)  # type: ignore[arg-type]
     dialler.want()
     dialler.act()

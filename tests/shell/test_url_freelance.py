@@ -100,9 +100,9 @@ def test_the_model_chooses_the_engine(model: str, kind: type) -> None:
 
 
 def test_connections_are_kept_to_each_server_once_or_for_model_one_several() -> None:
-    assert len(stack(["flp://a:1,b:1", "flp://b:1"]).wires.keep) == 2
-    assert len(stack("flp://a:1,b:1?model=failover").wires.keep) == 2 * LANES_MAX
-    assert len(stack("flp://a:1?model=failover", connections=3).wires.keep) == 3
+    assert len(stack(["flp://a:1,b:1", "flp://b:1"]).connections.keep) == 2
+    assert len(stack("flp://a:1,b:1?model=failover").connections.keep) == 2 * LANES_MAX
+    assert len(stack("flp://a:1?model=failover", connections=3).connections.keep) == 3
 
 
 @pytest.mark.parametrize(

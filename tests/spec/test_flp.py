@@ -106,7 +106,7 @@ def test_a_server_announces_its_public_endpoint(bind: str, identity: bytes) -> N
     settings = WorkerSettings(None, None, None, None, None, None, 1000, b"a-server", None)
     echo = service("echo")(lambda request: request.body)
     [part] = service_plans(read_endpoints((), bind), [echo], settings)
-    theirs, ours = part.wires.listen[0].make_framing(), Zmtp(SocketType.ROUTER)
+    theirs, ours = part.connections.listen[0].make_framing(), Zmtp(SocketType.ROUTER)
     shake_hands(theirs, ours)
     assert ours.peer_identity == identity
     assert ours.peer_socket_type is SocketType.ROUTER

@@ -106,7 +106,7 @@ class AsyncClient:
         self._journal = journal_in(journal, Role.CLIENT, origin)
         self._shell = AioShell(
             plan.make_engine(origin, chronicle_of(self._journal)),
-            plan.wires,
+            plan.connections,
             deliver=_deliver,
             deliver_all=_deliver_all,
             fail=self._fail,

@@ -139,7 +139,7 @@ class Client:
         name = endpoints.service if service is None else service
         self._asking = Asking(name, timeout, self._plan.traits, message_size_max)
         self._durable = Durable(name, self._asking, self._plan.traits)
-        self._wires = self._plan.wires
+        self._connections = self._plan.connections
         self._closed = False
         self._is_foreign = False  # the parent of this fork listens
         self._journal_folder = journal
@@ -165,14 +165,18 @@ class Client:
         self._engine = self._plan.make_engine(new_name(), chronicle_of(self._journal))
         self._shell = SyncShell(
             self._engine,
-            self._wires,
+            self._connections,
             deliver=_deliver,
             fail=self._fail,
             logger="requite.client",
             reports_dials=True,  # in the errors of calls
         )
-        listen = [each._replace(address=self._shell.listen(each)) for each in self._wires.listen]
-        self._wires = self._wires._replace(listen=listen)  # the same ports, should it open again
+        listen = [
+            each._replace(address=self._shell.listen(each)) for each in self._connections.listen
+        ]
+        self._connections = self._connections._replace(
+            listen=listen
+        )  # the same ports, should it open again
 
     @property
     def addresses(self) -> list[str]:
@@ -204,7 +208,7 @@ class Client:
     def _reopen_after_fork(self) -> None:
         shell = self._shell
         self._opening = Lock()  # a thread that did not come along may hold the old one
-        self._is_foreign = bool(self._wires.listen)
+        self._is_foreign = bool(self._connections.listen)
         if self._is_foreign:
             self._journal = None  # the parent's, too
         elif not self._closed:

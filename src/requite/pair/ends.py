@@ -11,7 +11,7 @@ from requite.errors import ConfigurationError
 from requite.framing import Limits, SocketType, Zmtp
 from requite.protocols.binarystar.peer import DIALLED
 from requite.protocols.binarystar.wire import MESSAGE_SIZE_MAX
-from requite.shell.keeping import Endpoint
+from requite.shell.connections import Endpoint
 from requite.transport.address import Address, HostAddress, parse_address
 
 _SCHEMES: Final = ("tcp", "ipc", "inproc")

@@ -13,7 +13,7 @@ from requite.protocols.binarystar.table import State
 from requite.protocols.binarystar.view import PairView, view_from_wire
 from requite.protocols.binarystar.wire import Ask, Refused, Switch, View
 from requite.shell.aio import AioShell
-from requite.shell.wires import Wires
+from requite.shell.connections import Connections
 
 _LOOK_EVERY_S: Final = 0.05
 _SETTLED: Final = (State.ACTIVE, State.PASSIVE)
@@ -35,7 +35,7 @@ class Operator:
         self._answers: asyncio.Queue[View | Refused] = asyncio.Queue()
         self._shell = AioShell(
             BinaryStarOperator(),
-            Wires(keep=[stay_connected_to(address)]),
+            Connections(keep=[stay_connected_to(address)]),
             deliver=self._deliver,
             logger="requite.pair",
         )

@@ -17,9 +17,9 @@ from requite.protocols.binarystar.table import Role, State
 from requite.protocols.binarystar.view import PairView, SwitchOver, Vote
 from requite.shell import clock
 from requite.shell.aio import AioShell
+from requite.shell.connections import Connections
 from requite.shell.daemon import Daemon
 from requite.shell.link import LinkLimits
-from requite.shell.wires import Wires
 
 _INSTANCES: Final = 1 << 64
 # A connection to a process that stands still is accepted by its system, and says nothing.
@@ -79,7 +79,7 @@ class Pair(Daemon):
         self._failed = asyncio.Event()
         self._shell = AioShell(
             self._engine,
-            Wires(
+            Connections(
                 listen=[listen_at(bind)],
                 keep=[stay_connected_to(peer)],
                 limits=LinkLimits(handshake_timeout_s=max(_HANDSHAKE_S_MIN, policy.failover_s)),

@@ -17,11 +17,10 @@ from requite.protocols.pirate.queue import PirateQueue
 from requite.protocols.pirate.wire import Pattern
 from requite.shell import clock
 from requite.shell.aio import AioShell
+from requite.shell.connections import Connections, Endpoint
 from requite.shell.daemon import Daemon
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
-from requite.shell.keeping import Endpoint
 from requite.shell.link import LinkLimits
-from requite.shell.wires import Wires
 from requite.speaks.endpoints import bound_at
 from requite.speaks.registry import parse_url
 from requite.transport.address import Address, parse_address
@@ -86,11 +85,11 @@ class Queue(Daemon):
         fronts = _endpoints(front, limits, FRONT)
         self._fronts = len(fronts)
         self._started = False
-        wires = Wires(
+        connections = Connections(
             listen=fronts + _endpoints(back, limits, BACK),
             limits=LinkLimits(handshake_timeout_s=LINK_HANDSHAKE_S),
         )
-        self._shell = AioShell(self._engine, wires, logger="requite.queue")
+        self._shell = AioShell(self._engine, connections, logger="requite.queue")
 
     def __repr__(self) -> str:
         return f"<Queue {self._pattern.value}>"

@@ -16,11 +16,16 @@ from requite.engine import Drain, Engine, Input
 from requite.errors import ConfigurationError, LocalViolation
 from requite.shell import clock
 from requite.shell.aio_dialler import Dialler
+from requite.shell.connections import (
+    AddressList,
+    Connections,
+    Endpoint,
+    Keeper,
+    Opened,
+    accepter,
+    backoff_for,
+)
 from requite.shell.host import Host, Link, Uses
-from requite.shell.keeping import Endpoint
-from requite.shell.route import Route, backoff_for
-from requite.shell.ways import Opened, Ways, accepter
-from requite.shell.wires import Wires
 from requite.transport.address import Address
 from requite.transport.aio import listen
 from requite.transport.backoff import Backoff
@@ -40,8 +45,8 @@ T = TypeVar("T")
 class AioShell:
     """Runs one engine: listens, dials, keeps its timer.
 
-    Bound to the running loop by `start`. One of the addresses that its wires dial to is used at a
-    time, whenever the engine asks for a connection; `backoff` spaces the attempts. Who dials us is
+    Bound to the running loop by `start`. One of the addresses in `connections.dial_to` is used at
+    a time, whenever the engine asks for one; `backoff` spaces the attempts. Who dials us is
     hung up on, before anything is said, while `lets_in` says no. `on_change` is called whenever a
     connection has done its handshake, or has ended.
     """
@@ -49,21 +54,23 @@ class AioShell:
     def __init__(
         self,
         engine: Engine,
-        wires: Wires,
+        connections: Connections,
         *,
         backoff: Backoff | None = None,
         lets_in: Callable[[], bool] = lambda: True,
         on_change: Callable[[], object] = lambda: None,
         **uses: Unpack[Uses],
     ) -> None:
-        self.route = Route(wires.dial_to, backoff or backoff_for(wires.dial_to), clock.now)
-        self._wires = wires
+        self.address_list = AddressList(
+            connections.dial_to, backoff or backoff_for(connections.dial_to), clock.now
+        )
+        self._connections = connections
         self._lets_in = lets_in
         self._on_change = on_change
         self.host = Host(
             engine,
             clock.now,
-            wires.make_framing,
+            connections.make_framing,
             wake_at=self._wake_at,
             want_flush=self._want_flush,
             connect=self._connect,
@@ -71,15 +78,15 @@ class AioShell:
             ended=self._ended,
             released=self._released,
             stopped=self._stopped,
-            limits=wires.limits,
+            limits=connections.limits,
             **uses,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: list[Listener] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._ways = Ways(self.route, self.host.opened, Dialler)
-        for endpoint in wires.keep:
-            self._ways.keep(endpoint)
+        self._keeper = Keeper(self.address_list, self.host.opened, Dialler)
+        for endpoint in connections.keep:
+            self._keeper.keep(endpoint)
         self._closing = False
         self._drained = asyncio.Event()
         self._refused = asyncio.Event()
@@ -92,7 +99,7 @@ class AioShell:
         if self._loop is None:
             self._loop = loop
             self.host.wake()
-            self._ways.begin()
+            self._keeper.begin()
         elif self._loop is not loop:
             raise LocalViolation("a shell stays on the event loop on which it was started")
 
@@ -108,11 +115,11 @@ class AioShell:
         return listener.address
 
     async def listen_all(self) -> None:
-        """Listen at all endpoints of the wires, once; where one cannot be had, at none."""
+        """Listen at all endpoints to listen at, once; where one cannot be had, at none."""
         if self.is_listening:
             return
         try:
-            for endpoint in self._wires.listen:
+            for endpoint in self._connections.listen:
                 await self.listen(endpoint)
         except BaseException:
             self.stop_listening()
@@ -120,13 +127,13 @@ class AioShell:
 
     @property
     def is_listening(self) -> bool:
-        """Whether it listens wherever its wires say."""
-        return len(self._listeners) >= len(self._wires.listen)
+        """Whether it listens wherever it is to."""
+        return len(self._listeners) >= len(self._connections.listen)
 
     def keep(self, endpoint: Endpoint) -> None:
         """Stay connected to one more address from now on."""
         self.start()
-        self._ways.keep(endpoint).want()
+        self._keeper.keep(endpoint).want()
 
     @property
     def addresses(self) -> list[Address]:
@@ -136,18 +143,18 @@ class AioShell:
     @property
     def trouble(self) -> str:
         """Why there is nobody to talk to, for the message of an error; "" if there is."""
-        return self._ways.trouble(self.host.links, self.addresses)
+        return self._keeper.trouble(self.host.links, self.addresses)
 
     @property
     def troubles(self) -> list[tuple[Address, str]]:
         """For each way by which it dials the address, and why there is no connection; "" where
         there is."""
-        return self._ways.troubles()
+        return self._keeper.troubles()
 
     @property
     def dial_trouble(self) -> str:
         """Why it has no connection to what it keeps dialling; "" if it has."""
-        return self._ways.kept_trouble()
+        return self._keeper.kept_trouble()
 
     def submit(self, event: Input) -> None:
         """Feed the engine an input of the user's."""
@@ -167,10 +174,10 @@ class AioShell:
     async def until_refused(self) -> str:
         """Wait until each address that it dials has refused our credentials, before there was any
         connection, and return what was said. It dials on all the same."""
-        while not self.route.refusal:
+        while not self.address_list.refusal:
             self._refused.clear()
             await self._refused.wait()
-        return self.route.refusal
+        return self.address_list.refusal
 
     async def until_drained(self) -> None:
         """Wait until the engine has drained, whoever told it to."""
@@ -182,7 +189,7 @@ class AioShell:
         for _ in range(_TURNS_TO_ACCEPT):
             await asyncio.sleep(0)
         self._closing = True
-        for dialler in self._ways:
+        for dialler in self._keeper:
             await dialler.close()
         self.host.flush()
         self.host.shut()
@@ -227,14 +234,14 @@ class AioShell:
         self._loop.call_soon(self.host.flush)
 
     def _connect(self) -> None:
-        self._ways.connect()
+        self._keeper.connect()
 
     def _joined(self, _link: Link) -> None:
         self._on_change()
 
     def _ended(self, link: Link, reason: str) -> None:
-        self._ways.ended(link, reason)
-        if self.route.refusal:
+        self._keeper.ended(link, reason)
+        if self.address_list.refusal:
             self._refused.set()
         self._on_change()
 
@@ -244,7 +251,7 @@ class AioShell:
 
     def _stopped(self) -> None:
         self._drained.set()
-        for dialler in self._ways:
+        for dialler in self._keeper:
             dialler.stop()
 
     def _accepted(self, opened: Opened, stream: Stream) -> None:

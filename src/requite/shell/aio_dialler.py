@@ -1,4 +1,4 @@
-"""Dialling on asyncio: one task per way, for as long as connections are wanted there."""
+"""Dialling on asyncio: one task per `Dialable`, for as long as connections are wanted there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from requite.errors import TransportError
-from requite.shell.ways import Opened, Way
+from requite.shell.connections import Dialable, Opened
 from requite.transport.address import Address
 from requite.transport.aio import DIAL_TIMEOUT_S, dial
 from requite.transport.tls import TlsSettings
@@ -16,8 +16,8 @@ from requite.transport.tls import TlsSettings
 class Dialler:
     """Dials as often as connections are wanted, and gives up never; `opened` gets each stream."""
 
-    def __init__(self, way: Way, opened: Opened, tls: TlsSettings | None) -> None:
-        self._way = way
+    def __init__(self, dialable: Dialable, opened: Opened, tls: TlsSettings | None) -> None:
+        self._dialable = dialable
         self._opened = opened
         self._tls = tls
         self._wanted = 0
@@ -45,15 +45,15 @@ class Dialler:
 
     async def _dial(self) -> None:
         while self._wanted:
-            await asyncio.sleep(self._way.pause_s())
-            address = self._way.current
+            await asyncio.sleep(self._dialable.pause_s())
+            address = self._dialable.current
             try:
-                timeout_s = min(DIAL_TIMEOUT_S, self._way.patience_s())
+                timeout_s = min(DIAL_TIMEOUT_S, self._dialable.patience_s())
                 await dial(address, partial(self._dialled, address), timeout_s, self._tls)
             except TransportError as error:
-                self._way.failed(address, error)
+                self._dialable.failed(address, error)
         self._task = None
 
     def _dialled(self, address: Address, stream: Any) -> None:
         self._wanted -= 1
-        self._way.opened(address, self._opened(stream))
+        self._dialable.opened(address, self._opened(stream))

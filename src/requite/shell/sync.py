@@ -23,12 +23,16 @@ from typing import Any, Final, Unpack
 from requite.engine import Drain, Engine, Input
 from requite.errors import TransportError
 from requite.shell import clock
+from requite.shell.connections import (
+    AddressList,
+    Connections,
+    Endpoint,
+    Keeper,
+    accepter,
+    backoff_for,
+)
 from requite.shell.host import Host, Link, Uses
-from requite.shell.keeping import Endpoint
-from requite.shell.route import Route, backoff_for
 from requite.shell.sync_dialler import Dialler
-from requite.shell.ways import Ways, accepter
-from requite.shell.wires import Wires
 from requite.transport.address import Address
 from requite.transport.backoff import Backoff
 from requite.transport.blocking import READ, BlockingListener, Pollable
@@ -84,22 +88,24 @@ class SyncShell:
     def __init__(
         self,
         engine: Engine,
-        wires: Wires,
+        connections: Connections,
         *,
         backoff: Backoff | None = None,
         **uses: Unpack[Uses],
     ) -> None:
-        self.route = Route(wires.dial_to, backoff or backoff_for(wires.dial_to), clock.now)
+        self.address_list = AddressList(
+            connections.dial_to, backoff or backoff_for(connections.dial_to), clock.now
+        )
         self.host = Host(
             engine,
             clock.now,
-            wires.make_framing,
+            connections.make_framing,
             wake_at=self._wake_at,
             want_flush=self._want_flush,
             connect=self._connect,
             ended=self._ended,
             released=self._released,
-            limits=wires.limits,
+            limits=connections.limits,
             **uses,
         )
         self._lock = Lock()  # held whenever anything below is touched, but not while polling
@@ -111,7 +117,7 @@ class SyncShell:
         self._watched: dict[int, Pollable] = {}
         self._polling_until = -inf  # -inf: nobody polls
         self._looked_at = -inf
-        self._look_after_s = 0.0 if wires.read_first else _IDLE_S
+        self._look_after_s = 0.0 if connections.read_first else _IDLE_S
         self._bell_out, self._bell_in = os.pipe()  # rouses the leader from its poll
         os.set_blocking(self._bell_in, False)
         self._poll.register(self._bell_out, READ)
@@ -122,10 +128,10 @@ class SyncShell:
         self._dial_at = inf  # when a dialler has something to do
         self._listeners: list[BlockingListener] = []
         make_dialler = partial(Dialler, self, self._plan_dial)
-        self._ways: Ways[Dialler] = Ways(self.route, self.host.opened, make_dialler)
-        for endpoint in wires.keep:
-            self._ways.keep(endpoint)
-        self._ways.begin()
+        self._keeper: Keeper[Dialler] = Keeper(self.address_list, self.host.opened, make_dialler)
+        for endpoint in connections.keep:
+            self._keeper.keep(endpoint)
+        self._keeper.begin()
 
     # --- for users: from any thread ---------------------------------------------------------------
     def listen(self, endpoint: Endpoint) -> Address:
@@ -145,7 +151,7 @@ class SyncShell:
     @property
     def trouble(self) -> str:
         """Why there is nobody to talk to, for the message of an error; "" if there is."""
-        return self._ways.trouble(self.host.links, self.addresses)
+        return self._keeper.trouble(self.host.links, self.addresses)
 
     def submit(self, *events: Input) -> bool:
         """Feed the engine inputs of the user's; what they make it send leaves as one piece.
@@ -282,7 +288,7 @@ class SyncShell:
             self._listeners.pop().close()
         self.host.submit(Drain())
         self._settle()
-        for dialler in self._ways:
+        for dialler in self._keeper:
             dialler.close("the client was closed")
         self.host.shut()
         if not self.host.links:
@@ -402,10 +408,10 @@ class SyncShell:
         self._flush_wanted = True
 
     def _connect(self) -> None:
-        self._ways.connect()
+        self._keeper.connect()
 
     def _ended(self, link: Link, reason: str) -> None:
-        self._ways.ended(link, reason)
+        self._keeper.ended(link, reason)
 
     def _released(self, _link: Link) -> None:
         if self._closed and not self.host.links:
@@ -429,11 +435,11 @@ class SyncShell:
 
     # --- dialling and listening -------------------------------------------------------------------
     def _plan_dial(self) -> None:
-        self._dial_at = min(dialler.at for dialler in self._ways)
+        self._dial_at = min(dialler.at for dialler in self._keeper)
         self._rouse_leader(self._dial_at)
 
     def _dial(self, now: float) -> None:
-        for dialler in self._ways:
+        for dialler in self._keeper:
             if now >= dialler.at:
                 dialler.act()
 

@@ -1,4 +1,4 @@
-"""Dialling without an event loop: one attempt at a time per way, whenever its owner's poll allows.
+"""Dialling without an event loop: one attempt at a time, whenever its owner's poll allows.
 
 The asyncio one is in `aio_dialler`; this one has no task to sleep in, so it names the instant at
 which it has something to do.
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from requite.errors import TransportError
 from requite.shell import clock
-from requite.shell.ways import Opened, Way
+from requite.shell.connections import Dialable, Opened
 from requite.transport.address import Address
 from requite.transport.blocking import Attempt, Poll
 from requite.transport.tls import TlsSettings
@@ -31,12 +31,12 @@ class Dialler:
         self,
         poll: Poll,
         planned: Callable[[], None],
-        way: Way,
+        dialable: Dialable,
         opened: Opened,
         tls: TlsSettings | None,
     ) -> None:
         self.at = inf
-        self._way = way
+        self._dialable = dialable
         self._poll = poll
         self._opened = opened
         self._planned = planned
@@ -64,28 +64,28 @@ class Dialler:
         if self._attempt is not None:
             self._attempt.give_up(f"no answer within {self._timeout_s:g} s")
             return
-        self._timeout_s = min(_DIAL_TIMEOUT_S, self._way.patience_s())
+        self._timeout_s = min(_DIAL_TIMEOUT_S, self._dialable.patience_s())
         self.at = clock.now() + self._timeout_s
         self._attempt = Attempt(
-            self._way.current, self._poll, self._dialled, self._failed, self._tls
+            self._dialable.current, self._poll, self._dialled, self._failed, self._tls
         )
         self._planned()
 
     def _plan(self) -> None:
         """Dial when it is time, if a connection is wanted and none is on its way."""
         if self._wanted and self._attempt is None and self.at == inf:
-            self.at = clock.now() + self._way.pause_s()
+            self.at = clock.now() + self._dialable.pause_s()
         self._planned()
 
     def _dialled(self, address: Address, stream: Any) -> None:
         self._attempt = None
         self.at = inf
         self._wanted -= 1
-        self._way.opened(address, self._opened(stream))
+        self._dialable.opened(address, self._opened(stream))
         self._plan()
 
     def _failed(self, address: Address, error: TransportError) -> None:
         self._attempt = None
         self.at = inf
-        self._way.failed(address, error)
+        self._dialable.failed(address, error)
         self._plan()

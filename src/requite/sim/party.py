@@ -1,7 +1,7 @@
 """The processes of the protocols in which everybody may listen, and keep connected to others.
 
 What `requite.shell.aio` does with sockets is done here on the simulated network, with the same host
-and the same `Kept` connections.
+and the same `PersistentConnection`s.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, Typ
 from requite.engine import Engine
 from requite.errors import CallError, RemoteViolation, TransportError
 from requite.framing.base import Framing
+from requite.shell.connections import Endpoint, PersistentConnection, no_framing
 from requite.shell.host import Host
-from requite.shell.keeping import Endpoint, Kept, no_framing
 from requite.shell.link import Link, LinkLimits
 from requite.sim.history import History
 from requite.sim.process import Pace, Process, Supervisor
@@ -170,7 +170,9 @@ class KeepingParty(BaseParty[StageT]):
     def keep(self, address: str, place: Any) -> None:
         """Stay connected to somebody who listens; the engine knows the place by that name."""
         endpoint = Endpoint(InprocAddress(address), no_framing, place)
-        way = _Way(address, place, Kept(endpoint, Backoff(self.rng.random), self.clock))
+        way = _Way(
+            address, place, PersistentConnection(endpoint, Backoff(self.rng.random), self.clock)
+        )
         self._ways.append(way)
         self._dial_later(way)
 
@@ -210,4 +212,4 @@ class _Way(NamedTuple):
 
     address: str
     place: Any
-    kept: Kept
+    kept: PersistentConnection

@@ -16,9 +16,9 @@ from requite.protocols.binarystar.peer import BinaryStarPeer
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.client import client_engine
 from requite.protocols.majordomo.worker import MajordomoWorker
+from requite.shell.connections import AddressList
 from requite.shell.host import Host
 from requite.shell.link import Link
-from requite.shell.route import Route
 from requite.sim.history import Call, History
 from requite.sim.knobs import Knobs
 from requite.sim.process import Process, Supervisor
@@ -131,7 +131,7 @@ class Dialler(Process):
 
     def make_host(self) -> Host:
         """Make a host that dials."""
-        self._route = Route(self._stage.places, Backoff(self.rng.random), self.clock)
+        self._route = AddressList(self._stage.places, Backoff(self.rng.random), self.clock)
         self._wanted = 0  # connections to dial, one after the other
         self._dialling = False
         self.watched = self.watch(

@@ -14,9 +14,9 @@ from requite.protocols.scalability.policy import BACK, FRONT, DevicePolicy
 from requite.protocols.scalability.wire import HOPS_DEFAULT, IDS
 from requite.shell import clock
 from requite.shell.aio import AioShell
+from requite.shell.connections import Connections
 from requite.shell.daemon import Daemon
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
-from requite.shell.wires import Wires
 from requite.sp.socket import MESSAGE_SIZE_MAX
 from requite.speaks.endpoints import Endpoints, Urls, bound_at
 from requite.speaks.registry import read_endpoints
@@ -70,12 +70,12 @@ class Device(Daemon):
             chronicle=chronicle_of(self._journal),
         )
         dialled = to_dial(clients.dials, Role.REP, limits, FRONT)
-        wires = Wires(
+        connections = Connections(
             keep=dialled + to_dial(workers.dials, Role.REQ, limits, BACK),
             listen=fronts + to_listen(workers.binds, Role.REQ, limits, BACK),
             limits=LINK_LIMITS,
         )
-        self._shell = AioShell(self._engine, wires, logger="requite.device")
+        self._shell = AioShell(self._engine, connections, logger="requite.device")
         self._name = f"{clients} to {workers}"
 
     def __repr__(self) -> str:

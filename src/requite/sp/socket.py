@@ -12,8 +12,8 @@ from requite.engine import Drain, Engine
 from requite.errors import Cancelled, ConfigurationError
 from requite.framing import Limits
 from requite.shell.aio import AioShell
+from requite.shell.connections import Connections
 from requite.shell.host import Uses
-from requite.shell.wires import Wires
 from requite.speaks.endpoints import Endpoints, Urls, bound_at
 from requite.speaks.registry import read_endpoints
 from requite.speaks.sp import (
@@ -41,7 +41,7 @@ class Socket:
             raise ConfigurationError(f"message_size_max must be at least 1, not {message_size_max}")
         self._size_max = message_size_max
         self._limits = Limits.for_bodies(message_size_max)
-        self._shell = AioShell(engine, Wires(limits=LINK_LIMITS), **uses)
+        self._shell = AioShell(engine, Connections(limits=LINK_LIMITS), **uses)
         self._closed = False
         self._drafts: set[Address] = set()  # of those where it listens
         self._loop: asyncio.AbstractEventLoop | None = None

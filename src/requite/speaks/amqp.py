@@ -29,8 +29,7 @@ from requite.protocols.amqp.policy import (
 from requite.protocols.amqp.post import Post, pool_post, service_post
 from requite.protocols.amqp.topology import Destination, Pool, check_queue
 from requite.request import RetryPolicy
-from requite.shell.keeping import Endpoint
-from requite.shell.wires import Wires
+from requite.shell.connections import Connections, Endpoint
 from requite.speaks.endpoints import Endpoints
 from requite.speaks.plans import (
     CAPACITY_DEFAULT,
@@ -198,8 +197,8 @@ def _pool_of(url: ServiceUrl) -> Pool | None:
     return None if name is None else Pool(name)
 
 
-def _wires_to(url: ServiceUrl, heartbeat: HeartbeatPolicy, body_size_max: int) -> Wires:
-    """Make the wires to RabbitMQ: one connection, dialled again whenever it ends."""
+def _wires_to(url: ServiceUrl, heartbeat: HeartbeatPolicy, body_size_max: int) -> Connections:
+    """Return what leads to RabbitMQ: one connection, dialled again whenever it ends."""
     entry = AmqpSettings(
         vhost=url.options["vhost"],
         user=DEFAULT_USER if url.user is None else url.user,
@@ -208,7 +207,7 @@ def _wires_to(url: ServiceUrl, heartbeat: HeartbeatPolicy, body_size_max: int) -
         body_size_max=body_size_max,
     )
     [address] = url.addresses
-    return Wires(keep=[Endpoint(address, lambda: Amqp(entry), tls=url.tls)])
+    return Connections(keep=[Endpoint(address, lambda: Amqp(entry), tls=url.tls)])
 
 
 def _policy(

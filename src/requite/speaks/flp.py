@@ -27,9 +27,8 @@ from requite.protocols.freelance.policy import (
 )
 from requite.protocols.freelance.wire import Model
 from requite.request import RetryPolicy
-from requite.shell.keeping import Endpoint
+from requite.shell.connections import Connections, Endpoint
 from requite.shell.link import LinkLimits
-from requite.shell.wires import Wires
 from requite.speaks.endpoints import Endpoints
 from requite.speaks.plans import (
     CAPACITY_DEFAULT,
@@ -177,7 +176,7 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
     lanes = min(settings.connections, LANES_MAX) if model is Model.FAILOVER else 1
     return ClientPlan(
         lambda origin, chronicle: _engine_of(model)(policy, origin=origin, chronicle=chronicle),
-        Wires(
+        Connections(
             keep=[_endpoint(address, framing) for address in addresses for _ in range(lanes)],
             limits=LINK_LIMITS,
             read_first=model is Model.FAILOVER,
@@ -286,7 +285,7 @@ def service_plans(
     )
     limits = Limits.for_bodies(settings.message_size_max)
     doors = [door for url in endpoints.binds for door in _doors(url, limits)]
-    wires = Wires(
+    connections = Connections(
         listen=[Endpoint(door.address, door.framing) for door in doors], limits=LINK_LIMITS
     )
 
@@ -297,7 +296,14 @@ def service_plans(
     threads = settings.threads or capacity
     return [
         ServicePlan(
-            service, engine, wires, capacity, threads, BODY_FRAMES_MAX, holds=True, bound=bound
+            service,
+            engine,
+            connections,
+            capacity,
+            threads,
+            BODY_FRAMES_MAX,
+            holds=True,
+            bound=bound,
         )
     ]
 

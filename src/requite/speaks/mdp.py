@@ -25,7 +25,7 @@ from requite.protocols.majordomo.dialects import by_version, check_service_name
 from requite.protocols.majordomo.keyed import service_of
 from requite.protocols.majordomo.wire import WHO_HANGS_UP, Dialect
 from requite.request import RetryPolicy
-from requite.shell.wires import Wires
+from requite.shell.connections import Connections
 from requite.speaks.endpoints import Endpoints
 from requite.speaks.plans import (
     CAPACITY_DEFAULT,
@@ -149,7 +149,7 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
             origin=origin,
             chronicle=chronicle,
         ),
-        Wires(
+        Connections(
             lambda: Zmtp(
                 SocketType.DEALER, mechanism=mechanism, limits=limits, who_hangs_up=WHO_HANGS_UP
             ),
@@ -191,14 +191,14 @@ def service_plans(
     dialect = by_version(settings.dialect or url.options.get("dialect", DIALECT_DEFAULT))
     mechanism = mechanism_to_show(url.user, url.password)
     limits = Limits.for_bodies(settings.message_size_max)
-    wires = Wires(
+    connections = Connections(
         lambda: Zmtp(
             SocketType.DEALER, mechanism=mechanism, limits=limits, who_hangs_up=WHO_HANGS_UP
         ),
         dial_to=url.addresses,
     )
     return [
-        _plan(each, name, dialect, wires, settings)
+        _plan(each, name, dialect, connections, settings)
         for each, name in zip(services, names, strict=True)
     ]
 
@@ -219,7 +219,7 @@ def _names(url: ServiceUrl, services: Sequence[S]) -> Sequence[str]:
 
 
 def _plan(
-    each: S, name: str, dialect: Dialect, wires: Wires, settings: WorkerSettings
+    each: S, name: str, dialect: Dialect, connections: Connections, settings: WorkerSettings
 ) -> ServicePlan[S]:
     from requite.protocols.majordomo.jobs import WorkerPolicy, clients_call_id
     from requite.protocols.majordomo.worker import MajordomoWorker
@@ -246,7 +246,7 @@ def _plan(
     plan = ServicePlan(
         each,
         engine,
-        wires,
+        connections,
         policy.capacity,
         threads,
         BODY_FRAMES_MAX,

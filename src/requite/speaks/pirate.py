@@ -26,9 +26,8 @@ from requite.protocols.pirate.policy import (
 )
 from requite.protocols.pirate.wire import Pattern
 from requite.request import RetryPolicy
-from requite.shell.keeping import Endpoint
+from requite.shell.connections import Connections, Endpoint
 from requite.shell.link import LinkLimits
-from requite.shell.wires import Wires
 from requite.speaks.endpoints import Endpoints
 from requite.speaks.plans import (
     CAPACITY_DEFAULT,
@@ -146,7 +145,7 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
     limits = Limits.for_bodies(settings.message_size_max)
     return ClientPlan(
         lambda origin, chronicle: LazyPirate(policy, origin=origin, chronicle=chronicle),
-        Wires(
+        Connections(
             lambda: Zmtp(SocketType.REQ, limits=limits),
             dial_to=url.addresses,
             limits=_LINKS,
@@ -187,7 +186,9 @@ def service_plans(
         raise ConfigurationError("a Simple Pirate has no heartbeats (a Paranoid one has)")
     socket = SocketType.REQ if pattern is Pattern.SIMPLE else SocketType.DEALER
     limits = Limits.for_bodies(settings.message_size_max)
-    wires = Wires(lambda: Zmtp(socket, limits=limits), dial_to=url.addresses, limits=_LINKS)
+    connections = Connections(
+        lambda: Zmtp(socket, limits=limits), dial_to=url.addresses, limits=_LINKS
+    )
     threads = settings.threads or 1
     if threads > 1:
         raise ConfigurationError(
@@ -198,7 +199,7 @@ def service_plans(
         ServicePlan(
             service,
             _worker(pattern, service, settings, n),
-            wires,
+            connections,
             1,
             1,
             BODY_FRAMES_MAX,
@@ -227,9 +228,9 @@ def _server(endpoints: Endpoints, service: S, settings: WorkerSettings) -> Servi
         for url in endpoints.binds
         for address in url.addresses
     ]
-    wires = Wires(listen=listen, limits=_LINKS)
+    connections = Connections(listen=listen, limits=_LINKS)
     threads = settings.threads or capacity
-    return ServicePlan(service, engine, wires, capacity, threads, BODY_FRAMES_MAX, holds=True)
+    return ServicePlan(service, engine, connections, capacity, threads, BODY_FRAMES_MAX, holds=True)
 
 
 def _worker(pattern: Pattern, service: S, settings: WorkerSettings, number: int) -> WorkEngine:

@@ -13,7 +13,7 @@ from requite.engine import Engine
 from requite.errors import CallError, ConfigurationError
 from requite.framing import BODY_FRAMES_MAX
 from requite.request import RetryPolicy
-from requite.shell.wires import Wires
+from requite.shell.connections import Connections
 from requite.transport.address import Address
 
 CAPACITY_DEFAULT: Final = 16
@@ -76,7 +76,7 @@ class ClientPlan(NamedTuple):
     """
 
     make_engine: Callable[[bytes, Chronicle | None], CallEngine]
-    wires: Wires
+    connections: Connections
     traits: Traits
     holds: bool = False
 
@@ -154,7 +154,7 @@ class Unanswered(NamedTuple):
 
 
 class ServicePlan(NamedTuple, Generic[S]):
-    """One service of a worker, ready to be served: the engine and the wires it has for itself.
+    """One service of a worker, ready to be served: its engine, and the connections of that.
 
     At most `capacity` of its requests are in hand at a time, and `threads` calls of a handler that
     is a plain function run. A reply has at most `frames_max` frames. `holds`: the engine keeps
@@ -166,7 +166,7 @@ class ServicePlan(NamedTuple, Generic[S]):
 
     service: S
     engine: WorkEngine
-    wires: Wires
+    connections: Connections
     capacity: int
     threads: int
     frames_max: int

@@ -28,9 +28,8 @@ from requite.framing.websocket import SpWebSocket
 from requite.protocols.scalability.policy import RETRY_DEFAULT, Place, RepPolicy, ReqPolicy
 from requite.protocols.scalability.wire import DRAFT_REP, DRAFT_REQ, HOPS_DEFAULT, IDS, REP, REQ
 from requite.request import RetryPolicy
-from requite.shell.keeping import Endpoint
+from requite.shell.connections import Connections, Endpoint
 from requite.shell.link import LinkLimits
-from requite.shell.wires import Wires
 from requite.speaks.endpoints import Endpoints
 from requite.speaks.plans import (
     CAPACITY_DEFAULT,
@@ -322,7 +321,7 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
             origin=origin,
             chronicle=chronicle,
         ),
-        Wires(
+        Connections(
             keep=to_dial(endpoints.dials, Role.REQ, limits),
             listen=to_listen(endpoints.binds, Role.REQ, limits),
             limits=LINK_LIMITS,
@@ -377,13 +376,15 @@ def service_plans(
         chronicle=settings.chronicle,
     )
     limits = Limits.for_bodies(settings.message_size_max)
-    wires = Wires(
+    connections = Connections(
         keep=to_dial(endpoints.dials, Role.REP, limits),
         listen=to_listen(endpoints.binds, Role.REP, limits),
         limits=LINK_LIMITS,
     )
     return [
-        ServicePlan(service, engine, wires, capacity, settings.threads or capacity, 1, holds=True)
+        ServicePlan(
+            service, engine, connections, capacity, settings.threads or capacity, 1, holds=True
+        )
     ]
 
 

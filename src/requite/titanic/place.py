@@ -12,7 +12,7 @@ from requite.framing.handover import Handover
 from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.wire import WHO_HANGS_UP, Dialect
 from requite.protocols.majordomo.wire_direct import DIRECT
-from requite.shell.wires import Wires
+from requite.shell.connections import Connections
 from requite.speaks.registry import read_endpoints
 from requite.speaks.url import ServiceUrl
 from requite.transport.address import InprocAddress
@@ -22,10 +22,10 @@ DIALECT_DEFAULT: Final = "0.3"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A broker: `name` is for people, `wires` lead there, and `dialect` is spoken."""
+    """A broker: `name` is for people, `connections` leads there, and `dialect` is spoken."""
 
     name: str
-    wires: Wires
+    connections: Connections
     dialect: Dialect
     heartbeat: HeartbeatPolicy = field(default_factory=HeartbeatPolicy)
 
@@ -39,18 +39,18 @@ def place_at(url: str, dialect: str | None, size_max: int, heartbeat: HeartbeatP
     if broker.service:
         raise ConfigurationError(f"Titanic's services have their own names, not {broker.service!r}")
     spoken = by_version(dialect or broker.options.get("dialect", DIALECT_DEFAULT))
-    return Place(str(endpoints), _wires(broker, size_max), spoken, heartbeat)
+    return Place(str(endpoints), _connections(broker, size_max), spoken, heartbeat)
 
 
 def place_inside(address: InprocAddress) -> Place:
     """Make the place at a broker on the same event loop, which listens there with `Handover`."""
-    return Place(str(address), Wires(Handover, dial_to=(address,)), DIRECT)
+    return Place(str(address), Connections(Handover, dial_to=(address,)), DIRECT)
 
 
-def _wires(url: ServiceUrl, size_max: int) -> Wires:
+def _connections(url: ServiceUrl, size_max: int) -> Connections:
     mechanism = mechanism_to_show(url.user, url.password)
     limits = Limits.for_bodies(size_max)
-    return Wires(
+    return Connections(
         lambda: Zmtp(
             SocketType.DEALER, mechanism=mechanism, limits=limits, who_hangs_up=WHO_HANGS_UP
         ),

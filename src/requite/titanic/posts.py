@@ -21,8 +21,8 @@ from requite.protocols.titanic.inputs import Answered, Asked
 from requite.protocols.titanic.wire import SERVICES, STANDARD_SERVICES
 from requite.request import Reply, Request, RetryPolicy
 from requite.shell.aio import AioShell
+from requite.shell.connections import Connections
 from requite.shell.journaling import new_name
-from requite.shell.wires import Wires
 from requite.titanic.place import Place
 
 # Everything that clients of one broker may have outstanding is taken at once: what waits for the
@@ -43,9 +43,11 @@ Take = Callable[[Input], None]
 class Post:
     """One service at the broker: an engine with a connection of its own."""
 
-    def __init__(self, engine: MajordomoWorker, wires: Wires, take: Take) -> None:
+    def __init__(self, engine: MajordomoWorker, connections: Connections, take: Take) -> None:
         self._take = take
-        self.shell = AioShell(engine, wires, deliver=self._deliver, abandon=_go_on, logger=_LOGGER)
+        self.shell = AioShell(
+            engine, connections, deliver=self._deliver, abandon=_go_on, logger=_LOGGER
+        )
 
     def answer_all(self, answers: Sequence[Input]) -> None:
         """Take the `Finished` of a turn, each for the job of a request."""
@@ -59,7 +61,8 @@ class Post:
 def posts_at(place: Place, take: Take) -> list[Post]:
     """Make the posts of a Titanic at a broker. `take` gets what is asked there."""
     return [
-        Post(_engine(place, service), place.wires, take) for service in _services(place.dialect)
+        Post(_engine(place, service), place.connections, take)
+        for service in _services(place.dialect)
     ]
 
 
@@ -103,7 +106,7 @@ def dispatching(place: Place, slots: int, take: Take) -> AioShell:
     def fail(token: Any, error: CallError) -> None:
         take(Answered(token, error))
 
-    return AioShell(engine, place.wires, deliver=deliver, fail=fail, logger=_LOGGER)
+    return AioShell(engine, place.connections, deliver=deliver, fail=fail, logger=_LOGGER)
 
 
 def _go_on(_token: Any, _reason: str) -> None:

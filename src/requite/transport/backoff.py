@@ -6,6 +6,7 @@ from typing import Final
 
 from requite.engine import Rng
 from requite.errors import ConfigurationError
+from requite.request import RetryPolicy
 
 FIRST_S: Final = 0.05
 MAX_S: Final = 2.0
@@ -21,7 +22,7 @@ class Backoff:
     that lived. `rng` is uniform in [0, 1): clients that lost the same broker come back spread out.
     """
 
-    __slots__ = ("_ceiling_s", "_first_s", "_max_s", "_rng")
+    __slots__ = ("_failures", "_rng", "_spacing")
 
     def __init__(self, rng: Rng, first_s: float = FIRST_S, max_s: float = MAX_S) -> None:
         if not 0 < first_s <= max_s:
@@ -30,16 +31,15 @@ class Backoff:
                 f"({max_s} s)"
             )
         self._rng = rng
-        self._first_s = self._ceiling_s = first_s
-        self._max_s = max_s
+        self._spacing = RetryPolicy(backoff=first_s, backoff_max=max_s, jitter=0.5)
+        self._failures = 0
 
     def next_s(self) -> float:
         """Return the seconds to wait now; the next answer will be longer."""
-        ceiling_s = self._ceiling_s
-        self._ceiling_s = min(2 * ceiling_s, self._max_s)
-        return ceiling_s * (1 - self._rng() / 2)
+        self._failures += 1
+        return self._spacing.delay_s(self._failures, self._rng)
 
     def note_life(self, lasted_s: float) -> None:
         """Note that a connection ended after so many seconds: a long one starts the series anew."""
         if lasted_s >= LIVED_S:
-            self._ceiling_s = self._first_s
+            self._failures = 0

@@ -242,7 +242,7 @@ class _Post:
         gate = self._gate
         self.shell = AioShell(
             plan.engine,
-            plan.wires,
+            plan.connections,
             deliver=runner.deliver if gate is None else gate.ask,
             deliver_all=runner.deliver_all if gate is None else gate.ask_all,
             abandon=runner.abandon if gate is None else gate.give_up,

@@ -23,8 +23,8 @@ from requite.protocols.amqp.channels import (
 )
 from requite.protocols.amqp.methods import Cancelled, Closed, Confirmed, Returned, Tuned
 from requite.shell.aio import AioShell
+from requite.shell.connections import Connections
 from requite.shell.link import Link, reason_of_end
-from requite.shell.wires import Wires
 from requite.transport.aio import dial
 
 _CLOSE: Final = methods.channel_close(200, "done")
@@ -42,7 +42,7 @@ class Connection:
         self.closed: Final[asyncio.Future[Closed]] = _future()
         self._shell: Final = AioShell(
             AmqpChannels(self._changed),
-            Wires(),
+            Connections(),
             on_change=self._look_at_link,
             deliver=lambda token, what: token(what),
             logger="requite.pool",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from requite.shell.connections import no_framing
 from requite.shell.host import Host
-from requite.shell.keeping import no_framing
 from requite.sim.amqp.door import Door
 from requite.sim.amqp.party import RABBIT
 from requite.sim.amqp.server import Do, Server, heartbeat_s

@@ -15,8 +15,8 @@ from requite.protocols.binarystar.policy import BinaryStarPolicy
 from requite.protocols.binarystar.table import Role, State
 from requite.protocols.binarystar.view import PairView, SwitchOver, Vote
 from requite.protocols.binarystar.wire import MESSAGE_SIZE_MAX
+from requite.shell.connections import Endpoint, PersistentConnection, no_framing
 from requite.shell.host import Host
-from requite.shell.keeping import Endpoint, Kept, no_framing
 from requite.shell.link import Link, LinkLimits
 from requite.sim.process import Process, Supervisor
 from requite.transport.address import TcpAddress
@@ -113,7 +113,9 @@ class PairServer(Process):
         """Make a half of the pair that remembers nothing."""
         stage = self._stage
         self.half = stage.parts.engine(self._policy, instance=self.rng.getrandbits(63) + 1)
-        self._way = Kept(Endpoint(self._peer_at, no_framing), Backoff(self.rng.random), self.clock)
+        self._way = PersistentConnection(
+            Endpoint(self._peer_at, no_framing), Backoff(self.rng.random), self.clock
+        )
         engine: Engine = self.half
         if stage.transcript is not None:
             engine = _Watched(self.half, self, stage.transcript)

@@ -17,8 +17,8 @@ from requite.protocols.binarystar.table import Role, State
 from requite.protocols.binarystar.view import PairView, SwitchOver, Vote
 from requite.protocols.majordomo.parties import Party
 from requite.protocols.majordomo.policy import BrokerPolicy
+from requite.shell.connections import Endpoint, PersistentConnection
 from requite.shell.host import Host
-from requite.shell.keeping import Endpoint, Kept
 from requite.shell.link import Link, LinkLimits
 from requite.sim.roles import Broker, Stage
 from requite.sim.watch_broker import WatchedBroker
@@ -112,7 +112,7 @@ class PairedBroker(Broker):
             self._policy, instance=self.rng.getrandbits(63) + 1
         )
         self._pair_armed = 0
-        self._way = Kept(
+        self._way = PersistentConnection(
             Endpoint(self._peer_at, make_framing), Backoff(self.rng.random), self.clock
         )
         self.pair_host = Host(

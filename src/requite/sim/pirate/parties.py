@@ -25,9 +25,8 @@ from requite.protocols.pirate.server import PirateServer
 from requite.protocols.pirate.wire import Pattern
 from requite.protocols.pirate.worker import PirateWorker
 from requite.request import Request, RetryPolicy, Status
+from requite.shell.connections import AddressList, no_framing
 from requite.shell.host import Host
-from requite.shell.keeping import no_framing
-from requite.shell.route import Route
 from requite.sim.handlers import Handling
 from requite.sim.history import History
 from requite.sim.party import MESSAGE_SIZE_MAX, BaseParty, telling_who_is_expelled
@@ -111,7 +110,7 @@ class Party(BaseParty[PirateStage]):
         """Make an engine that remembers nothing, and its host."""
         stage = self.stage
         addresses = [InprocAddress(place) for place in self.dials]
-        self._route = Route(addresses, Backoff(self.rng.random), self.clock)
+        self._route = AddressList(addresses, Backoff(self.rng.random), self.clock)
         self._wanted = 0  # connections to dial, one after the other
         self._dialling = False
         self.hub = Hub(self.make_engine(), self, self.kind, stage.history, stage.transcript)

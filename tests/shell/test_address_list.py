@@ -8,8 +8,8 @@ import pytest
 from tests.shell.fakes import FakeStream, LineFraming
 
 from requite.errors import TransportError
+from requite.shell.connections import AddressList, backoff_for
 from requite.shell.link import Link
-from requite.shell.route import Route, backoff_for
 from requite.transport.address import TcpAddress
 from requite.transport.backoff import Backoff
 
@@ -28,8 +28,8 @@ def clock() -> Clock:
     return Clock()
 
 
-def route(clock: Clock, *addresses: TcpAddress) -> Route:
-    return Route(addresses, Backoff(lambda: 0.0, first_s=0.05), clock)
+def route(clock: Clock, *addresses: TcpAddress) -> AddressList:
+    return AddressList(addresses, Backoff(lambda: 0.0, first_s=0.05), clock)
 
 
 def link(joined: bool = True) -> Link:
@@ -38,7 +38,7 @@ def link(joined: bool = True) -> Link:
     return made
 
 
-def fail(route: Route) -> None:
+def fail(route: AddressList) -> None:
     route.failed(route.current, TransportError(f"cannot connect to {route.current}: refused"))
 
 
@@ -115,7 +115,7 @@ def test_trouble_is_told_in_words(clock: Clock) -> None:
     )
 
 
-def refused(route: Route, why: str) -> None:
+def refused(route: AddressList, why: str) -> None:
     """Let the current address refuse the credentials, on the next connection."""
     turned_away = link(joined=False)
     turned_away.framing.refusal = why

@@ -1,4 +1,4 @@
-"""All ways of a shell: what is dialled when, and what is said when nobody is there."""
+"""All keeper of a shell: what is dialled when, and what is said when nobody is there."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from tests.shell.fakes import FakeStream, HostBench, LineFraming
 
 from requite.errors import TransportError
 from requite.shell import clock
-from requite.shell.keeping import Endpoint
+from requite.shell.connections import AddressList, Dialable, Endpoint, Keeper, Opened, opener
 from requite.shell.link import Link
-from requite.shell.route import Route
-from requite.shell.ways import Opened, Way, Ways, opener
 from requite.transport.address import TcpAddress
 from requite.transport.backoff import Backoff
 from requite.transport.tls import TlsSettings
@@ -23,7 +21,7 @@ TLS = TlsSettings()
 class Dialler:
     """Counts how often its way was to be dialled."""
 
-    def __init__(self, way: Way, opened: Opened, tls: TlsSettings | None) -> None:
+    def __init__(self, way: Dialable, opened: Opened, tls: TlsSettings | None) -> None:
         self.way = way
         self.opened = opened
         self.tls = tls
@@ -40,38 +38,38 @@ class Dialler:
 
 
 class Bench:
-    """The ways of a host: a route to A, and B and C, which are kept."""
+    """The keeper of a host: a route to A, and B and C, which are kept."""
 
     def __init__(self) -> None:
         self.host = HostBench().host
-        route = Route([A], Backoff(lambda: 0.0), clock.now)
-        self.ways: Ways[Dialler] = Ways(route, self.host.opened, Dialler)
-        self.on_route = next(iter(self.ways))
-        self.kept_b = self.ways.keep(Endpoint(B, LineFraming, "the back", TLS))
-        self.kept_c = self.ways.keep(Endpoint(C, LineFraming))
+        route = AddressList([A], Backoff(lambda: 0.0), clock.now)
+        self.keeper: Keeper[Dialler] = Keeper(route, self.host.opened, Dialler)
+        self.on_route = next(iter(self.keeper))
+        self.kept_b = self.keeper.keep(Endpoint(B, LineFraming, "the back", TLS))
+        self.kept_c = self.keeper.keep(Endpoint(C, LineFraming))
 
     @property
     def wanted(self) -> list[int]:
-        return [dialler.wanted for dialler in self.ways]
+        return [dialler.wanted for dialler in self.keeper]
 
     def trouble(self, *listening: TcpAddress) -> str:
-        return self.ways.trouble(self.host.links, listening)
+        return self.keeper.trouble(self.host.links, listening)
 
 
 def test_what_is_kept_is_dialled_from_the_beginning_and_the_route_when_asked_for() -> None:
     bench = Bench()
     assert bench.wanted == [0, 0, 0]
-    bench.ways.begin()
+    bench.keeper.begin()
     assert bench.wanted == [0, 1, 1]
-    bench.ways.connect()
+    bench.keeper.connect()
     assert bench.wanted == [1, 1, 1]
 
 
 def test_only_what_is_kept_is_dialled_again() -> None:
     bench = Bench()
-    for dialler in bench.ways:
+    for dialler in bench.keeper:
         link = dialler.connect()
-        bench.ways.ended(link, "reset")
+        bench.keeper.ended(link, "reset")
     assert bench.wanted == [0, 1, 1]
 
 
@@ -107,5 +105,7 @@ def test_trouble_is_that_of_all_ways_together_and_none_if_somebody_is_there() ->
 
 
 def test_without_a_route_nothing_is_said_of_it() -> None:
-    ways: Ways[Any] = Ways(Route([], Backoff(lambda: 0.0), clock.now), lambda: None, Dialler)
-    assert ways.trouble([], []) == ""
+    keeper: Keeper[Any] = Keeper(
+        AddressList([], Backoff(lambda: 0.0), clock.now), lambda: None, Dialler
+    )
+    assert keeper.trouble([], []) == ""

@@ -6,7 +6,7 @@ import pytest
 from tests.shell.fakes import FakeStream, LineFraming
 
 from requite.errors import LocalViolation, TransportError
-from requite.shell.keeping import Endpoint, Kept, no_framing
+from requite.shell.connections import Endpoint, PersistentConnection, no_framing
 from requite.shell.link import Link
 from requite.transport.address import TcpAddress
 from requite.transport.backoff import Backoff
@@ -26,11 +26,13 @@ def clock() -> Clock:
     return Clock()
 
 
-def kept(clock: Clock, address: TcpAddress = A) -> Kept:
-    return Kept(Endpoint(address, LineFraming), Backoff(lambda: 0.0, first_s=0.05), clock)
+def kept(clock: Clock, address: TcpAddress = A) -> PersistentConnection:
+    return PersistentConnection(
+        Endpoint(address, LineFraming), Backoff(lambda: 0.0, first_s=0.05), clock
+    )
 
 
-def open_link(way: Kept, joined: bool = True) -> Link:
+def open_link(way: PersistentConnection, joined: bool = True) -> Link:
     link = Link(FakeStream(), LineFraming(), accepted=False, kept=True)
     link.joined = joined
     way.opened(way.current, link)
