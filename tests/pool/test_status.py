@@ -1,0 +1,145 @@
+"""`/metrics` of a manager: what Prometheus scrapes, held against a text that was saved."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from requite.pool.config import PoolConfig, PoolSection
+from requite.pool.deadletters import DeadLettersStatus
+from requite.pool.engine import PoolStatus
+from requite.pool.groups import GroupsStatus
+from requite.pool.inputs import RunningGroup
+from requite.pool.manager.carrier import State
+from requite.pool.manager.managed import Managed
+from requite.pool.manager.status import metrics_of
+from requite.pool.orphans import OrphansStatus
+from requite.pool.tracker import Expected, GroupStatus, PoolState
+
+POOL = 'a "b" \\ c\nd'
+LABEL = 'pool="a \\"b\\" \\\\ c\\nd"'
+
+# Saved from the hand-written exposition. A library now writes `1.0` for `1`: equal as numbers.
+BUSY = f"""\
+# HELP requite_pool_active Whether this manager decides.
+# TYPE requite_pool_active gauge
+requite_pool_active{{{LABEL}}} 1
+# HELP requite_pool_groups Groups that are expected, by status.
+# TYPE requite_pool_groups gauge
+requite_pool_groups{{{LABEL},status="active"}} 2
+requite_pool_groups{{{LABEL},status="unbound"}} 1
+# HELP requite_pool_running_groups Groups that have workers.
+# TYPE requite_pool_running_groups gauge
+requite_pool_running_groups{{{LABEL}}} 3
+# HELP requite_pool_workers Workers, as far as drivers count them.
+# TYPE requite_pool_workers gauge
+requite_pool_workers{{{LABEL}}} 5
+# HELP requite_pool_failing_groups Groups that wait after failures.
+# TYPE requite_pool_failing_groups gauge
+requite_pool_failing_groups{{{LABEL}}} 4
+# HELP requite_pool_orphans Requests that wait for their queue.
+# TYPE requite_pool_orphans gauge
+requite_pool_orphans{{{LABEL}}} 9
+# HELP requite_pool_orphans_forwarded_total Orphans handed to their queue.
+# TYPE requite_pool_orphans_forwarded_total counter
+requite_pool_orphans_forwarded_total{{{LABEL}}} 12345678
+# HELP requite_pool_dead_letters_total Dead letters, by reason.
+# TYPE requite_pool_dead_letters_total counter
+requite_pool_dead_letters_total{{{LABEL},reason="ex\\"pired"}} 8
+requite_pool_dead_letters_total{{{LABEL},reason="maxlen"}} 7
+# HELP requite_pool_poisoned_total Requests kept in the poison queue.
+# TYPE requite_pool_poisoned_total counter
+requite_pool_poisoned_total{{{LABEL}}} 6
+"""
+
+IDLE = f"""\
+# HELP requite_pool_active Whether this manager decides.
+# TYPE requite_pool_active gauge
+requite_pool_active{{{LABEL}}} 0
+# HELP requite_pool_groups Groups that are expected, by status.
+# TYPE requite_pool_groups gauge
+requite_pool_groups{{{LABEL},status="active"}} 0
+requite_pool_groups{{{LABEL},status="unbound"}} 0
+# HELP requite_pool_running_groups Groups that have workers.
+# TYPE requite_pool_running_groups gauge
+requite_pool_running_groups{{{LABEL}}} 0
+# HELP requite_pool_workers Workers, as far as drivers count them.
+# TYPE requite_pool_workers gauge
+requite_pool_workers{{{LABEL}}} 0
+# HELP requite_pool_failing_groups Groups that wait after failures.
+# TYPE requite_pool_failing_groups gauge
+requite_pool_failing_groups{{{LABEL}}} 0
+# HELP requite_pool_orphans Requests that wait for their queue.
+# TYPE requite_pool_orphans gauge
+requite_pool_orphans{{{LABEL}}} 0
+# HELP requite_pool_orphans_forwarded_total Orphans handed to their queue.
+# TYPE requite_pool_orphans_forwarded_total counter
+requite_pool_orphans_forwarded_total{{{LABEL}}} 0
+# HELP requite_pool_dead_letters_total Dead letters, by reason.
+# TYPE requite_pool_dead_letters_total counter
+# HELP requite_pool_poisoned_total Requests kept in the poison queue.
+# TYPE requite_pool_poisoned_total counter
+requite_pool_poisoned_total{{{LABEL}}} 0
+"""
+
+
+class Sample:
+    """A manager in a given state."""
+
+    config = PoolConfig(PoolSection(POOL))
+
+    def __init__(self, state: State, status: PoolStatus) -> None:
+        self.state = state
+        self._status = status
+
+    def snapshot(self) -> PoolStatus:
+        """Return the status that was given."""
+        return self._status
+
+
+def manager(state: State, /, **changed: Any) -> Managed:
+    """Return a manager that has done nothing yet, but for what is `changed`."""
+    idle: dict[str, Any] = {
+        "connected": False,
+        "draining": False,
+        "is_listed": False,
+        "state": PoolState(0, {}),
+        "queues": {},
+        "groups": GroupsStatus(None, "", frozenset(), 0, {}),
+        "orphans": OrphansStatus({}, 0, 0, 0, 0),
+        "dead_letters": DeadLettersStatus(0, {}, 0),
+        "windows": 0,
+        "unknown_reports": 0,
+    }
+    return cast("Managed", Sample(state, PoolStatus(**{**idle, **changed})))
+
+
+def busy() -> Managed:
+    """Return a manager with much to tell; its driver does not count the workers of one group."""
+    statuses = (GroupStatus.ACTIVE, GroupStatus.UNBOUND, GroupStatus.ACTIVE)
+    expected = {str(key): Expected(each, 0) for key, each in enumerate(statuses)}
+    running = {"0": RunningGroup("v", 2), "1": RunningGroup("v", 3), "9": RunningGroup("v")}
+    return manager(
+        State.ACTIVE,
+        state=PoolState(3, expected),
+        groups=GroupsStatus(running, "v", frozenset(), 4, {}),
+        orphans=OrphansStatus({"0": 4, "2": 5}, 1, 12_345_678, 2, 3),
+        dead_letters=DeadLettersStatus(1, {"maxlen": 7, 'ex"pired': 8}, 6),
+    )
+
+
+def scraped(text: str) -> list[tuple[str, float | None]]:
+    """Return the lines of a text, and beside each sample its value."""
+    lines = []
+    for line in text.splitlines():
+        name, _, value = line.rpartition(" ")
+        lines.append((line, None) if line.startswith("#") else (name, float(value)))
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("told", "saved"), [(busy(), BUSY), (manager(State.STANDBY), IDLE)], ids=["busy", "idle"]
+)
+def test_what_is_scraped_is_what_was_saved(told: Managed, saved: str) -> None:
+    assert scraped(metrics_of(told)) == scraped(saved)
