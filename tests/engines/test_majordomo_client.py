@@ -59,14 +59,6 @@ def test_a_reply_tells_how_often_its_request_was_handed_out(counted, attempts):
     assert bench.replies["a"].attempts == attempts
 
 
-def test_an_eager_client_connects_at_its_first_wake():
-    bench = ClientBench(eager=True)
-    assert bench.client.deadline() == 0.0
-    bench.advance(0)
-    assert bench.dialling == 1
-    assert bench.client.deadline() is None
-
-
 def test_the_deadline_on_the_wire_is_what_is_left_when_it_is_sent():
     bench = ClientBench()
     bench.submit("a", timeout=2.5)

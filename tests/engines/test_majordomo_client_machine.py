@@ -45,15 +45,12 @@ class ClientMachine(RuleBasedStateMachine):
         attempts=st.integers(1, 4),
         attempt_timeout=st.sampled_from([None, 0.7]),
         budget_burst=st.sampled_from([100, 1, 0]),
-        eager=st.booleans(),
-        connected=st.booleans(),
     )
-    def start(self, attempts, attempt_timeout, budget_burst, eager, connected):
+    def start(self, attempts, attempt_timeout, budget_burst):
         self.bench = ClientBench(
             self.version,
             slots=CALLS_MAX - 1,
             connections_max=3,
-            eager=eager,
             retry={
                 "attempts": attempts,
                 "attempt_timeout": attempt_timeout,
@@ -63,9 +60,6 @@ class ClientMachine(RuleBasedStateMachine):
         )
         self.budget_burst = budget_burst
         self.attempts = attempts
-        if eager and connected:
-            self.bench.advance(0)
-            self.bench.join()
 
     # --- the user -----------------------------------------------------------------------------
     def outstanding(self) -> list[int]:

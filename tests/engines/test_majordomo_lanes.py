@@ -240,12 +240,6 @@ def test_there_are_no_heartbeats(version):
     assert bench.client.snapshot().sent == 1
 
 
-def test_an_eager_client_opens_one_lane(version):
-    bench = ClientBench(version, eager=True)
-    bench.advance(0)
-    assert bench.dialling == 1
-
-
 def test_a_waiting_call_whose_deadline_has_passed_unnoticed_is_not_sent(version):
     """I15: the connection comes in the same turn as a timer that is late."""
     bench = ClientBench(version, connections_max=1)

@@ -236,8 +236,11 @@ class ClientBench:
 
 def connected(**settings: object) -> ClientBench:
     """Return a client that has a connection and has heard from its broker."""
-    bench = ClientBench(eager=True, **settings)  # type: ignore[arg-type]
-    bench.advance(0)
+    bench = ClientBench(**settings)  # type: ignore[arg-type]
+    bench.submit("given up")
+    bench.cancel("given up")
     bench.join()
     bench.say(bench.dialect.client_heartbeat(1000))
+    bench.errors.clear()
+    bench.notes.clear()
     return bench

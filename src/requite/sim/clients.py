@@ -38,12 +38,12 @@ class ClientProcess(Dialler):
         """Make a client."""
         spec, knobs = self.spec, self._stage.knobs
         first = self._draw_sequence() if spec.first_sequence is None else spec.first_sequence
+        self.rng.random()  # unused; keeps the later draws of saved seeds and plans as they were
         policy = ClientPolicy(
             slots=spec.slots,
             retry=RetryPolicy(attempts=spec.tries, attempt_timeout=spec.attempt_timeout_s),
             heartbeat=knobs.heartbeat,
             connections_max=8,
-            eager=self.rng.random() < 0.5,
         )
         dialect = by_version(spec.version)
         return self._stage.parts.client(dialect, policy, rng=self.rng.random, first_sequence=first)

@@ -24,7 +24,6 @@ class ClientPolicy:
     - `connections_max`: how many requests of a dialect without ids may be out at a time.
     - `hold_back`: the share of a call's time that the broker is not told of, so that its own end of
       the call, and its word whether a worker ever had it, come before the deadline here.
-    - `eager`: connect at the first `Wake` (`deadline()` is 0 until then), not at the first call.
     - `notes`: make `Note` effects: `sent`, `retried`, `turned-away`, `replied`, `failed`.
     """
 
@@ -33,7 +32,6 @@ class ClientPolicy:
     heartbeat: HeartbeatPolicy = field(default_factory=HeartbeatPolicy)
     connections_max: int = 64
     hold_back: float = 0.0
-    eager: bool = False
     notes: bool = False
 
     def __post_init__(self) -> None:

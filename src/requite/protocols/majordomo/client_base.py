@@ -113,8 +113,6 @@ class ClientEngine(Machine):
         self._budget = RetryBudget(policy.retry)
         self._slots: Slots[PendingCall] = Slots(policy.slots, first_sequence)
         self._redial = Redial(rng)
-        if policy.eager:
-            self._redial.at = 0.0
         self._names = ServiceNames()
 
     def _handlers(self) -> Handlers:
