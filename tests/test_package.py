@@ -16,6 +16,7 @@ HEAVY = [
     "cyclopts",
     "dbus_fast",
     "h11",
+    "msgspec",
     "numpy",
     "pandas",
     "prometheus_client",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -66,21 +66,21 @@ def test_the_environment_is_enough() -> None:
     ("text", "complaint"),
     [
         ("", "no \\[pool\\]"),
-        ("[pool]", "name is missing"),
-        ('[pool]\nname = ""', "pool.name is empty"),
+        ("[pool]", "pool.toml, \\[pool\\]: name is missing"),
+        ('[pool]\nname = ""', "\\[pool\\]: name is ''; expected `str` of length >= 1"),
         ("name = 1", "name stands outside of a section"),
         ("[pool", "pool.toml: "),
         (MINIMAL + "colour = 1", "no such setting 'colour'"),
         (MINIMAL + "[lifetimes]", "no such section; there are pool, "),
-        (MINIMAL + "[lifetime]\nunbind_delay = -1", "lifetime.unbind_delay is not positive"),
-        (MINIMAL + "[lifetime]\nunbind_delay = 'soon'", "must be a number"),
-        (MINIMAL + "[lifetime]\nunbind_delay = nan", "must be a number"),
-        (MINIMAL + "[lifetime]\nunbind_delay = true", "must be a number"),
-        (MINIMAL + "[limits]\ndelivery_limit = 1.5", "must be a whole number"),
-        (MINIMAL + "[limits]\norphans = 70000", "between 1 and 65535"),
+        (MINIMAL + "[lifetime]\nunbind_delay = -1", "unbind_delay is -1; expected `float` > 0.0"),
+        (MINIMAL + "[lifetime]\nunbind_delay = 'soon'", "is 'soon'; expected `float`, got `str`"),
+        (MINIMAL + "[lifetime]\nunbind_delay = nan", "is nan; expected `float` > 0.0"),
+        (MINIMAL + "[lifetime]\nunbind_delay = true", "is True; expected `float`, got `bool`"),
+        (MINIMAL + "[limits]\ndelivery_limit = 1.5", "is 1.5; expected `int`, got `float`"),
+        (MINIMAL + "[limits]\norphans = 70000", "is 70000; expected `int` <= 65535"),
         (MINIMAL + "[loops]\nbackoff = 100", "loops.backoff exceeds"),
         (MINIMAL + "[pool.sub]\na = 1", "no such setting 'sub'"),
-        (MINIMAL + "[http]\nhost = 1", "must be a text"),
+        (MINIMAL + "[http]\nhost = 1", "host is 1; expected `str`, got `int`"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_name(text: str, complaint: str) -> None:
@@ -89,12 +89,86 @@ def test_what_cannot_be_is_refused_with_its_name(text: str, complaint: str) -> N
 
 
 @pytest.mark.parametrize(
+    ("section", "setting", "key"),
+    [
+        ("lifetime", "colour = 1", "colour"),  # unknown
+        ("pool", "version = 1", "version"),  # of another type
+        ("pool", "stop_groups_on_exit = 1", "stop_groups_on_exit"),
+        ("lifetime", "unbind_delay = 'soon'", "unbind_delay"),
+        ("lifetime", "unbind_delay = true", "unbind_delay"),
+        ("lifetime", "unbind_delay = [1]", "unbind_delay"),
+        ("limits", "delivery_limit = 1.5", "delivery_limit"),
+        ("limits", "delivery_limit = 7.0", "delivery_limit"),
+        ("limits", "delivery_limit = true", "delivery_limit"),
+        ("limits", "delivery_limit = '7.5'", "delivery_limit"),
+        ("workers", "amqp_url = {}", "amqp_url"),
+        ("lifetime", "unbind_delay = nan", "unbind_delay"),  # out of range
+        ("lifetime", "unbind_delay = inf", "unbind_delay"),
+        ("lifetime", "unbind_delay = 'inf'", "unbind_delay"),
+        ("lifetime", "unbind_delay = 0", "unbind_delay"),
+        ("lifetime", "stop_delay = 0", "stop_delay"),
+        ("lifetime", "extra_lifetime = -1", "extra_lifetime"),
+        ("pool", "instance = ''", "instance"),
+        ("rabbitmq", "publish_timeout = 0", "publish_timeout"),
+        ("rabbitmq", "management_timeout = 0", "management_timeout"),
+        ("broker", "interval = 0", "interval"),
+        ("broker", "timeout = 0", "timeout"),
+        ("broker", "settle = -1", "settle"),
+        ("loops", "interval = 0", "interval"),
+        ("loops", "backoff = 0", "backoff"),
+        ("loops", "backoff = 100", "backoff"),
+        ("loops", "backoff_max = 0.1", "backoff_max"),
+        ("loops", "replace_max = 0", "replace_max"),
+        ("loops", "settle = -1", "settle"),
+        ("limits", "message_ttl = 0.0001", "message_ttl"),
+        ("limits", "delivery_limit = 0", "delivery_limit"),
+        ("limits", "queue_length = -1", "queue_length"),
+        ("limits", "orphans = 0", "orphans"),
+        ("limits", "orphans = 65536", "orphans"),
+        ("limits", "orphan_hold = 0", "orphan_hold"),
+        ("http", "port = -1", "port"),
+        ("http", "port = 65536", "port"),
+        ("workers", "prefetch = 0", "prefetch"),
+        ("workers", "prefetch = 65536", "prefetch"),
+        ("driver", "timeout = 'long'", "timeout"),
+    ],
+)
+def test_an_error_names_the_file_the_section_and_the_setting(
+    section: str, setting: str, key: str
+) -> None:
+    pool = "" if section == "pool" else MINIMAL
+    name = 'name = "core"' if section == "pool" else ""
+    with pytest.raises(ConfigurationError) as caught:
+        read_config(f"{pool}[{section}]\n{name}\n{setting}\n", where="etc/core.toml")
+    sentence = str(caught.value)
+    assert sentence.startswith(f"etc/core.toml, [{section}]: ")
+    assert key in sentence.removeprefix(f"etc/core.toml, [{section}]: ")
+    assert "\n" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("section", "changed"),
+    [
+        ("limits", {"orphans": 0}),
+        ("lifetime", {"unbind_delay_s": -1.0}),
+        ("http", {"port": 65536}),
+        ("pool", {"name": ""}),
+        ("loops", {"backoff_s": 31.0}),
+    ],
+)
+def test_settings_made_in_python_are_checked_as_well(section: str, changed: dict[str, Any]) -> None:
+    config = read_config(MINIMAL)
+    with pytest.raises(ConfigurationError, match=next(iter(changed)).removesuffix("_s")):
+        replace(config, **{section: replace(getattr(config, section), **changed)})
+
+
+@pytest.mark.parametrize(
     ("variable", "value", "complaint"),
     [
         ("REQUITE_POOL__LIFETIME__COLOUR", "1", "REQUITE_POOL__LIFETIME__COLOUR: no such setting"),
         ("REQUITE_POOL__LIFETIMES__X", "1", "REQUITE_POOL__LIFETIMES__X: no such section"),
         ("REQUITE_POOL__LIFETIME", "1", "REQUITE_POOL__SECTION__NAME"),
-        ("REQUITE_POOL__LIMITS__ORPHANS", "some", "must be a whole number"),
+        ("REQUITE_POOL__LIMITS__ORPHANS", "some", "orphans is 'some'; expected `int`, got `str`"),
     ],
 )
 def test_what_the_environment_says_wrongly_is_refused(
