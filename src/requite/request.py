@@ -13,6 +13,7 @@ from enum import IntEnum
 from math import inf
 from typing import Any, Final, NamedTuple
 
+from requite.backoff import pause_s
 from requite.errors import (
     CallError,
     CallTimeout,
@@ -137,8 +138,7 @@ class RetryPolicy:
 
     def delay_s(self, retry: int, rng: Callable[[], float]) -> float:
         """Return how long to wait before retry number `retry` (1 is the first)."""
-        ceiling = min(self.backoff * 2.0 ** min(retry - 1, 30), self.backoff_max)
-        return ceiling * (1 - self.jitter * rng())
+        return pause_s(retry, self.backoff, self.backoff_max, self.jitter, rng)
 
 
 class RetryBudget:

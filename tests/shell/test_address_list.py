@@ -7,11 +7,11 @@ from math import inf
 import pytest
 from tests.shell.fakes import FakeStream, LineFraming
 
+from requite.backoff import Backoff
 from requite.errors import TransportError
 from requite.shell.connections import AddressList, backoff_for
 from requite.shell.link import Link
 from requite.transport.address import TcpAddress
-from requite.transport.backoff import Backoff
 
 A, B = TcpAddress("a", 1), TcpAddress("b", 2)
 

@@ -13,6 +13,7 @@ import pytest
 import uvloop
 from tests.shell.fakes import LineFraming, ScriptedEngine
 
+from requite.backoff import Backoff
 from requite.engine import (
     Connect,
     Disconnect,
@@ -30,7 +31,6 @@ from requite.shell.aio import AioShell, new_event_loop, run
 from requite.shell.connections import Connections, Endpoint
 from requite.shell.host import LinkLimits
 from requite.transport.address import InprocAddress, TcpAddress
-from requite.transport.backoff import Backoff
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 _names = count()

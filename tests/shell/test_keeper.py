@@ -6,12 +6,12 @@ from typing import Any
 
 from tests.shell.fakes import FakeStream, HostBench, LineFraming
 
+from requite.backoff import Backoff
 from requite.errors import TransportError
 from requite.shell import clock
 from requite.shell.connections import AddressList, Dialable, Endpoint, Keeper, Opened, opener
 from requite.shell.link import Link
 from requite.transport.address import TcpAddress
-from requite.transport.backoff import Backoff
 from requite.transport.tls import TlsSettings
 
 A, B, C = (TcpAddress(name, 1) for name in "abc")

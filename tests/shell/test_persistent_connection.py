@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.shell.fakes import FakeStream, LineFraming
 
+from requite.backoff import Backoff
 from requite.errors import LocalViolation, TransportError
 from requite.shell.connections import Endpoint, PersistentConnection, no_framing
 from requite.shell.link import Link
 from requite.transport.address import TcpAddress
-from requite.transport.backoff import Backoff
 
 A, B = TcpAddress("a", 1), TcpAddress("b", 2)
 

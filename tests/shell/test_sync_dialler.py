@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from tests.shell.fakes import FakeStream, LineFraming
 
+from requite.backoff import Backoff
 from requite.errors import TransportError
 from requite.shell import sync_dialler
 from requite.shell.connections import AddressList, Endpoint, PersistentConnection
 from requite.shell.link import Link
 from requite.shell.sync_dialler import Dialler
 from requite.transport.address import TcpAddress
-from requite.transport.backoff import Backoff
 
 A = TcpAddress("a", 1)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
+from requite.backoff import pause_s
 from requite.core.timers import Timers
-from requite.request import RetryPolicy
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -18,7 +18,8 @@ class Pauses(Generic[Name]):
     """Who has to wait until when, and how often it has failed in a row."""
 
     def __init__(self, first_s: float, max_s: float) -> None:
-        self._spacing = RetryPolicy(backoff=first_s, backoff_max=max_s, jitter=0.0)
+        self._first_s = first_s
+        self._max_s = max_s
         self._failures: dict[Name, int] = {}
         self._timers: Timers[Name] = Timers()
 
@@ -31,12 +32,12 @@ class Pauses(Generic[Name]):
 
     def emptied(self) -> Pauses[Name]:
         """Return the same without anybody who has to wait."""
-        return Pauses(self._spacing.backoff, self._spacing.backoff_max)
+        return Pauses(self._first_s, self._max_s)
 
     def failed(self, name: Name, now: float) -> None:
         """Let it wait, longer than the last time."""
-        failures = self._failures[name] = self._failures.get(name, 0) + 1
-        self._timers.set(name, now + self._spacing.delay_s(failures, _no_jitter))
+        self._failures[name] = failures = self._failures.get(name, 0) + 1
+        self._timers.set(name, now + pause_s(failures, self._first_s, self._max_s))
 
     def wait(self, name: Name, delay_s: float, now: float) -> None:
         """Let it wait without having failed."""
@@ -54,7 +55,3 @@ class Pauses(Generic[Name]):
     def deadline(self) -> float | None:
         """Return when the next one has."""
         return self._timers.next()
-
-
-def _no_jitter() -> float:
-    return 0.0

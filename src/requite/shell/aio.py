@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, TypeVar, Unpack
 
+from requite.backoff import Backoff
 from requite.engine import Drain, Engine, Input
 from requite.errors import ConfigurationError, LocalViolation
 from requite.shell import clock
@@ -28,7 +29,6 @@ from requite.shell.connections import (
 from requite.shell.host import Host, Link, Uses
 from requite.transport.address import Address
 from requite.transport.aio import listen
-from requite.transport.backoff import Backoff
 from requite.transport.base import Listener, Stream
 
 # uvloop's timers count in whole milliseconds, and one that fires early would only be set again.

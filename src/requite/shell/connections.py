@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 from typing import Any, Final, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
+from requite.backoff import MAX_S, Backoff, pause_s
 from requite.errors import LocalViolation, TransportError
 from requite.framing.base import Framing
-from requite.request import RetryPolicy
 from requite.shell import clock
 from requite.shell.host import Host
 from requite.shell.link import Link, LinkLimits
 from requite.transport.address import Address, InprocAddress
-from requite.transport.backoff import LIVED_S, MAX_S, Backoff
 from requite.transport.descriptors import shortage
 from requite.transport.tls import TlsSettings
 
@@ -27,7 +26,11 @@ from requite.transport.tls import TlsSettings
 _PAUSE_AMONG_SEVERAL_S_MAX: Final = 0.5
 # How long one of several addresses may take to answer. Doubled whenever all have failed, so that a
 # network on which it takes longer keeps nobody away.
-_PATIENCE: Final = RetryPolicy(backoff=1.0, backoff_max=8.0, jitter=0.0)
+_PATIENCE_S: Final = 1.0
+_PATIENCE_S_MAX: Final = 8.0
+# A listener that accepts and hangs up at once must not be dialled in a tight loop, so a connection
+# counts as a success only once it has lived for this long.
+_LIVED_S: Final = 1.0
 
 
 # --- what a plan says -----------------------------------------------------------------------------
@@ -164,7 +167,8 @@ class AddressList:
         """
         if len(self.addresses) < 2:
             return inf
-        return _PATIENCE.delay_s(self._failures // len(self.addresses) + 1, random.random)
+        rounds = self._failures // len(self.addresses)
+        return pause_s(rounds + 1, _PATIENCE_S, _PATIENCE_S_MAX)
 
     def failed(self, address: Address, error: TransportError) -> None:
         """Note that nobody could be reached at an address."""
@@ -183,7 +187,8 @@ class AddressList:
             return
         address, opened_at = self._links.pop(link)
         if link.joined:
-            self._backoff.note_life(self._clock() - opened_at)
+            if self._clock() - opened_at >= _LIVED_S:
+                self._backoff.reset()
             self._failures = 0
             self._troubles.clear()
             self._unshaken.clear()
@@ -272,8 +277,9 @@ class PersistentConnection:
             return False
         lived_s = self._clock() - self._opened_at if link.joined else 0.0
         self._link = None
-        self._backoff.note_life(lived_s)
-        self._in_vain = lived_s < LIVED_S
+        self._in_vain = lived_s < _LIVED_S
+        if not self._in_vain:
+            self._backoff.reset()
         self._was_refused = not link.joined
         self._trouble = f"the connection to {self.current} ended: {reason}"
         return True

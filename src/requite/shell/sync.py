@@ -20,6 +20,7 @@ from math import ceil, inf
 from threading import TIMEOUT_MAX, Lock, get_ident
 from typing import Any, Final, Unpack
 
+from requite.backoff import Backoff
 from requite.engine import Drain, Engine, Input
 from requite.errors import TransportError
 from requite.shell import clock
@@ -34,7 +35,6 @@ from requite.shell.connections import (
 from requite.shell.host import Host, Link, Uses
 from requite.shell.sync_dialler import Dialler
 from requite.transport.address import Address
-from requite.transport.backoff import Backoff
 from requite.transport.blocking import READ, BlockingListener, Pollable
 
 # After this long without a look at the connections, look before sending: they may have ended.

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from requite.backoff import Backoff
 from requite.engine import Engine
 from requite.errors import CallError, RemoteViolation, TransportError
 from requite.framing.base import Framing
@@ -20,7 +21,6 @@ from requite.shell.link import Link, LinkLimits
 from requite.sim.history import History
 from requite.sim.process import Pace, Process, Supervisor
 from requite.transport.address import InprocAddress
-from requite.transport.backoff import Backoff
 
 if TYPE_CHECKING:
     from requite.sim.network import Network

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from requite.backoff import Backoff
 from requite.dedup.engine import DedupEngine
 from requite.engine import Engine
 from requite.errors import CallError, TransportError
@@ -26,7 +27,6 @@ from requite.sim.watch import Watched
 from requite.sim.watch_broker import WatchedBroker
 from requite.sim.workload import parse_task
 from requite.transport.address import Address, HostAddress, TcpAddress
-from requite.transport.backoff import Backoff
 
 if TYPE_CHECKING:
     from requite.sim.network import Network

@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
+from requite.backoff import pause_s
 from requite.errors import ConfigurationError
 from requite.pool.config import PoolConfig
 from requite.pool.drivers.base import Driver, DriverError
@@ -164,17 +165,17 @@ class Keeping:
     # --- the connection ---------------------------------------------------------------------------
     async def _keep(self) -> None:
         loops = self._config.loops
-        pause_s = loops.backoff_s
+        failures = 0
         while True:
             try:
                 if await self._live():
-                    pause_s = loops.backoff_s
+                    failures = 0
             except Exception as error:  # nothing that comes over a connection may end the manager
                 _log.warning("%s", sentence(error, self._config.rabbitmq.url))
             finally:
                 await self._give_up()
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, loops.backoff_max_s)
+            failures += 1
+            await asyncio.sleep(pause_s(failures, loops.backoff_s, loops.backoff_max_s))
 
     async def _live(self) -> bool:
         """Live with one connection, from its beginning to its end; return whether it was used."""

@@ -12,11 +12,13 @@ from __future__ import annotations
 from math import inf
 from typing import Final
 
+from requite.backoff import pause_s
 from requite.engine import Rng
-from requite.request import RetryPolicy
 
 # The Guide's worker waits from 1 to 32 s; ours begins sooner, as the first retry mostly succeeds.
-_SPACING: Final = RetryPolicy(backoff=0.1, backoff_max=10.0, jitter=0.5)
+_FIRST_S: Final = 0.1
+_MAX_S: Final = 10.0
+_JITTER: Final = 0.5
 # A connection that was quiet for this long did not end because the broker would not have us.
 _WORKED_AFTER_S: Final = 10.0
 _TURNED_AWAY_MAX: Final = 4  # `fruitless` up to which a broker's restart counts: 0.8 s
@@ -58,7 +60,7 @@ class Redial:
             self.fruitless = 0
         self.at = now
         if self.fruitless:
-            self.at += _SPACING.delay_s(self.fruitless, self._rng)
+            self.at += pause_s(self.fruitless, _FIRST_S, _MAX_S, _JITTER, self._rng)
         self.fruitless += 1
         self._joined_at = inf
 

@@ -28,6 +28,7 @@ from math import inf
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+from requite.backoff import pause_s
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.jobs import ClientJob, Jobs, reason_of
 from requite.core.liveness import Liveness, absence_s
@@ -99,7 +100,7 @@ class PirateWorker(Machine):
         self._peer: Peer | None = None
         self._liveness = Liveness(policy.heartbeat, 0.0)
         self._beat_at = inf
-        self._pause_s = policy.pause_first_s
+        self._fruitless = 0  # conversations in a row that did not work
         self._was_heard = False  # in this conversation
         self._joined_at = 0.0
         self._dialling = False
@@ -164,7 +165,7 @@ class PirateWorker(Machine):
                 if isinstance(said, Envelope):
                     self._take(said, now)
                 self._was_heard = True
-                self._pause_s = self._policy.pause_first_s
+                self._fruitless = 0
         except RemoteViolation as violation:
             reason = f"the queue broke the protocol: {violation}"
             self._out.append(Warn("malformed", reason))
@@ -253,8 +254,9 @@ class PirateWorker(Machine):
         has_worked = self._was_heard or now - self._joined_at >= self._policy.pause_first_s
         self._dial_at = now
         if silent or not has_worked:
-            self._dial_at += self._pause_s
-            self._pause_s = min(2 * self._pause_s, self._policy.pause_max_s)
+            policy = self._policy
+            self._fruitless += 1
+            self._dial_at += pause_s(self._fruitless, policy.pause_first_s, policy.pause_max_s)
         self._maybe_dial(now)
 
     def _maybe_dial(self, now: float) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
+from requite.backoff import pause_s
 from requite.engine import Rng
 from requite.errors import ConfigurationError
-
-_DOUBLINGS_MAX: Final = 30
 
 
 class Replicate(StrEnum):
@@ -97,5 +95,4 @@ class TitanicPolicy:
 
     def delay_s(self, failures: int, rng: Rng) -> float:
         """Return how long a request rests after so many failed attempts."""
-        ceiling = min(self.backoff_s * 2.0 ** min(failures - 1, _DOUBLINGS_MAX), self.backoff_s_max)
-        return ceiling * (1 - self.jitter * rng())
+        return pause_s(failures, self.backoff_s, self.backoff_s_max, self.jitter, rng)

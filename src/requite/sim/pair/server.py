@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from requite.backoff import Backoff
 from requite.engine import Effect, Engine, Input
 from requite.errors import TransportError
 from requite.framing import SocketType, Zmtp
@@ -20,7 +21,6 @@ from requite.shell.host import Host
 from requite.shell.link import Link, LinkLimits
 from requite.sim.process import Process, Supervisor
 from requite.transport.address import TcpAddress
-from requite.transport.backoff import Backoff
 
 if TYPE_CHECKING:
     from requite.sim.network import Network

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
+from requite.backoff import Backoff
 from requite.engine import Drain, Effect, Input, Note, Peer, Wake
 from requite.errors import TransportError
 from requite.framing import IdentityTable, SocketType, Zmtp
@@ -23,7 +24,6 @@ from requite.shell.link import Link, LinkLimits
 from requite.sim.roles import Broker, Stage
 from requite.sim.watch_broker import WatchedBroker
 from requite.transport.address import TcpAddress
-from requite.transport.backoff import Backoff
 
 if TYPE_CHECKING:
     from requite.sim.paired.knobs import PairedKnobs

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from requite.backoff import Backoff
 from requite.engine import Engine
 from requite.errors import CallError, TransportError
 from requite.framing import Limits, SocketType, Zmtp
@@ -37,7 +38,6 @@ from requite.sim.process import Supervisor
 from requite.sim.user import User
 from requite.sim.workload import final_frames, parse_task, partial_frames
 from requite.transport.address import InprocAddress
-from requite.transport.backoff import Backoff
 
 if TYPE_CHECKING:
     from requite.sim.network import Network

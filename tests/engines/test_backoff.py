@@ -2,8 +2,8 @@
 
 import pytest
 
+from requite.backoff import Backoff, pause_s
 from requite.errors import ConfigurationError
-from requite.transport.backoff import LIVED_S, Backoff
 
 
 def test_the_ceiling_doubles_up_to_the_longest() -> None:
@@ -16,13 +16,19 @@ def test_jitter_takes_away_up_to_half() -> None:
     assert Backoff(lambda: 0.5, first_s=0.08).next_s() == pytest.approx(0.06)
 
 
-def test_only_a_connection_that_lived_starts_the_series_anew() -> None:
+def test_a_success_starts_the_series_anew() -> None:
     backoff = Backoff(lambda: 0.0, first_s=0.05)
-    backoff.next_s()
-    backoff.note_life(LIVED_S * 0.9)
-    assert backoff.next_s() == 0.1
-    backoff.note_life(LIVED_S)
+    assert [backoff.next_s(), backoff.next_s()] == [0.05, 0.1]
+    backoff.reset()
     assert backoff.next_s() == 0.05
+
+
+def test_without_jitter_a_pause_is_its_ceiling() -> None:
+    assert [pause_s(failures, 1.0, 5.0) for failures in (1, 2, 3, 4)] == [1.0, 2.0, 4.0, 5.0]
+
+
+def test_no_number_of_failures_is_too_large() -> None:
+    assert pause_s(10**6, 0.05, 2.0, jitter=0.5, rng=lambda: 0.5) == 1.5
 
 
 @pytest.mark.parametrize(("first_s", "max_s"), [(0, 1), (-1, 1), (2, 1)])
