@@ -28,7 +28,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def route(clock: Clock, *addresses: TcpAddress) -> AddressList:
+def address_list(clock: Clock, *addresses: TcpAddress) -> AddressList:
     return AddressList(addresses, Backoff(lambda: 0.0, first_s=0.05), clock)
 
 
@@ -38,12 +38,50 @@ def link(joined: bool = True) -> Link:
     return made
 
 
-def fail(route: AddressList) -> None:
-    route.failed(route.current, TransportError(f"cannot connect to {route.current}: refused"))
+def fail(address_list: AddressList) -> None:
+    address_list.failed(
+        address_list.current, TransportError(f"cannot connect to {address_list.current}: refused")
+    )
+
+
+def test_each_connection_that_stands_is_one_less_that_is_wanted(clock: Clock) -> None:
+    lone = address_list(clock, A)
+    lone.want()
+    lone.want()
+    fail(lone)
+    assert lone.wanted == 2
+    lone.opened(A, link())
+    assert lone.wanted == 1
+
+
+def test_once_stopped_no_more_are_wanted(clock: Clock) -> None:
+    lone = address_list(clock, A)
+    lone.want()
+    lone.stop()
+    lone.want()
+    assert lone.wanted == 1
+
+
+def test_only_the_end_of_its_own_connection_is_noted(clock: Clock) -> None:
+    lone = address_list(clock, A)
+    ours = link()
+    lone.opened(A, ours)
+    assert not lone.ended(link(), "reset")
+    assert lone.ended(ours, "reset")
+    assert not lone.ended(ours, "reset")
+
+
+def test_a_short_connection_is_no_failure(clock: Clock) -> None:
+    """The engine that asked for it paces its requests for more."""
+    lone = address_list(clock, A)
+    short = link()
+    lone.opened(A, short)
+    lone.ended(short, "reset")
+    assert lone.pause_s() == 0.0
 
 
 def test_a_lone_address_is_dialled_after_growing_pauses(clock: Clock) -> None:
-    lone = route(clock, A)
+    lone = address_list(clock, A)
     assert lone.pause_s() == 0.0
     pauses = []
     for _ in range(3):
@@ -54,7 +92,7 @@ def test_a_lone_address_is_dialled_after_growing_pauses(clock: Clock) -> None:
 
 
 def test_a_pause_comes_when_every_address_has_failed(clock: Clock) -> None:
-    both = route(clock, A, B)
+    both = address_list(clock, A, B)
     fail(both)
     assert (both.current, both.pause_s()) == (B, 0.0)
     fail(both)
@@ -62,7 +100,7 @@ def test_a_pause_comes_when_every_address_has_failed(clock: Clock) -> None:
 
 
 def test_after_a_connection_ends_the_next_address_has_its_turn(clock: Clock) -> None:
-    both = route(clock, A, B)
+    both = address_list(clock, A, B)
     first, second = link(), link()
     both.opened(A, first)
     both.opened(A, second)
@@ -74,7 +112,7 @@ def test_after_a_connection_ends_the_next_address_has_its_turn(clock: Clock) -> 
 
 
 def test_a_connection_that_never_joined_counts_as_a_failure(clock: Clock) -> None:
-    lone = route(clock, A)
+    lone = address_list(clock, A)
     for expected in (0.05, 0.1):
         refused = link(joined=False)
         lone.opened(A, refused)
@@ -83,7 +121,7 @@ def test_a_connection_that_never_joined_counts_as_a_failure(clock: Clock) -> Non
 
 
 def test_only_a_connection_that_lived_starts_the_pauses_anew(clock: Clock) -> None:
-    lone = route(clock, A)
+    lone = address_list(clock, A)
     fail(lone)
     lone.pause_s()
     for lived_s, expected in ((0.5, 0.1), (2.0, 0.05)):
@@ -96,7 +134,7 @@ def test_only_a_connection_that_lived_starts_the_pauses_anew(clock: Clock) -> No
 
 
 def test_trouble_is_told_in_words(clock: Clock) -> None:
-    both = route(clock, A, B)
+    both = address_list(clock, A, B)
     assert both.trouble == "tcp://a:1 or tcp://b:2 has not answered yet"
     fail(both)
     assert both.trouble == "cannot connect to tcp://a:1: refused"
@@ -115,23 +153,23 @@ def test_trouble_is_told_in_words(clock: Clock) -> None:
     )
 
 
-def refused(route: AddressList, why: str) -> None:
+def refused(address_list: AddressList, why: str) -> None:
     """Let the current address refuse the credentials, on the next connection."""
     turned_away = link(joined=False)
     turned_away.framing.refusal = why
-    route.opened(route.current, turned_away)
-    route.ended(turned_away, why)
+    address_list.opened(address_list.current, turned_away)
+    address_list.ended(turned_away, why)
 
 
 def test_a_new_handshake_does_not_hide_why_the_last_one_failed(clock: Clock) -> None:
-    lone = route(clock, A)
+    lone = address_list(clock, A)
     refused(lone, "wrong password")
     lone.opened(A, link(joined=False))
     assert lone.trouble == "the connection to tcp://a:1 ended: wrong password"
 
 
 def test_credentials_are_refused_once_every_address_has_done_so(clock: Clock) -> None:
-    both = route(clock, A, B)
+    both = address_list(clock, A, B)
     refused(both, "wrong password")
     assert both.refusal == ""
     refused(both, "wrong password")
@@ -145,7 +183,7 @@ def test_credentials_are_refused_once_every_address_has_done_so(clock: Clock) ->
 
 def test_after_a_connection_no_refusal_is_final(clock: Clock) -> None:
     """A request may have left by then."""
-    lone = route(clock, A)
+    lone = address_list(clock, A)
     refused(lone, "wrong password")
     working = link()
     lone.opened(A, working)
@@ -156,7 +194,7 @@ def test_after_a_connection_no_refusal_is_final(clock: Clock) -> None:
 
 
 def test_one_of_several_addresses_has_little_time_to_answer(clock: Clock) -> None:
-    both = route(clock, A, B)
+    both = address_list(clock, A, B)
     times = []
     for _ in range(10):
         times.append(both.patience_s())
@@ -169,7 +207,7 @@ def test_one_of_several_addresses_has_little_time_to_answer(clock: Clock) -> Non
 
 
 def test_a_lone_address_has_all_the_time_that_shells_allow(clock: Clock) -> None:
-    lone = route(clock, A)
+    lone = address_list(clock, A)
     fail(lone)
     assert lone.patience_s() == inf
 
@@ -183,6 +221,6 @@ def test_pauses_are_shorter_where_another_address_may_come_up() -> None:
 
 
 def test_links_that_were_not_dialled_are_no_concern(clock: Clock) -> None:
-    lone = route(clock, A)
+    lone = address_list(clock, A)
     lone.ended(link(), "reset")
     assert lone.trouble == "tcp://a:1 has not answered yet"

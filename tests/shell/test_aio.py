@@ -100,7 +100,7 @@ def start(shell: AioShell, engine: Engine) -> None:
 def test_two_shells_talk(on_loop: Run) -> None:
     async def scenario() -> None:
         listener, served, dialler, engine = shells()
-        await listener.listen(Endpoint(dialler.address_list.current, LineFraming))
+        await listener.listen(Endpoint(dialler.troubles[0][0], LineFraming))
         start(dialler, engine)
         await engine.until("PeerJoined")
         peer = engine.inputs[-1].peer
@@ -128,10 +128,10 @@ def test_a_place_where_nobody_listens_yet_is_dialled_until_somebody_does(on_loop
         listener, _, dialler, engine = shells(backoff=Backoff(rng, first_s=0.001))
         start(dialler, engine)
         await refused.wait()
-        assert "nobody listens" in dialler.address_list.trouble
-        await listener.listen(Endpoint(dialler.address_list.current, LineFraming))
+        assert "nobody listens" in dialler.trouble
+        await listener.listen(Endpoint(dialler.troubles[0][0], LineFraming))
         await engine.until("PeerJoined")
-        assert dialler.address_list.trouble == ""
+        assert dialler.trouble == ""
         await dialler.close()
         await listener.close()
 

@@ -32,77 +32,94 @@ def kept(clock: Clock, address: TcpAddress = A) -> PersistentConnection:
     )
 
 
-def open_link(way: PersistentConnection, joined: bool = True) -> Link:
+def open_link(connection: PersistentConnection, joined: bool = True) -> Link:
     link = Link(FakeStream(), LineFraming(), accepted=False, kept=True)
     link.joined = joined
-    way.opened(way.current, link)
+    connection.opened(connection.current, link)
     return link
 
 
+def test_it_is_wanted_from_the_beginning_and_whenever_it_ends(clock: Clock) -> None:
+    connection = kept(clock)
+    assert connection.wanted == 1
+    link = open_link(connection)
+    assert connection.wanted == 0
+    connection.ended(link, "reset")
+    assert connection.wanted == 1
+
+
+def test_once_stopped_it_is_not_wanted_again(clock: Clock) -> None:
+    connection = kept(clock)
+    link = open_link(connection)
+    connection.stop()
+    connection.ended(link, "reset")
+    assert connection.wanted == 0
+
+
 def test_it_is_dialled_at_once_and_then_after_growing_pauses(clock: Clock) -> None:
-    way = kept(clock)
-    assert (way.current, way.pause_s()) == (A, 0.0)
+    connection = kept(clock)
+    assert (connection.current, connection.pause_s()) == (A, 0.0)
     pauses = []
     for _ in range(3):
-        way.failed(A, TransportError("refused"))
-        pauses.append(way.pause_s())
+        connection.failed(A, TransportError("refused"))
+        pauses.append(connection.pause_s())
     assert pauses == [0.05, 0.1, 0.2]
 
 
 def test_a_connection_that_lived_is_dialled_again_at_once(clock: Clock) -> None:
-    way = kept(clock)
+    connection = kept(clock)
     for _ in range(5):
-        way.failed(A, TransportError("refused"))
-        way.pause_s()
-    link = open_link(way)
+        connection.failed(A, TransportError("refused"))
+        connection.pause_s()
+    link = open_link(connection)
     clock.now += 2.0
-    assert way.ended(link, "reset")
-    assert way.pause_s() == 0.0
-    way.failed(A, TransportError("refused"))
-    assert way.pause_s() == 0.05
+    assert connection.ended(link, "reset")
+    assert connection.pause_s() == 0.0
+    connection.failed(A, TransportError("refused"))
+    assert connection.pause_s() == 0.05
 
 
 @pytest.mark.parametrize("joined", [True, False])
 def test_one_that_was_short_is_not(clock: Clock, joined: bool) -> None:
-    way = kept(clock)
+    connection = kept(clock)
     pauses = []
     for _ in range(3):
-        link = open_link(way, joined)
+        link = open_link(connection, joined)
         clock.now += 0.5 if joined else 9.0  # a handshake that was never completed is no life
-        way.ended(link, "hung up")
-        pauses.append(way.pause_s())
+        connection.ended(link, "hung up")
+        pauses.append(connection.pause_s())
     assert pauses == [0.05, 0.1, 0.2]
 
 
 def test_the_end_of_another_link_is_no_concern(clock: Clock) -> None:
-    way, other = kept(clock), kept(clock, B)
-    link, others = open_link(way), open_link(other)
-    assert not way.ended(others, "reset")
-    assert way.trouble == ""
-    assert way.ended(link, "reset")
-    assert not way.ended(link, "reset")  # nor the end of one that has ended
+    connection, other = kept(clock), kept(clock, B)
+    link, others = open_link(connection), open_link(other)
+    assert not connection.ended(others, "reset")
+    assert connection.trouble == ""
+    assert connection.ended(link, "reset")
+    assert not connection.ended(link, "reset")  # nor the end of one that has ended
 
 
 def test_trouble_is_told_in_words(clock: Clock) -> None:
-    way = kept(clock)
-    assert way.trouble == "tcp://a:1 has not answered yet"
-    way.failed(A, TransportError("cannot connect to tcp://a:1: refused"))
-    assert way.trouble == "cannot connect to tcp://a:1: refused"
-    link = open_link(way, joined=False)
-    assert way.trouble == "tcp://a:1 has not completed the handshake yet"
+    connection = kept(clock)
+    assert connection.trouble == "tcp://a:1 has not answered yet"
+    connection.failed(A, TransportError("cannot connect to tcp://a:1: refused"))
+    assert connection.trouble == "cannot connect to tcp://a:1: refused"
+    link = open_link(connection, joined=False)
+    assert connection.trouble == "tcp://a:1 has not completed the handshake yet"
     link.joined = True
-    assert way.trouble == ""
-    way.ended(link, "reset")
-    assert way.trouble == "the connection to tcp://a:1 ended: reset"
+    assert connection.trouble == ""
+    connection.ended(link, "reset")
+    assert connection.trouble == "the connection to tcp://a:1 ended: reset"
 
 
 def test_why_a_handshake_failed_is_told_while_the_next_one_goes_on(clock: Clock) -> None:
-    way = kept(clock)
-    way.ended(open_link(way, joined=False), "HTTP 404")
-    again = open_link(way, joined=False)
-    assert way.trouble == "the connection to tcp://a:1 ended: HTTP 404"
+    connection = kept(clock)
+    connection.ended(open_link(connection, joined=False), "HTTP 404")
+    again = open_link(connection, joined=False)
+    assert connection.trouble == "the connection to tcp://a:1 ended: HTTP 404"
     again.joined = True
-    assert way.trouble == ""
+    assert connection.trouble == ""
 
 
 def test_a_shell_without_a_framing_says_so() -> None:

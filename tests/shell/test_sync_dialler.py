@@ -11,7 +11,7 @@ from tests.shell.fakes import FakeStream, LineFraming
 from requite.backoff import Backoff
 from requite.errors import TransportError
 from requite.shell import sync_dialler
-from requite.shell.connections import AddressList, Endpoint, PersistentConnection
+from requite.shell.connections import AddressList
 from requite.shell.link import Link
 from requite.shell.sync_dialler import Dialler
 from requite.transport.address import TcpAddress
@@ -48,10 +48,12 @@ class Bench:
         self.plans = 0
         self.links: list[Link] = []
         FakeAttempt.made = []
-        kept = PersistentConnection(
-            Endpoint(A, LineFraming), Backoff(lambda: 0.0, first_s=0.5), self.clock
-        )
-        self.dialler = Dialler(None, self._planned, kept, self._opened, None)  # type: ignore[arg-type]
+        self.addresses = AddressList([A], Backoff(lambda: 0.0, first_s=0.5), self.clock)
+        self.dialler = Dialler(None, self._planned, self.addresses, self._opened, None)  # type: ignore[arg-type]
+
+    def want(self) -> None:
+        self.addresses.want()
+        self.dialler.go_on()
 
     def clock(self) -> float:
         return self.now
@@ -78,7 +80,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 def test_it_dials_when_it_is_time_and_then_is_idle(bench: Bench) -> None:
     assert bench.dialler.at == inf
-    bench.dialler.want()
+    bench.want()
     assert (bench.dialler.at, bench.plans) == (100.0, 1)
     bench.dialler.act()
     assert (bench.dialler.at, bench.plans) == (110.0, 2)  # when to give it up
@@ -88,7 +90,7 @@ def test_it_dials_when_it_is_time_and_then_is_idle(bench: Bench) -> None:
 
 
 def test_after_a_failure_it_pauses_and_dials_again(bench: Bench) -> None:
-    bench.dialler.want()
+    bench.want()
     bench.dialler.act()
     bench.attempt.fail()
     assert bench.dialler.at == 100.5
@@ -99,7 +101,7 @@ def test_after_a_failure_it_pauses_and_dials_again(bench: Bench) -> None:
 
 
 def test_an_attempt_that_takes_too_long_is_given_up(bench: Bench) -> None:
-    bench.dialler.want()
+    bench.want()
     bench.dialler.act()
     bench.now = 110.0
     bench.dialler.act()
@@ -108,8 +110,8 @@ def test_an_attempt_that_takes_too_long_is_given_up(bench: Bench) -> None:
 
 
 def test_one_attempt_at_a_time_for_as_many_as_are_wanted(bench: Bench) -> None:
-    bench.dialler.want()
-    bench.dialler.want()
+    bench.want()
+    bench.want()
     bench.dialler.act()
     assert len(FakeAttempt.made) == 1
     bench.attempt.succeed()
@@ -120,18 +122,19 @@ def test_one_attempt_at_a_time_for_as_many_as_are_wanted(bench: Bench) -> None:
 
 
 def test_once_closed_it_dials_no_more(bench: Bench) -> None:
-    bench.dialler.want()
+    bench.want()
     bench.dialler.act()
     bench.dialler.close("the client was closed")
     assert bench.attempt.given_up == "the client was closed"
-    bench.dialler.want()
+    bench.want()
     assert bench.dialler.at == inf
 
 
 def test_one_of_several_addresses_is_given_up_sooner(bench: Bench) -> None:
     both = AddressList([A, TcpAddress("b", 1)], Backoff(lambda: 0.0), bench.clock)
     dialler = Dialler(None, lambda: None, both, bench._opened, None)  # type: ignore[arg-type]
-    dialler.want()
+    both.want()
+    dialler.go_on()
     dialler.act()
     assert dialler.at == 101.0
     bench.now = 101.0

@@ -174,9 +174,8 @@ class Client:
         listen = [
             each._replace(address=self._shell.listen(each)) for each in self._connections.listen
         ]
-        self._connections = self._connections._replace(
-            listen=listen
-        )  # the same ports, should it open again
+        # The same ports, should it open again.
+        self._connections = self._connections._replace(listen=listen)
 
     @property
     def addresses(self) -> list[str]:

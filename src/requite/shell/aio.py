@@ -17,15 +17,7 @@ from requite.engine import Drain, Engine, Input
 from requite.errors import ConfigurationError, LocalViolation
 from requite.shell import clock
 from requite.shell.aio_dialler import Dialler
-from requite.shell.connections import (
-    AddressList,
-    Connections,
-    Endpoint,
-    Keeper,
-    Opened,
-    accepter,
-    backoff_for,
-)
+from requite.shell.connections import ConnectionKeeper, Connections, Endpoint, Opened, accepter
 from requite.shell.host import Host, Link, Uses
 from requite.transport.address import Address
 from requite.transport.aio import listen
@@ -45,8 +37,8 @@ T = TypeVar("T")
 class AioShell:
     """Runs one engine: listens, dials, keeps its timer.
 
-    Bound to the running loop by `start`. One of the addresses in `connections.dial_to` is used at
-    a time, whenever the engine asks for one; `backoff` spaces the attempts. Who dials us is
+    Bound to the running loop by `start`. One of the addresses of its `AddressList` is used at a
+    time, whenever the engine asks for a connection; `backoff` spaces the attempts. Who dials us is
     hung up on, before anything is said, while `lets_in` says no. `on_change` is called whenever a
     connection has done its handshake, or has ended.
     """
@@ -61,9 +53,6 @@ class AioShell:
         on_change: Callable[[], object] = lambda: None,
         **uses: Unpack[Uses],
     ) -> None:
-        self.address_list = AddressList(
-            connections.dial_to, backoff or backoff_for(connections.dial_to), clock.now
-        )
         self._connections = connections
         self._lets_in = lets_in
         self._on_change = on_change
@@ -84,9 +73,7 @@ class AioShell:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: list[Listener] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._keeper = Keeper(self.address_list, self.host.opened, Dialler)
-        for endpoint in connections.keep:
-            self._keeper.keep(endpoint)
+        self._keeper = ConnectionKeeper(connections, self.host.opened, Dialler, backoff)
         self._closing = False
         self._drained = asyncio.Event()
         self._refused = asyncio.Event()
@@ -115,7 +102,7 @@ class AioShell:
         return listener.address
 
     async def listen_all(self) -> None:
-        """Listen at all endpoints to listen at, once; where one cannot be had, at none."""
+        """Listen at all endpoints of the connections, once; where one cannot be had, at none."""
         if self.is_listening:
             return
         try:
@@ -127,13 +114,13 @@ class AioShell:
 
     @property
     def is_listening(self) -> bool:
-        """Whether it listens wherever it is to."""
+        """Whether it listens wherever its connections say."""
         return len(self._listeners) >= len(self._connections.listen)
 
     def keep(self, endpoint: Endpoint) -> None:
         """Stay connected to one more address from now on."""
         self.start()
-        self._keeper.keep(endpoint).want()
+        self._keeper.keep(endpoint).go_on()
 
     @property
     def addresses(self) -> list[Address]:
@@ -147,7 +134,7 @@ class AioShell:
 
     @property
     def troubles(self) -> list[tuple[Address, str]]:
-        """For each way by which it dials the address, and why there is no connection; "" where
+        """For each of its address lists the address, and why there is no connection; "" where
         there is."""
         return self._keeper.troubles()
 
@@ -174,10 +161,10 @@ class AioShell:
     async def until_refused(self) -> str:
         """Wait until each address that it dials has refused our credentials, before there was any
         connection, and return what was said. It dials on all the same."""
-        while not self.address_list.refusal:
+        while not self._keeper.dial_to.refusal:
             self._refused.clear()
             await self._refused.wait()
-        return self.address_list.refusal
+        return self._keeper.dial_to.refusal
 
     async def until_drained(self) -> None:
         """Wait until the engine has drained, whoever told it to."""
@@ -241,7 +228,7 @@ class AioShell:
 
     def _ended(self, link: Link, reason: str) -> None:
         self._keeper.ended(link, reason)
-        if self.address_list.refusal:
+        if self._keeper.dial_to.refusal:
             self._refused.set()
         self._on_change()
 

@@ -135,7 +135,7 @@ class Host:
         want_flush: Callable[[], None],
         connect: Callable[[], None] = _unexpected,
         joined: Callable[[Link], None] = _ignore,
-        ended: Callable[[Link, str], None] = _ignore,
+        ended: Callable[[Link, str], object] = _ignore,
         released: Callable[[Link], None] = _ignore,
         stopped: Callable[[], None] = _ignore,
         limits: LinkLimits | None = None,

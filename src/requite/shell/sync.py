@@ -24,14 +24,7 @@ from requite.backoff import Backoff
 from requite.engine import Drain, Engine, Input
 from requite.errors import TransportError
 from requite.shell import clock
-from requite.shell.connections import (
-    AddressList,
-    Connections,
-    Endpoint,
-    Keeper,
-    accepter,
-    backoff_for,
-)
+from requite.shell.connections import ConnectionKeeper, Connections, Endpoint, accepter
 from requite.shell.host import Host, Link, Uses
 from requite.shell.sync_dialler import Dialler
 from requite.transport.address import Address
@@ -93,9 +86,6 @@ class SyncShell:
         backoff: Backoff | None = None,
         **uses: Unpack[Uses],
     ) -> None:
-        self.address_list = AddressList(
-            connections.dial_to, backoff or backoff_for(connections.dial_to), clock.now
-        )
         self.host = Host(
             engine,
             clock.now,
@@ -128,9 +118,9 @@ class SyncShell:
         self._dial_at = inf  # when a dialler has something to do
         self._listeners: list[BlockingListener] = []
         make_dialler = partial(Dialler, self, self._plan_dial)
-        self._keeper: Keeper[Dialler] = Keeper(self.address_list, self.host.opened, make_dialler)
-        for endpoint in connections.keep:
-            self._keeper.keep(endpoint)
+        self._keeper: ConnectionKeeper[Dialler] = ConnectionKeeper(
+            connections, self.host.opened, make_dialler, backoff
+        )
         self._keeper.begin()
 
     # --- for users: from any thread ---------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The processes of the protocols in which everybody may listen, and keep connected to others.
 
 What `requite.shell.aio` does with sockets is done here on the simulated network, with the same host
-and the same `PersistentConnection`s.
+and the same `PersistentConnection`.
 """
 
 from __future__ import annotations
@@ -9,15 +9,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from requite.backoff import Backoff
 from requite.engine import Engine
-from requite.errors import CallError, RemoteViolation, TransportError
+from requite.errors import CallError, RemoteViolation
 from requite.framing.base import Framing
 from requite.shell.connections import Endpoint, PersistentConnection, no_framing
 from requite.shell.host import Host
 from requite.shell.link import Link, LinkLimits
+from requite.sim.dialler import SimDialler
 from requite.sim.history import History
 from requite.sim.process import Pace, Process, Supervisor
 from requite.transport.address import InprocAddress
@@ -142,7 +144,7 @@ class KeepingParty(BaseParty[StageT]):
 
     def __init__(self, name: str, stage: StageT) -> None:
         super().__init__(name, stage)
-        self._ways: list[_Way] = []
+        self._kept: dict[PersistentConnection, SimDialler] = {}
 
     @abstractmethod
     def make_hub(self) -> Engine:
@@ -150,7 +152,7 @@ class KeepingParty(BaseParty[StageT]):
 
     def make_host(self) -> Host:
         """Make an engine that remembers nothing, and its host."""
-        self._ways = []
+        self._kept = {}
         self.hub = self.make_hub()
         return Host(
             self.hub,
@@ -170,46 +172,15 @@ class KeepingParty(BaseParty[StageT]):
     def keep(self, address: str, place: Any) -> None:
         """Stay connected to somebody who listens; the engine knows the place by that name."""
         endpoint = Endpoint(InprocAddress(address), no_framing, place)
-        way = _Way(
-            address, place, PersistentConnection(endpoint, Backoff(self.rng.random), self.clock)
-        )
-        self._ways.append(way)
-        self._dial_later(way)
+        kept = PersistentConnection(endpoint, Backoff(self.rng.random), self.clock)
+        self._kept[kept] = dialler = SimDialler(self, kept, partial(self._opened, place))
+        dialler.go_on()
 
-    def _dial_later(self, way: _Way) -> None:
-        self.later(way.kept.pause_s(), self._dial, way)
-
-    def _dial(self, way: _Way) -> None:
-        if not self.drained:
-            self.network.dial(
-                self,
-                way.address,
-                lambda stream: self.adopt(stream, lambda: self._open(way, stream)),
-                lambda why: self.later(0.0, self._not_connected, way, why),
-            )
-
-    def _not_connected(self, way: _Way, why: str) -> None:
-        way.kept.failed(way.kept.current, TransportError(why))
-        self._dial_later(way)
-
-    def _open(self, way: _Way, stream: SimStream) -> None:
-        if self.drained:
-            del self.streams[stream]
-            stream.die(politely=False)
-            return
-        framing = self.make_framing(stream, way.place, accepted=False)
-        link = self.host.opened(stream, kept=True, framing=framing, place=way.place)
-        way.kept.opened(way.kept.current, link)
+    def _opened(self, place: Any, stream: SimStream) -> Link:
+        framing = self.make_framing(stream, place, accepted=False)
+        return self.host.opened(stream, kept=True, framing=framing, place=place)
 
     def _link_ended(self, link: Link, reason: str) -> None:
-        for way in self._ways:
-            if way.kept.ended(link, reason):
-                self._dial_later(way)
-
-
-class _Way(NamedTuple):
-    """A connection that a process keeps up by dialling."""
-
-    address: str
-    place: Any
-    kept: PersistentConnection
+        for kept, dialler in self._kept.items():
+            if kept.ended(link, reason):
+                dialler.go_on()

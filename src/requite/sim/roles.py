@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.backoff import Backoff
 from requite.dedup.engine import DedupEngine
 from requite.engine import Engine
-from requite.errors import CallError, TransportError
+from requite.errors import CallError
 from requite.framing import Framing, IdentityTable, SocketType, Zmtp
 from requite.pair.door import Door
 from requite.protocols.binarystar.peer import BinaryStarPeer
@@ -20,13 +19,14 @@ from requite.protocols.majordomo.worker import MajordomoWorker
 from requite.shell.connections import AddressList
 from requite.shell.host import Host
 from requite.shell.link import Link
+from requite.sim.dialler import SimDialler
 from requite.sim.history import Call, History
 from requite.sim.knobs import Knobs
 from requite.sim.process import Process, Supervisor
 from requite.sim.watch import Watched
 from requite.sim.watch_broker import WatchedBroker
 from requite.sim.workload import parse_task
-from requite.transport.address import Address, HostAddress, TcpAddress
+from requite.transport.address import TcpAddress
 
 if TYPE_CHECKING:
     from requite.sim.network import Network
@@ -131,9 +131,8 @@ class Dialler(Process):
 
     def make_host(self) -> Host:
         """Make a host that dials."""
-        self._route = AddressList(self._stage.places, Backoff(self.rng.random), self.clock)
-        self._wanted = 0  # connections to dial, one after the other
-        self._dialling = False
+        self._addresses = AddressList(self._stage.places, Backoff(self.rng.random), self.clock)
+        dialler = SimDialler(self, self._addresses, self._opened)
         self.watched = self.watch(
             self.make_engine(), self, self._stage.history, self._stage.transcript
         )
@@ -143,12 +142,12 @@ class Dialler(Process):
             self._make_framing,
             wake_at=self.wake_at,
             want_flush=self.want_flush,
-            connect=self._connect,
+            connect=dialler.connect,
             deliver=self.deliver,
             fail=self.fail,
             abandon=self.abandon,
             stopped=self.has_stopped,
-            ended=self._route.ended,
+            ended=self._addresses.ended,
             limits=self._stage.knobs.limits,
             logger="requite.sim",
         )
@@ -168,41 +167,5 @@ class Dialler(Process):
     def _make_framing(self) -> Framing:
         return Zmtp(SocketType.DEALER, identity=self._identity)
 
-    # --- dialling: what `requite.shell.aio` does, on the simulated network ------------------------
-    def _connect(self) -> None:
-        self._wanted += 1
-        if not self._dialling:
-            self._dialling = True
-            self._dial_on()
-
-    def _dial_on(self) -> None:
-        self._dialling = self._wanted > 0 and not self.drained
-        if self._dialling:
-            self.later(self._route.pause_s(), self._dial)
-
-    def _dial(self) -> None:
-        at = self._route.current
-        assert isinstance(at, HostAddress)
-        self.network.dial(
-            self, at.host, partial(self._connected, at), partial(self._not_connected, at)
-        )
-
-    def _connected(self, at: Address, stream: SimStream) -> None:
-        self.adopt(stream, lambda: self._open(at, stream))
-
-    def _open(self, at: Address, stream: SimStream) -> None:
-        if self.drained:
-            del self.streams[stream]
-            stream.die(politely=False)
-            return
-        self._wanted -= 1
-        link = self.host.opened(stream, patience_s=self._route.patience_s())
-        self._route.opened(at, link)
-        self._dial_on()
-
-    def _not_connected(self, at: Address, why: str) -> None:
-        self.later(0.0, self._try_again, at, why)
-
-    def _try_again(self, at: Address, why: str) -> None:
-        self._route.failed(at, TransportError(why))
-        self._dial_on()
+    def _opened(self, stream: SimStream) -> Link:
+        return self.host.opened(stream, patience_s=self._addresses.patience_s())

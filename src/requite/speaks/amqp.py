@@ -186,7 +186,7 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
             first_sequence=int.from_bytes(origin[:4], "big"),
             chronicle=chronicle,
         ),
-        _wires_to(url, heartbeat, settings.message_size_max),
+        _connections_to(url, heartbeat, settings.message_size_max),
         _Traits(pool, "key" in url.options),
     )
 
@@ -197,8 +197,8 @@ def _pool_of(url: ServiceUrl) -> Pool | None:
     return None if name is None else Pool(name)
 
 
-def _wires_to(url: ServiceUrl, heartbeat: HeartbeatPolicy, body_size_max: int) -> Connections:
-    """Return what leads to RabbitMQ: one connection, dialled again whenever it ends."""
+def _connections_to(url: ServiceUrl, heartbeat: HeartbeatPolicy, body_size_max: int) -> Connections:
+    """Return the one connection to RabbitMQ, dialled again whenever it ends."""
     entry = AmqpSettings(
         vhost=url.options["vhost"],
         user=DEFAULT_USER if url.user is None else url.user,
@@ -264,7 +264,7 @@ def _plan(url: ServiceUrl, service: S, settings: WorkerSettings) -> ServicePlan[
     return ServicePlan(
         service,
         engine,
-        _wires_to(url, heartbeat, settings.message_size_max),
+        _connections_to(url, heartbeat, settings.message_size_max),
         capacity,
         settings.threads or capacity,
         1,

@@ -154,7 +154,7 @@ class Unanswered(NamedTuple):
 
 
 class ServicePlan(NamedTuple, Generic[S]):
-    """One service of a worker, ready to be served: its engine, and the connections of that.
+    """One service of a worker, ready to be served: its own engine and connections.
 
     At most `capacity` of its requests are in hand at a time, and `threads` calls of a handler that
     is a plain function run. A reply has at most `frames_max` frames. `holds`: the engine keeps

@@ -22,7 +22,7 @@ DIALECT_DEFAULT: Final = "0.3"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A broker: `name` is for people, `connections` leads there, and `dialect` is spoken."""
+    """A broker: `name` is for people, `connections` lead there, and `dialect` is spoken."""
 
     name: str
     connections: Connections

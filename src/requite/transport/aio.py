@@ -11,13 +11,12 @@ from typing import Final, assert_never
 from requite.errors import ConfigurationError
 from requite.transport import inproc, ipc, tcp
 from requite.transport.address import Address, HostAddress, InprocAddress, IpcAddress
-from requite.transport.base import Listener, OnStream, Stream
+from requite.transport.base import DIAL_TIMEOUT_S, Listener, OnStream, Stream
 from requite.transport.sockets import cannot
 from requite.transport.tls import TlsSettings
 from requite.transport.tls_session import TlsSession
 from requite.transport.tls_stream import TlsStream
 
-DIAL_TIMEOUT_S: Final = 10.0
 _NO_SETTINGS: Final = TlsSettings()
 
 

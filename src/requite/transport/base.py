@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from requite.transport.address import Address
 
+DIAL_TIMEOUT_S: Final = 10.0
 HUNG_UP_UNREAD: Final = "the peer closed the connection while reading from it was paused"
 
 

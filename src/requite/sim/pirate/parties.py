@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from requite.backoff import Backoff
 from requite.engine import Engine
-from requite.errors import CallError, TransportError
+from requite.errors import CallError
 from requite.framing import Limits, SocketType, Zmtp
 from requite.framing.base import Message
 from requite.protocols.pirate.client import LazyPirate
@@ -28,6 +28,8 @@ from requite.protocols.pirate.worker import PirateWorker
 from requite.request import Request, RetryPolicy, Status
 from requite.shell.connections import AddressList, no_framing
 from requite.shell.host import Host
+from requite.shell.link import Link
+from requite.sim.dialler import SimDialler
 from requite.sim.handlers import Handling
 from requite.sim.history import History
 from requite.sim.party import MESSAGE_SIZE_MAX, BaseParty, telling_who_is_expelled
@@ -110,9 +112,8 @@ class Party(BaseParty[PirateStage]):
         """Make an engine that remembers nothing, and its host."""
         stage = self.stage
         addresses = [InprocAddress(place) for place in self.dials]
-        self._route = AddressList(addresses, Backoff(self.rng.random), self.clock)
-        self._wanted = 0  # connections to dial, one after the other
-        self._dialling = False
+        self._addresses = AddressList(addresses, Backoff(self.rng.random), self.clock)
+        dialler = SimDialler(self, self._addresses, self._opened)
         self.hub = Hub(self.make_engine(), self, self.kind, stage.history, stage.transcript)
         return Host(
             self.hub,
@@ -120,12 +121,12 @@ class Party(BaseParty[PirateStage]):
             no_framing,
             wake_at=self.wake_at,
             want_flush=self.want_flush,
-            connect=self._connect,
+            connect=dialler.connect,
             deliver=self.deliver,
             fail=self.fail,
             abandon=self.abandon,
             stopped=self.has_stopped,
-            ended=self._route.ended,
+            ended=self._addresses.ended,
             limits=stage.knobs.limits,
             logger="requite.sim",
         )
@@ -141,42 +142,8 @@ class Party(BaseParty[PirateStage]):
         """Speak as its kind of socket does."""
         return WatchedZmtp(self.socket(), stream, self.stage.history)
 
-    def _connect(self) -> None:
-        self._wanted += 1
-        if not self._dialling:
-            self._dialling = True
-            self._dial_on()
-
-    def _dial_on(self) -> None:
-        self._dialling = self._wanted > 0 and not self.drained
-        if self._dialling:
-            self.later(self._route.pause_s(), self._dial)
-
-    def _dial(self) -> None:
-        address = self._route.current
-        assert isinstance(address, InprocAddress)
-
-        def failed(why: str) -> None:
-            self.later(0.0, self._try_again, address, why)
-
-        def connected(stream: SimStream) -> None:
-            self.adopt(stream, lambda: self._open(stream, address))
-
-        self.network.dial(self, address.name, connected, failed)
-
-    def _try_again(self, address: InprocAddress, why: str) -> None:
-        self._route.failed(address, TransportError(why))
-        self._dial_on()
-
-    def _open(self, stream: SimStream, address: InprocAddress) -> None:
-        if self.drained:
-            del self.streams[stream]
-            stream.die(politely=False)
-            return
-        self._wanted -= 1
-        framing = self.make_framing(stream, None, accepted=False)
-        self._route.opened(address, self.host.opened(stream, framing=framing))
-        self._dial_on()
+    def _opened(self, stream: SimStream) -> Link:
+        return self.host.opened(stream, framing=self.make_framing(stream, None, accepted=False))
 
 
 class Client(Party):

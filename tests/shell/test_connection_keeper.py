@@ -1,15 +1,18 @@
-"""All keeper of a shell: what is dialled when, and what is said when nobody is there."""
+"""All that a shell dials: what is dialled when, and what is said when nobody is there."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.shell.fakes import FakeStream, HostBench, LineFraming
 
-from requite.backoff import Backoff
 from requite.errors import TransportError
-from requite.shell import clock
-from requite.shell.connections import AddressList, Dialable, Endpoint, Keeper, Opened, opener
+from requite.shell.connections import (
+    AddressList,
+    ConnectionKeeper,
+    Connections,
+    Endpoint,
+    Opened,
+    opener,
+)
 from requite.shell.link import Link
 from requite.transport.address import TcpAddress
 from requite.transport.tls import TlsSettings
@@ -19,34 +22,34 @@ TLS = TlsSettings()
 
 
 class Dialler:
-    """Counts how often its way was to be dialled."""
+    """Notes how many connections it was told to dial."""
 
-    def __init__(self, way: Dialable, opened: Opened, tls: TlsSettings | None) -> None:
-        self.way = way
+    def __init__(self, addresses: AddressList, opened: Opened, tls: TlsSettings | None) -> None:
+        self.addresses = addresses
         self.opened = opened
         self.tls = tls
         self.wanted = 0
 
-    def want(self) -> None:
-        self.wanted += 1
+    def go_on(self) -> None:
+        self.wanted = self.addresses.wanted
 
     def connect(self) -> Link:
         """Do as if the connection stood."""
         link = self.opened(FakeStream())
-        self.way.opened(self.way.current, link)
+        self.addresses.opened(self.addresses.current, link)
+        self.wanted = self.addresses.wanted
         return link
 
 
 class Bench:
-    """The keeper of a host: a route to A, and B and C, which are kept."""
+    """A host that dials A when asked to, and keeps connected to B and C."""
 
     def __init__(self) -> None:
         self.host = HostBench().host
-        route = AddressList([A], Backoff(lambda: 0.0), clock.now)
-        self.keeper: Keeper[Dialler] = Keeper(route, self.host.opened, Dialler)
-        self.on_route = next(iter(self.keeper))
-        self.kept_b = self.keeper.keep(Endpoint(B, LineFraming, "the back", TLS))
-        self.kept_c = self.keeper.keep(Endpoint(C, LineFraming))
+        endpoints = [Endpoint(B, LineFraming, "the back", TLS), Endpoint(C, LineFraming)]
+        connections = Connections(LineFraming, dial_to=[A], keep=endpoints)
+        self.keeper = ConnectionKeeper(connections, self.host.opened, Dialler)
+        self.on_demand, self.kept_b, self.kept_c = self.keeper
 
     @property
     def wanted(self) -> list[int]:
@@ -56,7 +59,7 @@ class Bench:
         return self.keeper.trouble(self.host.links, listening)
 
 
-def test_what_is_kept_is_dialled_from_the_beginning_and_the_route_when_asked_for() -> None:
+def test_what_is_kept_is_dialled_from_the_beginning_and_the_rest_when_asked_for() -> None:
     bench = Bench()
     assert bench.wanted == [0, 0, 0]
     bench.keeper.begin()
@@ -67,6 +70,8 @@ def test_what_is_kept_is_dialled_from_the_beginning_and_the_route_when_asked_for
 
 def test_only_what_is_kept_is_dialled_again() -> None:
     bench = Bench()
+    bench.keeper.begin()
+    bench.keeper.connect()
     for dialler in bench.keeper:
         link = dialler.connect()
         bench.keeper.ended(link, "reset")
@@ -79,7 +84,7 @@ def test_a_link_is_opened_as_its_endpoint_says() -> None:
     assert (link.kept, link.accepted, link.place) == (True, False, "the back")
     assert isinstance(link.framing, LineFraming)
     assert (bench.kept_b.tls, bench.kept_c.tls) == (TLS, None)
-    assert not bench.on_route.connect().kept
+    assert not bench.on_demand.connect().kept
 
 
 def test_a_listener_has_a_new_framing_for_each_stream() -> None:
@@ -89,9 +94,9 @@ def test_a_listener_has_a_new_framing_for_each_stream() -> None:
     assert links[0].framing is not links[1].framing
 
 
-def test_trouble_is_that_of_all_ways_together_and_none_if_somebody_is_there() -> None:
+def test_trouble_is_that_of_all_addresses_and_none_if_somebody_is_there() -> None:
     bench = Bench()
-    bench.kept_b.way.failed(B, TransportError("refused"))
+    bench.kept_b.addresses.failed(B, TransportError("refused"))
     assert bench.trouble(TcpAddress("d", 4)) == (
         "refused; tcp://c:1 has not answered yet; tcp://a:1 has not answered yet;"
         " nobody is connected to tcp://d:4"
@@ -104,8 +109,6 @@ def test_trouble_is_that_of_all_ways_together_and_none_if_somebody_is_there() ->
     assert bench.trouble() != ""
 
 
-def test_without_a_route_nothing_is_said_of_it() -> None:
-    keeper: Keeper[Any] = Keeper(
-        AddressList([], Backoff(lambda: 0.0), clock.now), lambda: None, Dialler
-    )
+def test_where_nothing_is_dialled_there_is_no_trouble() -> None:
+    keeper = ConnectionKeeper(Connections(), HostBench().host.opened, Dialler)
     assert keeper.trouble([], []) == ""
