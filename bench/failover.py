@@ -28,8 +28,8 @@ from typing import Final
 
 import requite
 from bench import machine
+from bench.children import Children, WatchedChild
 from bench.loop import run
-from bench.processes import Child, Children
 from bench.spark import page
 from requite.pair.operator import Operator
 from requite.protocols.binarystar.table import State
@@ -91,7 +91,7 @@ class Show:
         self._given = given
         self._children = children
         self._fronts, self._links = _free_ports(2), _free_ports(2)
-        self._servers: list[Child] = []
+        self._servers: list[WatchedChild] = []
         self._calls = Calls()
 
     async def play(self) -> list[float]:
@@ -149,7 +149,7 @@ class Show:
         except requite.CallTimeout:
             return ""
 
-    def _start(self, number: int) -> Child:
+    def _start(self, number: int) -> WatchedChild:
         links = [f"tcp://127.0.0.1:{port}" for port in self._links]
         command = _command(
             "broker",

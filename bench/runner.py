@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from bench.cells import Cell
+from bench.children import Children, WatchedChild
 from bench.contenders import Contender
 from bench.job import Job
-from bench.processes import Child, ChildFailed, Children
+from requite.cli.show.processes import ShowFailed
 
 START_S = 15.0
 SLACK_S = 30.0
@@ -59,7 +60,7 @@ def run_once(cell: Cell, contender: Contender, number: int, settings: Settings) 
     with Children() as children:
         try:
             figures = measure(cell, contender, settings, children)
-        except ChildFailed as failure:
+        except ShowFailed as failure:
             why = f"{failure}\n{children.last_words()}"
             return Run(cell, contender, number, failure=why)
         return Run(cell, contender, number, figures)
@@ -99,7 +100,7 @@ def make_job(
     )
 
 
-def start_workers(contender: Contender, job: Job, children: Children) -> list[Child]:
+def start_workers(contender: Contender, job: Job, children: Children) -> list[WatchedChild]:
     """Raw workers share a process, a contender's own have one each."""
     processes = 1 if contender.dialect else job.workers
     command = _command(contender, "worker", job)

@@ -26,8 +26,8 @@ from bench.amqp.turns import (
     take_turn,
 )
 from bench.durable.rabbit import Rabbit
-from bench.processes import ChildFailed
 from bench.spark.page import table
+from requite.cli.show.processes import ShowFailed
 
 GOAL: Final = 2.0  # times aio-pika's calls per second, 64 in flight
 _WHO: Final = ("client", "workers", "broker")
@@ -77,7 +77,7 @@ class Calls:
         job = make_job(self._rabbit, self._settings, *cell, contender.queue)
         try:
             figures = take_turn(self._rabbit, contender, job)
-        except ChildFailed as failure:
+        except ShowFailed as failure:
             self.failures.append(f"{contender.name}, {cell}: {failure}")
             return False
         self._turns.setdefault((cell, contender.name), {})[number] = figures

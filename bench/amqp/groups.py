@@ -24,8 +24,8 @@ from bench.amqp.pools import Manager, managing
 from bench.amqp.turns import ask, facts, publish
 from bench.durable.rabbit import Rabbit
 from bench.gauge import cpu_s
-from bench.processes import ChildFailed
 from bench.spark.page import table
+from requite.cli.show.processes import ShowFailed
 from requite.protocols.amqp.topology import Pool
 
 POOL: Final = "bench-groups"
@@ -60,7 +60,7 @@ def run(rabbit: Rabbit, given: Namespace, how: str) -> list[str]:
         ):
             phases = list(_phases(rabbit, manager, count, rest_s))
             questions = _questions(rabbit, manager)
-    except (ChildFailed, TimeoutError) as failure:
+    except (ShowFailed, TimeoutError) as failure:
         return [f"groups: {failure}"]
     lead = (
         f"{how}: {count:,} groups, the control loops' `interval` at its default of 5 s; at work,"

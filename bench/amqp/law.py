@@ -30,10 +30,11 @@ from bench.amqp.turns import (
     publish,
     settings_of,
 )
+from bench.children import Children
 from bench.durable.rabbit import Rabbit
 from bench.job import Job
-from bench.processes import ChildFailed, Children
 from bench.spark.page import table
+from requite.cli.show.processes import ShowFailed
 
 PAGE: Final = "topics/throughput-law.md"
 PICTURE: Final = "topics/throughput-law.svg"
@@ -54,7 +55,7 @@ def run(rabbit: Rabbit, given: Namespace, how: str) -> list[str]:
             print(f"{number + 1}/{settings.rounds} {handler}, {_servants(each)}", flush=True)
             try:
                 found += _measure(rabbit, settings, handler, each, slots[-1])
-            except ChildFailed as failure:
+            except ShowFailed as failure:
                 return [f"{handler}, {_servants(each)}: {failure}"]
     points = medians(found)
     lead = (
@@ -77,8 +78,8 @@ def _measure(
             for line in _lines(replace(job, workers=servants), handler, children):
                 figures = json.loads(line)
                 yield Point(handler, servants, *figures.values())
-        except ChildFailed as failure:
-            raise ChildFailed(f"{failure}\n{children.last_words()}") from None
+        except ShowFailed as failure:
+            raise ShowFailed(f"{failure}\n{children.last_words()}") from None
 
 
 def _lines(job: Job, handler: str, children: Children) -> Iterator[str]:

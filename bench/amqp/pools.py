@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.amqp.turns import START_S
+from bench.children import Children, WatchedChild
 from bench.durable.rabbit import Rabbit
-from bench.processes import Child, Children
 
 DRAIN_S: Final = 60.0
 _RUN: Final = ("-m", "requite.cli", "pool", "run", "--config")
@@ -22,7 +22,7 @@ _RUN: Final = ("-m", "requite.cli", "pool", "run", "--config")
 class Manager(NamedTuple):
     """The process, and where its endpoints are."""
 
-    child: Child
+    child: WatchedChild
     url: str
 
 
@@ -50,7 +50,7 @@ def managing(
             child.wait_for(rf"^pool {pool}: active$", START_S)
             yield Manager(child, url)
         finally:
-            child.stop(DRAIN_S)
+            child.end(DRAIN_S)
             _kill_workers(folder, pool)
 
 

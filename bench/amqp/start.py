@@ -22,9 +22,10 @@ from typing import Final
 import requite
 from bench.amqp.pools import managing, pool_url, processes
 from bench.amqp.turns import START_S, facts, publish
+from bench.children import Children
 from bench.durable.rabbit import Rabbit
-from bench.processes import ChildFailed, Children
 from bench.spark.page import table
+from requite.cli.show.processes import ShowFailed
 
 KEYS: Final = 20
 _QUICK: Final = 3
@@ -51,7 +52,7 @@ def run(rabbit: Rabbit, given: Namespace, how: str) -> list[str]:
             with TemporaryDirectory(prefix="requite-bench-") as name:
                 rows[what] = measure(rabbit, Path(name), count)
             print(f"{what}: {median(rows[what]):.3f} s", flush=True)
-    except (ChildFailed, requite.CallError) as failure:
+    except (ShowFailed, requite.CallError) as failure:
         return [f"{what}: {failure}"]
     header = ["", "median, ms", "95 %, ms", "shortest, ms"]
     lead = f"{how}: {count} keys, one after the other."

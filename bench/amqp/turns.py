@@ -17,10 +17,11 @@ from urllib.request import Request, urlopen
 
 from bench import machine
 from bench.amqp.contenders import QUEUES, Contender, Part
+from bench.children import Children
 from bench.durable.rabbit import Rabbit
 from bench.job import Job
-from bench.processes import ChildFailed, Children
 from bench.spark import page
+from requite.cli.show.processes import ShowFailed
 
 START_S: Final = 60.0
 SLACK_S: Final = 60.0
@@ -71,7 +72,7 @@ def make_job(rabbit: Rabbit, settings: Settings, window: int, size: int, queue: 
 
 
 def take_turn(rabbit: Rabbit, contender: Contender, job: Job) -> Figures:
-    """Let a contender make calls. Raises `ChildFailed`."""
+    """Let a contender make calls. Raises `ShowFailed`."""
     declare(rabbit, job.dialect)
     return measure(contender.client, contender.servant, job)
 
@@ -90,8 +91,8 @@ def measure(client: Part, servant: Part, job: Job) -> Figures:
             caller = children.start(client.command(told), name="the client")
             patience_s = job.warm_up_s + 3 * job.seconds + SLACK_S
             figures: Figures = json.loads(caller.wait_for(r"^\{.*\}$", patience_s)[0])
-        except ChildFailed as failure:
-            raise ChildFailed(f"{failure}\n{children.last_words()}") from None
+        except ShowFailed as failure:
+            raise ShowFailed(f"{failure}\n{children.last_words()}") from None
     return figures
 
 

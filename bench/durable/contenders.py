@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from bench.children import Children
 from bench.durable import rabbit
-from bench.processes import Children
 
 _START_S: Final = 15.0
 _LISTENING: Final = r"^listening on \S+:(\d+)$"

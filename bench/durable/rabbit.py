@@ -6,7 +6,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar
 
-from bench.processes import ChildFailed
 from requite.cli.show import rabbitmq
 from requite.cli.show.processes import ShowFailed
 
@@ -32,9 +31,9 @@ class Rabbit(rabbitmq.RabbitServer):
     def __enter__(self) -> Rabbit:
         try:
             self.start()
-        except ShowFailed as failure:
+        except ShowFailed:
             self.close()
-            raise ChildFailed(str(failure)) from None
+            raise
         return self
 
     def __exit__(

@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from bench.children import Children
 from bench.job import Job
-from bench.processes import ChildFailed, Children
 from bench.sp.cells import Cell, Line
+from requite.cli.show.processes import ShowFailed
 
 START_S = 15.0
 SLACK_S = 30.0
@@ -57,7 +58,7 @@ def run_once(cell: Cell, line: Line, number: int, settings: Settings) -> Run:
     with Children() as children:
         try:
             figures = measure(line, first_job(cell, settings), children)
-        except ChildFailed as failure:
+        except ShowFailed as failure:
             return Run(cell, line, number, failure=f"{failure}\n{children.last_words()}")
         return Run(cell, line, number, figures)
 

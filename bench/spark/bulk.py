@@ -20,9 +20,9 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
+from bench.children import Children
 from bench.gauge import cpu_s
 from bench.loop import run
-from bench.processes import Children
 from bench.spark import page
 
 if TYPE_CHECKING:

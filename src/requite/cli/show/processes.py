@@ -1,4 +1,4 @@
-"""The demo's processes: started by the commands a user would type; none outlives the demo."""
+"""Child processes of demos and benchmarks; none outlives the process that started it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEASH: Final = "requite.cli.show.leash"
 
 
 class ShowFailed(RequiteError):
-    """A process of the demo did not start, ended by itself, or was never heard of again."""
+    """A child process did not start, ended by itself, or was never heard of again."""
 
 
 class State(StrEnum):
@@ -45,12 +45,14 @@ class Member(Protocol):
 
 
 class Child:
-    """One process of the demo: `python -m` with `arguments`. `name` is for people.
+    """One process: `python -m` with `arguments`, or what else the leash runs. `name` is for people.
 
-    One that `listens` can be told things on its stdin.
+    One that `listens` can be told things on its stdin. With `mixed`, stderr arrives on stdout.
     """
 
-    def __init__(self, name: str, *arguments: str, listens: bool = False) -> None:
+    def __init__(
+        self, name: str, *arguments: str, listens: bool = False, mixed: bool = False
+    ) -> None:
         self.name = name
         self.state = State.STARTING
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the child)
@@ -58,8 +60,8 @@ class Child:
             [sys.executable, "-m", _LEASH, str(os.getpid()), *arguments],
             stdin=subprocess.PIPE if listens else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            process_group=0,  # Ctrl-C is for the demo alone, which then ends its processes itself
+            stderr=subprocess.STDOUT if mixed else self._stderr,
+            process_group=0,  # Ctrl-C is for the parent alone, which then ends its children itself
         )
 
     @property
@@ -108,6 +110,14 @@ class Child:
         self._process.kill()
         self._process.wait()
         self._close()
+
+    def end(self, patience_s: float = 1.0) -> None:
+        """SIGTERM, and SIGKILL if it still runs after `patience_s` seconds."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience_s)
+        self.kill()
 
     def stop(self) -> None:
         """SIGSTOP: the process freezes with all its connections open."""

@@ -1,0 +1,82 @@
+"""The child processes of benchmarks: heard on both outputs, and always ended."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+
+import pytest
+from bench.children import Children
+
+from requite.cli.show.processes import ShowFailed
+
+WAIT_S = 20.0
+STUBBORN = """
+import signal, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("url 127.0.0.1:1234", flush=True)
+print("ready", file=sys.stderr, flush=True)
+signal.pause()
+"""
+PARENT = f"""
+import signal, sys
+from bench.children import Children
+child = Children().start([sys.executable, "-c", {STUBBORN!r}], name="the server")
+child.wait_for("^ready$", {WAIT_S})
+print(child.pid, flush=True)
+signal.pause()
+"""
+
+
+def python(program: str) -> list[str]:
+    return [sys.executable, "-c", program]
+
+
+def test_a_child_is_heard_on_both_outputs_and_killed_if_it_does_not_end():
+    with Children() as children:
+        child = children.start(python(STUBBORN), name="the server")
+        child.wait_for("^ready$", WAIT_S)
+        assert child.wait_for(r"^url (\S+)$", WAIT_S)[1] == "127.0.0.1:1234"
+        assert children.last_words().startswith("the server is running, its output:\n    url")
+        child.end(0.01)
+        assert child.last_words().startswith(f"the server ended with status {-signal.SIGKILL}")
+
+
+def test_a_child_that_ends_as_it_is_told_is_not_killed():
+    with Children() as children:
+        child = children.start(
+            python("import signal; print('ready', flush=True); signal.pause()"), name="the server"
+        )
+        child.wait_for("^ready$", WAIT_S)
+        child.end(WAIT_S)
+        assert child.last_words().startswith(f"the server ended with status {-signal.SIGTERM}")
+
+
+@pytest.mark.parametrize("command", [python("print('hello')"), ["requite-no-such-program"]])
+def test_a_child_that_ends_before_it_said_what_is_awaited_has_failed(command):
+    with Children() as children:
+        child = children.start(command, name="the server")
+        with pytest.raises(ShowFailed, match="the server ended"):
+            child.wait_for("^ready$", WAIT_S)
+        assert "hello" in child.last_words() or "FileNotFoundError" in child.last_words()
+
+
+def test_a_silent_child_has_failed_when_the_time_is_over():
+    with Children() as children:
+        child = children.start(python(STUBBORN), name="the server")
+        with pytest.raises(ShowFailed, match="said nothing like 'never' for 0 s"):
+            child.wait_for("never", 0.01)
+
+
+def test_a_child_does_not_outlive_a_parent_that_is_killed():
+    with subprocess.Popen(python(PARENT), stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pidfd = os.pidfd_open(int(parent.stdout.readline()))
+        try:
+            parent.kill()
+            assert select.select([pidfd], [], [], WAIT_S)[0] == [pidfd]
+        finally:
+            os.close(pidfd)
