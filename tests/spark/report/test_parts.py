@@ -9,14 +9,17 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jinja2 import UndefinedError
+from markupsafe import Markup
 from tests.spark.report.made_up import NOON, span
 
 from requite.errors import ConfigurationError
 from requite.spark.news import LATEST
 from requite.spark.report import words
 from requite.spark.report.facts import STEPS_DRAWN, Bar
+from requite.spark.report.html_table import table
 from requite.spark.report.lake import finite, percentile
-from requite.spark.report.markup import Markup, legible, tag
+from requite.spark.report.markup import fill, legible
 from requite.spark.report.scales import merge_bars, round_values
 from requite.spark.report.steps import SAMPLES, depths, is_fine, span_of
 from requite.spark.report.svg import UnsafeChart, inline_svg
@@ -144,11 +147,20 @@ def test_percentiles_are_upper_edges():
 
 
 def test_text_is_escaped_and_markup_is_not():
-    inner = tag("b", "<i>", class_="x&y")
-    assert inner == '<b class="x&amp;y">&lt;i&gt;</b>'
-    assert tag("p", inner, "&", None) == f"<p>{inner}&amp;</p>"
+    inner = table(("<i>",), [("a&b",)], label='x"y')
     assert isinstance(inner, Markup)
-    assert tag("meta", name="a", http_equiv="b") == '<meta name="a" http-equiv="b"/>'
+    assert 'aria-label="x&#34;y"' in inner
+    assert '<th scope="col">&lt;i&gt;</th>' in inner
+    assert "<td>a&amp;b</td>" in inner
+    whole = fill("group.html", kind="card", title="<b>", parts=[inner, "<p>"])
+    assert inner in whole
+    assert "<h3>&lt;b&gt;</h3>" in whole
+    assert "&lt;p&gt;" in whole
+
+
+def test_a_template_without_one_of_its_values_is_an_error():
+    with pytest.raises(UndefinedError, match="'reason' is undefined"):
+        fill("advice.html", service="echo", change="keep 1 worker")
 
 
 @given(st.text())

@@ -26,7 +26,7 @@ from requite.errors import ConfigurationError
 from requite.shell.aio import run
 
 _AUDITOR: Final = "requite.cli.show.auditor"
-_NEEDED: Final = ("pyspark", "pyarrow", "pandas", "altair", "vl_convert")
+_NEEDED: Final = ("pyspark", "pyarrow", "pandas", "altair", "jinja2", "vl_convert")
 _STEP_TAKES_S: Final = 300.0
 _TOLD: Final = ("accepted", "exactly_one", "missing", "duplicate", "in_flight")
 

@@ -2,7 +2,7 @@
 
 facts.py      what it tells, as plain values
 lake.py, course.py, steps.py, bounded.py    from a lake to facts
-words.py, markup.py, html_table.py          text and elements, escaped by construction
+words.py, markup.py, html_table.py          text, and templates that escape it
 charts.py, drawing.py, scales.py, svg.py    rows to inline SVG
 verdict.py, behaviour.py, capacity.py       the parts of the page
 page.py, report.css                         the page
@@ -62,7 +62,7 @@ def require_place(path: str | PathLike[str]) -> None:
 
 def require_charts() -> None:
     """Raise `ConfigurationError` where what draws the charts is not installed."""
-    missing = [name for name in ("altair", "vl_convert") if find_spec(name) is None]
+    missing = [name for name in ("altair", "jinja2", "vl_convert") if find_spec(name) is None]
     if missing:
         raise ConfigurationError(
             f"the report needs {' and '.join(missing)}: pip install 'requite[report]'"

@@ -7,10 +7,12 @@ from datetime import datetime
 from functools import partial
 from typing import Final, TypeVar
 
+from markupsafe import Markup
+
 from requite.spark.report import charts, words
 from requite.spark.report.facts import Facts, Flow, Service, Span, WorkerLife
 from requite.spark.report.html_table import Column, ids, table, text
-from requite.spark.report.markup import Markup, legible, tag
+from requite.spark.report.markup import fill, legible
 from requite.spark.report.scales import merge_bars
 from requite.spark.report.steps import is_fine
 
@@ -48,15 +50,20 @@ def workers(facts: Facts, span: Span) -> Markup:
     return section("Workers", lead, charts_of(_lives(facts, span), _worker_table(facts, span)))
 
 
-def section(title: str, lead: str, *parts: Markup | None) -> Markup:
+def section(title: str, lead: str, *parts: Markup | None, id: str | None = None) -> Markup:
     """Return a part of the page with a heading."""
-    return tag("section", tag("h2", title), tag("p", lead, class_="lead") if lead else None, *parts)
+    return fill("section.html", title=title, lead=lead, parts=parts, id=id)
+
+
+def group(kind: str, title: str | None, *parts: Markup) -> Markup:
+    """Return parts in one box; `kind` is a class of the stylesheet."""
+    return fill("group.html", kind=kind, title=title, parts=parts)
 
 
 def charts_of(*figures: Markup | None) -> Markup | None:
     """Return figures side by side, where there is room."""
     shown = [figure for figure in figures if figure is not None]
-    return tag("div", *shown, class_="charts") if shown else None
+    return group("charts", None, *shown) if shown else None
 
 
 def figure(
@@ -66,14 +73,8 @@ def figure(
 
     No `data` where a table of the same stands beside it.
     """
-    return tag(
-        "figure",
-        tag("h3", title),
-        draw(f"{title}. {caption}"),
-        tag("figcaption", caption),
-        tag("details", tag("summary", "As a table"), data) if data else None,
-        class_="card",
-    )
+    drawing = draw(f"{title}. {caption}")
+    return fill("figure.html", title=title, drawing=drawing, caption=caption, data=data)
 
 
 def _pace(facts: Facts, span: Span) -> Markup | None:
@@ -138,17 +139,13 @@ def _services(facts: Facts) -> Markup | None:
     if facts.rest is not None:
         rows.append((_others(left_out), *_figures(facts.rest)))
     columns = ("accepted", "replied", "failed", "again", "twice", "median", "95 %", "99 %", "mean")
-    return tag(
-        "div",
-        tag("h3", "By service"),
-        table(
-            (text("service"), *columns),
-            rows,
-            total=("all", *_figures(total)) if facts.services_known > 1 else None,
-            label="By service",
-        ),
-        class_="card",
+    whole = table(
+        (text("service"), *columns),
+        rows,
+        total=("all", *_figures(total)) if facts.services_known > 1 else None,
+        label="By service",
     )
+    return group("card", "By service", whole)
 
 
 def _figures(row: Service) -> tuple[str, ...]:
@@ -261,7 +258,7 @@ def _worker_table(facts: Facts, span: Span) -> Markup:
     )
     rows = [_life(number, life, span) for number, life in enumerate(facts.workers, 1)]
     whole = table(columns, rows, label="Workers in figures")
-    return tag("div", tag("h3", "In figures"), whole, class_="card")
+    return group("card", "In figures", whole)
 
 
 def _life(number: int, life: WorkerLife, span: Span) -> tuple[str, ...]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from markupsafe import Markup
+
 from requite.spark.report import charts, words
-from requite.spark.report.behaviour import charts_of, figure, section
+from requite.spark.report.behaviour import charts_of, figure, group, section
 from requite.spark.report.facts import Advice, Facts, Load, Span
 from requite.spark.report.html_table import ids, table, text
-from requite.spark.report.markup import Markup, legible, tag
+from requite.spark.report.markup import fill, legible
 
 _REASON_SIZE: Final = 600
 
@@ -56,14 +58,8 @@ def _loads(facts: Facts) -> Markup:
         "gap",
     )
     more = f"The busiest; {words.counted(left_out, 'more service')} not shown."
-    return tag(
-        "div",
-        tag("h3", "In figures"),
-        table((text("service"), *columns), map(_load, facts.loads), label="Load by service"),
-        tag("p", more) if left_out else None,
-        tag("p", "gap: how far Little's law and the journal are apart.", class_="lead"),
-        class_="card",
-    )
+    whole = table((text("service"), *columns), map(_load, facts.loads), label="Load by service")
+    return fill("loads.html", table=whole, more=more if left_out else None)
 
 
 def _load(row: Load) -> tuple[str, ...]:
@@ -90,7 +86,7 @@ def advice(facts: Facts) -> Markup | None:
         f"{words.counted(left_out, 'more service')} in the table gold_rightsizing."
         if left_out
         else "What the load that was measured asks for.",
-        tag("div", *map(_advice, facts.advice), class_="advice"),
+        group("advice", None, *map(_advice, facts.advice)),
     )
 
 
@@ -100,12 +96,11 @@ def _advice(row: Advice) -> Markup:
         words.counted(row.slots, "slot") if row.slots is not None else None,
         f"timeout {words.milliseconds(row.timeout_ms)}" if row.timeout_ms is not None else None,
     )
-    return tag(
-        "article",
-        tag("h3", legible(row.service) or "no name"),
-        tag("p", " · ".join(filter(None, known)), class_="change"),
-        tag("p", legible(row.reason, _REASON_SIZE)),
-        class_="card",
+    return fill(
+        "advice.html",
+        service=legible(row.service) or "no name",
+        change=" · ".join(filter(None, known)),
+        reason=legible(row.reason, _REASON_SIZE),
     )
 
 
@@ -138,4 +133,4 @@ def failures(facts: Facts, span: Span) -> Markup | None:
     ]
     whole = table((*columns, ids("such as request")), rows, label="Errors")
     lead = f"Requests that ended in an error, by kind.{more if left_out else ''}"
-    return section("What failed", lead, tag("div", whole, class_="card"))
+    return section("What failed", lead, group("card", None, whole))

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from markupsafe import Markup
+
 from requite.spark.report.drawing import (
     BLUE,
     GREY,
@@ -25,7 +27,7 @@ from requite.spark.report.drawing import (
     time_axis,
 )
 from requite.spark.report.facts import Bar, Depth, Flow, Load, Pace, Span, WorkerLife
-from requite.spark.report.markup import Markup, legible
+from requite.spark.report.markup import legible
 from requite.spark.report.scales import log_of, merge_bars, round_values
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from markupsafe import Markup
+
 from requite.spark.report.facts import Span
-from requite.spark.report.markup import Markup
 from requite.spark.report.svg import inline_svg
 
 if TYPE_CHECKING:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from requite.spark.report.markup import Markup, join, tag
+from markupsafe import Markup
+
+from requite.spark.report.markup import fill
 
 
 class Column(NamedTuple):
@@ -13,6 +15,11 @@ class Column(NamedTuple):
 
     title: str
     kind: str | None = None  # a class of the stylesheet
+
+
+class _Row(NamedTuple):
+    kind: str | None  # a class of the stylesheet
+    cells: list[tuple[Column, str]]
 
 
 def text(title: str) -> Column:
@@ -34,16 +41,11 @@ def table(
 ) -> Markup:
     """Return a table; plain strings in `columns` head figures. `total` is a last, stressed row."""
     heads = [column if isinstance(column, Column) else Column(column) for column in columns]
-    body = [_row(heads, row) for row in rows]
+    body = [_row(None, heads, row) for row in rows]
     if total is not None:
-        body.append(_row(heads, total, "sum"))
-    head = tag("tr", *(tag("th", head.title, class_=head.kind, scope="col") for head in heads))
-    whole = tag("table", tag("thead", head), tag("tbody", *body))
-    return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=label)
+        body.append(_row("sum", heads, total))
+    return fill("table.html", columns=heads, rows=body, label=label)
 
 
-def _row(columns: Sequence[Column], cells: Sequence[str], class_: str | None = None) -> Markup:
-    pairs = zip(columns, cells, strict=True)
-    return tag(
-        "tr", join(tag("td", cell, class_=column.kind) for column, cell in pairs), class_=class_
-    )
+def _row(kind: str | None, columns: Sequence[Column], cells: Sequence[str]) -> _Row:
+    return _Row(kind, list(zip(columns, cells, strict=True)))

@@ -1,45 +1,31 @@
-"""HTML that is escaped by construction: whatever is not `Markup` is text.
+"""HTML from the templates of this package: whatever is not `Markup` is text, and escaped.
 
-Elements are written so that the page is well-formed XML as well: tests read it strictly.
+Templates are written so that the page is well-formed XML as well: tests read it strictly.
 """
 
 from __future__ import annotations
 
-import html
 import unicodedata
-from collections.abc import Iterable
 from typing import Final
 
-_VOID: Final = frozenset({"br", "meta"})
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"})
 _NAME_SIZE: Final = 48
+_TEMPLATES: Final = Environment(
+    loader=PackageLoader("requite.spark.report"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
 
 
-class Markup(str):
-    """Text that is HTML already."""
-
-    __slots__ = ()
-
-
-def tag(name: str, /, *children: str | None, **attributes: str | None) -> Markup:
-    """Return an element; None stands for nothing. `class_` and `data_x` mean `class`, `data-x`."""
-    opening = name + "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{html.escape(value)}"'
-        for key, value in attributes.items()
-        if value is not None
-    )
-    if name in _VOID:
-        return Markup(f"<{opening}/>")
-    return Markup(f"<{opening}>{join(children)}</{name}>")
-
-
-def join(children: Iterable[str | None]) -> Markup:
-    """Return children one after the other, escaped where they are text."""
-    return Markup("".join(map(_escape, filter(None, children))))
-
-
-def _escape(child: str) -> str:
-    return child if isinstance(child, Markup) else html.escape(child)
+def fill(template: str, **values: object) -> Markup:
+    """Return a template with its values. None stands for what is left out."""
+    return Markup(_TEMPLATES.get_template(template).render(values))
 
 
 def legible(name: str | None, size: int = _NAME_SIZE) -> str:

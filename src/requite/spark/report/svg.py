@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree
 
-from requite.spark.report.markup import Markup
+from markupsafe import Markup
 
 if TYPE_CHECKING:
     import altair

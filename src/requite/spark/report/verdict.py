@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
+
+from markupsafe import Markup
 
 from requite.spark.audit import Summary
 from requite.spark.report import words
+from requite.spark.report.behaviour import section
 from requite.spark.report.facts import Contradicted, Facts, Violation, mood_of
 from requite.spark.report.html_table import ids, table, text
-from requite.spark.report.markup import Markup, join, legible, tag
+from requite.spark.report.markup import fill, legible
 
 _BREACHES: Final = {
     "LATE": "ended after its deadline and one heartbeat period",
@@ -31,15 +34,20 @@ _CONTRADICTIONS: Final = {
 _REASON_SIZE: Final = 160
 
 
+class _Tile(NamedTuple):
+    value: str
+    name: str
+    is_alarming: bool = False
+
+
 def verdict(facts: Facts) -> Markup:
     """Return the verdict in a sentence, and what it rests on."""
     audit = facts.audit
-    return tag(
-        "section",
-        tag("p", words.verdict(audit), class_="words"),
-        tag("p", words.explanation(audit)),
-        class_=f"verdict {mood_of(audit).value}",
-        id="verdict",
+    return fill(
+        "verdict.html",
+        mood=mood_of(audit).value,
+        verdict=words.verdict(audit),
+        explanation=words.explanation(audit),
     )
 
 
@@ -50,21 +58,16 @@ def tiles(facts: Facts) -> Markup:
         return Markup("")
     seconds = (span.ended - span.began).total_seconds()
     lost = f"{facts.workers_lost:,} of {facts.workers_known:,}"
-    return tag(
-        "ul",
-        _tile(words.milliseconds(total.p50_ms), "median latency"),
-        _tile(words.milliseconds(total.p99_ms), "99 of 100 within"),
-        _tile(words.rate(total.replied + total.failed, seconds), "ended"),
-        _tile(words.count(total.failed), "failed", is_alarming=total.failed > 0),
-        _tile(words.count(total.retries), "given to workers again"),
-        _tile(lost, "workers lost") if facts.workers else None,
-        class_="tiles",
-    )
-
-
-def _tile(value: str, name: str, *, is_alarming: bool = False) -> Markup:
-    class_ = "alarm" if is_alarming else None
-    return tag("li", tag("b", value), tag("span", name), class_=class_)
+    shown = [
+        _Tile(words.milliseconds(total.p50_ms), "median latency"),
+        _Tile(words.milliseconds(total.p99_ms), "99 of 100 within"),
+        _Tile(words.rate(total.replied + total.failed, seconds), "ended"),
+        _Tile(words.count(total.failed), "failed", is_alarming=total.failed > 0),
+        _Tile(words.count(total.retries), "given to workers again"),
+    ]
+    if facts.workers:
+        shown.append(_Tile(lost, "workers lost"))
+    return fill("tiles.html", tiles=shown)
 
 
 def breaches(facts: Facts) -> Markup:
@@ -73,13 +76,8 @@ def breaches(facts: Facts) -> Markup:
     if not audit.violations:
         return Markup("")
     shown = len(facts.violations)
-    return tag(
-        "section",
-        tag("h2", "What is wrong"),
-        tag("p", _how_many(audit, shown), class_="lead"),
-        *map(_breach, facts.violations),
-        id="breaches",
-    )
+    cards = map(_breach, facts.violations)
+    return section("What is wrong", _how_many(audit, shown), *cards, id="breaches")
 
 
 def contradictions(facts: Facts) -> Markup:
@@ -96,10 +94,9 @@ def contradictions(facts: Facts) -> Markup:
         (legible(each.kind), words.count(each.n), _CONTRADICTIONS.get(each.kind, ""))
         for each in facts.contradictions
     ]
-    return tag(
-        "section",
-        tag("h2", "Who contradicts whom"),
-        tag("p", lead, class_="lead"),
+    return section(
+        "Who contradicts whom",
+        lead,
         table((text("kind"), "requests", text("meaning")), kinds, label="Contradictions"),
         *map(_contradicted, facts.contradictions),
         id="contradictions",
@@ -136,14 +133,13 @@ def _card(found: Violation | Contradicted, name: str, meaning: str) -> Markup:
         )
         for event in found.events
     ]
-    heading = join([legible(found.service) or "no service", ", request "])
-    request = tag("span", legible(found.request_id), class_="id")
     left_out = f"{words.counted(found.left_out, 'more event')}, not shown."
-    return tag(
-        "article",
-        tag("h3", heading, request),
-        tag("p", f"{legible(name)}: {meaning}."),
-        table((*columns, text("reason"), ids("log")), rows, label="Events in order"),
-        tag("p", left_out) if found.left_out else None,
-        class_="card",
+    return fill(
+        "request.html",
+        service=legible(found.service) or "no service",
+        request_id=legible(found.request_id),
+        name=legible(name),
+        meaning=meaning,
+        events=table((*columns, text("reason"), ids("log")), rows, label="Events in order"),
+        more=left_out if found.left_out else None,
     )
