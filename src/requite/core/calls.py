@@ -225,21 +225,19 @@ class Calls(dict[Any, CallT], Generic[CallT]):
     def sent(
         self, call: CallT, out: list[Effect], now: float, kind: str = "sent", **facts: Any
     ) -> None:
-        """Count a try that has left; `kind` is that of the note."""
+        """Count a try that has left, and give it its time: only what may be repeated is looked at
+        before its deadline. `kind` is that of the note."""
         call.tries += 1
-        if self.recorder is not None:
-            self.recorder.sent(call, now)
-        if self.notes:
-            self.note(kind, call, out, **facts)
-
-    def await_reply(self, call: CallT, now: float) -> None:
-        """Give a try its time; only what may be repeated is looked at before its deadline."""
         at = call.deadline
         if call.idempotent and now + self.try_s < at:
             at = now + self.try_s
         call.due_at = at
         if at < self.sweep.at:
             self.sweep.at = at
+        if self.recorder is not None:
+            self.recorder.sent(call, now)
+        if self.notes:
+            self.note(kind, call, out, **facts)
 
     def wait_until(self, call: CallT, at: float) -> None:
         """Look at a call again at `at`, or at its deadline if that is earlier."""

@@ -48,7 +48,6 @@ class Machine(ABC):
                 refused = refused or violation
             if self._draining:
                 self._maybe_stop(now)
-        self._end_turn()
         if refused is not None:
             raise refused
         out = self._out
@@ -71,10 +70,6 @@ class Machine(ABC):
 
     def _has_no_use_for(self, event: Input) -> LocalViolation:
         return LocalViolation(f"{self._kind} has no use for {event!r}")
-
-    def _end_turn(self) -> None:
-        """Put out what was kept back to leave together."""
-        return
 
     def _maybe_stop(self, now: float) -> None:
         """Stop, if everything is done that is still to be done."""

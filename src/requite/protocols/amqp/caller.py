@@ -303,7 +303,6 @@ class AmqpCaller(ConnectedEngine):
         if self._policy.confirms:
             self._confirms.published(call.request_id)
         self._calls.sent(call, self._out, now)
-        self._calls.await_reply(call, now)
 
     def _publishing(self, service: str) -> bytes:
         """Return the method that publishes a request to a service, made once."""

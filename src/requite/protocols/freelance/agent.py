@@ -88,7 +88,6 @@ class AgentClient(FreelanceClient):
         self._name(call)
         call.peers.clear()
         self._transmit(call, server.peer, (call.control, *call.frames), now)
-        self._calls.await_reply(call, now)
         return True
 
     def _choose(self, call: PendingCall) -> Server | None:

@@ -60,7 +60,6 @@ class FailoverClient(FreelanceClient):
         call.tried[place] = None
         call.peers.clear()
         self._transmit(call, peer, call.frames, now)
-        self._calls.await_reply(call, now)
 
     def _time_out(self, call: PendingCall, now: float) -> None:
         """Go on to the next server, or end a call that none has answered."""

@@ -12,6 +12,7 @@ Source: Guide, "Model Two - Brutal Shotgun Massacre".
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from requite.core.calls import MALFORMED, STRAY
@@ -37,6 +38,7 @@ class ShotgunClient(FreelanceClient):
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
+        self._calls.try_s = inf  # everybody is asked at once: there is no time but the deadline
         self._open: dict[Peer, bool] = {}  # by connection: whether it takes requests
 
     # --- calls ------------------------------------------------------------------------------------

@@ -237,7 +237,6 @@ class ClientEngine(Machine):
         """Note that a HELD call has gone out."""
         call.state = SENT
         self._calls.sent(call, self._out, now)
-        self._calls.await_reply(call, now)
 
     def _take_partial(self, call: PendingCall, frames: Sequence[bytes], now: float) -> None:
         if call.wants_partials:

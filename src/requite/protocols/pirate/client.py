@@ -167,7 +167,6 @@ class LazyPirate(Machine):
 
     def _transmit(self, call: PendingCall, now: float) -> None:
         call.peer = peer = self._lanes.occupy(call)
-        self._calls.await_reply(call, now)
         self._out.append(Send(peer, call.frames))
         self._calls.sent(call, self._out, now)
 

@@ -15,7 +15,7 @@ Source: sp-request-reply-01, "REP endpoint" and "End-to-end functionality".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final
 
 from requite.chronicle import NO_INSTANCE, Chronicle
@@ -28,7 +28,9 @@ from requite.engine import (
     DeliverAll,
     Disconnect,
     Drain,
+    Effect,
     Finished,
+    Input,
     Peer,
     PeerBlocked,
     PeerJoined,
@@ -138,6 +140,15 @@ class ScalabilityWorker(Machine):
             self._stopped,
         )
 
+    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
+        """See `requite.engine.Engine.handle`."""
+        effects = super().handle(events, now)
+        if not (self._requests or self._replies):
+            return effects
+        self._put_out()
+        out, self._out = self._out, []
+        return out if effects is out else [*effects, *out]
+
     # --- requests ---------------------------------------------------------------------------------
     def _received(self, event: Received, now: float) -> None:
         caller = self._turns.by_peer.get(event.peer)
@@ -151,7 +162,7 @@ class ScalabilityWorker(Machine):
             elif len(jobs) < capacity and caller.is_open and not turns.line:
                 self._deliver(caller, payload[:end], payload[end:], now)
             elif turns.push(caller, (payload[:end], payload[end:]), len(payload)):
-                self._end_turn()
+                self._put_out()
                 self._out.append(StopReading(caller.peer))
         if turns.line:
             self._deliver_waiting(now)
@@ -180,7 +191,7 @@ class ScalabilityWorker(Machine):
                 return
             caller, (stack, body) = due
             if not self._draining and self._turns.resumes(caller):
-                self._end_turn()
+                self._put_out()
                 self._out.append(ResumeReading(caller.peer))
             self._deliver(caller, stack, body, now)
 
@@ -190,7 +201,7 @@ class ScalabilityWorker(Machine):
 
     # --- from handlers ----------------------------------------------------------------------------
     def _produced(self, event: Produced, now: float) -> None:
-        self._end_turn()  # a handler has to begin before it can be given up
+        self._put_out()  # a handler has to begin before it can be given up
         if reason := self._jobs.join(event, self._out, now):
             self._jobs.abandon(event.token, reason, self._out, now)
 
@@ -236,8 +247,8 @@ class ScalabilityWorker(Machine):
         else:
             self._replies.setdefault(caller.peer, []).append(message)
 
-    def _end_turn(self) -> None:
-        """Put out what goes to handlers and to peers."""
+    def _put_out(self) -> None:
+        """Put out what was kept back for handlers and peers, to leave together."""
         if self._requests:
             pairs, self._requests = self._requests, []
             if len(pairs) == 1:
@@ -263,7 +274,7 @@ class ScalabilityWorker(Machine):
         caller = self._turns.leave(event.peer)
         if caller is None:
             return
-        self._end_turn()  # handlers have to begin before they can be given up
+        self._put_out()  # handlers have to begin before they can be given up
         self._paths.leave(caller)
         self._jobs.drop(Why.LOST, self._out, now, len(caller.waiting))
         for job in self._jobs:
@@ -293,6 +304,6 @@ class ScalabilityWorker(Machine):
         """Stop once nothing is in hand. What waits at channels that push back is left undone."""
         if not (self._stopped or self._jobs):
             self._stopped = True
-            self._end_turn()
+            self._put_out()
             self._jobs.drop(Why.LOST, self._out, now, self._turns.clear())
             self._out.append(Stopped())

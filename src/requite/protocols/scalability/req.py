@@ -274,9 +274,9 @@ class ScalabilityClient(Machine):
             call.tag = self._new_tag()
             self._pending[call.tag] = call
         call.peer = channel.peer
-        self._calls.wait_until(call, now + call.resend_s)
         self._out.append(Send(channel.peer, (call.tag, call.frames[0])))
         self._calls.sent(call, self._out, now, "resent" if call.tries else "sent")
+        self._calls.wait_until(call, now + call.resend_s)
 
     def _new_tag(self) -> bytes:
         """Return the tag of the next request id that is free: a call may outlive 2**31 others."""
