@@ -16,7 +16,6 @@ HEAVY = [
     "cyclopts",
     "dbus_fast",
     "h11",
-    "msgspec",
     "numpy",
     "pandas",
     "prometheus_client",

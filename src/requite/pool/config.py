@@ -10,21 +10,14 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from functools import cache
 from math import isfinite
-from typing import Annotated, Any, Final, TypeVar, get_type_hints
-
-from msgspec import Meta, ValidationError, convert
+from typing import Any, Final, TypeVar, get_type_hints
 
 from requite.errors import ConfigurationError
 
 PREFIX: Final = "REQUITE_POOL__"
 
 Section = TypeVar("Section")
-Name = Annotated[str, Meta(min_length=1)]
-Positive = Annotated[float, Meta(gt=0)]
-NotNegative = Annotated[float, Meta(ge=0)]
-AtLeastOne = Annotated[int, Meta(ge=1)]
 
 
 def _check(holds: bool, sentence: str) -> None:
@@ -39,10 +32,14 @@ class PoolSection:
     of the workers: groups that run another one are replaced. `stop_groups_on_exit`: a manager that
     ends stops its groups."""
 
-    name: Name
-    instance: Name = "default"
+    name: str
+    instance: str = "default"
     version: str = ""
     stop_groups_on_exit: bool = True
+
+    def __post_init__(self) -> None:
+        _check(bool(self.name), "pool.name is empty")
+        _check(bool(self.instance), "pool.instance is empty")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +49,12 @@ class RabbitSection:
 
     url: str = "amqp://guest:guest@localhost/"
     management_url: str = "http://guest:guest@localhost:15672"
-    publish_timeout_s: Positive = 10.0
-    management_timeout_s: Positive = 10.0
+    publish_timeout_s: float = 10.0
+    management_timeout_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        _check(self.publish_timeout_s > 0, "rabbitmq.publish_timeout is not positive")
+        _check(self.management_timeout_s > 0, "rabbitmq.management_timeout is not positive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +65,14 @@ class BrokerSection:
     a group is taken for one that nobody needs."""
 
     url: str = ""
-    interval_s: Positive = 0.25
-    timeout_s: Positive = 5.0
-    settle_s: NotNegative = 10.0
+    interval_s: float = 0.25
+    timeout_s: float = 5.0
+    settle_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        _check(self.interval_s > 0, "broker.interval is not positive")
+        _check(self.timeout_s > 0, "broker.timeout is not positive")
+        _check(self.settle_s >= 0, "broker.settle is negative")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +81,14 @@ class Lifetime:
     later stopped. Of the reports of one group in `extra_lifetime` only the first counts, for so
     much longer."""
 
-    unbind_delay_s: Positive = 300.0
-    stop_delay_s: Positive = 60.0
-    extra_lifetime_s: NotNegative = 10.0
+    unbind_delay_s: float = 300.0
+    stop_delay_s: float = 60.0
+    extra_lifetime_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        _check(self.unbind_delay_s > 0, "lifetime.unbind_delay is not positive")
+        _check(self.stop_delay_s > 0, "lifetime.stop_delay is not positive")
+        _check(self.extra_lifetime_s >= 0, "lifetime.extra_lifetime is negative")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +99,17 @@ class Loops:
     was seen to be empty twice, `settle` apart: what workers hold the management API knows so late
     (RabbitMQ's `collect_statistics_interval`, 5 s unless it is set)."""
 
-    interval_s: Positive = 5.0
-    backoff_s: Positive = 0.5
+    interval_s: float = 5.0
+    backoff_s: float = 0.5
     backoff_max_s: float = 30.0
-    replace_max: AtLeastOne = 1
-    settle_s: NotNegative = 6.0
+    replace_max: int = 1
+    settle_s: float = 6.0
 
     def __post_init__(self) -> None:
-        _check(self.backoff_s <= self.backoff_max_s, "loops.backoff exceeds loops.backoff_max")
+        _check(self.interval_s > 0, "loops.interval is not positive")
+        _check(0 < self.backoff_s <= self.backoff_max_s, "loops.backoff exceeds loops.backoff_max")
+        _check(self.replace_max >= 1, "loops.replace_max is less than 1")
+        _check(self.settle_s >= 0, "loops.settle is negative")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +120,18 @@ class Limits:
     `orphans`: how many the manager holds at a time; beyond that those that have waited for
     `orphan_hold` go to the end of their queue."""
 
-    message_ttl_s: Annotated[float, Meta(ge=0.001)] = 600.0
-    delivery_limit: AtLeastOne = 5
-    queue_length: Annotated[int, Meta(ge=0)] = 100_000
-    orphans: Annotated[int, Meta(ge=1, le=65535)] = 1000
-    orphan_hold_s: Positive = 1.0
+    message_ttl_s: float = 600.0
+    delivery_limit: int = 5
+    queue_length: int = 100_000
+    orphans: int = 1000
+    orphan_hold_s: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check(self.message_ttl_s >= 0.001, "limits.message_ttl is less than a millisecond")
+        _check(self.delivery_limit >= 1, "limits.delivery_limit is less than 1")
+        _check(self.queue_length >= 0, "limits.queue_length is negative")
+        _check(1 <= self.orphans <= 65535, "limits.orphans is not between 1 and 65535")
+        _check(self.orphan_hold_s > 0, "limits.orphan_hold is not positive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +140,10 @@ class HttpSection:
     port 0 takes a free one."""
 
     host: str = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65535)] = 8670
+    port: int = 8670
+
+    def __post_init__(self) -> None:
+        _check(0 <= self.port <= 65535, "http.port is not between 0 and 65535")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +154,10 @@ class WorkersSection:
 
     amqp_url: str = ""
     broker_url: str = ""
-    prefetch: Annotated[int, Meta(ge=1, le=65535)] = 1
+    prefetch: int = 1
+
+    def __post_init__(self) -> None:
+        _check(1 <= self.prefetch <= 65535, "workers.prefetch is not between 1 and 65535")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +183,6 @@ class PoolConfig:
     workers: WorkersSection = field(default_factory=WorkersSection)
     driver: DriverSection = field(default_factory=DriverSection)
     http: HttpSection = field(default_factory=HttpSection)
-
-    def __post_init__(self) -> None:
-        # Programs that embed a manager make sections themselves.
-        for section, kind in _hints(PoolConfig).items():
-            for name, hint in _hints(kind).items():
-                value = getattr(getattr(self, section), name)
-                _fit(value, hint, f"{section}.{name.removesuffix('_s')}")
 
 
 def read_config(
@@ -205,7 +225,7 @@ def _from_flags(flags: Mapping[str, Any]) -> Iterator[tuple[str, str, str, Any]]
 
 
 def _assemble(tables: dict[str, Any], places: Mapping[str, str], where: str) -> PoolConfig:
-    kinds = _hints(PoolConfig)
+    kinds = get_type_hints(PoolConfig)
     for section in tables:
         known = ", ".join(kinds)
         _check(section in kinds, f"{places[section]}: no such section; there are {known}")
@@ -230,13 +250,13 @@ def read_section(kind: type[Section], table: Mapping[str, Any], where: str) -> S
     Fields are texts, numbers, truths, or lists of texts; texts are converted, as they may come from
     the environment, where a list is separated by blanks. Raises `ConfigurationError`.
     """
-    hints = _hints(kind)  # type: ignore[arg-type]  # mypy: a class of any kind is not Hashable
+    hints = get_type_hints(kind)
     known = {each.name.removesuffix("_s"): each for each in fields(kind)}  # type: ignore[arg-type]
     values = {}
     for name, value in table.items():
         names = f"there are {', '.join(known)}" if known else "it has none"
         _check(name in known, f"{where}: no such setting {name!r}; {names}")
-        values[known[name].name] = _read(value, hints[known[name].name], f"{where}: {name}")
+        values[known[name].name] = _convert(value, hints[known[name].name], f"{where}: {name}")
     for name, each in known.items():
         optional = each.default is not MISSING or each.default_factory is not MISSING
         _check(optional or each.name in values, f"{where}: {name} is missing")
@@ -246,30 +266,44 @@ def read_section(kind: type[Section], table: Mapping[str, Any], where: str) -> S
         raise ConfigurationError(f"{where}: {error}") from None
 
 
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind, include_extras=True)
-
-
 _TRUTHS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
-def _read(value: Any, kind: Any, where: str) -> Any:
-    """Read a value of the file, or a text of the environment, into the type of its field."""
-    if isinstance(value, str) and kind is bool:
+def _convert(value: Any, kind: Any, where: str) -> Any:
+    """Turn what the file or the environment says into the type of the field."""
+    if kind is bool and isinstance(value, str):
         value = _TRUTHS.get(value.lower(), value)
-    elif isinstance(value, str) and kind == tuple[str, ...]:
-        value = value.split()
-    return _fit(value, kind, where, strict=not isinstance(value, str))
+    if kind in (int, float) and isinstance(value, str):
+        value = _number(value, kind)
+    if kind == tuple[str, ...]:
+        return _texts(value, where)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    fits = type(value) is kind and (kind is not float or isfinite(value))
+    _check(fits, f"{where} is {value!r}; it must be {_NAMES.get(kind, kind)}")
+    return value
 
 
-def _fit(value: Any, kind: Any, where: str, *, strict: bool = True) -> Any:
-    """Return a value as `kind`, within its bounds; only if `strict` is False, texts are numbers."""
+_NAMES: Final[dict[Any, str]] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+}
+
+
+def _number(text: str, kind: Any) -> Any:
     try:
-        fitting = convert(value, kind, strict=strict)
-    except ValidationError as error:
-        reason = str(error).replace("Expected", "expected", 1)
-        raise ConfigurationError(f"{where} is {value!r}; {reason}") from None
-    is_number = not isinstance(fitting, float) or isfinite(fitting)
-    _check(is_number, f"{where} is {value!r}; expected a finite `float`")
-    return fitting
+        return kind(text)
+    except ValueError:
+        return text
+
+
+def _texts(value: Any, where: str) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(value.split())
+    _check(
+        isinstance(value, list | tuple) and all(isinstance(each, str) for each in value),
+        f"{where} is {value!r}; it must be a list of texts",
+    )
+    return tuple(value)
