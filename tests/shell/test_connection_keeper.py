@@ -112,3 +112,10 @@ def test_trouble_is_that_of_all_addresses_and_none_if_somebody_is_there() -> Non
 def test_where_nothing_is_dialled_there_is_no_trouble() -> None:
     keeper = ConnectionKeeper(Connections(), HostBench().host.opened, Dialler)
     assert keeper.trouble([], []) == ""
+
+
+def test_what_was_stopped_before_it_began_is_not_dialled() -> None:
+    bench = Bench()
+    bench.kept_b.addresses.stop()
+    bench.keeper.begin()
+    assert bench.wanted == [0, 0, 1]

@@ -99,7 +99,7 @@ class AddressList:
         self.wanted = 0
         self._backoff = backoff
         self._clock = clock
-        self._stopped = False
+        self.is_stopped = False
         self._at = 0
         self._failures = 0  # in a row
         self._links: dict[Link, tuple[Address, float]] = {}  # dialled where, and when
@@ -111,12 +111,12 @@ class AddressList:
     # --- for diallers -----------------------------------------------------------------------------
     def want(self) -> None:
         """Have one more connection dialled, unless that is over."""
-        if not self._stopped:
+        if not self.is_stopped:
             self.wanted += 1
 
     def stop(self) -> None:
         """Want no more connections from now on; those that are wanted already are still dialled."""
-        self._stopped = True
+        self.is_stopped = True
 
     @property
     def current(self) -> Address:
@@ -296,9 +296,10 @@ class ConnectionKeeper(Generic[D]):
         self._on_demand.go_on()
 
     def begin(self) -> None:
-        """Dial all that is kept for the first time."""
-        for dialler in self._kept.values():
-            dialler.go_on()
+        """Dial all that is kept for the first time, unless that is over already."""
+        for kept, dialler in self._kept.items():
+            if not kept.is_stopped:
+                dialler.go_on()
 
     def keep(self, endpoint: Endpoint) -> D:
         """Keep a connection to one more endpoint, and return what dials it."""
