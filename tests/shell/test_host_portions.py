@@ -185,3 +185,47 @@ def test_what_is_refused_discards_nothing_of_the_same_turn() -> None:
         bench.host.flush()
     bench.host.flush()
     assert bench.stream.written == b"0\n1\n3\n4\n"
+
+
+@pytest.fixture
+def picky() -> Bench:
+    engine = Picky()
+    bench = Bench(engine, PromptFake())
+    engine.peer = bench.link
+    engine.fed.clear()
+    return bench
+
+
+def test_a_refused_portion_does_not_keep_the_next_ones_from_the_engine(picky: Bench) -> None:
+    with pytest.raises(LocalViolation, match="token=2"):
+        picky.host.submit(*(Cancel(token) for token in range(2 * _PORTION)))
+    picky.host.flush()
+    first, second = (
+        b"".join(b"%d\n" % token for token in range(at, at + _PORTION) if token % 3 != 2)
+        for at in (0, _PORTION)
+    )
+    assert picky.stream.calls == [("now", first), second]
+    assert picky.flushes_wanted == 1
+
+
+def test_what_was_put_off_and_is_refused_harms_no_other_caller(picky: Bench) -> None:
+    picky.host.submit_soon(Cancel(2))
+    picky.host.submit(Cancel(3))
+    with pytest.raises(LocalViolation, match="token=2"):
+        picky.host.flush()
+    assert picky.stream.written == b"3\n"
+    picky.host.flush()  # it is told once
+
+
+def test_what_a_callback_wants_of_a_turn_with_a_refused_input_is_not_left_lying() -> None:
+    engine = Picky()
+
+    def deliver_all(pairs: Sequence[tuple[Any, Any]]) -> None:
+        bench.host.submit(Cancel(2), Cancel(4))
+
+    bench = Bench(engine, PromptFake(), deliver_all=deliver_all)
+    engine.peer = bench.link
+    with pytest.raises(LocalViolation, match="token=2"):
+        bench.host.received(bench.link, b"one two\n")
+    bench.host.flush()
+    assert bench.stream.written == b"4\n"

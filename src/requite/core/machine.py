@@ -58,15 +58,16 @@ class Machine(ABC):
     def _feed(self, event: Input, now: float) -> LocalViolation | None:
         """Have an input handled; return why it was refused, if it was."""
         handler = self._inputs.get(event.__class__)
+        refused: LocalViolation | None = None
         try:
             if handler is None:
                 raise self._has_no_use_for(event)
             handler(event, now)
         except LocalViolation as violation:
-            return violation
+            refused = violation
         if self._draining:
             self._maybe_stop(now)
-        return None
+        return refused
 
     def _has_no_use_for(self, event: Input) -> LocalViolation:
         return LocalViolation(f"{self._kind} has no use for {event!r}")

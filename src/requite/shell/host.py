@@ -11,7 +11,7 @@ The asyncio shell, the blocking shell and the simulator are each a few wires aro
 What the host wants from its shell is a set of plain callables (`Host.__init__`). It calls none of
 them from inside the engine, and an input that arrives while effects are being performed (a user's
 callback that makes the next call) waits until they are through: engines are never re-entered, and
-effects of one input are never interleaved with those of another.
+effects of one turn are never interleaved with those of another.
 
 This is the hot path of every role. Per message it spends one test of the effect's class, one
 `encode` and one test of the link's flag; everything else is per chunk or per turn.
@@ -146,6 +146,7 @@ class Host:
         self.links: dict[Link, None] = {}
         self._handle = engine.handle
         self._soon: list[Input] = []
+        self._refused: LocalViolation | None = None  # of these, until `flush` tells
         self._clock = clock
         self._make_framing = make_framing
         self._wake_at = wake_at
@@ -191,15 +192,20 @@ class Host:
     def submit(self, *events: Input) -> None:
         """Feed the engine inputs of the user's now: `Submit`, `Cancel`, `Finished`, `Drain`, …
 
-        Many are fed in portions, each of which leaves at once.
+        Many are fed in portions, each of which leaves at once. Raises `LocalViolation` for one that
+        the engine refuses, when all of them have been fed.
         """
         if self._soon:
             self._feed_soon()
-        for at in range(_PORTION, len(events), _PORTION):
-            self._feed(*events[at - _PORTION : at])
-            self._write_out(now=True)
-        self._feed(*events[(len(events) - 1) // _PORTION * _PORTION :])
+        refused = None
+        for at in range(0, len(events), _PORTION):
+            if at:
+                self._write_out(now=True)
+            later = self._let_handle(events[at : at + _PORTION])
+            refused = refused or later
         self._settle()
+        if refused is not None:
+            raise refused
 
     def submit_soon(self, event: Input) -> None:
         """Feed the engine an input of the user's by the end of the turn, together with others of
@@ -327,7 +333,10 @@ class Host:
 
     # --- output -----------------------------------------------------------------------------------
     def flush(self) -> None:
-        """Feed the engine what was put off, and write what waits, each link once."""
+        """Feed the engine what was put off, and write what waits, each link once.
+
+        Raises `LocalViolation` in the end if the engine refuses an input that was put off.
+        """
         try:
             # Users may want more when they hear what came of it; nobody would flush for that again.
             while self._soon or self._dirty:
@@ -336,6 +345,9 @@ class Host:
                 self._write_out()
         finally:  # a signal's exception in a thread that calls must not stop output for ever
             self._flush_wanted = False
+        refused, self._refused = self._refused, None
+        if refused is not None:
+            raise refused
 
     def _write_out(self, *, now: bool = False) -> None:
         """Write what waits; `now`: even where a loop would send at the end of its turn."""
@@ -385,31 +397,43 @@ class Host:
             link.stream.abort()
 
     # --- inside -----------------------------------------------------------------------------------
-    def _feed(self, *events: Input) -> None:
-        """Let the engine handle inputs, and then those that come up meanwhile."""
+    def _feed(self, event: Input) -> None:
+        """Let the engine handle an input. Raises `LocalViolation` for one that comes up meanwhile
+        and is refused."""
+        if refused := self._let_handle((event,)):
+            self._settle()
+            raise refused
+
+    def _let_handle(self, events: Sequence[Input]) -> LocalViolation | None:
+        """Let the engine handle inputs, and then those that come up meanwhile; return why one of
+        them was refused, if one was."""
         if self._performing:
             self._backlog += events
-            return
+            return None
         self._performing = True
         try:
-            self._let_handle(events)
+            refused = self._handle_turn(events)
             while self._backlog:
-                self._let_handle((self._backlog.popleft(),))
+                later = self._handle_turn((self._backlog.popleft(),))
+                refused = refused or later
         finally:
             self._performing = False
+        return refused
 
-    def _let_handle(self, events: Sequence[Input]) -> None:
+    def _handle_turn(self, events: Sequence[Input]) -> LocalViolation | None:
         try:
             effects = self._handle(events, self._clock())
-        except LocalViolation:  # of one of them; what came of the others has to be done
+        except LocalViolation as violation:  # what came of the others has to be done
             self._perform(self._handle((), self._clock()))
-            raise
+            return violation
         self._perform(effects)
+        return None
 
     def _feed_soon(self) -> None:
-        """Let the engine handle what was put off."""
+        """Let the engine handle what was put off; `flush` tells if it refused any of that."""
         events, self._soon = self._soon, []
-        self._feed(*events)
+        refused = self._let_handle(events)
+        self._refused = self._refused or refused
         self._settle()
 
     def _perform(self, effects: Iterable[Effect]) -> None:
