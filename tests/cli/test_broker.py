@@ -83,7 +83,10 @@ def test_sigterm_lets_a_running_call_end_with_its_reply(tmp_path):
             gate.open()
             code, out, err = call.end()
         assert (code, out, err) == (0, f"early{worker.pid}", "")
-        assert broker.end() == (ExitCode.OK, "", "")
+        code, out, err = broker.end()
+        assert (code, out) == (ExitCode.OK, "")
+        # The late one, which is sent away and dials again, may end in the middle of a handshake.
+        assert all("handshake failed" in line for line in err.splitlines()), err
     assert not gate.runs("late")
 
 
