@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from datetime import timedelta
 from html.parser import HTMLParser
 from xml.etree import ElementTree
@@ -225,3 +228,22 @@ def test_an_empty_lake_says_so():
     assert "The lake holds no requests yet." in text
     assert "requite" in text
     assert f"{NOON:%H:%M} UTC" in text
+
+
+def test_a_page_does_not_depend_on_the_order_of_hashes():
+    code = (
+        "from hashlib import sha256; from tests.spark.report.made_up import story;"
+        " from requite.spark.report.page import render;"
+        " print(sha256(render(story(list('abcdefg'))).encode()).hexdigest())"
+    )
+    pages = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(pages) == 1

@@ -32,7 +32,7 @@ def write(
 
     The file needs nothing else to be read, and stays below a megabyte however much the lake holds.
     A lake without requests gives a page that says so. Raises `ConfigurationError` where the extra
-    `report` (Altair and vl-convert) is not installed, and where no file can be written;
+    `report` (Altair, vl-convert and Jinja) is not installed, and where no file can be written;
     `LakeDamaged` where the lake is not what its last run has left.
     """
     require_charts()

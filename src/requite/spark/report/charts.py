@@ -166,7 +166,7 @@ def _steps_of(flow: Sequence[Flow], span: Span, rest: str, unit_s: float) -> Ite
     for row in flow:
         for series, n in ((legible(row.service) or rest, row.replied), (_FAILED, row.failed)):
             replied[series, row.at] = replied.get((series, row.at), 0) + n
-    for series in {series for series, _at in replied}:
+    for series in dict.fromkeys(series for series, _at in replied):  # in the same order each time
         for at in span.steps:
             rate = replied.get((series, at), 0) / span.step_s * unit_s
             yield {"series": series, "at": instant(at), "rate": rate}
