@@ -33,7 +33,6 @@ from requite.transport.base import Stream
 
 _HEADER_SIZE: Final = 8
 _TAG: Final = b"\x80\x00\x00\x01"
-_new: Final = tuple.__new__
 
 Turn = Callable[[bytes], Sequence[bytes]]
 """What an end does with a chunk: the pieces that it sends for it."""

@@ -23,8 +23,6 @@ TIMEOUT_S: Final = 30.0  # of clients that are given none
 _SERVICES_KNOWN_MAX: Final = 1024
 _BYTES: Final = {bytes}
 
-_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
-
 
 class Taker(Protocol):
     """Who is told how a call ended; every `asyncio.Future` is one. Hashed by identity."""

@@ -31,7 +31,6 @@ from requite.protocols.titanic.wire import REPLICATE
 from requite.shell import clock
 from requite.shell.warnings import Warnings
 
-_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class, on the hot path
 _TIMER_LATE_S: Final = 0.001  # uvloop's timers count in whole milliseconds
 
 

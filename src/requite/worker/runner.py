@@ -28,7 +28,6 @@ _NOT_THE_HANDLERS: Final = (
 )
 
 _OK: Final = Status.OK
-_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
 
 _log = logging.getLogger("requite.worker")
 

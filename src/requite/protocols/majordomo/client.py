@@ -54,7 +54,6 @@ _PERHAPS_ANOTHER_DIALECT: Final = (
     " or 0.1 (RFC 7) only, name that dialect: --dialect on the command line, dialect= in Python, or"
     " ?dialect= in the URL"
 )
-_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
 
 
 def client_engine(

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections import Counter
 from math import inf
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from requite.chronicle import Chronicle
 from requite.core.machine import Handlers, Machine
@@ -51,8 +51,6 @@ from requite.protocols.scalability.policy import BACK, FRONT, DevicePolicy, plac
 from requite.protocols.scalability.raw import Caller, ReturnPaths
 from requite.protocols.scalability.recorders import DeviceRecorder
 from requite.protocols.scalability.wire import BOTTOM, TAG_SIZE, is_too_deep, stack_size
-
-_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
 
 
 class ScalabilityDevice(Machine):

@@ -55,7 +55,6 @@ from requite.protocols.scalability.wire import is_too_deep, stack_size
 from requite.request import Request, Status
 
 _NO_REPLY: Final = frozenset({Status.FAILED, Status.CANCELLED})
-_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
 
 
 class ScalabilityWorker(Machine):

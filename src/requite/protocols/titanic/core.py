@@ -20,7 +20,6 @@ from requite.request import Status
 RECORD_SIZE_MAX: Final = 16 * 1024 * 1024
 """What a log takes as one record."""
 
-_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class, on the hot path
 
 Told = Callable[[Any, Any, float], None]
 

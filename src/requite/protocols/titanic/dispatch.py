@@ -23,7 +23,6 @@ from requite.request import Reply
 
 _NOT_FOUND: Final = b"404"
 _SHRINK_FLOOR: Final = 64
-_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class, on the hot path
 
 
 class Dispatcher:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from requite.engine import Finished
 from requite.errors import RemoteViolation, StorageError
@@ -13,8 +13,6 @@ from requite.protocols.titanic.core import RECORD_SIZE_MAX, Core
 from requite.protocols.titanic.requests import CLOSED, Kept
 from requite.protocols.titanic.wire import ERROR, OK, UNKNOWN, encode_ticket
 from requite.request import Status
-
-_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class, on the hot path
 
 
 class Intake:
