@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
+from collections.abc import Iterable
 from os import PathLike, fspath
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from requite.dedup.store import LogStore
 from requite.engine import Input, Load, Store, Wake, Warn
 from requite.errors import LocalViolation
 from requite.shell import clock
+from requite.shell.feeder import Feeder
 from requite.shell.warnings import Warnings
 
 _DEFAULTS: Final = DedupPolicy()
@@ -74,8 +75,7 @@ class Dedup:
         self._store: LogStore | None = None
         self._users = 0
         self._opening = asyncio.Lock()
-        self._backlog: deque[Input] = deque()
-        self._performing = False
+        self._feeder = Feeder(self._engine, clock.now, self._perform)
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._warnings = Warnings(logging.getLogger("requite.worker"), clock.now)
@@ -117,8 +117,9 @@ class Dedup:
         self._engine = DedupEngine(
             self._policy, epoch_s=time.time() - now, found=store.found, now=now
         )
+        self._feeder = Feeder(self._engine, clock.now, self._perform)
         store.found = []
-        store.start(self._feed_all)
+        store.start(lambda events: self._feed(*events))
         self._store = store
 
     async def close(self) -> None:
@@ -135,33 +136,22 @@ class Dedup:
                 self._timer = None
 
     # --- inside -----------------------------------------------------------------------------------
-    def _feed_all(self, events: list[Input]) -> None:
-        for event in events:
-            self._feed(event)
-
-    def _feed(self, event: Input) -> None:
-        """Let the engine handle an input, and those that come up while its effects are done."""
-        self._backlog.append(event)
-        if self._performing:
-            return
-        self._performing = True
-        try:
-            while self._backlog:
-                for effect in self._engine.handle((self._backlog.popleft(),), clock.now()):
-                    self._perform(effect)
-        finally:
-            self._performing = False
+    def _feed(self, *events: Input) -> None:
+        """Let the engine handle inputs, and those that come up while its effects are done."""
+        if refused := self._feeder.feed(events):
+            raise refused
         if self._timer is None:
             self._arm()
 
-    def _perform(self, effect: Any) -> None:
-        if isinstance(effect, Store | Load | Discard):
-            if self._store is not None:  # else the log is closed, and nobody waits any more
-                self._store.perform(effect)
-        elif isinstance(effect, Warn):
-            self._warnings.warn(effect.kind, effect.text)
-        else:
-            effect.token[0].perform(effect)
+    def _perform(self, effects: Iterable[Any]) -> None:
+        for effect in effects:
+            if isinstance(effect, Store | Load | Discard):
+                if self._store is not None:  # else the log is closed, and nobody waits any more
+                    self._store.perform(effect)
+            elif isinstance(effect, Warn):
+                self._warnings.warn(effect.kind, effect.text)
+            else:
+                effect.token[0].perform(effect)
 
     def _arm(self) -> None:
         at = self._engine.deadline()

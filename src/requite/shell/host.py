@@ -9,9 +9,7 @@ The asyncio shell, the blocking shell and the simulator are each a few wires aro
     host.flush()               # after `want_flush`, once per turn: each link is written once
 
 What the host wants from its shell is a set of plain callables (`Host.__init__`). It calls none of
-them from inside the engine, and an input that arrives while effects are being performed (a user's
-callback that makes the next call) waits until they are through: engines are never re-entered, and
-effects of one turn are never interleaved with those of another.
+them from inside the engine, which a `Feeder` never re-enters.
 
 This is the hot path of every role. Per message it spends one test of the effect's class, one
 `encode` and one test of the link's flag; everything else is per chunk or per turn.
@@ -20,7 +18,6 @@ This is the hot path of every role. Per message it spends one test of the effect
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any, Final, TypedDict, Unpack
@@ -52,6 +49,7 @@ from requite.engine import (
 from requite.errors import CallError, LocalViolation, RemoteViolation
 from requite.framing.base import Framing
 from requite.framing.router import IdentityTable
+from requite.shell.feeder import Feeder
 from requite.shell.link import Link, LinkLimits, Pause, discard, reason_of_end
 from requite.shell.strangers import Strangers
 from requite.shell.waiting import Waiting
@@ -144,9 +142,7 @@ class Host:
         self.engine = engine
         # A set that keeps its order, so that the simulator can replay a run.
         self.links: dict[Link, None] = {}
-        self._handle = engine.handle
-        self._soon: list[Input] = []
-        self._refused: LocalViolation | None = None  # of these, until `flush` tells
+        self._feeder = Feeder(engine, clock, self._perform)
         self._clock = clock
         self._make_framing = make_framing
         self._wake_at = wake_at
@@ -164,8 +160,6 @@ class Host:
 
         self._dirty: list[Link] = []
         self._flush_wanted = False
-        self._performing = False
-        self._backlog: deque[Input] = deque()
         self._armed_at = inf
         self._strangers = Strangers(self.limits.handshake_timeout_s)
         self._giving_way: set[Link] = set()  # dropped for want of places, and not closed yet
@@ -195,13 +189,13 @@ class Host:
         Many are fed in portions, each of which leaves at once. Raises `LocalViolation` for one that
         the engine refuses, when all of them have been fed.
         """
-        if self._soon:
-            self._feed_soon()
+        if self._feeder.later:
+            self._feed_later()
         refused = None
         for at in range(0, len(events), _PORTION):
             if at:
                 self._write_out(now=True)
-            later = self._let_handle(events[at : at + _PORTION])
+            later = self._feeder.feed(events[at : at + _PORTION])
             refused = refused or later
         self._settle()
         if refused is not None:
@@ -210,12 +204,13 @@ class Host:
     def submit_soon(self, event: Input) -> None:
         """Feed the engine an input of the user's by the end of the turn, together with others of
         the turn."""
-        self._soon.append(event)
+        feeder = self._feeder
+        feeder.later.append(event)
         if not self._flush_wanted:
             self._flush_wanted = True
             self._want_flush()
-        elif len(self._soon) >= _PORTION and not self._performing:
-            self._feed_soon()
+        elif len(feeder.later) >= _PORTION and not feeder.feeding:
+            self._feed_later()
             self._write_out(now=True)
 
     def wake(self) -> None:
@@ -339,14 +334,13 @@ class Host:
         """
         try:
             # Users may want more when they hear what came of it; nobody would flush for that again.
-            while self._soon or self._dirty:
-                if self._soon:
-                    self._feed_soon()
+            while self._feeder.later or self._dirty:
+                if self._feeder.later:
+                    self._feed_later()
                 self._write_out()
         finally:  # a signal's exception in a thread that calls must not stop output for ever
             self._flush_wanted = False
-        refused, self._refused = self._refused, None
-        if refused is not None:
+        if (refused := self._feeder.take_refusal()) is not None:
             raise refused
 
     def _write_out(self, *, now: bool = False) -> None:
@@ -400,40 +394,13 @@ class Host:
     def _feed(self, event: Input) -> None:
         """Let the engine handle an input. Raises `LocalViolation` for one that comes up meanwhile
         and is refused."""
-        if refused := self._let_handle((event,)):
+        if refused := self._feeder.feed((event,)):
             self._settle()
             raise refused
 
-    def _let_handle(self, events: Sequence[Input]) -> LocalViolation | None:
-        """Let the engine handle inputs, and then those that come up meanwhile; return why one of
-        them was refused, if one was."""
-        if self._performing:
-            self._backlog += events
-            return None
-        self._performing = True
-        try:
-            refused = self._handle_turn(events)
-            while self._backlog:
-                later = self._handle_turn((self._backlog.popleft(),))
-                refused = refused or later
-        finally:
-            self._performing = False
-        return refused
-
-    def _handle_turn(self, events: Sequence[Input]) -> LocalViolation | None:
-        try:
-            effects = self._handle(events, self._clock())
-        except LocalViolation as violation:  # what came of the others has to be done
-            self._perform(self._handle((), self._clock()))
-            return violation
-        self._perform(effects)
-        return None
-
-    def _feed_soon(self) -> None:
+    def _feed_later(self) -> None:
         """Let the engine handle what was put off; `flush` tells if it refused any of that."""
-        events, self._soon = self._soon, []
-        refused = self._let_handle(events)
-        self._refused = self._refused or refused
+        self._feeder.feed_later()
         self._settle()
 
     def _perform(self, effects: Iterable[Effect]) -> None:
@@ -468,7 +435,7 @@ class Host:
 
     def _settle(self) -> None:
         """After an input: ask for a flush and for the timer, where either is needed."""
-        if self._performing:
+        if self._feeder.feeding:
             return
         if self._dirty and not self._flush_wanted:
             self._flush_wanted = True

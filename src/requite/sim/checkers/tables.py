@@ -171,7 +171,7 @@ def left_after_all(broker: Broker, fresh: Mapping[str, int]) -> Iterator[str]:
     """Say in what a broker that everybody has left differs from a new one, by their sizes."""
     engine = _inner(broker)
     yield from difference(sizes(engine), fresh)
-    for table in ("links", "_dirty", "_backlog", "_strangers", "_closing"):
+    for table in ("links", "_dirty", "_feeder", "_strangers", "_closing"):
         if getattr(broker.host, table):
             yield f"everybody has left, but the host's {table} has entries"
     if len(broker.identities):

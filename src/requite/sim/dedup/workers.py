@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.dedup.engine import DedupEngine
@@ -10,6 +10,7 @@ from requite.dedup.inputs import Asked, Discard, GivenUp
 from requite.engine import Abandon, Deliver, Finished, Input, Load, Started, Store, Wake, Warn
 from requite.protocols.majordomo.jobs import clients_call_id
 from requite.request import Request, Status
+from requite.shell.feeder import Feeder
 from requite.sim.dedup.disk import SimDisk
 from requite.sim.dedup.knobs import DedupKnobs
 from requite.sim.dedup.store import SimStore
@@ -45,8 +46,6 @@ class DedupWorker(WorkerProcess):
     def make_host(self) -> Host:
         """Begin a life with what the disk knows."""
         knobs = self._knobs
-        self._backlog: deque[Input] = deque()
-        self._performing = False
         self._unstarted: dict[Any, Request] = {}
         self._keys: dict[Any, bytes] = {}
         found = []
@@ -59,6 +58,7 @@ class DedupWorker(WorkerProcess):
         self.dedup = self._stage.parts.dedup(
             knobs.dedup_policy, epoch_s=self.world.now - now, found=found, now=now
         )
+        self._feeder = Feeder(self.dedup, self.clock, self._perform)
         return super().make_host()
 
     def _end(self, what: str) -> None:
@@ -97,31 +97,24 @@ class DedupWorker(WorkerProcess):
             self._stage.history.tell("effect_ended", event.token, event.status)
         self._feed(event)
 
-    def _feed(self, event: Input) -> None:
-        self._backlog.append(event)
-        if self._performing:
-            return
-        self._performing = True
-        try:
-            while self._backlog:
-                for effect in self.dedup.handle((self._backlog.popleft(),), self.clock()):
-                    self._perform(effect)
-        finally:
-            self._performing = False
+    def _feed(self, *events: Input) -> None:
+        if refused := self._feeder.feed(events):
+            raise refused
 
-    def _perform(self, effect: Any) -> None:
-        if isinstance(effect, Store | Load | Discard):
-            assert self._store is not None
-            self._store.perform(effect)
-        elif isinstance(effect, Deliver):
-            self._prepare(effect.token, effect.what)
-        elif isinstance(effect, Abandon):
-            if self._unstarted.pop(effect.token, None) is not None:
-                self.later(0.0, self._feed, Finished(effect.token, (b"",), Status.CANCELLED))
-        elif not isinstance(effect, Warn):
-            if isinstance(effect, Finished):
-                self._keys.pop(effect.token, None)
-            self.host.submit(effect)
+    def _perform(self, effects: Iterable[Any]) -> None:
+        for effect in effects:
+            if isinstance(effect, Store | Load | Discard):
+                assert self._store is not None
+                self._store.perform(effect)
+            elif isinstance(effect, Deliver):
+                self._prepare(effect.token, effect.what)
+            elif isinstance(effect, Abandon):
+                if self._unstarted.pop(effect.token, None) is not None:
+                    self.later(0.0, self._feed, Finished(effect.token, (b"",), Status.CANCELLED))
+            elif not isinstance(effect, Warn):
+                if isinstance(effect, Finished):
+                    self._keys.pop(effect.token, None)
+                self.host.submit(effect)
 
     def _prepare(self, token: Any, request: Request) -> None:
         self._unstarted[token] = request
