@@ -18,6 +18,7 @@ from requite.client import Client
 from requite.engine import Submit
 from requite.errors import TransportError
 from requite.framing import Zmtp
+from requite.shell.feeder import Feeder
 from requite.shell.host import Host
 from requite.shell.sync import SyncShell
 from requite.transport.blocking import BlockingStream
@@ -133,7 +134,7 @@ STEPS = [
     (Host, "received"),
     (Host, "flush"),
     (Host, "_feed"),
-    (Host, "_perform"),
+    (Feeder, "_turn"),
     (Host, "_settle"),
     (SyncShell, "set"),
     (SyncShell, "_change"),
@@ -204,7 +205,8 @@ def test_an_interrupted_poll_does_no_harm(client: Client, served: Serving, when:
 def interrupt(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lose the connection that all share."""
     striker = Striker()
-    monkeypatch.setattr(Host, "_perform", striker.around(Host._perform, "before"))
+    feeder = client._shell.host._feeder
+    monkeypatch.setattr(feeder, "_perform", striker.around(feeder._perform, "before"))
     with pytest.raises(Interruption):
         client.call(b"interrupted")
     monkeypatch.undo()
@@ -217,7 +219,8 @@ def test_a_thread_interrupted_twice(
     striker = Striker()
     monkeypatch.setattr(SyncShell, "_lose", striker.around(SyncShell._lose, "before"))
     second = Striker()
-    monkeypatch.setattr(Host, "_perform", second.around(Host._perform, "before"))
+    feeder = client._shell.host._feeder
+    monkeypatch.setattr(feeder, "_perform", second.around(feeder._perform, "before"))
     with pytest.raises(Interruption):
         client.call(b"interrupted")
     monkeypatch.undo()

@@ -74,10 +74,10 @@ def test_a_url_is_text(urls: Any, match: str) -> None:
 
 def test_addresses_tell_of_the_types_of_the_draft() -> None:
     endpoints = read_endpoints((), ["sp+tcp://a:1,b:2?ids=draft", "sp+tcp://c:3"])
-    assert endpoints.drafts == [True, True, False]
+    assert endpoints.peer_queries == ["?ids=draft", "?ids=draft", ""]
     places = [address for url in endpoints.binds for address in url.addresses]
     urls = ["sp+tcp://a:1?ids=draft", "sp+tcp://b:2?ids=draft", "sp+tcp://c:3"]
-    assert bound_at(places, endpoints.drafts) == urls
+    assert bound_at(places, endpoints.peer_queries) == urls
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -80,7 +81,7 @@ def test_what_is_refused(text: str, listening: bool, why: str) -> None:
 
 def test_what_listens_is_told_as_it_is_dialled() -> None:
     places = [TcpAddress("127.0.0.1", 5), IpcAddress("/run/a b.sock"), InprocAddress("x")]
-    urls = bound_at(places, protocol="flp", query="?model=shotgun")
+    urls = bound_at(places, repeat("?model=shotgun"), "flp")
     assert urls == [
         "flp://127.0.0.1:5?model=shotgun",
         "flp+ipc:///run/a%20b.sock?model=shotgun",

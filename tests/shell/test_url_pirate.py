@@ -80,7 +80,7 @@ def test_what_a_call_refuses() -> None:
             next(iter(client.stream(b"x")))
         with pytest.raises(ConfigurationError, match="1025 frames"):
             client.call([b""] * 1025)
-    with pytest.raises(ConfigurationError, match="name no services"):
+    with pytest.raises(ConfigurationError, match="names no services"):
         Client("pirate://127.0.0.1:1", service="echo")
 
 

@@ -9,7 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from requite.errors import ConfigurationError
+from requite.framing import Limits
+from requite.protocols.scalability.wire import DRAFT_REQ, REQ
+from requite.shell.connections import Endpoint
 from requite.speaks.registry import SCHEMES, parse_url, spoken
+from requite.speaks.sp import Role, resend_of, to_dial
 from requite.speaks.url import ServiceUrl
 from requite.transport.address import (
     Address,
@@ -52,18 +56,37 @@ def test_places_with_tls(text: str, addresses: list[Address]) -> None:
     assert parse_url(text) == ServiceUrl("sp", tuple(addresses), tls=TlsSettings())
 
 
+def endpoint_of(url: ServiceUrl) -> Endpoint:
+    [endpoint] = to_dial([url], Role.REQ, Limits())
+    return endpoint
+
+
+def place_of(url: ServiceUrl) -> tuple[int, int]:
+    place = endpoint_of(url).place
+    return place.priority, place.weight
+
+
+def type_of(url: ServiceUrl) -> int:
+    """Return the endpoint type that is announced: bytes 4 and 5 of the SP header."""
+    return int.from_bytes(endpoint_of(url).make_framing().opening()[4:6], "big")
+
+
 def test_options_of_channels() -> None:
     url = parse_url("sp+tcp://a:1?priority=16&weight=1000&resend=2.5&ids=draft")
-    assert (url.priority, url.weight, url.resend, url.draft_ids) == (16, 1000, 2.5, True)
+    assert place_of(url) == (16, 1000)
+    assert type_of(url) == DRAFT_REQ
     assert url.options["resend"] == "2.5"
-    assert parse_url("sp+tcp://a:1?resend=off").resend == "off"
-    assert parse_url("sp+ipc:///x?weight=2&priority=1").weight == 2
-    assert parse_url("inproc://x?priority=2").priority == 2
+    assert resend_of(url) == 2.5
+    assert resend_of(parse_url("sp+tcp://a:1?resend=off")) == "off"
+    assert place_of(parse_url("sp+ipc:///x?weight=2&priority=1")) == (1, 2)
+    assert place_of(parse_url("inproc://x?priority=2")) == (2, 1)
 
 
 def test_left_out_all_channels_are_equal_and_resending_is_left_open() -> None:
     url = parse_url("sp+tcp://a:1")
-    assert (url.priority, url.weight, url.resend, url.draft_ids) == (1, 1, None, False)
+    assert place_of(url) == (1, 1)
+    assert type_of(url) == REQ
+    assert resend_of(url) is None
 
 
 def test_settings_of_tls() -> None:

@@ -93,7 +93,7 @@ class AsyncClient:
     ) -> None:
         endpoints = read_endpoints(url, bind)
         settings = ClientSettings(
-            retry, slots, heartbeat, dialect, connections, message_size_max, hold_back
+            retry, slots, heartbeat, dialect, connections, message_size_max, hold_back or None
         )
         plan = client_plan(endpoints, settings)
         self._endpoints = endpoints
@@ -127,7 +127,7 @@ class AsyncClient:
     @property
     def addresses(self) -> list[str]:
         """Where it listens, as URLs, with the ports it really got; empty before it is opened."""
-        return bound_at(self._shell.addresses, self._endpoints.drafts)
+        return bound_at(self._shell.addresses, self._endpoints.peer_queries)
 
     # --- life -------------------------------------------------------------------------------------
     async def __aenter__(self) -> Self:

@@ -180,7 +180,7 @@ class Client:
     @property
     def addresses(self) -> list[str]:
         """Where it listens, as URLs, with the ports it really got."""
-        return bound_at(self._shell.addresses, self._endpoints.drafts)
+        return bound_at(self._shell.addresses, self._endpoints.peer_queries)
 
     # --- life -------------------------------------------------------------------------------------
     def __enter__(self) -> Self:

@@ -59,7 +59,7 @@ class Device(Daemon):
         limits = Limits.for_bodies(message_size_max)
         fronts = to_listen(clients.binds, Role.REP, limits, FRONT)
         self._fronts = len(fronts)
-        self._front_drafts, self._back_drafts = clients.drafts, workers.drafts
+        self._front_queries, self._back_queries = clients.peer_queries, workers.peer_queries
         self._started = False
         name = new_name()
         self._journal = journal_in(journal, Teller.DEVICE, name)
@@ -84,12 +84,12 @@ class Device(Daemon):
     @property
     def front_addresses(self) -> list[str]:
         """Where it listens for clients, as URLs, with the ports it really got."""
-        return bound_at(self._shell.addresses[: self._fronts], self._front_drafts)
+        return bound_at(self._shell.addresses[: self._fronts], self._front_queries)
 
     @property
     def back_addresses(self) -> list[str]:
         """Where it listens for workers."""
-        return bound_at(self._shell.addresses[self._fronts :], self._back_drafts)
+        return bound_at(self._shell.addresses[self._fronts :], self._back_queries)
 
     def snapshot(self) -> DeviceSnapshot:
         """Return its tables and counters."""

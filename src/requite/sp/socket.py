@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import compress
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
@@ -43,7 +42,7 @@ class Socket:
         self._limits = Limits.for_bodies(message_size_max)
         self._shell = AioShell(engine, Connections(limits=LINK_LIMITS), **uses)
         self._closed = False
-        self._drafts: set[Address] = set()  # of those where it listens
+        self._queries: dict[Address, str] = {}  # of the URLs by which peers dial where it listens
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def __repr__(self) -> str:
@@ -69,7 +68,7 @@ class Socket:
         endpoints = self._read((), url)
         listen = to_listen(endpoints.binds, self._role, self._limits)
         addresses = [await self._shell.listen(endpoint) for endpoint in listen]
-        self._drafts.update(compress(addresses, endpoints.drafts))
+        self._queries.update(zip(addresses, endpoints.peer_queries, strict=True))
         return self._urls_of(addresses)
 
     @property
@@ -116,7 +115,7 @@ class Socket:
         return endpoints
 
     def _urls_of(self, addresses: list[Address]) -> list[str]:
-        return bound_at(addresses, [address in self._drafts for address in addresses])
+        return bound_at(addresses, [self._queries[address] for address in addresses])
 
     def _body(self, body: Any) -> bytes:
         """Return what goes out as one piece. Raises `ConfigurationError` for what is too large or

@@ -33,6 +33,9 @@ from requite.shell.connections import Connections, Endpoint
 from requite.speaks.endpoints import Endpoints
 from requite.speaks.plans import (
     CAPACITY_DEFAULT,
+    NO_DIALECTS,
+    NO_HOLD_BACK,
+    NO_LEASES,
     ClientPlan,
     ClientSettings,
     S,
@@ -62,9 +65,13 @@ _REPLIES: Final = ("queue", "direct")
 _CONFIRMS: Final = {"yes": True, "no": False}
 _UNANSWERED: Final = Unanswered("gives no requests yet: RabbitMQ has not confirmed the consumer")
 _FOR_CLIENTS: Final = ("confirm", "reply")
-_ABSENT: Final = {
-    "dialect": "no dialects (MDP has)",
-    "handler_timeout": "no leases (MDP 0.3 has): put asyncio.timeout into the handler",
+_ABSENT_FOR_CLIENTS: Final = {
+    "dialect": NO_DIALECTS,
+    "hold_back": NO_HOLD_BACK,
+}
+_ABSENT_FOR_WORKERS: Final = {
+    "dialect": NO_DIALECTS,
+    "handler_timeout": NO_LEASES,
     "hops": "no devices (SP has)",
 }
 
@@ -166,8 +173,7 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
     from requite.protocols.amqp.caller import AmqpCaller
 
     url = endpoints.only_dialled()
-    if settings.dialect is not None:
-        raise ConfigurationError("AMQP has no dialects (MDP has): leave `dialect` out")
+    refuse_given(settings, "AMQP has", _ABSENT_FOR_CLIENTS)
     for name in _FOR_WORKERS:
         if name in url.options:
             raise ConfigurationError(f"the option {name!r} of the URL is for workers")
@@ -295,7 +301,7 @@ def _check_worker(url: ServiceUrl, services: Sequence[S], settings: WorkerSettin
             "one queue has one service: give each of the others a worker, or leave queue= and"
             " pool= out, so that each service has the queue of its name"
         )
-    refuse_given(settings, "AMQP has", _ABSENT)
+    refuse_given(settings, "AMQP has", _ABSENT_FOR_WORKERS)
 
 
 def _call_id(job: Job) -> bytes:

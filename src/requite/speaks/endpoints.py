@@ -43,15 +43,9 @@ class Endpoints:
         return any(isinstance(address, InprocAddress) for address in places)
 
     @property
-    def drafts(self) -> list[bool]:
-        """For each address to listen at, whether it has the endpoint types of the draft."""
-        return [url.draft_ids for url in self.binds for _ in url.addresses]
-
-    @property
-    def bound_query(self) -> str:
-        """What the URLs that are listened at say of how to speak there; "" for the usual way."""
-        model = next((url.options["model"] for url in self.binds if "model" in url.options), "")
-        return f"?model={model}" if model else ""
+    def peer_queries(self) -> list[str]:
+        """For each address to listen at, the query of the URL by which peers dial it."""
+        return [url.peer_query for url in self.binds for _ in url.addresses]
 
     def only_dialled(self) -> ServiceUrl:
         """Return the one URL of a protocol that has a broker; refuse more, and `bind`."""
@@ -73,16 +67,13 @@ class Endpoints:
 
 
 def bound_at(
-    addresses: Iterable[Address],
-    drafts: Iterable[bool] = repeat(False),
-    protocol: str = "sp",
-    query: str = "",
+    addresses: Iterable[Address], queries: Iterable[str] = repeat(""), protocol: str = "sp"
 ) -> list[str]:
-    """Return the URLs by which peers dial what listens at these addresses. Of SP, `drafts` tells
-    for each whether it has the endpoint types of the draft, as its peers have to, too."""
+    """Return the URLs by which peers dial what listens at these addresses, each with its query
+    (`Endpoints.peer_queries`)."""
     return [
-        f"{_as_in_url(address, protocol)}{'?ids=draft' if is_draft else query}"
-        for address, is_draft in zip(addresses, drafts, strict=False)
+        _as_in_url(address, protocol) + query
+        for address, query in zip(addresses, queries, strict=False)
     ]
 
 

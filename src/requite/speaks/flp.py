@@ -32,13 +32,16 @@ from requite.shell.link import LinkLimits
 from requite.speaks.endpoints import Endpoints
 from requite.speaks.plans import (
     CAPACITY_DEFAULT,
+    NO_DIALECTS,
+    NO_HOLD_BACK,
+    NO_LEASES,
     CallEngine,
     ClientPlan,
     ClientSettings,
+    PlainTraits,
     S,
     ServicePlan,
     WorkerSettings,
-    check_body_frames,
     refuse_given,
 )
 from requite.speaks.url import (
@@ -64,10 +67,14 @@ _SOCKETS: Final = {
     Model.SHOTGUN: SocketType.DEALER,
     Model.AGENT: SocketType.ROUTER,
 }
-_ABSENT: Final = {
+_ABSENT_FOR_CLIENTS: Final = {
+    "dialect": NO_DIALECTS,
+    "hold_back": NO_HOLD_BACK,
+}
+_ABSENT_FOR_WORKERS: Final = {
     "heartbeat": "no heartbeats of its own: clients ask whether it lives",
-    "dialect": "no dialects (MDP has)",
-    "handler_timeout": "no leases (MDP 0.3 has): put asyncio.timeout into the handler",
+    "dialect": NO_DIALECTS,
+    "handler_timeout": NO_LEASES,
     "hops": "no devices (SP has)",
 }
 
@@ -91,10 +98,11 @@ def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
         refuse(shown, f"the option 'model' is one of {', '.join(Model)}")
     if listening:
         _check_public(url, shown)
-    else:
-        if "public" in url.options:
-            refuse(shown, "the option 'public' is for servers: it is what clients dial")
-        check_can_be_dialled(url, shown)
+        model = url.options.get("model")
+        return replace(url, peer_query=f"?model={model}" if model else "")
+    if "public" in url.options:
+        refuse(shown, "the option 'public' is for servers: it is what clients dial")
+    check_can_be_dialled(url, shown)
     return url
 
 
@@ -129,45 +137,31 @@ def _model_of(endpoints: Endpoints) -> Model:
 
 
 # --- clients --------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class _Traits:
-    """A request has frames, and one reply; there are no names and no keys."""
+_TRAITS: Final = PlainTraits("Freelance", "the servers that serve it")
 
-    model: Model
+
+@dataclass(frozen=True, slots=True)
+class _ShotgunTraits(PlainTraits):
+    """A request that must not run twice cannot be asked for, either."""
 
     def check(self, *, key: bytes, partials: bool, idempotent: bool) -> None:
-        """Anything but a plain call takes a protocol with a header."""
-        if partials:
-            raise ConfigurationError(
-                "Freelance has one reply per request and no partial ones: use call (MDP can stream)"
-            )
-        if key:
-            raise ConfigurationError("Freelance carries no idempotency key (MDP 0.3 does)")
-        if not idempotent and self.model is Model.SHOTGUN:
+        """Each server runs the request."""
+        PlainTraits.check(self, key=key, partials=partials, idempotent=idempotent)
+        if not idempotent:
             raise ConfigurationError(
                 "the shotgun asks all servers at once, so that a request runs several times; for"
                 " one that must not, use another model"
             )
 
-    def check_service(self, service: str) -> None:
-        """Whoever is connected serves everything."""
-        if service:
-            raise ConfigurationError(
-                f"Freelance names no services, so {service!r} cannot be asked for: dial the servers"
-                " that serve it (MDP has named services)"
-            )
 
-    def check_frames(self, count: int) -> None:
-        """Servers have a limit, too."""
-        check_body_frames(count)
+_SHOTGUN_TRAITS: Final = _ShotgunTraits("Freelance", _TRAITS.whom)
 
 
 def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
     """Plan a client that dials all servers. Raises `ConfigurationError`."""
     if endpoints.binds:
         raise ConfigurationError("a Freelance client dials its servers; only these listen (bind)")
-    if settings.dialect is not None:
-        raise ConfigurationError("Freelance has no dialects (MDP has): leave `dialect` out")
+    refuse_given(settings, "Freelance has", _ABSENT_FOR_CLIENTS)
     model = _model_of(endpoints)
     addresses = [*dict.fromkeys(address for url in endpoints.dials for address in url.addresses)]
     policy = _policy(model, settings, len(addresses))
@@ -181,7 +175,7 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
             limits=LINK_LIMITS,
             read_first=model is Model.FAILOVER,
         ),
-        _Traits(model),
+        _TRAITS if model is not Model.SHOTGUN else _SHOTGUN_TRAITS,
         holds=True,
     )
 
@@ -325,6 +319,6 @@ def _check_server(endpoints: Endpoints, services: Sequence[S], settings: WorkerS
             "Freelance names no services, so a server has one: give each of the others a server"
             " and an address of its own (MDP has named services)"
         )
-    refuse_given(settings, "Freelance has", _ABSENT)
+    refuse_given(settings, "Freelance has", _ABSENT_FOR_WORKERS)
     if settings.capacity is not None and not isinstance(settings.capacity, int):
         raise ConfigurationError(f"capacity is a whole number, not {settings.capacity!r}")

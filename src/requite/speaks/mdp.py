@@ -159,13 +159,13 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
     )
 
 
-def _hold_back(share: float, dialect: Dialect) -> float:
+def _hold_back(share: float | None, dialect: Dialect) -> float:
     if share and not dialect.has_ids:
         raise ConfigurationError(
             f"MDP {dialect.version} does not tell brokers of deadlines (MDP 0.3 does):"
             " leave hold_back out"
         )
-    return share
+    return share or 0.0
 
 
 def _heartbeat(given: HeartbeatPolicy | float | None, dialect: Dialect) -> HeartbeatPolicy:

@@ -31,14 +31,17 @@ from requite.shell.link import LinkLimits
 from requite.speaks.endpoints import Endpoints
 from requite.speaks.plans import (
     CAPACITY_DEFAULT,
+    NO_DIALECTS,
+    NO_HOLD_BACK,
+    NO_LEASES,
     ClientPlan,
     ClientSettings,
+    PlainTraits,
     S,
     ServicePlan,
     Unanswered,
     WorkEngine,
     WorkerSettings,
-    check_body_frames,
     refuse_given,
 )
 from requite.speaks.url import (
@@ -59,10 +62,16 @@ _UNANSWERED: Final = Unanswered(
 )
 _CAPACITY_MAX: Final = 1024
 _IDS_PER_CONNECTION: Final = 1 << 48  # in the journal
-_ABSENT: Final = {
-    "dialect": "no dialects (MDP has)",
+_ABSENT_FOR_CLIENTS: Final = {
+    "dialect": NO_DIALECTS,
+    "hold_back": NO_HOLD_BACK,
+    "heartbeat": "no heartbeats (MDP 0.3 has): it asks again when"
+    " retry=RetryPolicy(attempt_timeout=...) is over",
+}
+_ABSENT_FOR_WORKERS: Final = {
+    "dialect": NO_DIALECTS,
     "hops": "no limit of hops (SP has)",
-    "handler_timeout": "no leases (MDP 0.3 has): put asyncio.timeout into the handler",
+    "handler_timeout": NO_LEASES,
 }
 
 
@@ -94,30 +103,7 @@ def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
 
 
 # --- clients --------------------------------------------------------------------------------------
-class _Traits:
-    """A request is some frames, and has one reply."""
-
-    def check(self, *, key: bytes, partials: bool, idempotent: bool) -> None:
-        """Anything but a plain call takes a protocol with a header."""
-        if partials:
-            raise ConfigurationError(
-                "a Lazy Pirate has one reply per request and no partial ones: use call (MDP can"
-                " stream)"
-            )
-        if key:
-            raise ConfigurationError("a Lazy Pirate carries no idempotency key (MDP 0.3 does)")
-
-    def check_service(self, service: str) -> None:
-        """Whoever is connected serves everything."""
-        if service:
-            raise ConfigurationError(
-                f"the Pirates name no services, so {service!r} cannot be asked for: dial the place"
-                " that serves it (MDP has named services)"
-            )
-
-    def check_frames(self, count: int) -> None:
-        """Servers and queues have a limit, too."""
-        check_body_frames(count)
+_TRAITS: Final = PlainTraits("a Lazy Pirate", "the place that serves it")
 
 
 def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
@@ -130,13 +116,7 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
             f"the option 'protocol' means nothing here ({url}): it is for workers; the clients of"
             " every queue are the same"
         )
-    if settings.heartbeat is not None:
-        raise ConfigurationError(
-            "a Lazy Pirate has no heartbeats (MDP 0.3 has): it asks again when"
-            " retry=RetryPolicy(attempt_timeout=...) is over"
-        )
-    if settings.dialect is not None:
-        raise ConfigurationError("the Pirates have no dialects (MDP has): leave `dialect` out")
+    refuse_given(settings, "a Lazy Pirate has", _ABSENT_FOR_CLIENTS)
     policy = ClientPolicy(
         slots=settings.slots,
         retry=_retry(settings.retry),
@@ -151,7 +131,7 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
             limits=_LINKS,
             read_first=True,
         ),
-        _Traits(),
+        _TRAITS,
         holds=True,
     )
 
@@ -261,4 +241,4 @@ def _check_worker(services: Sequence[S], settings: WorkerSettings) -> None:
             "the Pirates name no services, so a worker has one: give each of the others a worker"
             " and a place of its own (MDP has named services)"
         )
-    refuse_given(settings, "the Pirates have", _ABSENT)
+    refuse_given(settings, "the Pirates have", _ABSENT_FOR_WORKERS)

@@ -25,6 +25,12 @@ PATIENCE_S: Final = 1.0
 with its worker is there by then."""
 
 
+NO_DIALECTS: Final = "no dialects (MDP has)"
+NO_HOLD_BACK: Final = "no broker that ends calls and says how (MDP 0.3 has)"
+NO_LEASES: Final = "no leases (MDP 0.3 has): put asyncio.timeout into the handler"
+"""What several protocols do not have, as `refuse_given` says it."""
+
+
 # --- clients --------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
@@ -36,7 +42,7 @@ class ClientSettings:
     dialect: str | None
     connections: int
     message_size_max: int
-    hold_back: float = 0.0
+    hold_back: float | None = None
 
 
 class Traits(Protocol):
@@ -50,6 +56,46 @@ class Traits(Protocol):
 
     def check_frames(self, count: int) -> None:
         """Raise `ConfigurationError` for a body of so many frames that peers do not take it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainTraits:
+    """What a protocol promises that has neither names nor keys: a request, and one reply to it.
+
+    `protocol` begins what is refused ("SP"); `whom` says whom to dial for a service ("the place
+    that serves it"). `frames_max`: how many frames of a body peers take.
+    """
+
+    protocol: str
+    whom: str
+    frames_max: int = BODY_FRAMES_MAX
+
+    def check(self, *, key: bytes, partials: bool, idempotent: bool) -> None:
+        """Anything but a plain call takes a protocol with a header."""
+        if partials:
+            raise ConfigurationError(
+                f"{self.protocol} has one reply per request and no partial ones: use call (MDP can"
+                " stream)"
+            )
+        if key:
+            raise ConfigurationError(f"{self.protocol} carries no idempotency key (MDP 0.3 does)")
+
+    def check_service(self, service: str) -> None:
+        """Any peer serves everything."""
+        if service:
+            raise ConfigurationError(
+                f"{self.protocol} names no services, so {service!r} cannot be asked for: dial"
+                f" {self.whom} (MDP has named services)"
+            )
+
+    def check_frames(self, count: int) -> None:
+        """Peers have a limit, too."""
+        if self.frames_max == 1 and count > 1:
+            raise ConfigurationError(
+                f"the body has {count} frames, and {self.protocol} carries one: join them (MDP has"
+                " frames)"
+            )
+        check_body_frames(count)
 
 
 def check_body_frames(count: int) -> None:
@@ -100,7 +146,9 @@ class WorkerSettings:
     chronicle: Chronicle | None
 
 
-def refuse_given(settings: WorkerSettings, whose: str, absent: Mapping[str, str]) -> None:
+def refuse_given(
+    settings: ClientSettings | WorkerSettings, whose: str, absent: Mapping[str, str]
+) -> None:
     """Raise `ConfigurationError` for a setting that means nothing to a protocol. `absent` says of
     each what there is none of; `whose` begins the sentence ("SP has")."""
     for name, what in absent.items():

@@ -126,11 +126,6 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
         raise ConfigurationError(
             f"retry is a RetryPolicy, not {settings.retry!r}: RetryPolicy(attempts=...)"
         )
-    if settings.hold_back and endpoints.protocol != "mdp":
-        raise ConfigurationError(
-            "hold_back needs a broker that ends calls and says how: MDP 0.3 has one, not"
-            f" {endpoints}"
-        )
     return spoken(endpoints.protocol).client_plan(endpoints, settings)
 
 

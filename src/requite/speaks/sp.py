@@ -33,8 +33,12 @@ from requite.shell.link import LinkLimits
 from requite.speaks.endpoints import Endpoints
 from requite.speaks.plans import (
     CAPACITY_DEFAULT,
+    NO_DIALECTS,
+    NO_HOLD_BACK,
+    NO_LEASES,
     ClientPlan,
     ClientSettings,
+    PlainTraits,
     S,
     ServicePlan,
     WorkerSettings,
@@ -82,10 +86,15 @@ _WHY: Final = {
     "priority": "it says which channel a request goes to, so it is for who asks",
     "weight": "it says how many requests a channel gets, so it is for who asks",
 }
-_ABSENT: Final = {
+_ABSENT_FOR_CLIENTS: Final = {
+    "dialect": NO_DIALECTS,
+    "hold_back": NO_HOLD_BACK,
+    "heartbeat": "no heartbeats (MDP 0.3 has)",
+}
+_ABSENT_FOR_WORKERS: Final = {
     "heartbeat": "no heartbeats (MDP has): a client asks again when its connection is lost",
-    "dialect": "no dialects (MDP has)",
-    "handler_timeout": "no leases (MDP 0.3 has): put asyncio.timeout into the handler",
+    "dialect": NO_DIALECTS,
+    "handler_timeout": NO_LEASES,
 }
 
 
@@ -123,49 +132,47 @@ SCHEMES: Final = {
 
 
 def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
-    """Read the options. Raises `ConfigurationError` for what SP cannot do."""
+    """Check the options. Raises `ConfigurationError` for what SP cannot do."""
     if url.user is not None:
         refuse(shown, "SP has no user and password; sp+tls checks certificates")
     if url.service:
         refuse(shown, "SP names no services, so nothing follows the place")
     if not listening:
         check_can_be_dialled(url, shown)
-    options = url.options
-    return replace(
-        url,
-        priority=_read_whole("priority", options.get("priority", "1"), PRIORITY_MAX, shown),
-        weight=_read_whole("weight", options.get("weight", "1"), WEIGHT_MAX, shown),
-        resend=_read_resend(options.get("resend"), shown),
-        draft_ids=_read_ids(options.get("ids"), shown),
-        tls=_tls_of(url, listening, shown),
-    )
+    _check_whole_option("priority", url, PRIORITY_MAX, shown)
+    _check_whole_option("weight", url, WEIGHT_MAX, shown)
+    _check_resend(url, shown)
+    if url.options.get("ids", "draft") != "draft":
+        refuse(shown, "the option 'ids' takes draft alone; left out, they are those in practice")
+    peer_query = "?ids=draft" if listening and _has_draft_ids(url) else ""
+    return replace(url, tls=_tls_of(url, listening, shown), peer_query=peer_query)
 
 
-def _read_whole(name: str, value: str, most: int, shown: str) -> int:
+def _check_whole_option(name: str, url: ServiceUrl, most: int, shown: str) -> None:
+    value = url.options.get(name, "1")
     is_number = value.isascii() and value.isdecimal() and len(value) <= len(str(most))
     if not is_number or not 1 <= int(value) <= most:
         refuse(shown, f"the option {name!r} takes a whole number from 1 to {most}")
-    return int(value)
 
 
-def _read_resend(value: str | None, shown: str) -> float | Literal["off"] | None:
-    if value is None:
-        return None
-    if value == "off":
-        return "off"
+def _check_resend(url: ServiceUrl, shown: str) -> None:
     try:
-        seconds = float(value)
+        seconds = resend_of(url)
     except ValueError:
         seconds = 0.0
-    if not isfinite(seconds) or seconds <= 0:
+    if isinstance(seconds, float) and not (isfinite(seconds) and seconds > 0):
         refuse(shown, "the option 'resend' takes seconds, more than 0, or off")
-    return seconds
 
 
-def _read_ids(value: str | None, shown: str) -> bool:
-    if value not in (None, "draft"):
-        refuse(shown, "the option 'ids' takes draft alone; left out, they are those in practice")
-    return value is not None
+def resend_of(url: ServiceUrl) -> float | Literal["off"] | None:
+    """Return after how many seconds a request is sent again; None: the URL leaves it open."""
+    value = url.options.get("resend")
+    return None if value is None else "off" if value == "off" else float(value)
+
+
+def _has_draft_ids(url: ServiceUrl) -> bool:
+    """Whether the endpoint types are 16 and 17, as in the draft, in place of 48 and 49."""
+    return "ids" in url.options
 
 
 def _tls_of(url: ServiceUrl, listening: bool, shown: str) -> TlsSettings | None:
@@ -248,7 +255,7 @@ def to_listen(
 def _endpoint(
     url: ServiceUrl, address: Address, role: Role, limits: Limits, side: str, *, dials: bool
 ) -> Endpoint:
-    own, peer = role.types(url.draft_ids)
+    own, peer = role.types(_has_draft_ids(url))
     make_framing: Callable[[], Framing]
     if isinstance(address, WsAddress):
         host = _host_header(address) if dials else ""
@@ -258,7 +265,8 @@ def _endpoint(
     else:
         in_band = isinstance(address, IpcAddress)
         make_framing = partial(SpStream, own, peer, in_band=in_band, limits=limits)
-    place = Place(side, url.priority, url.weight)
+    priority, weight = (int(url.options.get(name, "1")) for name in ("priority", "weight"))
+    place = Place(side, priority, weight)
     return Endpoint(address, make_framing, place, url.tls)
 
 
@@ -269,42 +277,14 @@ def _host_header(address: WsAddress) -> str:
 
 
 # --- clients --------------------------------------------------------------------------------------
-class _Traits:
-    """A request is one piece of bytes, and has one reply."""
-
-    def check(self, *, key: bytes, partials: bool, idempotent: bool) -> None:
-        """Anything but a plain call takes a protocol with a header."""
-        if partials:
-            raise ConfigurationError(
-                "SP has one reply per request and no partial ones: use call (MDP can stream)"
-            )
-        if key:
-            raise ConfigurationError("SP carries no idempotency key (MDP 0.3 does)")
-
-    def check_service(self, service: str) -> None:
-        """Whoever is connected serves everything."""
-        if service:
-            raise ConfigurationError(
-                f"SP names no services, so {service!r} cannot be asked for: dial the place that"
-                " serves it (MDP has named services)"
-            )
-
-    def check_frames(self, count: int) -> None:
-        """There are no frames."""
-        if count > 1:
-            raise ConfigurationError(
-                f"the body has {count} frames, and SP carries one: join them (MDP has frames)"
-            )
+_TRAITS: Final = PlainTraits("SP", "the place that serves it", frames_max=1)
 
 
 def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
     """Plan a client that dials and listens. Raises `ConfigurationError`."""
     from requite.protocols.scalability.req import ScalabilityClient
 
-    if settings.heartbeat is not None:
-        raise ConfigurationError("SP has no heartbeats (MDP 0.3 has): leave `heartbeat` out")
-    if settings.dialect is not None:
-        raise ConfigurationError("SP has no dialects (MDP has): leave `dialect` out")
+    refuse_given(settings, "SP has", _ABSENT_FOR_CLIENTS)
     resend = _resend_of(endpoints.dials + endpoints.binds)
     if resend is not None and settings.retry is not None:
         raise ConfigurationError(
@@ -326,7 +306,7 @@ def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
             listen=to_listen(endpoints.binds, Role.REQ, limits),
             limits=LINK_LIMITS,
         ),
-        _Traits(),
+        _TRAITS,
         holds=True,
     )
 
@@ -342,7 +322,7 @@ def _retry(given: RetryPolicy | None, resend: float | Literal["off"] | None) -> 
 
 def _resend_of(urls: Iterable[ServiceUrl]) -> float | Literal["off"] | None:
     """Return what the URLs say of resending; it is the client's, so they may not differ."""
-    found = {url.resend for url in urls if url.resend is not None}
+    found = {resend_of(url) for url in urls} - {None}
     if len(found) > 1:
         raise ConfigurationError(
             "the URLs of one client differ in the option 'resend': it holds for all of them"
@@ -394,4 +374,4 @@ def _check_worker(services: Sequence[S], settings: WorkerSettings) -> None:
             "SP names no services, so a worker has one: give each of the others a worker and an"
             " address of its own (MDP has named services)"
         )
-    refuse_given(settings, "SP has", _ABSENT)
+    refuse_given(settings, "SP has", _ABSENT_FOR_WORKERS)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn
 from urllib.parse import unquote
 
 from requite.errors import ConfigurationError
@@ -35,11 +35,9 @@ _SECRET: Final = re.compile(r"//([^/?#:@]*):.*@", re.DOTALL)
 @dataclass(frozen=True, slots=True)
 class ServiceUrl:
     """A URL taken apart. `protocol` is the scheme without its transport (`mdp`, `sp`); `service` is
-    "" where none is named. `options` are those of the query as text, `service` apart.
-
-    What the options of SP mean, for all `addresses` alike: `priority` and `weight` of the channels;
-    `resend`, in seconds, "off", or None where the URL leaves it open; `draft_ids` for the endpoint
-    types 16 and 17 in place of 48 and 49. `tls` is there where the addresses use it, None else.
+    "" where none is named. `options` are those of the query as text, `service` apart. `tls` is
+    there where the addresses use it, None else. `peer_query` is the query of the URLs by which
+    peers dial what listens here ("?ids=draft"; "": they need none).
     """
 
     protocol: str
@@ -48,11 +46,8 @@ class ServiceUrl:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     options: Mapping[str, str] = field(default_factory=dict)
-    priority: int = 1
-    weight: int = 1
-    resend: float | Literal["off"] | None = None
-    draft_ids: bool = False
     tls: TlsSettings | None = None
+    peer_query: str = ""
 
     def __str__(self) -> str:
         places = ", ".join(map(str, self.addresses))

@@ -115,8 +115,8 @@ class Worker(Daemon):
         """Where it listens, as URLs, with the ports it really got; empty before `start`."""
         endpoints = self._endpoints
         shells = (post.shell for post in self._posts)  # who listens has one post
-        query, protocol, drafts = endpoints.bound_query, endpoints.protocol, endpoints.drafts
-        lists = (bound_at(shell.addresses, drafts, protocol, query) for shell in shells)
+        queries, protocol = endpoints.peer_queries, endpoints.protocol
+        lists = (bound_at(shell.addresses, queries, protocol) for shell in shells)
         return [url for urls in lists for url in urls]
 
     # --- life -------------------------------------------------------------------------------------
