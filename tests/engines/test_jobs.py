@@ -6,6 +6,7 @@ import pytest
 
 from requite.chronicle import Chronicle, Kind
 from requite.core.jobs import ClientJob, Jobs
+from requite.core.observer import observer_of
 from requite.core.recording import JobRecorder
 from requite.engine import Abandon, Deliver, Effect, Finished, Note, Produced, Warn
 from requite.errors import LocalViolation
@@ -19,7 +20,7 @@ class Bench:
         self.chronicle = Chronicle()
         recorder: JobRecorder[ClientJob] = JobRecorder(self.chronicle, b"i" * 8, "echo")
         self.jobs: Jobs[ClientJob] = Jobs(
-            "echo", recorder, kind="a server", reply_size_max=4, notes=True
+            "echo", observer_of(recorder, notes=True), kind="a server", reply_size_max=4
         )
         self.out: list[Effect] = []
         self.job = ClientJob("peer", [b"id"])

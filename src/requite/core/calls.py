@@ -5,7 +5,7 @@
 
 How a call reaches somebody who answers it is the protocol's. Its engine owns one `Calls`, the table
 of what is outstanding, by token, and tells it what becomes of the tries; `Calls` finds out what is
-due, writes the journal and makes the notes. Effects go to the `out` of the engine, which is handed
+due, and tells the observer. Effects go to the `out` of the engine, which is handed
 in.
 """
 
@@ -17,9 +17,10 @@ from math import inf
 from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
-from requite.core.recording import CallRecorder, encode_name
+from requite.core.observer import NO_CALL_OBSERVER, CallObserver
+from requite.core.recording import encode_name
 from requite.core.sweep import Sweep
-from requite.engine import Cancel, Deliver, Effect, Fail, Note, Submit, Wake
+from requite.engine import Cancel, Deliver, Effect, Fail, Submit, Wake
 from requite.errors import CallError, CallTimeout, Cancelled, LocalViolation, Overloaded
 from requite.request import Reply, Status
 
@@ -103,7 +104,7 @@ class PendingCall:
         return self.tries > 0
 
     def facts(self) -> dict[str, Any]:
-        """Return what is in every note about this call."""
+        """Return what is in every remark about this call."""
         return {"token": self.token, "attempts": self.tries}
 
 
@@ -122,7 +123,7 @@ class Calls(dict[Any, CallT], Generic[CallT]):
     call whose instant (`wait_until`) has come before its deadline. `expired` says what the caller
     is told whose call's deadline has passed.
 
-    `try_s` is how long a try may take of a call that may be repeated; `notes`: make `Note` effects.
+    `try_s` is how long a try may take of a call that may be repeated.
     `resent` counts the tries given up for another one, `dropped` messages that nothing became of,
     by reason. A hot path may do itself what `take_on`, `sent` and `answer` do.
     """
@@ -133,8 +134,7 @@ class Calls(dict[Any, CallT], Generic[CallT]):
         "_time_out",
         "closed",
         "dropped",
-        "notes",
-        "recorder",
+        "observer",
         "resent",
         "slots",
         "sweep",
@@ -144,19 +144,17 @@ class Calls(dict[Any, CallT], Generic[CallT]):
     def __init__(
         self,
         slots: int,
-        recorder: CallRecorder[CallT] | None,
+        observer: CallObserver[CallT],
         *,
         fail: Callable[[CallT, CallError, float], None],
         time_out: Callable[[CallT, float], None],
         expired: Callable[[CallT, float], CallError],
         try_s: float | None = None,
-        notes: bool = False,
     ) -> None:
         super().__init__()
         self.slots = slots
-        self.recorder = recorder
+        self.observer = observer
         self.try_s = inf if try_s is None else try_s
-        self.notes = notes
         self.sweep = Sweep()
         self.closed = False
         self.resent = 0
@@ -167,10 +165,8 @@ class Calls(dict[Any, CallT], Generic[CallT]):
 
     def next_at(self) -> float:
         """Return when to be woken next (`inf`: no need)."""
-        at = self.sweep.at
-        if self.recorder is not None and self.recorder.look_at < at:
-            return self.recorder.look_at
-        return at
+        at, look_at = self.sweep.at, self.observer.look_at
+        return look_at if look_at < at else at
 
     # --- beginnings -------------------------------------------------------------------------------
     def refuse(
@@ -210,23 +206,21 @@ class Calls(dict[Any, CallT], Generic[CallT]):
     ) -> None:
         """Answer a call that is not taken on."""
         out.append(Fail(token, error))
-        if self.recorder is not None:
-            self.recorder.refused(encode_name(service), error, now)
+        self.observer.refused(encode_name(service), error, now)
 
     def take_on(self, call: CallT) -> None:
         """Put a new call on the books."""
         self[call.token] = call
         if call.due_at < self.sweep.at:
             self.sweep.at = call.due_at
-        if self.recorder is not None:
-            self.recorder.accepted(call)
+        self.observer.accepted(call)
 
     # --- tries ------------------------------------------------------------------------------------
     def sent(
         self, call: CallT, out: list[Effect], now: float, kind: str = "sent", **facts: Any
     ) -> None:
         """Count a try that has left, and give it its time: only what may be repeated is looked at
-        before its deadline. `kind` is that of the note."""
+        before its deadline. `kind` is that of the remark."""
         call.tries += 1
         at = call.deadline
         if call.idempotent and now + self.try_s < at:
@@ -234,10 +228,9 @@ class Calls(dict[Any, CallT], Generic[CallT]):
         call.due_at = at
         if at < self.sweep.at:
             self.sweep.at = at
-        if self.recorder is not None:
-            self.recorder.sent(call, now)
-        if self.notes:
-            self.note(kind, call, out, **facts)
+        if self.observer is not NO_CALL_OBSERVER:  # hot
+            self.observer.sent(call, now)
+            self.remark(kind, call, out, **facts)
 
     def wait_until(self, call: CallT, at: float) -> None:
         """Look at a call again at `at`, or at its deadline if that is earlier."""
@@ -249,14 +242,12 @@ class Calls(dict[Any, CallT], Generic[CallT]):
     def take_back(self, call: CallT, reason: str, now: float) -> None:
         """Count a try that is given up for another one."""
         self.resent += 1
-        if self.recorder is not None:
-            self.recorder.taken_back(call, reason, now)
+        self.observer.taken_back(call, reason, now)
 
     def drop(self, why: str, now: float) -> None:
         """Count a message that nothing becomes of."""
         self.dropped[why] += 1
-        if self.recorder is not None:
-            self.recorder.dropped(why, now)
+        self.observer.dropped(why, now)
 
     # --- ends -------------------------------------------------------------------------------------
     def answer(
@@ -267,10 +258,9 @@ class Calls(dict[Any, CallT], Generic[CallT]):
         del self[token]
         reply = _new(Reply, (body, _OK, attempts, now - call.submitted_at))
         out.append(Deliver(token, reply))
-        if self.recorder is not None:
-            self.recorder.answered(call, body, now)
-        if self.notes:
-            self.note("replied", call, out, elapsed_s=reply.elapsed)
+        if self.observer is not NO_CALL_OBSERVER:  # hot
+            self.observer.answered(call, body, now)
+            self.remark("replied", call, out, elapsed_s=reply.elapsed)
 
     def end(self, call: CallT, error: CallError, out: list[Effect], now: float) -> None:
         """End a call with an error, of which the engine has no table any more."""
@@ -278,10 +268,8 @@ class Calls(dict[Any, CallT], Generic[CallT]):
         error.attempts = call.attempts
         error.may_have_executed = call.may_have_run
         out.append(Fail(call.token, error))
-        if self.recorder is not None:
-            self.recorder.failed(call, error, now)
-        if self.notes:
-            self.note("failed", call, out, error=type(error).__name__, reason=str(error))
+        self.observer.failed(call, error, now)
+        self.remark("failed", call, out, error=type(error).__name__, reason=str(error))
 
     def cancelled(self, event: Cancel, now: float) -> None:
         """End a call that its caller gives up."""
@@ -299,15 +287,14 @@ class Calls(dict[Any, CallT], Generic[CallT]):
     def abandon_all(self, error: CallError, now: float) -> None:
         """Journal that all calls have ended with `error`, because an exception struck while the
         engine was at work. It must not be used any more."""
-        if self.recorder is not None:
-            for call in self.values():
-                self.recorder.failed(call, error, now)
+        for call in self.values():
+            self.observer.failed(call, error, now)
 
     # --- time -------------------------------------------------------------------------------------
     def woken(self, _event: Wake, now: float) -> None:
         """Do what is due."""
-        if self.recorder is not None and now >= self.recorder.look_at:
-            self.recorder.look(self, now)
+        if now >= self.observer.look_at:
+            self.observer.look(self, now)
         if now >= self.sweep.at:
             self.look(now)
 
@@ -322,9 +309,10 @@ class Calls(dict[Any, CallT], Generic[CallT]):
             else:
                 self._time_out(call, now)
 
-    def note(self, kind: str, call: CallT, out: list[Effect], **facts: Any) -> None:
-        """Make the note that something has happened to a call."""
-        out.append(Note(kind, call.facts() | facts))
+    def remark(self, kind: str, call: CallT, out: list[Effect], **facts: Any) -> None:
+        """Tell that something has happened to a call which the journal does not name."""
+        if self.observer.makes_notes:
+            self.observer.remark(kind, call.facts() | facts, out)
 
 
 def times(n: int) -> str:

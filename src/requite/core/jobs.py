@@ -2,7 +2,7 @@
 
 An engine does not run handlers: it delivers each request under a token, a `Job`, and whoever runs
 the handler answers with `Produced` and `Finished`. The engine owns one `Jobs`, the table of these
-tokens, and tells it what happens; `Jobs` writes the journal and makes the notes. Effects go to the
+tokens, and tells it what happens; `Jobs` tells the observer. Effects go to the
 `out` of the engine, which is handed in.
 """
 
@@ -13,13 +13,12 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any, Final, Generic, TypeVar
 
-from requite.core.recording import JobRecorder
+from requite.core.observer import NO_JOB_OBSERVER, JobObserver
 from requite.engine import (
     Abandon,
     Deliver,
     Effect,
     Finished,
-    Note,
     Peer,
     Produced,
     Started,
@@ -65,7 +64,7 @@ class Job:
     due_at: float = inf  # the caller's deadline, where it is known
 
     def facts(self) -> dict[str, Any]:
-        """Return what is in every note about this request."""
+        """Return what is in every remark about this request."""
         return {"job": self}
 
 
@@ -93,36 +92,33 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
     """The jobs of one engine, in the order of their beginnings; what is held of each is up to it.
 
     For each `Deliver` of a `Request` there is to be one `Finished`, also after an `Abandon`: it
-    gives the place back. A reply may grow to `reply_size_max` bytes out of partial ones. `notes`:
-    make `Note` effects. `dropped` counts messages that nothing became of, by reason. `kind` is what
-    the engine is, for those who misuse it. A hot path may do itself what `deliver` and `finish` do.
+    gives the place back. A reply may grow to `reply_size_max` bytes out of partial ones. `dropped`
+    counts messages that nothing became of, by reason. `kind` is what the engine is, for those who
+    misuse it. A hot path may do itself what `deliver` and `finish` do.
     """
 
     __slots__ = (
         "_kind",
         "_reply_size_max",
         "dropped",
-        "notes",
-        "recorder",
+        "observer",
         "service",
     )
 
     def __init__(
         self,
         service: str,
-        recorder: JobRecorder[JobT] | None,
+        observer: JobObserver[JobT],
         *,
         kind: str,
         reply_size_max: float = inf,
-        notes: bool = False,
     ) -> None:
         super().__init__()
-        self.recorder = recorder
+        self.observer = observer
         self.dropped: Counter[str] = Counter()
         self.service = service
         self._kind = kind
         self._reply_size_max = reply_size_max
-        self.notes = notes
 
     @property
     def abandoned(self) -> int:
@@ -136,26 +132,23 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
         """Have a handler run; `holds` is what the table is to say of this job."""
         self[job] = holds
         out.append(Deliver(job, request))
-        if self.recorder is not None:
-            self.recorder.delivered(job, sum(map(len, request.frames)), now)
-        if self.notes:
-            self.note("delivered", job, out, **facts)
+        if self.observer is not NO_JOB_OBSERVER:  # hot
+            self.observer.delivered(job, sum(map(len, request.frames)), now)
+            self.remark("delivered", job, out, **facts)
 
     def drop(self, why: str, out: list[Effect], now: float, count: int = 1) -> None:
         """Count messages that nothing becomes of."""
         if not count:
             return
         self.dropped[why] += count
-        if self.recorder is not None:
-            self.recorder.dropped(why, now, count)
-        if self.notes:
-            out.append(Note("dropped", {"why": why, "count": count}))
+        self.observer.dropped(why, now, count)
+        self.observer.remark("dropped", {"why": why, "count": count}, out)
 
     # --- from handlers ----------------------------------------------------------------------------
     def started(self, event: Started, now: float) -> None:
         """Observe that a handler runs."""
-        if self.recorder is not None and event.token in self:
-            self.recorder.started(event.token, now)
+        if event.token in self:
+            self.observer.started(event.token, now)
 
     def join(self, event: Produced, out: list[Effect], now: float) -> str:
         """Join a partial reply to those before it. Return why the reply cannot be had, where it has
@@ -168,8 +161,7 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
             job.joined_size = 0
         job.joined += event.frames
         job.joined_size += sum(map(len, event.frames))
-        if self.recorder is not None:
-            self.recorder.partial(job, event.frames, now)
+        self.observer.partial(job, event.frames, now)
         if job.joined_size <= self._reply_size_max:
             return ""
         text = f"its partial replies came to more than {self._reply_size_max} bytes"
@@ -188,10 +180,9 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
         if holds is _NOT_THERE:
             return None
         status = Status.CANCELLED if job.abandoned else Status(status)
-        if self.recorder is not None:
-            self.recorder.finished(job, status, frames, now)
-        if self.notes:
-            self.note("finished", job, out, status=status.name)
+        if self.observer is not NO_JOB_OBSERVER:  # hot
+            self.observer.finished(job, status, frames, now)
+            self.remark("finished", job, out, status=status.name)
         return holds, status
 
     def wrong_end(self, status: int) -> LocalViolation:
@@ -203,25 +194,23 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
         job.abandoned = reason
         job.joined = None
         out.append(Abandon(job, reason))
-        if self.recorder is not None:
-            self.recorder.abandoned(job, reason, now)
-        if self.notes:
-            self.note("abandoned", job, out, reason=reason)
+        self.observer.abandoned(job, reason, now)
+        self.remark("abandoned", job, out, reason=reason)
 
     # --- time -------------------------------------------------------------------------------------
     def woken(self, _event: Wake, now: float) -> None:
         """Journal the beginnings of what is under way, if it is time to."""
-        if self.recorder is not None and now >= self.recorder.look_at:
-            self.recorder.look(self, now)
+        if now >= self.observer.look_at:
+            self.observer.look(self, now)
 
     def tell_beginnings(self, now: float) -> None:
         """Let the journal, if one is kept, have the beginnings of what is under way."""
-        if self.recorder is not None:
-            self.recorder.look(self, now)
+        self.observer.look(self, now)
 
-    def note(self, kind: str, job: JobT, out: list[Effect], **facts: Any) -> None:
-        """Make the note that something has happened to a job."""
-        out.append(Note(kind, {"service": self.service} | job.facts() | facts))
+    def remark(self, kind: str, job: JobT, out: list[Effect], **facts: Any) -> None:
+        """Tell that something has happened to a job."""
+        if self.observer.makes_notes:
+            self.observer.remark(kind, {"service": self.service} | job.facts() | facts, out)
 
 
 def reason_of(frames: Sequence[bytes]) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final
 
 from requite.chronicle import (
     NO_OUTCOME,
@@ -25,6 +25,16 @@ from requite.chronicle import (
     FlightRow,
     Happening,
     Kind,
+)
+from requite.core.observer import (
+    NO_CALL_OBSERVER,
+    NO_JOB_OBSERVER,
+    CallObserver,
+    CallT,
+    JobObserver,
+    JobT,
+    Observer,
+    observer_of,
 )
 from requite.errors import CallError, CallTimeout, Cancelled, Overloaded
 from requite.request import Status, error_class_of
@@ -37,48 +47,13 @@ FAILURES: Final[Mapping[type[CallError], tuple[Kind, int]]] = {
 """What a client's own errors mean; a `TransportError` has no status."""
 
 
-class Call(Protocol):
-    """What a client's recorder needs of a call; it sets `is_told`, `sent_at`, and the `call_id` of
-    one that has none.
-
-    `sent_at` is when the first try left, `tries` how many there were. `size` is in bytes.
-    """
-
-    call_id: bytes
-    is_told: bool
-    sent_at: float
-    submitted_at: float
-    deadline: float
-    idempotent: bool
-    tries: int
-
-    @property
-    def name(self) -> bytes: ...
-    @property
-    def size(self) -> int: ...
-
-
-class Job(Protocol):
-    """What a recorder needs of a request in a handler's hands; it sets all but `due_at`, and the
-    `call_id` of one that has none."""
-
-    call_id: bytes
-    is_told: bool
-    delivered_at: float
-    started_at: float
-    due_at: float
-    size: int
-
-
-CallT = TypeVar("CallT", bound=Call)
-JobT = TypeVar("JobT", bound=Job)
-
-
-class Recorder:
+class Recorder(Observer):
     """A chronicle, ids, what was dropped, and `look_at`: when to look at what is under way.
 
     `origin` begins all ids; `first_number` parts those of several engines that have one origin.
     """
+
+    keeps_journal = True
 
     def __init__(self, chronicle: Chronicle, origin: bytes, first_number: int = 0) -> None:
         self.look_at = inf
@@ -94,10 +69,6 @@ class Recorder:
         """Tell, at the next look, of messages that were thrown away."""
         self._dropped[why] += count
         self._look_soon(now)
-
-    def next_at(self) -> float | None:
-        """Return when to look at things next, if at all."""
-        return None if self.look_at == inf else self.look_at
 
     def _new_id(self) -> bytes:
         self._number += 1
@@ -122,7 +93,7 @@ class Recorder:
             self._chronicle.press()
 
 
-class CallRecorder(Recorder, Generic[CallT]):
+class CallRecorder(Recorder, CallObserver[CallT]):
     """Tells about calls, at the client. `failures`: what the errors that a call may end with mean,
     where they mean anything."""
 
@@ -209,7 +180,7 @@ class CallRecorder(Recorder, Generic[CallT]):
         self._happen(Happening(at, kind, call.call_id, call.name, **facts))
 
 
-class JobRecorder(Recorder, Generic[JobT]):
+class JobRecorder(Recorder, JobObserver[JobT]):
     """Tells about requests in the hands of a server or worker, under ids of its own."""
 
     def __init__(
@@ -277,6 +248,29 @@ class JobRecorder(Recorder, Generic[JobT]):
     def _tell(self, job: JobT, kind: Kind, at: float, **facts: Any) -> None:
         facts.setdefault("attempt", 1)
         self._happen(Happening(at, kind, job.call_id, self._service, self._origin, **facts))
+
+
+def call_observer(
+    chronicle: Chronicle | None, origin: bytes, *, notes: bool = False
+) -> CallObserver[Any]:
+    """Return the observer of a client, which keeps a journal where there is a chronicle."""
+    journal = NO_CALL_OBSERVER if chronicle is None else CallRecorder(chronicle, origin)
+    return observer_of(journal, notes=notes)
+
+
+def job_observer(
+    chronicle: Chronicle | None,
+    instance: bytes,
+    service: str,
+    first_number: int = 0,
+    *,
+    notes: bool = False,
+) -> JobObserver[Any]:
+    """Return the observer of a worker or server, which keeps a journal where there is a
+    chronicle."""
+    if chronicle is None:
+        return observer_of(NO_JOB_OBSERVER, notes=notes)
+    return observer_of(JobRecorder(chronicle, instance, service, first_number), notes=notes)
 
 
 def refusal(error: CallError, now: float, name: bytes = b"") -> Happening:

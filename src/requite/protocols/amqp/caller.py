@@ -27,7 +27,7 @@ from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.budget import TimedBudget
 from requite.core.calls import STRAY, Calls
 from requite.core.machine import Handlers, take_no_notice
-from requite.core.recording import CallRecorder
+from requite.core.recording import call_observer
 from requite.core.slots import Slots
 from requite.engine import (
     Cancel,
@@ -85,7 +85,7 @@ class AmqpCaller(ConnectedEngine):
         self._policy = policy = policy or CallerPolicy()
         self._calls: Calls[PendingCall] = Calls(
             policy.slots,
-            None if chronicle is None else CallRecorder(chronicle, origin),
+            call_observer(chronicle, origin),
             fail=self._fail,
             time_out=self._time_out,
             expired=failures.expired,
@@ -167,7 +167,7 @@ class AmqpCaller(ConnectedEngine):
             return
         self._call_number += 1
         call_id = self._origin + self._call_number.to_bytes(8, "big")
-        parent = traceparent(call_id, is_sampled=self._calls.recorder is not None)
+        parent = traceparent(call_id, is_sampled=self._calls.observer.keeps_journal)
         call = PendingCall(asked, call_id, parent, now)
         request_id = self._table.take(call)
         assert request_id is not None, "there is a slot for every call that is taken on"

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Final
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.jobs import ENDS, Jobs
 from requite.core.machine import Handlers, take_no_notice
-from requite.core.recording import JobRecorder
+from requite.core.recording import job_observer
 from requite.engine import (
     Deliver,
     Drain,
@@ -85,7 +85,7 @@ class AmqpResponder(ConnectedEngine):
         self._policy = policy = policy or ResponderPolicy()
         self._jobs: Jobs[Job] = Jobs(
             service,
-            None if chronicle is None else JobRecorder(chronicle, instance, service),
+            job_observer(chronicle, instance, service),
             kind=self._kind,
         )
         super().__init__(policy.heartbeat)
@@ -133,8 +133,7 @@ class AmqpResponder(ConnectedEngine):
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
         at = inf if self._stopped else min(self._beat_at(), self._try_at)
-        if self._jobs.recorder is not None:
-            at = min(at, self._jobs.recorder.look_at)
+        at = min(at, self._jobs.observer.look_at)
         return None if at == inf else at
 
     @property
@@ -320,8 +319,7 @@ class AmqpResponder(ConnectedEngine):
             return
         self._jobs[job] = None
         self._out.append(Deliver(job, request))
-        if self._jobs.recorder is not None:
-            self._jobs.recorder.delivered(job, len(message[3]), now)
+        self._jobs.observer.delivered(job, len(message[3]), now)
 
     def _request(self, job: Job, body: bytes) -> Request:
         """Make what the handler sees. Raises `RemoteViolation` for headers that make no sense."""
@@ -364,8 +362,7 @@ class AmqpResponder(ConnectedEngine):
         body = b"".join(event.frames)
         if self._is_too_large(job, body):
             return
-        if self._jobs.recorder is not None:
-            self._jobs.recorder.partial(job, event.frames, now)
+        self._jobs.observer.partial(job, event.frames, now)
         if not job.run:
             self._runs += 1
             job.run = self._runs
@@ -390,8 +387,7 @@ class AmqpResponder(ConnectedEngine):
             status = Status.CANCELLED
         elif self._is_too_large(job, body):
             status, body = Status.FAILED, job.flaw.encode()
-        if self._jobs.recorder is not None:
-            self._jobs.recorder.finished(job, status, [body], now)
+        self._jobs.observer.finished(job, status, [body], now)
         self._settle(job, status, body)
 
     def _settle(self, job: Job, status: Status, body: bytes) -> None:

@@ -24,7 +24,6 @@ from requite.core.machine import Handlers
 from requite.engine import (
     Drain,
     Message,
-    Note,
     Peer,
     PeerBlocked,
     PeerJoined,
@@ -214,5 +213,4 @@ class AgentClient(FreelanceClient):
                 yield server.liveness.gone_at()
 
     def _tell(self, kind: str, server: Server, **facts: Any) -> None:
-        if self._calls.notes:
-            self._out.append(Note(kind, {"server": str(server)} | facts))
+        self._calls.observer.remark(kind, {"server": str(server)} | facts, self._out)

@@ -28,7 +28,7 @@ from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.budget import TimedBudget
 from requite.core.calls import MALFORMED, STRAY, Calls
 from requite.core.machine import Handlers, Machine
-from requite.core.recording import CallRecorder
+from requite.core.recording import call_observer
 from requite.engine import (
     Cancel,
     Disconnect,
@@ -69,12 +69,11 @@ class FreelanceClient(Machine):
         self._policy = policy = policy or ClientPolicy()
         self._calls: Calls[PendingCall] = Calls(
             policy.slots,
-            None if chronicle is None else CallRecorder(chronicle, origin),
+            call_observer(chronicle, origin, notes=policy.notes),
             fail=self._fail,
             time_out=self._time_out,
             expired=failures.expired,
             try_s=policy.retry.attempt_timeout,
-            notes=policy.notes,
         )
         super().__init__()
         self._retry = policy.retry

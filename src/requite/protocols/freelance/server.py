@@ -14,13 +14,14 @@ Sources: 10/FLP, "Overall Operation"; Guide, "Model One" to "Model Three".
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from types import SimpleNamespace
 from typing import ClassVar
 
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.jobs import ClientJob, Jobs, reason_of
 from requite.core.machine import Handlers, Machine, take_no_notice
-from requite.core.recording import JobRecorder
+from requite.core.recording import job_observer
 from requite.core.turns import ClientPeer, Turns
 from requite.engine import (
     Disconnect,
@@ -72,10 +73,9 @@ class FreelanceServer(Machine):
         self._policy = policy = policy or ServerPolicy()
         self._jobs: Jobs[ClientJob] = Jobs(
             service,
-            None if chronicle is None else JobRecorder(chronicle, instance, service),
+            job_observer(chronicle, instance, service, notes=policy.notes),
             kind=self._kind,
             reply_size_max=policy.reply_size_max,
-            notes=policy.notes,
         )
         super().__init__()
         self._turns: Turns[ClientPeer] = Turns(policy.queue_max, policy.queue_size_max)
@@ -103,8 +103,8 @@ class FreelanceServer(Machine):
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        recorder = self._jobs.recorder
-        return None if recorder is None else recorder.next_at()
+        at = self._jobs.observer.look_at
+        return None if at == inf else at
 
     def tell_beginnings(self, now: float) -> None:
         """Let the journal, if one is kept, have the beginnings of what is under way."""

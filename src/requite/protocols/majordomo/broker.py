@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from requite import engine
 from requite.chronicle import MADE_UP, NO_CALL, NO_INSTANCE, SWEEP_EVERY_S, Chronicle
+from requite.core.observer import observer_of
 from requite.core.timers import Timers
 from requite.engine import (
     Effect,
@@ -47,7 +48,7 @@ from requite.protocols.majordomo.parties import (
 )
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.protocols.majordomo.pushback import Pushback
-from requite.protocols.majordomo.recorders import BrokerRecorder
+from requite.protocols.majordomo.recorders import NO_BROKER_OBSERVER, BrokerRecorder
 from requite.protocols.majordomo.wire import MMI_PREFIX, ClientCancel, ClientRequest
 from requite.protocols.majordomo.workforce import Workforce
 from requite.request import Status
@@ -82,11 +83,14 @@ class MajordomoBroker:
         self._timers: Timers[Any] = Timers()
         self._serial = count(1)  # request ids for dialects without
         self._clients = count(1)
-        self._recorder = None if chronicle is None else BrokerRecorder(chronicle)
+        self._observer = observer_of(
+            NO_BROKER_OBSERVER if chronicle is None else BrokerRecorder(chronicle),
+            notes=self.policy.notes,
+        )
         self._directory = Directory(self.policy, self._timers)
         self._pushback = Pushback(self.policy, self._directory, self._timers, self._out)
         self._dispatcher = Dispatcher(
-            self.policy, self._timers, self._out, self._pushback, self._recorder
+            self.policy, self._timers, self._out, self._pushback, self._observer
         )
         self._workforce = Workforce(
             self.policy,
@@ -95,7 +99,7 @@ class MajordomoBroker:
             self._dispatcher,
             self._timers,
             self._out,
-            self._recorder,
+            self._observer,
         )
         self._inputs: dict[type, Callable[[Any, float], None]] = {
             Received: self._received,
@@ -149,7 +153,7 @@ class MajordomoBroker:
     # --- peers come and go ----------------------------------------------------------------------
     def _peer_joined(self, event: PeerJoined, now: float) -> None:
         self.parties[event.peer] = Newcomer(event.identity)
-        if self._recorder and _LOOK not in self._timers:
+        if self._observer.keeps_journal and _LOOK not in self._timers:
             self._timers.set(_LOOK, now + SWEEP_EVERY_S)
 
     def _peer_lost(self, event: PeerLost, now: float) -> None:
@@ -335,9 +339,8 @@ class MajordomoBroker:
 
     def tell_beginnings(self, now: float) -> None:
         """Let the journal, if one is kept, have the beginnings of what is under way."""
-        if self._recorder:
-            clients = (each for each in self.parties.values() if isinstance(each, Client))
-            self._recorder.look(clients, now)
+        clients = (each for each in self.parties.values() if isinstance(each, Client))
+        self._observer.look(clients, now)
 
     # --- the end --------------------------------------------------------------------------------
     def step_down(self, reason: str, now: float) -> list[Effect]:

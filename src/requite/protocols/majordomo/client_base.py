@@ -34,6 +34,7 @@ from typing import ClassVar, Final
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.calls import Calls
 from requite.core.machine import Handlers, Machine, take_no_notice
+from requite.core.observer import NO_CALL_OBSERVER, CallObserver, observer_of
 from requite.core.slots import Slots
 from requite.engine import (
     Cancel,
@@ -91,17 +92,16 @@ class ClientEngine(Machine):
         origin: bytes = NO_INSTANCE,
         chronicle: Chronicle | None = None,
     ) -> None:
-        recorder = None
+        observer: CallObserver[PendingCall] = NO_CALL_OBSERVER
         if chronicle is not None:
-            recorder = ClientRecorder(chronicle, origin, tells_brokers=dialect.has_ids)
+            observer = ClientRecorder(chronicle, origin, tells_brokers=dialect.has_ids)
         self._calls: Calls[PendingCall] = Calls(
             policy.slots,
-            recorder,
+            observer_of(observer, notes=policy.notes),
             fail=self._give_up,
             time_out=self._time_out,
             expired=_expired,
             try_s=policy.retry.attempt_timeout,
-            notes=policy.notes,
         )
         super().__init__()
         self._dialect = dialect
@@ -246,8 +246,7 @@ class ClientEngine(Machine):
         else:
             call.joined += frames
         call.partials += 1
-        if self._calls.recorder is not None:
-            self._calls.recorder.partial(call, frames, now)
+        self._calls.observer.partial(call, frames, now)
 
     def _take_refusal(self, call: PendingCall, final: ClientFinal, now: float) -> None:
         """Take a negative final reply: wait and try again where that may help."""
@@ -284,9 +283,8 @@ class ClientEngine(Machine):
             return
         self._begin_anew(call, RESTING)
         self._calls.wait_until(call, rest_until)
-        if self._calls.notes:
-            rest_s = rest_until - now
-            self._calls.note("retried", call, self._out, reason=str(error), rest_s=rest_s)
+        rest_s = rest_until - now
+        self._calls.remark("retried", call, self._out, reason=str(error), rest_s=rest_s)
 
     def _interrupt(self, call: PendingCall, reason: str, now: float) -> None:
         """After a SENT call's connection has gone: hold it for the next one, or give it up.
@@ -306,8 +304,7 @@ class ClientEngine(Machine):
         """Hold for another broker what this one gives back, shutting down ([client-drain])."""
         reason = final.body[0].decode("utf-8", "replace")
         call.may_have_run |= final.attempts > 0
-        if self._calls.recorder is not None:
-            self._calls.recorder.begun(call)
+        self._calls.observer.begun(call)
         if not _is_repeatable(call):
             self._fail(call, TransportError(f"{reason}; {_why_not_again(call)}"), now)
             return
@@ -315,8 +312,7 @@ class ClientEngine(Machine):
         call.turned_away += 1
         self._begin_anew(call, HELD)
         self._calls.wait_until(call, call.deadline)
-        if self._calls.notes:
-            self._calls.note("turned-away", call, self._out, reason=reason)
+        self._calls.remark("turned-away", call, self._out, reason=reason)
 
     def _may_go_again(self, call: PendingCall) -> bool:
         return call.tries < self._retry.attempts and _is_repeatable(call)

@@ -15,11 +15,11 @@ from math import inf
 from typing import Any
 
 from requite.core.timers import Timers
-from requite.engine import Effect, Note, Send, Warn
+from requite.engine import Effect, Send, Warn
 from requite.protocols.majordomo.parties import Client, PendingRequest, Service, Worker
 from requite.protocols.majordomo.policy import BrokerPolicy, PartialsFor01
 from requite.protocols.majordomo.pushback import Pushback
-from requite.protocols.majordomo.recorders import BrokerRecorder
+from requite.protocols.majordomo.recorders import NO_BROKER_OBSERVER, BrokerObserver
 from requite.protocols.majordomo.wire import NOT_IDEMPOTENT, ClientRequest, timeout_ms
 from requite.request import Status
 
@@ -35,15 +35,15 @@ class Dispatcher:
         timers: Timers[Any],
         out: list[Effect],
         pushback: Pushback,
-        recorder: BrokerRecorder | None,
+        observer: BrokerObserver,
     ) -> None:
         self._policy = policy
         self._pushback = pushback
         self._unread = pushback.unread
-        self._recorder = recorder
+        self._observer = observer
+        self._is_observed = observer is not NO_BROKER_OBSERVER
         self._timers = timers
         self._out = out
-        self._notes = policy.notes
         self._dispatch_id = 0
         self.pending_count = 0
 
@@ -56,8 +56,8 @@ class Dispatcher:
         service.counters.accepted += 1
         if pending.deadline != inf:
             self._timers.set(pending, pending.deadline)
-        if self._notes:
-            self._note("accepted", pending)
+        if self._is_observed:
+            self._remark("accepted", pending)
         if service.waiting and not service.queue.length:
             self._dispatch(pending, service.waiting.popitem(last=False)[0], now)
         else:
@@ -69,11 +69,9 @@ class Dispatcher:
         """Answer a request that was never accepted."""
         service, request_id = request.service, request.request_id
         self._tell(client, service, request_id, status, [reason.encode()], 0)
-        if self._recorder:
-            self._recorder.refused(request.call_id, service, status, reason, now)
-        if self._notes:
-            facts = {"service": service, "client": client.address, "request_id": request_id}
-            self._out.append(Note("refused", facts | {"status": status.name}))
+        self._observer.refused(request.call_id, service, status, reason, now)
+        facts = {"service": service, "client": client.address, "request_id": request_id}
+        self._observer.remark("refused", facts | {"status": status.name}, self._out)
 
     def _enqueue(self, pending: PendingRequest, now: float) -> None:
         service = pending.service
@@ -90,8 +88,8 @@ class Dispatcher:
                 self._end(pending, Status.OVERLOADED, why, now)
                 return
         queue.push(pending)
-        if self._notes:
-            self._note("queued", pending)
+        if self._is_observed:
+            self._remark("queued", pending)
         if service.is_bare:
             self.start_grace(pending, now)
 
@@ -139,17 +137,15 @@ class Dispatcher:
         self._out.append(Send(worker.peer, message))
         if worker.lease_s:
             self._timers.set((worker, dispatch_id), now + worker.lease_s)
-        if self._recorder and pending.is_told:
-            self._recorder.dispatched(pending)
-        if self._notes:
-            self._note("dispatched", pending)
+        if self._is_observed:
+            self._observer.dispatched(pending)
+            self._remark("dispatched", pending)
 
     # --- from a worker --------------------------------------------------------------------------
     def partial(self, pending: PendingRequest, body: list[bytes], now: float) -> None:
         """Pass a partial reply on, or keep it for a client that takes only one reply."""
         client = pending.client
-        if self._recorder:
-            self._recorder.partial(pending, body, now)
+        self._observer.partial(pending, body, now)
         if client.dialect.has_partials:
             index = pending.partials
             pending.partials = index + 1
@@ -157,8 +153,7 @@ class Dispatcher:
                 pending.service.name, body, pending.request_id, index
             )
             self._out.append(Send(client.peer, message))
-            if self._notes:
-                self._note("partial", pending, index=index)
+            self._remark("partial", pending, index=index)
         elif pending.joined is None:
             pending.joined = list(body)
         else:
@@ -190,10 +185,9 @@ class Dispatcher:
             pending.service.name, body, pending.request_id, 0, pending.attempts
         )
         self._out.append(Send(client.peer, message))
-        if self._recorder:
-            self._recorder.answered(pending, body, now)
-        if self._notes:
-            self._note("answered", pending, status="OK")
+        if self._is_observed:
+            self._observer.answered(pending, body, now)
+            self._remark("answered", pending, status="OK")
 
     def _answer_unusual(
         self, pending: PendingRequest, status: Status, body: list[bytes], now: float
@@ -219,10 +213,8 @@ class Dispatcher:
         self._withdraw(pending, now)
         self._settle(pending, now)
         pending.service.counters.cancelled += 1
-        if self._recorder:
-            self._recorder.ended(pending, Status.CANCELLED, reason, now)
-        if self._notes:
-            self._note("cancelled", pending, reason=reason)
+        self._observer.ended(pending, Status.CANCELLED, reason, now)
+        self._remark("cancelled", pending, reason=reason)
 
     def fail(self, pending: PendingRequest, status: Status, reason: str, now: float) -> None:
         """End a request wherever it is, and tell its client why."""
@@ -260,8 +252,7 @@ class Dispatcher:
         The caller feeds the service when it has put all requests of the lost worker back.
         """
         lost_at = pending.worker
-        if self._recorder:
-            self._recorder.begun(pending)
+        self._observer.begun(pending)
         pending.worker = None
         pending.joined = None
         if pending.deadline <= now:
@@ -277,11 +268,9 @@ class Dispatcher:
         else:
             pending.service.counters.redelivered += 1
             pending.service.queue.push_front(pending)
-            if self._recorder:
-                self._recorder.redelivered(pending, lost_at, reason, now)
-            if self._notes:
-                worker = None if lost_at is None else lost_at.address
-                self._note("redelivered", pending, reason=reason, lost_worker=worker)
+            self._observer.redelivered(pending, lost_at, reason, now)
+            worker = None if lost_at is None else lost_at.address
+            self._remark("redelivered", pending, reason=reason, lost_worker=worker)
 
     # --- common ---------------------------------------------------------------------------------
     def _withdraw(self, pending: PendingRequest, now: float) -> None:
@@ -318,10 +307,8 @@ class Dispatcher:
         body = [reason.encode()]
         name = pending.service.name
         self._tell(pending.client, name, pending.request_id, status, body, pending.attempts)
-        if self._recorder:
-            self._recorder.ended(pending, status, reason, now)
-        if self._notes:
-            self._note("answered", pending, status=status.name, reason=reason)
+        self._observer.ended(pending, status, reason, now)
+        self._remark("answered", pending, status=status.name, reason=reason)
 
     def _tell(
         self,
@@ -343,21 +330,18 @@ class Dispatcher:
         message = dialect.client_final(service, body, request_id, status, attempts)
         self._out.append(Send(client.peer, message))
 
-    def _note(self, kind: str, pending: PendingRequest, **facts: Any) -> None:
-        self._out.append(
-            Note(
-                kind,
-                {
-                    "service": pending.service.name,
-                    "client": pending.client.address,
-                    "request_id": pending.request_id,
-                    "attempt": pending.attempts,
-                    "dispatch_id": pending.dispatch_id,
-                    "worker": None if pending.worker is None else pending.worker.address,
-                    **facts,
-                },
-            )
-        )
+    def _remark(self, kind: str, pending: PendingRequest, **facts: Any) -> None:
+        if not self._observer.makes_notes:
+            return
+        known = {
+            "service": pending.service.name,
+            "client": pending.client.address,
+            "request_id": pending.request_id,
+            "attempt": pending.attempts,
+            "dispatch_id": pending.dispatch_id,
+            "worker": None if pending.worker is None else pending.worker.address,
+        }
+        self._observer.remark(kind, known | facts, self._out)
 
 
 def _text(service: Service) -> str:

@@ -17,6 +17,7 @@ from requite.chronicle import (
     Happening,
     Kind,
 )
+from requite.core.observer import Observer
 from requite.core.recording import FAILURES, CallRecorder, JobRecorder
 from requite.errors import NoService, Poisoned, RemoteFailure, WorkerLost
 from requite.protocols.majordomo.calls import PendingCall
@@ -36,8 +37,48 @@ _FAILURES: Final = {
 }
 
 
-class BrokerRecorder:
+class BrokerObserver(Observer):
+    """What the engine of a broker tells of requests and workers. This one listens to nothing."""
+
+    def answered(self, pending: PendingRequest, body: Sequence[bytes], now: float) -> None:
+        """A worker gave a final reply that is OK."""
+
+    def begun(self, pending: PendingRequest) -> None:
+        """Something special happened to a request."""
+
+    def dispatched(self, pending: PendingRequest) -> None:
+        """A worker was given a request."""
+
+    def partial(self, pending: PendingRequest, body: Sequence[bytes], now: float) -> None:
+        """A worker gave a partial reply."""
+
+    def redelivered(
+        self, pending: PendingRequest, lost_at: Worker | None, reason: str, now: float
+    ) -> None:
+        """A request was taken back from a worker, and is queued again."""
+
+    def ended(self, pending: PendingRequest, status: Status, reason: str, now: float) -> None:
+        """A request ended that has no reply."""
+
+    def refused(
+        self, call_id: bytes, service: bytes, status: Status, reason: str, now: float
+    ) -> None:
+        """A request was never accepted."""
+
+    def worker(self, kind: Kind, worker: Worker, now: float, reason: str = "") -> None:
+        """A worker came, is there, drains, or went."""
+
+    def look(self, clients: Iterable[Client], now: float) -> None:
+        """What these clients asked for is under way."""
+
+
+NO_BROKER_OBSERVER: Final = BrokerObserver()
+
+
+class BrokerRecorder(BrokerObserver):
     """Tells about requests and workers, at the broker."""
+
+    keeps_journal = True
 
     def __init__(self, chronicle: Chronicle) -> None:
         self._chronicle = chronicle

@@ -28,6 +28,7 @@ from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.jobs import Jobs, reason_of
 from requite.core.liveness import Liveness, absence_s
 from requite.core.machine import Handlers, Machine, take_no_notice
+from requite.core.observer import NO_JOB_OBSERVER, observer_of
 from requite.core.sweep import Sweep
 from requite.engine import (
     Connect,
@@ -101,9 +102,13 @@ class MajordomoWorker(Machine):
             )
         self._jobs: Jobs[Job] = Jobs(
             service,
-            None if chronicle is None else WorkerRecorder(chronicle, instance, service),
+            observer_of(
+                NO_JOB_OBSERVER
+                if chronicle is None
+                else WorkerRecorder(chronicle, instance, service),
+                notes=policy.notes,
+            ),
             kind=self._kind,
-            notes=policy.notes,
         )
         super().__init__()
         self._instance = instance
@@ -143,9 +148,9 @@ class MajordomoWorker(Machine):
             at = self._beat_at
         if self._redial.at < at:
             at = self._redial.at
-        recorder = self._jobs.recorder
-        if recorder is not None and recorder.look_at < at and not self._stopped:
-            at = recorder.look_at
+        look_at = self._jobs.observer.look_at
+        if look_at < at and not self._stopped:
+            at = look_at
         if self._draining and not self._stopped and not self._jobs:
             at = min(at, self._linger_until)
         return None if at == inf else at
@@ -232,8 +237,7 @@ class MajordomoWorker(Machine):
         if not self._dialect.has_partials:
             self._jobs.join(Produced(job, frames), self._out, now)
             return
-        if self._jobs.recorder is not None:
-            self._jobs.recorder.partial(job, frames, now)
+        self._jobs.observer.partial(job, frames, now)
         self._say(self._dialect.worker_partial(job.address, frames, job.dispatch_id), now)
 
     def _finished(self, event: Finished, now: float) -> None:

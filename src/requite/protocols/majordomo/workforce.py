@@ -13,13 +13,13 @@ from requite import engine
 from requite.chronicle import Kind
 from requite.core.liveness import Liveness, absence_s
 from requite.core.timers import Timers
-from requite.engine import Effect, Message, Note, Peer, Send, Warn
+from requite.engine import Effect, Message, Peer, Send, Warn
 from requite.errors import RemoteViolation
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
 from requite.protocols.majordomo.parties import Departed, Newcomer, Party, Worker
 from requite.protocols.majordomo.policy import LEGACY_IDLE_S, BrokerPolicy
-from requite.protocols.majordomo.recorders import BrokerRecorder
+from requite.protocols.majordomo.recorders import BrokerObserver
 from requite.protocols.majordomo.wire import (
     MMI_PREFIX,
     Dialect,
@@ -47,7 +47,7 @@ class Workforce:
         dispatcher: Dispatcher,
         timers: Timers[Any],
         out: list[Effect],
-        recorder: BrokerRecorder | None,
+        observer: BrokerObserver,
     ) -> None:
         self._policy = policy
         self._parties = parties
@@ -55,7 +55,7 @@ class Workforce:
         self._dispatcher = dispatcher
         self._timers = timers
         self._out = out
-        self._recorder = recorder
+        self._observer = observer
         self.refusal: str | None = None  # why no worker is taken any more, while draining
 
     def introduce(
@@ -113,9 +113,8 @@ class Workforce:
             liveness.agree(ready.interval_ms)
             self._speak(worker, now)
         self._watch(worker)
-        self._note_worker("worker_joined", worker, capacity=ready.capacity)
-        if self._recorder:
-            self._recorder.worker(Kind.WORKER_JOINED, worker, now)
+        self._remark("worker_joined", worker, capacity=ready.capacity)
+        self._observer.worker(Kind.WORKER_JOINED, worker, now)
         self._offer(worker, now)
         self.take(worker, rest, now)
 
@@ -171,9 +170,8 @@ class Workforce:
             case DrainNotice():
                 worker.draining = True
                 worker.service.waiting.pop(worker, None)
-                self._note_worker("worker_drained", worker)
-                if self._recorder:
-                    self._recorder.worker(Kind.WORKER_DRAINED, worker, now)
+                self._remark("worker_drained", worker)
+                self._observer.worker(Kind.WORKER_DRAINED, worker, now)
             case Disconnect():
                 self._parties[worker.peer] = _DEPARTED
                 self.lost(worker, "its worker disconnected", now)
@@ -227,9 +225,8 @@ class Workforce:
         del service.workers[worker]
         service.waiting.pop(worker, None)
         self._timers.clear(worker)
-        self._note_worker("worker_lost", worker, reason=reason)
-        if self._recorder:
-            self._recorder.worker(Kind.WORKER_LOST, worker, now, reason)
+        self._remark("worker_lost", worker, reason=reason)
+        self._observer.worker(Kind.WORKER_LOST, worker, now, reason)
         for dispatch_id, pending in reversed(worker.holds.items()):  # oldest first in line
             self._timers.clear((worker, dispatch_id))
             if pending is not None:
@@ -239,10 +236,9 @@ class Workforce:
         if service.is_bare:
             self._directory.bereft(service, self._dispatcher.start_grace, now)
 
-    def _note_worker(self, kind: str, worker: Worker, **facts: Any) -> None:
-        if self._policy.notes:
-            known = {"worker": worker.address, "service": worker.service.name}
-            self._out.append(Note(kind, known | facts))
+    def _remark(self, kind: str, worker: Worker, **facts: Any) -> None:
+        known = {"worker": worker.address, "service": worker.service.name}
+        self._observer.remark(kind, known | facts, self._out)
 
     # --- presence -------------------------------------------------------------------------------
     def blocked(self, worker: Worker) -> None:
@@ -257,8 +253,7 @@ class Workforce:
 
     def due(self, worker: Worker, now: float) -> None:
         """Drop a worker that is silent for too long; speak to it if nothing else has."""
-        if self._recorder:
-            self._recorder.worker(Kind.HEARTBEAT, worker, now)
+        self._observer.worker(Kind.HEARTBEAT, worker, now)
         if now >= self._gone_at(worker):
             silent_s = now - worker.liveness.heard_at
             self._dismiss(worker, f"its worker was silent for {silent_s:.2f} s", now)

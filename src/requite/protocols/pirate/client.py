@@ -25,7 +25,7 @@ from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.calls import Calls, times
 from requite.core.lanes import Lanes
 from requite.core.machine import Handlers, Machine, take_no_notice
-from requite.core.recording import CallRecorder
+from requite.core.recording import call_observer
 from requite.engine import (
     Cancel,
     Connect,
@@ -70,12 +70,11 @@ class LazyPirate(Machine):
         self._policy = policy = policy or ClientPolicy()
         self._calls: Calls[PendingCall] = Calls(
             policy.slots,
-            None if chronicle is None else CallRecorder(chronicle, origin),
+            call_observer(chronicle, origin, notes=policy.notes),
             fail=self._fail,
             time_out=self._time_out,
             expired=failures.expired,
             try_s=policy.retry.attempt_timeout,
-            notes=policy.notes,
         )
         super().__init__()
         self._retry = policy.retry
@@ -205,8 +204,7 @@ class LazyPirate(Machine):
         call.loss = why
         self._calls.take_back(call, why, now)
         self._hold(call)
-        if self._calls.notes:
-            self._calls.note("retried", call, self._out, reason=why)
+        self._calls.remark("retried", call, self._out, reason=why)
 
     def _fail(self, call: PendingCall, error: CallError, now: float) -> None:
         self._recall(call)

@@ -26,13 +26,13 @@ from typing import Any, ClassVar
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.liveness import absence_s
 from requite.core.machine import Handlers, Machine
+from requite.core.observer import observer_of
 from requite.core.sweep import Sweep
 from requite.core.turns import Turns
 from requite.engine import (
     Disconnect,
     Drain,
     Message,
-    Note,
     PeerBlocked,
     PeerJoined,
     PeerLost,
@@ -51,7 +51,7 @@ from requite.protocols.pirate.asker import Asker
 from requite.protocols.pirate.crew import BUSY, IDLE, UNREADY, Crew, Hand
 from requite.protocols.pirate.jobs import REQUESTS, QueueSnapshot, Why
 from requite.protocols.pirate.policy import BACK, FRONT, QueuePolicy
-from requite.protocols.pirate.recorders import QueueRecorder
+from requite.protocols.pirate.recorders import NO_QUEUE_OBSERVER, QueueRecorder
 from requite.protocols.pirate.wire import Envelope, Pattern, Ready
 
 
@@ -84,7 +84,10 @@ class PirateQueue(Machine):
             policy.queue_max, policy.queue_size_max, stops_at_max=True
         )
         self._crew = Crew()
-        self._recorder = None if chronicle is None else QueueRecorder(chronicle, instance)
+        self._observer = observer_of(
+            NO_QUEUE_OBSERVER if chronicle is None else QueueRecorder(chronicle, instance),
+            notes=policy.notes,
+        )
         self._sweep = Sweep()
         self._requests = self._replies = 0
         self._dropped: Counter[str] = Counter()
@@ -114,8 +117,7 @@ class PirateQueue(Machine):
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
         at = min(self._sweep.at, self._stop_at)
-        if self._recorder is not None:
-            at = min(at, self._recorder.look_at)
+        at = min(at, self._observer.look_at)
         return None if at == inf else at
 
     def snapshot(self) -> QueueSnapshot:
@@ -150,8 +152,7 @@ class PirateQueue(Machine):
                 body = wire.split(message).body
                 if self._turns.push(asker, message, sum(map(len, message))):
                     self._out.append(StopReading(asker.peer))
-                if self._recorder is not None:
-                    self._recorder.accepted(asker, body, now)
+                self._observer.accepted(asker, body, now)
         except RemoteViolation as violation:
             self._expel(asker.peer, f"a client broke the protocol: {violation}", now)
             self._forget_client(asker, "it broke the protocol", now)
@@ -171,7 +172,7 @@ class PirateQueue(Machine):
             if hand.state is BUSY:  # it has begun anew
                 self._lose_request(hand, "its worker began a new conversation", now)
             self._make_ready(hand, now)
-            self._note("ready", hand)
+            self._remark("ready", hand)
         elif isinstance(said, Envelope):
             self._take_reply(hand, said, now)
         elif hand.state is UNREADY:  # 6/PPP: the first message is READY
@@ -188,9 +189,8 @@ class PirateQueue(Machine):
         if asker.peer in self._turns.by_peer:
             self._replies += 1
             self._out.append(Send(asker.peer, [*reply.envelope[1:], *reply.body]))
-            if self._recorder is not None:
-                self._recorder.answered(hand, reply.body, now)
-            self._note("replied", hand)
+            self._observer.answered(hand, reply.body, now)
+            self._remark("replied", hand)
             if self._draining:
                 self._maybe_see_off(asker)
         else:
@@ -212,8 +212,8 @@ class PirateQueue(Machine):
             self._make_ready(hand, now)
 
     def _make_ready(self, hand: Hand, now: float) -> None:
-        if self._recorder is not None and hand.state is UNREADY:
-            self._recorder.came(hand, now)
+        if hand.state is UNREADY:
+            self._observer.came(hand, now)
         self._crew.ready(hand)
         if self._pattern.beats:
             self._watch(hand, hand.liveness.next_at())
@@ -229,10 +229,9 @@ class PirateQueue(Machine):
             hand.liveness.spoke_at = now
             asker.in_hand[hand] = None
             self._requests += 1
-            if self._recorder is not None:
-                self._recorder.dispatched(asker, hand, now)
+            self._observer.dispatched(asker, hand, now)
             self._out.append(Send(hand.peer, wire.request(self._pattern, asker.address, message)))
-            self._note("dispatched", hand)
+            self._remark("dispatched", hand)
             if self._turns.resumes(asker):
                 self._out.append(ResumeReading(asker.peer))
 
@@ -243,8 +242,7 @@ class PirateQueue(Machine):
         if asker is None or self._turns.by_peer.get(asker.peer) is not asker:
             return
         self._drop(Why.LOST, now)
-        if self._recorder is not None:
-            self._recorder.lost(hand, why, now)
+        self._observer.lost(hand, why, now)
         asker.in_hand.pop(hand, None)
         if not (asker.in_hand or asker.waiting):
             self._turns.leave(asker.peer)
@@ -255,10 +253,9 @@ class PirateQueue(Machine):
         if not count:
             return
         self._dropped[why] += count
-        if self._recorder is not None and why not in REQUESTS:
-            self._recorder.dropped(why, now, count)
-        if self._policy.notes:
-            self._out.append(Note("dropped", {"why": why, "count": count}))
+        if why not in REQUESTS:
+            self._observer.dropped(why, now, count)
+        self._observer.remark("dropped", {"why": why, "count": count}, self._out)
 
     # --- connections ------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
@@ -283,17 +280,16 @@ class PirateQueue(Machine):
             self._forget_client(asker, event.reason or "its connection was closed", now)
 
     def _forget_worker(self, hand: Hand, why: str, now: float) -> None:
-        self._note("lost", hand, why=why)
-        if self._recorder is not None and hand.state is not UNREADY:
-            self._recorder.went(hand, why, now)
+        self._remark("lost", hand, why=why)
+        if hand.state is not UNREADY:
+            self._observer.went(hand, why, now)
         self._crew.leave(hand.peer)
         self._lose_request(hand, f"its worker is gone: {why}", now)
 
     def _forget_client(self, asker: Asker[Hand], why: str, now: float) -> None:
         self._turns.leave(asker.peer)
         self._drop(Why.LOST, now, len(asker.waiting))
-        if self._recorder is not None:
-            self._recorder.left(asker, why, now)
+        self._observer.left(asker, why, now)
 
     def _expel(self, peer: Any, reason: str, now: float) -> None:
         self._drop(Why.MALFORMED, now)
@@ -317,8 +313,8 @@ class PirateQueue(Machine):
         self._sweep.arm(at)
 
     def _woken(self, _event: Wake, now: float) -> None:
-        if self._recorder is not None and now >= self._recorder.look_at:
-            self._recorder.look(now)
+        if now >= self._observer.look_at:
+            self._observer.look(now)
         if now < self._sweep.at:
             return
         if away_s := absence_s(self._sweep.at, now, self._policy.heartbeat.interval_s):
@@ -341,8 +337,7 @@ class PirateQueue(Machine):
         if now >= liveness.speak_at():
             liveness.spoke_at = now
             self._out.append(Send(hand.peer, [hand.words.heartbeat]))
-            if self._recorder is not None:
-                self._recorder.beat(hand, now)
+            self._observer.beat(hand, now)
         self._watch(hand, liveness.speak_at() if hand.state is BUSY else liveness.next_at())
 
     # --- the end ----------------------------------------------------------------------------------
@@ -351,8 +346,7 @@ class PirateQueue(Machine):
             return
         self._draining = True
         self._drop(Why.DRAINED, now, self._turns.clear())
-        if self._recorder is not None:
-            self._recorder.drained(now)
+        self._observer.drained(now)
         for asker in list(self._turns):
             self._maybe_see_off(asker)
             if asker.in_hand and asker.is_read:
@@ -371,15 +365,14 @@ class PirateQueue(Machine):
             return
         self._stopped = True
         self._stop_at = self._sweep.at = inf
-        if self._recorder is not None:
-            self._recorder.stopped(now)
+        self._observer.stopped(now)
         self._out.append(Stopped())
 
     def tell_beginnings(self, now: float) -> None:
         """Let the journal, if one is kept, have the beginnings of what is under way."""
-        if self._recorder is not None:
-            self._recorder.look(now)
+        self._observer.look(now)
 
-    def _note(self, kind: str, hand: Hand, **facts: Any) -> None:
-        if self._policy.notes:
-            self._out.append(Note(kind, {"worker": hand.peer, "state": hand.state.value} | facts))
+    def _remark(self, kind: str, hand: Hand, **facts: Any) -> None:
+        if self._observer.makes_notes:
+            known = {"worker": hand.peer, "state": hand.state.value}
+            self._observer.remark(kind, known | facts, self._out)

@@ -9,6 +9,7 @@ from math import inf
 from typing import Any, Final
 
 from requite.chronicle import MADE_UP, NO_INSTANCE, Chronicle, Happening, Kind
+from requite.core.observer import Observer
 from requite.core.recording import Recorder
 from requite.protocols.pirate.asker import Asker
 from requite.protocols.pirate.crew import BUSY, Hand
@@ -31,7 +32,47 @@ class Errand:
         self.is_told = False
 
 
-class QueueRecorder(Recorder):
+class QueueObserver(Observer):
+    """What the engine of a queue tells of requests and workers. This one listens to nothing."""
+
+    def accepted(self, asker: Asker[Hand], body: Sequence[bytes], now: float) -> None:
+        """A client has made a request."""
+
+    def dispatched(self, asker: Asker[Hand], hand: Hand, now: float) -> None:
+        """A worker was given the first request that waits at a client."""
+
+    def answered(self, hand: Hand, body: Iterable[bytes], now: float) -> None:
+        """A worker has replied."""
+
+    def lost(self, hand: Hand, why: str, now: float) -> None:
+        """A request was lost with its worker."""
+
+    def left(self, asker: Asker[Hand], why: str, now: float) -> None:
+        """A client has left."""
+
+    def drained(self, now: float) -> None:
+        """What waits is given to no worker any more."""
+
+    def stopped(self, now: float) -> None:
+        """No reply is passed on any more."""
+
+    def came(self, hand: Hand, now: float) -> None:
+        """A worker has said for the first time that it is ready."""
+
+    def beat(self, hand: Hand, now: float) -> None:
+        """A worker is there."""
+
+    def went(self, hand: Hand, why: str, now: float) -> None:
+        """A worker is gone."""
+
+    def look(self, now: float) -> None:
+        """It is time to look at what is under way."""
+
+
+NO_QUEUE_OBSERVER: Final = QueueObserver()
+
+
+class QueueRecorder(Recorder, QueueObserver):
     """Tells about requests and workers, at the queue, as a broker does.
 
     The engine knows requests as messages, so the account of them is kept here: per client those

@@ -16,13 +16,14 @@ Source: Guide, "Client-side Reliability (Lazy Pirate Pattern)".
 
 from __future__ import annotations
 
+from math import inf
 from types import SimpleNamespace
 from typing import ClassVar
 
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.jobs import ClientJob, Jobs, reason_of
 from requite.core.machine import Handlers, Machine, take_no_notice
-from requite.core.recording import JobRecorder
+from requite.core.recording import job_observer
 from requite.core.turns import Turns
 from requite.engine import (
     Disconnect,
@@ -68,10 +69,9 @@ class PirateServer(Machine):
         self._policy = policy = policy or ServerPolicy()
         self._jobs: Jobs[ClientJob] = Jobs(
             service,
-            None if chronicle is None else JobRecorder(chronicle, instance, service),
+            job_observer(chronicle, instance, service, notes=policy.notes),
             kind=self._kind,
             reply_size_max=policy.reply_size_max,
-            notes=policy.notes,
         )
         super().__init__()
         self._turns: Turns[Asker[ClientJob]] = Turns(
@@ -100,8 +100,8 @@ class PirateServer(Machine):
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        recorder = self._jobs.recorder
-        return None if recorder is None else recorder.next_at()
+        at = self._jobs.observer.look_at
+        return None if at == inf else at
 
     def tell_beginnings(self, now: float) -> None:
         """Let the journal, if one is kept, have the beginnings of what is under way."""

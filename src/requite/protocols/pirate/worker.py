@@ -33,13 +33,12 @@ from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.jobs import ClientJob, Jobs, reason_of
 from requite.core.liveness import Liveness, absence_s
 from requite.core.machine import Handlers, Machine, take_no_notice
-from requite.core.recording import JobRecorder
+from requite.core.recording import job_observer
 from requite.engine import (
     Connect,
     Disconnect,
     Drain,
     Finished,
-    Note,
     Peer,
     PeerBlocked,
     PeerJoined,
@@ -84,17 +83,11 @@ class PirateWorker(Machine):
         self._words = wire.words_of(pattern)
         self._policy = policy = policy or WorkerPolicy()
         self._service = service
-        self._notes = policy.notes
         self._jobs: Jobs[ClientJob] = Jobs(
             service,
-            (
-                None
-                if chronicle is None
-                else JobRecorder(chronicle, instance, service, first_number)
-            ),
+            job_observer(chronicle, instance, service, first_number, notes=policy.notes),
             kind=self._kind,
             reply_size_max=policy.reply_size_max,
-            notes=policy.notes,
         )
         super().__init__()
         self._peer: Peer | None = None
@@ -128,8 +121,7 @@ class PirateWorker(Machine):
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
         at = self._beat_at if self._jobs.abandoned else min(self._beat_at, self._dial_at)
-        if self._jobs.recorder is not None:
-            at = min(at, self._jobs.recorder.look_at)
+        at = min(at, self._jobs.observer.look_at)
         return None if at == inf else at
 
     @property
@@ -313,5 +305,4 @@ class PirateWorker(Machine):
 
     def _tell(self, kind: str, **facts: Any) -> None:
         """Note what happens to the conversation."""
-        if self._notes:
-            self._out.append(Note(kind, {"service": self._service} | facts))
+        self._jobs.observer.remark(kind, {"service": self._service} | facts, self._out)

@@ -28,11 +28,11 @@ from typing import ClassVar
 
 from requite.chronicle import Chronicle
 from requite.core.machine import Handlers, Machine
+from requite.core.observer import observer_of
 from requite.core.turns import Turns
 from requite.engine import (
     Disconnect,
     Drain,
-    Note,
     PeerBlocked,
     PeerJoined,
     PeerLost,
@@ -49,7 +49,7 @@ from requite.protocols.scalability.channels import PORTION_SIZE, Channels
 from requite.protocols.scalability.jobs import DeviceSnapshot, Why, unread_reply
 from requite.protocols.scalability.policy import BACK, FRONT, DevicePolicy, place_of
 from requite.protocols.scalability.raw import Caller, ReturnPaths
-from requite.protocols.scalability.recorders import DeviceRecorder
+from requite.protocols.scalability.recorders import NO_DEVICE_OBSERVER, DeviceRecorder
 from requite.protocols.scalability.wire import BOTTOM, TAG_SIZE, is_too_deep, stack_size
 
 
@@ -77,7 +77,10 @@ class ScalabilityDevice(Machine):
         self._paths = ReturnPaths(first_id, backlog_size_max=policy.backlog_size_max)
         self._turns: Turns[Caller] = Turns(queue_max=0, queue_size_max=0)
         self._channels = Channels()
-        self._recorder = None if chronicle is None else DeviceRecorder(chronicle)
+        self._observer = observer_of(
+            NO_DEVICE_OBSERVER if chronicle is None else DeviceRecorder(chronicle),
+            notes=policy.notes,
+        )
         self._requests = self._replies = 0
         self._dropped: Counter[str] = Counter()
         self._release_at = inf  # when to let the next portion of what waits go
@@ -98,8 +101,7 @@ class ScalabilityDevice(Machine):
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
         at = min(self._release_at, self._stuck_at, self._stop_at)
-        if self._recorder is not None and self._recorder.look_at < at:
-            at = self._recorder.look_at
+        at = min(at, self._observer.look_at)
         return None if at == inf else at
 
     def snapshot(self) -> DeviceSnapshot:
@@ -127,8 +129,7 @@ class ScalabilityDevice(Machine):
             self._pass_requests(caller, event, now)
         elif event.peer in self._channels:
             self._pass_replies(event, now)
-        if self._recorder is not None:
-            self._recorder.passed(now)
+        self._observer.passed(now)
 
     def _pass_requests(self, caller: Caller, event: Received, now: float) -> None:
         hops, tag = self._hops, caller.tag
@@ -165,10 +166,8 @@ class ScalabilityDevice(Machine):
         if not count:
             return
         self._dropped[why] += count
-        if self._recorder is not None:
-            self._recorder.dropped(why, now, count)
-        if self._policy.notes:
-            self._out.append(Note("dropped", {"why": why, "count": count}))
+        self._observer.dropped(why, now, count)
+        self._observer.remark("dropped", {"why": why, "count": count}, self._out)
 
     # --- requests that wait for a channel ---------------------------------------------------------
     def _hold(self, caller: Caller, payload: bytes) -> None:
@@ -225,8 +224,7 @@ class ScalabilityDevice(Machine):
             self._release(now)
         else:
             raise LocalViolation(f"a device has a front and a back; {event.place!r} is neither")
-        if self._recorder is not None:
-            self._recorder.joined(place.side, now)
+        self._observer.joined(place.side, now)
 
     def _lost(self, event: PeerLost, now: float) -> None:
         caller = self._turns.leave(event.peer)
@@ -236,8 +234,7 @@ class ScalabilityDevice(Machine):
         elif not self._channels.leave(event.peer):
             return
         self._watch(now, moved=False)
-        if self._recorder is not None:
-            self._recorder.lost(BACK if caller is None else FRONT, event.reason, now)
+        self._observer.lost(BACK if caller is None else FRONT, event.reason, now)
 
     def _blocked(self, event: PeerBlocked, _now: float) -> None:
         self._turns.block(event.peer)
@@ -255,15 +252,14 @@ class ScalabilityDevice(Machine):
             self._release(now)
         if now >= self._stuck_at:
             self._give_up(now)
-        if self._recorder is not None and now >= self._recorder.look_at:
+        if now >= self._observer.look_at:
             self.tell_counts(now)
         if now >= self._stop_at:
             self._stop()
 
     def tell_counts(self, now: float) -> None:
         """Let the journal, if one is kept, have what has passed since it was told last."""
-        if self._recorder is not None:
-            self._recorder.look(self._requests, self._replies, self._turns.waiting, now)
+        self._observer.look(self._requests, self._replies, self._turns.waiting, now)
 
     def _drained(self, _event: Drain, now: float) -> None:
         if self._draining:

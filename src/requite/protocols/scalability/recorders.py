@@ -6,11 +6,33 @@ counts.
 
 from __future__ import annotations
 
+from typing import Final
+
 from requite.chronicle import NO_INSTANCE, Chronicle, Happening, Kind
+from requite.core.observer import Observer
 from requite.core.recording import Recorder
 
 
-class DeviceRecorder(Recorder):
+class DeviceObserver(Observer):
+    """What the engine of a device tells of its channels. This one listens to nothing."""
+
+    def joined(self, side: str, now: float) -> None:
+        """There is a new channel."""
+
+    def lost(self, side: str, reason: str, now: float) -> None:
+        """A channel is gone."""
+
+    def passed(self, now: float) -> None:
+        """Messages have passed."""
+
+    def look(self, requests: int, replies: int, held: int, now: float) -> None:
+        """So many have passed in all."""
+
+
+NO_DEVICE_OBSERVER: Final = DeviceObserver()
+
+
+class DeviceRecorder(Recorder, DeviceObserver):
     """Tells who is connected to a device, and what passes through it; of no single request."""
 
     def __init__(self, chronicle: Chronicle) -> None:

@@ -16,12 +16,14 @@ Source: sp-request-reply-01, "REP endpoint" and "End-to-end functionality".
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import ClassVar, Final
 
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.jobs import Jobs, reason_of
 from requite.core.machine import Handlers, Machine, take_no_notice
-from requite.core.recording import JobRecorder
+from requite.core.observer import NO_JOB_OBSERVER
+from requite.core.recording import job_observer
 from requite.core.turns import Turns
 from requite.engine import (
     Deliver,
@@ -79,10 +81,9 @@ class ScalabilityWorker(Machine):
         self._service = service
         self._jobs: Jobs[Job] = Jobs(
             service,
-            None if chronicle is None else JobRecorder(chronicle, instance, service),
+            job_observer(chronicle, instance, service, notes=policy.notes),
             kind=self._kind,
             reply_size_max=policy.reply_size_max,
-            notes=policy.notes,
         )
         super().__init__()
         self._hops = policy.hops
@@ -116,8 +117,8 @@ class ScalabilityWorker(Machine):
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        recorder = self._jobs.recorder
-        return None if recorder is None else recorder.next_at()
+        at = self._jobs.observer.look_at
+        return None if at == inf else at
 
     def tell_beginnings(self, now: float) -> None:
         """Let the journal, if one is kept, have the beginnings of what is under way."""
@@ -176,11 +177,10 @@ class ScalabilityWorker(Machine):
         jobs[job] = None
         request = Request(self._service, (body,))
         self._requests.append((job, request))
-        if jobs.recorder is not None:
+        if jobs.observer is not NO_JOB_OBSERVER:
             job.call_id = b""
-            jobs.recorder.delivered(job, len(body), now)
-        if jobs.notes:
-            jobs.note("delivered", job, self._out)
+            jobs.observer.delivered(job, len(body), now)
+            jobs.remark("delivered", job, self._out)
 
     def _deliver_waiting(self, now: float) -> None:
         """Deliver what waits, in turn, while there is room."""
@@ -213,10 +213,9 @@ class ScalabilityWorker(Machine):
             return
         if job.abandoned:
             status = Status.CANCELLED
-        if jobs.recorder is not None:
-            jobs.recorder.finished(job, status, frames, now)
-        if jobs.notes:
-            jobs.note("finished", job, self._out, status=Status(status).name)
+        if jobs.observer is not NO_JOB_OBSERVER:
+            jobs.observer.finished(job, status, frames, now)
+            jobs.remark("finished", job, self._out, status=Status(status).name)
         if not status:
             caller = self._paths.by_tag.get(job.way)
             if job.joined is None and caller is not None and caller.is_open:  # nearly always

@@ -26,7 +26,8 @@ from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.budget import TimedBudget
 from requite.core.calls import MALFORMED, STRAY, Calls
 from requite.core.machine import Handlers, Machine
-from requite.core.recording import CallRecorder
+from requite.core.observer import NO_CALL_OBSERVER
+from requite.core.recording import call_observer
 from requite.engine import (
     Cancel,
     Deliver,
@@ -87,11 +88,10 @@ class ScalabilityClient(Machine):
         self._policy = policy = policy or ReqPolicy()
         self._calls: Calls[PendingCall] = Calls(
             policy.slots,
-            None if chronicle is None else CallRecorder(chronicle, origin),
+            call_observer(chronicle, origin, notes=policy.notes),
             fail=self._fail,
             time_out=self._time_out,
             expired=failures.expired,
-            notes=policy.notes,
         )
         super().__init__()
         resend_s = policy.retry.attempt_timeout
@@ -151,7 +151,8 @@ class ScalabilityClient(Machine):
         (CPython 3.11, 64 calls in flight).
         """
         calls, pending, held, channels = self._calls, self._pending, self._held, self._channels
-        sweep, slots, recorder, notes = calls.sweep, calls.slots, calls.recorder, calls.notes
+        sweep, slots, observer = calls.sweep, calls.slots, calls.observer
+        is_observed = observer is not NO_CALL_OBSERVER
         outgoing: dict[Peer, list[tuple[bytes, bytes]]] = {}
         peer: Peer | None = None
         refused: LocalViolation | None = None
@@ -211,12 +212,11 @@ class ScalabilityClient(Machine):
                 messages = outgoing.setdefault(peer, [])
             call.peer = peer
             messages.append((tag, frames[0]))
-            if recorder is not None:
+            if is_observed:
                 call.call_id = b""
-                recorder.accepted(call)
-                recorder.sent(call, now)
-            if notes:
-                calls.note("sent", call, self._out)
+                observer.accepted(call)
+                observer.sent(call, now)
+                calls.remark("sent", call, self._out)
         if outgoing:
             self._put_out(outgoing)
         if refused is not None:
@@ -288,7 +288,7 @@ class ScalabilityClient(Machine):
 
     def _received(self, event: Received, now: float) -> None:
         pop, calls, held = self._pending.pop, self._calls, self._held
-        is_watched = calls.recorder is not None or calls.notes
+        is_observed = calls.observer is not NO_CALL_OBSERVER
         pairs: list[tuple[Any, Reply]] = []
         for (payload,) in event.messages:
             call = pop(payload[:4], None)
@@ -301,7 +301,7 @@ class ScalabilityClient(Machine):
                 del held[call]
             reply = _new(Reply, ((payload[4:],), _OK, call.tries, now - call.submitted_at))
             pairs.append((token, reply))
-            if is_watched:
+            if is_observed:
                 self._tell_reply(call, reply, now)
         if len(pairs) == 1:
             self._out.append(Deliver(*pairs[0]))
@@ -310,10 +310,8 @@ class ScalabilityClient(Machine):
 
     def _tell_reply(self, call: PendingCall, reply: Reply, now: float) -> None:
         calls = self._calls
-        if calls.recorder is not None:
-            calls.recorder.answered(call, reply.frames, now)
-        if calls.notes:
-            calls.note("replied", call, self._out, elapsed_s=reply.elapsed)
+        calls.observer.answered(call, reply.frames, now)
+        calls.remark("replied", call, self._out, elapsed_s=reply.elapsed)
 
     def _ignore(self, payload: bytes, now: float) -> None:
         """Count a reply to nothing that is outstanding."""
