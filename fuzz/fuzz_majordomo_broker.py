@@ -35,6 +35,14 @@ from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.parties import Worker
 from requite.protocols.majordomo.policy import BrokerPolicy, PartialsFor01
+from requite.protocols.majordomo.wire import (
+    ClientRequest,
+    Ready,
+    WorkerFinal,
+    WorkerHeartbeat,
+    WorkerPartial,
+)
+from requite.protocols.majordomo.wire import Disconnect as DisconnectCommand
 
 PEERS: Final = 8
 STEPS_MAX: Final = 200
@@ -193,17 +201,19 @@ def corpus() -> Iterator[bytes]:
         for worker in versions:
             asks, serves = by_version(client), by_version(worker)
             address = b"peer0"
-            request = step(MESSAGE, 0, 0, asks.client_request(b"s", [b"x"], 1, 900, 0, b""))
-            ready = step(MESSAGE, 1, 0, serves.ready(b"s", 1, 1000, 500 if serves.has_ids else 0))
-            final = step(MESSAGE, 1, 0, serves.worker_final(address, [b"y"], 1, 0))
-            beat = step(MESSAGE, 1, 0, serves.worker_heartbeat(1000))
-            bye = step(MESSAGE, 1, 0, serves.disconnect())
+            request = step(MESSAGE, 0, 0, asks.encode(ClientRequest(b"s", [b"x"], 1, 900, 0, b"")))
+            ready = step(
+                MESSAGE, 1, 0, serves.encode(Ready(b"s", 1, 1000, 500 if serves.has_ids else 0))
+            )
+            final = step(MESSAGE, 1, 0, serves.encode(WorkerFinal(address, [b"y"], 1, 0)))
+            beat = step(MESSAGE, 1, 0, serves.encode(WorkerHeartbeat(1000)))
+            bye = step(MESSAGE, 1, 0, serves.encode(DisconnectCommand()))
             pause, leave = step(PASS_TIME, 0, 20), step(LEAVE, 0)
             yield b"\0" + ready + request + final + beat + pause + bye
             yield b"\xff" + request + ready + pause + ready + bye + leave
             yield b"\x41" + ready + request + step(BLOCK, 1) + request + step(LEAVE, 1) + pause * 9
             if serves.has_partials:
-                partial = step(MESSAGE, 1, 0, serves.worker_partial(address, [b"p"], 1))
+                partial = step(MESSAGE, 1, 0, serves.encode(WorkerPartial(address, [b"p"], 1)))
                 yield b"\xa0" + ready + request + partial + partial + final + step(DRAIN, 0)
 
 

@@ -17,6 +17,15 @@ from typing import Final
 from requite.engine import Message
 from requite.errors import RemoteViolation
 from requite.protocols.majordomo.dialects import by_version, check_service_name, detect
+from requite.protocols.majordomo.wire import (
+    ClientFinal,
+    ClientRequest,
+    Disconnect,
+    Ready,
+    WorkerFinal,
+    WorkerHeartbeat,
+    WorkerRequest,
+)
 
 DIALECTS: Final = tuple(by_version(version) for version in ("0.1", "0.2", "0.3"))
 DECODERS: Final = tuple(
@@ -66,13 +75,13 @@ def corpus() -> Iterator[bytes]:
     """Yield the messages of one request in every dialect, with what surrounds it."""
     body = [b"hello"]
     for dialect in DIALECTS:
-        yield input_of(dialect.ready(b"echo", 16, 1000, 30_000))
-        yield input_of(dialect.client_request(b"echo", body, 1, 2500, 1, b"key"))
-        yield input_of(dialect.worker_request(b"\0addr", body, 9, 2400, 1, b"key"))
-        yield input_of(dialect.worker_final(b"\0addr", body, 9, 0))
-        yield input_of(dialect.client_final(b"echo", body, 1, 0, 1))
-        yield input_of(dialect.worker_heartbeat(1000))
-        yield input_of(dialect.disconnect())
+        yield input_of(dialect.encode(Ready(b"echo", 16, 1000, 30_000)))
+        yield input_of(dialect.encode(ClientRequest(b"echo", body, 1, 2500, 1, b"key")))
+        yield input_of(dialect.encode(WorkerRequest(b"\0addr", body, 9, 2400, 1, b"key")))
+        yield input_of(dialect.encode(WorkerFinal(b"\0addr", body, 9, 0)))
+        yield input_of(dialect.encode(ClientFinal(b"echo", body, 1, 0, 1)))
+        yield input_of(dialect.encode(WorkerHeartbeat(1000)))
+        yield input_of(dialect.encode(Disconnect()))
 
 
 def make_corpus(directory: Path) -> None:

@@ -10,12 +10,17 @@ from requite.engine import Abandon, Received
 from requite.errors import LocalViolation
 from requite.protocols.majordomo.wire import (
     NOT_IDEMPOTENT,
+    ClientCancel,
     ClientFinal,
     ClientHeartbeat,
     ClientPartial,
     Disconnect,
+    DrainNotice,
+    Progress,
+    Ready,
     WorkerCancel,
     WorkerHeartbeat,
+    WorkerPartial,
     WorkerRequest,
 )
 from requite.request import Status
@@ -47,7 +52,7 @@ def test_partials_are_numbered_and_precede_the_final():
     bench.worker("w")
     bench.request("c", 7)
     for part in (b"a", b"b"):
-        bench.say("w", "worker_partial", b"", [part], 1)
+        bench.say("w", WorkerPartial, b"", [part], 1)
     bench.final("w", b"z")
     assert bench.sent("c") == [
         ClientPartial(b"", [b"a"], 7, 0),
@@ -144,11 +149,11 @@ def test_progress_and_partials_renew_the_lease():
     bench.worker("w", lease_ms=1000)
     bench.request("c", 1)
     bench.advance(0.8)
-    bench.say("w", "progress", 1, 0)
+    bench.say("w", Progress, 1, 0)
     bench.advance(0.8)
-    bench.say("w", "worker_partial", b"", [b"p"], 1)
+    bench.say("w", WorkerPartial, b"", [b"p"], 1)
     bench.advance(0.8)
-    bench.say("w", "progress", 1, 5000)
+    bench.say("w", Progress, 1, 5000)
     bench.keep_alive(4.0, "w")
     bench.final("w")
     assert [final.status for final in bench.finals("c")] == [Status.OK]
@@ -173,7 +178,7 @@ def test_what_may_not_run_again_ends_with_worker_lost(cause: str):
     bench.worker("w2")
     bench.request("c", 1, flags=NOT_IDEMPOTENT if cause == "flag" else 0)
     if cause == "partial":
-        bench.say("w1", "worker_partial", b"", [b"p"], 1)
+        bench.say("w1", WorkerPartial, b"", [b"p"], 1)
     bench.lose("w1")
     assert [final.status for final in bench.finals("c")] == [Status.WORKER_LOST]
     assert bench.requests("w2") == []
@@ -184,9 +189,9 @@ def test_a_worker_that_disconnects_gives_its_request_back():
     bench.worker("w1")
     bench.worker("w2")
     bench.request("c", 1)
-    bench.say("w1", "disconnect")
+    bench.say("w1", Disconnect)
     assert len(bench.requests("w2")) == 1
-    bench.say("w1", "worker_heartbeat", 1000)
+    bench.say("w1", WorkerHeartbeat, 1000)
     assert bench.sent("w1", Disconnect) == []  # it is told nothing more
 
 
@@ -342,7 +347,7 @@ def test_a_newcomer_may_take_its_time_over_its_first_message():
 def test_cancel_of_a_queued_request_means_it_never_starts():
     bench = BrokerBench()
     bench.request("c", 1)
-    bench.say("c", "client_cancel", 1)
+    bench.say("c", ClientCancel, 1)
     bench.worker("w")
     assert bench.requests("w") == []
     assert bench.finals("c") == []
@@ -353,8 +358,8 @@ def test_cancel_reaches_the_worker_and_the_late_reply_nobody():
     bench = BrokerBench()
     bench.worker("w")
     bench.request("c", 1)
-    bench.say("c", "client_cancel", 1)
-    bench.say("c", "client_cancel", 99)
+    bench.say("c", ClientCancel, 1)
+    bench.say("c", ClientCancel, 99)
     assert bench.sent("w", WorkerCancel) == [WorkerCancel(1)]
     bench.final("w")
     assert bench.finals("c") == []
@@ -411,7 +416,7 @@ def test_a_second_ready_gives_the_workers_requests_to_others():
     bench.worker("w1")
     bench.worker("w2")
     bench.request("c", 1)
-    bench.say("w1", "ready", b"echo", 1, 1000, 0)
+    bench.say("w1", Ready, b"echo", 1, 1000, 0)
     assert isinstance(bench.sent("w1")[-1], Disconnect)
     assert len(bench.requests("w2")) == 1
 
@@ -486,11 +491,11 @@ def test_a_draining_worker_finishes_and_gets_nothing_new():
     bench = BrokerBench()
     bench.worker("w1", capacity=4)
     bench.request("c", 1)
-    bench.say("w1", "drain")
+    bench.say("w1", DrainNotice)
     bench.request("c", 2)
     assert len(bench.requests("w1")) == 1
     bench.final("w1")
-    bench.say("w1", "disconnect")
+    bench.say("w1", Disconnect)
     assert [final.request_id for final in bench.finals("c")] == [1]
     bench.worker("w2")
     assert [r.attempt for r in bench.requests("w2")] == [1]

@@ -26,7 +26,7 @@ from requite.errors import (
     TransportError,
 )
 from requite.protocols.majordomo.calls import ClientPolicy
-from requite.protocols.majordomo.wire import NOT_IDEMPOTENT, ClientRequest
+from requite.protocols.majordomo.wire import NOT_IDEMPOTENT, ClientHeartbeat, ClientRequest
 from requite.request import Status
 
 
@@ -400,7 +400,7 @@ def test_no_service_is_the_answer_when_another_wait_would_outlast_the_deadline()
     for number in (0, 1):
         for _ in range(10):
             bench.advance(1)
-            bench.say(bench.dialect.client_heartbeat(1000))
+            bench.say(bench.dialect.encode(ClientHeartbeat(1000)))
         bench.answer(bench.requests[number], b"none", Status.NO_SERVICE, 0)
         bench.advance(0.1)
     error = bench.errors["a"]

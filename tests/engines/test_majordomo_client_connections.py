@@ -11,6 +11,7 @@ from requite.errors import (
     Cancelled,
     TransportError,
 )
+from requite.protocols.majordomo.wire import ClientHeartbeat
 from requite.request import Status
 
 GONE = Status.SHUTTING_DOWN
@@ -282,7 +283,7 @@ def test_a_client_asks_only_while_it_waits():
     bench.submit("a")
     for _ in range(5):
         bench.advance(1.0)
-        bench.say(bench.dialect.client_heartbeat(1000))
+        bench.say(bench.dialect.encode(ClientHeartbeat(1000)))
     assert bench.heartbeats == 5
     bench.answer(bench.requests[0])
     bench.advance(60.0)
@@ -374,7 +375,7 @@ def test_who_sends_all_the_time_still_asks_before_it_judges():
         bench.submit(n)
         bench.advance(0.25)
         if bench.heartbeats and n % 4 == 0:
-            bench.say(bench.dialect.client_heartbeat(1000))
+            bench.say(bench.dialect.encode(ClientHeartbeat(1000)))
     assert bench.heartbeats >= 5
     assert bench.links == ["link-1"]
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.support.client import ClientBench, Sent
 
+from requite.protocols.majordomo.wire import ClientHeartbeat
 from requite.request import Status
 
 NEVER_RAN = {
@@ -169,7 +170,9 @@ class ClientMachine(RuleBasedStateMachine):
     def something_else(self, data, garbage):
         link = data.draw(st.sampled_from(self.bench.links))
         is_sane = self.version == "0.3" and data.draw(MOSTLY)
-        self.bench.say(self.bench.dialect.client_heartbeat(1000) if is_sane else garbage, link=link)
+        self.bench.say(
+            self.bench.dialect.encode(ClientHeartbeat(1000)) if is_sane else garbage, link=link
+        )
 
     # --- what must hold -----------------------------------------------------------------------
     @invariant()

@@ -7,7 +7,7 @@ from tests.spec.requirement import requirement
 from tests.support.client import ClientBench
 
 from requite.errors import CallTimeout, Cancelled, TransportError
-from requite.protocols.majordomo.wire import ClientRequest
+from requite.protocols.majordomo.wire import ClientFinal, ClientRequest
 
 pytestmark = pytest.mark.parametrize("version", ["0.1", "0.2"])
 
@@ -161,7 +161,7 @@ def test_one_connection_is_kept_when_there_is_nothing_to_do(version):
 
 def test_a_reply_that_nobody_waits_for_is_dropped_with_a_warning(version):
     bench = connected(version)
-    bench.say(bench.dialect.client_final(b"echo", [b"?"], 0, 0, 1))
+    bench.say(bench.dialect.encode(ClientFinal(b"echo", [b"?"], 0, 0, 1)))
     assert bench.warnings[0].kind == "stray reply"
     bench.submit("a")
     assert "a" not in bench.replies
@@ -170,7 +170,7 @@ def test_a_reply_that_nobody_waits_for_is_dropped_with_a_warning(version):
 def test_a_reply_of_another_service_is_dropped_with_a_warning(version):
     bench = connected(version)
     bench.submit("a")
-    bench.say(bench.dialect.client_final(b"other", [b"?"], 0, 0, 1))
+    bench.say(bench.dialect.encode(ClientFinal(b"other", [b"?"], 0, 0, 1)))
     assert bench.warnings[0].kind == "stray reply"
     bench.answer(bench.requests[0])
     assert "a" in bench.replies

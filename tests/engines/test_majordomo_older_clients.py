@@ -10,6 +10,7 @@ from tests.spec.requirement import requirement
 from tests.support.broker import BrokerBench
 
 from requite.engine import PeerLost, Received
+from requite.protocols.majordomo.wire import ClientCancel, ClientRequest
 from requite.request import Status
 
 older = pytest.mark.parametrize("version", ["0.1", "0.2"])
@@ -17,8 +18,8 @@ older = pytest.mark.parametrize("version", ["0.1", "0.2"])
 
 def ask(bench: BrokerBench, client: str, bodies: Iterable[bytes], service: bytes = b"echo") -> None:
     """Let a client send requests, all in one read."""
-    encode = bench.dialect_of(client).client_request
-    messages = [encode(service, [body], n, 0, 0, b"") for n, body in enumerate(bodies, start=1)]
+    encode = bench.dialect_of(client).encode
+    messages = [encode(ClientRequest(service, [body], n)) for n, body in enumerate(bodies, start=1)]
     bench.feed(Received(client, messages))
 
 
@@ -217,7 +218,7 @@ def test_every_way_out_of_the_queue_makes_room(version, way):
     if way == "leaves":
         bench.lose("other")
     elif way == "cancelled":
-        bench.say("other", "client_cancel", 1)
+        bench.say("other", ClientCancel, 1)
     bench.advance(10.0)
     settle(bench)
 
@@ -305,9 +306,9 @@ def test_others_who_ask_for_a_new_service_do_not_keep_its_first_client_waiting(v
 
 def ask_for_many(bench: BrokerBench, client: str, count: int) -> None:
     """Let a client name a new service in each of many requests, all in one read."""
-    encode = bench.dialect_of(client).client_request
+    encode = bench.dialect_of(client).encode
     names = [b"%s-%d" % (client.encode(), n) for n in range(count)]
-    bench.feed(Received(client, [encode(name, [name], 0, 0, 0, b"") for name in names]))
+    bench.feed(Received(client, [encode(ClientRequest(name, [name])) for name in names]))
 
 
 @older

@@ -15,6 +15,7 @@ from tests.support.broker import BrokerBench
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 from requite.protocols.majordomo.policy import BrokerPolicy
+from requite.protocols.majordomo.wire import WorkerHeartbeat
 
 older = pytest.mark.parametrize("version", ["0.1", "0.2"])
 
@@ -60,7 +61,7 @@ def test_the_limit_counts_from_the_request_or_from_the_last_word_since(version):
     bench.request("c", 1)
     bench.advance(19.5)  # 24.5 s after its last word
     assert "w" not in bench.disconnected
-    bench.say("w", "worker_heartbeat", 0)
+    bench.say("w", WorkerHeartbeat, 0)
     bench.advance(19.9)
     assert "w" not in bench.disconnected
     bench.advance(0.2)
@@ -102,7 +103,7 @@ def test_a_worker_that_beats_at_the_pace_of_the_guide_stays(version):
     bench.worker("w", version=version)
     for _ in range(20):
         bench.advance(3.5)  # the Guide's API looks at its clock once a second at our pace
-        bench.say("w", "worker_heartbeat", 0)
+        bench.say("w", WorkerHeartbeat, 0)
     assert not bench.disconnected
 
 

@@ -17,6 +17,7 @@ from tests.support.broker import BrokerBench
 
 from requite.engine import Received
 from requite.protocols.majordomo.parties import Client
+from requite.protocols.majordomo.wire import ClientRequest, WorkerHeartbeat
 
 READ_MAX: Final = 5
 SERVICES: Final = (b"a", b"b", b"c", b"d")
@@ -74,8 +75,8 @@ class AnyLoad(RuleBasedStateMachine):
         if client in self.bench.unread or not line:
             return
         batch = [line.popleft() for _ in range(min(READ_MAX, len(line)))]
-        encode = self.bench.dialect_of(client).client_request
-        messages = [encode(service, [body], 0, 0, 0, b"") for service, body in batch]
+        encode = self.bench.dialect_of(client).encode
+        messages = [encode(ClientRequest(service, [body])) for service, body in batch]
         accepted = len(self.bench.noted("accepted"))
         self.bench.feed(Received(client, messages))
         self.asked[client] += (body for _, body in batch)
@@ -134,7 +135,7 @@ class AnyLoad(RuleBasedStateMachine):
         while self.bench.now < end:
             self.bench.advance(min(1.0, end - self.bench.now))
             for worker in self.workers:
-                self.bench.say(worker, "worker_heartbeat", 1000)
+                self.bench.say(worker, WorkerHeartbeat, 1000)
 
     # --- what must hold -----------------------------------------------------------------------
     @invariant()

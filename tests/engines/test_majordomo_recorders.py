@@ -25,6 +25,7 @@ from requite.chronicle import (
 )
 from requite.engine import Started
 from requite.protocols.majordomo.wire import NOT_IDEMPOTENT as NOT_IDEMPOTENT_FLAG
+from requite.protocols.majordomo.wire import ClientCancel, ClientRequest, WorkerPartial
 from requite.request import Status
 
 CALL = b"a-client-call-17"
@@ -138,7 +139,7 @@ def test_an_expired_request(broker, chronicle, held):
 
 def test_a_cancelled_request(broker, chronicle):
     broker.request("c", 1, call_id=CALL)
-    broker.say("c", "client_cancel", 1)
+    broker.say("c", ClientCancel, 1)
     assert told(chronicle, CALL) == ["ACCEPTED", "DISPATCHED", "CANCELLED"]
 
 
@@ -152,7 +153,7 @@ def test_a_failed_request_tells_the_reason(broker, chronicle):
 
 def test_partial_replies_are_told(broker, chronicle):
     broker.request("c", 1, call_id=CALL)
-    broker.say("w", "worker_partial", b"", [b"part"], 1)
+    broker.say("w", WorkerPartial, b"", [b"part"], 1)
     broker.final("w")
     assert told(chronicle, CALL) == ["ACCEPTED", "DISPATCHED", "PARTIAL", "ANSWERED"]
 
@@ -178,7 +179,7 @@ def test_workers_are_seen_once_per_interval(broker, chronicle):
 def test_requests_without_a_call_id_get_one(version, broker, chronicle):
     for name in ("a", "b"):
         broker.client(name, version)
-        broker.say(name, "client_request", b"echo", [b"x"], 1, 0, 0, b"")
+        broker.say(name, ClientRequest, b"echo", [b"x"], 1, 0, 0, b"")
         broker.final("w")
     ids = [Flight(*row).call_id for row in chronicle.flights]
     assert len(set(ids)) == 2

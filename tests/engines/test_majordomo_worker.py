@@ -265,7 +265,7 @@ def test_on_disconnect_a_worker_says_no_more_and_registers_anew(version):
     bench = started(version)
     job = bench.request()
     said = len(bench.said())
-    bench.say(bench.dialect.disconnect(), bench.encode_request())
+    bench.say(bench.dialect.encode(Disconnect()), bench.encode_request())
     assert bench.link is None
     assert len(bench.said(link="link-1")) == said
     assert bench.abandoned[job] == "the broker disconnected"
@@ -298,7 +298,7 @@ def test_a_broker_that_keeps_refusing_is_asked_ever_less_often():
     for _ in range(5):
         bench.join()
         refused_at = bench.now
-        bench.say(bench.dialect.disconnect())
+        bench.say(bench.dialect.encode(Disconnect()))
         while not bench.dialling:
             bench.advance(bench.worker.deadline() - bench.now)
         pauses.append(bench.now - refused_at)

@@ -15,7 +15,7 @@ from tests.support.worker import WorkerBench
 
 from requite.engine import Finished
 from requite.protocols.majordomo.jobs import Job
-from requite.protocols.majordomo.wire import WorkerFinal, WorkerPartial
+from requite.protocols.majordomo.wire import Disconnect, WorkerCancel, WorkerFinal, WorkerPartial
 from requite.request import Status
 
 
@@ -73,7 +73,7 @@ class WorkerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.version == "0.3" and self.bench.link)
     @rule(dispatch_id=st.integers(0, 12))
     def cancel(self, dispatch_id):
-        self.bench.say(self.bench.dialect.worker_cancel(dispatch_id))
+        self.bench.say(self.bench.dialect.encode(WorkerCancel(dispatch_id)))
 
     @precondition(lambda self: self.bench.link)
     @rule(interval_ms=st.sampled_from([100, 1000, 2000]))
@@ -83,7 +83,7 @@ class WorkerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.bench.link)
     @rule(disconnects=st.booleans(), garbage=st.lists(st.binary(max_size=24), max_size=4))
     def end_of_a_conversation(self, disconnects, garbage):
-        self.bench.say(self.bench.dialect.disconnect() if disconnects else garbage)
+        self.bench.say(self.bench.dialect.encode(Disconnect()) if disconnects else garbage)
 
     # --- handlers -----------------------------------------------------------------------------
     @precondition(lambda self: self.running)

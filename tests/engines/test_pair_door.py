@@ -15,7 +15,13 @@ from requite.protocols.binarystar.peer import BinaryStarPeer
 from requite.protocols.binarystar.policy import BinaryStarPolicy
 from requite.protocols.binarystar.table import Role, State
 from requite.protocols.binarystar.view import PairView
-from requite.protocols.majordomo.wire import Disconnect, WorkerHeartbeat, WorkerRequest
+from requite.protocols.majordomo.wire import (
+    ClientHeartbeat,
+    ClientRequest,
+    Disconnect,
+    WorkerHeartbeat,
+    WorkerRequest,
+)
 from requite.request import Status
 
 NOBODY_YET = PairView(Role.BACKUP, State.BACKUP, 0, None, None, False, False)
@@ -98,7 +104,7 @@ def test_the_first_request_is_the_vote_and_is_served(bench: Bench, version: str)
     bench.worker("w", version=version)
     dialect = bench.client("c", version)
     assert bench.sent("w", WorkerRequest) == []
-    bench.feed(Received("c", [dialect.client_request(b"echo", [b"x"], 1, 0, 0, b"")]))
+    bench.feed(Received("c", [dialect.encode(ClientRequest(b"echo", [b"x"], 1, 0, 0, b""))]))
     assert bench.partner.votes == 1
     assert [request.body for request in bench.requests("w")] == [[b"x"]]
     bench.final("w")
@@ -110,8 +116,8 @@ def test_all_that_comes_with_the_vote_is_served(bench: Bench) -> None:
     bench.partner.become(State.PASSIVE, silent=True)
     bench.worker("w", capacity=100)
     dialect = bench.client("c")
-    bench.feed(Received("c", [dialect.client_heartbeat(1000)]))
-    asked = [dialect.client_request(b"echo", [b"x"], n, 0, 0, b"") for n in range(100)]
+    bench.feed(Received("c", [dialect.encode(ClientHeartbeat(1000))]))
+    asked = [dialect.encode(ClientRequest(b"echo", [b"x"], n, 0, 0, b"")) for n in range(100)]
     bench.feed(Received("c", asked))
     assert bench.partner.votes == 1
     assert len(bench.requests("w")) == 100
@@ -121,7 +127,7 @@ def test_workers_that_wait_inside_are_answered_once_and_registered_later(bench: 
     bench.partner.become(State.PASSIVE, silent=True)
     bench.worker("w")
     for _ in range(50):
-        bench.say("w", "worker_heartbeat", 1000)
+        bench.say("w", WorkerHeartbeat, 1000)
     assert bench.sent("w") == [WorkerHeartbeat(1000)]
     assert bench.inner.snapshot().workers == ()
     bench.become(State.ACTIVE)
@@ -151,7 +157,7 @@ def test_a_vote_that_does_not_count_is_refused(bench: Bench, version: str) -> No
     bench.partner.become(State.PASSIVE, silent=True)
     dialect = bench.client("c", version)
     bench.partner.become(State.PASSIVE)
-    bench.feed(Received("c", [dialect.client_request(b"echo", [b"x"], 7, 0, 0, b"")]))
+    bench.feed(Received("c", [dialect.encode(ClientRequest(b"echo", [b"x"], 7, 0, 0, b""))]))
     told = [(final.request_id, final.status, final.attempts) for final in bench.finals("c")]
     assert told == ([(7, Status.SHUTTING_DOWN, 0)] if version == "0.3" else [])
     assert bench.disconnected == {"c": NOT_ACTIVE}
@@ -160,7 +166,7 @@ def test_a_vote_that_does_not_count_is_refused(bench: Bench, version: str) -> No
 def test_heartbeats_and_garbage_do_not_vote(bench: Bench) -> None:
     bench.partner.become(State.PASSIVE, silent=True)
     dialect = bench.client("c")
-    bench.feed(Received("c", [dialect.client_heartbeat(1000)]))
+    bench.feed(Received("c", [dialect.encode(ClientHeartbeat(1000))]))
     bench.join("noise")
     bench.feed(Received("noise", []))  # a part of a message
     bench.feed(Received("noise", [[b"\xff" * 9]]))
@@ -197,7 +203,7 @@ def test_one_that_steps_down_gives_requests_back_and_sends_everybody_away(bench:
     bench.request("c", 1)
     bench.request("c", 2)
     old = bench.client("old", "0.2")
-    bench.feed(Received("old", [old.client_request(b"echo", [b"x"], 0, 0, 0, b"")]))
+    bench.feed(Received("old", [old.encode(ClientRequest(b"echo", [b"x"], 0, 0, 0, b""))]))
     bench.become(State.PASSIVE)
     told = sorted((each.request_id, each.status, each.attempts) for each in bench.finals("c"))
     assert told == [(1, Status.SHUTTING_DOWN, 1), (2, Status.SHUTTING_DOWN, 0)]
@@ -236,7 +242,7 @@ def test_what_comes_after_a_stop_waits_until_it_is_known_who_serves(bench: Bench
     bench.worker("w")
     bench.request("c", 1)
     bench.partner.view = replace(bench.partner.view, serves=False)  # its turn is yet to come
-    bench.say("w", "worker_heartbeat", 1000)
+    bench.say("w", WorkerHeartbeat, 1000)
     bench.partner.become(State.SUSPENDED)
     bench.final("w")
     bench.request("c", 2)
@@ -294,9 +300,9 @@ def test_what_it_keeps_has_a_limit(bench: Bench, monkeypatch: pytest.MonkeyPatch
     bench.worker("w")
     bench.partner.become(State.SUSPENDED)
     for _ in range(3):
-        bench.say("w", "worker_heartbeat", 1000)
+        bench.say("w", WorkerHeartbeat, 1000)
     assert bench.disconnected == {}
-    bench.say("w", "worker_heartbeat", 1000)
+    bench.say("w", WorkerHeartbeat, 1000)
     assert bench.disconnected == {"w": NOT_ACTIVE}
 
 

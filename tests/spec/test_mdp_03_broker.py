@@ -10,9 +10,12 @@ from tests.support.broker import BrokerBench
 from requite.engine import Received
 from requite.protocols.majordomo.wire import (
     NOT_IDEMPOTENT,
+    ClientCancel,
     ClientFinal,
     ClientHeartbeat,
     ClientPartial,
+    WorkerFinal,
+    WorkerPartial,
 )
 from requite.request import Status
 
@@ -50,7 +53,7 @@ def test_partials_of_each_request_count_from_0() -> None:
     bench.request("c", 8)
     first, second = dispatched(bench)
     for dispatch_id in (first, second, first, first):
-        bench.say("w", "worker_partial", b"", [b"x"], dispatch_id)
+        bench.say("w", WorkerPartial, b"", [b"x"], dispatch_id)
     told = [(partial.request_id, partial.part_index) for partial in bench.sent("c", ClientPartial)]
     assert told == [(7, 0), (8, 0), (7, 1), (7, 2)]
 
@@ -107,7 +110,7 @@ def test_a_worker_is_told_what_remains_of_the_time() -> None:
 def test_a_queued_request_that_is_cancelled_never_starts() -> None:
     bench = BrokerBench()
     bench.request("c", 7)
-    bench.say("c", "client_cancel", 7)
+    bench.say("c", ClientCancel, 7)
     bench.worker("w")
     bench.advance(60)
     assert bench.requests("w") == []
@@ -119,9 +122,9 @@ def test_a_request_that_is_cancelled_at_its_worker_is_not_answered() -> None:
     bench = BrokerBench()
     bench.worker("w")
     bench.request("c", 7)
-    bench.say("c", "client_cancel", 7)
+    bench.say("c", ClientCancel, 7)
     assert cancelled(bench) == dispatched(bench)
-    bench.say("w", "worker_partial", b"", [b"x"], dispatched(bench)[0])
+    bench.say("w", WorkerPartial, b"", [b"x"], dispatched(bench)[0])
     bench.final("w", b"was cancelled", Status.CANCELLED)
     bench.lose("w")
     bench.advance(60)
@@ -134,9 +137,9 @@ def test_a_cancel_for_an_unknown_id_is_ignored(request_id: int) -> None:
     bench = BrokerBench()
     bench.worker("w")
     bench.request("c", 7)
-    bench.say("c", "client_cancel", request_id)
+    bench.say("c", ClientCancel, request_id)
     bench.final("w")
-    bench.say("c", "client_cancel", 7)
+    bench.say("c", ClientCancel, 7)
     assert outcomes(bench) == [(7, Status.OK)]
     assert cancelled(bench) == []
     assert not bench.disconnected
@@ -147,7 +150,7 @@ def test_each_heartbeat_of_a_client_is_answered_and_none_is_missed() -> None:
     bench = BrokerBench()
     bench.client("c")
     for n in range(1, 4):
-        bench.say("c", "client_heartbeat", 50)
+        bench.say("c", ClientHeartbeat, 50)
         assert bench.sent("c") == [ClientHeartbeat(1000)] * n
     bench.advance(100_000)
     assert not bench.disconnected
@@ -218,7 +221,7 @@ def test_a_status_that_is_not_the_workers_is_malformed(status: int) -> None:
     bench = BrokerBench()
     bench.worker("w")
     bench.request("c", 7)
-    header = MDP_03.worker_final(b"", [b"x"], dispatched(bench)[0], 0)[0]
+    header = MDP_03.encode(WorkerFinal(b"", [b"x"], dispatched(bench)[0], 0))[0]
     bench.feed(Received("w", [[header[:-1] + bytes([status]), b"x"]]))
     assert "w" in bench.disconnected
     assert outcomes(bench) == []

@@ -10,9 +10,14 @@ from tests.support.broker import BrokerBench
 from requite.engine import Received
 from requite.protocols.majordomo.wire import (
     NOT_IDEMPOTENT,
+    ClientCancel,
     ClientFinal,
     Disconnect,
+    DrainNotice,
+    Progress,
+    WorkerFinal,
     WorkerHeartbeat,
+    WorkerPartial,
     WorkerRequest,
 )
 from requite.request import Status
@@ -69,7 +74,7 @@ def test_the_place_of_a_cancelled_request_stays_taken_until_its_final() -> None:
     bench = BrokerBench()
     bench.worker("w")
     bench.request("c", 1)
-    bench.say("c", "client_cancel", 1)
+    bench.say("c", ClientCancel, 1)
     bench.request("c", 2)
     assert len(bench.requests("w")) == 1
     bench.final("w", b"cancelled", Status.CANCELLED)
@@ -95,7 +100,7 @@ def test_a_dispatch_id_is_never_used_twice() -> None:
 
 
 @requirement("mdp03:worker-stale")
-@pytest.mark.parametrize("command", ["worker_partial", "worker_final", "progress"])
+@pytest.mark.parametrize("command", [WorkerPartial, WorkerFinal, Progress])
 @pytest.mark.parametrize("whose", ["nobody", "another worker"])
 def test_what_a_worker_says_of_a_dispatch_it_does_not_hold_is_ignored(
     command: str, whose: str
@@ -106,9 +111,9 @@ def test_what_a_worker_says_of_a_dispatch_it_does_not_hold_is_ignored(
     bench.worker("stranger")
     dispatch_id = dispatched(bench)[0] if whose == "another worker" else 12345
     fields = {
-        "worker_partial": (b"", [b"forged"], dispatch_id),
-        "worker_final": (b"", [b"forged"], dispatch_id, 0),
-        "progress": (dispatch_id, 5000),
+        WorkerPartial: (b"", [b"forged"], dispatch_id),
+        WorkerFinal: (b"", [b"forged"], dispatch_id, 0),
+        Progress: (dispatch_id, 5000),
     }[command]
     bench.say("stranger", command, *fields)
     assert bench.sent("c") == []
@@ -135,7 +140,7 @@ def test_the_longer_of_both_intervals_holds() -> None:
 def test_a_worker_may_announce_a_longer_interval_later() -> None:
     bench = BrokerBench()
     bench.worker("w", interval_ms=100)
-    bench.say("w", "worker_heartbeat", 5000)
+    bench.say("w", WorkerHeartbeat, 5000)
     bench.advance(14.9)
     assert "w" not in bench.disconnected
     bench.advance(0.2)
@@ -178,11 +183,11 @@ def test_its_place_stays_taken_until_the_final() -> None:
 
 
 @requirement("mdp03:worker-lease")
-@pytest.mark.parametrize("command", ["worker_partial", "progress"])
+@pytest.mark.parametrize("command", [WorkerPartial, Progress])
 def test_partials_and_progress_renew_the_lease(command: str) -> None:
     bench = with_lease()
     dispatch_id = dispatched(bench)[0]
-    fields = (b"", [b"x"], dispatch_id) if command == "worker_partial" else (dispatch_id, 0)
+    fields = (b"", [b"x"], dispatch_id) if command == WorkerPartial else (dispatch_id, 0)
     for _ in range(4):
         bench.keep_alive(1.5, "w")
         bench.say("w", command, *fields)
@@ -195,10 +200,10 @@ def test_partials_and_progress_renew_the_lease(command: str) -> None:
 def test_an_extension_holds_once() -> None:
     bench = with_lease()
     dispatch_id = dispatched(bench)[0]
-    bench.say("w", "progress", dispatch_id, 6000)
+    bench.say("w", Progress, dispatch_id, 6000)
     bench.keep_alive(5.5, "w")
     assert cancelled(bench) == []
-    bench.say("w", "progress", dispatch_id, 0)
+    bench.say("w", Progress, dispatch_id, 0)
     bench.keep_alive(1.5, "w")
     assert cancelled(bench) == []
     bench.keep_alive(1, "w")
@@ -221,7 +226,7 @@ def test_requests_that_may_not_run_twice_end_when_their_worker_is_lost() -> None
     bench.request("c", 1, flags=NOT_IDEMPOTENT)
     bench.request("c", 2)
     bench.request("c", 3)
-    bench.say("w", "worker_partial", b"", [b"x"], dispatched(bench)[1])
+    bench.say("w", WorkerPartial, b"", [b"x"], dispatched(bench)[1])
     bench.worker("v", capacity=3)
     bench.lose("w")
     assert sorted(outcomes(bench)) == [(1, Status.WORKER_LOST), (2, Status.WORKER_LOST)]
@@ -251,13 +256,13 @@ def test_a_worker_that_drains_gets_nothing_new_and_may_finish() -> None:
     bench = BrokerBench()
     bench.worker("w", capacity=2)
     bench.request("c", 1)
-    bench.say("w", "drain")
+    bench.say("w", DrainNotice)
     bench.request("c", 2)
     assert len(bench.requests("w")) == 1
     bench.final("w", b"done")
     assert outcomes(bench) == [(1, Status.OK)]
     assert len(bench.requests("w")) == 1
-    bench.say("w", "disconnect")
+    bench.say("w", Disconnect)
     bench.worker("v")
     assert len(bench.requests("v")) == 1
 

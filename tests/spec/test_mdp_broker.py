@@ -14,7 +14,10 @@ from requite.protocols.majordomo.wire import (
     ClientFinal,
     ClientPartial,
     Disconnect,
+    Ready,
+    WorkerFinal,
     WorkerHeartbeat,
+    WorkerPartial,
     WorkerRequest,
 )
 from requite.request import Status
@@ -55,7 +58,7 @@ def test_partials_precede_the_final(client: str, worker: str) -> None:
     bench.request("c", 7)
     request = bench.requests("w")[0]
     for part in (b"1", b"2"):
-        bench.say("w", "worker_partial", request.address, [part], request.dispatch_id)
+        bench.say("w", WorkerPartial, request.address, [part], request.dispatch_id)
     bench.final("w", b"3")
     assert [type(command) for command in bench.sent("c")] == [
         ClientPartial,
@@ -76,14 +79,14 @@ def test_a_client_of_0_1_gets_one_reply_for_all_partials(worker: str) -> None:
     bench.request("c", 7)
     request = bench.requests("w")[0]
     for part in (b"1", b"2"):
-        bench.say("w", "worker_partial", request.address, [part], request.dispatch_id)
+        bench.say("w", WorkerPartial, request.address, [part], request.dispatch_id)
     assert bench.sent("c") == []
     bench.final("w", b"3")
     assert bench.sent("c") == [ClientFinal(b"echo", [b"1", b"2", b"3"])]
 
 
 @requirement("mdp02:broker:after-final", "mdp01:broker:one-reply", "mdp03:client-partials")
-@pytest.mark.parametrize("command", ["worker_partial", "worker_final"])
+@pytest.mark.parametrize("command", [WorkerPartial, WorkerFinal])
 @every_version
 def test_nothing_follows_the_final(version: str, command: str) -> None:
     bench = BrokerBench()
@@ -93,7 +96,7 @@ def test_nothing_follows_the_final(version: str, command: str) -> None:
     dispatch_id = bench.requests("w")[0].dispatch_id
     bench.final("w", b"y")
     answered = list(bench.sent("c"))
-    status = [0] if command == "worker_final" else []
+    status = [0] if command == WorkerFinal else []
     bench.say("w", command, b"", [b"late"], dispatch_id, *status)
     bench.lose("w")
     bench.advance(60)
@@ -196,7 +199,7 @@ def fall_silent(bench: BrokerBench, worker: str) -> None:
 
 
 def disconnect(bench: BrokerBench, worker: str) -> None:
-    bench.say(worker, "disconnect")
+    bench.say(worker, Disconnect)
 
 
 @requirement("mdp01:broker:redeliver", "mdp02:broker:redeliver", "mdp03:worker-lost")
@@ -229,7 +232,7 @@ def test_a_worker_that_said_disconnect_is_told_nothing_more(version: str, state:
     elif state == "busy":
         bench.request("c", 1)
     before = len(bench.sent("w"))
-    bench.say("w", "disconnect")
+    bench.say("w", Disconnect)
     bench.request("c", 2)
     bench.advance(60)
     assert len(bench.sent("w")) == before
@@ -256,7 +259,7 @@ def test_a_late_reply_to_a_client_that_left_does_its_worker_no_harm(version: str
 # --- what makes no sense --------------------------------------------------------------------------
 @requirement("mdp01:broker:unexpected", "mdp02:broker:unexpected", "mdp03:worker-unexpected")
 @requirement("mdp03:worker-ready")
-@pytest.mark.parametrize("first", ["worker_heartbeat", "worker_final"])
+@pytest.mark.parametrize("first", [WorkerHeartbeat, WorkerFinal])
 @every_version
 def test_a_worker_that_does_not_begin_with_ready_is_disconnected(version: str, first: str) -> None:
     bench = BrokerBench()
@@ -264,7 +267,7 @@ def test_a_worker_that_does_not_begin_with_ready_is_disconnected(version: str, f
     bench.lose("w")
     bench.commands["w"].clear()
     bench.join("w")
-    fields = {"worker_heartbeat": (1000,), "worker_final": (b"c", [b"y"], 1, 0)}[first]
+    fields = {WorkerHeartbeat: (1000,), WorkerFinal: (b"c", [b"y"], 1, 0)}[first]
     bench.say("w", first, *fields)
     assert bench.sent("w") == [Disconnect()]
     assert "w" in bench.disconnected
@@ -278,7 +281,7 @@ def test_a_worker_that_says_ready_twice_is_disconnected(version: str) -> None:
     bench = BrokerBench()
     bench.worker("w", version=version)
     bench.commands["w"].clear()
-    bench.say("w", "ready", b"echo", 1, 1000, 0)
+    bench.say("w", Ready, b"echo", 1, 1000, 0)
     assert bench.sent("w") == [Disconnect()]
     assert "w" in bench.disconnected
     nothing_more_is_said(bench)
@@ -294,7 +297,7 @@ def test_a_reply_to_no_request_is_unexpected(version: str, answer_first: bool) -
         bench.request("c", 1)
         bench.final("w")
     bench.commands["w"].clear()
-    bench.say("w", "worker_final", b"c", [b"again"], 0, 0)
+    bench.say("w", WorkerFinal, b"c", [b"again"], 0, 0)
     assert bench.sent("w") == [Disconnect()]
     assert replies(bench, "c") == ([b"y"] if answer_first else [])
     nothing_more_is_said(bench)
@@ -302,7 +305,7 @@ def test_a_reply_to_no_request_is_unexpected(version: str, answer_first: bool) -
 
 def nothing_more_is_said(bench: BrokerBench) -> None:
     """Check that the worker w, which has been told DISCONNECT, is told nothing more."""
-    bench.say("w", "worker_heartbeat", 1000)
+    bench.say("w", WorkerHeartbeat, 1000)
     bench.request("c", 99)
     bench.advance(60)
     assert bench.sent("w") == [Disconnect()]

@@ -26,7 +26,9 @@ from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.wire import (
     NOT_IDEMPOTENT,
     ClientCancel,
+    ClientFinal,
     ClientHeartbeat,
+    ClientPartial,
     ClientRequest,
 )
 from requite.request import Partial, Reply, RetryPolicy, Status
@@ -50,7 +52,7 @@ def call(side: BrokerSide, token: str, timeout_s: float = 60.0, **fields: Any) -
 def answer(side: BrokerSide, body: bytes = b"hi", nth: int = -1, status: int = 0) -> None:
     """Let the broker answer the nth request on the newest connection."""
     request_id = side.sent(ClientRequest)[nth].request_id
-    side.say("client_final", b"echo", [body], request_id, status, 1)
+    side.say(ClientFinal, b"echo", [body], request_id, status, 1)
 
 
 def replies(side: BrokerSide) -> list[tuple[str, bytes]]:
@@ -79,7 +81,7 @@ def test_any_number_of_partials_may_precede_the_final(version: str, count: int) 
     call(side, "stream", partials=True)
     request_id = side.sent(ClientRequest)[0].request_id
     for n in range(count):
-        side.say("client_partial", b"echo", [b"%d" % n], request_id, n)
+        side.say(ClientPartial, b"echo", [b"%d" % n], request_id, n)
     answer(side, b"end")
     assert [what for _, what in side.delivered[:-1]] == [
         Partial([b"%d" % n], n) for n in range(count)
@@ -93,8 +95,8 @@ def test_partials_that_the_user_does_not_take_are_part_of_the_reply(version: str
     side = client(version)
     call(side, "t")
     request_id = side.sent(ClientRequest)[0].request_id
-    side.say("client_partial", b"echo", [b"a", b"b"], request_id, 0)
-    side.say("client_partial", b"echo", [b"c"], request_id, 1)
+    side.say(ClientPartial, b"echo", [b"a", b"b"], request_id, 0)
+    side.say(ClientPartial, b"echo", [b"c"], request_id, 1)
     answer(side, b"d")
     assert [what.frames for _, what in side.delivered] == [[b"a", b"b", b"c", b"d"]]
 
@@ -104,8 +106,8 @@ def test_a_gap_among_partials_is_a_violation_of_the_brokers() -> None:
     side = client(retry=NO_RETRY)
     call(side, "t", partials=True)
     request_id = side.sent(ClientRequest)[0].request_id
-    side.say("client_partial", b"echo", [b"0"], request_id, 0)
-    side.say("client_partial", b"echo", [b"2"], request_id, 2)
+    side.say(ClientPartial, b"echo", [b"0"], request_id, 0)
+    side.say(ClientPartial, b"echo", [b"2"], request_id, 2)
     assert 1 in side.closed
     assert [type(error) for _, error in side.failed] == [TransportError]
 
@@ -140,7 +142,7 @@ def test_a_second_try_has_an_id_of_its_own() -> None:
 
 
 @requirement("mdp03:client-stray")
-@pytest.mark.parametrize("command", ["client_partial", "client_final"])
+@pytest.mark.parametrize("command", [ClientPartial, ClientFinal])
 @pytest.mark.parametrize("whose", ["never given", "answered", "cancelled"])
 def test_a_reply_to_what_is_not_pending_is_ignored(command: str, whose: str) -> None:
     side = client()
@@ -154,7 +156,7 @@ def test_a_reply_to_what_is_not_pending_is_ignored(command: str, whose: str) -> 
     else:
         request_id = (1 << 64) - 1
     delivered, failed = list(side.delivered), list(side.failed)
-    fields = (request_id, 0) if command == "client_partial" else (request_id, 0, 1)
+    fields = (request_id, 0) if command == ClientPartial else (request_id, 0, 1)
     side.say(command, b"echo", [b"stray"], *fields)
     assert (side.delivered, side.failed) == (delivered, failed)
     assert not side.closed
@@ -219,7 +221,7 @@ def test_what_was_never_handed_out_cannot_have_run(
     side = client(retry=NO_RETRY)
     call(side, "t")
     request_id = side.sent(ClientRequest)[0].request_id
-    side.say("client_final", b"echo", [b"no"], request_id, status, attempts)
+    side.say(ClientFinal, b"echo", [b"no"], request_id, status, attempts)
     ((_, failure),) = side.failed
     assert isinstance(failure, CallError)
     assert failure.may_have_executed == may_have_run
@@ -242,7 +244,7 @@ def test_a_client_that_waits_in_silence_sends_heartbeats() -> None:
     for _ in range(20):
         side.advance(0.9)
         if side.sent(ClientHeartbeat):
-            side.say("client_heartbeat", 1000)
+            side.say(ClientHeartbeat, 1000)
     assert 8 <= len(side.sent(ClientHeartbeat)) <= 18
     assert not side.closed
     answer(side)
@@ -330,7 +332,7 @@ def test_a_connection_has_one_outstanding_request(version: str) -> None:
         call(side, f"t{n}")
     assert side.connection == 3
     assert [len(side.sent(ClientRequest, on=n)) for n in (1, 2, 3)] == [1, 1, 1]
-    side.say("client_final", b"echo", [b"two"], 0, 0, 1, on=2)
+    side.say(ClientFinal, b"echo", [b"two"], 0, 0, 1, on=2)
     assert [body for _, body in replies(side)] == [b"two"]
-    side.say("client_final", b"echo", [b"again"], 0, 0, 1, on=2)
+    side.say(ClientFinal, b"echo", [b"again"], 0, 0, 1, on=2)
     assert [body for _, body in replies(side)] == [b"two"]

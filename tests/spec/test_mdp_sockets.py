@@ -14,14 +14,15 @@ from tests.wire.majordomo_samples import MDP_01, MDP_02
 from requite.broker import Broker
 from requite.client.aio import AsyncClient
 from requite.framing import SocketType, Zmtp
+from requite.protocols.majordomo.wire import ClientFinal, ClientRequest
 
 REQUESTS = {
-    "0.1": MDP_01.client_request(b"echo", [b"hello"], 0, 0, 0, b""),
-    "0.2": MDP_02.client_request(b"echo", [b"hello"], 0, 0, 0, b""),
+    "0.1": MDP_01.encode(ClientRequest(b"echo", [b"hello"], 0, 0, 0, b"")),
+    "0.2": MDP_02.encode(ClientRequest(b"echo", [b"hello"], 0, 0, 0, b"")),
 }
 REPLIES = {
-    "0.1": MDP_01.client_final(b"echo", [b"hi"], 0, 0, 1),
-    "0.2": MDP_02.client_final(b"echo", [b"hi"], 0, 0, 1),
+    "0.1": MDP_01.encode(ClientFinal(b"echo", [b"hi"], 0, 0, 1)),
+    "0.2": MDP_02.encode(ClientFinal(b"echo", [b"hi"], 0, 0, 1)),
 }
 
 

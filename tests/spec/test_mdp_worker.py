@@ -19,9 +19,11 @@ from requite.protocols.majordomo.wire import (
     DrainNotice,
     Progress,
     Ready,
+    WorkerCancel,
     WorkerFinal,
     WorkerHeartbeat,
     WorkerPartial,
+    WorkerRequest,
 )
 from requite.protocols.majordomo.worker import MajordomoWorker
 from requite.request import Request, Status
@@ -42,7 +44,7 @@ def worker(version: str = "0.3", **policy: Any) -> BrokerSide:
 
 def ask(side: BrokerSide, dispatch_id: int = 1, body: bytes = b"hello", timeout_ms: int = 0) -> Any:
     """Hand the worker a request, and return the token it was delivered under."""
-    side.say("worker_request", b"addr", [body], dispatch_id, timeout_ms, 1, b"")
+    side.say(WorkerRequest, b"addr", [body], dispatch_id, timeout_ms, 1, b"")
     token, request = side.delivered[-1]
     assert isinstance(request, Request)
     assert request.body == body
@@ -157,7 +159,7 @@ def test_each_reply_is_under_the_id_of_its_request() -> None:
 def test_a_broker_that_hands_out_more_than_the_capacity_is_left() -> None:
     side = worker(capacity=2)
     for n in range(3):
-        side.say("worker_request", b"", [b"x"], n, 0, 1, b"")
+        side.say(WorkerRequest, b"", [b"x"], n, 0, 1, b"")
     assert len(side.delivered) == 2
     assert 1 in side.closed
 
@@ -178,7 +180,7 @@ def test_a_worker_uses_three_statuses(status: Status) -> None:
 
 # --- closing --------------------------------------------------------------------------------------
 def disconnect(side: BrokerSide) -> None:
-    side.say("disconnect")
+    side.say(Disconnect)
 
 
 def lose(side: BrokerSide) -> None:
@@ -238,7 +240,7 @@ def test_nothing_is_said_to_a_broker_that_said_disconnect(version: str) -> None:
     side = worker(version)
     side.refuse = True
     said = len(side.sent())
-    side.say("disconnect")
+    side.say(Disconnect)
     side.advance(60)
     assert len(side.sent()) == said
 
@@ -313,7 +315,7 @@ def test_a_request_counts_as_a_heartbeat(version: str) -> None:
 def test_the_longer_of_both_intervals_holds() -> None:
     side = worker(heartbeat=HeartbeatPolicy(0.5))
     side.refuse = True
-    side.say("worker_heartbeat", 4000)
+    side.say(WorkerHeartbeat, 4000)
     side.advance(11.9)
     assert not side.closed
     assert len(side.sent(WorkerHeartbeat)) in (2, 3)
@@ -326,7 +328,7 @@ def test_the_longer_of_both_intervals_holds() -> None:
 def test_a_cancelled_handler_is_stopped_and_its_place_given_back() -> None:
     side = worker()
     token = ask(side, 9)
-    side.say("worker_cancel", 9)
+    side.say(WorkerCancel, 9)
     assert side.abandoned == [token]
     assert side.sent(WorkerFinal) == []
     finish(side, token, b"too late")
@@ -340,8 +342,8 @@ def test_a_cancelled_handler_is_stopped_and_its_place_given_back() -> None:
 def test_a_cancel_that_crossed_its_final_is_ignored() -> None:
     side = worker()
     finish(side, ask(side, 9))
-    side.say("worker_cancel", 9)
-    side.say("worker_cancel", 12345)
+    side.say(WorkerCancel, 9)
+    side.say(WorkerCancel, 12345)
     assert side.abandoned == []
     assert len(side.sent(WorkerFinal)) == 1
     assert not side.closed

@@ -34,7 +34,13 @@ from requite.engine import (
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.policy import BrokerPolicy
-from requite.protocols.majordomo.wire import Dialect
+from requite.protocols.majordomo.wire import (
+    ClientRequest,
+    Dialect,
+    Ready,
+    WorkerFinal,
+    WorkerHeartbeat,
+)
 
 ORIGIN = b"a-broker"
 
@@ -80,16 +86,16 @@ class BrokerBench:
         """Connect a worker and let it say READY."""
         self._peers[peer] = ("worker", by_version(version))
         self.join(peer)
-        self.say(peer, "ready", service, capacity, interval_ms, lease_ms, instance)
+        self.say(peer, Ready, service, capacity, interval_ms, lease_ms, instance)
 
     def dialect_of(self, peer: str) -> Dialect:
         """Return what a peer speaks."""
         return self._peers[peer][1]
 
-    def say(self, peer: str, command: str, *fields: Any) -> None:
-        """Let a peer send a command, by the name of its encoder in `Dialect`."""
+    def say(self, peer: str, command: type, *fields: Any) -> None:
+        """Let a peer send a command with these fields."""
         dialect = self._peers[peer][1]
-        self.feed(Received(peer, [getattr(dialect, command)(*fields)]))
+        self.feed(Received(peer, [dialect.encode(command(*fields))]))
 
     def request(
         self,
@@ -106,14 +112,12 @@ class BrokerBench:
         """Let a client (connected on first use, speaking 0.3) send a REQUEST."""
         if peer not in self._peers:
             self.client(peer)
-        self.say(
-            peer, "client_request", service, [body], request_id, timeout_ms, flags, key, call_id
-        )
+        self.say(peer, ClientRequest, service, [body], request_id, timeout_ms, flags, key, call_id)
 
     def final(self, peer: str, body: bytes = b"y", status: int = 0, nth: int = -1) -> None:
         """Let a worker answer the `nth` request it was sent (-1: the last)."""
         request = self.requests(peer)[nth]
-        self.say(peer, "worker_final", request.address, [body], request.dispatch_id, status)
+        self.say(peer, WorkerFinal, request.address, [body], request.dispatch_id, status)
 
     def lose(self, peer: str) -> None:
         """Cut a peer's connection."""
@@ -151,7 +155,7 @@ class BrokerBench:
         while self.now < end:
             self.advance(every)
             for worker in workers:
-                self.say(worker, "worker_heartbeat", 1000)
+                self.say(worker, WorkerHeartbeat, 1000)
 
     # --- what came of it ----------------------------------------------------------------------
     def sent(self, peer: str, kind: type | None = None) -> list[Any]:

@@ -2,7 +2,7 @@
 
     side = BrokerSide(MajordomoWorker(dialect, "echo", rng=...), dialect, "worker")
     side.start()
-    side.say("worker_request", b"addr", [b"hello"], 1, 0, 1, b"")
+    side.say(WorkerRequest, b"addr", [b"hello"], 1, 0, 1, b"")
     assert side.delivered == [...]
 
 Whenever the engine asks for a connection it gets one at once, unless `refuse` is set. Connections
@@ -31,7 +31,7 @@ from requite.engine import (
     Wake,
     Warn,
 )
-from requite.protocols.majordomo.wire import Dialect
+from requite.protocols.majordomo.wire import Dialect, WorkerHeartbeat
 
 
 class BrokerSide:
@@ -60,9 +60,9 @@ class BrokerSide:
         """Let the engine do what it wants to do at once."""
         self.advance(0)
 
-    def say(self, command: str, *fields: Any, on: int = 0) -> None:
-        """Let the broker send a command, by the name of its encoder, on the newest connection."""
-        message = getattr(self.dialect, command)(*fields)
+    def say(self, command: type, *fields: Any, on: int = 0) -> None:
+        """Let the broker send a command with these fields, by default on the newest connection."""
+        message = self.dialect.encode(command(*fields))
         self.feed(Received(self._peer(on), [message]))
 
     def accept(self) -> None:
@@ -85,7 +85,7 @@ class BrokerSide:
             self.feed(Wake())
         self.now = end
 
-    def keep_alive(self, seconds: float, command: str = "worker_heartbeat") -> None:
+    def keep_alive(self, seconds: float, command: type = WorkerHeartbeat) -> None:
         """Let time pass while the broker sends heartbeats on the newest connection."""
         end = self.now + seconds
         while self.now < end:

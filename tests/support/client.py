@@ -40,7 +40,13 @@ from requite.errors import CallError
 from requite.protocols.majordomo.calls import ClientPolicy
 from requite.protocols.majordomo.client import client_engine
 from requite.protocols.majordomo.dialects import by_version
-from requite.protocols.majordomo.wire import ClientCancel, ClientHeartbeat, ClientRequest
+from requite.protocols.majordomo.wire import (
+    ClientCancel,
+    ClientFinal,
+    ClientHeartbeat,
+    ClientPartial,
+    ClientRequest,
+)
 from requite.request import Partial, Reply, RetryPolicy, Status
 
 ORIGIN = b"a-client"
@@ -144,14 +150,16 @@ class ClientBench:
     ) -> list[bytes]:
         """Return the FINAL to a request."""
         request = sent.command
-        return self.dialect.client_final(
-            request.service, [body], request.request_id, status, attempts
+        return self.dialect.encode(
+            ClientFinal(request.service, [body], request.request_id, status, attempts)
         )
 
     def partial(self, sent: Sent, body: bytes, index: int) -> list[bytes]:
         """Return a PARTIAL to a request."""
         request = sent.command
-        return self.dialect.client_partial(request.service, [body], request.request_id, index)
+        return self.dialect.encode(
+            ClientPartial(request.service, [body], request.request_id, index)
+        )
 
     # --- time ---------------------------------------------------------------------------------
     def advance(self, seconds: float) -> None:
@@ -240,7 +248,7 @@ def connected(**settings: object) -> ClientBench:
     bench.submit("given up")
     bench.cancel("given up")
     bench.join()
-    bench.say(bench.dialect.client_heartbeat(1000))
+    bench.say(bench.dialect.encode(ClientHeartbeat(1000)))
     bench.errors.clear()
     bench.notes.clear()
     return bench

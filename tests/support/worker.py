@@ -39,6 +39,7 @@ from requite.engine import (
 from requite.protocols.majordomo import wire
 from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.jobs import Job, WorkerPolicy
+from requite.protocols.majordomo.wire import WorkerCancel, WorkerHeartbeat, WorkerRequest
 from requite.protocols.majordomo.worker import MajordomoWorker
 from requite.request import Request, Status
 
@@ -109,7 +110,7 @@ class WorkerBench:
 
     def heartbeat(self, interval_ms: int = 1000) -> None:
         """Let the broker send a HEARTBEAT."""
-        self.say(self.dialect.worker_heartbeat(interval_ms))
+        self.say(self.dialect.encode(WorkerHeartbeat(interval_ms)))
 
     def request(self, body: bytes = b"x", **fields: Any) -> Job:
         """Let the broker hand out a request; return the job it has become."""
@@ -129,13 +130,13 @@ class WorkerBench:
     ) -> list[bytes]:
         """Return a REQUEST under a new dispatch id."""
         self._dispatch_id += 1
-        return self.dialect.worker_request(
-            b"client", [body], self._dispatch_id, timeout_ms, attempt, key, call_id
+        return self.dialect.encode(
+            WorkerRequest(b"client", [body], self._dispatch_id, timeout_ms, attempt, key, call_id)
         )
 
     def cancel(self, job: Job) -> None:
         """Let the broker cancel a request."""
-        self.say(self.dialect.worker_cancel(job.dispatch_id))
+        self.say(self.dialect.encode(WorkerCancel(job.dispatch_id)))
 
     # --- handlers -----------------------------------------------------------------------------
     def produce(self, job: Job, body: bytes) -> None:

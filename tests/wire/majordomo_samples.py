@@ -51,30 +51,6 @@ class Sample(NamedTuple):
         return f"{self.dialect.version}-{type(self.command).__name__}"
 
 
-_ENCODERS: Final = {
-    ClientRequest: "client_request",
-    ClientCancel: "client_cancel",
-    ClientHeartbeat: "client_heartbeat",
-    ClientPartial: "client_partial",
-    ClientFinal: "client_final",
-    Ready: "ready",
-    WorkerRequest: "worker_request",
-    WorkerPartial: "worker_partial",
-    WorkerFinal: "worker_final",
-    WorkerHeartbeat: "worker_heartbeat",
-    Disconnect: "disconnect",
-    Progress: "progress",
-    DrainNotice: "drain",
-    WorkerCancel: "worker_cancel",
-}
-
-
-def encode(dialect: Dialect, command: Any) -> Message:
-    """Encode a command object; encoders take the fields of a command in their order."""
-    message: Message = getattr(dialect, _ENCODERS[type(command)])(*command)
-    return message
-
-
 def decode(dialect: Dialect, direction: str, message: Message) -> Any:
     """Decode a message that travels in the given direction."""
     return getattr(dialect, f"decode_{direction}")(message)

@@ -13,12 +13,12 @@ from tests.wire.majordomo_samples import (
     SAMPLES,
     Sample,
     decode,
-    encode,
     headers_on_page,
 )
 
 from requite.chronicle import NO_CALL
 from requite.protocols.majordomo.wire import (
+    ClientRequest,
     Dialect,
     FromClient,
     FromWorker,
@@ -63,7 +63,7 @@ def test_every_command_has_a_sample(dialect: Dialect, direction: str) -> None:
 @requirement("mdp02:frames:address", "mdp02:frames:delimiter")
 @pytest.mark.parametrize("sample", SAMPLES, ids=str)
 def test_a_command_is_encoded_as_specified(sample: Sample) -> None:
-    assert encode(sample.dialect, sample.command) == sample.message
+    assert sample.dialect.encode(sample.command) == sample.message
 
 
 @requirement("mdp01:frames:client", "mdp01:frames:worker")
@@ -81,7 +81,7 @@ def test_body_frames_are_handed_on_and_never_copied(sample: Sample) -> None:
     body = getattr(sample.command, "body", [])
     for direction in sample.directions:
         decoded = decode(sample.dialect, direction, sample.message)
-        again = encode(sample.dialect, decoded)
+        again = sample.dialect.encode(decoded)
         for n in range(1, len(body) + 1):
             assert decoded.body[-n] is sample.message[-n]
             assert again[-n] is sample.message[-n]
@@ -98,5 +98,5 @@ def test_reserved_flags_are_ignored_when_received() -> None:
 
 @requirement("mdp03:client-first")
 def test_a_request_needs_nothing_before_it() -> None:
-    message = MDP_03.client_request(b"echo", [b"hello"], 1, 0, 0, b"")
-    assert MDP_03.decode_from_client(message) == (b"echo", [b"hello"], 1, 0, 0, b"", NO_CALL)
+    request = ClientRequest(b"echo", [b"hello"], 1, 0, 0, b"", NO_CALL)
+    assert MDP_03.decode_from_client(MDP_03.encode(request)) == request

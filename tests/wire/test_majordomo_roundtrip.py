@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.spec.requirement import requirement
-from tests.wire.majordomo_samples import MDP_01, MDP_02, MDP_03, decode, encode
+from tests.wire.majordomo_samples import MDP_01, MDP_02, MDP_03, decode
 
 from requite.errors import LocalViolation
 from requite.protocols.majordomo.wire import (
@@ -101,7 +101,7 @@ def travelling(
 
 
 def comes_through(dialect: Dialect, direction: str, command: Any) -> None:
-    decoded = decode(dialect, direction, encode(dialect, command))
+    decoded = decode(dialect, direction, dialect.encode(command))
     assert decoded == command
     assert type(decoded) is type(command)
 
@@ -125,22 +125,24 @@ def test_commands_of_0_1_come_through(sent: tuple[str, Any]) -> None:
 @pytest.mark.parametrize("dialect", [MDP_01, MDP_02], ids=["0.1", "0.2"])
 def test_what_the_standard_dialects_do_not_carry_is_dropped(dialect: Dialect) -> None:
     body = [b"hello"]
-    request = dialect.client_request(b"echo", body, 7, 2500, 1, b"key")
+    request = dialect.encode(ClientRequest(b"echo", body, 7, 2500, 1, b"key"))
     assert dialect.decode_from_client(request) == ClientRequest(b"echo", body)
-    final = dialect.client_final(b"echo", body, 7, 2, 3)
+    final = dialect.encode(ClientFinal(b"echo", body, 7, 2, 3))
     assert dialect.decode_to_client(final) == ClientFinal(b"echo", body)
-    assert dialect.decode_from_worker(dialect.ready(b"echo", 16, 1000, 30)) == Ready(b"echo")
-    handed = dialect.worker_request(b"addr", body, 9, 2400, 2, b"key")
+    assert dialect.decode_from_worker(dialect.encode(Ready(b"echo", 16, 1000, 30))) == Ready(
+        b"echo"
+    )
+    handed = dialect.encode(WorkerRequest(b"addr", body, 9, 2400, 2, b"key"))
     assert dialect.decode_to_worker(handed) == WorkerRequest(b"addr", body)
-    done = dialect.worker_final(b"addr", body, 9, 1)
+    done = dialect.encode(WorkerFinal(b"addr", body, 9, 1))
     assert dialect.decode_from_worker(done) == WorkerFinal(b"addr", body)
-    assert dialect.decode_to_worker(dialect.worker_heartbeat(1000)) == WorkerHeartbeat()
+    assert dialect.decode_to_worker(dialect.encode(WorkerHeartbeat(1000))) == WorkerHeartbeat()
 
 
 def test_replies_and_addresses_are_not_carried_by_0_3() -> None:
-    final = MDP_03.client_final(b"echo", [b"hi"], 7, 0, 1)
+    final = MDP_03.encode(ClientFinal(b"echo", [b"hi"], 7, 0, 1))
     assert MDP_03.decode_to_client(final) == ClientFinal(b"", [b"hi"], 7, 0, 1)
-    handed = MDP_03.worker_request(b"addr", [b"hi"], 9, 0, 1, b"")
+    handed = MDP_03.encode(WorkerRequest(b"addr", [b"hi"], 9, 0, 1, b""))
     assert MDP_03.decode_to_worker(handed) == WorkerRequest(b"", [b"hi"], 9)
 
 
@@ -158,14 +160,14 @@ LACKING = [
 @pytest.mark.parametrize("dialect", [MDP_01, MDP_02], ids=["0.1", "0.2"])
 def test_commands_that_a_dialect_lacks_are_refused(dialect: Dialect, command: Any) -> None:
     with pytest.raises(LocalViolation, match=f"MDP {dialect.version} has no "):
-        encode(dialect, command)
+        dialect.encode(command)
 
 
 @pytest.mark.parametrize("command", [ClientPartial(b"s", [b""]), WorkerPartial(b"a", [b""])])
 def test_0_1_has_no_partials(command: Any) -> None:
     assert not MDP_01.has_partials
     with pytest.raises(LocalViolation, match=r"MDP 0\.1 has no PARTIAL"):
-        encode(MDP_01, command)
+        MDP_01.encode(command)
 
 
 @requirement("mdp03:body")
@@ -184,7 +186,7 @@ def test_0_1_has_no_partials(command: Any) -> None:
 @pytest.mark.parametrize("dialect", [MDP_02, MDP_03], ids=["0.2", "0.3"])
 def test_a_body_without_frames_is_refused(dialect: Dialect, command: Any) -> None:
     with pytest.raises(LocalViolation, match="at least one frame"):
-        encode(dialect, command)
+        dialect.encode(command)
 
 
 @requirement("mdp03:header")
@@ -215,21 +217,21 @@ def test_a_body_without_frames_is_refused(dialect: Dialect, command: Any) -> Non
 )
 def test_what_does_not_fit_into_a_header_is_refused(command: Any) -> None:
     with pytest.raises(LocalViolation):
-        encode(MDP_03, command)
+        MDP_03.encode(command)
 
 
 @requirement("mdp03:flags")
 @pytest.mark.parametrize("flags", [2, 3, 128, 255])
 def test_reserved_flags_are_not_sent(flags: int) -> None:
     with pytest.raises(LocalViolation, match="reserved"):
-        MDP_03.client_request(b"echo", [b""], 1, 0, flags, b"")
+        MDP_03.encode(ClientRequest(b"echo", [b""], 1, 0, flags, b""))
 
 
 @requirement("mdp03:status-worker")
 @pytest.mark.parametrize("status", [2, 3, 4, 5, 6, 8, 255])
 def test_a_worker_does_not_send_the_statuses_of_the_broker(status: int) -> None:
     with pytest.raises(LocalViolation, match="status"):
-        MDP_03.worker_final(b"", [b""], 1, status)
+        MDP_03.encode(WorkerFinal(b"", [b""], 1, status))
 
 
 @requirement("mdp03:timeout")

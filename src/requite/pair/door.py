@@ -40,7 +40,13 @@ from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.dialects import Role, detect
 from requite.protocols.majordomo.management import Snapshot
 from requite.protocols.majordomo.parties import Client, Newcomer
-from requite.protocols.majordomo.wire import MMI_PREFIX, ClientRequest, Dialect
+from requite.protocols.majordomo.wire import (
+    MMI_PREFIX,
+    ClientFinal,
+    ClientRequest,
+    Dialect,
+    WorkerHeartbeat,
+)
 from requite.request import Status
 
 NOT_ACTIVE: Final = "this broker is the passive one of a pair: the other one serves"
@@ -218,7 +224,7 @@ class Door:
         comes back without a pause, since it was answered: so it is here, or on its way, when the
         first client asks."""
         interval_ms = self._broker.policy.heartbeat.interval_ms
-        return [Send(peer, dialect.worker_heartbeat(interval_ms))]
+        return [Send(peer, dialect.encode(WorkerHeartbeat(interval_ms)))]
 
     def _heard_client(
         self, guest: _Guest, dialect: Dialect, said: Sequence[Message], now: float
@@ -253,8 +259,9 @@ def _refusals(peer: Peer, dialect: Dialect, requests: Iterable[ClientRequest]) -
     if not dialect.has_ids:
         return
     body, status = [NOT_ACTIVE.encode()], Status.SHUTTING_DOWN
-    for service, _, request_id, *_ in requests:
-        yield Send(peer, dialect.client_final(service, body, request_id, status, 0))
+    for request in requests:
+        final = ClientFinal(request.service, body, request.request_id, status, 0)
+        yield Send(peer, dialect.encode(final))
 
 
 def as_facts(view: PairView) -> dict[str, Any]:

@@ -16,6 +16,22 @@ from requite.errors import CallError
 from requite.framing import SocketType, Zmtp
 from requite.framing.base import Framing
 from requite.protocols.majordomo.dialects import by_version
+from requite.protocols.majordomo.wire import (
+    ClientCancel,
+    ClientFinal,
+    ClientHeartbeat,
+    ClientPartial,
+    ClientRequest,
+    Disconnect,
+    DrainNotice,
+    Progress,
+    Ready,
+    WorkerCancel,
+    WorkerFinal,
+    WorkerHeartbeat,
+    WorkerPartial,
+    WorkerRequest,
+)
 from requite.sim.mischief import Messages, Mischief
 from requite.sim.raw_bytes import RawBytes, spoil
 from requite.sim.roles import Dialler, Stage
@@ -38,27 +54,27 @@ def _sensible(rng: Random, services: Sequence[str]) -> Messages:
     names = (*services, _OWN.decode(), "mmi.stats", "mmi.nothing", "\n", f"x{rng.random()}")
     asked = rng.choice(names).encode()
     messages = [
-        dialect.client_request(asked, [b"hello"], 1, 500, 0, b""),
-        dialect.client_final(asked, [b"no"], 1, 0, 1),
-        dialect.ready(_OWN, 1, 100, 0),
-        dialect.worker_final(b"nobody", [b"no"], 7, 0),
-        dialect.worker_heartbeat(100),
-        dialect.disconnect(),
-        dialect.worker_request(b"nobody", [b"no"], 7, 0, 1, b""),
+        dialect.encode(ClientRequest(asked, [b"hello"], 1, 500, 0, b"")),
+        dialect.encode(ClientFinal(asked, [b"no"], 1, 0, 1)),
+        dialect.encode(Ready(_OWN, 1, 100, 0)),
+        dialect.encode(WorkerFinal(b"nobody", [b"no"], 7, 0)),
+        dialect.encode(WorkerHeartbeat(100)),
+        dialect.encode(Disconnect()),
+        dialect.encode(WorkerRequest(b"nobody", [b"no"], 7, 0, 1, b"")),
     ]
     if dialect.has_partials:
         messages += [
-            dialect.client_partial(asked, [b"no"], 1, 0),
-            dialect.worker_partial(b"nobody", [b"no"], 7),
+            dialect.encode(ClientPartial(asked, [b"no"], 1, 0)),
+            dialect.encode(WorkerPartial(b"nobody", [b"no"], 7)),
         ]
     if dialect.has_ids:
         messages += [
-            dialect.client_cancel(1),
-            dialect.client_heartbeat(100),
-            dialect.progress(7, 0),
-            dialect.drain(),
-            dialect.worker_cancel(7),
-            dialect.ready(b"mmi.mine", 1, 100, 0),
+            dialect.encode(ClientCancel(1)),
+            dialect.encode(ClientHeartbeat(100)),
+            dialect.encode(Progress(7, 0)),
+            dialect.encode(DrainNotice()),
+            dialect.encode(WorkerCancel(7)),
+            dialect.encode(Ready(b"mmi.mine", 1, 100, 0)),
         ]
     return messages
 
@@ -94,26 +110,28 @@ def _damage(rng: Random, message: list[bytes]) -> list[bytes]:
 
 def _ready_twice(rng: Random, _services: Sequence[str]) -> Messages:
     dialect = by_version(rng.choice(_VERSIONS))
-    return [dialect.ready(_OWN, 1, 100, 0), dialect.ready(_OWN, 1, 100, 0)]
+    return [dialect.encode(Ready(_OWN, 1, 100, 0)), dialect.encode(Ready(_OWN, 1, 100, 0))]
 
 
 def _same_id_twice(_rng: Random, services: Sequence[str]) -> Messages:
     dialect = by_version("0.3")
-    request = dialect.client_request(services[0].encode(), [b"hello"], 7, 0, 0, b"")
-    return [request, request, dialect.client_cancel(7)]
+    request = dialect.encode(ClientRequest(services[0].encode(), [b"hello"], 7, 0, 0, b""))
+    return [request, request, dialect.encode(ClientCancel(7))]
 
 
 def _worker_for_itself(rng: Random, _services: Sequence[str]) -> Messages:
     """Register, and answer what was never asked."""
     dialect = by_version(rng.choice(_VERSIONS))
-    answers = [dialect.worker_final(b"nobody", [b"no"], rng.randint(0, 50), 0) for _ in range(5)]
-    return [dialect.ready(_OWN, 3, 100, 50), *answers]
+    answers = [
+        dialect.encode(WorkerFinal(b"nobody", [b"no"], rng.randint(0, 50), 0)) for _ in range(5)
+    ]
+    return [dialect.encode(Ready(_OWN, 3, 100, 50)), *answers]
 
 
 def _client_of_itself(rng: Random, _services: Sequence[str]) -> Messages:
     """Ask the intruders' own service, so that its workers have something to lie about."""
     dialect = by_version(rng.choice(_VERSIONS))
-    return [dialect.client_request(_OWN, [b"?"], n, 0, 0, b"") for n in range(1, 9)]
+    return [dialect.encode(ClientRequest(_OWN, [b"?"], n, 0, 0, b"")) for n in range(1, 9)]
 
 
 def _flood(_rng: Random, services: Sequence[str]) -> Messages:
@@ -121,7 +139,7 @@ def _flood(_rng: Random, services: Sequence[str]) -> Messages:
     dialect = by_version("0.3")
     body = [b"x" * 5000]
     name = services[0].encode()
-    return [dialect.client_request(name, body, n, 2000, 0, b"") for n in range(40)]
+    return [dialect.encode(ClientRequest(name, body, n, 2000, 0, b"")) for n in range(40)]
 
 
 _KINDS: Final[tuple[Callable[[Random, Sequence[str]], Messages], ...]] = (

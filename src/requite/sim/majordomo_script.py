@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from requite.engine import Connect, Effect, Input, PeerJoined, PeerLost, Send, Wake
 from requite.errors import ConfigurationError
+from requite.protocols.majordomo import wire
 from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.policy import PartialsFor01
 from requite.sim import majordomo_scenarios as scenarios
@@ -46,6 +47,23 @@ _QUIET: Final[dict[str, Any]] = {
     "partials_for_0_1": PartialsFor01.JOIN,
     "drain_timeout_s": 5.0,
     "handover": True,
+}
+
+_COMMANDS: Final[dict[str, Any]] = {
+    "client_request": wire.ClientRequest,
+    "client_cancel": wire.ClientCancel,
+    "client_heartbeat": wire.ClientHeartbeat,
+    "client_partial": wire.ClientPartial,
+    "client_final": wire.ClientFinal,
+    "ready": wire.Ready,
+    "worker_request": wire.WorkerRequest,
+    "worker_partial": wire.WorkerPartial,
+    "worker_final": wire.WorkerFinal,
+    "worker_heartbeat": wire.WorkerHeartbeat,
+    "disconnect": wire.Disconnect,
+    "progress": wire.Progress,
+    "drain": wire.DrainNotice,
+    "worker_cancel": wire.WorkerCancel,
 }
 
 
@@ -143,10 +161,12 @@ class Stranger(Dialler):
         return _Obedient()
 
     def say(self, command: str) -> None:
-        """Say a command, such as `disconnect()`: a method of the dialect, and its arguments."""
+        """Say a command, such as `disconnect()`: its name in `_COMMANDS`, and its fields."""
         call = ast.parse(command, mode="eval").body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             raise ConfigurationError(f"{command!r} is no command of a dialect")
-        arguments = map(ast.literal_eval, call.args)
-        message = getattr(self._dialect, call.func.id)(*arguments)
+        kind = _COMMANDS.get(call.func.id)
+        if kind is None:
+            raise ConfigurationError(f"{call.func.id!r} is none of {', '.join(_COMMANDS)}")
+        message = self._dialect.encode(kind(*map(ast.literal_eval, call.args)))
         self.turn(self.host.submit, _Says(message))

@@ -49,7 +49,13 @@ from requite.protocols.majordomo.parties import (
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.protocols.majordomo.pushback import Pushback
 from requite.protocols.majordomo.recorders import NO_BROKER_OBSERVER, BrokerRecorder
-from requite.protocols.majordomo.wire import MMI_PREFIX, ClientCancel, ClientRequest
+from requite.protocols.majordomo.wire import (
+    MMI_PREFIX,
+    ClientCancel,
+    ClientFinal,
+    ClientHeartbeat,
+    ClientRequest,
+)
 from requite.protocols.majordomo.workforce import Workforce
 from requite.request import Status
 
@@ -244,7 +250,8 @@ class MajordomoBroker:
                 self._pushback.resume(client)
 
     def _request(self, client: Client, command: ClientRequest, now: float) -> None:
-        name, body, request_id, timeout_ms, flags, key, call_id = command
+        name = command.service
+        request_id = command.request_id
         if not client.dialect.has_ids:
             request_id = next(self._serial)
         elif request_id in client.pending:
@@ -267,11 +274,21 @@ class MajordomoBroker:
                 self._dispatcher.refuse(client, command, Status.OVERLOADED, TOO_MANY, now)
                 return
             service = self._directory.add(name, now)
+        call_id = command.call_id
         if call_id == NO_CALL:
             call_id = client.origin + request_id.to_bytes(8, "big")
+        timeout_ms = command.timeout_ms
         deadline = now + timeout_ms / 1000 if timeout_ms else inf
         pending = PendingRequest(
-            client, service, request_id, body, deadline, flags, key, call_id, now
+            client,
+            service,
+            request_id,
+            command.body,
+            deadline,
+            command.flags,
+            command.key,
+            call_id,
+            now,
         )
         if is_extra:
             self._pushback.stop_naming(pending)
@@ -291,7 +308,7 @@ class MajordomoBroker:
             self._dispatcher.cancel(pending, "its client cancelled it", now)
 
     def _client_heartbeat(self, client: Client) -> None:
-        message = client.dialect.client_heartbeat(self.policy.heartbeat.interval_ms)
+        message = client.dialect.encode(ClientHeartbeat(self.policy.heartbeat.interval_ms))
         self._out.append(Send(client.peer, message))
 
     def _reassure(self, client: Client, now: float) -> None:
@@ -302,8 +319,8 @@ class MajordomoBroker:
 
     def _manage(self, client: Client, command: ClientRequest) -> None:
         body = management.answer(command.service, command.body, self)
-        message = client.dialect.client_final(
-            command.service, [body], command.request_id, Status.OK, 0
+        message = client.dialect.encode(
+            ClientFinal(command.service, [body], command.request_id, Status.OK, 0)
         )
         self._out.append(Send(client.peer, message))
 

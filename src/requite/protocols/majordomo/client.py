@@ -40,9 +40,11 @@ from requite.protocols.majordomo.client_base import ClientEngine
 from requite.protocols.majordomo.lanes import LaneClient
 from requite.protocols.majordomo.wire import (
     NOT_IDEMPOTENT,
+    ClientCancel,
     ClientFinal,
     ClientHeartbeat,
     ClientPartial,
+    ClientRequest,
     Dialect,
     ToClient,
     timeout_ms,
@@ -137,14 +139,16 @@ class MajordomoClient(ClientEngine):
             return
         if self._leaving:
             return
-        message = self._dialect.client_request(
-            call.name,
-            call.frames,
-            call.request_id,
-            timeout_ms((call.deadline - now) * self._told_share),
-            0 if call.idempotent else NOT_IDEMPOTENT,
-            call.idempotency_key,
-            call.call_id,
+        message = self._dialect.encode(
+            ClientRequest(
+                call.name,
+                [*call.frames],
+                call.request_id,
+                timeout_ms((call.deadline - now) * self._told_share),
+                0 if call.idempotent else NOT_IDEMPOTENT,
+                call.idempotency_key,
+                call.call_id,
+            )
         )
         self._out.append(Send(peer, message))
         self._sent(call, now)
@@ -210,7 +214,7 @@ class MajordomoClient(ClientEngine):
 
     # --- the connection ---------------------------------------------------------------------------
     def _recall(self, call: PendingCall, now: float) -> None:
-        self._out.append(Send(self._peer, self._dialect.client_cancel(call.request_id)))
+        self._out.append(Send(self._peer, self._dialect.encode(ClientCancel(call.request_id))))
         self._liveness.spoke_at = now
         if self._leaving:
             self._calls.sweep.arm(now)  # it may have been the last one that is awaited here
@@ -319,7 +323,7 @@ class MajordomoClient(ClientEngine):
             self._hang_up(f"nothing came from the broker for {silent_s:.2f} s", now)
             return
         if now >= self._ask_at():
-            heartbeat = self._dialect.client_heartbeat(self._policy.heartbeat.interval_ms)
+            heartbeat = self._dialect.encode(ClientHeartbeat(self._policy.heartbeat.interval_ms))
             self._out.append(Send(self._peer, heartbeat))
             liveness.spoke_at = liveness.asked_at = now
         self._beat_at = min(liveness.gone_at(), self._ask_at())

@@ -32,7 +32,13 @@ from requite.engine import (
 from requite.errors import CallError, RemoteViolation
 from requite.protocols.majordomo.calls import HELD, ClientPolicy, PendingCall
 from requite.protocols.majordomo.client_base import ClientEngine
-from requite.protocols.majordomo.wire import ClientFinal, ClientPartial, Dialect, ToClient
+from requite.protocols.majordomo.wire import (
+    ClientFinal,
+    ClientPartial,
+    ClientRequest,
+    Dialect,
+    ToClient,
+)
 
 
 class LaneClient(ClientEngine):
@@ -69,7 +75,7 @@ class LaneClient(ClientEngine):
 
     def _occupy(self, call: PendingCall, now: float) -> None:
         call.peer = peer = self._lanes.occupy(call)
-        message = self._dialect.client_request(call.name, call.frames, 0, 0, 0, b"")
+        message = self._dialect.encode(ClientRequest(call.name, [*call.frames]))
         self._out.append(Send(peer, message))
         self._sent(call, now)
 

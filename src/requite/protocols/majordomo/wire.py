@@ -1,8 +1,8 @@
 """Majordomo on the wire: the commands, and what a dialect has to offer.
 
 One vocabulary for three dialects. Engines speak in these commands only; a `Dialect` turns them into
-frames and back, and says what its peers cannot be told. Encoders take fields rather than command
-objects and decoders answer with bare tuples: they run twice per request in the broker.
+frames and back, and says what its peers cannot be told. Commands are slotted objects, as inputs and
+effects are (`requite.engine`), and nobody changes one that was handed on.
 
 Sources: 7/MDP (0.1), 18/MDP (0.2), docs/protocols/mdp-0.3.md (0.3). A body is the list of its
 frames. Ids, timeouts and intervals are 0 in dialects that do not carry them; so are the call id, by
@@ -11,9 +11,9 @@ which a request is known in the journals of all who handle it, and the instance,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol, final
 
 from requite.chronicle import NO_CALL, NO_INSTANCE
 from requite.engine import Message
@@ -27,7 +27,9 @@ U32_MAX: Final = (1 << 32) - 1
 
 
 # --- client and broker ----------------------------------------------------------------------------
-class ClientRequest(NamedTuple):
+@final
+@dataclass(slots=True)
+class ClientRequest:
     """A client asks `service`; `timeout_ms` 0 stands for no limit."""
 
     service: bytes
@@ -39,19 +41,25 @@ class ClientRequest(NamedTuple):
     call_id: bytes = NO_CALL
 
 
-class ClientCancel(NamedTuple):
+@final
+@dataclass(slots=True)
+class ClientCancel:
     """A client gives a request up."""
 
     request_id: int
 
 
-class ClientHeartbeat(NamedTuple):
+@final
+@dataclass(slots=True)
+class ClientHeartbeat:
     """Sent both ways between client and broker."""
 
     interval_ms: int
 
 
-class ClientPartial(NamedTuple):
+@final
+@dataclass(slots=True)
+class ClientPartial:
     """A reply before the final one."""
 
     service: bytes
@@ -60,7 +68,9 @@ class ClientPartial(NamedTuple):
     part_index: int = -1  # -1: the dialect does not count
 
 
-class ClientFinal(NamedTuple):
+@final
+@dataclass(slots=True)
+class ClientFinal:
     """The last word on a request."""
 
     service: bytes
@@ -71,7 +81,9 @@ class ClientFinal(NamedTuple):
 
 
 # --- worker and broker ----------------------------------------------------------------------------
-class Ready(NamedTuple):
+@final
+@dataclass(slots=True)
+class Ready:
     """A worker registers for a service."""
 
     service: bytes
@@ -81,7 +93,9 @@ class Ready(NamedTuple):
     instance: bytes = NO_INSTANCE
 
 
-class WorkerRequest(NamedTuple):
+@final
+@dataclass(slots=True)
+class WorkerRequest:
     """The broker hands a request to a worker."""
 
     address: bytes
@@ -93,7 +107,9 @@ class WorkerRequest(NamedTuple):
     call_id: bytes = NO_CALL
 
 
-class WorkerPartial(NamedTuple):
+@final
+@dataclass(slots=True)
+class WorkerPartial:
     """A worker's reply before its final one."""
 
     address: bytes
@@ -101,7 +117,9 @@ class WorkerPartial(NamedTuple):
     dispatch_id: int = 0
 
 
-class WorkerFinal(NamedTuple):
+@final
+@dataclass(slots=True)
+class WorkerFinal:
     """A worker's last word on a request."""
 
     address: bytes
@@ -110,28 +128,38 @@ class WorkerFinal(NamedTuple):
     status: int = 0
 
 
-class WorkerHeartbeat(NamedTuple):
+@final
+@dataclass(slots=True)
+class WorkerHeartbeat:
     """Sent both ways between worker and broker; 0 in dialects that do not announce it."""
 
     interval_ms: int = 0
 
 
-class Disconnect(NamedTuple):
+@final
+@dataclass(slots=True)
+class Disconnect:
     """Nothing more will be said; sent both ways."""
 
 
-class Progress(NamedTuple):
+@final
+@dataclass(slots=True)
+class Progress:
     """A worker vouches for a handler (`extend_ms` 0: for its usual lease)."""
 
     dispatch_id: int
     extend_ms: int
 
 
-class DrainNotice(NamedTuple):
+@final
+@dataclass(slots=True)
+class DrainNotice:
     """A worker takes no new work."""
 
 
-class WorkerCancel(NamedTuple):
+@final
+@dataclass(slots=True)
+class WorkerCancel:
     """The broker tells a worker that nobody waits for a request any more."""
 
     dispatch_id: int
@@ -143,6 +171,7 @@ FromWorker = (
     Ready | WorkerPartial | WorkerFinal | WorkerHeartbeat | Disconnect | Progress | DrainNotice
 )
 ToWorker = WorkerRequest | WorkerHeartbeat | Disconnect | WorkerCancel
+Command = FromClient | ToClient | FromWorker | ToWorker
 
 
 class Dialect(Protocol):
@@ -158,55 +187,9 @@ class Dialect(Protocol):
     def decode_to_client(self, message: Message) -> ToClient: ...
     def decode_from_worker(self, message: Message) -> FromWorker: ...
     def decode_to_worker(self, message: Message) -> ToWorker: ...
-
-    def client_request(
-        self,
-        service: bytes,
-        body: Sequence[bytes],
-        request_id: int,
-        timeout_ms: int,
-        flags: int,
-        key: bytes,
-        call_id: bytes = NO_CALL,
-    ) -> Message: ...
-    def client_cancel(self, request_id: int) -> Message: ...
-    def client_heartbeat(self, interval_ms: int) -> Message: ...
-    def client_partial(
-        self, service: bytes, body: Sequence[bytes], request_id: int, index: int
-    ) -> Message: ...
-    def client_final(
-        self, service: bytes, body: Sequence[bytes], request_id: int, status: int, attempts: int
-    ) -> Message: ...
-
-    def ready(
-        self,
-        service: bytes,
-        capacity: int,
-        interval_ms: int,
-        lease_ms: int,
-        instance: bytes = NO_INSTANCE,
-    ) -> Message: ...
-    def worker_request(
-        self,
-        address: bytes,
-        body: Sequence[bytes],
-        dispatch_id: int,
-        timeout_ms: int,
-        attempt: int,
-        key: bytes,
-        call_id: bytes = NO_CALL,
-    ) -> Message: ...
-    def worker_partial(
-        self, address: bytes, body: Sequence[bytes], dispatch_id: int
-    ) -> Message: ...
-    def worker_final(
-        self, address: bytes, body: Sequence[bytes], dispatch_id: int, status: int
-    ) -> Message: ...
-    def worker_heartbeat(self, interval_ms: int) -> Message: ...
-    def disconnect(self) -> Message: ...
-    def progress(self, dispatch_id: int, extend_ms: int) -> Message: ...
-    def drain(self) -> Message: ...
-    def worker_cancel(self, dispatch_id: int) -> Message: ...
+    def encode(self, command: Command) -> Message:
+        """Raise `LocalViolation` for what this version has no command or no room for."""
+        ...
 
 
 def timeout_ms(remaining_s: float) -> int:

@@ -15,22 +15,27 @@ Sources: 7/MDP (0.1) and 18/MDP (0.2), sections "MDP/Client" and "MDP/Worker".
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, NoReturn, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
-from requite.chronicle import NO_CALL, NO_INSTANCE
 from requite.engine import Message
 from requite.errors import LocalViolation, RemoteViolation
 from requite.protocols.majordomo.wire import (
+    ClientCancel,
     ClientFinal,
+    ClientHeartbeat,
     ClientPartial,
     ClientRequest,
+    Command,
     Dialect,
     Disconnect,
+    DrainNotice,
     FromClient,
     FromWorker,
+    Progress,
     Ready,
     ToClient,
     ToWorker,
+    WorkerCancel,
     WorkerFinal,
     WorkerHeartbeat,
     WorkerPartial,
@@ -38,9 +43,10 @@ from requite.protocols.majordomo.wire import (
 )
 
 Head = tuple[bytes, ...]
-Command = TypeVar("Command")
-_Build = Callable[[Message], Command]
-_WithBody = Callable[[bytes, list[bytes]], Command]
+Made = TypeVar("Made")
+_Build = Callable[[Message], Made]
+_WithBody = Callable[[bytes, list[bytes]], Made]
+_Write = Callable[[Any], Message]
 
 
 class Heads(NamedTuple):
@@ -58,10 +64,10 @@ class Heads(NamedTuple):
 
 
 # --- what follows a head: builders of commands ----------------------------------------------------
-def _named(size: int, make: _WithBody[Command]) -> _Build[Command]:
+def _named(size: int, make: _WithBody[Made]) -> _Build[Made]:
     """Decode a service name and a body."""
 
-    def build(message: Message) -> Command:
+    def build(message: Message) -> Made:
         if len(message) < size + 2:
             raise RemoteViolation(
                 f"the message has {len(message)} frames, at least {size + 2} are needed: "
@@ -72,10 +78,10 @@ def _named(size: int, make: _WithBody[Command]) -> _Build[Command]:
     return build
 
 
-def _addressed(size: int, make: _WithBody[Command]) -> _Build[Command]:
+def _addressed(size: int, make: _WithBody[Made]) -> _Build[Made]:
     """Decode a client address, the empty frame behind it, and a body."""
 
-    def build(message: Message) -> Command:
+    def build(message: Message) -> Made:
         if len(message) < size + 3:
             raise RemoteViolation(
                 f"the message has {len(message)} frames, at least {size + 3} are needed: "
@@ -99,10 +105,10 @@ def _ready(size: int) -> _Build[Ready]:
     return build
 
 
-def _bare(size: int, command: Command) -> _Build[Command]:
+def _bare(size: int, command: Made) -> _Build[Made]:
     """Decode a command that is nothing but its head."""
 
-    def build(message: Message) -> Command:
+    def build(message: Message) -> Made:
         if len(message) != size:
             name = type(command).__name__
             raise RemoteViolation(f"{name} has {len(message)} frames, {size} are needed")
@@ -140,10 +146,21 @@ class RfcDialect:
             heads.heartbeat: heartbeat,
             heads.disconnect: disconnect,
         }
+        self._encoders: dict[type, _Write] = {
+            ClientRequest: _write_named(heads.client_request),
+            ClientFinal: _write_named(heads.client_final),
+            WorkerRequest: _write_addressed(heads.worker_request),
+            WorkerFinal: _write_addressed(heads.worker_final),
+            Ready: lambda command: [*heads.ready, command.service],
+            WorkerHeartbeat: lambda _command: [*heads.heartbeat],
+            Disconnect: lambda _command: [*heads.disconnect],
+        }
         if heads.client_partial is not None:
             self._to_client[heads.client_partial] = _named(c, ClientPartial)
+            self._encoders[ClientPartial] = _write_named(heads.client_partial)
         if heads.worker_partial is not None:
             self._from_worker[heads.worker_partial] = _addressed(w, WorkerPartial)
+            self._encoders[WorkerPartial] = _write_addressed(heads.worker_partial)
 
     # --- decoding ---
     def decode_from_client(self, message: Message) -> FromClient:
@@ -174,103 +191,36 @@ class RfcDialect:
             f"no command of MDP {self.version} {direction} starts with the frames {start}"
         )
 
-    # --- encoding: client and broker ---
-    def client_request(
-        self,
-        service: bytes,
-        body: Sequence[bytes],
-        request_id: int,
-        timeout_ms: int,
-        flags: int,
-        key: bytes,
-        call_id: bytes = NO_CALL,
-    ) -> Message:
-        """Encode a client's REQUEST."""
-        return [*self._heads.client_request, service, *_nonempty(body)]
+    def encode(self, command: Command) -> Message:
+        """Encode a command that this version has; what it does not carry is dropped."""
+        kind = command.__class__
+        write = self._encoders.get(kind)
+        if write is None:
+            raise LocalViolation(f"MDP {self.version} has no {_LACKING[kind]}")
+        return write(command)
 
-    def client_cancel(self, request_id: int) -> Message:
-        """Refuse: there is no CANCEL."""
-        raise self._lacks("CANCEL")
 
-    def client_heartbeat(self, interval_ms: int) -> Message:
-        """Refuse: clients and brokers exchange no HEARTBEATs."""
-        raise self._lacks("HEARTBEAT between client and broker")
+# What 0.1 and 0.2 lack, as the pages of 0.3 call it.
+_LACKING: Final[dict[type, str]] = {
+    ClientCancel: "CANCEL",
+    ClientHeartbeat: "HEARTBEAT between client and broker",
+    ClientPartial: "PARTIAL",
+    WorkerPartial: "PARTIAL",
+    Progress: "PROGRESS",
+    DrainNotice: "DRAIN",
+    WorkerCancel: "CANCEL",
+}
 
-    def client_partial(
-        self, service: bytes, body: Sequence[bytes], request_id: int, index: int
-    ) -> Message:
-        """Encode a PARTIAL for a client (0.1: refuse)."""
-        head = self._heads.client_partial
-        if head is None:
-            raise self._lacks("PARTIAL")
-        return [*head, service, *_nonempty(body)]
 
-    def client_final(
-        self, service: bytes, body: Sequence[bytes], request_id: int, status: int, attempts: int
-    ) -> Message:
-        """Encode a FINAL (0.1: the reply) for a client."""
-        return [*self._heads.client_final, service, *_nonempty(body)]
+# --- what follows a head: encoders of commands ----------------------------------------------------
+def _write_named(head: Head) -> _Write:
+    """Encode a service name and a body."""
+    return lambda command: [*head, command.service, *_nonempty(command.body)]
 
-    # --- encoding: worker and broker ---
-    def ready(
-        self,
-        service: bytes,
-        capacity: int,
-        interval_ms: int,
-        lease_ms: int,
-        instance: bytes = NO_INSTANCE,
-    ) -> Message:
-        """Encode READY."""
-        return [*self._heads.ready, service]
 
-    def worker_request(
-        self,
-        address: bytes,
-        body: Sequence[bytes],
-        dispatch_id: int,
-        timeout_ms: int,
-        attempt: int,
-        key: bytes,
-        call_id: bytes = NO_CALL,
-    ) -> Message:
-        """Encode a REQUEST for a worker."""
-        return [*self._heads.worker_request, address, b"", *_nonempty(body)]
-
-    def worker_partial(self, address: bytes, body: Sequence[bytes], dispatch_id: int) -> Message:
-        """Encode a worker's PARTIAL (0.1: refuse)."""
-        head = self._heads.worker_partial
-        if head is None:
-            raise self._lacks("PARTIAL")
-        return [*head, address, b"", *_nonempty(body)]
-
-    def worker_final(
-        self, address: bytes, body: Sequence[bytes], dispatch_id: int, status: int
-    ) -> Message:
-        """Encode a worker's FINAL (0.1: REPLY)."""
-        return [*self._heads.worker_final, address, b"", *_nonempty(body)]
-
-    def worker_heartbeat(self, interval_ms: int) -> Message:
-        """Encode a HEARTBEAT between worker and broker."""
-        return [*self._heads.heartbeat]
-
-    def disconnect(self) -> Message:
-        """Encode DISCONNECT."""
-        return [*self._heads.disconnect]
-
-    def progress(self, dispatch_id: int, extend_ms: int) -> Message:
-        """Refuse: there is no PROGRESS."""
-        raise self._lacks("PROGRESS")
-
-    def drain(self) -> Message:
-        """Refuse: there is no DRAIN."""
-        raise self._lacks("DRAIN")
-
-    def worker_cancel(self, dispatch_id: int) -> Message:
-        """Refuse: there is no CANCEL."""
-        raise self._lacks("CANCEL")
-
-    def _lacks(self, command: str) -> LocalViolation:
-        return LocalViolation(f"MDP {self.version} has no {command}")
+def _write_addressed(head: Head) -> _Write:
+    """Encode a client address, the empty frame behind it, and a body."""
+    return lambda command: [*head, command.address, b"", *_nonempty(command.body)]
 
 
 def _nonempty(body: Sequence[bytes]) -> Sequence[bytes]:

@@ -58,9 +58,14 @@ from requite.protocols.majordomo.wire import (
     U32_MAX,
     Dialect,
     Disconnect,
+    DrainNotice,
+    Progress,
+    Ready,
     ToWorker,
     WorkerCancel,
+    WorkerFinal,
     WorkerHeartbeat,
+    WorkerPartial,
     WorkerRequest,
 )
 from requite.request import Request
@@ -200,7 +205,7 @@ class MajordomoWorker(Machine):
         self._was_heard = True
 
     def _request(self, command: WorkerRequest, now: float) -> None:
-        address, body, dispatch_id, timeout_ms, attempt, key, call_id = command
+        dispatch_id, timeout_ms, attempt = command.dispatch_id, command.timeout_ms, command.attempt
         jobs = self._jobs
         if len(jobs) >= self._policy.capacity:  # [worker-capacity]
             raise RemoteViolation(f"a request came on top of {len(jobs)}, which is the capacity")
@@ -211,11 +216,11 @@ class MajordomoWorker(Machine):
         remaining_s = timeout_ms / 1000 if timeout_ms else None
         due_at = inf if remaining_s is None else now + remaining_s
         lease_until = now + self._policy.lease_s
-        job = Job(dispatch_id, address, call_id, attempt, due_at, lease_until)
+        job = Job(dispatch_id, command.address, command.call_id, attempt, due_at, lease_until)
         self._by_id[dispatch_id] = job
         if due_at < self._sweep.at:
             self._sweep.at = due_at
-        request = Request(self._service, body, attempt, remaining_s, key)
+        request = Request(self._service, command.body, attempt, remaining_s, command.key)
         jobs.deliver(job, None, request, self._out, now, attempt=attempt)
 
     def _received_other(self, command: ToWorker, now: float) -> None:
@@ -238,7 +243,7 @@ class MajordomoWorker(Machine):
             self._jobs.join(Produced(job, frames), self._out, now)
             return
         self._jobs.observer.partial(job, frames, now)
-        self._say(self._dialect.worker_partial(job.address, frames, job.dispatch_id), now)
+        self._say(self._dialect.encode(WorkerPartial(job.address, [*frames], job.dispatch_id)), now)
 
     def _finished(self, event: Finished, now: float) -> None:
         job: Job = event.token
@@ -254,9 +259,8 @@ class MajordomoWorker(Machine):
             return
         if job.joined:
             frames = (*job.joined, *frames)
-        self._say(
-            self._dialect.worker_final(job.address, frames or (b"",), job.dispatch_id, status), now
-        )
+        final = WorkerFinal(job.address, [*frames] or [b""], job.dispatch_id, status)
+        self._say(self._dialect.encode(final), now)
 
     def _fail_silently(self, reason: Sequence[bytes], now: float) -> None:
         """End a request without a reply, where a negative one cannot be told.
@@ -286,7 +290,7 @@ class MajordomoWorker(Machine):
         if event.extend_s or now - job.vouched_at >= lease_s / _PROGRESS_PER_LEASE_MAX:
             job.vouched_at = now
             extend_ms = min(U32_MAX, round(event.extend_s * 1000))
-            self._say(self._dialect.progress(job.dispatch_id, extend_ms), now)
+            self._say(self._dialect.encode(Progress(job.dispatch_id, extend_ms)), now)
 
     def _abandon(self, job: Job, reason: str, now: float) -> None:
         if not job.abandoned:
@@ -299,7 +303,7 @@ class MajordomoWorker(Machine):
         self._out.append(Send(self._peer, message))
 
     def _say_goodbye(self) -> None:
-        self._out.append(Send(self._peer, self._dialect.disconnect()))
+        self._out.append(Send(self._peer, self._dialect.encode(Disconnect())))
 
     def _joined(self, event: PeerJoined, now: float) -> None:
         if self._draining or self._peer is not None:
@@ -314,8 +318,8 @@ class MajordomoWorker(Machine):
         self._beat_at = self._liveness.next_at()
         interval_ms = policy.heartbeat.interval_ms
         lease_ms = min(U32_MAX, round(policy.lease_s * 1000))
-        ready = self._dialect.ready(
-            self._name, policy.capacity, interval_ms, lease_ms, self._instance
+        ready = self._dialect.encode(
+            Ready(self._name, policy.capacity, interval_ms, lease_ms, self._instance)
         )
         self._say(ready, now)
 
@@ -375,7 +379,9 @@ class MajordomoWorker(Machine):
             self._leave(why, f"{why}: the worker leaves, and registers again", now)
             return
         if now >= liveness.speak_at():
-            self._say(self._dialect.worker_heartbeat(self._policy.heartbeat.interval_ms), now)
+            self._say(
+                self._dialect.encode(WorkerHeartbeat(self._policy.heartbeat.interval_ms)), now
+            )
         self._beat_at = liveness.next_at()
 
     def _vouches(self, now: float) -> bool:
@@ -396,7 +402,7 @@ class MajordomoWorker(Machine):
         self._draining = True
         self._redial.at = inf
         if self._peer is not None and self._dialect.has_ids:  # [worker-drain]
-            self._say(self._dialect.drain(), now)
+            self._say(self._dialect.encode(DrainNotice()), now)
             self._linger_until = now + self._policy.drain_linger_s
 
     def _maybe_stop(self, now: float) -> None:

@@ -205,14 +205,14 @@ class Workforce:
 
     def _speak(self, worker: Worker, now: float) -> None:
         interval_ms = self._policy.heartbeat.interval_ms
-        self._out.append(Send(worker.peer, worker.dialect.worker_heartbeat(interval_ms)))
+        self._out.append(Send(worker.peer, worker.dialect.encode(WorkerHeartbeat(interval_ms))))
         worker.liveness.spoke_at = now
 
     def _send_away(self, peer: Peer, dialect: Dialect, reason: str) -> None:
         """Say DISCONNECT and nothing more (18/MDP, "Opening and Closing a Connection")."""
         self._parties.pop(peer, None)
         self._out.append(Warn("disconnect", f"a worker is disconnected: {reason}"))
-        self._out.append(Send(peer, dialect.disconnect()))
+        self._out.append(Send(peer, dialect.encode(Disconnect())))
         self._out.append(engine.Disconnect(peer, reason))
 
     def _dismiss(self, worker: Worker, reason: str, now: float) -> None:
@@ -294,4 +294,4 @@ class Workforce:
         for peer, party in self._parties.items():
             if isinstance(party, Worker):
                 self._timers.clear(party)
-                self._out.append(Send(peer, party.dialect.disconnect()))
+                self._out.append(Send(peer, party.dialect.encode(Disconnect())))
