@@ -55,7 +55,7 @@ class Calls(RuleBasedStateMachine):
         self.rabbit.submit(token, "42", idempotent=idempotent, timeout_s=timeout_s)
         self.look()
         if not idempotent and token not in self.ended:
-            self.once.add(self.caller._calls[token].message_id)
+            self.once.add(self.caller.calls[token].message_id)
 
     @precondition(lambda self: not self.is_up)
     @rule()

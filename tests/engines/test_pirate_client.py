@@ -184,7 +184,7 @@ def test_the_journal_has_flights_and_what_is_out_of_the_ordinary() -> None:
     assert kinds == [Kind.ACCEPTED, Kind.SENT, Kind.REDELIVERED, Kind.SENT, Kind.ANSWERED]
     bench.submit(3, b"held", timeout=5.0)
     bench.advance(0.2)
-    bench.client.abandon_all(TransportError("given up"), bench.now)
+    bench.client.calls.abandon_all(TransportError("given up"), bench.now)
     told = bench.chronicle.happenings[len(kinds) :]
     assert [each.kind for each in told] == [Kind.ACCEPTED, Kind.SENT, Kind.ANSWERED]
     assert told[-1].error == "TransportError"

@@ -157,7 +157,7 @@ def test_a_failed_call_is_told_event_by_event(client, chronicle, how, kind, outc
         case "drain":
             client.drain()
         case "abandon_all":
-            client.client.abandon_all(CallError("interrupted"), client.now)
+            client.client.calls.abandon_all(CallError("interrupted"), client.now)
     assert told(chronicle, FIRST) == ["ACCEPTED", "SENT", kind.name]
     end = chronicle.happenings[-1]
     assert (end.outcome, end.error) == (outcome, error)
@@ -229,7 +229,7 @@ def test_an_abandoned_request_is_told(worker, chronicle):
 
 def test_a_start_that_comes_late_is_told_by_itself(worker, chronicle):
     job = worker.request()
-    worker.worker.tell_beginnings(worker.now)
+    worker.worker.jobs.tell_beginnings(worker.now)
     worker.feed(Started(job))
     worker.finish(job)
     assert told(chronicle) == ["DELIVERED", "STARTED", "FINISHED"]

@@ -239,9 +239,9 @@ class ForgetsCopies(AmqpResponder):
     """Forget a cancel when it has been of use."""
 
     def _give_up(self, name: Any, now: float) -> None:
-        for job in self._jobs:
+        for job in self.jobs:
             if job.name == name and not job.abandoned:
-                self._jobs.abandon(job, "its caller has given it up", self._out, now)
+                self.jobs.abandon(job, "its caller has given it up", self._out, now)
                 self._send(WORK, methods.ack(job.tag))
                 return
         self._remember(name)

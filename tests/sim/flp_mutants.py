@@ -44,7 +44,7 @@ class SaysItHasNotRun(AgentClient):
 
 class HasNoLimit(AgentClient):
     def _submitted(self, asked: Any, now: float) -> None:
-        self._calls.slots = len(self._calls) + 1
+        self.calls.slots = len(self.calls) + 1
         super()._submitted(asked, now)
 
 
@@ -156,7 +156,7 @@ class ShootsAgain(ShotgunClient):
     """Ask everybody again whenever somebody comes."""
 
     def _joined(self, event: Any, now: float) -> None:
-        for call in self._calls.values():
+        for call in self.calls.values():
             call.peers.clear()
         super()._joined(event, now)
 
@@ -173,7 +173,7 @@ class SaysNothingWhenBusy(FreelanceServer):
     """Answer pings only while a handler is free."""
 
     def _take(self, caller: Any, message: Any, now: float) -> None:
-        if message == [wire.PING] and len(self._jobs) >= self._policy.capacity:
+        if message == [wire.PING] and len(self.jobs) >= self._policy.capacity:
             return
         super()._take(caller, message, now)
 
@@ -280,5 +280,5 @@ class AsksTooLate(ShotgunClient):
     def _joined(self, event: Any, now: float) -> None:
         self._open[event.peer] = True
         self._release(now)
-        for call in list(self._calls.values()):
+        for call in list(self.calls.values()):
             self._maybe_send(call, now)

@@ -132,7 +132,7 @@ class SendsWhatIsTooLate(_Client03):
     class broken(MajordomoClient):
         def _joined(self, event: Any, now: float) -> None:
             super()._joined(event, now)
-            for call in self._calls.values():
+            for call in self.calls.values():
                 if call.state is HELD and self._peer is not None:
                     self._transmit(call, now)
 

@@ -63,13 +63,13 @@ class LosesWhatWasSent(LazyPirate):
 
     def _interrupt(self, call: Any, reason: str, now: float) -> None:
         call.deadline = inf
-        self._calls.wait_until(call, inf)
+        self.calls.wait_until(call, inf)
 
 
 class NeverDialsAgain(LazyPirate):
     def _supply(self, now: float) -> None:
         super()._supply(now)
-        if self._calls.resent:
+        if self.calls.resent:
             self._out = [e for e in self._out if type(e).__name__ != "Connect"]
 
 
@@ -247,19 +247,19 @@ class SwapsReplies(PirateServer):
     """Give each reply to the client of the newest job."""
 
     def _finished(self, event: Any, now: float) -> None:
-        if event.token in self._jobs and len(self._jobs) > 1:
-            newest = list(self._jobs)[-1]
-            ours, theirs = self._jobs[event.token], self._jobs[newest]
-            self._jobs[event.token], self._jobs[newest] = theirs, ours
+        if event.token in self.jobs and len(self.jobs) > 1:
+            newest = list(self.jobs)[-1]
+            ours, theirs = self.jobs[event.token], self.jobs[newest]
+            self.jobs[event.token], self.jobs[newest] = theirs, ours
         super()._finished(event, now)
 
 
 class KeepsJobs(PirateServer):
     def _finished(self, event: Any, now: float) -> None:
-        asker = self._jobs.get(event.token)
+        asker = self.jobs.get(event.token)
         super()._finished(event, now)
         if asker is not None and event.token.abandoned:
-            self._jobs[event.token] = asker
+            self.jobs[event.token] = asker
 
 
 class NeverSaysReadyAgain(PirateWorker):

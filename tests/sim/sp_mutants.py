@@ -70,7 +70,7 @@ class TakesStrayReplies(ScalabilityClient):
 
 class NeverSendsAgain(ScalabilityClient):
     def _resend(self, call: Any, now: float) -> None:
-        self._calls.wait_until(call, call.deadline)
+        self.calls.wait_until(call, call.deadline)
 
 
 class SpendsItsBudgetForGood(ScalabilityClient):
@@ -85,7 +85,7 @@ class SendsAgainTooSoon(ScalabilityClient):
     def _transmit(self, call: Any, channel: Channel, now: float) -> None:
         super()._transmit(call, channel, now)
         if call.due_at != call.deadline:
-            self._calls.wait_until(call, call.due_at - call.resend_s / 2)
+            self.calls.wait_until(call, call.due_at - call.resend_s / 2)
 
 
 class SendsAgainWhatMayHaveRun(ScalabilityClient):
@@ -105,7 +105,7 @@ class SendsWhatIsTooLate(ScalabilityClient):
         for call in self._held:
             call.deadline += 1000
         super()._release(now)
-        for call in self._calls.values():
+        for call in self.calls.values():
             call.deadline -= 1000 * (call.deadline > now + 900)
 
 
@@ -132,7 +132,7 @@ class WaitsForItsTimer(ScalabilityClient):
 class HasNoLimit(ScalabilityClient):
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
-        self._calls.slots = 1000
+        self.calls.slots = 1000
 
 
 class HoldsOn(ScalabilityClient):

@@ -199,7 +199,7 @@ class ClientBench:
         """Check that no table remembers a call (I9)."""
         snapshot = self.client.snapshot()
         assert (snapshot.held, snapshot.sent, snapshot.resting, snapshot.slots_taken) == (0,) * 4
-        assert not self.client._calls
+        assert not self.client.calls
 
     def feed(self, event: Any) -> None:
         """Feed the client one input and note what it does."""

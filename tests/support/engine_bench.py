@@ -174,7 +174,7 @@ class CallBench(Bench):
         client: Any = self.engine
         snapshot = client.snapshot()
         assert (snapshot.held, snapshot.sent) == (0, 0)
-        assert (client._calls, client._pending, client._held) == ({}, {}, {})
+        assert (client.calls, client._pending, client._held) == ({}, {}, {})
 
     def _perform(self, effect: Effect) -> None:
         match effect:

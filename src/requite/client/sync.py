@@ -224,7 +224,7 @@ class Client:
                 if self._is_foreign:
                     raise TransportError(_FOREIGN, may_have_executed=False)
                 if self._shell.lost:
-                    self._engine.abandon_all(TransportError(self._shell.lost), clock.now())
+                    self._engine.calls.abandon_all(TransportError(self._shell.lost), clock.now())
                     self._open()
         return self._shell
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from requite.chronicle import Chronicle
+from requite.core.calls import Calls
+from requite.core.jobs import Jobs
 from requite.core.liveness import HeartbeatPolicy
 from requite.engine import Engine
-from requite.errors import CallError, ConfigurationError
+from requite.errors import ConfigurationError
 from requite.framing import BODY_FRAMES_MAX
 from requite.request import RetryPolicy
 from requite.shell.connections import Connections
@@ -107,11 +109,10 @@ def check_body_frames(count: int) -> None:
 
 
 class CallEngine(Engine, Protocol):
-    """The engine of a client."""
+    """The engine of a client, and the table of its calls."""
 
-    def abandon_all(self, error: CallError, now: float) -> None:
-        """Tell the journal that all calls have ended with `error`, because this engine, which must
-        not be used any more, was given up."""
+    @property
+    def calls(self) -> Calls[Any]: ...
 
 
 class ClientPlan(NamedTuple):
@@ -172,14 +173,14 @@ S = TypeVar("S", bound=Served)
 
 
 class WorkEngine(Engine, Protocol):
-    """The engine of a worker."""
+    """The engine of a worker, and the table of its jobs."""
+
+    @property
+    def jobs(self) -> Jobs[Any]: ...
 
     @property
     def is_answered(self) -> bool:
         """Whether the far end has answered since the connection stands, or need not."""
-
-    def tell_beginnings(self, now: float) -> None:
-        """Let the journal, if one is kept, have the beginnings of what is under way."""
 
 
 def _take_note(_addresses: Sequence[Address]) -> None:

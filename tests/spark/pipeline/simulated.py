@@ -198,7 +198,7 @@ class Run:
         return begun
 
     def _note(self, life: Life, token: Any) -> None:
-        call = getattr(life.engine, "_calls", {}).get(token)
+        call = getattr(life.engine, "calls", {}).get(token)
         if call is not None and isinstance(token, Call):
             self.calls[self.name_of(call.call_id.hex())] = token
 

@@ -83,7 +83,7 @@ class AmqpCaller(ConnectedEngine):
         chronicle: Chronicle | None = None,
     ) -> None:
         self._policy = policy = policy or CallerPolicy()
-        self._calls: Calls[PendingCall] = Calls(
+        self.calls: Calls[PendingCall] = Calls(
             policy.slots,
             call_observer(chronicle, origin),
             fail=self._fail,
@@ -122,7 +122,7 @@ class AmqpCaller(ConnectedEngine):
         return {
             Submit: self._submitted,
             Received: self._received,
-            Cancel: self._calls.cancelled,
+            Cancel: self.calls.cancelled,
             Wake: self._woken,
             PeerJoined: self._joined,
             PeerLost: self._lost,
@@ -133,14 +133,10 @@ class AmqpCaller(ConnectedEngine):
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`: the next of all instants, or none (tickless)."""
-        at = self._calls.next_at()
+        at = self.calls.next_at()
         if not self._stopped:
             at = min(at, self._beat_at())
         return None if at == inf else at
-
-    def abandon_all(self, error: CallError, now: float) -> None:
-        """See `Calls.abandon_all`."""
-        self._calls.abandon_all(error, now)
 
     def snapshot(self) -> SimpleNamespace:
         """Return the counts of all tables.
@@ -153,26 +149,26 @@ class AmqpCaller(ConnectedEngine):
         return SimpleNamespace(
             is_ready=self._way.is_ready,
             held=held,
-            sent=len(self._calls) - held,
+            sent=len(self.calls) - held,
             unconfirmed=len(self._confirms),
-            resent=self._calls.resent,
+            resent=self.calls.resent,
             returned=self._returned,
-            stray=self._calls.dropped[STRAY],
+            stray=self.calls.dropped[STRAY],
             stopped=self._stopped,
         )
 
     # --- from the user ----------------------------------------------------------------------------
     def _submitted(self, asked: Submit, now: float) -> None:
-        if self._calls.refuse(asked.token, asked.service, asked.deadline, self._out, now):
+        if self.calls.refuse(asked.token, asked.service, asked.deadline, self._out, now):
             return
         self._call_number += 1
         call_id = self._origin + self._call_number.to_bytes(8, "big")
-        parent = traceparent(call_id, is_sampled=self._calls.observer.keeps_journal)
+        parent = traceparent(call_id, is_sampled=self.calls.observer.keeps_journal)
         call = PendingCall(asked, call_id, parent, now)
         request_id = self._table.take(call)
         assert request_id is not None, "there is a slot for every call that is taken on"
         call.request_id = request_id
-        self._calls.take_on(call)
+        self.calls.take_on(call)
         self._budget.earn()
         if self._way.is_ready:
             self._transmit(call, now)
@@ -183,7 +179,7 @@ class AmqpCaller(ConnectedEngine):
     def _drained(self, _event: Drain, now: float) -> None:
         if not self._stopped:
             self._stopped = True
-            self._calls.close(now)
+            self.calls.close(now)
             self._out.append(Stopped())
 
     def _joined(self, event: PeerJoined, now: float) -> None:
@@ -224,12 +220,12 @@ class AmqpCaller(ConnectedEngine):
             self._interrupt(reason, now)
         else:
             self._refused(f"{reason} (permissions of the user in the URL)", now)
-        if self._calls:
+        if self.calls:
             self._get_ready()
 
     def _drop_too_large(self, now: float) -> None:
         """End the calls whose requests RabbitMQ has not taken, for they are too large."""
-        for call in [call for call in self._calls.values() if call.is_sent]:
+        for call in [call for call in self.calls.values() if call.is_sent]:
             if len(call.body) > self._limit.size_max:
                 self._fail_too_large(call, now, tried=call.tries > 1)
 
@@ -258,14 +254,14 @@ class AmqpCaller(ConnectedEngine):
 
     def _refused(self, reason: str, now: float) -> None:
         """End all calls: RabbitMQ will not have them until somebody does something."""
-        for call in list(self._calls.values()):
+        for call in list(self.calls.values()):
             self._conclude(call, TransportError(reason), now)
 
     # --- the life of a try ------------------------------------------------------------------------
     def _hold(self, call: PendingCall, until: float) -> None:
         call.is_sent = False
         self._held[call] = None
-        self._calls.wait_until(call, until)
+        self.calls.wait_until(call, until)
 
     def _maybe_release(self, now: float) -> None:
         """Publish what is held, if that is possible by now."""
@@ -302,7 +298,7 @@ class AmqpCaller(ConnectedEngine):
         self._send(WORK, self._publishing(call.service), header, body)
         if self._policy.confirms:
             self._confirms.published(call.request_id)
-        self._calls.sent(call, self._out, now)
+        self.calls.sent(call, self._out, now)
 
     def _publishing(self, service: str) -> bytes:
         """Return the method that publishes a request to a service, made once."""
@@ -322,13 +318,13 @@ class AmqpCaller(ConnectedEngine):
     def _interrupt(self, reason: str, now: float) -> None:
         """Hold the calls whose replies cannot come any more, or give them up."""
         self._confirms.forget()
-        for call in [call for call in self._calls.values() if call.is_sent]:
+        for call in [call for call in self.calls.values() if call.is_sent]:
             call.is_sent = False
             call.loss = reason
             if self._is_last(call):
                 self._fail(call, failures.lost(call, reason), now)
             else:
-                self._calls.take_back(call, reason, now)
+                self.calls.take_back(call, reason, now)
                 self._hold(call, call.deadline)
 
     def _recall(self, call: PendingCall) -> None:
@@ -350,7 +346,7 @@ class AmqpCaller(ConnectedEngine):
         request_id = wire.request_id_of(properties.correlation_id)
         call = self._table.get(request_id) if request_id >= 0 else None
         if call is None:
-            self._calls.drop(STRAY, now)
+            self.calls.drop(STRAY, now)
         elif properties.flaw:
             self._conclude(call, failures.malformed(properties.flaw), now)
         elif len(message) < 4:
@@ -382,7 +378,7 @@ class AmqpCaller(ConnectedEngine):
         if not self._is_of_this_run(call, source, now):
             return
         if index != call.pieces_of(source):
-            self._calls.drop(STRAY, now)
+            self.calls.drop(STRAY, now)
             return
         call.index += 1
         if call.partials:
@@ -410,13 +406,13 @@ class AmqpCaller(ConnectedEngine):
         """Answer the call, unless partial replies of this run have been missed."""
         count = headers.get(wire.PARTIALS)
         if isinstance(count, int) and count != call.pieces_of(source):
-            self._calls.drop(STRAY, now)
+            self.calls.drop(STRAY, now)
             return
         attempts = call.tries + _redelivered(source[1])
         if pieces := call.pieces.get(source):
             body = b"".join((*pieces, body))
         self._forget(call)
-        self._calls.answer(call, (body,), attempts, self._out, now)
+        self.calls.answer(call, (body,), attempts, self._out, now)
 
     def _came_back(self, returned: methods.Returned, message: Message, now: float) -> None:
         """End the call whose request no queue takes."""
@@ -453,7 +449,7 @@ class AmqpCaller(ConnectedEngine):
     def _fail(self, call: PendingCall, error: CallError, now: float) -> None:
         self._recall(call)
         self._forget(call)
-        self._calls.end(call, error, self._out, now)
+        self.calls.end(call, error, self._out, now)
 
     def _forget(self, call: PendingCall) -> None:
         """Take a call off all tables but that of the calls."""
@@ -463,16 +459,16 @@ class AmqpCaller(ConnectedEngine):
     def _woken(self, event: Wake, now: float) -> None:
         if not self._stopped:
             self._attend(now)
-        self._calls.woken(event, now)
+        self.calls.woken(event, now)
 
     def _time_out(self, call: PendingCall, now: float) -> None:
         """Publish a call again whose try has had its time, or give it up."""
         if self._is_last(call):
             self._fail(call, failures.silent(call, self._policy.retry.attempt_timeout or 0.0), now)
         elif not self._budget.maybe_spend(now):
-            self._calls.wait_until(call, self._budget.again_at)
+            self.calls.wait_until(call, self._budget.again_at)
         else:
-            self._calls.take_back(call, "no reply in time", now)
+            self.calls.take_back(call, "no reply in time", now)
             self._transmit(call, now)
 
 

@@ -83,7 +83,7 @@ class AmqpResponder(ConnectedEngine):
         chronicle: Chronicle | None = None,
     ) -> None:
         self._policy = policy = policy or ResponderPolicy()
-        self._jobs: Jobs[Job] = Jobs(
+        self.jobs: Jobs[Job] = Jobs(
             service,
             job_observer(chronicle, instance, service),
             kind=self._kind,
@@ -122,7 +122,7 @@ class AmqpResponder(ConnectedEngine):
             Finished: self._finished,
             Produced: self._produced,
             Progressed: take_no_notice,  # RabbitMQ has no leases
-            Started: self._jobs.started,
+            Started: self.jobs.started,
             Wake: self._woken,
             Drain: self._drained,
             PeerBlocked: take_no_notice,  # replies are bounded by the requests in hand
@@ -133,7 +133,7 @@ class AmqpResponder(ConnectedEngine):
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
         at = inf if self._stopped else min(self._beat_at(), self._try_at)
-        at = min(at, self._jobs.observer.look_at)
+        at = min(at, self.jobs.observer.look_at)
         return None if at == inf else at
 
     @property
@@ -148,21 +148,17 @@ class AmqpResponder(ConnectedEngine):
         RabbitMQ has not confirmed the `unconfirmed` replies. `cancels` are remembered. `dropped`:
         requests that were not run since the start, by reason (`Why`).
         """
-        abandoned = self._jobs.abandoned
+        abandoned = self.jobs.abandoned
         return SimpleNamespace(
             is_consuming=self._is_consuming,
-            running=len(self._jobs) - abandoned,
+            running=len(self.jobs) - abandoned,
             abandoned=abandoned,
             unconfirmed=len(self._confirms),
             cancels=len(self._cancels),
-            dropped=dict(self._jobs.dropped),
+            dropped=dict(self.jobs.dropped),
             draining=self._draining,
             stopped=self._stopped,
         )
-
-    def tell_beginnings(self, now: float) -> None:
-        """Let the journal, if one is kept, have the beginnings of what is under way."""
-        self._jobs.tell_beginnings(now)
 
     # --- the way of requests ----------------------------------------------------------------------
     def _begin(self, _now: float) -> None:
@@ -266,9 +262,9 @@ class AmqpResponder(ConnectedEngine):
         self._abandon_all(reason, now)
 
     def _abandon_all(self, reason: str, now: float) -> None:
-        for job in self._jobs:
+        for job in self.jobs:
             if not job.abandoned:
-                self._jobs.abandon(job, reason, self._out, now)
+                self.jobs.abandon(job, reason, self._out, now)
 
     def _refused(self, reason: str, _now: float) -> None:
         self._out.append(Warn("refused", reason))
@@ -317,9 +313,9 @@ class AmqpResponder(ConnectedEngine):
         except RemoteViolation as violation:
             self._refuse(job, Why.MALFORMED, f"the request is malformed: {violation}", now)
             return
-        self._jobs[job] = None
+        self.jobs[job] = None
         self._out.append(Deliver(job, request))
-        self._jobs.observer.delivered(job, len(message[3]), now)
+        self.jobs.observer.delivered(job, len(message[3]), now)
 
     def _request(self, job: Job, body: bytes) -> Request:
         """Make what the handler sees. Raises `RemoteViolation` for headers that make no sense."""
@@ -352,17 +348,17 @@ class AmqpResponder(ConnectedEngine):
         self._send(WORK, methods.reject(tag, requeue=requeue))
 
     def _drop(self, why: str, now: float) -> None:
-        self._jobs.drop(why, self._out, now)
+        self.jobs.drop(why, self._out, now)
 
     # --- from handlers ----------------------------------------------------------------------------
     def _produced(self, event: Produced, now: float) -> None:
         job: Job = event.token
-        if job not in self._jobs or job.abandoned:
+        if job not in self.jobs or job.abandoned:
             return
         body = b"".join(event.frames)
         if self._is_too_large(job, body):
             return
-        self._jobs.observer.partial(job, event.frames, now)
+        self.jobs.observer.partial(job, event.frames, now)
         if not job.run:
             self._runs += 1
             job.run = self._runs
@@ -379,15 +375,15 @@ class AmqpResponder(ConnectedEngine):
     def _finished(self, event: Finished, now: float) -> None:
         job, frames, status = event.token, event.frames, event.status
         if status not in _ENDS:
-            raise self._jobs.wrong_end(status)
-        if self._jobs.pop(job, 0) is not None:  # it is a set: those in it have None
+            raise self.jobs.wrong_end(status)
+        if self.jobs.pop(job, 0) is not None:  # it is a set: those in it have None
             return
         body = b"".join(frames)
         if job.abandoned:
             status = Status.CANCELLED
         elif self._is_too_large(job, body):
             status, body = Status.FAILED, job.flaw.encode()
-        self._jobs.observer.finished(job, status, [body], now)
+        self.jobs.observer.finished(job, status, [body], now)
         self._settle(job, status, body)
 
     def _settle(self, job: Job, status: Status, body: bytes) -> None:
@@ -464,9 +460,9 @@ class AmqpResponder(ConnectedEngine):
 
     def _cancelled(self, name: tuple[str, str], now: float) -> None:
         """Give a request up that is in hand: all its copies, if it was published again."""
-        for job in self._jobs:
+        for job in self.jobs:
             if job.name == name and not job.abandoned:
-                self._jobs.abandon(job, "its caller has given it up", self._out, now)
+                self.jobs.abandon(job, "its caller has given it up", self._out, now)
                 self._send(WORK, methods.ack(job.tag))
         self._remember(name)
 
@@ -481,7 +477,7 @@ class AmqpResponder(ConnectedEngine):
 
     # --- time, and the end ------------------------------------------------------------------------
     def _woken(self, event: Wake, now: float) -> None:
-        self._jobs.woken(event, now)
+        self.jobs.woken(event, now)
         if self._stopped:
             return
         self._attend(now)
@@ -499,7 +495,7 @@ class AmqpResponder(ConnectedEngine):
             self._send(WORK, methods.cancel(self._consumer))
 
     def _maybe_stop(self, _now: float) -> None:
-        is_busy = self._jobs or self._confirms or self._is_consuming
+        is_busy = self.jobs or self._confirms or self._is_consuming
         if not (self._stopped or is_busy):
             self._stopped = True
             self._out.append(Stopped())

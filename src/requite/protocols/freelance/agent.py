@@ -76,7 +76,7 @@ class AgentClient(FreelanceClient):
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        at = min(self._calls.next_at(), self._attend_at)
+        at = min(self.calls.next_at(), self._attend_at)
         return None if at == inf else at
 
     # --- calls ------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class AgentClient(FreelanceClient):
             each = f"with {self._retry.attempt_timeout:g} s each"
             self._fail(call, failures.unanswered(call, each), now)
         elif self._may_spend(call, now):
-            self._calls.take_back(call, f"no reply within {self._retry.attempt_timeout:g} s", now)
+            self.calls.take_back(call, f"no reply within {self._retry.attempt_timeout:g} s", now)
             self._send_or_hold(call, now)
 
     # --- from servers -----------------------------------------------------------------------------
@@ -120,14 +120,14 @@ class AgentClient(FreelanceClient):
         try:
             command = wire.decode_flp_reply(message)
         except RemoteViolation as violation:
-            self._calls.drop(MALFORMED, now)
+            self.calls.drop(MALFORMED, now)
             self._out.append(Warn("malformed", f"a message is dropped: {violation}"))
             return
         if isinstance(command, wire.Pong):
             return
         call = self._pending.get(command.control)
         if call is None:
-            self._calls.drop(STRAY, now)
+            self.calls.drop(STRAY, now)
         else:
             self._answer(call, command.body, call.tries, now)
 
@@ -156,7 +156,7 @@ class AgentClient(FreelanceClient):
         """Let the calls of a server that is gone move on."""
         if self._live.pop(server.peer, None) is not None:
             self._tell("server-gone", server, reason=reason)
-        for call in [call for call in self._calls.values() if server.peer in call.peers]:
+        for call in [call for call in self.calls.values() if server.peer in call.peers]:
             del call.peers[server.peer]
             if call not in self._held:
                 self._interrupt(call, f"{server}: {reason}", now)
@@ -179,7 +179,7 @@ class AgentClient(FreelanceClient):
 
     # --- time -------------------------------------------------------------------------------------
     def _woken(self, event: Wake, now: float) -> None:
-        self._calls.woken(event, now)
+        self.calls.woken(event, now)
         if now >= self._attend_at:
             self._attend(now)
 
@@ -213,4 +213,4 @@ class AgentClient(FreelanceClient):
                 yield server.liveness.gone_at()
 
     def _tell(self, kind: str, server: Server, **facts: Any) -> None:
-        self._calls.observer.remark(kind, {"server": str(server)} | facts, self._out)
+        self.calls.observer.remark(kind, {"server": str(server)} | facts, self._out)

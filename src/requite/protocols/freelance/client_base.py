@@ -67,7 +67,7 @@ class FreelanceClient(Machine):
         chronicle: Chronicle | None = None,
     ) -> None:
         self._policy = policy = policy or ClientPolicy()
-        self._calls: Calls[PendingCall] = Calls(
+        self.calls: Calls[PendingCall] = Calls(
             policy.slots,
             call_observer(chronicle, origin, notes=policy.notes),
             fail=self._fail,
@@ -86,8 +86,8 @@ class FreelanceClient(Machine):
         return {
             Submit: self._submitted,
             Received: self._received,
-            Cancel: self._calls.cancelled,
-            Wake: self._calls.woken,
+            Cancel: self.calls.cancelled,
+            Wake: self.calls.woken,
             PeerJoined: self._maybe_joined,
             PeerLost: self._lost,
             PeerBlocked: self._blocked,
@@ -97,12 +97,8 @@ class FreelanceClient(Machine):
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        at = self._calls.next_at()
+        at = self.calls.next_at()
         return None if at == inf else at
-
-    def abandon_all(self, error: CallError, now: float) -> None:
-        """See `Calls.abandon_all`."""
-        self._calls.abandon_all(error, now)
 
     def snapshot(self) -> SimpleNamespace:
         """Return the counts of all tables.
@@ -118,10 +114,10 @@ class FreelanceClient(Machine):
             live=live,
             blocked=blocked,
             held=held,
-            sent=len(self._calls) - held,
-            resent=self._calls.resent,
-            malformed=self._calls.dropped[MALFORMED],
-            stray=self._calls.dropped[STRAY],
+            sent=len(self.calls) - held,
+            resent=self.calls.resent,
+            malformed=self.calls.dropped[MALFORMED],
+            stray=self.calls.dropped[STRAY],
             stopped=self._stopped,
         )
 
@@ -157,9 +153,9 @@ class FreelanceClient(Machine):
     def _submitted(self, asked: Submit, now: float) -> None:
         if asked.idempotency_key:
             raise LocalViolation("FLP carries no idempotency key")
-        if not self._calls.refuse(asked.token, asked.service, asked.deadline, self._out, now):
+        if not self.calls.refuse(asked.token, asked.service, asked.deadline, self._out, now):
             call = PendingCall(asked, now)
-            self._calls.take_on(call)
+            self.calls.take_on(call)
             self._budget.earn()
             self._send_or_hold(call, now)
 
@@ -172,7 +168,7 @@ class FreelanceClient(Machine):
     def _hold(self, call: PendingCall, until: float) -> None:
         """Let a call wait for a server that takes it; look at it again at `until`."""
         self._held[call] = None
-        self._calls.wait_until(call, until)
+        self.calls.wait_until(call, until)
 
     def _release(self, now: float) -> None:
         """Send what is held and can be sent now."""
@@ -186,7 +182,7 @@ class FreelanceClient(Machine):
         """Make a try."""
         call.peers[peer] = None
         self._out.append(Send(peer, message))
-        self._calls.sent(call, self._out, now, peer=peer)
+        self.calls.sent(call, self._out, now, peer=peer)
 
     def _name(self, call: PendingCall) -> None:
         """Give a call the control frame by which its reply is known, unless it has one.
@@ -207,7 +203,7 @@ class FreelanceClient(Machine):
         """Tell whether the budget allows a call another try; if not, look at it again soon."""
         if self._budget.maybe_spend(now):
             return True
-        self._calls.wait_until(call, self._budget.again_at)
+        self.calls.wait_until(call, self._budget.again_at)
         return False
 
     def _interrupt(self, call: PendingCall, reason: str, now: float) -> None:
@@ -216,18 +212,18 @@ class FreelanceClient(Machine):
         if self._is_last(call):
             self._fail(call, failures.lost(call, reason), now)
             return
-        self._calls.take_back(call, f"its server was lost: {reason}", now)
+        self.calls.take_back(call, f"its server was lost: {reason}", now)
         self._send_or_hold(call, now)
 
     # --- ends -------------------------------------------------------------------------------------
     def _answer(self, call: PendingCall, body: Sequence[bytes], attempts: int, now: float) -> None:
         """End a call whose reply has come."""
         self._forget(call)
-        self._calls.answer(call, body, attempts, self._out, now)
+        self.calls.answer(call, body, attempts, self._out, now)
 
     def _fail(self, call: PendingCall, error: CallError, now: float) -> None:
         self._forget(call)
-        self._calls.end(call, error, self._out, now)
+        self.calls.end(call, error, self._out, now)
 
     def _forget(self, call: PendingCall) -> None:
         """Take a call off all tables but that of the calls."""
@@ -237,7 +233,7 @@ class FreelanceClient(Machine):
     def _drained(self, _event: Drain, now: float) -> None:
         if not self._stopped:
             self._stopped = True
-            self._calls.close(now)
+            self.calls.close(now)
             self._out.append(Stopped())
 
     def _maybe_joined(self, event: PeerJoined, now: float) -> None:

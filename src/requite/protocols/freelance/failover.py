@@ -69,7 +69,7 @@ class FailoverClient(FreelanceClient):
             self._fail(call, failures.unanswered(call, self._each()), now)
         elif call.tries == 1 or self._may_spend(call, now):
             self._recall(call)
-            self._calls.take_back(call, f"no reply within {self._retry.attempt_timeout:g} s", now)
+            self.calls.take_back(call, f"no reply within {self._retry.attempt_timeout:g} s", now)
             self._go_on(call, now)
 
     def _take_any(self, call: PendingCall, now: float) -> None:
@@ -124,7 +124,7 @@ class FailoverClient(FreelanceClient):
         """Close a lane that brought more replies than requests: the next ones would be taken for
         replies to what was not asked yet (I2)."""
         for _ in range(strays):
-            self._calls.drop(STRAY, now)
+            self.calls.drop(STRAY, now)
         self._drop(peer)
         self._out.append(Disconnect(peer, "a reply came on a connection that asks nothing"))
 

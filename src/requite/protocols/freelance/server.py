@@ -71,7 +71,7 @@ class FreelanceServer(Machine):
         chronicle: Chronicle | None = None,
     ) -> None:
         self._policy = policy = policy or ServerPolicy()
-        self._jobs: Jobs[ClientJob] = Jobs(
+        self.jobs: Jobs[ClientJob] = Jobs(
             service,
             job_observer(chronicle, instance, service, notes=policy.notes),
             kind=self._kind,
@@ -87,8 +87,8 @@ class FreelanceServer(Machine):
             Finished: self._finished,
             Produced: self._produced,
             Progressed: take_no_notice,  # nobody keeps a lease
-            Started: self._jobs.started,
-            Wake: self._jobs.woken,
+            Started: self.jobs.started,
+            Wake: self.jobs.woken,
             PeerJoined: self._joined,
             PeerLost: self._lost,
             PeerBlocked: take_no_notice,
@@ -103,12 +103,8 @@ class FreelanceServer(Machine):
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        at = self._jobs.observer.look_at
+        at = self.jobs.observer.look_at
         return None if at == inf else at
-
-    def tell_beginnings(self, now: float) -> None:
-        """Let the journal, if one is kept, have the beginnings of what is under way."""
-        self._jobs.tell_beginnings(now)
 
     def snapshot(self) -> SimpleNamespace:
         """Return the counts of all tables.
@@ -118,15 +114,15 @@ class FreelanceServer(Machine):
         `dropped`, by reason (`Why`).
         """
         clients = list(self._turns)
-        abandoned = self._jobs.abandoned
+        abandoned = self.jobs.abandoned
         return SimpleNamespace(
             clients=len(clients),
             unread=sum(not client.is_read for client in clients),
             waiting=self._turns.waiting,
-            running=len(self._jobs) - abandoned,
+            running=len(self.jobs) - abandoned,
             abandoned=abandoned,
             pings=self._pings,
-            dropped=dict(self._jobs.dropped),
+            dropped=dict(self.jobs.dropped),
             draining=self._draining,
             stopped=self._stopped,
         )
@@ -143,7 +139,7 @@ class FreelanceServer(Machine):
                 self._refuse(violation, now)
 
     def _refuse(self, violation: RemoteViolation, now: float) -> None:
-        self._jobs.drop(Why.MALFORMED, self._out, now)
+        self.jobs.drop(Why.MALFORMED, self._out, now)
         self._out.append(Warn("malformed", f"a message is dropped: {violation}"))
 
     def _take(self, client: ClientPeer, message: Message, now: float) -> None:
@@ -152,18 +148,18 @@ class FreelanceServer(Machine):
         if isinstance(command, wire.Ping):
             self._pings += 1
             self._out.append(Send(client.peer, _PONG))
-        elif len(self._jobs) < self._policy.capacity and not self._turns.line:
+        elif len(self.jobs) < self._policy.capacity and not self._turns.line:
             self._deliver(client, command, now)
         elif self._turns.push(client, command, sum(map(len, message))):
             self._out.append(StopReading(client.peer))
 
     def _deliver(self, client: ClientPeer, request: wire.Request, now: float) -> None:
         job = ClientJob(client.peer, request.control)
-        self._jobs.deliver(job, None, Request(self._jobs.service, request.body), self._out, now)
+        self.jobs.deliver(job, None, Request(self.jobs.service, request.body), self._out, now)
 
     def _deliver_waiting(self, now: float) -> None:
         """Deliver what waits, in turn, while there is room."""
-        while len(self._jobs) < self._policy.capacity:
+        while len(self.jobs) < self._policy.capacity:
             due = self._turns.pop()
             if due is None:
                 return
@@ -174,11 +170,11 @@ class FreelanceServer(Machine):
 
     # --- from handlers ----------------------------------------------------------------------------
     def _produced(self, event: Produced, now: float) -> None:
-        if reason := self._jobs.join(event, self._out, now):
-            self._jobs.abandon(event.token, reason, self._out, now)
+        if reason := self.jobs.join(event, self._out, now):
+            self.jobs.abandon(event.token, reason, self._out, now)
 
     def _finished(self, event: Finished, now: float) -> None:
-        ended = self._jobs.finish(event, self._out, now)
+        ended = self.jobs.finish(event, self._out, now)
         if ended is None:
             return
         job: ClientJob = event.token
@@ -205,11 +201,11 @@ class FreelanceServer(Machine):
     def _lost(self, event: PeerLost, now: float) -> None:
         if (client := self._turns.leave(event.peer)) is None:
             return
-        self._jobs.drop(Why.LOST, self._out, now, len(client.waiting))
-        for job in self._jobs:
+        self.jobs.drop(Why.LOST, self._out, now, len(client.waiting))
+        for job in self.jobs:
             if job.peer is event.peer and not job.abandoned:
                 reason = event.reason or "its connection was closed"
-                self._jobs.abandon(job, reason, self._out, now)
+                self.jobs.abandon(job, reason, self._out, now)
 
     # --- the end ----------------------------------------------------------------------------------
     def _drained(self, _event: Drain, _now: float) -> None:
@@ -228,13 +224,13 @@ class FreelanceServer(Machine):
     def _maybe_see_off(self, peer: Peer) -> None:
         """Send a client away for which there is nothing left to do."""
         client = self._turns.by_peer.get(peer)
-        if client is None or client.waiting or any(job.peer is peer for job in self._jobs):
+        if client is None or client.waiting or any(job.peer is peer for job in self.jobs):
             return
         self._turns.leave(peer)
         self._out.append(Disconnect(peer, "the server is shutting down"))
 
     def _maybe_stop(self, _now: float) -> None:
         """Stop once everything that had been read is answered."""
-        if not (self._stopped or self._jobs or self._turns.line):
+        if not (self._stopped or self.jobs or self._turns.line):
             self._stopped = True
             self._out.append(Stopped())

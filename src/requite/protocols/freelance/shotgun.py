@@ -38,7 +38,7 @@ class ShotgunClient(FreelanceClient):
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
-        self._calls.try_s = inf  # everybody is asked at once: there is no time but the deadline
+        self.calls.try_s = inf  # everybody is asked at once: there is no time but the deadline
         self._open: dict[Peer, bool] = {}  # by connection: whether it takes requests
 
     # --- calls ------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ class ShotgunClient(FreelanceClient):
                 self._name(call)
                 self._transmit(call, peer, wire.sequenced(call.control, call.frames), now)
         if call.peers:
-            self._calls.wait_until(call, call.deadline)
+            self.calls.wait_until(call, call.deadline)
         return bool(call.peers)
 
     def _has_had_enough(self, call: PendingCall) -> bool:
@@ -74,12 +74,12 @@ class ShotgunClient(FreelanceClient):
         try:
             reply = wire.decode_sequenced_reply(message)
         except RemoteViolation as violation:
-            self._calls.drop(MALFORMED, now)
+            self.calls.drop(MALFORMED, now)
             self._out.append(Warn("malformed", f"a message is dropped: {violation}"))
             return
         call = self._pending.get(reply.control)
         if call is None:
-            self._calls.drop(
+            self.calls.drop(
                 STRAY, now
             )  # in most cases the answer of a server that was not the fastest
         else:
@@ -91,7 +91,7 @@ class ShotgunClient(FreelanceClient):
     def _joined(self, event: PeerJoined, now: float) -> None:
         self._open[event.peer] = True
         self._release(now)
-        for call in self._calls.values():
+        for call in self.calls.values():
             if now < call.deadline:  # I15: else its timer is late
                 self._maybe_send(call, now)
 
@@ -99,7 +99,7 @@ class ShotgunClient(FreelanceClient):
         if self._open.pop(event.peer, None) is None:
             return
         reason = event.reason or "it hung up"
-        for call in [call for call in self._calls.values() if event.peer in call.peers]:
+        for call in [call for call in self.calls.values() if event.peer in call.peers]:
             del call.peers[event.peer]
             call.loss = reason
             if not call.peers:
@@ -110,7 +110,7 @@ class ShotgunClient(FreelanceClient):
         if self._has_had_enough(call):
             self._interrupt(call, reason, now)
         else:
-            self._calls.take_back(call, f"its last server was lost: {reason}", now)
+            self.calls.take_back(call, f"its last server was lost: {reason}", now)
             self._send_or_hold(call, now)
 
     def _is_last(self, call: PendingCall) -> bool:

@@ -124,7 +124,7 @@ class MajordomoClient(ClientEngine):
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        at = self._calls.next_at()
+        at = self.calls.next_at()
         if self._redial.at < at:
             at = self._redial.at
         if self._beat_at < at:
@@ -170,7 +170,7 @@ class MajordomoClient(ClientEngine):
                     if call is not None:  # else [client-stray]
                         body = command.body if call.joined is None else call.joined + command.body
                         tries = call.tries - 1 + (command.attempts or 1)
-                        self._calls.answer(call, body, tries, self._out, now)
+                        self.calls.answer(call, body, tries, self._out, now)
                 else:
                     self._received_other(command, now)
         except RemoteViolation as violation:
@@ -217,7 +217,7 @@ class MajordomoClient(ClientEngine):
         self._out.append(Send(self._peer, self._dialect.encode(ClientCancel(call.request_id))))
         self._liveness.spoke_at = now
         if self._leaving:
-            self._calls.sweep.arm(now)  # it may have been the last one that is awaited here
+            self.calls.sweep.arm(now)  # it may have been the last one that is awaited here
 
     def _joined(self, event: PeerJoined, now: float) -> None:
         if self._stopped or self._peer is not None:
@@ -228,7 +228,7 @@ class MajordomoClient(ClientEngine):
         self._peer = event.peer
         self._liveness = Liveness(self._policy.heartbeat, now)
         self._pressed = False
-        for call in self._calls.values():
+        for call in self.calls.values():
             if call.state is HELD and now < call.deadline:  # I15: else its timer is late
                 self._transmit(call, now)
 
@@ -238,7 +238,7 @@ class MajordomoClient(ClientEngine):
 
     def _maybe_leave(self, now: float) -> None:
         """Leave a broker that is shutting down, once it owes no answer ([client-drain])."""
-        if not any(call.state is SENT for call in self._calls.values()):
+        if not any(call.state is SENT for call in self.calls.values()):
             self._redial.turned_away()
             self._hang_up("the broker is shutting down", now)
 
@@ -252,7 +252,7 @@ class MajordomoClient(ClientEngine):
         self._peer = None
         self._leaving = False
         self._beat_at = inf
-        for call in list(self._calls.values()):
+        for call in list(self.calls.values()):
             if call.state is SENT:
                 self._interrupt(call, reason, now)
         self._dial(now)
@@ -310,7 +310,7 @@ class MajordomoClient(ClientEngine):
             self._liveness.heard_at = now
 
     def _beat(self, now: float) -> None:
-        if not self._calls:
+        if not self.calls:
             self._beat_at = inf
             return
         liveness = self._liveness

@@ -95,7 +95,7 @@ class ClientEngine(Machine):
         observer: CallObserver[PendingCall] = NO_CALL_OBSERVER
         if chronicle is not None:
             observer = ClientRecorder(chronicle, origin, tells_brokers=dialect.has_ids)
-        self._calls: Calls[PendingCall] = Calls(
+        self.calls: Calls[PendingCall] = Calls(
             policy.slots,
             observer_of(observer, notes=policy.notes),
             fail=self._give_up,
@@ -120,7 +120,7 @@ class ClientEngine(Machine):
             Submit: self._submitted,
             Received: self._received,
             Wake: self._woken,
-            Cancel: self._calls.cancelled,
+            Cancel: self.calls.cancelled,
             PeerJoined: self._joined,
             PeerLost: self._lost,
             # What waits for the broker is bounded without them: at most `slots` requests are
@@ -133,7 +133,7 @@ class ClientEngine(Machine):
     # --- the engine's contract --------------------------------------------------------------------
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        at = min(self._calls.next_at(), self._redial.at)
+        at = min(self.calls.next_at(), self._redial.at)
         return None if at == inf else at
 
     def snapshot(self) -> SimpleNamespace:
@@ -142,7 +142,7 @@ class ClientEngine(Machine):
         Calls: `held` ones wait for a connection, `sent` ones for a reply, `resting` ones for their
         next try. Connections are up, or `dialling`.
         """
-        states = [call.state for call in self._calls.values()]
+        states = [call.state for call in self.calls.values()]
         up, dialling = self._connections()
         return SimpleNamespace(
             connections=up,
@@ -153,10 +153,6 @@ class ClientEngine(Machine):
             slots_taken=len(self._slots),
             stopped=self._stopped,
         )
-
-    def abandon_all(self, error: CallError, now: float) -> None:
-        """See `Calls.abandon_all`."""
-        self._calls.abandon_all(error, now)
 
     # --- what differs between dialects ------------------------------------------------------------
     @abstractmethod
@@ -193,7 +189,7 @@ class ClientEngine(Machine):
         name = self._names[asked.service]
         if len(asked.idempotency_key) > _KEY_SIZE_MAX:
             raise LocalViolation(f"an idempotency key has at most {_KEY_SIZE_MAX} bytes")
-        calls = self._calls
+        calls = self.calls
         if calls.refuse(asked.token, asked.service, asked.deadline, self._out, now):
             return
         self._number += 1
@@ -209,14 +205,14 @@ class ClientEngine(Machine):
         if self._stopped:
             return
         self._stopped = True
-        self._calls.close(now)
+        self.calls.close(now)
         self._close()
         self._redial.at = inf
         self._out.append(Stopped())
 
     # --- time -------------------------------------------------------------------------------------
     def _woken(self, event: Wake, now: float) -> None:
-        self._calls.woken(event, now)
+        self.calls.woken(event, now)
         if self._redial.is_due(now):
             self._connect(now)
 
@@ -224,7 +220,7 @@ class ClientEngine(Machine):
         """Begin the next try of a call that has rested; end a try that took too long."""
         if call.state is RESTING:
             call.state = HELD
-            self._calls.wait_until(call, call.deadline)
+            self.calls.wait_until(call, call.deadline)
             self._transmit(call, now)
             return
         self._recall(call, now)
@@ -236,7 +232,7 @@ class ClientEngine(Machine):
     def _sent(self, call: PendingCall, now: float) -> None:
         """Note that a HELD call has gone out."""
         call.state = SENT
-        self._calls.sent(call, self._out, now)
+        self.calls.sent(call, self._out, now)
 
     def _take_partial(self, call: PendingCall, frames: Sequence[bytes], now: float) -> None:
         if call.wants_partials:
@@ -246,7 +242,7 @@ class ClientEngine(Machine):
         else:
             call.joined += frames
         call.partials += 1
-        self._calls.observer.partial(call, frames, now)
+        self.calls.observer.partial(call, frames, now)
 
     def _take_refusal(self, call: PendingCall, final: ClientFinal, now: float) -> None:
         """Take a negative final reply: wait and try again where that may help."""
@@ -282,9 +278,9 @@ class ClientEngine(Machine):
             self._fail(call, error, now)
             return
         self._begin_anew(call, RESTING)
-        self._calls.wait_until(call, rest_until)
+        self.calls.wait_until(call, rest_until)
         rest_s = rest_until - now
-        self._calls.remark("retried", call, self._out, reason=str(error), rest_s=rest_s)
+        self.calls.remark("retried", call, self._out, reason=str(error), rest_s=rest_s)
 
     def _interrupt(self, call: PendingCall, reason: str, now: float) -> None:
         """After a SENT call's connection has gone: hold it for the next one, or give it up.
@@ -294,7 +290,7 @@ class ClientEngine(Machine):
         call.may_have_run = True
         if self._may_go_again(call):
             self._begin_anew(call, HELD)
-            self._calls.wait_until(call, call.deadline)
+            self.calls.wait_until(call, call.deadline)
             return
         why = _why_not_again(call)
         text = f"the connection to the broker was lost: {reason}; {why}"
@@ -304,15 +300,15 @@ class ClientEngine(Machine):
         """Hold for another broker what this one gives back, shutting down ([client-drain])."""
         reason = final.body[0].decode("utf-8", "replace")
         call.may_have_run |= final.attempts > 0
-        self._calls.observer.begun(call)
+        self.calls.observer.begun(call)
         if not _is_repeatable(call):
             self._fail(call, TransportError(f"{reason}; {_why_not_again(call)}"), now)
             return
         call.tries -= 1
         call.turned_away += 1
         self._begin_anew(call, HELD)
-        self._calls.wait_until(call, call.deadline)
-        self._calls.remark("turned-away", call, self._out, reason=reason)
+        self.calls.wait_until(call, call.deadline)
+        self.calls.remark("turned-away", call, self._out, reason=reason)
 
     def _may_go_again(self, call: PendingCall) -> bool:
         return call.tries < self._retry.attempts and _is_repeatable(call)
@@ -335,7 +331,7 @@ class ClientEngine(Machine):
 
     def _fail(self, call: PendingCall, error: CallError, now: float) -> None:
         self._slots.free(call.request_id)
-        self._calls.end(call, error, self._out, now)
+        self.calls.end(call, error, self._out, now)
 
 
 def _expired(call: PendingCall, now: float) -> CallError:

@@ -130,7 +130,7 @@ class LaneClient(ClientEngine):
             self._lanes.vacate(peer)
             self._slots.free(call.request_id)
             body = command.body if call.joined is None else call.joined + command.body
-            self._calls.answer(call, body, call.tries, self._out, now)
+            self.calls.answer(call, body, call.tries, self._out, now)
 
     # --- connections ------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
@@ -158,7 +158,7 @@ class LaneClient(ClientEngine):
     def _wait_in_order(self, call: PendingCall) -> None:
         """Put a call that was sent already back to where it stood among those that wait."""
         self._waiting[call] = None
-        self._waiting = {held: None for held in self._calls.values() if held in self._waiting}
+        self._waiting = {held: None for held in self.calls.values() if held in self._waiting}
 
     def _connect(self, now: float) -> None:
         """Open as many lanes as calls wait for, and keep one in any case."""

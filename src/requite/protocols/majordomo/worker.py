@@ -105,7 +105,7 @@ class MajordomoWorker(Machine):
                 f"a worker of MDP {dialect.version} takes one request at a time,"
                 f" not {policy.capacity}"
             )
-        self._jobs: Jobs[Job] = Jobs(
+        self.jobs: Jobs[Job] = Jobs(
             service,
             observer_of(
                 NO_JOB_OBSERVER
@@ -135,7 +135,7 @@ class MajordomoWorker(Machine):
             Finished: self._finished,
             Produced: self._produced,
             Progressed: self._progressed,
-            Started: self._jobs.started,
+            Started: self.jobs.started,
             Wake: self._woken,
             PeerJoined: self._joined,
             PeerLost: self._lost,
@@ -153,10 +153,10 @@ class MajordomoWorker(Machine):
             at = self._beat_at
         if self._redial.at < at:
             at = self._redial.at
-        look_at = self._jobs.observer.look_at
+        look_at = self.jobs.observer.look_at
         if look_at < at and not self._stopped:
             at = look_at
-        if self._draining and not self._stopped and not self._jobs:
+        if self._draining and not self._stopped and not self.jobs:
             at = min(at, self._linger_until)
         return None if at == inf else at
 
@@ -167,12 +167,12 @@ class MajordomoWorker(Machine):
 
     def snapshot(self) -> SimpleNamespace:
         """Return its state. `running` and `abandoned` count requests without a FINAL yet."""
-        abandoned = self._jobs.abandoned
+        abandoned = self.jobs.abandoned
         return SimpleNamespace(
             service=self._service,
             connected=self._peer is not None,
             dialling=self._dialling,
-            running=len(self._jobs) - abandoned,
+            running=len(self.jobs) - abandoned,
             abandoned=abandoned,
             draining=self._draining,
             stopped=self._stopped,
@@ -206,7 +206,7 @@ class MajordomoWorker(Machine):
 
     def _request(self, command: WorkerRequest, now: float) -> None:
         dispatch_id, timeout_ms, attempt = command.dispatch_id, command.timeout_ms, command.attempt
-        jobs = self._jobs
+        jobs = self.jobs
         if len(jobs) >= self._policy.capacity:  # [worker-capacity]
             raise RemoteViolation(f"a request came on top of {len(jobs)}, which is the capacity")
         if not self._dialect.has_ids:
@@ -235,21 +235,21 @@ class MajordomoWorker(Machine):
     # --- from handlers ----------------------------------------------------------------------------
     def _produced(self, event: Produced, now: float) -> None:
         job: Job = event.token
-        if job not in self._jobs or job.abandoned:
+        if job not in self.jobs or job.abandoned:
             return
         job.lease_until = now + self._policy.lease_s
         frames = event.frames or (b"",)
         if not self._dialect.has_partials:
-            self._jobs.join(Produced(job, frames), self._out, now)
+            self.jobs.join(Produced(job, frames), self._out, now)
             return
-        self._jobs.observer.partial(job, frames, now)
+        self.jobs.observer.partial(job, frames, now)
         self._say(self._dialect.encode(WorkerPartial(job.address, [*frames], job.dispatch_id)), now)
 
     def _finished(self, event: Finished, now: float) -> None:
         job: Job = event.token
         if job.abandoned:  # [worker-cancel]
             event = Finished(job, (job.abandoned.encode(),), event.status)
-        ended = self._jobs.finish(event, self._out, now)  # [status-worker]
+        ended = self.jobs.finish(event, self._out, now)  # [status-worker]
         if ended is None:
             return
         del self._by_id[job.dispatch_id]
@@ -282,7 +282,7 @@ class MajordomoWorker(Machine):
     def _progressed(self, event: Progressed, now: float) -> None:
         job: Job = event.token
         lease_s = self._policy.lease_s
-        if not lease_s or job not in self._jobs or job.abandoned:
+        if not lease_s or job not in self.jobs or job.abandoned:
             return
         job.lease_until = now + (event.extend_s or lease_s)
         if not self._dialect.has_ids:
@@ -295,7 +295,7 @@ class MajordomoWorker(Machine):
     def _abandon(self, job: Job, reason: str, now: float) -> None:
         if not job.abandoned:
             job.due_at = inf
-            self._jobs.abandon(job, reason, self._out, now)
+            self.jobs.abandon(job, reason, self._out, now)
 
     # --- the conversation -------------------------------------------------------------------------
     def _say(self, message: Sequence[bytes], now: float) -> None:
@@ -335,9 +335,9 @@ class MajordomoWorker(Machine):
         """Be without a broker: nobody waits for what is in hand; start a new conversation."""
         self._peer = None
         self._beat_at = self._sweep.at = inf
-        for job in self._jobs:
+        for job in self.jobs:
             self._abandon(job, reason, now)
-        self._jobs.clear()
+        self.jobs.clear()
         self._by_id.clear()
         if not self._draining:
             self._redial.plan(now)
@@ -350,17 +350,13 @@ class MajordomoWorker(Machine):
 
     # --- time -------------------------------------------------------------------------------------
     def _woken(self, event: Wake, now: float) -> None:
-        self._jobs.woken(event, now)
+        self.jobs.woken(event, now)
         if now >= self._sweep.at:
-            for job in self._sweep.due(self._jobs, now):
+            for job in self._sweep.due(self.jobs, now):
                 self._abandon(job, "its deadline passed", now)
         if now >= self._beat_at:
             self._beat(now)
         self._maybe_connect(now)
-
-    def tell_beginnings(self, now: float) -> None:
-        """Let the journal, if one is kept, have the beginnings of what is under way."""
-        self._jobs.tell_beginnings(now)
 
     def _beat(self, now: float) -> None:
         """Notice that the broker is gone; speak to it if nothing else was said."""
@@ -393,7 +389,7 @@ class MajordomoWorker(Machine):
         """
         if self._dialect.has_ids or not self._policy.lease_s:
             return True
-        return all(now < job.lease_until for job in self._jobs)
+        return all(now < job.lease_until for job in self.jobs)
 
     # --- the end ----------------------------------------------------------------------------------
     def _drained(self, _event: engine.Drain, now: float) -> None:
@@ -407,7 +403,7 @@ class MajordomoWorker(Machine):
 
     def _maybe_stop(self, now: float) -> None:
         """Say goodbye once nothing is in hand, and nothing can be on its way any more."""
-        if self._stopped or self._jobs or (self._peer is not None and now < self._linger_until):
+        if self._stopped or self.jobs or (self._peer is not None and now < self._linger_until):
             return
         self._stopped = True
         self._beat_at = self._sweep.at = inf

@@ -68,7 +68,7 @@ class LazyPirate(Machine):
         chronicle: Chronicle | None = None,
     ) -> None:
         self._policy = policy = policy or ClientPolicy()
-        self._calls: Calls[PendingCall] = Calls(
+        self.calls: Calls[PendingCall] = Calls(
             policy.slots,
             call_observer(chronicle, origin, notes=policy.notes),
             fail=self._fail,
@@ -99,12 +99,8 @@ class LazyPirate(Machine):
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        at = self._calls.next_at()
+        at = self.calls.next_at()
         return None if at == inf else at
-
-    def abandon_all(self, error: CallError, now: float) -> None:
-        """See `Calls.abandon_all`."""
-        self._calls.abandon_all(error, now)
 
     def snapshot(self) -> SimpleNamespace:
         """Return the counts of all tables. `dialling` connections are not up yet."""
@@ -113,8 +109,8 @@ class LazyPirate(Machine):
             connections=len(self._lanes),
             dialling=self._lanes.dialling,
             held=held,
-            sent=len(self._calls) - held,
-            resent=self._calls.resent,
+            sent=len(self.calls) - held,
+            resent=self.calls.resent,
             stray=self._stray,
             stopped=self._stopped,
         )
@@ -123,22 +119,22 @@ class LazyPirate(Machine):
     def _submitted(self, asked: Submit, now: float) -> None:
         if asked.idempotency_key or asked.partials:
             raise LocalViolation("REQ carries no idempotency key, and has one reply per request")
-        if not self._calls.refuse(asked.token, asked.service, asked.deadline, self._out, now):
+        if not self.calls.refuse(asked.token, asked.service, asked.deadline, self._out, now):
             call = PendingCall(asked, now)
-            self._calls.take_on(call)
+            self.calls.take_on(call)
             self._budget.earn()
             self._hold(call)
         self._supply(now)
 
     def _cancelled(self, event: Cancel, now: float) -> None:
-        self._calls.cancelled(event, now)
+        self.calls.cancelled(event, now)
         self._supply(now)
 
     def _drained(self, _event: Drain, now: float) -> None:
         if self._stopped:
             return
         self._stopped = True
-        self._calls.close(now)
+        self.calls.close(now)
         self._out += (Disconnect(peer, "the client was closed") for peer in self._lanes)
         self._lanes.clear()
         self._out.append(Stopped())
@@ -147,10 +143,10 @@ class LazyPirate(Machine):
     def _hold(self, call: PendingCall) -> None:
         """Let a call wait for a connection, in the order of submission."""
         call.peer = None
-        self._calls.wait_until(call, call.deadline)
+        self.calls.wait_until(call, call.deadline)
         self._waiting[call] = None
         if call.tries:
-            self._waiting = {each: None for each in self._calls.values() if each in self._waiting}
+            self._waiting = {each: None for each in self.calls.values() if each in self._waiting}
 
     def _supply(self, now: float) -> None:
         """Give idle connections to calls that wait, and open as many more as are needed."""
@@ -167,7 +163,7 @@ class LazyPirate(Machine):
     def _transmit(self, call: PendingCall, now: float) -> None:
         call.peer = peer = self._lanes.occupy(call)
         self._out.append(Send(peer, call.frames))
-        self._calls.sent(call, self._out, now)
+        self.calls.sent(call, self._out, now)
 
     def _received(self, event: Received, now: float) -> None:
         peer, messages = event.peer, event.messages
@@ -177,7 +173,7 @@ class LazyPirate(Machine):
         strays = len(messages) - (call is not None)
         if call is not None and messages:
             self._lanes.vacate(peer)
-            self._calls.answer(call, messages[0], call.tries, self._out, now)
+            self.calls.answer(call, messages[0], call.tries, self._out, now)
         # Not before the whole batch is read: none of it can be a reply to what is sent only now.
         if strays > 0:
             self._distrust(peer, strays)
@@ -202,14 +198,14 @@ class LazyPirate(Machine):
 
     def _try_again(self, call: PendingCall, why: str, now: float) -> None:
         call.loss = why
-        self._calls.take_back(call, why, now)
+        self.calls.take_back(call, why, now)
         self._hold(call)
-        self._calls.remark("retried", call, self._out, reason=why)
+        self.calls.remark("retried", call, self._out, reason=why)
 
     def _fail(self, call: PendingCall, error: CallError, now: float) -> None:
         self._recall(call)
         self._waiting.pop(call, None)
-        self._calls.end(call, error, self._out, now)
+        self.calls.end(call, error, self._out, now)
 
     # --- connections ------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
@@ -244,7 +240,7 @@ class LazyPirate(Machine):
 
     # --- time -------------------------------------------------------------------------------------
     def _woken(self, event: Wake, now: float) -> None:
-        self._calls.woken(event, now)
+        self.calls.woken(event, now)
         self._supply(now)
 
     def _time_out(self, call: PendingCall, now: float) -> None:

@@ -67,7 +67,7 @@ class PirateServer(Machine):
         chronicle: Chronicle | None = None,
     ) -> None:
         self._policy = policy = policy or ServerPolicy()
-        self._jobs: Jobs[ClientJob] = Jobs(
+        self.jobs: Jobs[ClientJob] = Jobs(
             service,
             job_observer(chronicle, instance, service, notes=policy.notes),
             kind=self._kind,
@@ -84,8 +84,8 @@ class PirateServer(Machine):
             Finished: self._finished,
             Produced: self._produced,
             Progressed: take_no_notice,  # nobody keeps a lease
-            Started: self._jobs.started,
-            Wake: self._jobs.woken,
+            Started: self.jobs.started,
+            Wake: self.jobs.woken,
             PeerJoined: self._joined,
             PeerLost: self._lost,
             PeerBlocked: self._blocked,
@@ -100,20 +100,16 @@ class PirateServer(Machine):
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        at = self._jobs.observer.look_at
+        at = self.jobs.observer.look_at
         return None if at == inf else at
-
-    def tell_beginnings(self, now: float) -> None:
-        """Let the journal, if one is kept, have the beginnings of what is under way."""
-        self._jobs.tell_beginnings(now)
 
     def snapshot(self) -> SimpleNamespace:
         """Return the counts of all tables. Nobody waits for the `abandoned` any more."""
-        abandoned = self._jobs.abandoned
+        abandoned = self.jobs.abandoned
         return SimpleNamespace(
             clients=len(self._turns),
             waiting=self._turns.waiting,
-            running=len(self._jobs) - abandoned,
+            running=len(self.jobs) - abandoned,
             abandoned=abandoned,
             draining=self._draining,
             stopped=self._stopped,
@@ -131,24 +127,24 @@ class PirateServer(Machine):
 
     def _deliver_waiting(self, now: float) -> None:
         """Have handlers run for what waits, in turn, while there is room."""
-        while len(self._jobs) < self._policy.capacity and not self._draining:
+        while len(self.jobs) < self._policy.capacity and not self._draining:
             due = self._turns.pop()
             if due is None:
                 return
             asker, message = due
             job = ClientJob(asker.peer)
             asker.in_hand[job] = None
-            self._jobs.deliver(job, asker, Request(self._jobs.service, message), self._out, now)
+            self.jobs.deliver(job, asker, Request(self.jobs.service, message), self._out, now)
             if self._turns.resumes(asker):
                 self._out.append(ResumeReading(asker.peer))
 
     # --- from handlers ----------------------------------------------------------------------------
     def _produced(self, event: Produced, now: float) -> None:
-        if reason := self._jobs.join(event, self._out, now):
-            self._hang_up(self._jobs[event.token], reason, now)
+        if reason := self.jobs.join(event, self._out, now):
+            self._hang_up(self.jobs[event.token], reason, now)
 
     def _finished(self, event: Finished, now: float) -> None:
-        ended = self._jobs.finish(event, self._out, now)
+        ended = self.jobs.finish(event, self._out, now)
         if ended is None:
             return
         asker, status = ended
@@ -179,7 +175,7 @@ class PirateServer(Machine):
         """Abandon what an asker waits for: nobody does any more."""
         self._turns.leave(asker.peer)
         for job in asker.in_hand:
-            self._jobs.abandon(job, reason, self._out, now)
+            self.jobs.abandon(job, reason, self._out, now)
 
     # --- connections ------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, _now: float) -> None:
@@ -219,6 +215,6 @@ class PirateServer(Machine):
             self._out.append(Disconnect(asker.peer, "the server is shutting down"))
 
     def _maybe_stop(self, _now: float) -> None:
-        if not (self._stopped or self._jobs):
+        if not (self._stopped or self.jobs):
             self._stopped = True
             self._out.append(Stopped())

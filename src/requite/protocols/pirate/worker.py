@@ -83,7 +83,7 @@ class PirateWorker(Machine):
         self._words = wire.words_of(pattern)
         self._policy = policy = policy or WorkerPolicy()
         self._service = service
-        self._jobs: Jobs[ClientJob] = Jobs(
+        self.jobs: Jobs[ClientJob] = Jobs(
             service,
             job_observer(chronicle, instance, service, first_number, notes=policy.notes),
             kind=self._kind,
@@ -109,7 +109,7 @@ class PirateWorker(Machine):
             Finished: self._finished,
             Produced: self._produced,
             Progressed: take_no_notice,  # nobody keeps a lease
-            Started: self._jobs.started,
+            Started: self.jobs.started,
             Wake: self._woken,
             PeerJoined: self._joined,
             PeerLost: self._lost,
@@ -120,18 +120,14 @@ class PirateWorker(Machine):
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        at = self._beat_at if self._jobs.abandoned else min(self._beat_at, self._dial_at)
-        at = min(at, self._jobs.observer.look_at)
+        at = self._beat_at if self.jobs.abandoned else min(self._beat_at, self._dial_at)
+        at = min(at, self.jobs.observer.look_at)
         return None if at == inf else at
 
     @property
     def is_answered(self) -> bool:
         """Whether the queue has answered READY; a simple one has no words for that."""
         return self._peer is not None and (self._was_heard or not self._pattern.beats)
-
-    def tell_beginnings(self, now: float) -> None:
-        """Let the journal, if one is kept, have the beginnings of what is under way."""
-        self._jobs.tell_beginnings(now)
 
     def snapshot(self) -> SimpleNamespace:
         """Return its state; `waiting` requests have no handler yet."""
@@ -140,7 +136,7 @@ class PirateWorker(Machine):
             dialling=self._dialling,
             waiting=len(self._waiting),
             running=int(self._job is not None),
-            abandoned=self._jobs.abandoned,
+            abandoned=self.jobs.abandoned,
             draining=self._draining,
             stopped=self._stopped,
         )
@@ -174,15 +170,15 @@ class PirateWorker(Machine):
 
     def _deliver(self, request: Envelope, now: float) -> None:
         self._job = job = ClientJob(self._peer, request.envelope)
-        self._jobs.deliver(job, None, Request(self._jobs.service, request.body), self._out, now)
+        self.jobs.deliver(job, None, Request(self.jobs.service, request.body), self._out, now)
 
     # --- from handlers ----------------------------------------------------------------------------
     def _produced(self, event: Produced, now: float) -> None:
-        if reason := self._jobs.join(event, self._out, now):
+        if reason := self.jobs.join(event, self._out, now):
             self._hang_up(reason, now)
 
     def _finished(self, event: Finished, now: float) -> None:
-        ended = self._jobs.finish(event, self._out, now)
+        ended = self.jobs.finish(event, self._out, now)
         if ended is None:
             return
         job: ClientJob = event.token
@@ -239,7 +235,7 @@ class PirateWorker(Machine):
         self._beat_at = inf
         self._waiting.clear()
         if self._job is not None:
-            self._jobs.abandon(self._job, reason, self._out, now)
+            self.jobs.abandon(self._job, reason, self._out, now)
             self._job = None
         if self._draining:
             return
@@ -254,7 +250,7 @@ class PirateWorker(Machine):
     def _maybe_dial(self, now: float) -> None:
         """Connect, if it is time to. While a handler runs that could not be interrupted we are
         not ready: whatever we were handed would wait for it."""
-        if now < self._dial_at or self._jobs.abandoned:
+        if now < self._dial_at or self.jobs.abandoned:
             return
         if not self._dialling and self._peer is None:
             self._dial_at = inf
@@ -263,7 +259,7 @@ class PirateWorker(Machine):
 
     # --- time -------------------------------------------------------------------------------------
     def _woken(self, event: Wake, now: float) -> None:
-        self._jobs.woken(event, now)
+        self.jobs.woken(event, now)
         if now >= self._beat_at:
             self._beat(now)
         self._maybe_dial(now)
@@ -294,7 +290,7 @@ class PirateWorker(Machine):
 
     def _maybe_stop(self, _now: float) -> None:
         """Leave once nothing is in hand; there are no words for it."""
-        if self._stopped or self._jobs:
+        if self._stopped or self.jobs:
             return
         self._stopped = True
         self._beat_at = inf
@@ -305,4 +301,4 @@ class PirateWorker(Machine):
 
     def _tell(self, kind: str, **facts: Any) -> None:
         """Note what happens to the conversation."""
-        self._jobs.observer.remark(kind, {"service": self._service} | facts, self._out)
+        self.jobs.observer.remark(kind, {"service": self._service} | facts, self._out)

@@ -79,7 +79,7 @@ class ScalabilityWorker(Machine):
     ) -> None:
         self._policy = policy = policy or RepPolicy()
         self._service = service
-        self._jobs: Jobs[Job] = Jobs(
+        self.jobs: Jobs[Job] = Jobs(
             service,
             job_observer(chronicle, instance, service, notes=policy.notes),
             kind=self._kind,
@@ -100,8 +100,8 @@ class ScalabilityWorker(Machine):
             Finished: self._finished,
             Produced: self._produced,
             Progressed: take_no_notice,  # nobody keeps a lease
-            Started: self._jobs.started,
-            Wake: self._jobs.woken,
+            Started: self.jobs.started,
+            Wake: self.jobs.woken,
             PeerJoined: self._joined,
             PeerLost: self._lost,
             PeerBlocked: self._blocked,
@@ -117,25 +117,21 @@ class ScalabilityWorker(Machine):
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        at = self._jobs.observer.look_at
+        at = self.jobs.observer.look_at
         return None if at == inf else at
-
-    def tell_beginnings(self, now: float) -> None:
-        """Let the journal, if one is kept, have the beginnings of what is under way."""
-        self._jobs.tell_beginnings(now)
 
     def snapshot(self) -> RepSnapshot:
         """Return the sizes of all tables."""
         callers = list(self._turns)
-        abandoned = self._jobs.abandoned
+        abandoned = self.jobs.abandoned
         return RepSnapshot(
             len(callers),
             sum(not caller.is_open for caller in callers),
             sum(not caller.is_read for caller in callers),
             self._turns.waiting,
-            len(self._jobs) - abandoned,
+            len(self.jobs) - abandoned,
             abandoned,
-            dict(self._jobs.dropped),
+            dict(self.jobs.dropped),
             self._draining,
             self._stopped,
         )
@@ -154,7 +150,7 @@ class ScalabilityWorker(Machine):
         caller = self._turns.by_peer.get(event.peer)
         if caller is None or self._stopped:
             return
-        jobs, capacity, hops, turns = self._jobs, self._capacity, self._hops, self._turns
+        jobs, capacity, hops, turns = self.jobs, self._capacity, self._hops, self._turns
         for (payload,) in event.messages:
             end = stack_size(payload, hops)
             if not end:
@@ -173,7 +169,7 @@ class ScalabilityWorker(Machine):
         job.way = caller.tag
         job.abandoned = ""
         job.joined = None
-        jobs = self._jobs
+        jobs = self.jobs
         jobs[job] = None
         request = Request(self._service, (body,))
         self._requests.append((job, request))
@@ -184,7 +180,7 @@ class ScalabilityWorker(Machine):
 
     def _deliver_waiting(self, now: float) -> None:
         """Deliver what waits, in turn, while there is room."""
-        while len(self._jobs) < self._capacity:
+        while len(self.jobs) < self._capacity:
             due = self._turns.pop()
             if due is None:
                 return
@@ -196,17 +192,17 @@ class ScalabilityWorker(Machine):
 
     def _refuse(self, payload: bytes, now: float) -> None:
         why = Why.HOPS if is_too_deep(payload, self._hops) else Why.MALFORMED
-        self._jobs.drop(why, self._out, now)
+        self.jobs.drop(why, self._out, now)
 
     # --- from handlers ----------------------------------------------------------------------------
     def _produced(self, event: Produced, now: float) -> None:
         self._put_out()  # a handler has to begin before it can be given up
-        if reason := self._jobs.join(event, self._out, now):
-            self._jobs.abandon(event.token, reason, self._out, now)
+        if reason := self.jobs.join(event, self._out, now):
+            self.jobs.abandon(event.token, reason, self._out, now)
 
     def _finished(self, event: Finished, now: float) -> None:
         job, frames, status = event.token, event.frames, event.status
-        jobs = self._jobs
+        jobs = self.jobs
         if status and status not in _NO_REPLY:
             raise jobs.wrong_end(status)
         if jobs.pop(job, 0) is not None:  # it is a set: those in it have None
@@ -238,9 +234,9 @@ class ScalabilityWorker(Machine):
             frames = (*job.joined, *frames)
         message = (job.stack, *frames)
         if caller is None:
-            self._jobs.drop(Why.STRAY, self._out, now)
+            self.jobs.drop(Why.STRAY, self._out, now)
         elif not (caller.is_open or self._paths.takes(caller, sum(map(len, message)))):
-            self._jobs.drop(Why.PUSHBACK, self._out, now)
+            self.jobs.drop(Why.PUSHBACK, self._out, now)
             self._out.append(unread_reply())
         else:
             self._replies.setdefault(caller.peer, []).append(message)
@@ -274,11 +270,11 @@ class ScalabilityWorker(Machine):
             return
         self._put_out()  # handlers have to begin before they can be given up
         self._paths.leave(caller)
-        self._jobs.drop(Why.LOST, self._out, now, len(caller.waiting))
-        for job in self._jobs:
+        self.jobs.drop(Why.LOST, self._out, now, len(caller.waiting))
+        for job in self.jobs:
             if job.way == caller.tag and not job.abandoned:
                 reason = event.reason or "its connection was closed"
-                self._jobs.abandon(job, reason, self._out, now)
+                self.jobs.abandon(job, reason, self._out, now)
 
     def _blocked(self, event: PeerBlocked, _now: float) -> None:
         self._turns.block(event.peer)
@@ -300,8 +296,8 @@ class ScalabilityWorker(Machine):
 
     def _maybe_stop(self, now: float) -> None:
         """Stop once nothing is in hand. What waits at channels that push back is left undone."""
-        if not (self._stopped or self._jobs):
+        if not (self._stopped or self.jobs):
             self._stopped = True
             self._put_out()
-            self._jobs.drop(Why.LOST, self._out, now, self._turns.clear())
+            self.jobs.drop(Why.LOST, self._out, now, self._turns.clear())
             self._out.append(Stopped())
