@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from requite.engine import (
-    Abandon,
     Cancel,
+    CancelHandler,
     Deliver,
     Disconnect,
     Drain,
@@ -180,7 +180,7 @@ class World:
                 assert token not in self.ended, "a partial reply follows the end"
             case Deliver(token=job):
                 self.jobs.append(job)
-            case Abandon(token=job):
+            case CancelHandler(token=job):
                 assert job in self.jobs, "nobody has what is abandoned"
             case Stopped():
                 self.stopped = True

@@ -211,7 +211,7 @@ class Broker(Daemon):
     async def _end_journal(self) -> None:
         """Write the rest, off the event loop: a disk may take its time."""
         if self._journal is not None:
-            self._engine.tell_beginnings(clock.now())
+            self._engine.flush_open_spans(clock.now())
             await asyncio.to_thread(self._journal.close)
 
 

@@ -302,7 +302,7 @@ class Load:
 
 @final
 @dataclass(slots=True)
-class Abandon:
+class CancelHandler:
     """Give up the work delivered under `token` (a worker's handler): nobody waits for it."""
 
     token: Any
@@ -349,7 +349,7 @@ Effect = (
     | Submit
     | Cancel
     | Finished
-    | Abandon
+    | CancelHandler
     | Note
     | Warn
     | Stopped

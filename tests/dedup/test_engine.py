@@ -6,7 +6,7 @@ import pytest
 from tests.dedup.bench import Bench
 
 from requite.dedup.inputs import Interrupted
-from requite.engine import Abandon, Drain, Progressed, Wake
+from requite.engine import CancelHandler, Drain, Progressed, Wake
 from requite.errors import ConfigurationError, LocalViolation
 from requite.request import Status
 
@@ -126,7 +126,7 @@ def test_a_handler_that_has_started_goes_on_when_nobody_waits(bench):
 
 def test_a_handler_that_has_not_started_is_given_up(bench):
     bench.ask("a")
-    assert bench.give_up("a") == [Abandon("a", "nobody waits")]
+    assert bench.give_up("a") == [CancelHandler("a", "nobody waits")]
     bench.finish("a", b"given up", CANCELLED)
     bench.ask("b")
     assert bench.ran == ["a", "b"]

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.dedup.bench import Bench
 
 from requite.dedup.inputs import Interrupted
-from requite.engine import Abandon, Finished, Produced, Wake
+from requite.engine import CancelHandler, Finished, Produced, Wake
 from requite.request import Status
 
 KEYS = st.sampled_from([b"a", b"b", b"c"])
@@ -91,7 +91,7 @@ class StoreMachine(RuleBasedStateMachine):
         out = self.bench.give_up(token)
         self.look(out)
         for effect in out:
-            if isinstance(effect, Abandon):
+            if isinstance(effect, CancelHandler):
                 assert effect.token not in self.started
                 self.bench.ran.remove(effect.token)
                 self.look(self.bench.finish(effect.token, b"given up", Status.CANCELLED))

@@ -13,7 +13,7 @@ from tests.engines.test_amqp_responder import Side, servant, worker
 from tests.support.amqp_engines import SIDE, CallerSide
 
 from requite.chronicle import Chronicle
-from requite.engine import Abandon, Finished, PeerLost, Produced, Stopped
+from requite.engine import CancelHandler, Finished, PeerLost, Produced, Stopped
 from requite.protocols.amqp import methods
 from requite.protocols.amqp.caller import AmqpCaller
 from requite.protocols.amqp.reports import ACTIVITY
@@ -40,7 +40,7 @@ def test_a_worker_that_is_told_to_drain_finishes_what_it_has_and_ends(whom: Any)
     assert "BASIC_CANCEL" in rabbit.sent(methods.channel(1))  # it takes nothing new
     [(_, _, report, _)] = rabbit.published(ACTIVITY)
     assert report.headers["x-event"] == "stopping"
-    assert not any(isinstance(each, Abandon) for each in rabbit.effects)
+    assert not any(isinstance(each, CancelHandler) for each in rabbit.effects)
 
     rabbit.say(commands.Basic.CancelOk("requests"))
     rabbit.feed(Finished(job, [b"done"]))

@@ -9,7 +9,7 @@ from pamqp import commands
 from tests.spec.requirement import requirement
 from tests.support.amqp_engines import SIDE, Rabbit, method
 
-from requite.engine import Abandon, Drain, Finished, PeerLost, Produced, Send, Stopped, Warn
+from requite.engine import CancelHandler, Drain, Finished, PeerLost, Produced, Send, Stopped, Warn
 from requite.errors import ConfigurationError, LocalViolation
 from requite.protocols.amqp import methods
 from requite.protocols.amqp.jobs import Job
@@ -115,7 +115,7 @@ def test_the_consumer_comes_back_after_its_queue_was_deleted(side: Any) -> None:
     rabbit.say(commands.Basic.Cancel("requests"))
     assert not rabbit.engine.snapshot().is_consuming
     assert rabbit.sent() == ["BASIC_CANCEL", "QUEUE_DECLARE"]
-    assert not any(isinstance(each, Abandon) for each in rabbit.effects)
+    assert not any(isinstance(each, CancelHandler) for each in rabbit.effects)
 
     rabbit.feed(Finished(job, [b"still"]))
     assert rabbit.answer()[1] == b"still"
@@ -317,7 +317,7 @@ def test_a_cancel_interrupts_its_handler() -> None:
     cancel(rabbit, correlation_id="c", message_id="other")
     assert not rabbit.effects
     cancel(rabbit, correlation_id="c", message_id="m")
-    assert [each.token for each in rabbit.effects if isinstance(each, Abandon)] == [job]
+    assert [each.token for each in rabbit.effects if isinstance(each, CancelHandler)] == [job]
     assert rabbit.raw("BASIC_ACK") == [methods.ack(1)]
 
     rabbit.feed(Finished(job, [b"too late"]))
@@ -350,7 +350,7 @@ def test_a_cancel_is_of_all_copies_of_a_request() -> None:
         rabbit.deliver(b"", tag, **copy)
         jobs += [job for job, _ in rabbit.delivered()]
     cancel(rabbit, correlation_id="c", message_id="m")
-    assert [each.token for each in rabbit.effects if isinstance(each, Abandon)] == jobs
+    assert [each.token for each in rabbit.effects if isinstance(each, CancelHandler)] == jobs
     assert rabbit.raw("BASIC_ACK") == [methods.ack(1), methods.ack(2)]
     for tag in (3, 4):
         rabbit.deliver(b"", tag, **copy)
@@ -430,7 +430,7 @@ def test_a_lost_connection_gives_requests_to_others() -> None:
     rabbit.consume()
     job, _ = rabbit.request()
     rabbit.feed(PeerLost(rabbit.peer, "reset"))
-    assert [each.token for each in rabbit.effects if isinstance(each, Abandon)] == [job]
+    assert [each.token for each in rabbit.effects if isinstance(each, CancelHandler)] == [job]
     rabbit.feed(Finished(job, [b"late"]))
     assert not rabbit.effects
 

@@ -8,7 +8,7 @@ from requite.chronicle import Chronicle, Kind
 from requite.core.jobs import ClientJob, Jobs
 from requite.core.observer import observer_of
 from requite.core.recording import JobRecorder
-from requite.engine import Abandon, Deliver, Effect, Finished, Note, Produced, Warn
+from requite.engine import CancelHandler, Deliver, Effect, Finished, Note, Produced, Warn
 from requite.errors import LocalViolation
 from requite.request import Request, Status
 
@@ -51,7 +51,7 @@ def test_a_job_is_delivered_and_finished_once() -> None:
 def test_what_is_abandoned_keeps_its_place_and_ends_cancelled() -> None:
     bench = Bench()
     bench.jobs.abandon(bench.job, "gone", bench.out, 2.0)
-    assert Abandon(bench.job, "gone") in bench.out
+    assert CancelHandler(bench.job, "gone") in bench.out
     assert (len(bench.jobs), bench.jobs.abandoned) == (1, 1)
     assert bench.jobs.join(Produced(bench.job, [b"late"]), bench.out, 2.0) == ""
     assert bench.job.joined is None
@@ -79,7 +79,7 @@ def test_dropped_messages_are_counted_noted_and_journalled() -> None:
     bench.jobs.drop("lost", bench.out, 1.0, 0)
     assert not bench.jobs.dropped
     bench.jobs.drop("lost", bench.out, 1.0, 2)
-    bench.jobs.tell_beginnings(1.1)
+    bench.jobs.flush_open_spans(1.1)
     assert bench.jobs.dropped == {"lost": 2}
     assert bench.notes() == ["delivered", "dropped"]
     assert bench.happened() == [Kind.DELIVERED, Kind.REFUSED]

@@ -6,7 +6,7 @@ import pytest
 from tests.spec.requirement import requirement
 from tests.support.broker import BrokerBench
 
-from requite.engine import Abandon, Received
+from requite.engine import CancelHandler, Received
 from requite.errors import LocalViolation
 from requite.protocols.majordomo.wire import (
     NOT_IDEMPOTENT,
@@ -424,7 +424,7 @@ def test_a_second_ready_gives_the_workers_requests_to_others():
 def test_input_that_makes_no_sense_is_our_own_fault():
     bench = BrokerBench()
     with pytest.raises(LocalViolation):
-        bench.broker.handle([Abandon("token", "why")], 0.0)
+        bench.broker.handle([CancelHandler("token", "why")], 0.0)
 
 
 # --- the end --------------------------------------------------------------------------------------

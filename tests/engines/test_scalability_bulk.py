@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.support.sp_engines import tag, way
 
 from requite.engine import (
-    Abandon,
     Cancel,
+    CancelHandler,
     Deliver,
     DeliverAll,
     Effect,
@@ -191,7 +191,7 @@ def test_a_handler_begins_before_it_is_given_up() -> None:
     worker = ScalabilityWorker(first_id=1)
     worker.handle([PeerJoined("a")], 0.0)
     effects = worker.handle([Received("a", [[tag(3) + b"x"]]), PeerLost("a")], 0.0)
-    assert [type(effect) for effect in effects] == [Deliver, Abandon]
+    assert [type(effect) for effect in effects] == [Deliver, CancelHandler]
 
 
 def test_what_is_sent_again_follows_what_was_sent_before() -> None:

@@ -229,7 +229,7 @@ def test_an_abandoned_request_is_told(worker, chronicle):
 
 def test_a_start_that_comes_late_is_told_by_itself(worker, chronicle):
     job = worker.request()
-    worker.worker.jobs.tell_beginnings(worker.now)
+    worker.worker.jobs.flush_open_spans(worker.now)
     worker.feed(Started(job))
     worker.finish(job)
     assert told(chronicle) == ["DELIVERED", "STARTED", "FINISHED"]

@@ -8,8 +8,8 @@ import pytest
 from tests.shell.fakes import FakeStream, HostBench, LineFraming, ScriptedEngine, echo, warnings_of
 
 from requite.engine import (
-    Abandon,
     Cancel,
+    CancelHandler,
     Connect,
     Deliver,
     Disconnect,
@@ -131,7 +131,7 @@ def test_effects_are_performed_in_order(bench: HostBench) -> None:
         note,
         Deliver("t2", b"reply"),
         Connect(),
-        Abandon("t3", "nobody waits"),
+        CancelHandler("t3", "nobody waits"),
         Stopped(),
     ]
     bench.host.submit(Drain())
@@ -148,7 +148,12 @@ def test_effects_are_performed_in_order(bench: HostBench) -> None:
 def test_an_effect_nobody_asked_for_is_a_bug_that_shows() -> None:
     engine = ScriptedEngine()
     host = Host(engine, lambda: 0.0, LineFraming, wake_at=print, want_flush=print)
-    for effect in (Deliver("t", 1), Fail("t", CallTimeout("x")), Connect(), Abandon("t", "r")):
+    for effect in (
+        Deliver("t", 1),
+        Fail("t", CallTimeout("x")),
+        Connect(),
+        CancelHandler("t", "r"),
+    ):
         engine.script = lambda event, effect=effect: [effect]
         with pytest.raises(LocalViolation, match="does not do"):
             host.submit(Drain())

@@ -114,7 +114,7 @@ class KeepsTheOldQueue(AmqpCaller):
     """Wait for replies in the queue that was deleted."""
 
     def _lost_queue(self, heard: Any, message: Any, now: float) -> None:
-        self._way._is_consuming = False
+        self._reply_path._is_consuming = False
 
 
 class NeverBeats(AmqpCaller):
@@ -147,7 +147,7 @@ class PublishesAnyhow(AmqpCaller):
     """Publish what is held when its time is over."""
 
     def _maybe_release(self, now: float) -> None:
-        if self._way.is_ready:
+        if self._reply_path.is_ready:
             for call in list(self._held):
                 del self._held[call]
                 self._transmit(call, now)

@@ -15,10 +15,10 @@ from requite.engine import Deliver, Disconnect, Effect, Fail, Input, Received, S
 from requite.errors import CallTimeout, RemoteViolation
 from requite.protocols.pirate import wire
 from requite.protocols.pirate.client import LazyPirate
-from requite.protocols.pirate.crew import BUSY, Crew
 from requite.protocols.pirate.queue import PirateQueue
 from requite.protocols.pirate.server import PirateServer
 from requite.protocols.pirate.worker import PirateWorker
+from requite.protocols.pirate.workers import BUSY, WorkerSet
 
 
 # --- clients --------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ class SaysItHasNotRun(LazyPirate):
 
 # --- queues ---------------------------------------------------------------------------------------
 class MostRecentlyUsed(PirateQueue):
-    class _Crew(Crew):
+    class _Workers(WorkerSet):
         def take(self) -> Any:
             hand, _ = self._idle.popitem()
             hand.state = BUSY
@@ -101,7 +101,7 @@ class MostRecentlyUsed(PirateQueue):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._crew = self._Crew()
+        self._workers = self._Workers()
 
 
 class Redelivers(PirateQueue):
@@ -120,7 +120,7 @@ class Redelivers(PirateQueue):
 
     def _lose_request(self, hand: Any, why: str, now: float) -> None:
         message = self._bodies.get(hand.peer)
-        asker = hand.asker
+        asker = hand.client
         if message and asker and self._turns.by_peer.get(asker.peer) is asker:
             asker.in_hand.pop(hand, None)
             del message[: 2 if self._pattern is wire.Pattern.SIMPLE else 1]
@@ -141,7 +141,7 @@ class HandsOutOnTop(PirateQueue):
 
     def _heard(self, hand: Any, said: Any, now: float) -> None:
         if isinstance(said, wire.Heartbeat):
-            self._crew.ready(hand)
+            self._workers.ready(hand)
         super()._heard(hand, said, now)
 
 
@@ -150,7 +150,7 @@ class TakesAnyWord(PirateQueue):
 
     def _joined(self, event: Any, now: float) -> None:
         super()._joined(event, now)
-        if hand := self._crew.by_peer.get(event.peer):
+        if hand := self._workers.by_peer.get(event.peer):
             self._make_ready(hand, now)
 
 
@@ -158,8 +158,8 @@ class SendsToTheFirst(PirateQueue):
     """Send every reply to the client that came first."""
 
     def _take_reply(self, hand: Any, reply: Any, now: float) -> None:
-        if hand.asker is not None and self._turns.by_peer:
-            hand.asker = next(iter(self._turns.by_peer.values()))
+        if hand.client is not None and self._turns.by_peer:
+            hand.client = next(iter(self._turns.by_peer.values()))
         super()._take_reply(hand, reply, now)
 
 

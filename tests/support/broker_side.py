@@ -15,7 +15,7 @@ from collections import defaultdict
 from typing import Any, Literal
 
 from requite.engine import (
-    Abandon,
+    CancelHandler,
     Connect,
     Deliver,
     Disconnect,
@@ -121,7 +121,7 @@ class BrokerSide:
                 self.delivered.append((token, what))
             case Fail(token, error):
                 self.failed.append((token, error))
-            case Abandon(token, _reason):
+            case CancelHandler(token, _reason):
                 self.abandoned.append(token)
             case Warn():
                 self.warnings.append(effect)

@@ -11,8 +11,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from requite.engine import (
-    Abandon,
     Cancel,
+    CancelHandler,
     Deliver,
     Disconnect,
     Drain,
@@ -232,7 +232,7 @@ class JobBench(Bench):
                 assert job not in self.requests
                 self.requests[job] = request
                 self.running.append(job)
-            case Abandon(job, reason):
+            case CancelHandler(job, reason):
                 assert job in self.running, "a handler that had ended was given up"
                 assert job not in self.abandoned
                 self.abandoned[job] = reason

@@ -20,8 +20,8 @@ from tests.support.engine_bench import Clocked
 from requite.chronicle import Chronicle
 from requite.core.jobs import ClientJob
 from requite.engine import (
-    Abandon,
     Cancel,
+    CancelHandler,
     Connect,
     Deliver,
     Disconnect,
@@ -173,7 +173,7 @@ class _HandlerBench(Bench):
             case Deliver(job, request):
                 self.jobs.append(job)
                 self.requests[job] = request
-            case Abandon(job, reason):
+            case CancelHandler(job, reason):
                 assert job not in self.abandoned
                 self.abandoned[job] = reason
             case _:

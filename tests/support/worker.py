@@ -18,7 +18,7 @@ from typing import Any
 from requite.chronicle import NO_CALL, Chronicle
 from requite.core.liveness import HeartbeatPolicy
 from requite.engine import (
-    Abandon,
+    CancelHandler,
     Connect,
     Deliver,
     Disconnect,
@@ -199,7 +199,7 @@ class WorkerBench:
                 self._note_sent(str(peer), self.dialect.decode_from_worker(list(message)))
             case Deliver(token, Request() as request):
                 self.requests[token] = request
-            case Abandon(token, reason):
+            case CancelHandler(token, reason):
                 assert token not in self.abandoned, f"{token} was abandoned already"
                 self.abandoned[token] = reason
             case Connect():

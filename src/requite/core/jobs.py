@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from requite.core.observer import NO_JOB_OBSERVER, JobObserver
 from requite.engine import (
-    Abandon,
+    CancelHandler,
     Deliver,
     Effect,
     Finished,
@@ -46,7 +46,7 @@ class Job:
         "abandoned",
         "call_id",
         "delivered_at",
-        "is_told",
+        "is_expanded",
         "joined",
         "joined_size",
         "size",
@@ -60,7 +60,7 @@ class Job:
     delivered_at: float
     started_at: float
     size: int
-    is_told: bool
+    is_expanded: bool
     due_at: float = inf  # the caller's deadline, where it is known
 
     def facts(self) -> dict[str, Any]:
@@ -91,8 +91,8 @@ JobT = TypeVar("JobT", bound=Job)
 class Jobs(dict[JobT, Any], Generic[JobT]):
     """The jobs of one engine, in the order of their beginnings; what is held of each is up to it.
 
-    For each `Deliver` of a `Request` there is to be one `Finished`, also after an `Abandon`: it
-    gives the place back. A reply may grow to `reply_size_max` bytes out of partial ones. `dropped`
+    For each `Deliver` of a `Request` there is to be one `Finished`, also after a `CancelHandler`;
+    it frees the slot. A reply may grow to `reply_size_max` bytes out of partial ones. `dropped`
     counts messages that nothing became of, by reason. `kind` is what the engine is, for those who
     misuse it. A hot path may do itself what `deliver` and `finish` do.
     """
@@ -193,7 +193,7 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
         """Have a handler given up: nobody waits for its reply."""
         job.abandoned = reason
         job.joined = None
-        out.append(Abandon(job, reason))
+        out.append(CancelHandler(job, reason))
         self.observer.abandoned(job, reason, now)
         self.remark("abandoned", job, out, reason=reason)
 
@@ -203,7 +203,7 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
         if now >= self.observer.look_at:
             self.observer.look(self, now)
 
-    def tell_beginnings(self, now: float) -> None:
+    def flush_open_spans(self, now: float) -> None:
         """Let the journal, if one is kept, have the beginnings of what is under way."""
         self.observer.look(self, now)
 

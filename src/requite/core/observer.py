@@ -19,14 +19,14 @@ from requite.request import Status
 
 
 class Call(Protocol):
-    """What the observer of a client needs of a call; a recorder sets `is_told`, `sent_at`, and the
-    `call_id` of one that has none.
+    """What the observer of a client needs of a call; a recorder sets `is_expanded`, `sent_at`,
+    and the `call_id` of one that has none.
 
     `sent_at` is when the first try left, `tries` how many there were. `size` is in bytes.
     """
 
     call_id: bytes
-    is_told: bool
+    is_expanded: bool
     sent_at: float
     submitted_at: float
     deadline: float
@@ -44,7 +44,7 @@ class Job(Protocol):
     and the `call_id` of one that has none."""
 
     call_id: bytes
-    is_told: bool
+    is_expanded: bool
     delivered_at: float
     started_at: float
     due_at: float

@@ -113,7 +113,7 @@ class CallRecorder(Recorder, CallObserver[CallT]):
     def accepted(self, call: CallT) -> None:
         """Note a new call, and give it an id if it has none."""
         call.call_id = call.call_id or self._new_id()
-        call.is_told = False
+        call.is_expanded = False
         self._look_soon(call.submitted_at)
 
     def sent(self, call: CallT, now: float) -> None:
@@ -122,7 +122,7 @@ class CallRecorder(Recorder, CallObserver[CallT]):
             call.sent_at = now
         else:
             self.begun(call)
-        if call.is_told:
+        if call.is_expanded:
             self._tell(call, Kind.SENT, now)
 
     def partial(self, call: CallT, frames: Sequence[bytes], now: float) -> None:
@@ -133,7 +133,7 @@ class CallRecorder(Recorder, CallObserver[CallT]):
     def answered(self, call: CallT, body: Sequence[bytes], now: float) -> None:
         """Tell of the reply to a call."""
         size = sum(map(len, body))
-        if call.is_told:
+        if call.is_expanded:
             self._tell(call, Kind.ANSWERED, now, outcome=Status.OK, size=size)
             return
         instants = call.submitted_at, call.sent_at, now, call.deadline
@@ -141,9 +141,9 @@ class CallRecorder(Recorder, CallObserver[CallT]):
 
     def begun(self, call: CallT) -> None:
         """Tell what has happened to a call so far, up to its first try, if that is not told yet."""
-        if call.is_told:
+        if call.is_expanded:
             return
-        call.is_told = True
+        call.is_expanded = True
         facts: dict[str, Any] = {"size": call.size, "value": call.deadline}
         if self._is_marked(call):
             facts["reason"] = NOT_IDEMPOTENT
@@ -195,13 +195,13 @@ class JobRecorder(Recorder, JobObserver[JobT]):
         job.delivered_at = now
         job.started_at = 0.0
         job.size = size
-        job.is_told = False
+        job.is_expanded = False
         self._look_soon(now)
 
     def started(self, job: JobT, now: float) -> None:
         """Tell that a handler runs, where that is not part of a flight."""
         job.started_at = now
-        if job.is_told:
+        if job.is_expanded:
             self._tell(job, Kind.STARTED, now)
 
     def partial(self, job: JobT, frames: Iterable[bytes], now: float) -> None:
@@ -212,7 +212,7 @@ class JobRecorder(Recorder, JobObserver[JobT]):
     def finished(self, job: JobT, status: Status, frames: Sequence[bytes], now: float) -> None:
         """Tell how a handler ended."""
         size = sum(map(len, frames))
-        if job.is_told or status or not job.started_at:
+        if job.is_expanded or status or not job.started_at:
             self.begun(job)
             facts: dict[str, Any] = {"outcome": status, "size": size}
             if status:  # then the frames are the reason
@@ -230,9 +230,9 @@ class JobRecorder(Recorder, JobObserver[JobT]):
 
     def begun(self, job: JobT) -> None:
         """Tell what has happened to a request so far, if that is not told yet."""
-        if job.is_told:
+        if job.is_expanded:
             return
-        job.is_told = True
+        job.is_expanded = True
         self._tell(job, Kind.DELIVERED, job.delivered_at, size=job.size, value=job.due_at)
         if job.started_at:
             self._tell(job, Kind.STARTED, job.started_at)

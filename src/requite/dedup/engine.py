@@ -1,7 +1,7 @@
 """Runs each request once: stands between the engine of a worker and its handlers.
 
 What the worker's engine delivers comes in as `Asked`, what it abandons as `GivenUp`, and what
-handlers say as they say it. What goes out is the same: `Deliver` and `Abandon` for handlers;
+handlers say as they say it. What goes out is the same: `Deliver` and `CancelHandler` for handlers;
 `Finished`, `Produced`, `Progressed` and `Started` for the worker's engine. With a log there are
 `Store` and `Load` in between, and no reply leaves before it is stored.
 
@@ -21,7 +21,7 @@ from requite.dedup.keeping import Keeping
 from requite.dedup.policy import REPLY_SIZE_MAX, DedupPolicy, DedupStats
 from requite.dedup.records import DedupRecord, Kind, Outcome, decode, encode
 from requite.engine import (
-    Abandon,
+    CancelHandler,
     Deliver,
     Finished,
     Input,
@@ -198,7 +198,7 @@ class DedupEngine:
             self._loads.discard(token)
             self._out.append(Finished(token, _GIVEN_UP, Status.CANCELLED))
         elif entry is None:  # it runs without a key, or its end has just crossed this
-            self._out.append(Abandon(token, reason))
+            self._out.append(CancelHandler(token, reason))
         elif token != entry.owner:
             del entry.waiters[token]
             self._leave(token)
@@ -206,7 +206,7 @@ class DedupEngine:
             entry.owner = None
             self._leave(token)
         elif entry.state is State.RUNNING and not entry.started and not entry.waiters:
-            self._out.append(Abandon(token, reason))
+            self._out.append(CancelHandler(token, reason))
 
     def _leave(self, token: Any) -> None:
         del self._tokens[token]

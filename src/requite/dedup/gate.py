@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from requite.dedup.inputs import Asked, GivenUp, Interrupted
 from requite.dedup.records import DIGEST_SIZE, NO_DIGEST
-from requite.engine import Abandon, Deliver, Finished, Input
+from requite.engine import CancelHandler, Deliver, Finished, Input
 from requite.request import Request
 
 _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class
@@ -88,7 +88,7 @@ class Gate:
         token, kind = effect.token[1], effect.__class__
         if kind is Deliver:
             self.handlers.deliver(token, effect.what)
-        elif kind is Abandon:
+        elif kind is CancelHandler:
             self.handlers.abandon(token, effect.reason)
         else:
             if kind is Finished:

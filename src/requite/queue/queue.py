@@ -140,7 +140,7 @@ class Queue(Daemon):
     async def _end_journal(self) -> None:
         """Write down what is known, if a journal is kept."""
         if self._journal is not None:
-            self._engine.tell_beginnings(clock.now())
+            self._engine.flush_open_spans(clock.now())
             await asyncio.to_thread(self._journal.close)
 
 

@@ -23,7 +23,7 @@ from math import inf
 from typing import Any, Final, TypedDict, Unpack
 
 from requite.engine import (
-    Abandon,
+    CancelHandler,
     Connect,
     Deliver,
     DeliverAll,
@@ -176,7 +176,7 @@ class Host:
             Disconnect: self._disconnect,
             StopReading: lambda effect: effect.peer.pause(Pause.ENGINE),
             ResumeReading: lambda effect: effect.peer.resume(Pause.ENGINE),
-            Abandon: lambda effect: abandon(effect.token, effect.reason),
+            CancelHandler: lambda effect: abandon(effect.token, effect.reason),
             Note: uses.get("note", _ignore),
             Warn: lambda effect: self._warnings.warn(effect.kind, effect.text),
             Stopped: lambda _effect: stopped(),

@@ -196,7 +196,7 @@ class Worker(Daemon):
         self._posts.clear()
         if self._journal is not None:
             for plan in self._plans:
-                plan.engine.jobs.tell_beginnings(clock.now())
+                plan.engine.jobs.flush_open_spans(clock.now())
             await asyncio.to_thread(self._journal.close)
 
     def _make_posts(self) -> list[_Post]:

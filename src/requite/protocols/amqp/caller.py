@@ -53,10 +53,10 @@ from requite.protocols.amqp.connected import SIDE, WORK, ConnectedEngine
 from requite.protocols.amqp.methods import Heard
 from requite.protocols.amqp.policy import CallerPolicy
 from requite.protocols.amqp.properties import Properties, decode_properties, encode_properties
+from requite.protocols.amqp.reply_path import ReplyPath
 from requite.protocols.amqp.sizes import SizeLimit
 from requite.protocols.amqp.topology import Destination
 from requite.protocols.amqp.tracing import traceparent
-from requite.protocols.amqp.way import Way
 from requite.protocols.amqp.wire import Control
 from requite.request import Partial
 
@@ -100,7 +100,7 @@ class AmqpCaller(ConnectedEngine):
         self._publishings: dict[str, bytes] = {}  # the method by service
         self._limit = SizeLimit()
         self._call_number = 0
-        self._way = Way(
+        self._reply_path = ReplyPath(
             destination or Destination(),
             origin,
             self._send,
@@ -147,7 +147,7 @@ class AmqpCaller(ConnectedEngine):
         """
         held = len(self._held)
         return SimpleNamespace(
-            is_ready=self._way.is_ready,
+            is_ready=self._reply_path.is_ready,
             held=held,
             sent=len(self.calls) - held,
             unconfirmed=len(self._confirms),
@@ -170,7 +170,7 @@ class AmqpCaller(ConnectedEngine):
         call.request_id = request_id
         self.calls.take_on(call)
         self._budget.earn()
-        if self._way.is_ready:
+        if self._reply_path.is_ready:
             self._transmit(call, now)
             return
         self._hold(call, call.deadline)
@@ -191,32 +191,32 @@ class AmqpCaller(ConnectedEngine):
     # --- the way of requests and replies ----------------------------------------------------------
     def _begin(self, _now: float) -> None:
         self._limit.forget()
-        self._way.reset()
+        self._reply_path.reset()
         self._get_ready()
 
     def _end(self, reason: str, now: float) -> None:
-        self._way.reset()
+        self._reply_path.reset()
         self._interrupt(reason, now)
 
     def _get_ready(self) -> None:
         """Have the way made, where there is a connection."""
-        if self._agreed and self._way.get_ready():
+        if self._agreed and self._reply_path.get_ready():
             self._confirms.begin()
 
     def _began_to_consume(self, _heard: Any, _message: Message, now: float) -> None:
-        self._way.began_to_consume()
+        self._reply_path.began_to_consume()
         self._maybe_release(now)
 
     def _lost_queue(self, _heard: Any, _message: Message, now: float) -> None:
         """Have another reply queue in place of the one that somebody deleted."""
-        self._way.have_queue()
+        self._reply_path.have_queue()
         self._interrupt("the reply queue was deleted", now)
 
     def _lost_channel(self, closed: methods.Closed, _message: Message, now: float) -> None:
         reason = f"RabbitMQ closed the channel: {closed.code} {closed.text}"
         if self._limit.learn(closed):
             self._drop_too_large(now)
-        if self._way.lost_channel() and closed.code != _ACCESS_REFUSED:
+        if self._reply_path.lost_channel() and closed.code != _ACCESS_REFUSED:
             self._interrupt(reason, now)
         else:
             self._refused(f"{reason} (permissions of the user in the URL)", now)
@@ -242,10 +242,10 @@ class AmqpCaller(ConnectedEngine):
     def _hear_aside(self, heard: Heard, now: float) -> None:
         match heard:
             case methods.Done(method=methods.EXCHANGE_DECLARE_OK):
-                self._way.found_exchange()
+                self._reply_path.found_exchange()
                 self._maybe_release(now)
-            case methods.Closed() if self._way.lost_side(heard):
-                exchange = self._way.destination.exchange
+            case methods.Closed() if self._reply_path.lost_side(heard):
+                exchange = self._reply_path.destination.exchange
                 for call in list(self._held):
                     self._fail(call, failures.no_exchange(exchange, heard.text), now)
             case methods.Closed(code=code, text=text):
@@ -265,7 +265,7 @@ class AmqpCaller(ConnectedEngine):
 
     def _maybe_release(self, now: float) -> None:
         """Publish what is held, if that is possible by now."""
-        if not self._way.is_ready:
+        if not self._reply_path.is_ready:
             return
         for call in list(self._held):
             del self._held[call]
@@ -287,7 +287,7 @@ class AmqpCaller(ConnectedEngine):
         header = encode_properties(
             Properties(
                 wire.correlation_id(call.request_id),
-                self._way.reply_to,
+                self._reply_path.reply_to,
                 call.message_id,
                 wire.expiration(call.deadline - now),
                 headers,
@@ -306,7 +306,7 @@ class AmqpCaller(ConnectedEngine):
         if method is None:
             if len(self._publishings) >= _CACHED_MAX:
                 self._publishings.clear()
-            method = methods.publish(self._way.destination.exchange, service, mandatory=True)
+            method = methods.publish(self._reply_path.destination.exchange, service, mandatory=True)
             self._publishings[service] = method
         return method
 
@@ -329,12 +329,12 @@ class AmqpCaller(ConnectedEngine):
 
     def _recall(self, call: PendingCall) -> None:
         """Tell the worker that nobody waits for a call any more, if it may have it."""
-        if not (call.is_sent and self._agreed) or self._way.has_no_control:
+        if not (call.is_sent and self._agreed) or self._reply_path.has_no_control:
             return
         headers = {wire.CONTROL: Control.CANCEL.value}
         name = wire.correlation_id(call.request_id)
         properties = Properties(name, message_id=call.message_id, headers=headers)
-        self._way.publish_control(call.service, encode_properties(properties, 0))
+        self._reply_path.publish_control(call.service, encode_properties(properties, 0))
 
     # --- what comes back --------------------------------------------------------------------------
     def _replied(self, _heard: Any, message: Message, now: float) -> None:
@@ -424,7 +424,7 @@ class AmqpCaller(ConnectedEngine):
         request_id = wire.request_id_of(properties.correlation_id)
         call = self._table.get(request_id) if request_id >= 0 else None
         if call is not None:
-            where = self._way.destination.describe(returned.routing_key)
+            where = self._reply_path.destination.describe(returned.routing_key)
             error = failures.unroutable(where, returned.text)
             self._conclude(call, error, now, tried=call.tries > 1)
 

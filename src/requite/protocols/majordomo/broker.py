@@ -347,14 +347,14 @@ class MajordomoBroker:
             elif name is _DRAIN:
                 self._drain_due(now)
             elif name is _LOOK:
-                self.tell_beginnings(now)
+                self.flush_open_spans(now)
                 if self.parties:
                     self._timers.set(_LOOK, now + SWEEP_EVERY_S)
             else:
                 worker, dispatch_id = name
                 self._dispatcher.lease_due(worker, dispatch_id, now)
 
-    def tell_beginnings(self, now: float) -> None:
+    def flush_open_spans(self, now: float) -> None:
         """Let the journal, if one is kept, have the beginnings of what is under way."""
         clients = (each for each in self.parties.values() if isinstance(each, Client))
         self._observer.look(clients, now)

@@ -56,11 +56,11 @@ class Directory:
         if service.is_bare and self.is_over_full:
             self._timers.set(service, now)
 
-    def staffed(self, service: Service) -> None:
+    def first_worker_joined(self, service: Service) -> None:
         """Keep a service that has a worker."""
         self._timers.clear(service)
 
-    def bereft(
+    def last_worker_left(
         self, service: Service, start_grace: Callable[[PendingRequest, float], None], now: float
     ) -> None:
         """Start the clocks of a service that has lost its last worker, and of its requests."""

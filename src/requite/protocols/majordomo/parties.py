@@ -159,8 +159,8 @@ class PendingRequest:
     """A request between its acceptance and its final reply.
 
     `worker` is None while it is queued. `partials` counts what the client has been sent;
-    `joined` collects partial frames for a client whose dialect has none. `is_told`: the journal has
-    what happened so far.
+    `joined` collects partial frames for a client whose dialect has none. `is_expanded`: the
+    journal has what happened so far.
     """
 
     __slots__ = (
@@ -173,7 +173,7 @@ class PendingRequest:
         "dispatch_id",
         "dispatched_at",
         "flags",
-        "is_told",
+        "is_expanded",
         "joined",
         "key",
         "partials",
@@ -204,7 +204,7 @@ class PendingRequest:
         self.key = key
         self.call_id = call_id
         self.accepted_at = self.queued_at = self.dispatched_at = now
-        self.is_told = False
+        self.is_expanded = False
         self.attempts = 0
         self.partials = 0
         self.dispatch_id = 0

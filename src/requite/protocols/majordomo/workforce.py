@@ -108,7 +108,7 @@ class Workforce:
         )
         self._parties[peer] = worker
         service.workers[worker] = None
-        self._directory.staffed(service)
+        self._directory.first_worker_joined(service)
         if dialect.has_ids:  # [worker-confirm], [worker-heartbeat]
             liveness.agree(ready.interval_ms)
             self._speak(worker, now)
@@ -234,7 +234,7 @@ class Workforce:
         worker.holds.clear()
         self._dispatcher.feed(service, now)
         if service.is_bare:
-            self._directory.bereft(service, self._dispatcher.start_grace, now)
+            self._directory.last_worker_left(service, self._dispatcher.start_grace, now)
 
     def _remark(self, kind: str, worker: Worker, **facts: Any) -> None:
         known = {"worker": worker.address, "service": worker.service.name}

@@ -10,7 +10,7 @@ class Why:
     """Why messages are dropped: the words of counters and notes."""
 
     MALFORMED: Final = "malformed"
-    STRAY: Final = "stray"  # replies that answer nothing their worker has in hand
+    STRAY: Final = "stray"  # replies that answer no request that their worker has
     LEFT: Final = "left"  # replies whose client is gone
     UNREADY: Final = "unready"  # said before READY
     LOST: Final = "lost"  # requests whose client, or worker, was lost

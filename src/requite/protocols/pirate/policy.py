@@ -81,8 +81,8 @@ class WorkerPolicy:
     """What may be set on a worker at a queue.
 
     - `heartbeat`: how often to be heard, and when a silent queue is gone (Paranoid alone).
-    - `backlog_max`: how many requests may wait for the one in hand. There are such only at queues
-      that take a heartbeat for "ready", as those of the Guide do; more are dropped.
+    - `backlog_max`: how many requests may wait for the one in progress. There are such only at
+      queues that take a heartbeat for "ready", as those of the Guide do; more are dropped.
     - `pause_first_s`, `pause_max_s`: how long to wait before the next connection when the last one
       came to nothing; doubled each time (Guide: from 1 to 32 s).
     - `reply_size_max`: how large a reply may grow out of partial ones.

@@ -11,43 +11,42 @@ from typing import Any, Final
 from requite.chronicle import MADE_UP, NO_INSTANCE, Chronicle, Happening, Kind
 from requite.core.observer import Observer
 from requite.core.recording import Recorder
-from requite.protocols.pirate.asker import Asker
-from requite.protocols.pirate.crew import BUSY, Hand
+from requite.protocols.pirate.workers import BUSY, QueueClient, WorkerPeer
 from requite.request import Status, error_class_of
 
 _ENDS: Final = {Status.CANCELLED: Kind.CANCELLED}
 
 
-class Errand:
+class TrackedRequest:
     """A request on its way through a queue. `size` are the bytes of its body; `worker`, the name of
     who was given it, is empty while it waits."""
 
-    __slots__ = ("accepted_at", "call_id", "dispatched_at", "is_told", "size", "worker")
+    __slots__ = ("accepted_at", "call_id", "dispatched_at", "is_expanded", "size", "worker")
 
     def __init__(self, call_id: bytes, size: int, now: float) -> None:
         self.call_id = call_id
         self.size = size
         self.accepted_at = self.dispatched_at = now
         self.worker = b""
-        self.is_told = False
+        self.is_expanded = False
 
 
 class QueueObserver(Observer):
     """What the engine of a queue tells of requests and workers. This one listens to nothing."""
 
-    def accepted(self, asker: Asker[Hand], body: Sequence[bytes], now: float) -> None:
+    def accepted(self, client: QueueClient, body: Sequence[bytes], now: float) -> None:
         """A client has made a request."""
 
-    def dispatched(self, asker: Asker[Hand], hand: Hand, now: float) -> None:
+    def dispatched(self, client: QueueClient, worker: WorkerPeer, now: float) -> None:
         """A worker was given the first request that waits at a client."""
 
-    def answered(self, hand: Hand, body: Iterable[bytes], now: float) -> None:
+    def answered(self, worker: WorkerPeer, body: Iterable[bytes], now: float) -> None:
         """A worker has replied."""
 
-    def lost(self, hand: Hand, why: str, now: float) -> None:
+    def lost(self, worker: WorkerPeer, why: str, now: float) -> None:
         """A request was lost with its worker."""
 
-    def left(self, asker: Asker[Hand], why: str, now: float) -> None:
+    def left(self, client: QueueClient, why: str, now: float) -> None:
         """A client has left."""
 
     def drained(self, now: float) -> None:
@@ -56,13 +55,13 @@ class QueueObserver(Observer):
     def stopped(self, now: float) -> None:
         """No reply is passed on any more."""
 
-    def came(self, hand: Hand, now: float) -> None:
+    def came(self, worker: WorkerPeer, now: float) -> None:
         """A worker has said for the first time that it is ready."""
 
-    def beat(self, hand: Hand, now: float) -> None:
+    def beat(self, worker: WorkerPeer, now: float) -> None:
         """A worker is there."""
 
-    def went(self, hand: Hand, why: str, now: float) -> None:
+    def went(self, worker: WorkerPeer, why: str, now: float) -> None:
         """A worker is gone."""
 
     def look(self, now: float) -> None:
@@ -81,83 +80,83 @@ class QueueRecorder(Recorder, QueueObserver):
 
     def __init__(self, chronicle: Chronicle, instance: bytes = NO_INSTANCE) -> None:
         super().__init__(chronicle, bytes((instance[0] | MADE_UP,)) + instance[1:])
-        self._waiting: dict[Asker[Hand], deque[Errand]] = {}
-        self._in_hand: dict[Hand, Errand] = {}
-        self._names: dict[Hand, bytes] = {}  # of workers
+        self._waiting: dict[QueueClient, deque[TrackedRequest]] = {}
+        self._in_hand: dict[WorkerPeer, TrackedRequest] = {}
+        self._names: dict[WorkerPeer, bytes] = {}  # of workers
         self._came = 0
 
     # --- requests ---------------------------------------------------------------------------------
-    def accepted(self, asker: Asker[Hand], body: Sequence[bytes], now: float) -> None:
+    def accepted(self, client: QueueClient, body: Sequence[bytes], now: float) -> None:
         """Give a new request its id."""
-        errand = Errand(self._new_id(), sum(map(len, body)), now)
-        self._waiting.setdefault(asker, deque()).append(errand)
+        request = TrackedRequest(self._new_id(), sum(map(len, body)), now)
+        self._waiting.setdefault(client, deque()).append(request)
         self._look_soon(now)
 
-    def dispatched(self, asker: Asker[Hand], hand: Hand, now: float) -> None:
+    def dispatched(self, client: QueueClient, worker: WorkerPeer, now: float) -> None:
         """Note that a worker was given the first request that waits at a client."""
-        waiting = self._waiting[asker]
-        errand = self._in_hand[hand] = waiting.popleft()
+        waiting = self._waiting[client]
+        request = self._in_hand[worker] = waiting.popleft()
         if not waiting:
-            del self._waiting[asker]
-        errand.dispatched_at = now
-        errand.worker = self._names[hand]
-        if errand.is_told:
-            self._tell(errand, Kind.DISPATCHED, now)
+            del self._waiting[client]
+        request.dispatched_at = now
+        request.worker = self._names[worker]
+        if request.is_expanded:
+            self._tell(request, Kind.DISPATCHED, now)
 
-    def answered(self, hand: Hand, body: Iterable[bytes], now: float) -> None:
+    def answered(self, worker: WorkerPeer, body: Iterable[bytes], now: float) -> None:
         """Tell of the reply to what a worker had."""
-        errand = self._in_hand.pop(hand, None)
-        if errand is None:
+        request = self._in_hand.pop(worker, None)
+        if request is None:
             return  # the queue has stopped meanwhile
         size = sum(map(len, body))
-        if errand.is_told:
-            self._tell(errand, Kind.ANSWERED, now, outcome=Status.OK, size=size)
+        if request.is_expanded:
+            self._tell(request, Kind.ANSWERED, now, outcome=Status.OK, size=size)
             return
-        instants = errand.accepted_at, errand.dispatched_at, now, inf
-        self._flown((*instants, errand.call_id, b"", errand.worker, errand.size, size))
+        instants = request.accepted_at, request.dispatched_at, now, inf
+        self._flown((*instants, request.call_id, b"", request.worker, request.size, size))
 
-    def lost(self, hand: Hand, why: str, now: float) -> None:
+    def lost(self, worker: WorkerPeer, why: str, now: float) -> None:
         """Tell that a request was lost with its worker."""
-        self._end(self._in_hand.pop(hand, None), Status.WORKER_LOST, why, now)
+        self._end(self._in_hand.pop(worker, None), Status.WORKER_LOST, why, now)
 
-    def left(self, asker: Asker[Hand], why: str, now: float) -> None:
+    def left(self, client: QueueClient, why: str, now: float) -> None:
         """Tell that nobody waits any more for what a client had asked."""
-        given = [self._in_hand.pop(hand, None) for hand in asker.in_hand]
-        for errand in (*given, *self._waiting.pop(asker, ())):
-            self._end(errand, Status.CANCELLED, f"its client has left: {why}", now)
+        given = [self._in_hand.pop(worker, None) for worker in client.in_hand]
+        for request in (*given, *self._waiting.pop(client, ())):
+            self._end(request, Status.CANCELLED, f"its client has left: {why}", now)
 
     def drained(self, now: float) -> None:
         """Tell that what waits is given to no worker any more."""
-        for errand in chain.from_iterable(self._waiting.values()):
-            self._end(errand, Status.SHUTTING_DOWN, "the queue is shutting down", now)
+        for request in chain.from_iterable(self._waiting.values()):
+            self._end(request, Status.SHUTTING_DOWN, "the queue is shutting down", now)
         self._waiting.clear()
 
     def stopped(self, now: float) -> None:
         """Tell that no reply is passed on any more."""
-        for errand in self._in_hand.values():
-            self._end(errand, Status.SHUTTING_DOWN, "the queue has shut down", now)
+        for request in self._in_hand.values():
+            self._end(request, Status.SHUTTING_DOWN, "the queue has shut down", now)
         self._in_hand.clear()
         self._looked(False, now)
 
     # --- workers ----------------------------------------------------------------------------------
-    def came(self, hand: Hand, now: float) -> None:
+    def came(self, worker: WorkerPeer, now: float) -> None:
         """Name a worker that has said that it is ready, and tell of it."""
         self._came += 1
-        self._names[hand] = self._origin[:4] + self._came.to_bytes(4, "big")
-        self._presence(Kind.WORKER_JOINED, hand, now)
+        self._names[worker] = self._origin[:4] + self._came.to_bytes(4, "big")
+        self._presence(Kind.WORKER_JOINED, worker, now)
 
-    def beat(self, hand: Hand, now: float) -> None:
+    def beat(self, worker: WorkerPeer, now: float) -> None:
         """Tell that a worker is there."""
-        self._presence(Kind.HEARTBEAT, hand, now)
+        self._presence(Kind.HEARTBEAT, worker, now)
 
-    def went(self, hand: Hand, why: str, now: float) -> None:
+    def went(self, worker: WorkerPeer, why: str, now: float) -> None:
         """Tell that a worker is gone."""
-        self._presence(Kind.WORKER_LOST, hand, now, why)
-        del self._names[hand]
+        self._presence(Kind.WORKER_LOST, worker, now, why)
+        del self._names[worker]
 
-    def _presence(self, kind: Kind, hand: Hand, now: float, reason: str = "") -> None:
-        silent_s, busy = now - hand.liveness.heard_at, int(hand.state is BUSY)
-        name = self._names[hand]
+    def _presence(self, kind: Kind, worker: WorkerPeer, now: float, reason: str = "") -> None:
+        silent_s, busy = now - worker.liveness.heard_at, int(worker.state is BUSY)
+        name = self._names[worker]
         self._happen(
             Happening(now, kind, worker=name, reason=reason, value=silent_s, busy=busy, capacity=1)
         )
@@ -165,34 +164,34 @@ class QueueRecorder(Recorder, QueueObserver):
     # --- time -------------------------------------------------------------------------------------
     def look(self, now: float) -> None:
         """Tell the beginnings of what is under way."""
-        for errand in chain(self._in_hand.values(), *self._waiting.values()):
-            self._begun(errand)
+        for request in chain(self._in_hand.values(), *self._waiting.values()):
+            self._begun(request)
         self._looked(bool(self._in_hand or self._waiting), now)
 
-    def _begun(self, errand: Errand) -> None:
+    def _begun(self, request: TrackedRequest) -> None:
         """Tell what has happened to a request so far, if that is not told yet."""
-        if errand.is_told:
+        if request.is_expanded:
             return
-        errand.is_told = True
-        at = errand.accepted_at
-        size = errand.size
-        self._happen(Happening(at, Kind.ACCEPTED, errand.call_id, size=size))
-        if not errand.worker or errand.dispatched_at > at:
-            self._happen(Happening(at, Kind.QUEUED, errand.call_id))
-        if errand.worker:
-            self._tell(errand, Kind.DISPATCHED, errand.dispatched_at)
+        request.is_expanded = True
+        at = request.accepted_at
+        size = request.size
+        self._happen(Happening(at, Kind.ACCEPTED, request.call_id, size=size))
+        if not request.worker or request.dispatched_at > at:
+            self._happen(Happening(at, Kind.QUEUED, request.call_id))
+        if request.worker:
+            self._tell(request, Kind.DISPATCHED, request.dispatched_at)
 
-    def _end(self, errand: Errand | None, status: Status, reason: str, now: float) -> None:
+    def _end(self, request: TrackedRequest | None, status: Status, reason: str, now: float) -> None:
         """Tell how a request ended that has no reply."""
-        if errand is None:
+        if request is None:
             return
-        self._begun(errand)
+        self._begun(request)
         kind = _ENDS.get(status, Kind.ANSWERED)
         error = error_class_of(status)
-        self._tell(errand, kind, now, outcome=status, error=error, reason=reason)
+        self._tell(request, kind, now, outcome=status, error=error, reason=reason)
 
-    def _tell(self, errand: Errand, kind: Kind, at: float, **facts: Any) -> None:
-        attempt = int(errand.worker != b"")
+    def _tell(self, request: TrackedRequest, kind: Kind, at: float, **facts: Any) -> None:
+        attempt = int(request.worker != b"")
         self._happen(
-            Happening(at, kind, errand.call_id, worker=errand.worker, attempt=attempt, **facts)
+            Happening(at, kind, request.call_id, worker=request.worker, attempt=attempt, **facts)
         )

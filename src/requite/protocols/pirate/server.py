@@ -4,10 +4,11 @@
        │           └──► failed: its client is hung up on
        └──► lost with its connection: never started
 
-A REP socket of ZeroMQ has one request in hand; this one has one per connection, `capacity` in all,
-and connections take turns. There are no negative replies: when a handler fails its client is hung
-up on, which is what it sees of a server that crashed; it may ask again, elsewhere perhaps. A client
-that hangs up has given its request up, and its handler is abandoned.
+A REP socket of ZeroMQ handles one request at a time; this one has one per connection, `capacity`
+in all, and connections take turns. There are no negative replies: when a handler fails, the server
+closes the connection of its client, which is what a client sees of a server that crashed; it may
+ask again, elsewhere perhaps. A client that hangs up has given its request up, and its handler is
+abandoned.
 
 The framing keeps the envelopes (`framing/zmtp_socket.py`, REP).
 
@@ -44,7 +45,7 @@ from requite.engine import (
     Wake,
     Warn,
 )
-from requite.protocols.pirate.asker import Asker
+from requite.protocols.pirate.clients import AddressedClient
 from requite.protocols.pirate.policy import ServerPolicy
 from requite.request import Request, Status
 
@@ -74,7 +75,7 @@ class PirateServer(Machine):
             reply_size_max=policy.reply_size_max,
         )
         super().__init__()
-        self._turns: Turns[Asker[ClientJob]] = Turns(
+        self._turns: Turns[AddressedClient[ClientJob]] = Turns(
             policy.queue_max, policy.queue_size_max, stops_at_max=True, one_at_a_time=True
         )
 
@@ -117,12 +118,12 @@ class PirateServer(Machine):
 
     # --- requests ---------------------------------------------------------------------------------
     def _received(self, event: Received, now: float) -> None:
-        asker = self._turns.by_peer.get(event.peer)
-        if asker is None or self._draining:
+        client = self._turns.by_peer.get(event.peer)
+        if client is None or self._draining:
             return
         for message in event.messages:
-            if self._turns.push(asker, message, sum(map(len, message))):
-                self._out.append(StopReading(asker.peer))
+            if self._turns.push(client, message, sum(map(len, message))):
+                self._out.append(StopReading(client.peer))
         self._deliver_waiting(now)
 
     def _deliver_waiting(self, now: float) -> None:
@@ -131,12 +132,12 @@ class PirateServer(Machine):
             due = self._turns.pop()
             if due is None:
                 return
-            asker, message = due
-            job = ClientJob(asker.peer)
-            asker.in_hand[job] = None
-            self.jobs.deliver(job, asker, Request(self.jobs.service, message), self._out, now)
-            if self._turns.resumes(asker):
-                self._out.append(ResumeReading(asker.peer))
+            client, message = due
+            job = ClientJob(client.peer)
+            client.in_hand[job] = None
+            self.jobs.deliver(job, client, Request(self.jobs.service, message), self._out, now)
+            if self._turns.resumes(client):
+                self._out.append(ResumeReading(client.peer))
 
     # --- from handlers ----------------------------------------------------------------------------
     def _produced(self, event: Produced, now: float) -> None:
@@ -147,34 +148,39 @@ class PirateServer(Machine):
         ended = self.jobs.finish(event, self._out, now)
         if ended is None:
             return
-        asker, status = ended
+        client, status = ended
         job: ClientJob = event.token
-        asker.in_hand.pop(job, None)
+        client.in_hand.pop(job, None)
         if not job.abandoned:
-            self._answer(asker, job, event, status, now)
+            self._answer(client, job, event, status, now)
         self._deliver_waiting(now)
 
     def _answer(
-        self, asker: Asker[ClientJob], job: ClientJob, event: Finished, status: Status, now: float
+        self,
+        client: AddressedClient[ClientJob],
+        job: ClientJob,
+        event: Finished,
+        status: Status,
+        now: float,
     ) -> None:
         if status is Status.OK:
-            self._out.append(Send(asker.peer, job.reply(event.frames)))
-            self._turns.offer(asker)
+            self._out.append(Send(client.peer, job.reply(event.frames)))
+            self._turns.offer(client)
             if self._draining:
-                self._maybe_see_off(asker)
+                self._maybe_see_off(client)
             return
         text = f"a request failed, which REP cannot say: {reason_of(event.frames)}"
         self._out.append(Warn("failed request", text))
-        self._hang_up(asker, text, now)
+        self._hang_up(client, text, now)
 
-    def _hang_up(self, asker: Asker[ClientJob], reason: str, now: float) -> None:
-        self._out.append(Disconnect(asker.peer, reason))
-        self._forget(asker, reason, now)
+    def _hang_up(self, client: AddressedClient[ClientJob], reason: str, now: float) -> None:
+        self._out.append(Disconnect(client.peer, reason))
+        self._forget(client, reason, now)
 
-    def _forget(self, asker: Asker[ClientJob], reason: str, now: float) -> None:
-        """Abandon what an asker waits for: nobody does any more."""
-        self._turns.leave(asker.peer)
-        for job in asker.in_hand:
+    def _forget(self, client: AddressedClient[ClientJob], reason: str, now: float) -> None:
+        """Abandon what a client waits for: nobody does any more."""
+        self._turns.leave(client.peer)
+        for job in client.in_hand:
             self.jobs.abandon(job, reason, self._out, now)
 
     # --- connections ------------------------------------------------------------------------------
@@ -182,12 +188,12 @@ class PirateServer(Machine):
         if self._draining:
             self._out.append(Disconnect(event.peer, "the server is shutting down"))
         else:
-            self._turns.join(Asker(event.peer))
+            self._turns.join(AddressedClient(event.peer))
 
     def _lost(self, event: PeerLost, now: float) -> None:
-        asker = self._turns.by_peer.get(event.peer)
-        if asker is not None:
-            self._forget(asker, event.reason or "its connection was closed", now)
+        client = self._turns.by_peer.get(event.peer)
+        if client is not None:
+            self._forget(client, event.reason or "its connection was closed", now)
 
     def _blocked(self, event: PeerBlocked, _now: float) -> None:
         self._turns.block(event.peer)
@@ -202,17 +208,17 @@ class PirateServer(Machine):
             return
         self._draining = True
         self._turns.clear()
-        for asker in list(self._turns):
-            self._maybe_see_off(asker)
-            if asker.in_hand and asker.is_read:
-                asker.is_read = False
-                self._out.append(StopReading(asker.peer))
+        for client in list(self._turns):
+            self._maybe_see_off(client)
+            if client.in_hand and client.is_read:
+                client.is_read = False
+                self._out.append(StopReading(client.peer))
 
-    def _maybe_see_off(self, asker: Asker[ClientJob]) -> None:
+    def _maybe_see_off(self, client: AddressedClient[ClientJob]) -> None:
         """Hang up on who waits for no handler: that is how it comes to ask elsewhere at once."""
-        if not asker.in_hand:
-            self._turns.leave(asker.peer)
-            self._out.append(Disconnect(asker.peer, "the server is shutting down"))
+        if not client.in_hand:
+            self._turns.leave(client.peer)
+            self._out.append(Disconnect(client.peer, "the server is shutting down"))
 
     def _maybe_stop(self, _now: float) -> None:
         if not (self._stopped or self.jobs):

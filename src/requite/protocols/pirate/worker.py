@@ -4,7 +4,7 @@
              ▲                                │
              └── lost, silent, or a request failed: start a new conversation
 
-It has one request in hand at a time, as a REQ worker has. One engine is both the Simple Pirate's
+It has one request at a time, as a REQ worker has. One engine is both the Simple Pirate's
 worker, which has no heartbeats and learns of a queue's end from its connection alone, and the
 Paranoid Pirate's. Queues like the Guide's take a heartbeat for "ready" and may hand out another
 request before the first is answered: such wait here, in order.
@@ -165,7 +165,9 @@ class PirateWorker(Machine):
         elif len(self._waiting) < self._policy.backlog_max:
             self._waiting.append(request)
         else:
-            text = f"a request is dropped: {len(self._waiting)} wait already, and one is in hand"
+            text = (
+                f"a request is dropped: {len(self._waiting)} wait already, and one is in progress"
+            )
             self._out.append(Warn("backlog", text))
 
     def _deliver(self, request: Envelope, now: float) -> None:
@@ -225,7 +227,7 @@ class PirateWorker(Machine):
         self._go_without(reason, now)
 
     def _go_without(self, reason: str, now: float, *, silent: bool = False) -> None:
-        """Be without a queue: nobody waits for what is in hand; start a new conversation.
+        """Be without a queue: nobody waits for what is in progress; start a new conversation.
 
         One that worked, and was lost with its connection, is replaced at once: its queue may just
         have restarted. Otherwise the pauses grow (Guide: "it does an exponential back-off, and it
@@ -289,7 +291,7 @@ class PirateWorker(Machine):
         self._waiting.clear()
 
     def _maybe_stop(self, _now: float) -> None:
-        """Leave once nothing is in hand; there are no words for it."""
+        """Leave once nothing is in progress; there are no words for it."""
         if self._stopped or self.jobs:
             return
         self._stopped = True

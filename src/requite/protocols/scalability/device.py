@@ -48,7 +48,7 @@ from requite.errors import LocalViolation
 from requite.protocols.scalability.channels import PORTION_SIZE, Channels
 from requite.protocols.scalability.jobs import DeviceSnapshot, Why, unread_reply
 from requite.protocols.scalability.policy import BACK, FRONT, DevicePolicy, place_of
-from requite.protocols.scalability.raw import Caller, ReturnPaths
+from requite.protocols.scalability.raw import ReplyPipe, ReturnPaths
 from requite.protocols.scalability.recorders import NO_DEVICE_OBSERVER, DeviceRecorder
 from requite.protocols.scalability.wire import BOTTOM, TAG_SIZE, is_too_deep, stack_size
 
@@ -75,7 +75,7 @@ class ScalabilityDevice(Machine):
         self._policy = policy = policy or DevicePolicy()
         self._hops = policy.hops - 1  # of a request when it comes in
         self._paths = ReturnPaths(first_id, backlog_size_max=policy.backlog_size_max)
-        self._turns: Turns[Caller] = Turns(queue_max=0, queue_size_max=0)
+        self._turns: Turns[ReplyPipe] = Turns(queue_max=0, queue_size_max=0)
         self._channels = Channels()
         self._observer = observer_of(
             NO_DEVICE_OBSERVER if chronicle is None else DeviceRecorder(chronicle),
@@ -106,11 +106,11 @@ class ScalabilityDevice(Machine):
 
     def snapshot(self) -> DeviceSnapshot:
         """Return the sizes of all tables."""
-        callers = list(self._turns)
+        pipes = list(self._turns)
         return DeviceSnapshot(
-            len(callers),
-            sum(not caller.is_open for caller in callers),
-            sum(not caller.is_read for caller in callers),
+            len(pipes),
+            sum(not pipe.is_open for pipe in pipes),
+            sum(not pipe.is_read for pipe in pipes),
             len(self._channels),
             self._channels.blocked,
             self._turns.waiting,
@@ -122,24 +122,24 @@ class ScalabilityDevice(Machine):
 
     # --- messages ---------------------------------------------------------------------------------
     def _received(self, event: Received, now: float) -> None:
-        caller = self._turns.by_peer.get(event.peer)
+        pipe = self._turns.by_peer.get(event.peer)
         if self._stopped:
             return
-        if caller is not None:
-            self._pass_requests(caller, event, now)
+        if pipe is not None:
+            self._pass_requests(pipe, event, now)
         elif event.peer in self._channels:
             self._pass_replies(event, now)
         self._observer.passed(now)
 
-    def _pass_requests(self, caller: Caller, event: Received, now: float) -> None:
-        hops, tag = self._hops, caller.tag
+    def _pass_requests(self, pipe: ReplyPipe, event: Received, now: float) -> None:
+        hops, tag = self._hops, pipe.tag
         say = self._out.append
         for (payload,) in event.messages:
             if not stack_size(payload, hops):
                 self._drop(Why.HOPS if is_too_deep(payload, hops) else Why.MALFORMED, now)
                 continue
-            if self._turns.line or not caller.is_open or (channel := self._channels.next()) is None:
-                self._hold(caller, payload)
+            if self._turns.line or not pipe.is_open or (channel := self._channels.next()) is None:
+                self._hold(pipe, payload)
                 continue
             self._requests += 1
             say(Send(channel.peer, (tag, payload)))
@@ -150,13 +150,13 @@ class ScalabilityDevice(Machine):
         by_tag = self._paths.by_tag
         say = self._out.append
         for (payload,) in event.messages:
-            caller = by_tag.get(payload[:4])
+            pipe = by_tag.get(payload[:4])
             # A reply must have a tag left; a client may hang up on one that has none.
-            if caller is None or len(payload) < 2 * TAG_SIZE:
+            if pipe is None or len(payload) < 2 * TAG_SIZE:
                 self._drop(_fault_of(payload), now)
-            elif caller.is_open or self._paths.takes(caller, len(payload)):
+            elif pipe.is_open or self._paths.takes(pipe, len(payload)):
                 self._replies += 1
-                say(Send(caller.peer, (payload[4:],)))
+                say(Send(pipe.peer, (payload[4:],)))
             else:
                 self._drop(Why.PUSHBACK, now)
                 say(unread_reply())
@@ -170,21 +170,21 @@ class ScalabilityDevice(Machine):
         self._observer.remark("dropped", {"why": why, "count": count}, self._out)
 
     # --- requests that wait for a channel ---------------------------------------------------------
-    def _hold(self, caller: Caller, payload: bytes) -> None:
-        if self._turns.push(caller, payload, len(payload)):
-            self._out.append(StopReading(caller.peer))
+    def _hold(self, pipe: ReplyPipe, payload: bytes) -> None:
+        if self._turns.push(pipe, payload, len(payload)):
+            self._out.append(StopReading(pipe.peer))
 
     def _release(self, now: float) -> None:
         """Let a portion of what waits go, in turn; the next one follows in the next turn."""
         self._release_at = inf
         size = 0
         while self._channels.any_open and (due := self._turns.pop()):
-            caller, payload = due
+            pipe, payload = due
             channel = self._channels.next()
             assert channel is not None  # one is open
             self._requests += 1
-            self._out.append(Send(channel.peer, (caller.tag, payload)))
-            self._maybe_resume(caller)
+            self._out.append(Send(channel.peer, (pipe.tag, payload)))
+            self._maybe_resume(pipe)
             size += len(payload)
             if size >= PORTION_SIZE:
                 self._release_at = now
@@ -207,9 +207,9 @@ class ScalabilityDevice(Machine):
         self._stuck_at = inf
         self._drop(Why.STUCK, now, count)
 
-    def _maybe_resume(self, caller: Caller) -> None:
-        if not self._draining and self._turns.resumes(caller):
-            self._out.append(ResumeReading(caller.peer))
+    def _maybe_resume(self, pipe: ReplyPipe) -> None:
+        if not self._draining and self._turns.resumes(pipe):
+            self._out.append(ResumeReading(pipe.peer))
 
     # --- channels ---------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
@@ -227,22 +227,22 @@ class ScalabilityDevice(Machine):
         self._observer.joined(place.side, now)
 
     def _lost(self, event: PeerLost, now: float) -> None:
-        caller = self._turns.leave(event.peer)
-        if caller is not None:
-            self._paths.leave(caller)
-            self._drop(Why.LOST, now, len(caller.waiting))
+        pipe = self._turns.leave(event.peer)
+        if pipe is not None:
+            self._paths.leave(pipe)
+            self._drop(Why.LOST, now, len(pipe.waiting))
         elif not self._channels.leave(event.peer):
             return
         self._watch(now, moved=False)
-        self._observer.lost(BACK if caller is None else FRONT, event.reason, now)
+        self._observer.lost(BACK if pipe is None else FRONT, event.reason, now)
 
     def _blocked(self, event: PeerBlocked, _now: float) -> None:
         self._turns.block(event.peer)
         self._channels.block(event.peer)
 
     def _writable(self, event: PeerWritable, now: float) -> None:
-        if caller := self._turns.unblock(event.peer):
-            caller.backlog = 0
+        if pipe := self._turns.unblock(event.peer):
+            pipe.backlog = 0
         self._channels.unblock(event.peer)
         self._release(now)
 
@@ -265,10 +265,10 @@ class ScalabilityDevice(Machine):
         if self._draining:
             return
         self._draining = True
-        for caller in self._turns:
-            if caller.is_read:
-                caller.is_read = False
-                self._out.append(StopReading(caller.peer))
+        for pipe in self._turns:
+            if pipe.is_read:
+                pipe.is_read = False
+                self._out.append(StopReading(pipe.peer))
         if self._turns.by_peer and self._policy.linger_s:
             self._stop_at = now + self._policy.linger_s
         else:

@@ -13,7 +13,7 @@ from requite.engine import Peer
 from requite.protocols.scalability.wire import IDS, channel_tag
 
 
-class Caller(ClientPeer):
+class ReplyPipe(ClientPeer):
     """A channel that requests come by. `tag` is its id, as it stands in front of them, `backlog`
     the bytes that it was sent while it pushed back."""
 
@@ -36,31 +36,31 @@ class ReturnPaths:
     __slots__ = ("_backlog_size_max", "_next_id", "by_tag")
 
     def __init__(self, first_id: int, *, backlog_size_max: int) -> None:
-        self.by_tag: dict[bytes, Caller] = {}
+        self.by_tag: dict[bytes, ReplyPipe] = {}
         self._next_id = first_id % IDS
         self._backlog_size_max = backlog_size_max
 
-    def join(self, peer: Peer) -> Caller:
+    def join(self, peer: Peer) -> ReplyPipe:
         """Take a new channel; give it the next id that is free."""
         while (tag := channel_tag(self._next_id)) in self.by_tag:
             self._next_id = (self._next_id + 1) % IDS
         self._next_id = (self._next_id + 1) % IDS
-        caller = self.by_tag[tag] = Caller(peer, tag)
-        return caller
+        pipe = self.by_tag[tag] = ReplyPipe(peer, tag)
+        return pipe
 
-    def leave(self, caller: Caller) -> None:
+    def leave(self, pipe: ReplyPipe) -> None:
         """Forget a channel."""
-        del self.by_tag[caller.tag]
+        del self.by_tag[pipe.tag]
 
-    def takes(self, caller: Caller, size: int) -> bool:
+    def takes(self, pipe: ReplyPipe, size: int) -> bool:
         """Whether a channel, which may be pushing back, is to be sent a reply of `size` bytes.
 
         The first one may be as large as it will; the others have to fit in the bound.
         """
-        if caller.is_open:
+        if pipe.is_open:
             return True
-        limit, backlog = self._backlog_size_max, caller.backlog
+        limit, backlog = self._backlog_size_max, pipe.backlog
         if backlog >= limit or (backlog and backlog + size > limit):
             return False
-        caller.backlog += size
+        pipe.backlog += size
         return True

@@ -52,7 +52,7 @@ from requite.engine import (
 )
 from requite.protocols.scalability.jobs import Job, RepSnapshot, Why, unread_reply
 from requite.protocols.scalability.policy import RepPolicy
-from requite.protocols.scalability.raw import Caller, ReturnPaths
+from requite.protocols.scalability.raw import ReplyPipe, ReturnPaths
 from requite.protocols.scalability.wire import is_too_deep, stack_size
 from requite.request import Request, Status
 
@@ -89,7 +89,7 @@ class ScalabilityWorker(Machine):
         self._hops = policy.hops
         self._capacity = policy.capacity
         self._paths = ReturnPaths(first_id, backlog_size_max=policy.backlog_size_max)
-        self._turns: Turns[Caller] = Turns(policy.queue_max, policy.queue_size_max)
+        self._turns: Turns[ReplyPipe] = Turns(policy.queue_max, policy.queue_size_max)
         # What goes to handlers, and to peers, when all inputs of a turn have been handled.
         self._requests: list[tuple[Job, Request]] = []
         self._replies: dict[Peer, list[Sequence[bytes]]] = {}
@@ -122,12 +122,12 @@ class ScalabilityWorker(Machine):
 
     def snapshot(self) -> RepSnapshot:
         """Return the sizes of all tables."""
-        callers = list(self._turns)
+        pipes = list(self._turns)
         abandoned = self.jobs.abandoned
         return RepSnapshot(
-            len(callers),
-            sum(not caller.is_open for caller in callers),
-            sum(not caller.is_read for caller in callers),
+            len(pipes),
+            sum(not pipe.is_open for pipe in pipes),
+            sum(not pipe.is_read for pipe in pipes),
             self._turns.waiting,
             len(self.jobs) - abandoned,
             abandoned,
@@ -147,26 +147,26 @@ class ScalabilityWorker(Machine):
 
     # --- requests ---------------------------------------------------------------------------------
     def _received(self, event: Received, now: float) -> None:
-        caller = self._turns.by_peer.get(event.peer)
-        if caller is None or self._stopped:
+        pipe = self._turns.by_peer.get(event.peer)
+        if pipe is None or self._stopped:
             return
         jobs, capacity, hops, turns = self.jobs, self._capacity, self._hops, self._turns
         for (payload,) in event.messages:
             end = stack_size(payload, hops)
             if not end:
                 self._refuse(payload, now)
-            elif len(jobs) < capacity and caller.is_open and not turns.line:
-                self._deliver(caller, payload[:end], payload[end:], now)
-            elif turns.push(caller, (payload[:end], payload[end:]), len(payload)):
+            elif len(jobs) < capacity and pipe.is_open and not turns.line:
+                self._deliver(pipe, payload[:end], payload[end:], now)
+            elif turns.push(pipe, (payload[:end], payload[end:]), len(payload)):
                 self._put_out()
-                self._out.append(StopReading(caller.peer))
+                self._out.append(StopReading(pipe.peer))
         if turns.line:
             self._deliver_waiting(now)
 
-    def _deliver(self, caller: Caller, stack: bytes, body: bytes, now: float) -> None:
+    def _deliver(self, pipe: ReplyPipe, stack: bytes, body: bytes, now: float) -> None:
         job = Job()
         job.stack = stack
-        job.way = caller.tag
+        job.way = pipe.tag
         job.abandoned = ""
         job.joined = None
         jobs = self.jobs
@@ -184,11 +184,11 @@ class ScalabilityWorker(Machine):
             due = self._turns.pop()
             if due is None:
                 return
-            caller, (stack, body) = due
-            if not self._draining and self._turns.resumes(caller):
+            pipe, (stack, body) = due
+            if not self._draining and self._turns.resumes(pipe):
                 self._put_out()
-                self._out.append(ResumeReading(caller.peer))
-            self._deliver(caller, stack, body, now)
+                self._out.append(ResumeReading(pipe.peer))
+            self._deliver(pipe, stack, body, now)
 
     def _refuse(self, payload: bytes, now: float) -> None:
         why = Why.HOPS if is_too_deep(payload, self._hops) else Why.MALFORMED
@@ -213,33 +213,33 @@ class ScalabilityWorker(Machine):
             jobs.observer.finished(job, status, frames, now)
             jobs.remark("finished", job, self._out, status=Status(status).name)
         if not status:
-            caller = self._paths.by_tag.get(job.way)
-            if job.joined is None and caller is not None and caller.is_open:  # nearly always
-                replies = self._replies.get(caller.peer)
+            pipe = self._paths.by_tag.get(job.way)
+            if job.joined is None and pipe is not None and pipe.is_open:  # nearly always
+                replies = self._replies.get(pipe.peer)
                 if replies is None:
-                    self._replies[caller.peer] = [(job.stack, *frames)]
+                    self._replies[pipe.peer] = [(job.stack, *frames)]
                 else:
                     replies.append((job.stack, *frames))
             else:
-                self._reply(caller, job, frames, now)
+                self._reply(pipe, job, frames, now)
         elif status == Status.FAILED:
             text = f"no reply, since a request failed: {reason_of(frames)}"
             self._out.append(Warn("failed request", text))
         if self._turns.line:
             self._deliver_waiting(now)
 
-    def _reply(self, caller: Caller | None, job: Job, frames: Sequence[bytes], now: float) -> None:
+    def _reply(self, pipe: ReplyPipe | None, job: Job, frames: Sequence[bytes], now: float) -> None:
         """Send a reply the way its request came; where it takes none, drop it."""
         if job.joined is not None:
             frames = (*job.joined, *frames)
         message = (job.stack, *frames)
-        if caller is None:
+        if pipe is None:
             self.jobs.drop(Why.STRAY, self._out, now)
-        elif not (caller.is_open or self._paths.takes(caller, sum(map(len, message)))):
+        elif not (pipe.is_open or self._paths.takes(pipe, sum(map(len, message)))):
             self.jobs.drop(Why.PUSHBACK, self._out, now)
             self._out.append(unread_reply())
         else:
-            self._replies.setdefault(caller.peer, []).append(message)
+            self._replies.setdefault(pipe.peer, []).append(message)
 
     def _put_out(self) -> None:
         """Put out what was kept back for handlers and peers, to leave together."""
@@ -265,14 +265,14 @@ class ScalabilityWorker(Machine):
             self._turns.join(self._paths.join(event.peer))
 
     def _lost(self, event: PeerLost, now: float) -> None:
-        caller = self._turns.leave(event.peer)
-        if caller is None:
+        pipe = self._turns.leave(event.peer)
+        if pipe is None:
             return
         self._put_out()  # handlers have to begin before they can be given up
-        self._paths.leave(caller)
-        self.jobs.drop(Why.LOST, self._out, now, len(caller.waiting))
+        self._paths.leave(pipe)
+        self.jobs.drop(Why.LOST, self._out, now, len(pipe.waiting))
         for job in self.jobs:
-            if job.way == caller.tag and not job.abandoned:
+            if job.way == pipe.tag and not job.abandoned:
                 reason = event.reason or "its connection was closed"
                 self.jobs.abandon(job, reason, self._out, now)
 
@@ -280,8 +280,8 @@ class ScalabilityWorker(Machine):
         self._turns.block(event.peer)
 
     def _writable(self, event: PeerWritable, now: float) -> None:
-        if caller := self._turns.unblock(event.peer):
-            caller.backlog = 0
+        if pipe := self._turns.unblock(event.peer):
+            pipe.backlog = 0
         self._deliver_waiting(now)
 
     # --- the end ----------------------------------------------------------------------------------
@@ -289,10 +289,10 @@ class ScalabilityWorker(Machine):
         if self._draining:
             return
         self._draining = True
-        for caller in self._turns:
-            if caller.is_read:
-                caller.is_read = False
-                self._out.append(StopReading(caller.peer))
+        for pipe in self._turns:
+            if pipe.is_read:
+                pipe.is_read = False
+                self._out.append(StopReading(pipe.peer))
 
     def _maybe_stop(self, now: float) -> None:
         """Stop once nothing is in hand. What waits at channels that push back is left undone."""

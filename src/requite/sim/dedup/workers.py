@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from requite.dedup.engine import DedupEngine
 from requite.dedup.inputs import Asked, Discard, GivenUp
-from requite.engine import Abandon, Deliver, Finished, Input, Load, Started, Store, Wake, Warn
+from requite.engine import CancelHandler, Deliver, Finished, Input, Load, Started, Store, Wake, Warn
 from requite.protocols.majordomo.jobs import clients_call_id
 from requite.request import Request, Status
 from requite.shell.feeder import Feeder
@@ -108,7 +108,7 @@ class DedupWorker(WorkerProcess):
                 self._store.perform(effect)
             elif isinstance(effect, Deliver):
                 self._prepare(effect.token, effect.what)
-            elif isinstance(effect, Abandon):
+            elif isinstance(effect, CancelHandler):
                 if self._unstarted.pop(effect.token, None) is not None:
                     self.later(0.0, self._feed, Finished(effect.token, (b"",), Status.CANCELLED))
             elif not isinstance(effect, Warn):

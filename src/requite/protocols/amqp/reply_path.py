@@ -17,7 +17,7 @@ from requite.protocols.amqp.topology import DIRECT_REPLY_TO, REPLY_QUEUE_PREFIX,
 _CONSUMER: Final = "replies"
 
 
-class Way:
+class ReplyPath:
     """What stands of it; `send` takes a channel and the parts of a message.
 
     `origin` makes the names of reply queues unlike any other's. `reply_to` is where replies go, and

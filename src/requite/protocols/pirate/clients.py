@@ -10,7 +10,7 @@ from requite.engine import Peer
 InHand = TypeVar("InHand")
 
 
-class Asker(ClientPeer, Generic[InHand]):
+class AddressedClient(ClientPeer, Generic[InHand]):
     """A client. `address` is how a worker's reply names it (b"": it is not named); `in_hand` are
     its requests that were handed on and have no reply yet."""
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 from math import inf
-from typing import Final
+from typing import Final, TypeAlias
 
 from requite.core.liveness import HeartbeatPolicy, Liveness
 from requite.engine import Message, Peer
-from requite.protocols.pirate.asker import Asker
+from requite.protocols.pirate.clients import AddressedClient
 from requite.protocols.pirate.wire import PPP, Words
 
 
@@ -36,13 +36,13 @@ IDLE: Final = WorkerState.IDLE
 BUSY: Final = WorkerState.BUSY
 
 
-class Hand:
-    """A worker. `asker` and `envelope` are of the request it has, which its reply must name.
+class WorkerPeer:
+    """A worker. `client` and `envelope` are of the request it has, which its reply must name.
 
     `words` are its own for "ready" and for a heartbeat. `due_at` is when to look at it next.
     """
 
-    __slots__ = ("asker", "due_at", "envelope", "is_open", "liveness", "peer", "state", "words")
+    __slots__ = ("client", "due_at", "envelope", "is_open", "liveness", "peer", "state", "words")
 
     def __init__(self, peer: Peer, policy: HeartbeatPolicy, now: float) -> None:
         self.peer = peer
@@ -50,19 +50,22 @@ class Hand:
         self.due_at = inf
         self.state = UNREADY
         self.words: Words = PPP
-        self.asker: Asker[Hand] | None = None
+        self.client: AddressedClient[WorkerPeer] | None = None
         self.envelope: Message = []
         self.is_open = True
 
 
-class Crew:
+QueueClient: TypeAlias = AddressedClient[WorkerPeer]
+
+
+class WorkerSet:
     """All workers, by peer."""
 
     def __init__(self) -> None:
-        self.by_peer: dict[Peer, Hand] = {}
-        self._idle: dict[Hand, None] = {}  # least recently used first
+        self.by_peer: dict[Peer, WorkerPeer] = {}
+        self._idle: dict[WorkerPeer, None] = {}  # least recently used first
 
-    def __iter__(self) -> Iterator[Hand]:
+    def __iter__(self) -> Iterator[WorkerPeer]:
         return iter(self.by_peer.values())
 
     def __len__(self) -> int:
@@ -75,38 +78,38 @@ class Crew:
 
     def count(self, state: WorkerState) -> int:
         """Return how many are in a state."""
-        return sum(hand.state is state for hand in self)
+        return sum(worker.state is state for worker in self)
 
-    def leave(self, peer: Peer) -> Hand | None:
+    def leave(self, peer: Peer) -> WorkerPeer | None:
         """Forget a worker, if it is one."""
-        hand = self.by_peer.pop(peer, None)
-        if hand is not None:
-            self._idle.pop(hand, None)
-        return hand
+        worker = self.by_peer.pop(peer, None)
+        if worker is not None:
+            self._idle.pop(worker, None)
+        return worker
 
-    def ready(self, hand: Hand) -> None:
+    def ready(self, worker: WorkerPeer) -> None:
         """Put a worker behind all others that are idle, whatever it was before."""
-        self._idle.pop(hand, None)
-        hand.state = IDLE
-        hand.asker = None
-        hand.envelope = []
-        if hand.is_open:
-            self._idle[hand] = None
+        self._idle.pop(worker, None)
+        worker.state = IDLE
+        worker.client = None
+        worker.envelope = []
+        if worker.is_open:
+            self._idle[worker] = None
 
-    def take(self) -> Hand:
+    def take(self) -> WorkerPeer:
         """Take the one that has been idle for longest; there has to be one."""
-        hand = next(iter(self._idle))
-        del self._idle[hand]
-        hand.state = BUSY
-        return hand
+        worker = next(iter(self._idle))
+        del self._idle[worker]
+        worker.state = BUSY
+        return worker
 
-    def block(self, hand: Hand) -> None:
+    def block(self, worker: WorkerPeer) -> None:
         """Hand nothing to a worker that does not read."""
-        hand.is_open = False
-        self._idle.pop(hand, None)
+        worker.is_open = False
+        self._idle.pop(worker, None)
 
-    def unblock(self, hand: Hand) -> None:
+    def unblock(self, worker: WorkerPeer) -> None:
         """Note that a worker reads again."""
-        hand.is_open = True
-        if hand.state is IDLE:
-            self._idle[hand] = None
+        worker.is_open = True
+        if worker.state is IDLE:
+            self._idle[worker] = None
