@@ -11,6 +11,7 @@ import pytest
 from tests.cli.command import COMMAND, ENVIRONMENT, WAIT_S, requite
 
 from requite import __version__
+from requite.cli import main
 from requite.cli.exit_codes import MEANING, ExitCode, table
 from requite.cli.verbs import VERBS
 
@@ -29,6 +30,20 @@ DESCRIBED = {
     "services": ("URL", "--workers", "--watch", "--json"),
     "bench": ("URL", "--concurrency", "--duration", "--requests", "--size", "p99_ms"),
     "demo": ("--worker-kills", "--broker-kills", "duplicated", "p99_ms"),
+}
+
+
+OPTION_GROUPS = {
+    "worker": [
+        "Arguments",
+        "Places",
+        "Handlers",
+        "Liveness",
+        "Connection",
+        "Journal",
+        "Output",
+    ],
+    "call": ["Arguments", "Service", "Calls", "Kept requests", "Connection", "Journal", "Output"],
 }
 
 
@@ -75,16 +90,26 @@ def test_the_help_of_a_verb_tells_its_arguments_and_shows_an_example_or_its_purp
     assert "--verbose" in ended.out
 
 
-def test_a_misspelt_verb_is_told_with_what_was_probably_meant():
-    ended = requite("brokr")
-    assert (ended.code, ended.out) == (ExitCode.USAGE, "")
-    assert ended.err == "requite: no verb `brokr`; did you mean `broker`?\n"
-
-
-def test_a_word_unlike_any_verb_is_told_with_all_verbs():
-    ended = requite("--xyzzy")
-    assert ended.code == ExitCode.USAGE
-    assert ", ".join(NAMES) in ended.err
+@pytest.mark.parametrize(
+    ("words", "told", "page"),
+    [
+        (("brokr",), 'Did you mean "broker"?', "requite --help"),
+        (("--xyzzy",), f"Available commands: {', '.join(NAMES[:8])}", "requite --help"),
+        *(
+            (
+                (*group.words.split(), f"{group.verbs[0].name}x"),
+                f'Did you mean "{group.verbs[0].name}"?',
+                f"requite {group.words} --help",
+            )
+            for group in GROUPS
+        ),
+    ],
+)
+def test_an_unknown_verb_is_told_with_what_was_probably_meant(words, told, page, refusal):
+    sentence, hint = refusal(*words).splitlines()
+    assert f'Unknown command "{words[-1]}"' in sentence
+    assert told in sentence
+    assert hint == f"  {page} tells more"
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.words)
@@ -92,17 +117,16 @@ def test_a_word_unlike_any_verb_is_told_with_all_verbs():
 def test_a_group_of_verbs_lists_them_without_loading_them(group, words):
     ended = requite(group.words, *words)
     assert (ended.code, ended.err) == (0, "")
-    assert f"Usage: requite {group.words} VERB" in ended.out
+    assert ended.out.startswith(f"Usage: requite {group.words} VERB")
     for verb in group.verbs:
         assert re.search(rf"^  {verb.name} +{re.escape(verb.summary)}$", ended.out, re.MULTILINE)
 
 
-@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.words)
-def test_a_misspelt_verb_of_a_group_is_told_with_what_was_probably_meant(group):
-    verb = group.verbs[0]
-    ended = requite(group.words, f"{verb.name}x")
-    assert (ended.code, ended.out) == (ExitCode.USAGE, "")
-    assert ended.err == f"requite: no verb `{verb.words}x`; did you mean `{verb.name}`?\n"
+@pytest.mark.parametrize("verb", sorted(OPTION_GROUPS))
+def test_the_help_of_a_verb_has_its_options_in_groups(verb, capsys):
+    assert main([verb, "--help"]) == 0
+    titles = re.findall(r"^╭─ (.+?) ─*╮$", capsys.readouterr().out, re.MULTILINE)
+    assert titles == OPTION_GROUPS[verb]
 
 
 @pytest.mark.parametrize(

@@ -1,87 +1,71 @@
-"""Parse the arguments, run the verb, and turn whatever comes of it into an exit code."""
+"""Parse the arguments, run the verb, and turn its result or failure into an exit code."""
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 from typing import Final
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Group, Parameter
 
 from requite import __version__
 from requite.cli.exit_codes import ExitCode, exit_code_of
 from requite.cli.failures import sentence
-from requite.cli.output import complain, say
-from requite.cli.verbs import VERBS, Verb, front_page, group_page
+from requite.cli.output import complain
+from requite.cli.verbs import IMPLIED, VERBS, Verb, front_page, group_page
 from requite.errors import RequiteError
 
-_HELP: Final[tuple[list[str], ...]] = ([], ["--help"], ["-h"], ["help"])
+_HELP: Final = ("--help", "-h")
 
 
-def build() -> App:
-    """Make the parser; the file of a verb is loaded when the verb is used."""
-    return _app("requite", front_page(), VERBS)
+def build(*, listed: bool = False) -> App:
+    """Make the parser; the file of a verb is loaded when the verb is used.
+
+    Help pages list the verbs in the order of use, from their table: cyclopts would load each one
+    for its summary. `listed` makes cyclopts list them all the same, as shell completion needs it.
+    """
+    app = _app("requite", front_page(), "", VERBS, Group("Verbs", show=listed))
+    app.command(
+        "requite.cli.completion:install_completion",
+        name="--install-completion",
+        usage="Usage: requite --install-completion [OPTIONS]",
+    )
+    return app
 
 
-def _app(name: str, page: str, verbs: Sequence[Verb]) -> App:
+def _app(name: str, page: str, usage: str, verbs: Sequence[Verb], group: Group) -> App:
     app = App(
         name=name,
         help=page,
+        usage=usage,
         version=__version__,
+        help_flags=_HELP,
         help_format="plaintext",
+        group_commands=group,
         default_parameter=Parameter(negative=""),
         suppress_keyboard_interrupt=False,
     )
     for verb in verbs:
         if verb.verbs:
-            app.command(_app(verb.name, group_page(verb), verb.verbs))
+            app.command(_app(verb.name, group_page(verb), verb.usage, verb.verbs, group))
         else:
-            app.command(verb.function, name=verb.name, usage=_usage(verb))
+            app.command(verb.function, name=verb.name, usage=verb.usage)
     return app
-
-
-def _usage(verb: Verb) -> str:
-    return " ".join(filter(None, ["Usage: requite", verb.words, verb.arguments, "[OPTIONS]"]))
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command; return its exit code. Failures are one paragraph on stderr, no traceback."""
-    verb = _find(VERBS, arguments[0])
-    if verb is None:
-        return _unknown_verb(arguments[0], VERBS)
-    return _choose(verb, list(arguments[1:]))
-
-
-def _choose(verb: Verb, rest: list[str]) -> int:
-    """Run a verb with what follows it, or the one that this chooses among its own."""
-    if not verb.verbs:
-        return _run(verb, [*verb.words.split(), *rest])
-    if rest in _HELP:
-        say(group_page(verb))
-        return ExitCode.OK
-    if verb.unnamed and rest[0].startswith("-"):
-        rest.insert(0, verb.unnamed)
-    inner = _find(verb.verbs, rest[0])
-    if inner is None:
-        return _unknown_verb(rest[0], verb.verbs, verb.words)
-    return _choose(inner, rest[1:])
-
-
-def _find(verbs: Sequence[Verb], word: str) -> Verb | None:
-    return next((verb for verb in verbs if verb.name == word), None)
-
-
-def _run(verb: Verb, arguments: Sequence[str]) -> int:
+    words = _with_implied_verb(list(arguments))
     try:
         result = build()(
-            arguments, exit_on_error=False, print_error=False, result_action="return_value"
+            words, exit_on_error=False, print_error=False, result_action="return_value"
         )
         return ExitCode.OK if result is None else result
     except CycloptsError as error:
-        complain(f"{error}\n  requite {verb.words} --help tells more")
+        page = " ".join(("requite", *(error.command_chain or ()), "--help"))
+        complain(f"{error}\n  {page} tells more")
         return ExitCode.USAGE
     except RequiteError as error:
         complain(sentence(error))
@@ -90,16 +74,18 @@ def _run(verb: Verb, arguments: Sequence[str]) -> int:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         return _reader_left()
+    except SystemExit:  # of rich, when nobody reads the help page; it has replaced stdout
+        return ExitCode.OK
     except Exception as error:
-        return _bug(error, arguments)
+        return _bug(error, words)
 
 
-def _unknown_verb(word: str, verbs: Sequence[Verb], words: str = "") -> ExitCode:
-    names = [verb.name for verb in verbs]
-    similar = difflib.get_close_matches(word, names, n=1)
-    hint = f"did you mean `{similar[0]}`?" if similar else f"there are {', '.join(names)}"
-    complain(f"no verb `{' '.join(filter(None, [words, word]))}`; {hint}")
-    return ExitCode.USAGE
+def _with_implied_verb(words: list[str]) -> list[str]:
+    """Read `titanic --broker URL` as `titanic serve --broker URL`."""
+    implied = IMPLIED.get(words[0]) if words else None
+    if implied and words[1:] and words[1].startswith("-") and words[1] not in _HELP:
+        return [words[0], implied, *words[1:]]
+    return words
 
 
 def _reader_left() -> ExitCode:

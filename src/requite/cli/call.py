@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 
-from cyclopts import Parameter, validators
+from cyclopts import Group, Parameter, validators
 
 from requite.chronicle import CALL_ID_SIZE, Happening, Kind, Role
 from requite.cli.exit_codes import ExitCode, exit_code_of
@@ -44,8 +44,85 @@ from requite.shell.journaling import new_name
 if TYPE_CHECKING:
     from requite.client import AsyncClient
 
+_SERVICE: Final = Group("Service", sort_key=5)
+_KEPT: Final = Group("Kept requests", sort_key=15)
 _STDIN: Final = "-"
 _RETRIES: Final = 2
+
+
+@Parameter(name="*", group=_SERVICE)
+@dataclass(frozen=True, slots=True)
+class Whom:
+    """Which service is called, where the URL does not say it."""
+
+    service: Annotated[
+        str | None, Parameter(metavar="NAME", help="The service, if the URL does not name it.")
+    ] = None
+    bind: Annotated[
+        bool,
+        Parameter(
+            show_default=False,
+            help="SP: listen at the URL, and ask whichever service dials it.",
+        ),
+    ] = False
+
+
+@Parameter(name="*", group=CALLS)
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """How long the call may take, how often it is sent, and how its replies are printed."""
+
+    timeout: Timeout = 10.0
+    retries: Annotated[
+        int | None,
+        Parameter(
+            metavar="N",
+            validator=validators.Number(gte=0),
+            help="Send it again up to N times when a connection, worker or service was missing. "
+            "[default: 2; over SP no limit]",
+        ),
+    ] = None
+    once: Annotated[
+        bool,
+        Parameter(
+            show_default=False,
+            help="The request is not idempotent: never send it again once it may have run.",
+        ),
+    ] = False
+    stream: Annotated[
+        bool,
+        Parameter(show_default=False, help="Print partial replies as they come, each on a line."),
+    ] = False
+
+    def retry(self, url: str) -> RetryPolicy | None:
+        """Return the policy; None for the default of SP."""
+        if self.retries is None:
+            return None if is_brokerless(url) else RetryPolicy(attempts=_RETRIES + 1)
+        return RetryPolicy(attempts=self.retries + 1)
+
+
+@Parameter(name="*", group=_KEPT)
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """Whether the request is kept until it has been answered, and under which key."""
+
+    submit: Annotated[
+        bool,
+        Parameter(
+            show_default=False,
+            help="Have the request kept until it has been answered, and print its ticket, for "
+            "`requite result`. Takes a broker with a Titanic.",
+        ),
+    ] = False
+    key: Annotated[
+        str,
+        Parameter(
+            metavar="KEY",
+            show_default=False,
+            help="With --submit: a request with this key is kept once, however often it is "
+            "submitted; the ticket is the same.",
+        ),
+    ] = ""
 
 
 def call(
@@ -68,62 +145,9 @@ def call(
     ] = None,
     /,
     *,
-    service: Annotated[
-        str | None, Parameter(metavar="NAME", help="The service, if the URL does not name it.")
-    ] = None,
-    bind: Annotated[
-        bool,
-        Parameter(
-            show_default=False,
-            help="SP: listen at the URL, and ask whichever service dials it.",
-        ),
-    ] = False,
-    timeout: Timeout = 10.0,
-    retries: Annotated[
-        int | None,
-        Parameter(
-            metavar="N",
-            group=CALLS,
-            validator=validators.Number(gte=0),
-            help="Send it again up to N times when a connection, worker or service was missing. "
-            "[default: 2; over SP no limit]",
-        ),
-    ] = None,
-    once: Annotated[
-        bool,
-        Parameter(
-            group=CALLS,
-            show_default=False,
-            help="The request is not idempotent: never send it again once it may have run.",
-        ),
-    ] = False,
-    stream: Annotated[
-        bool,
-        Parameter(
-            group=CALLS,
-            show_default=False,
-            help="Print partial replies as they come, each on a line.",
-        ),
-    ] = False,
-    submit: Annotated[
-        bool,
-        Parameter(
-            group=CALLS,
-            show_default=False,
-            help="Have the request kept until it has been answered, and print its ticket, for "
-            "`requite result`. Takes a broker with a Titanic.",
-        ),
-    ] = False,
-    key: Annotated[
-        str,
-        Parameter(
-            metavar="KEY",
-            group=CALLS,
-            show_default=False,
-            help="With --submit: a request with this key is kept once, however often it is "
-            "submitted; the ticket is the same.",
-        ),
-    ] = "",
+    whom: Whom = Whom(),
+    calls: Calls = Calls(),
+    submission: Submission = Submission(),
     as_json: JsonFlag = False,
     connection: Connection = PLAIN,
     journal: JournalFolder = None,
@@ -150,16 +174,17 @@ def call(
     from requite.shell.aio import run
 
     logging.start()
-    _check_submit(submit, key, stream or once or bind, url)
-    name = name_service(url, service)
-    place = Place(connection.complete(url), bind, name, connection.dialect)
-    asked = Asked(place, _read_body(body), timeout, _retry(place, retries), once, journal)
-    kept = Kept(os.fsencode(key), as_json) if submit else None
-    printer = JsonPrinter() if as_json else BytesPrinter(line_by_line=stream)
+    _check_submission(submission, calls.stream or calls.once or whom.bind, url)
+    name = name_service(url, whom.service)
+    place = Place(connection.complete(url), whom.bind, name, connection.dialect)
+    retry = calls.retry(place.url)
+    asked = Asked(place, _read_body(body), calls.timeout, retry, calls.once, journal)
+    kept = Kept(os.fsencode(submission.key), as_json) if submission.submit else None
+    printer = JsonPrinter() if as_json else BytesPrinter(line_by_line=calls.stream)
     began = time.monotonic()
     try:
         with advised(url):
-            run(_ask(asked, stream, printer) if kept is None else _submit(asked, kept))
+            run(_ask(asked, calls.stream, printer) if kept is None else _submit(asked, kept))
     except CannotListenError as error:
         complain(str(error))
         return ExitCode.CANNOT_LISTEN
@@ -212,13 +237,6 @@ class Printer(Protocol):
         """Print why there is no final reply."""
 
 
-def _retry(place: Place, retries: int | None) -> RetryPolicy | None:
-    """Return None for the default of SP."""
-    if retries is None:
-        return None if is_brokerless(place.url) else RetryPolicy(attempts=_RETRIES + 1)
-    return RetryPolicy(attempts=retries + 1)
-
-
 async def _ask(asked: Asked, stream: bool, printer: Printer) -> None:
     waits = can_be_asked(asked.place.url, asked.place.service)
     waits_apart = waits and asked.journal is not None
@@ -235,12 +253,12 @@ async def _ask(asked: Asked, stream: bool, printer: Printer) -> None:
         await client.close()
 
 
-def _check_submit(submit: bool, key: str, other: bool, url: str) -> None:
-    if submit and other:
+def _check_submission(submission: Submission, other: bool, url: str) -> None:
+    if submission.submit and other:
         raise ConfigurationError("--submit goes without --stream, --once and --bind")
-    if key and not submit:
+    if submission.key and not submission.submit:
         raise ConfigurationError("--key is for --submit: it names a request that is kept")
-    if submit:
+    if submission.submit:
         check_keeps_requests(url)
 
 

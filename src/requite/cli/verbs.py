@@ -12,14 +12,12 @@ class Verb(NamedTuple):
 
     A verb with `verbs` of its own only chooses among them. Any other is the function of its last
     word's name, in the module of all its words: `journal tail` is `requite.cli.journal.tail:tail`.
-    Where an option follows at once, the verb named by `unnamed` is meant.
     """
 
     words: str
     arguments: str
     summary: str
     verbs: tuple[Verb, ...] = ()
-    unnamed: str = ""
 
     @property
     def name(self) -> str:
@@ -30,6 +28,12 @@ class Verb(NamedTuple):
     def function(self) -> str:
         """Where the function is, as MODULE:ATTR."""
         return f"requite.cli.{self.words.replace(' ', '.')}:{self.name}"
+
+    @property
+    def usage(self) -> str:
+        """The first line of its help."""
+        rest = ("VERB [ARGUMENTS]",) if self.verbs else (self.arguments, "[OPTIONS]")
+        return " ".join(filter(None, ["Usage: requite", self.words, *rest]))
 
 
 SERVE: Final = (
@@ -50,7 +54,6 @@ SERVE: Final = (
             Verb("titanic stats", "URL", "Show how it goes"),
             Verb("titanic promote", "URL", "Let a replica take over"),
         ),
-        unnamed="serve",
     ),
     Verb(
         "pool",
@@ -118,6 +121,8 @@ SPARK: Final = Verb(
 )
 ACCOUNT: Final = (JOURNAL, SPARK)
 VERBS: Final = (*SERVE, *ASK, *ACCOUNT, *WATCH)
+# Which of its verbs a group means where an option follows it at once.
+IMPLIED: Final = {"titanic": "serve"}
 
 _FRONT_PAGE: Final = """\
 requite: send a request, surely get its reply.
@@ -136,6 +141,10 @@ Or without a broker:
   $ requite worker requite.examples:echo --bind sp+tcp://127.0.0.1:7000
   $ requite call sp+tcp://127.0.0.1:7000 "hello, world"
 
+Tab completion for bash, zsh and fish:
+
+  $ requite --install-completion
+
 Exit codes:
 
 {codes}
@@ -148,10 +157,9 @@ def front_page() -> str:
 
 
 def group_page(group: Verb) -> str:
-    """Return what a verb that only chooses among others prints."""
-    usage = f"Usage: requite {group.words} VERB [ARGUMENTS]"
+    """Return what a group prints of itself, below its usage."""
     hint = f"requite {group.words} VERB --help tells more"
-    return "\n".join([f"{group.summary}.", "", f"{usage}        {hint}", "", *_lines(group.verbs)])
+    return "\n".join([f"{group.summary}.", "", "Verbs:", *_lines(group.verbs), "", hint])
 
 
 def _list_verbs() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -33,6 +34,132 @@ def _check_finite(_type: object, value: float | None) -> None:
         raise ValueError(f"must be a finite number, not {value}")
 
 
+@Parameter(name="*", group=_PLACES)
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the worker dials brokers and clients, and where it listens."""
+
+    connect: Annotated[
+        tuple[str, ...],
+        Parameter(
+            metavar="URL",
+            show_default=False,
+            help="Where the broker is: `mdp://HOST:PORT`. Or, without a broker, where clients or "
+            "devices of SP listen: `sp+tcp://HOST:PORT`; repeat it for several. Or a queue's back: "
+            "`pirate://HOST:PORT`. Or RabbitMQ: `amqp://USER:PASSWORD@HOST/VHOST`.",
+        ),
+    ] = ()
+    bind: Annotated[
+        tuple[str, ...],
+        Parameter(
+            metavar="URL",
+            show_default=False,
+            help="Listen here for clients of SP: `sp+tcp://HOST:PORT`, `sp+ipc:///PATH`, "
+            "`sp+tls://`, `sp+ws://HOST:PORT/PATH` or `sp+wss://`; repeat it for several. Or be a "
+            "Freelance server: `flp://HOST:PORT`, or a Lazy Pirate's: `pirate://HOST:PORT`. Port 0 "
+            "takes a free one.",
+        ),
+    ] = ()
+    pool: Annotated[
+        bool,
+        Parameter(
+            show_default=False,
+            help="Be a worker of a pool, as its manager starts them: the environment says where "
+            "(WORKER_AMQP_URL or WORKER_BROKER_URL, WORKER_POOL, WORKER_KEY, WORKER_ID and more).",
+        ),
+    ] = False
+    wait_connected: Annotated[
+        float | None,
+        Parameter(
+            metavar="SECONDS",
+            validator=(_POSITIVE, _check_finite),
+            help="End with exit code 5 when it is not served at all URLs of --connect by then. A "
+            "broker of MDP 0.1 or 0.2 is heard only with its first heartbeat (2.5 s for the "
+            "Guide's). [default: it goes on trying]",
+        ),
+    ] = None
+    hops: Annotated[
+        int | None,
+        Parameter(
+            metavar="N",
+            help="SP: drop requests whose stack has more than N tags, one per device and one of "
+            "the client. [default: 8]",
+        ),
+    ] = None
+
+
+@Parameter(name="*", group=_HANDLERS)
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """How many requests the handlers get at a time, and for how long."""
+
+    capacity: Annotated[
+        int | None,
+        Parameter(
+            metavar="N",
+            validator=_POSITIVE,
+            help="Requests taken at a time, per service. Those beyond what the handlers work on "
+            "wait here, so give slow handlers few. [default: 16, with older dialects 1]",
+        ),
+    ] = None
+    threads: Annotated[
+        int | None,
+        Parameter(
+            metavar="N",
+            validator=_POSITIVE,
+            help="How many plain (not `async`) functions run at a time. [default: the capacity]",
+        ),
+    ] = None
+    handler_timeout: Annotated[
+        float | None,
+        Parameter(
+            metavar="SECONDS",
+            validator=_POSITIVE,
+            help="A handler that neither ends nor calls `request.progress()` for so long loses its "
+            "request to another worker. [default: no limit]",
+        ),
+    ] = None
+    drain_timeout: Annotated[
+        float,
+        Parameter(
+            metavar="SECONDS",
+            validator=_POSITIVE,
+            help="After SIGTERM: how long handlers may go on.",
+        ),
+    ] = 30.0
+
+
+@Parameter(name="*", group=_LIVENESS)
+@dataclass(frozen=True, slots=True)
+class Liveness:
+    """When the worker and its broker count each other as lost."""
+
+    heartbeat_interval: Annotated[
+        float | None,
+        Parameter(
+            metavar="SECONDS",
+            help="Be heard at least this often. Of the broker's and the worker's interval the "
+            f"longer one holds. [default: {_DEFAULTS.interval_s}]",
+        ),
+    ] = None
+    liveness: Annotated[
+        int | None,
+        Parameter(
+            metavar="N",
+            help=f"Leave a broker that was silent for N intervals. [default: {_DEFAULTS.liveness}]",
+        ),
+    ] = None
+
+    def policy(self) -> HeartbeatPolicy | None:
+        """Return the policy; None where neither option is given."""
+        if self.heartbeat_interval is None and self.liveness is None:
+            return None
+        return HeartbeatPolicy(
+            _DEFAULTS.interval_s if self.heartbeat_interval is None else self.heartbeat_interval,
+            _DEFAULTS.liveness if self.liveness is None else self.liveness,
+        )
+
+
 def worker(
     target: Annotated[
         str,
@@ -45,113 +172,9 @@ def worker(
     *more: Annotated[
         str, Parameter(name="MORE", help="Further functions, each a service of its own.")
     ],
-    connect: Annotated[
-        tuple[str, ...],
-        Parameter(
-            metavar="URL",
-            group=_PLACES,
-            show_default=False,
-            help="Where the broker is: `mdp://HOST:PORT`. Or, without a broker, where clients or "
-            "devices of SP listen: `sp+tcp://HOST:PORT`; repeat it for several. Or a queue's back: "
-            "`pirate://HOST:PORT`. Or RabbitMQ: `amqp://USER:PASSWORD@HOST/VHOST`.",
-        ),
-    ] = (),
-    bind: Annotated[
-        tuple[str, ...],
-        Parameter(
-            metavar="URL",
-            group=_PLACES,
-            show_default=False,
-            help="Listen here for clients of SP: `sp+tcp://HOST:PORT`, `sp+ipc:///PATH`, "
-            "`sp+tls://`, `sp+ws://HOST:PORT/PATH` or `sp+wss://`; repeat it for several. Or be a "
-            "Freelance server: `flp://HOST:PORT`, or a Lazy Pirate's: `pirate://HOST:PORT`. Port 0 "
-            "takes a free one.",
-        ),
-    ] = (),
-    pool: Annotated[
-        bool,
-        Parameter(
-            group=_PLACES,
-            show_default=False,
-            help="Be a worker of a pool, as its manager starts them: the environment says where "
-            "(WORKER_AMQP_URL or WORKER_BROKER_URL, WORKER_POOL, WORKER_KEY, WORKER_ID and more).",
-        ),
-    ] = False,
-    wait_connected: Annotated[
-        float | None,
-        Parameter(
-            metavar="SECONDS",
-            group=_PLACES,
-            validator=(_POSITIVE, _check_finite),
-            help="End with exit code 5 when it is not served at all URLs of --connect by then. A "
-            "broker of MDP 0.1 or 0.2 is heard only with its first heartbeat (2.5 s for the "
-            "Guide's). [default: it goes on trying]",
-        ),
-    ] = None,
-    hops: Annotated[
-        int | None,
-        Parameter(
-            metavar="N",
-            group=_PLACES,
-            help="SP: drop requests whose stack has more than N tags, one per device and one of "
-            "the client. [default: 8]",
-        ),
-    ] = None,
-    capacity: Annotated[
-        int | None,
-        Parameter(
-            metavar="N",
-            group=_HANDLERS,
-            validator=_POSITIVE,
-            help="Requests taken at a time, per service. Those beyond what the handlers work on "
-            "wait here, so give slow handlers few. [default: 16, with older dialects 1]",
-        ),
-    ] = None,
-    threads: Annotated[
-        int | None,
-        Parameter(
-            metavar="N",
-            group=_HANDLERS,
-            validator=_POSITIVE,
-            help="How many plain (not `async`) functions run at a time. [default: the capacity]",
-        ),
-    ] = None,
-    handler_timeout: Annotated[
-        float | None,
-        Parameter(
-            metavar="SECONDS",
-            group=_HANDLERS,
-            validator=_POSITIVE,
-            help="A handler that neither ends nor calls `request.progress()` for so long loses its "
-            "request to another worker. [default: no limit]",
-        ),
-    ] = None,
-    drain_timeout: Annotated[
-        float,
-        Parameter(
-            metavar="SECONDS",
-            group=_HANDLERS,
-            validator=_POSITIVE,
-            help="After SIGTERM: how long handlers may go on.",
-        ),
-    ] = 30.0,
-    heartbeat_interval: Annotated[
-        float | None,
-        Parameter(
-            metavar="SECONDS",
-            group=_LIVENESS,
-            help="Be heard at least this often. Of the broker's and the worker's interval the "
-            f"longer one holds. [default: {_DEFAULTS.interval_s}]",
-        ),
-    ] = None,
-    liveness: Annotated[
-        int | None,
-        Parameter(
-            metavar="N",
-            group=_LIVENESS,
-            help=f"Leave a broker that was silent for N intervals. [default: {_DEFAULTS.liveness}]",
-        ),
-    ] = None,
+    places: Places = Places(),
+    handlers: Handlers = Handlers(),
+    liveness: Liveness = Liveness(),
     connection: Connection = PLAIN,
     journal: JournalFolder = None,
     journal_retain: JournalRetain = None,
@@ -190,24 +213,25 @@ def worker(
     from requite.worker import Worker
     from requite.worker.environment import place_of
 
-    if wait_connected is not None and not (connect or pool):
+    connect, capacity = places.connect, handlers.capacity
+    if places.wait_connected is not None and not (connect or places.pool):
         raise ConfigurationError("--wait-connected is for --connect: --bind alone dials nobody")
     logging.start()
-    if pool:
+    if places.pool:
         place = place_of(os.environ)
         connect, capacity = (*connect, place.url), capacity or place.prefetch
     services = [load_service(each) for each in (target, *more)]
     server = Worker(
-        [_complete(connection, url, is_told=pool) for url in connect],
+        [_complete(connection, url, is_told=places.pool) for url in connect],
         *services,
-        bind=bind,
+        bind=places.bind,
         capacity=capacity,
-        heartbeat=_heartbeat(heartbeat_interval, liveness),
-        handler_timeout=handler_timeout,
-        threads=threads,
-        drain_timeout=drain_timeout,
+        heartbeat=liveness.policy(),
+        handler_timeout=handlers.handler_timeout,
+        threads=handlers.threads,
+        drain_timeout=handlers.drain_timeout,
         dialect=connection.dialect,
-        hops=hops,
+        hops=places.hops,
         journal=journal_option(journal, journal_retain, journal_ship),
     )
     names = ", ".join(service.name for service in services)
@@ -217,14 +241,14 @@ def worker(
             say(f"serving {names} at {url}")
 
     async def until_failed() -> RequiteError:
-        places = [f"serving {names} for {redact(url)}" for url in connect]
-        return await _until_not_connected(server, places, wait_connected)
+        lines = [f"serving {names} for {redact(url)}" for url in connect]
+        return await _until_not_connected(server, lines, places.wait_connected)
 
     return run_until_stopped(server, announce, until_failed, server.until_over)
 
 
 async def _until_not_connected(
-    server: Worker, places: Sequence[str], timeout_s: float | None
+    server: Worker, lines: Sequence[str], timeout_s: float | None
 ) -> RequiteError:
     """Say of each place when it is served there; return what to end with where it is not in time,
     or never."""
@@ -235,7 +259,7 @@ async def _until_not_connected(
 
     try:
         async with asyncio.timeout(timeout_s), asyncio.TaskGroup() as group:
-            for number, text in enumerate(places):
+            for number, text in enumerate(lines):
                 group.create_task(say_when_served(number, text))
     except TimeoutError:
         text = f"not connected within {timeout_s:g} s: {server.trouble}"
@@ -247,12 +271,3 @@ async def _until_not_connected(
 def _complete(connection: Connection, url: str, *, is_told: bool) -> str:
     """Add the credentials; a manager tells its workers where to connect, and perhaps as whom."""
     return url if is_told and names_user(url) else connection.complete(url)
-
-
-def _heartbeat(interval_s: float | None, liveness: int | None) -> HeartbeatPolicy | None:
-    if interval_s is None and liveness is None:
-        return None
-    return HeartbeatPolicy(
-        _DEFAULTS.interval_s if interval_s is None else interval_s,
-        _DEFAULTS.liveness if liveness is None else liveness,
-    )
