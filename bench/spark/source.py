@@ -26,7 +26,7 @@ from bench.spark.bulk import descendants, name_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from requite.chronicle import FlightRow
+    from requite.chronicle import SpanRow
 
 GOAL: Final = 1.5  # times the time that Parquet takes
 EVENTS_PER_CALL: Final = 3.5
@@ -84,11 +84,11 @@ def write_journal(folder: Path, calls: int) -> None:
     log = Log.open(folder / log_name(Role.BROKER, bytes(8)), purpose=PURPOSE, settings=settings)
     writer = BlockWriter(log, {})
     for start in range(0, calls, 512):
-        writer.write_flights(list(flights(start, min(start + 512, calls))), NOON_US)
+        writer.write_spans(list(spans(start, min(start + 512, calls))), NOON_US)
     log.close()
 
 
-def flights(start: int, stop: int) -> Iterator[FlightRow]:
+def spans(start: int, stop: int) -> Iterator[SpanRow]:
     """Yield calls, ten thousand a second."""
     for number in range(start, stop):
         at = number * 1e-4

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from requite.chronicle import FlightRow, Happening, Kind, Role
+from requite.chronicle import EventRow, Kind, Role, SpanRow
 from requite.journal import JournalSettings
 from requite.journal.blocks import PURPOSE
 from requite.journal.folder import log_name
@@ -56,16 +56,16 @@ class Writer:
         settings = LogSettings(segment_size_bytes=size, sync=False)
         self._log = Log.open(folder / log_name(role, name), purpose=PURPOSE, settings=settings)
         self._blocks = BlockWriter(self._log, {})
-        self.flights: list[FlightRow] = []
-        self.happenings: list[Happening] = []
+        self.spans: list[SpanRow] = []
+        self.event_rows: list[EventRow] = []
 
     def flush(self) -> None:
         """Write what has come together."""
-        if self.flights:
-            self._blocks.write_flights(self.flights, NOON_US)
-        if self.happenings:
-            self._blocks.write_happenings(self.happenings, NOON_US)
-        self.flights, self.happenings = [], []
+        if self.spans:
+            self._blocks.write_spans(self.spans, NOON_US)
+        if self.event_rows:
+            self._blocks.write_event_rows(self.event_rows, NOON_US)
+        self.spans, self.event_rows = [], []
 
     def close(self) -> None:
         """Write the rest."""
@@ -89,7 +89,7 @@ def write_journal(folder: Path, events: int, *, news: float, seed: int = 1) -> I
                 writer.flush()
             yield
         while beat_at < call.accepted_at:
-            broker.happenings += heartbeats(beat_at)
+            broker.event_rows += heartbeats(beat_at)
             beat_at += 1.0
         _tell(call, broker, clients[call.client], workers)
         if number % _BATCH == 0:
@@ -123,12 +123,12 @@ def calls(count: int, seed: int) -> Iterator[Call]:
         )
 
 
-def heartbeats(at: float) -> Iterator[Happening]:
+def heartbeats(at: float) -> Iterator[EventRow]:
     """Yield what the broker tells of its workers once a second."""
     for name in WORKERS:
         for service in SERVICES:
             told = {"value": 0.4, "busy": 1, "capacity": 16}
-            yield Happening(at, Kind.HEARTBEAT, service=service, worker=name, **told)
+            yield EventRow(at, Kind.HEARTBEAT, service=service, worker=name, **told)
 
 
 def _tell(call: Call, broker: Writer, client: Writer, workers: Sequence[Writer]) -> None:
@@ -138,9 +138,9 @@ def _tell(call: Call, broker: Writer, client: Writer, workers: Sequence[Writer])
     at, given, ended = call.accepted_at, call.dispatched_at, call.ended_at
     deadline, name = at + _TIMEOUT_S, WORKERS[call.worker]
     rest = (deadline, call.call_id, call.service)
-    broker.flights.append((at, given, ended, *rest, name, 100, 200))
-    client.flights.append((at, at, ended + 2e-4, *rest, b"", 100, 200))
-    workers[call.worker].flights.append((given, given + 1e-4, ended - 1e-4, *rest, name, 100, 200))
+    broker.spans.append((at, given, ended, *rest, name, 100, 200))
+    client.spans.append((at, at, ended + 2e-4, *rest, b"", 100, 200))
+    workers[call.worker].spans.append((given, given + 1e-4, ended - 1e-4, *rest, name, 100, 200))
 
 
 def _tell_trouble(call: Call, broker: Writer, client: Writer, workers: Sequence[Writer]) -> None:
@@ -151,7 +151,7 @@ def _tell_trouble(call: Call, broker: Writer, client: Writer, workers: Sequence[
     attempt = 1
 
     def tell(writer: Writer, instant: float, kind: Kind, **facts: Any) -> None:
-        writer.happenings.append(Happening(instant, kind, call.call_id, call.service, **facts))
+        writer.event_rows.append(EventRow(instant, kind, call.call_id, call.service, **facts))
 
     tell(client, at, Kind.ACCEPTED, value=deadline)
     tell(client, at, Kind.SENT, attempt=1)

@@ -1,14 +1,14 @@
 """What happened to requests, as rows: engines append them, a journal takes them away.
 
 An engine that is given a `Chronicle` writes down what becomes of each request. The uneventful ones,
-nearly all, cost it one tuple each, when they end: a *flight*, which holds the three instants of a
-life without incidents. Whatever differs from that is told by *happenings*, one per event.
+nearly all, cost it one tuple each, when they end: a *span*, which holds the three instants of a
+life without incidents. Whatever differs from that is told by *event rows*, one per event.
 
     broker   accepted    dispatched   answered      (and queued, if not dispatched at once)
     client   accepted    sent         answered
     worker   delivered   started      finished
 
-A flight is written at its end, so a process that is killed would take the beginnings of all that
+A span is written at its end, so a process that is killed would take the beginnings of all that
 was under way with it. Therefore engines look at their tables every `SWEEP_EVERY_S`, and write down
 the beginning of what has been under way since the last look.
 
@@ -37,12 +37,12 @@ NO_INSTANCE: Final = bytes(ORIGIN_SIZE)
 MADE_UP: Final = 0x80
 
 NOT_IDEMPOTENT: Final = "not idempotent"
-"""The `reason` of an ACCEPTED: the request must not run twice (I11). It is never part of a flight,
+"""The `reason` of an ACCEPTED: the request must not run twice (I11). It is never part of a span,
 which has no room to say so."""
 
 
 class Role(IntEnum):
-    """Who tells what happened; it decides what the instants of a flight mean."""
+    """Who tells what happened; it decides what the instants of a span mean."""
 
     BROKER = 1
     CLIENT = 2
@@ -86,7 +86,7 @@ ENDS: Final = frozenset({Kind.ANSWERED, Kind.EXPIRED, Kind.CANCELLED})
 NO_OUTCOME: Final = 255
 
 
-class Flight(NamedTuple):
+class Span(NamedTuple):
     """A request whose life had no incidents. Instants are on the clock of the engine.
 
     `call_id` names the request everywhere: 8 bytes for its client, then a number. `worker` is empty
@@ -104,7 +104,7 @@ class Flight(NamedTuple):
     reply_size: int
 
 
-class Happening(NamedTuple):
+class EventRow(NamedTuple):
     """One event. What does not apply is left at its default.
 
     `value`: ACCEPTED: the deadline (an instant, `inf`: none); HEARTBEAT: seconds of silence;
@@ -127,12 +127,12 @@ class Happening(NamedTuple):
     capacity: int = 0
 
 
-FlightRow = tuple[float, float, float, float, bytes, bytes, bytes, int, int]
-"""The fields of `Flight`, in order: engines append plain tuples, which cost half as much."""
+SpanRow = tuple[float, float, float, float, bytes, bytes, bytes, int, int]
+"""The fields of `Span`, in order: engines append plain tuples, which cost half as much."""
 
 
 class Pressed(Protocol):
-    """Flights that have been made smaller."""
+    """Spans that have been made smaller."""
 
     @property
     def rows(self) -> int:
@@ -140,50 +140,50 @@ class Pressed(Protocol):
 
 
 class Chronicle:
-    """Rows that wait to be taken. Bind `flights.append` and `happenings.append` once.
+    """Rows that wait to be taken. Bind `spans.append` and `event_rows.append` once.
 
-    `press` makes flights smaller; None: they stay as they are. `lock` keeps two threads from taking
+    `press` makes spans smaller; None: they stay as they are. `lock` keeps two threads from taking
     rows at the same time; appending needs none.
     """
 
-    __slots__ = ("_lock", "_press", "dropped", "flights", "happenings", "pressed")
+    __slots__ = ("_lock", "_press", "dropped", "event_rows", "pressed", "spans")
 
     def __init__(
         self,
-        press: Callable[[list[FlightRow]], Pressed] | None = None,
+        press: Callable[[list[SpanRow]], Pressed] | None = None,
         lock: AbstractContextManager[Any] | None = None,
     ) -> None:
-        self.flights: list[FlightRow] = []
+        self.spans: list[SpanRow] = []
         self.pressed: list[Pressed] = []
-        self.happenings: list[Happening] = []
+        self.event_rows: list[EventRow] = []
         self.dropped = 0
         self._press = press
         self._lock = nullcontext() if lock is None else lock
 
     def press(self) -> None:
-        """Make the flights smaller; for the engine, when there are `PRESS_ROWS` of them."""
+        """Make the spans smaller; for the engine, when there are `PRESS_ROWS` of them."""
         if self._press is None:
             return
         with self._lock:
-            if flights := _take(self.flights):
-                self.pressed.append(self._press(flights))
+            if spans := _take(self.spans):
+                self.pressed.append(self._press(spans))
 
     @property
     def waiting(self) -> int:
         """How many rows wait to be taken."""
         pressed = sum(each.rows for each in list(self.pressed))
-        return pressed + len(self.flights) + len(self.happenings)
+        return pressed + len(self.spans) + len(self.event_rows)
 
     def trim(self) -> None:
         """Forget everything when nobody has taken rows for too long; count what was lost."""
         if self.waiting > ROWS_MAX:
-            pressed, flights, happenings = self.take()
-            self.dropped += len(flights) + len(happenings) + sum(each.rows for each in pressed)
+            pressed, spans, event_rows = self.take()
+            self.dropped += len(spans) + len(event_rows) + sum(each.rows for each in pressed)
 
-    def take(self) -> tuple[list[Pressed], list[FlightRow], list[Happening]]:
-        """Take what is there now, oldest first: pressed flights, others, happenings."""
+    def take(self) -> tuple[list[Pressed], list[SpanRow], list[EventRow]]:
+        """Take what is there now, oldest first: pressed spans, others, event rows."""
         with self._lock:
-            return _take(self.pressed), _take(self.flights), _take(self.happenings)
+            return _take(self.pressed), _take(self.spans), _take(self.event_rows)
 
 
 def _take(rows: list[Row]) -> list[Row]:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 from tests.cli.command import requite, running
-from tests.journal.rows import FLIGHT, HAPPENINGS
+from tests.journal.rows import EVENTS, SPAN
 from tests.support.live import eventually
 
-from requite.chronicle import Happening, Kind, Role
+from requite.chronicle import EventRow, Kind, Role
 from requite.cli.exit_codes import ExitCode
 from requite.cli.verbs import JOURNAL
 from requite.journal import Journal
 from requite.journal.blocks import PURPOSE
-from requite.journal.encode import encode_flights
+from requite.journal.encode import encode_spans
 from requite.journal.event import Event
 from requite.journal.reader import events
 from requite.journal.strings import Strings
@@ -27,7 +27,7 @@ from requite.storage import Log
 
 pytestmark = pytest.mark.e2e
 
-CALL_ID = FLIGHT[4].hex()
+CALL_ID = SPAN[4].hex()
 DESCRIBED = {
     "tail": (
         "DIR",
@@ -50,8 +50,8 @@ def write(path: Path, role: Role, number: int) -> Journal:
     """Write a small journal; it is left open."""
     journal = Journal(path, role, bytes([number] * 8))
     journal.start()
-    journal.chronicle.flights += [FLIGHT] * 3
-    journal.chronicle.happenings += HAPPENINGS
+    journal.chronicle.spans += [SPAN] * 3
+    journal.chronicle.event_rows += EVENTS
     return journal
 
 
@@ -70,7 +70,7 @@ def damaged(tmp_path) -> Path:
     write(tmp_path, Role.BROKER, 1).close()
     (file,) = tmp_path.glob("*/*.seg")
     data = bytearray(file.read_bytes())
-    data[data.index(FLIGHT[4])] ^= 1
+    data[data.index(SPAN[4])] ^= 1
     file.write_bytes(bytes(data))
     return tmp_path
 
@@ -109,7 +109,7 @@ def test_tail_shows_the_newest_events_a_line_each(journal):
     assert (ended.code, ended.err) == (0, "")
     day, *lines = ended.out.splitlines()
     assert day.endswith(" UTC")
-    # The flights are of the time when the machine was started, which may be an earlier day.
+    # The spans are of the time when the machine was started, which may be an earlier day.
     lines = [line for line in lines if not line.endswith(" UTC")]
     assert len(lines) == 12
     assert any("  broker 0101  answered     " + CALL_ID in line for line in lines)
@@ -120,7 +120,7 @@ def test_tail_shows_the_newest_events_a_line_each(journal):
 def test_tail_shows_a_request_with_all_of_its_events(journal):
     ended = requite("journal", "tail", str(journal), "--request", CALL_ID.upper())
     lines = ended.out.splitlines()[1:]
-    assert len(lines) == 12 + 9 + 4  # three flights of each, and two happenings
+    assert len(lines) == 12 + 9 + 4  # three spans of each, and two event rows
     assert all(CALL_ID in line for line in lines)
     nothing = requite("journal", "tail", str(journal), "--request", "f" * 32)
     assert (nothing.code, nothing.out) == (0, "")
@@ -134,7 +134,7 @@ def test_tail_selects_by_service_and_kind(journal):
 
 def test_tail_leaves_out_heartbeats_unless_they_are_asked_for(tmp_path):
     with Journal(tmp_path, Role.BROKER, bytes(8)) as journal:
-        journal.chronicle.happenings += [Happening(1.0, Kind.HEARTBEAT)] * 30
+        journal.chronicle.event_rows += [EventRow(1.0, Kind.HEARTBEAT)] * 30
     assert "heartbeat" not in requite("journal", "tail", str(tmp_path)).out
     for words in (("--heartbeats", "-n", "99"), ("--kind", "heartbeat", "-n", "99")):
         assert requite("journal", "tail", str(tmp_path), *words).out.count("heartbeat") == 30
@@ -165,7 +165,7 @@ def test_tail_refuses_what_cannot_be(journal, words, told):
 def test_tail_follows_what_comes_in_old_and_new_logs(tmp_path):
     first = write(tmp_path, Role.BROKER, 1)
     with running("journal", "tail", str(tmp_path), "-f", "-n", "50", "--json") as tail:
-        first.chronicle.happenings.append(Happening(1.0, Kind.REFUSED, service=b"one"))
+        first.chronicle.event_rows.append(EventRow(1.0, Kind.REFUSED, service=b"one"))
         kinds = []
         while "refused" not in kinds:
             kinds.append(json.loads(tail.line())["kind"])
@@ -215,7 +215,7 @@ def test_stats_for_machines(journal):
 def test_stats_of_a_journal_in_use_with_losses(tmp_path):
     with Journal(tmp_path, Role.BROKER, bytes(8)) as journal:
         journal.chronicle.dropped = 1_234
-        journal.chronicle.happenings.append(Happening(1.0, Kind.ANSWERED, outcome=Status.OK))
+        journal.chronicle.event_rows.append(EventRow(1.0, Kind.ANSWERED, outcome=Status.OK))
         while journal.status().events < 3:
             assert not journal.status().failure
         ended = requite("journal", "stats", str(tmp_path))
@@ -262,7 +262,7 @@ def test_a_log_that_does_not_say_that_it_ends_is_incomplete(tmp_path):
     write(tmp_path, Role.CLIENT, 1).close()
     (folder,) = tmp_path.glob("client-*")
     with Log.open(folder, purpose=PURPOSE) as log:  # and then, no segment more
-        log.append([encode_flights([FLIGHT], Strings(), 0, 99)])
+        log.append([encode_spans([SPAN], Strings(), 0, 99)])
     ended = requite("journal", "stats", str(tmp_path))
     assert ended.code == ExitCode.FAILED
     assert (
@@ -346,7 +346,7 @@ def test_export_writes_what_does_not_decode_as_well(damaged, name):
     ended = requite("journal", "export", str(damaged), "--to", str(damaged / name))
     assert ended.code == ExitCode.FAILED
     assert "checksum" in ended.err
-    assert ended.out.startswith("5 events, ")  # opened, two happenings, closed; and the damage
+    assert ended.out.startswith("5 events, ")  # opened, two event rows, closed; and the damage
     assert (damaged / name).exists()
 
 

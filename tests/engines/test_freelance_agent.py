@@ -302,21 +302,21 @@ def test_a_faster_pace_of_pings() -> None:
     assert b.client.snapshot().live == 0
 
 
-def test_the_journal_has_flights_and_what_is_out_of_the_ordinary() -> None:
+def test_the_journal_has_spans_and_what_is_out_of_the_ordinary() -> None:
     chronicle = Chronicle()
     b = ClientBench(AgentClient, servers=2, chronicle=chronicle)
     b.join("a")
     b.submit(1, b"12345")
     b.answer("a", b"123")
-    [flight] = chronicle.flights
-    assert flight[-2:] == (5, 3)
+    [span] = chronicle.spans
+    assert span[-2:] == (5, 3)
     b.submit(2)
     b.join("b")
     b.lose("a")
     b.answer("b")
     b.submit(3, timeout=1.0)
     b.advance(2.0)
-    kinds = [happening.kind for happening in chronicle.happenings]
+    kinds = [event_row.kind for event_row in chronicle.event_rows]
     assert kinds == [
         Kind.ACCEPTED,
         Kind.SENT,

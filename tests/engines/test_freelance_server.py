@@ -193,21 +193,21 @@ def test_what_does_not_concern_it_and_what_makes_no_sense() -> None:
     assert len(b.requests) == 1
 
 
-def test_the_journal_has_flights_and_what_is_out_of_the_ordinary() -> None:
+def test_the_journal_has_spans_and_what_is_out_of_the_ordinary() -> None:
     chronicle = Chronicle()
     b = ServerBench(chronicle=chronicle)
     b.join("c")
     job = b.request("c", b"1", b"12345")
     b.feed(Started(job))
     b.finish(job, b"123")
-    [flight] = chronicle.flights
-    assert flight[-2:] == (5, 3)
+    [span] = chronicle.spans
+    assert span[-2:] == (5, 3)
     b.say("c", [b"garbage"])
     failing = b.request("c", b"2", b"x")
     b.feed(Started(failing))
     b.finish(failing, b"why", status=Status.FAILED)
     b.advance(1.0)
-    kinds = [happening.kind for happening in chronicle.happenings]
+    kinds = [event_row.kind for event_row in chronicle.event_rows]
     assert kinds == [Kind.DELIVERED, Kind.STARTED, Kind.FINISHED, Kind.REFUSED]
     assert b.server.deadline() is None
 

@@ -33,7 +33,7 @@ class Bench:
         return [effect.kind for effect in self.out if isinstance(effect, Note)]
 
     def happened(self) -> list[Kind]:
-        return [row.kind for row in self.chronicle.happenings]
+        return [row.kind for row in self.chronicle.event_rows]
 
 
 def test_a_job_is_delivered_and_finished_once() -> None:

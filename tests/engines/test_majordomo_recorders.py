@@ -19,9 +19,9 @@ from requite.chronicle import (
     PRESS_ROWS,
     SWEEP_EVERY_S,
     Chronicle,
-    Flight,
-    FlightRow,
     Kind,
+    Span,
+    SpanRow,
 )
 from requite.engine import Started
 from requite.protocols.majordomo.wire import NOT_IDEMPOTENT as NOT_IDEMPOTENT_FLAG
@@ -33,10 +33,10 @@ WORKER = b"worker-1"
 
 
 def told(chronicle: Chronicle, call_id: bytes | None = None) -> list[str]:
-    """Return the names of all happenings, or of those of one request, in order."""
+    """Return the names of all event rows, or of those of one request, in order."""
     return [
         Kind(each.kind).name
-        for each in chronicle.happenings
+        for each in chronicle.event_rows
         if call_id is None or each.call_id == call_id
     ]
 
@@ -55,24 +55,24 @@ def broker(chronicle: Chronicle) -> BrokerBench:
 
 
 # --- the broker -----------------------------------------------------------------------------------
-def test_an_uneventful_request_is_one_flight(broker, chronicle):
+def test_an_uneventful_request_is_one_span(broker, chronicle):
     begun = broker.now
     broker.request("c", 7, b"hello", timeout_ms=2500, call_id=CALL)
     broker.advance(SWEEP_EVERY_S / 2)
     broker.final("w", b"ok")
-    _, flights, happenings = chronicle.take()
-    assert [Flight(*row) for row in flights] == [
-        Flight(begun, begun, broker.now, begun + 2.5, CALL, b"echo", WORKER, 5, 2)
+    _, spans, event_rows = chronicle.take()
+    assert [Span(*row) for row in spans] == [
+        Span(begun, begun, broker.now, begun + 2.5, CALL, b"echo", WORKER, 5, 2)
     ]
-    assert happenings == []
+    assert event_rows == []
 
 
-def test_a_request_that_is_not_idempotent_says_so_and_is_never_a_flight(broker, chronicle):
+def test_a_request_that_is_not_idempotent_says_so_and_is_never_a_span(broker, chronicle):
     broker.request("c", 7, flags=NOT_IDEMPOTENT_FLAG, call_id=CALL)
     broker.final("w", b"ok")
-    assert chronicle.flights == []
+    assert chronicle.spans == []
     assert told(chronicle) == ["ACCEPTED", "DISPATCHED", "ANSWERED"]
-    assert chronicle.happenings[0].reason == NOT_IDEMPOTENT
+    assert chronicle.event_rows[0].reason == NOT_IDEMPOTENT
 
 
 def test_a_queued_request_is_dispatched_later_than_accepted(broker, chronicle):
@@ -81,7 +81,7 @@ def test_a_queued_request_is_dispatched_later_than_accepted(broker, chronicle):
     broker.advance(SWEEP_EVERY_S / 4)
     broker.final("w")
     broker.final("w")
-    (first, second) = (Flight(*row) for row in chronicle.take()[1])
+    (first, second) = (Span(*row) for row in chronicle.take()[1])
     assert first.first_at == first.second_at
     assert second.second_at == second.first_at + SWEEP_EVERY_S / 4
 
@@ -93,12 +93,12 @@ def test_what_is_under_way_is_told_before_it_ends(broker, chronicle):
     broker.advance(2 * SWEEP_EVERY_S)
     assert told(chronicle, CALL) == ["ACCEPTED", "DISPATCHED"]
     assert told(chronicle, CALL[:-1] + b"8") == ["ACCEPTED", "QUEUED"]
-    accepted, dispatched = (each for each in chronicle.happenings if each.call_id == CALL)
+    accepted, dispatched = (each for each in chronicle.event_rows if each.call_id == CALL)
     assert (accepted.at, accepted.value, accepted.size) == (begun, begun + 5, 3)
     assert (dispatched.worker, dispatched.attempt) == (WORKER, 1)
     broker.final("w", b"yes")
     assert told(chronicle, CALL)[2:] == ["ANSWERED"]
-    assert chronicle.flights == []
+    assert chronicle.spans == []
 
 
 def test_a_request_is_told_once_however_long_it_takes(broker, chronicle):
@@ -119,7 +119,7 @@ def test_a_lost_worker_and_a_second_one(broker, chronicle):
         "DISPATCHED",
         "ANSWERED",
     ]
-    rows = [each for each in chronicle.happenings if each.call_id == CALL]
+    rows = [each for each in chronicle.event_rows if each.call_id == CALL]
     assert [row.worker for row in rows] == [b"", WORKER, WORKER, b"worker-2", b"worker-2"]
     assert [row.attempt for row in rows] == [0, 1, 1, 2, 2]
     assert "WORKER_LOST" in told(chronicle)
@@ -132,7 +132,7 @@ def test_an_expired_request(broker, chronicle, held):
         broker.request("other", 9)
     broker.request("c", 1, timeout_ms=50, call_id=CALL)
     broker.advance(0.06)
-    end = next(each for each in chronicle.happenings if each.kind == Kind.EXPIRED)
+    end = next(each for each in chronicle.event_rows if each.kind == Kind.EXPIRED)
     assert (end.call_id, end.outcome, end.error) == (CALL, Status.EXPIRED, "CallTimeout")
     assert told(chronicle, CALL)[-1] == "EXPIRED"
 
@@ -146,7 +146,7 @@ def test_a_cancelled_request(broker, chronicle):
 def test_a_failed_request_tells_the_reason(broker, chronicle):
     broker.request("c", 1, call_id=CALL)
     broker.final("w", b"ValueError: 17", status=1)
-    end = chronicle.happenings[-1]
+    end = chronicle.event_rows[-1]
     assert (end.kind, end.outcome) == (Kind.ANSWERED, Status.FAILED)
     assert (end.error, end.reason) == ("RemoteFailure", "ValueError: 17")
 
@@ -163,13 +163,13 @@ def test_a_request_that_is_refused_was_never_accepted(chronicle):
     broker.request("c", 1)
     broker.request("c", 2, call_id=CALL)
     assert told(chronicle, CALL) == ["REFUSED"]
-    assert chronicle.happenings[-1].outcome == Status.OVERLOADED
+    assert chronicle.event_rows[-1].outcome == Status.OVERLOADED
 
 
 def test_workers_are_seen_once_per_interval(broker, chronicle):
     broker.request("c", 1)
     broker.advance(1.5)
-    beat = next(each for each in chronicle.happenings if each.kind == Kind.HEARTBEAT)
+    beat = next(each for each in chronicle.event_rows if each.kind == Kind.HEARTBEAT)
     assert (beat.worker, beat.service, beat.busy, beat.capacity) == (WORKER, b"echo", 1, 1)
     assert beat.value == pytest.approx(1.0)
 
@@ -181,7 +181,7 @@ def test_requests_without_a_call_id_get_one(version, broker, chronicle):
         broker.client(name, version)
         broker.say(name, ClientRequest, b"echo", [b"x"], 1, 0, 0, b"")
         broker.final("w")
-    ids = [Flight(*row).call_id for row in chronicle.flights]
+    ids = [Span(*row).call_id for row in chronicle.spans]
     assert len(set(ids)) == 2
     assert all(len(each) == 16 and each[1:4] == BROKER[1:4] for each in ids)
     assert all(each[0] == BROKER[0] | 0x80 for each in ids)
@@ -201,7 +201,7 @@ def test_a_worker_without_an_instance_goes_by_its_address(chronicle):
     broker = BrokerBench(chronicle=chronicle)
     broker.worker("w")
     broker.worker("v", instance=WORKER)
-    assert [each.worker for each in chronicle.happenings] == [b"w", WORKER]
+    assert [each.worker for each in chronicle.event_rows] == [b"w", WORKER]
 
 
 def test_the_journals_timer_ends_with_the_last_peer(broker):
@@ -213,7 +213,7 @@ def test_the_journals_timer_ends_with_the_last_peer(broker):
 
 
 # --- the client -----------------------------------------------------------------------------------
-def test_a_call_is_one_flight(chronicle):
+def test_a_call_is_one_span(chronicle):
     bench = ClientBench(chronicle=chronicle)
     begun = bench.now
     bench.submit("a", b"hi", timeout=2.5)
@@ -221,11 +221,11 @@ def test_a_call_is_one_flight(chronicle):
     bench.join()
     bench.advance(SWEEP_EVERY_S / 4)
     bench.answer(bench.sent[-1], b"you")
-    (flight,) = (Flight(*row) for row in chronicle.flights)
+    (span,) = (Span(*row) for row in chronicle.spans)
     call_id = CLIENT + (1).to_bytes(8, "big")
     sent_at = begun + SWEEP_EVERY_S / 4
-    assert flight == Flight(begun, sent_at, bench.now, begun + 2.5, call_id, b"echo", b"", 2, 3)
-    assert chronicle.happenings == []
+    assert span == Span(begun, sent_at, bench.now, begun + 2.5, call_id, b"echo", b"", 2, 3)
+    assert chronicle.event_rows == []
     bench.advance(10)
     assert bench.client.deadline() is None
 
@@ -245,7 +245,7 @@ def test_all_tries_of_a_call_have_one_call_id_and_each_call_its_own(chronicle):
     for sent in bench.requests[2:]:
         bench.answer(sent, b"at last")
     assert told(chronicle, ids[0]) == ["ACCEPTED", "SENT", "SENT", "ANSWERED"]
-    assert [each.attempt for each in chronicle.happenings if each.call_id == ids[0]] == [0, 1, 2, 2]
+    assert [each.attempt for each in chronicle.event_rows if each.call_id == ids[0]] == [0, 1, 2, 2]
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_how_a_call_ended_is_told(chronicle, end, kind, error):
     bench = ClientBench(chronicle=chronicle)
     bench.submit("a", timeout=5)
     end(bench)
-    last = chronicle.happenings[-1]
+    last = chronicle.event_rows[-1]
     assert (last.kind, last.error) == (kind, error)
     assert told(chronicle)[0] == "ACCEPTED"
     assert last.reason == str(bench.errors["a"])
@@ -273,9 +273,9 @@ def test_a_call_that_is_not_idempotent_says_so_if_brokers_are_told(chronicle, ve
     bench.submit("a", idempotent=False)
     bench.join()
     bench.answer(bench.sent[-1])
-    assert chronicle.flights == []
+    assert chronicle.spans == []
     assert told(chronicle) == ["ACCEPTED", "SENT", "ANSWERED"]
-    assert chronicle.happenings[0].reason == reason
+    assert chronicle.event_rows[0].reason == reason
 
 
 def test_a_lost_connection_has_no_status(chronicle):
@@ -283,7 +283,7 @@ def test_a_lost_connection_has_no_status(chronicle):
     bench.submit("a", idempotent=False)
     bench.join()
     bench.lose(bench.links[0])
-    last = chronicle.happenings[-1]
+    last = chronicle.event_rows[-1]
     assert (last.kind, last.outcome, last.error) == (Kind.ANSWERED, NO_OUTCOME, "TransportError")
 
 
@@ -291,7 +291,7 @@ def test_a_call_that_finds_no_slot_is_refused(chronicle):
     bench = ClientBench(chronicle=chronicle, slots=1)
     bench.submit("a")
     bench.submit("b")
-    (refused,) = chronicle.happenings
+    (refused,) = chronicle.event_rows
     assert (refused.kind, refused.error, refused.call_id) == (Kind.REFUSED, "Overloaded", NO_CALL)
 
 
@@ -300,7 +300,7 @@ def test_calls_under_way_are_told_before_they_end(chronicle):
     bench.submit("a")
     bench.advance(2 * SWEEP_EVERY_S)
     assert told(chronicle) == ["ACCEPTED"]
-    assert chronicle.happenings[0].value == inf
+    assert chronicle.event_rows[0].value == inf
 
 
 # --- the worker -----------------------------------------------------------------------------------
@@ -311,17 +311,15 @@ def worker(chronicle: Chronicle) -> WorkerBench:
     return bench
 
 
-def test_a_job_is_one_flight(worker, chronicle):
+def test_a_job_is_one_span(worker, chronicle):
     begun = worker.now
     job = worker.request(b"hello", timeout_ms=1000, call_id=CALL)
     worker.advance(0.02)
     worker.feed(Started(job))
     worker.advance(0.02)
     worker.finish(job, b"done")
-    (flight,) = (Flight(*row) for row in chronicle.flights)
-    assert flight == Flight(
-        begun, begun + 0.02, worker.now, begun + 1, CALL, b"echo", INSTANCE, 5, 4
-    )
+    (span,) = (Span(*row) for row in chronicle.spans)
+    assert span == Span(begun, begun + 0.02, worker.now, begun + 1, CALL, b"echo", INSTANCE, 5, 4)
 
 
 def test_a_job_under_way_is_told_before_it_ends(worker, chronicle):
@@ -337,7 +335,7 @@ def test_a_job_that_failed_tells_why(worker, chronicle):
     job = worker.request(call_id=CALL, attempt=2)
     worker.feed(Started(job))
     worker.finish(job, b"KeyError: 'x'", Status.FAILED)
-    last = chronicle.happenings[-1]
+    last = chronicle.event_rows[-1]
     assert (last.kind, last.outcome, last.attempt) == (Kind.FINISHED, Status.FAILED, 2)
     assert (last.error, last.reason) == ("RemoteFailure", "KeyError: 'x'")
 
@@ -365,35 +363,35 @@ def test_a_chronicle_that_nobody_reads_stays_small(monkeypatch, broker, chronicl
         broker.final("w")
     broker.advance(2 * SWEEP_EVERY_S)
     assert chronicle.dropped >= 20
-    assert len(chronicle.flights) + len(chronicle.happenings) <= 10
+    assert len(chronicle.spans) + len(chronicle.event_rows) <= 10
 
 
 class Sheaf:
-    """Flights that were pressed, as they were."""
+    """Spans that were pressed, as they were."""
 
-    def __init__(self, flights: list[FlightRow]) -> None:
-        self.flights = flights
-        self.rows = len(flights)
+    def __init__(self, spans: list[SpanRow]) -> None:
+        self.spans = spans
+        self.rows = len(spans)
 
 
-def test_many_flights_are_pressed_by_the_engine():
+def test_many_spans_are_pressed_by_the_engine():
     chronicle = Chronicle(Sheaf)
     broker = BrokerBench(chronicle=chronicle)
     broker.worker("w", instance=WORKER)
     for number in range(PRESS_ROWS + 3):
         broker.request("c", number)
         broker.final("w")
-    pressed, flights, _ = chronicle.take()
+    pressed, spans, _ = chronicle.take()
     assert [each.rows for each in pressed] == [PRESS_ROWS]
-    ids = [Flight(*row).call_id for row in [*pressed[0].flights, *flights]]
+    ids = [Span(*row).call_id for row in [*pressed[0].spans, *spans]]
     assert len(set(ids)) == PRESS_ROWS + 3
     assert ids == sorted(ids)
 
 
-def test_pressed_flights_count_as_well(monkeypatch):
+def test_pressed_spans_count_as_well(monkeypatch):
     monkeypatch.setattr("requite.chronicle.ROWS_MAX", 10)
     chronicle = Chronicle(Sheaf)
-    chronicle.flights += [(0.0, 0.0, 0.0, inf, CALL, b"echo", WORKER, 1, 1)] * 11
+    chronicle.spans += [(0.0, 0.0, 0.0, inf, CALL, b"echo", WORKER, 1, 1)] * 11
     chronicle.press()
     chronicle.trim()
     assert (chronicle.dropped, chronicle.pressed) == (11, [])

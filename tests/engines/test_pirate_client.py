@@ -168,23 +168,23 @@ def test_impossible_settings_are_refused(settings: dict[str, int]) -> None:
         ClientPolicy(**settings)
 
 
-def test_the_journal_has_flights_and_what_is_out_of_the_ordinary() -> None:
+def test_the_journal_has_spans_and_what_is_out_of_the_ordinary() -> None:
     bench = ClientBench(journal=True)
     assert bench.chronicle is not None
     bench.submit(1, b"plain")
     bench.join("a")
     bench.say("a", [b"reply"])
-    [flight] = bench.chronicle.flights
-    assert flight[-2:] == (5, 5)
+    [span] = bench.chronicle.spans
+    assert span[-2:] == (5, 5)
     bench.submit(2, b"retried")
     bench.lose("a")
     bench.join("b")
     bench.say("b", [b"reply"])
-    kinds = [each.kind for each in bench.chronicle.happenings]
+    kinds = [each.kind for each in bench.chronicle.event_rows]
     assert kinds == [Kind.ACCEPTED, Kind.SENT, Kind.REDELIVERED, Kind.SENT, Kind.ANSWERED]
     bench.submit(3, b"held", timeout=5.0)
     bench.advance(0.2)
     bench.client.calls.abandon_all(TransportError("given up"), bench.now)
-    told = bench.chronicle.happenings[len(kinds) :]
+    told = bench.chronicle.event_rows[len(kinds) :]
     assert [each.kind for each in told] == [Kind.ACCEPTED, Kind.SENT, Kind.ANSWERED]
     assert told[-1].error == "TransportError"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.support.pirate_engines import HEARTBEAT, READY, QueueBench
 
-from requite.chronicle import MADE_UP, NO_CALL, NO_OUTCOME, Flight, Kind
+from requite.chronicle import MADE_UP, NO_CALL, NO_OUTCOME, Kind, Span
 from requite.core.liveness import HeartbeatPolicy
 from requite.engine import PeerJoined, Submit
 from requite.errors import ConfigurationError, LocalViolation
@@ -299,23 +299,23 @@ def told(bench: QueueBench) -> list[tuple[str, int]]:
     assert bench.chronicle is not None
     return [
         (Kind(each.kind).name, each.outcome)
-        for each in bench.chronicle.happenings
+        for each in bench.chronicle.event_rows
         if each.call_id != NO_CALL
     ]
 
 
-def test_the_journal_has_one_flight_for_a_request_without_incidents() -> None:
+def test_the_journal_has_one_span_for_a_request_without_incidents() -> None:
     bench = QueueBench(Pattern.PARANOID, journal=True)
     bench.client("c")
     bench.worker("w")
     bench.ask("c", b"four")
     bench.answer("w", b"twelve bytes")
     assert bench.chronicle is not None
-    [flight] = map(Flight._make, bench.chronicle.flights)
-    assert (flight.request_size, flight.reply_size, flight.deadline) == (4, 12, inf)
-    assert flight.call_id[0] & MADE_UP
-    [joined] = bench.chronicle.happenings
-    assert (joined.kind, joined.worker, joined.capacity) == (Kind.WORKER_JOINED, flight.worker, 1)
+    [span] = map(Span._make, bench.chronicle.spans)
+    assert (span.request_size, span.reply_size, span.deadline) == (4, 12, inf)
+    assert span.call_id[0] & MADE_UP
+    [joined] = bench.chronicle.event_rows
+    assert (joined.kind, joined.worker, joined.capacity) == (Kind.WORKER_JOINED, span.worker, 1)
 
 
 @PATTERNS
@@ -368,7 +368,7 @@ def test_the_journal_tells_the_beginnings_of_what_is_under_way_and_of_workers() 
     assert [each for each in told(bench) if each[1] != NO_OUTCOME] == ends
     assert bench.chronicle is not None
     assert [
-        each.kind for each in bench.chronicle.happenings if each.worker and not each.attempt
+        each.kind for each in bench.chronicle.event_rows if each.worker and not each.attempt
     ] == [
         Kind.WORKER_JOINED,
         Kind.HEARTBEAT,
@@ -376,5 +376,5 @@ def test_the_journal_tells_the_beginnings_of_what_is_under_way_and_of_workers() 
         Kind.WORKER_JOINED,
         Kind.HEARTBEAT,
     ]
-    assert any("malformed" in each.reason for each in bench.chronicle.happenings)
+    assert any("malformed" in each.reason for each in bench.chronicle.event_rows)
     assert bench.engine.deadline() is None

@@ -104,7 +104,7 @@ def test_misuse_is_told() -> None:
         ServerPolicy(capacity=0)
 
 
-def test_the_journal_has_flights_failures_and_what_was_given_up() -> None:
+def test_the_journal_has_spans_failures_and_what_was_given_up() -> None:
     bench = ServerBench(journal=True)
     assert bench.chronicle is not None
     for name in "abc":
@@ -112,11 +112,11 @@ def test_the_journal_has_flights_failures_and_what_was_given_up() -> None:
         bench.say(name, [b"x"])
         bench.feed(Started(bench.jobs[-1]))
     bench.finish(bench.jobs[0], b"fine")
-    assert len(bench.chronicle.flights) == 1
+    assert len(bench.chronicle.spans) == 1
     bench.finish(bench.jobs[1], b"why", status=Status.FAILED)
     bench.lose("c")
     bench.finish(bench.jobs[2], status=Status.CANCELLED)
-    kinds = [each.kind for each in bench.chronicle.happenings]
+    kinds = [each.kind for each in bench.chronicle.event_rows]
     begun = [Kind.DELIVERED, Kind.STARTED]
     assert kinds == [*begun, Kind.FINISHED, *begun, Kind.ABANDONED, Kind.FINISHED]
-    assert bench.chronicle.happenings[2].reason == "why"
+    assert bench.chronicle.event_rows[2].reason == "why"

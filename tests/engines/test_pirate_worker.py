@@ -165,16 +165,16 @@ def test_misuse_is_told() -> None:
         WorkerPolicy(pause_first_s=0.0)
 
 
-def test_the_journal_has_flights_failures_and_what_was_given_up() -> None:
+def test_the_journal_has_spans_failures_and_what_was_given_up() -> None:
     bench = worker(journal=True)
     assert bench.chronicle is not None
     bench.say("q", REQUEST)
     bench.feed(Started(bench.jobs[0]))
     bench.finish(bench.jobs[0], b"fine")
-    assert len(bench.chronicle.flights) == 1
+    assert len(bench.chronicle.spans) == 1
     bench.say("q", REQUEST)
     bench.advance(0.2)
     bench.lose("q")
     bench.finish(bench.jobs[1], status=Status.CANCELLED)
-    kinds = [each.kind for each in bench.chronicle.happenings]
+    kinds = [each.kind for each in bench.chronicle.event_rows]
     assert kinds == [Kind.DELIVERED, Kind.ABANDONED, Kind.FINISHED]

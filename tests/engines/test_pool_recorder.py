@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.support.pool_engines import PoolBench, configured
 
-from requite.chronicle import NO_CALL, Chronicle, Happening, Kind
+from requite.chronicle import NO_CALL, Chronicle, EventRow, Kind
 from requite.pool.effects import Answer, BindQueue, DeclareQueue, Forward
 from requite.pool.inputs import (
     DeadLetterArrived,
@@ -42,7 +42,7 @@ class RecordedBench(PoolBench):
         self.recorder.saw(event, effects, self.engine.tracker, self.now)
         return effects
 
-    def told(self) -> list[Happening]:
+    def told(self) -> list[EventRow]:
         """Return what was told since the last look."""
         return self.chronicle.take()[2]
 
@@ -60,7 +60,7 @@ def bench() -> RecordedBench:
     return bench
 
 
-def kinds(told: list[Happening]) -> list[tuple[Kind, bytes]]:
+def kinds(told: list[EventRow]) -> list[tuple[Kind, bytes]]:
     return [(Kind(row.kind), row.service) for row in told]
 
 

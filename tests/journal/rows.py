@@ -6,19 +6,19 @@ from math import inf
 
 from hypothesis import strategies as st
 
-from requite.chronicle import CALL_ID_SIZE, FlightRow, Happening, Kind
+from requite.chronicle import CALL_ID_SIZE, EventRow, Kind, SpanRow
 from requite.request import Status
 
 CALL = bytes(range(16))
-FLIGHT: FlightRow = (1.0, 2.0, 3.0, 4.0, CALL, b"echo", b"worker-1", 5, 6)
+SPAN: SpanRow = (1.0, 2.0, 3.0, 4.0, CALL, b"echo", b"worker-1", 5, 6)
 # Two rows whose cells all differ, so that no column can be mistaken for another.
-FLIGHTS: list[FlightRow] = [
+SPANS: list[SpanRow] = [
     (1.0, 1.5, 2.0, inf, CALL, b"echo", b"worker-1", 10, 20),
     (3.0, 3.25, 3.5, 8.0, bytes(range(16, 32)), b"sum", b"worker-2", 30, 40),
 ]
-HAPPENINGS: list[Happening] = [
-    Happening(5.0, Kind.ACCEPTED, CALL, b"echo", size=7, value=9.0),
-    Happening(
+EVENTS: list[EventRow] = [
+    EventRow(5.0, Kind.ACCEPTED, CALL, b"echo", size=7, value=9.0),
+    EventRow(
         6.0,
         Kind.ANSWERED,
         CALL,
@@ -40,7 +40,7 @@ _TEXTS = st.sampled_from(["", "no"]) | st.text(max_size=40)
 _SIZES = st.integers(0, (1 << 32) - 1)
 _CALLS = st.binary(min_size=CALL_ID_SIZE, max_size=CALL_ID_SIZE)
 
-flight_rows: st.SearchStrategy[FlightRow] = st.tuples(
+span_rows: st.SearchStrategy[SpanRow] = st.tuples(
     _INSTANTS,
     _INSTANTS,
     _INSTANTS,
@@ -51,8 +51,8 @@ flight_rows: st.SearchStrategy[FlightRow] = st.tuples(
     _SIZES,
     _SIZES,
 )
-happenings: st.SearchStrategy[Happening] = st.builds(
-    Happening,
+event_rows: st.SearchStrategy[EventRow] = st.builds(
+    EventRow,
     at=_INSTANTS,
     kind=st.sampled_from(Kind),
     call_id=_CALLS,

@@ -12,20 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.journal.rows import (
     CALL,
-    FLIGHT,
-    FLIGHTS,
-    HAPPENINGS,
-    flight_rows,
-    happenings,
+    EVENTS,
+    SPAN,
+    SPANS,
+    event_rows,
+    span_rows,
 )
 
-from requite.chronicle import FlightRow, Happening, Kind
+from requite.chronicle import EventRow, Kind, SpanRow
 from requite.journal.blocks import (
     COLUMNS,
-    FLIGHT_COLUMNS,
-    HAPPENING_COLUMNS,
+    EVENT_COLUMNS,
     HEADER_SIZE,
     ROW_SIZE,
+    SPAN_COLUMNS,
     BlockType,
     Header,
     column_of,
@@ -38,9 +38,9 @@ from requite.journal.blocks import (
 )
 from requite.journal.encode import (
     STRINGS_BLOCK_SIZE,
-    encode_flights,
-    encode_happenings,
+    encode_event_rows,
     encode_opened,
+    encode_spans,
     encode_strings,
 )
 from requite.journal.strings import Strings
@@ -64,22 +64,22 @@ def examples() -> list[bytes]:
 
 def test_the_examples_on_the_page():
     strings = Strings()
-    told = HAPPENINGS[1]._replace(size=0, busy=0, capacity=0)
-    flights = encode_flights(FLIGHTS, strings, OFFSET_US, 42)
+    told = EVENTS[1]._replace(size=0, busy=0, capacity=0)
+    spans = encode_spans(SPANS, strings, OFFSET_US, 42)
     defined = encode_strings(strings.fresh, OFFSET_US, 42)
-    assert examples() == [*defined, flights, encode_happenings([told], strings, OFFSET_US, 50)]
+    assert examples() == [*defined, spans, encode_event_rows([told], strings, OFFSET_US, 50)]
 
 
 def test_the_page_has_every_kind_and_column():
     text = PAGE.read_text(encoding="utf-8")
     for kind in Kind:
         assert f"| {kind.value} | {kind.name.lower().replace('_', ' ')}" in text
-    for column in (*FLIGHT_COLUMNS.values(), *HAPPENING_COLUMNS.values()):
+    for column in (*SPAN_COLUMNS.values(), *EVENT_COLUMNS.values()):
         assert f"| `{column.name}` | {column.size} | {column.before} |" in text
 
 
-def test_two_flights_byte_by_byte():
-    block = encode_flights(FLIGHTS, Strings(), OFFSET_US, 42)
+def test_two_spans_byte_by_byte():
+    block = encode_spans(SPANS, Strings(), OFFSET_US, 42)
     assert block.hex(" ", 8) == " ".join(
         [
             "0201000002000000 " + (1_700_000_000_000_000).to_bytes(8, "little").hex(),
@@ -97,12 +97,12 @@ def test_two_flights_byte_by_byte():
     )
 
 
-def test_two_happenings_byte_by_byte():
+def test_two_event_rows_byte_by_byte():
     strings = Strings()
-    block = encode_happenings(HAPPENINGS, strings, OFFSET_US, 42)
+    block = encode_event_rows(EVENTS, strings, OFFSET_US, 42)
     assert block == b"".join(
         [
-            head(BlockType.HAPPENINGS, 2),
+            head(BlockType.EVENTS, 2),
             pack("<2d", 5.0, 6.0),
             pack("<2d", 9.0, float("inf")),
             CALL * 2,
@@ -143,7 +143,7 @@ def test_an_opened_block_byte_by_byte():
     assert block == head(BlockType.OPENED, 1) + b'{"role": "broker"}' + b" " * 6
 
 
-@pytest.mark.parametrize("columns", COLUMNS.values(), ids=("flights", "happenings"))
+@pytest.mark.parametrize("columns", COLUMNS.values(), ids=("spans", "event_rows"))
 def test_the_columns_fill_a_row_and_large_cells_come_first(columns):
     ends = [column.before + column.size for column in columns.values()]
     assert [column.before for column in columns.values()] == [0, *ends[:-1]]
@@ -153,22 +153,22 @@ def test_the_columns_fill_a_row_and_large_cells_come_first(columns):
 
 
 def test_the_columns_are_those_of_the_rows():
-    assert FLIGHT_COLUMNS.keys() == {
+    assert SPAN_COLUMNS.keys() == {
         *("first_at", "second_at", "third_at", "deadline", "call_id", "service", "worker"),
         *("request_size", "reply_size"),
     }
-    assert HAPPENING_COLUMNS.keys() == set(Happening._fields)
+    assert EVENT_COLUMNS.keys() == set(EventRow._fields)
 
 
 def test_numpy_reads_the_columns_as_they_are_declared():
     numpy = pytest.importorskip("numpy")
-    block = encode_flights(FLIGHTS, Strings(), OFFSET_US, 42)
+    block = encode_spans(SPANS, Strings(), OFFSET_US, 42)
     found = {
         name: numpy.frombuffer(block, column.dtype, count=2, offset=column.offset(2)).tolist()
-        for name, column in FLIGHT_COLUMNS.items()
+        for name, column in SPAN_COLUMNS.items()
     }
     assert found["third_at"] == [2.0, 3.5]
-    assert found["call_id"] == [row[4] for row in FLIGHTS]
+    assert found["call_id"] == [row[4] for row in SPANS]
     assert found["reply_size"] == [20, 40]
 
 
@@ -200,39 +200,39 @@ def read_back(block: bytes, strings: Strings) -> Decoded:
     return Decoded(block, header, defined)
 
 
-@given(st.lists(flight_rows, min_size=1, max_size=20))
-def test_flights_come_back(rows: list[FlightRow]):
+@given(st.lists(span_rows, min_size=1, max_size=20))
+def test_spans_come_back(rows: list[SpanRow]):
     strings = Strings()
-    found = read_back(encode_flights(rows, strings, -5, 7), strings)
-    assert found.header == (BlockType.FLIGHTS, 1, len(rows), -5, 7)
+    found = read_back(encode_spans(rows, strings, -5, 7), strings)
+    assert found.header == (BlockType.SPANS, 1, len(rows), -5, 7)
     for row, cells in zip(rows, found.rows(), strict=True):
         cells["service"] = found.strings[cells["service"]]
         cells["worker"] = found.strings[cells["worker"]]
         assert tuple(cells.values()) == row
 
 
-@given(st.lists(happenings, min_size=1, max_size=20))
-def test_happenings_come_back(rows: list[Happening]):
+@given(st.lists(event_rows, min_size=1, max_size=20))
+def test_event_rows_come_back(rows: list[EventRow]):
     strings = Strings()
-    found = read_back(encode_happenings(rows, strings, -5, 7), strings)
-    assert found.header == (BlockType.HAPPENINGS, 1, len(rows), -5, 7)
+    found = read_back(encode_event_rows(rows, strings, -5, 7), strings)
+    assert found.header == (BlockType.EVENTS, 1, len(rows), -5, 7)
     for row, cells in zip(rows, found.rows(), strict=True):
         for name in ("service", "worker"):
             cells[name] = found.strings[cells[name]]
         for name in ("error", "reason"):
             cells[name] = found.strings[cells[name]].decode()
-        assert Happening(**cells) == row
+        assert EventRow(**cells) == row
 
 
 def test_one_column_at_a_time():
-    block = encode_flights(FLIGHTS, Strings(), OFFSET_US, 42)
+    block = encode_spans(SPANS, Strings(), OFFSET_US, 42)
     header = parse_header(block)
-    assert column_of(block, "call_id", header).tobytes() == FLIGHTS[0][4] + FLIGHTS[1][4]
+    assert column_of(block, "call_id", header).tobytes() == SPANS[0][4] + SPANS[1][4]
 
 
 def test_a_raw_row_is_its_cells_in_the_order_of_the_columns():
-    block = encode_flights(FLIGHTS, Strings(), OFFSET_US, 42)
-    alone = encode_flights(FLIGHTS[1:], Strings(), OFFSET_US, 46)
+    block = encode_spans(SPANS, Strings(), OFFSET_US, 42)
+    alone = encode_spans(SPANS[1:], Strings(), OFFSET_US, 46)
     found = raw_row(block, parse_header(block), 1)
     assert found[:48] == alone[HEADER_SIZE:][:48]
     assert found[48:] == pack("<IIII", 2, 4, 30, 40)
@@ -240,33 +240,33 @@ def test_a_raw_row_is_its_cells_in_the_order_of_the_columns():
 
 # --- what does not fit ----------------------------------------------------------------------------
 def test_sizes_that_do_not_fit_become_the_largest_that_does():
-    rows = [(*FLIGHT[:7], 1 << 40, 3), (*FLIGHT[:7], 4, -1)]
-    found = read_back(encode_flights(rows, strings := Strings(), 0, 0), strings).rows()
+    rows = [(*SPAN[:7], 1 << 40, 3), (*SPAN[:7], 4, -1)]
+    found = read_back(encode_spans(rows, strings := Strings(), 0, 0), strings).rows()
     assert [row["request_size"] for row in found] == [(1 << 32) - 1, 4]
     assert [row["reply_size"] for row in found] == [3, 0]
-    told = [Happening(1.0, Kind.DISPATCHED, attempt=1 << 20)]
-    found = read_back(encode_happenings(told, strings := Strings(), 0, 0), strings).rows()
+    told = [EventRow(1.0, Kind.DISPATCHED, attempt=1 << 20)]
+    found = read_back(encode_event_rows(told, strings := Strings(), 0, 0), strings).rows()
     assert found[0]["attempt"] == (1 << 16) - 1
 
 
 def test_a_call_id_of_another_size_moves_no_other_cell():
-    rows = [(*FLIGHT[:4], b"short", *FLIGHT[5:]), FLIGHT]
-    found = read_back(encode_flights(rows, strings := Strings(), 0, 0), strings).rows()
+    rows = [(*SPAN[:4], b"short", *SPAN[5:]), SPAN]
+    found = read_back(encode_spans(rows, strings := Strings(), 0, 0), strings).rows()
     assert [row["call_id"] for row in found] == [b"short" + bytes(11), CALL]
 
 
 @pytest.mark.parametrize("text", ["x" * 5000, "é" * 5000, "x" + "é" * 5000])
 def test_a_long_reason_is_cut_between_characters(text):
-    rows = [Happening(1.0, Kind.REFUSED, reason=text)]
-    found = read_back(encode_happenings(rows, strings := Strings(), 0, 0), strings)
+    rows = [EventRow(1.0, Kind.REFUSED, reason=text)]
+    found = read_back(encode_event_rows(rows, strings := Strings(), 0, 0), strings)
     kept = found.strings[found.rows()[0]["reason"]]
     assert 1023 <= len(kept) <= 1024
     assert text.startswith(kept.decode())
 
 
 def test_a_reason_that_is_no_text_is_escaped():
-    rows = [Happening(1.0, Kind.REFUSED, reason="\ud800")]
-    found = read_back(encode_happenings(rows, strings := Strings(), 0, 0), strings)
+    rows = [EventRow(1.0, Kind.REFUSED, reason="\ud800")]
+    found = read_back(encode_event_rows(rows, strings := Strings(), 0, 0), strings)
     assert found.strings[found.rows()[0]["reason"]] == rb"\ud800"
 
 
@@ -282,7 +282,7 @@ def test_many_strings_take_several_blocks():
 
 
 # --- what was not written by this version ---------------------------------------------------------
-SOUND = encode_flights(FLIGHTS, Strings(), OFFSET_US, 42)
+SOUND = encode_spans(SPANS, Strings(), OFFSET_US, 42)
 
 
 @pytest.mark.parametrize(

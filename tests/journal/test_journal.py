@@ -16,14 +16,14 @@ from time import monotonic
 
 import pytest
 from tests.journal.faulty import FaultyDisk, FaultyLog
-from tests.journal.rows import FLIGHT
+from tests.journal.rows import SPAN
 from tests.journal.writing import NAME, QUICK
 from tests.support.live import ROOT, eventually
 
 from requite import chronicle as chronicles
 from requite.chronicle import PRESS_ROWS, Chronicle, Role
 from requite.journal import Journal, JournalSettings
-from requite.journal.encode import press_flights
+from requite.journal.encode import press_spans
 from requite.journal.reader import events
 from requite.journal.stats import stats
 from requite.storage import Position
@@ -35,7 +35,7 @@ def kinds(directory: Path) -> Counter[str | None]:
 
 def test_a_journal_begins_tells_and_ends(tmp_path):
     with Journal(tmp_path / "new" / "journal", Role.BROKER, NAME) as journal:
-        journal.chronicle.flights.append(FLIGHT)
+        journal.chronicle.spans.append(SPAN)
     assert [event.kind for event in events(tmp_path / "new" / "journal")] == [
         *("opened", "accepted", "queued", "dispatched", "answered", "closed")
     ]
@@ -54,7 +54,7 @@ def test_closing_is_idempotent_and_harmless_without_a_start(tmp_path):
 
 def test_rows_are_written_without_being_asked_for(tmp_path):
     with Journal(tmp_path, Role.BROKER, NAME, settings=QUICK) as journal:
-        journal.chronicle.flights.append(FLIGHT)
+        journal.chronicle.spans.append(SPAN)
         eventually(lambda: kinds(tmp_path)["answered"], "the row is written")
 
 
@@ -62,10 +62,10 @@ def test_nothing_is_lost_between_an_engine_that_presses_and_the_thread(tmp_path)
     count = 100_000
     settings = JournalSettings(flush_every_s=0.001)
     with Journal(tmp_path, Role.BROKER, NAME, settings=settings) as journal:
-        flights = journal.chronicle.flights
+        spans = journal.chronicle.spans
         for _ in range(count):
-            flights.append(FLIGHT)
-            if len(flights) >= PRESS_ROWS:
+            spans.append(SPAN)
+            if len(spans) >= PRESS_ROWS:
                 journal.chronicle.press()
             journal.chronicle.trim()
     (found,) = stats(tmp_path)
@@ -131,12 +131,12 @@ def test_a_disk_without_space_stops_nobody_and_loses_only_what_is_counted(tmp_pa
 
 def test_a_journal_that_was_deleted_begins_anew(tmp_path, caplog):
     with Journal(tmp_path / "journal", Role.BROKER, NAME, settings=QUICK) as journal:
-        journal.chronicle.flights.append(FLIGHT)
+        journal.chronicle.spans.append(SPAN)
         eventually(lambda: kinds(tmp_path / "journal")["answered"], "the row is written")
         shutil.rmtree(tmp_path / "journal")
-        journal.chronicle.flights.append(FLIGHT)
+        journal.chronicle.spans.append(SPAN)
         eventually(lambda: journal.dropped, "it is noticed")
-        journal.chronicle.flights.append(FLIGHT)
+        journal.chronicle.spans.append(SPAN)
     assert "removed" in caplog.text
     found = kinds(tmp_path / "journal")
     assert found["answered"] >= 1
@@ -208,10 +208,10 @@ def test_a_disk_that_hangs_costs_rows_and_no_memory(hanging, monkeypatch):
     monkeypatch.setattr(chronicles, "ROWS_MAX", 1_000)
     journal, disk = hanging(10.0)
     disk.hang()
-    journal.chronicle.flights.append(FLIGHT)
+    journal.chronicle.spans.append(SPAN)
     assert disk.is_hanging.wait(10)
     for _ in range(5_000):  # the engine goes on, and looks at its tables now and then
-        journal.chronicle.flights.append(FLIGHT)
+        journal.chronicle.spans.append(SPAN)
         journal.chronicle.trim()
         assert journal.chronicle.waiting <= 1_000
     lost = journal.dropped
@@ -227,7 +227,7 @@ def test_a_disk_that_hangs_costs_rows_and_no_memory(hanging, monkeypatch):
 def test_closing_does_not_wait_for_ever(hanging, caplog):
     journal, disk = hanging(0.05)
     disk.hang()
-    journal.chronicle.flights.append(FLIGHT)
+    journal.chronicle.spans.append(SPAN)
     assert disk.is_hanging.wait(10)
     began = monotonic()
     journal.close()
@@ -238,14 +238,14 @@ def test_closing_does_not_wait_for_ever(hanging, caplog):
 # --- chronicle ------------------------------------------------------------------------------------
 def test_pressed_rows_count_as_waiting_and_are_dropped_like_others(monkeypatch):
     monkeypatch.setattr(chronicles, "ROWS_MAX", 10)
-    chronicle = Chronicle(press_flights, threading.Lock())
-    chronicle.flights += [FLIGHT] * 8
+    chronicle = Chronicle(press_spans, threading.Lock())
+    chronicle.spans += [SPAN] * 8
     chronicle.press()
-    chronicle.flights += [FLIGHT] * 2
+    chronicle.spans += [SPAN] * 2
     assert chronicle.waiting == 10
     chronicle.trim()
     assert chronicle.dropped == 0
-    chronicle.flights.append(FLIGHT)
+    chronicle.spans.append(SPAN)
     chronicle.trim()
     assert (chronicle.dropped, chronicle.waiting) == (11, 0)
     assert chronicle.take() == ([], [], [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from tests.journal.rows import FLIGHT
+from tests.journal.rows import SPAN
 
 from requite.chronicle import Role
 from requite.journal import Journal, JournalSettings
@@ -19,7 +19,7 @@ SMALL = JournalSettings(segment_size_bytes=1 << 20)
 def write(directory: Path, rows: int = 1) -> list[Path]:
     """Write a log that is closed in good order; return its segments."""
     with Journal(directory, Role.BROKER, NAME, settings=SMALL) as journal:
-        journal.chronicle.flights += [FLIGHT] * rows
+        journal.chronicle.spans += [SPAN] * rows
     return sorted((directory / LOG).glob("*.seg"))
 
 

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.journal.faulty import NAME, decode
-from tests.journal.rows import CALL, FLIGHT, flight_rows, happenings
+from tests.journal.rows import CALL, SPAN, event_rows, span_rows
 
-from requite.chronicle import FlightRow, Happening, Kind, Role
+from requite.chronicle import EventRow, Kind, Role, SpanRow
 from requite.errors import ConfigurationError
 from requite.journal import Journal
-from requite.journal.blocks import FLIGHT_COLUMNS, HAPPENING_COLUMNS, ROW_SIZE
+from requite.journal.blocks import EVENT_COLUMNS, ROW_SIZE, SPAN_COLUMNS
 from requite.journal.encode import (
-    encode_flights,
-    encode_happenings,
+    encode_event_rows,
     encode_opened,
+    encode_spans,
     encode_strings,
 )
 from requite.journal.event import Event
@@ -44,15 +44,15 @@ def record(payload: bytes) -> Record:
     return Record(7, AT, 3, memoryview(payload))
 
 
-def flights(*rows: FlightRow, role: Role = Role.BROKER) -> list[Event]:
+def spans(*rows: SpanRow, role: Role = Role.BROKER) -> list[Event]:
     strings = Strings()
-    block = encode_flights(rows, strings, OFFSET_US, 40)
+    block = encode_spans(rows, strings, OFFSET_US, 40)
     return decode([*map(record, encode_strings(strings.fresh, 0, 0)), record(block)], role)
 
 
-def happened(*rows: Happening) -> list[Event]:
+def happened(*rows: EventRow) -> list[Event]:
     strings = Strings()
-    block = encode_happenings(rows, strings, OFFSET_US, 40)
+    block = encode_event_rows(rows, strings, OFFSET_US, 40)
     return decode([*map(record, encode_strings(strings.fresh, 0, 0)), record(block)])
 
 
@@ -62,8 +62,8 @@ def test_the_fields_are_the_columns_that_spark_reads():
     assert list(Event._fields) == columns
 
 
-def test_a_flight_of_a_broker():
-    accepted, queued, dispatched, answered = flights(FLIGHT)
+def test_a_span_of_a_broker():
+    accepted, queued, dispatched, answered = spans(SPAN)
     assert accepted == Event(
         schema_version=1,
         log=f"broker-{NAME}",
@@ -82,7 +82,7 @@ def test_a_flight_of_a_broker():
         deadline=at(4.0),
     )
     assert (queued.kind, queued.ts, queued.seq) == ("queued", at(1.0), 41)
-    assert queued.byte_offset == CELLS + FLIGHT_COLUMNS["deadline"].before
+    assert queued.byte_offset == CELLS + SPAN_COLUMNS["deadline"].before
     assert (dispatched.kind, dispatched.ts, dispatched.seq) == ("dispatched", at(2.0), 42)
     assert (dispatched.worker, dispatched.attempt) == (b"worker-1".hex(), 1)
     assert (answered.kind, answered.ts, answered.seq) == ("answered", at(3.0), 43)
@@ -90,9 +90,9 @@ def test_a_flight_of_a_broker():
 
 
 def test_a_request_that_waited_for_nobody_was_not_queued():
-    row = (1.0, 1.0, *FLIGHT[2:])
-    assert [event.kind for event in flights(row)] == ["accepted", "dispatched", "answered"]
-    assert [event.seq for event in flights(row)] == [40, 42, 43]
+    row = (1.0, 1.0, *SPAN[2:])
+    assert [event.kind for event in spans(row)] == ["accepted", "dispatched", "answered"]
+    assert [event.seq for event in spans(row)] == [40, 42, 43]
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_a_request_that_waited_for_nobody_was_not_queued():
         (Role.WORKER, ["delivered", "started", "finished"]),
     ],
 )
-def test_a_flight_of_others(role, kinds):
-    found = flights(FLIGHT, role=role)
+def test_a_span_of_others(role, kinds):
+    found = spans(SPAN, role=role)
     assert [event.kind for event in found] == kinds
     assert [event.ts for event in found] == [at(1.0), at(2.0), at(3.0)]
     assert [event.bytes for event in found] == [5, None, 6]
@@ -113,9 +113,9 @@ def test_a_flight_of_others(role, kinds):
     assert [event.worker is not None for event in found] == [has_worker] * 3
 
 
-@given(st.lists(flight_rows, min_size=1, max_size=10), st.lists(happenings, max_size=10))
-def test_every_event_has_its_own_place_and_number(rows: list[FlightRow], told: list[Happening]):
-    found = flights(*rows)
+@given(st.lists(span_rows, min_size=1, max_size=10), st.lists(event_rows, max_size=10))
+def test_every_event_has_its_own_place_and_number(rows: list[SpanRow], told: list[EventRow]):
+    found = spans(*rows)
     assert len({event.byte_offset for event in found}) == len(found)
     assert len({event.seq for event in found}) == len(found)
     first, end = CELLS, CELLS + ROW_SIZE * len(rows)
@@ -126,8 +126,8 @@ def test_every_event_has_its_own_place_and_number(rows: list[FlightRow], told: l
         assert places == [CELLS + 8 * row for row in range(len(told))]
 
 
-def test_what_does_not_apply_to_a_happening_is_none():
-    (event,) = happened(Happening(1.0, Kind.QUEUED, CALL))
+def test_what_does_not_apply_to_a_event_row_is_none():
+    (event,) = happened(EventRow(1.0, Kind.QUEUED, CALL))
     assert event == Event(
         schema_version=1,
         log=f"broker-{NAME}",
@@ -147,23 +147,23 @@ def test_what_does_not_apply_to_a_happening_is_none():
 @pytest.mark.parametrize(
     ("row", "facts"),
     [
-        (Happening(1.0, Kind.ACCEPTED, size=0, value=3.0), {"bytes": 0, "deadline": at(3.0)}),
-        (Happening(1.0, Kind.ACCEPTED, value=inf), {"bytes": 0, "deadline": None}),
-        (Happening(1.0, Kind.DELIVERED, value=3.0), {"deadline": at(3.0)}),
-        (Happening(1.0, Kind.DISPATCHED, value=3.0, size=9), {"deadline": None, "bytes": None}),
+        (EventRow(1.0, Kind.ACCEPTED, size=0, value=3.0), {"bytes": 0, "deadline": at(3.0)}),
+        (EventRow(1.0, Kind.ACCEPTED, value=inf), {"bytes": 0, "deadline": None}),
+        (EventRow(1.0, Kind.DELIVERED, value=3.0), {"deadline": at(3.0)}),
+        (EventRow(1.0, Kind.DISPATCHED, value=3.0, size=9), {"deadline": None, "bytes": None}),
         (
-            Happening(1.0, Kind.HEARTBEAT, value=0.5, busy=2, capacity=1 << 31),
+            EventRow(1.0, Kind.HEARTBEAT, value=0.5, busy=2, capacity=1 << 31),
             {"gap_s": 0.5, "busy": 2, "capacity": (1 << 31) - 1, "deadline": None},
         ),
-        (Happening(1.0, Kind.WORKER_LOST, value=nan), {"gap_s": None, "busy": 0}),
-        (Happening(1.0, Kind.QUEUED, value=0.5, busy=2), {"gap_s": None, "busy": None}),
-        (Happening(1.0, Kind.DROPPED, value=12.0), {"dropped": 12, "request_id": None}),
+        (EventRow(1.0, Kind.WORKER_LOST, value=nan), {"gap_s": None, "busy": 0}),
+        (EventRow(1.0, Kind.QUEUED, value=0.5, busy=2), {"gap_s": None, "busy": None}),
+        (EventRow(1.0, Kind.DROPPED, value=12.0), {"dropped": 12, "request_id": None}),
         (
-            Happening(1.0, Kind.ANSWERED, CALL, outcome=Status.POISONED, error="Poisoned"),
+            EventRow(1.0, Kind.ANSWERED, CALL, outcome=Status.POISONED, error="Poisoned"),
             {"outcome": "POISONED", "error_class": "Poisoned", "attempt": None},
         ),
-        (Happening(1.0, Kind.ANSWERED, CALL, outcome=99), {"outcome": "unknown:99"}),
-        (Happening(1.0, Kind.REFUSED, service=b"\xff"), {"service": r"\xff"}),
+        (EventRow(1.0, Kind.ANSWERED, CALL, outcome=99), {"outcome": "unknown:99"}),
+        (EventRow(1.0, Kind.REFUSED, service=b"\xff"), {"service": r"\xff"}),
     ],
 )
 def test_what_a_cell_means_depends_on_the_kind(row, facts):
@@ -175,7 +175,7 @@ def test_what_a_cell_means_depends_on_the_kind(row, facts):
 # --- what does not decode -------------------------------------------------------------------------
 def test_an_unknown_kind_is_shown_with_its_cells():
     sound, strange = happened(
-        Happening(1.0, Kind.QUEUED, reason="kept"), Happening(2.0, 77, CALL, b"echo")
+        EventRow(1.0, Kind.QUEUED, reason="kept"), EventRow(2.0, 77, CALL, b"echo")
     )
     assert (sound.raw, sound.reason) == (None, "kept")
     assert (strange.kind, strange.reason, strange.service) == (
@@ -184,28 +184,28 @@ def test_an_unknown_kind_is_shown_with_its_cells():
         "echo",
     )
     assert len(strange.raw) == ROW_SIZE
-    assert strange.raw[HAPPENING_COLUMNS["kind"].before] == 77
+    assert strange.raw[EVENT_COLUMNS["kind"].before] == 77
 
 
 @pytest.mark.parametrize("instant", [nan, inf, -inf, 1e300, -1e300, 1e13, -OFFSET_US / 1e6 - 1])
 def test_an_instant_that_is_none_is_told(instant):
-    (event,) = happened(Happening(instant, Kind.QUEUED, CALL))
+    (event,) = happened(EventRow(instant, Kind.QUEUED, CALL))
     assert (event.ts, event.date, event.reason) == (None, None, "its instant is out of range")
     assert len(event.raw) == ROW_SIZE
-    found = flights((instant, 2.0, *FLIGHT[2:]))
+    found = spans((instant, 2.0, *SPAN[2:]))
     assert found[0].raw is not None
     assert (found[-1].raw, found[-1].ts) == (None, at(3.0))
 
 
 @pytest.mark.parametrize("deadline", [nan, -inf, 1e300])
 def test_a_deadline_that_is_none_is_none(deadline):
-    found = flights((*FLIGHT[:3], deadline, *FLIGHT[4:]))
+    found = spans((*SPAN[:3], deadline, *SPAN[4:]))
     assert {event.deadline for event in found} == {None}
     assert {event.raw for event in found} == {None}
 
 
 def test_a_newer_version_is_shown_as_one_row():
-    block = bytearray(encode_flights([FLIGHT], Strings(), OFFSET_US, 40))
+    block = bytearray(encode_spans([SPAN], Strings(), OFFSET_US, 40))
     block[1] = 2
     (event,) = decode([record(bytes(block))])
     assert event.reason == "schema version 2; this reader knows 1"
@@ -221,7 +221,7 @@ def test_damage_is_shown_as_one_row():
 
 
 def test_strings_that_were_lost_have_their_numbers_as_names():
-    block = encode_flights([FLIGHT], Strings(), OFFSET_US, 40)
+    block = encode_spans([SPAN], Strings(), OFFSET_US, 40)
     (accepted, *_others, answered) = decode([record(block)])
     assert (accepted.service, answered.worker) == ("unknown:1", "unknown:2")
     assert accepted.raw is None
@@ -235,17 +235,17 @@ def test_any_block_is_events_or_a_reason(payload: bytes):
 
 # --- journals -------------------------------------------------------------------------------------
 def test_for_json_times_are_text_and_bytes_are_hexadecimal():
-    (event,) = happened(Happening(1.5, 77, CALL))
+    (event,) = happened(EventRow(1.5, 77, CALL))
     found = event.record()
     assert (found["ts"], found["date"]) == ("2023-11-14T22:13:21.500000+00:00", "2023-11-14")
     assert bytes.fromhex(found["raw"]) == event.raw
     assert "deadline" not in found
 
 
-def journal_of(path: Path, role: Role, number: int, *rows: Happening) -> Journal:
+def journal_of(path: Path, role: Role, number: int, *rows: EventRow) -> Journal:
     journal = Journal(path, role, bytes([number] * 8))
     journal.start()
-    journal.chronicle.happenings += rows
+    journal.chronicle.event_rows += rows
     return journal
 
 
@@ -255,7 +255,7 @@ def call(number: int) -> bytes:
 
 def test_the_newest_events_of_all_logs_come_in_order_of_time(tmp_path):
     for log in range(3):
-        rows = [Happening(10.0 * i + log, Kind.QUEUED, call(3 * i + log)) for i in range(5)]
+        rows = [EventRow(10.0 * i + log, Kind.QUEUED, call(3 * i + log)) for i in range(5)]
         journal_of(tmp_path, Role.BROKER, log, *rows).close()
     found = newest(tmp_path, 4, Selection(kind="queued"))
     assert [event.request_id for event in found] == [call(n).hex() for n in (11, 12, 13, 14)]
@@ -268,9 +268,9 @@ def test_the_newest_are_found_in_several_segments(tmp_path):
     for segment in range(3):
         strings = Strings()
         rows = [
-            Happening(10.0 * segment + i, Kind.QUEUED, call(i), b"s%d" % segment) for i in (1, 2)
+            EventRow(10.0 * segment + i, Kind.QUEUED, call(i), b"s%d" % segment) for i in (1, 2)
         ]
-        block = encode_happenings(rows, strings, OFFSET_US, 2 * segment)
+        block = encode_event_rows(rows, strings, OFFSET_US, 2 * segment)
         opened = encode_opened({}, OFFSET_US, 2 * segment)
         log.append([opened, *encode_strings(strings.fresh, 0, 0), block])
         log.rotate()
@@ -281,10 +281,10 @@ def test_the_newest_are_found_in_several_segments(tmp_path):
 
 def test_a_selection_leaves_out_the_others_and_keeps_what_does_not_decode(tmp_path):
     rows = [
-        Happening(1.0, Kind.QUEUED, call(1), b"echo"),
-        Happening(2.0, Kind.QUEUED, call(2), b"sum"),
-        Happening(3.0, Kind.PARTIAL, call(2), b"sum"),
-        Happening(nan, Kind.QUEUED, call(2), b"sum"),
+        EventRow(1.0, Kind.QUEUED, call(1), b"echo"),
+        EventRow(2.0, Kind.QUEUED, call(2), b"sum"),
+        EventRow(3.0, Kind.PARTIAL, call(2), b"sum"),
+        EventRow(nan, Kind.QUEUED, call(2), b"sum"),
     ]
     journal_of(tmp_path, Role.BROKER, 1, *rows).close()
 
@@ -298,11 +298,11 @@ def test_a_selection_leaves_out_the_others_and_keeps_what_does_not_decode(tmp_pa
 
 
 def test_a_tail_yields_what_has_come_and_finds_new_logs(tmp_path):
-    first = journal_of(tmp_path, Role.BROKER, 1, Happening(1.0, Kind.QUEUED, call(1), b"old"))
+    first = journal_of(tmp_path, Role.BROKER, 1, EventRow(1.0, Kind.QUEUED, call(1), b"old"))
     first.close()
     tail = JournalTail(tmp_path)
     assert tail.news() == []
-    second = journal_of(tmp_path, Role.CLIENT, 2, Happening(2.0, Kind.SENT, call(2), b"new"))
+    second = journal_of(tmp_path, Role.CLIENT, 2, EventRow(2.0, Kind.SENT, call(2), b"new"))
     second.close()
     assert [event.kind for event in tail.news()] == ["sent", "opened", "closed"]
     assert tail.news() == []
@@ -312,11 +312,11 @@ def test_a_tail_knows_the_strings_of_what_it_skipped(tmp_path):
     path = tmp_path / f"broker-{NAME}"
     log = Log.open(path, purpose=b"JRNL")
     strings = Strings()
-    block = encode_flights([FLIGHT], strings, OFFSET_US, 0)
+    block = encode_spans([SPAN], strings, OFFSET_US, 0)
     log.append([*encode_strings(strings.fresh, 0, 0), block])
     tail = LogTail(find_logs(path)[0])
     tail.skip()
-    log.append([encode_flights([FLIGHT], strings, OFFSET_US, 4)])
+    log.append([encode_spans([SPAN], strings, OFFSET_US, 4)])
     assert {event.service for event in tail.news()} == {"echo"}
     log.close()
 

@@ -8,12 +8,12 @@ from itertools import count
 
 import pytest
 from tests.journal.faulty import STARTED_NS, Desk
-from tests.journal.rows import CALL, FLIGHT, HAPPENINGS
+from tests.journal.rows import CALL, EVENTS, SPAN
 
-from requite.chronicle import Happening, Kind
+from requite.chronicle import EventRow, Kind
 from requite.errors import LogFailed, LogFull, LogGone, StorageError
 from requite.journal.blocks import BlockType, parse_header
-from requite.journal.encode import ROWS_PER_BLOCK, press_flights
+from requite.journal.encode import ROWS_PER_BLOCK, press_spans
 from requite.journal.meaning import KIND_NAMES
 
 FULL = LogFull("cannot write: no space left on device")
@@ -41,8 +41,8 @@ def dropped(desk: Desk) -> list[int | None]:
 # --- in good order --------------------------------------------------------------------------------
 def test_what_engines_tell_is_on_the_log_in_order():
     desk = opened()
-    desk.chronicle.flights += [FLIGHT, FLIGHT]
-    desk.chronicle.happenings += HAPPENINGS
+    desk.chronicle.spans += [SPAN, SPAN]
+    desk.chronicle.event_rows += EVENTS
     desk.pass_time(0.05)
     desk.scribe.close()
     assert [event.kind for event in desk.disk.events()] == [
@@ -55,10 +55,10 @@ def test_what_engines_tell_is_on_the_log_in_order():
     assert desk.scribe.events == 12
 
 
-def test_pressed_flights_are_written_like_others():
+def test_pressed_spans_are_written_like_others():
     desk = opened()
-    desk.chronicle.pressed.append(press_flights([FLIGHT] * 3))
-    desk.chronicle.flights.append(FLIGHT)
+    desk.chronicle.pressed.append(press_spans([SPAN] * 3))
+    desk.chronicle.spans.append(SPAN)
     desk.pass_time(0.05)
     assert kinds(desk)["answered"] == 4
     assert seqs(desk) == list(range(17))
@@ -75,7 +75,7 @@ def test_a_second_look_finds_nothing_to_write():
 def test_the_disk_is_waited_for_at_most_once_per_interval():
     desk = opened(sync_every_s=1.0)
     for _ in range(40):  # two seconds
-        desk.chronicle.flights.append(FLIGHT)
+        desk.chronicle.spans.append(SPAN)
         desk.pass_time(0.05)
     assert desk.disk.syncs == 2
     desk.pass_time(1.0)  # nothing new, but what came after the last one
@@ -86,10 +86,10 @@ def test_the_disk_is_waited_for_at_most_once_per_interval():
 
 def test_many_rows_are_cut_into_blocks():
     desk = opened()
-    desk.chronicle.flights += [FLIGHT] * (2 * ROWS_PER_BLOCK + 1)
+    desk.chronicle.spans += [SPAN] * (2 * ROWS_PER_BLOCK + 1)
     desk.pass_time(0.05)
     headers = [parse_header(item.payload) for item in desk.disk.items()]
-    rows = [header.rows for header in headers if header.type == BlockType.FLIGHTS]
+    rows = [header.rows for header in headers if header.type == BlockType.SPANS]
     assert rows == [ROWS_PER_BLOCK, ROWS_PER_BLOCK, 1]
     assert kinds(desk)["answered"] == 2 * ROWS_PER_BLOCK + 1
 
@@ -98,7 +98,7 @@ def test_each_segment_begins_with_opened_and_defines_its_strings():
     desk = opened()
     for number in range(40):
         service = b"service-%d" % (number % 3)
-        desk.chronicle.flights += [(*FLIGHT[:5], service, *FLIGHT[6:])] * ROWS_PER_BLOCK
+        desk.chronicle.spans += [(*SPAN[:5], service, *SPAN[6:])] * ROWS_PER_BLOCK
         desk.pass_time(0.05)
     first = {item.segment: item for item in reversed(desk.disk.items())}
     assert len(first) > 1
@@ -112,10 +112,10 @@ def test_each_segment_begins_with_opened_and_defines_its_strings():
 
 def test_instants_are_utc_and_a_stepped_clock_shows():
     desk = opened()
-    desk.chronicle.happenings.append(Happening(100.5, Kind.PARTIAL, CALL))
+    desk.chronicle.event_rows.append(EventRow(100.5, Kind.PARTIAL, CALL))
     desk.pass_time(1.0)
     desk.clock.ahead_ns -= 3600 * 10**9  # somebody sets it back by an hour
-    desk.chronicle.happenings.append(Happening(102.5, Kind.PARTIAL, CALL))
+    desk.chronicle.event_rows.append(EventRow(102.5, Kind.PARTIAL, CALL))
     desk.pass_time(1.0)
     found = [event.ts.timestamp() for event in desk.disk.events() if event.kind == "partial"]
     assert found == [STARTED_NS / 1e9 + 100.5, STARTED_NS / 1e9 + 102.5 - 3600]
@@ -126,7 +126,7 @@ def test_rows_wait_for_a_full_disk_and_are_written_when_there_is_space():
     desk = opened()
     desk.disk.fault = FULL
     for _ in range(10):
-        desk.chronicle.flights.append(FLIGHT)
+        desk.chronicle.spans.append(SPAN)
         desk.pass_time(0.05)
     assert (desk.scribe.backlog, desk.scribe.dropped) == (10, 0)
     assert "no space" in desk.scribe.failure
@@ -141,7 +141,7 @@ def test_rows_that_wait_too_long_are_dropped_and_the_log_tells_how_many():
     desk = opened(backlog_rows_max=100)
     desk.disk.fault = FULL
     for _ in range(300):
-        desk.chronicle.flights.append(FLIGHT)
+        desk.chronicle.spans.append(SPAN)
         desk.pass_time(0.05)
         assert desk.scribe.backlog <= 101
     lost = desk.scribe.dropped
@@ -169,7 +169,7 @@ def test_a_full_disk_is_asked_now_and_then_and_warned_about_once(caplog):
     desk = opened(retry_every_s=1.0)
     desk.disk.fault = FULL
     for _ in range(100):  # five seconds
-        desk.chronicle.flights.append(FLIGHT)
+        desk.chronicle.spans.append(SPAN)
         desk.pass_time(0.05)
     assert len(caplog.records) == 1
     assert "cannot be written" in caplog.messages[0]
@@ -182,7 +182,7 @@ def test_a_full_disk_is_asked_now_and_then_and_warned_about_once(caplog):
 def test_strings_of_a_failed_write_are_defined_by_the_next_one():
     desk = opened()
     desk.disk.fault = FULL
-    desk.chronicle.flights.append((*FLIGHT[:5], b"new", *FLIGHT[6:]))
+    desk.chronicle.spans.append((*SPAN[:5], b"new", *SPAN[6:]))
     desk.pass_time(0.05)
     desk.disk.fault = None
     desk.pass_time(1.0)
@@ -191,12 +191,12 @@ def test_strings_of_a_failed_write_are_defined_by_the_next_one():
 
 def test_a_segment_that_could_not_be_begun_begins_like_any_other():
     desk = opened()
-    fills = [FLIGHT] * ROWS_PER_BLOCK
+    fills = [SPAN] * ROWS_PER_BLOCK
     for _ in range(31):  # nearly the whole segment
-        desk.chronicle.flights += fills
+        desk.chronicle.spans += fills
         desk.pass_time(0.05)
     desk.disk.fault = FULL
-    desk.chronicle.flights += fills * 2
+    desk.chronicle.spans += fills * 2
     desk.pass_time(0.05)
     desk.disk.fault = None
     desk.pass_time(1.0)
@@ -210,12 +210,12 @@ def test_a_segment_that_could_not_be_begun_begins_like_any_other():
 @pytest.mark.parametrize("where", ["fault", "sync_fault"])
 def test_a_log_that_failed_is_opened_again_and_goes_on(where):
     desk = opened(sync_every_s=0.0)
-    desk.chronicle.flights.append(FLIGHT)
+    desk.chronicle.spans.append(SPAN)
     setattr(desk.disk, where, FAILED)
     desk.pass_time(0.05)
     assert desk.scribe.failure
     setattr(desk.disk, where, None)
-    desk.chronicle.flights.append(FLIGHT)
+    desk.chronicle.spans.append(SPAN)
     desk.pass_time(1.0)
     assert not desk.scribe.failure
     assert desk.disk.opened == 2
@@ -239,7 +239,7 @@ def test_after_a_failure_the_log_is_opened_even_if_there_is_nothing_to_write():
 def test_a_log_that_was_removed_begins_anew_and_tells_what_it_may_have_lost():
     desk = opened(sync_every_s=1.0)
     desk.pass_time(1.0)
-    desk.chronicle.flights += [FLIGHT] * 5
+    desk.chronicle.spans += [SPAN] * 5
     desk.pass_time(0.5)
     desk.disk.is_here = False
     desk.pass_time(0.5)
@@ -254,14 +254,14 @@ def test_a_log_that_was_removed_begins_anew_and_tells_what_it_may_have_lost():
 def test_rows_of_a_log_that_is_removed_are_counted_whatever_notices_it(operation):
     desk = opened(sync_every_s=1.0)
     desk.pass_time(1.0)
-    desk.chronicle.flights += [FLIGHT] * 5
+    desk.chronicle.spans += [SPAN] * 5
     desk.pass_time(0.5)
     gone = LogGone("the file that is being written has been removed")
     if operation == "sync":
         desk.disk.looks = iter([True])  # there when it was looked for, and gone when it is synced
         desk.disk.sync_fault = gone
     else:
-        desk.chronicle.flights.append(FLIGHT)
+        desk.chronicle.spans.append(SPAN)
         desk.disk.fault = gone
     desk.disk.is_here = False
     desk.pass_time(0.5)
@@ -273,10 +273,10 @@ def test_rows_of_a_log_that_is_removed_are_counted_whatever_notices_it(operation
 
 def test_a_row_that_cannot_be_encoded_does_not_end_the_journal(caplog):
     desk = opened()
-    desk.chronicle.flights += [FLIGHT, (*FLIGHT[:4], "no bytes", *FLIGHT[5:])]  # type: ignore[list-item]
+    desk.chronicle.spans += [SPAN, (*SPAN[:4], "no bytes", *SPAN[5:])]  # type: ignore[list-item]
     desk.pass_time(0.05)
     assert "a bug in requite" in caplog.text
-    desk.chronicle.flights.append(FLIGHT)
+    desk.chronicle.spans.append(SPAN)
     desk.pass_time(0.05)
     assert kinds(desk)["answered"] == 1
     assert dropped(desk) == [2]
@@ -295,7 +295,7 @@ def test_a_disk_that_is_full_from_the_start_is_no_reason_not_to_start(caplog):
     desk.disk.fault = FULL
     desk.scribe.open()
     for _ in range(3):
-        desk.chronicle.flights.append(FLIGHT)
+        desk.chronicle.spans.append(SPAN)
         desk.pass_time(1.0)
     assert "no space" in desk.scribe.failure
     assert caplog.text.count("cannot be written") == 1
@@ -310,7 +310,7 @@ def test_a_disk_that_is_full_from_the_start_is_no_reason_not_to_start(caplog):
 
 def test_closing_writes_what_engines_told_last():
     desk = opened()
-    desk.chronicle.flights.append(FLIGHT)
+    desk.chronicle.spans.append(SPAN)
     desk.scribe.close()
     assert [event.kind for event in desk.disk.events()][-2:] == ["answered", "closed"]
 
@@ -318,7 +318,7 @@ def test_closing_writes_what_engines_told_last():
 def test_closing_tries_a_full_disk_once_more():
     desk = opened()
     desk.disk.fault = FULL
-    desk.chronicle.flights.append(FLIGHT)
+    desk.chronicle.spans.append(SPAN)
     desk.pass_time(0.05)
     desk.disk.fault = None
     desk.scribe.close()
@@ -328,7 +328,7 @@ def test_closing_tries_a_full_disk_once_more():
 def test_closing_on_a_full_disk_counts_what_is_lost(caplog):
     desk = opened()
     desk.disk.fault = FULL
-    desk.chronicle.flights.append(FLIGHT)
+    desk.chronicle.spans.append(SPAN)
     desk.scribe.close()
     assert desk.scribe.dropped == 2  # the end could not be told either
     assert "ends incomplete" in caplog.text
@@ -341,15 +341,15 @@ def filled(**settings: float) -> Desk:
     desk.disk.is_full = True
     reasons = (f"{number:01000}" for number in count())  # long strings fill it with few rows
     while not desk.scribe.failure:
-        row = Happening(1.0, Kind.REFUSED, reason=next(reasons))
-        desk.chronicle.happenings += [row] * 2
+        row = EventRow(1.0, Kind.REFUSED, reason=next(reasons))
+        desk.chronicle.event_rows += [row] * 2
         desk.pass_time(1.0)
     return desk
 
 
 def test_a_log_on_a_full_disk_ends_with_what_was_dropped():
     desk = filled()
-    desk.chronicle.flights += [FLIGHT] * 1000
+    desk.chronicle.spans += [SPAN] * 1000
     desk.scribe.close()
     assert dropped(desk) == [desk.scribe.dropped]
     assert [event.kind for event in desk.disk.events()][-2:] == ["dropped", "closed"]
@@ -360,7 +360,7 @@ def test_a_log_on_a_full_disk_ends_with_what_was_dropped():
 def test_it_tells_so_while_it_goes_on_and_ever_more_rarely(caplog):
     desk = filled(backlog_rows_max=10)
     for _ in range(300):
-        desk.chronicle.flights += [FLIGHT] * 50
+        desk.chronicle.spans += [SPAN] * 50
         desk.pass_time(1.0)
         assert desk.scribe.failure
     told = sum(dropped(desk))  # this is what a process leaves that is killed now
@@ -379,7 +379,7 @@ def test_after_that_it_goes_on_in_the_next_segment():
     desk.disk.is_full = False
     desk.pass_time(1.0)
     assert not desk.scribe.failure
-    desk.chronicle.flights += [FLIGHT] * 7
+    desk.chronicle.spans += [SPAN] * 7
     desk.pass_time(1.0)
     desk.scribe.close()
     events = desk.disk.events()
@@ -393,7 +393,7 @@ def test_after_that_it_goes_on_in_the_next_segment():
 
 def test_rows_that_cannot_be_encoded_at_the_end_are_told(caplog):
     desk = opened()
-    desk.chronicle.flights += [FLIGHT, (*FLIGHT[:4], "no bytes", *FLIGHT[5:])]  # type: ignore[list-item]
+    desk.chronicle.spans += [SPAN, (*SPAN[:4], "no bytes", *SPAN[5:])]  # type: ignore[list-item]
     desk.scribe.close()
     assert [event.kind for event in desk.disk.events()] == ["opened", "dropped", "closed"]
     assert dropped(desk) == [2]

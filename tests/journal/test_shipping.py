@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.journal.rows import FLIGHT
+from tests.journal.rows import SPAN
 from tests.storage.helpers import damages, payloads
 
 from requite.chronicle import Role
@@ -127,8 +127,8 @@ def test_a_journal_is_shipped_while_it_is_written(tmp_path: Path) -> None:
         first = shipper.ship()
         assert first.segments == 1
         with Journal(source, Role.CLIENT, NAME) as other:
-            other.chronicle.flights.append(FLIGHT)
-        journal.chronicle.flights.append(FLIGHT)
+            other.chronicle.spans.append(SPAN)
+        journal.chronicle.spans.append(SPAN)
         shipper.ship()
         assert {log.state for log in stats(target)} == {"open", "closed"}
     assert shipper.ship().segments == 1
@@ -142,7 +142,7 @@ def test_a_journal_is_shipped_while_it_is_written(tmp_path: Path) -> None:
 def test_a_writer_that_was_killed_is_told_at_the_copy_as_well(tmp_path: Path) -> None:
     source, target = tmp_path / "journal", tmp_path / "copy"
     with Journal(source, Role.BROKER, NAME) as journal:
-        journal.chronicle.flights.append(FLIGHT)
+        journal.chronicle.spans.append(SPAN)
     [segment] = (source / LOG).glob("*.seg")
     os.truncate(segment, segment.stat().st_size - 50)  # its END, and a part of what is before
     Shipper(source, open_store(str(target))).ship()
@@ -155,7 +155,7 @@ def test_what_a_copy_should_have_and_has_not_is_told(tmp_path: Path) -> None:
     source, target = tmp_path / "journal", tmp_path / "copy"
     with Journal(source, Role.BROKER, NAME) as journal:
         for _ in range(5):
-            journal.chronicle.flights.append(FLIGHT)
+            journal.chronicle.spans.append(SPAN)
         Shipper(source, open_store(str(target))).ship()
     [segment] = (target / LOG).glob("*.seg")
     os.truncate(segment, segment.stat().st_size - 50)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from tests.journal.faulty import NAME
-from tests.journal.rows import CALL, FLIGHTS, HAPPENINGS
+from tests.journal.rows import CALL, EVENTS, SPANS
 
-from requite.chronicle import Happening, Kind, Role
+from requite.chronicle import EventRow, Kind, Role
 from requite.journal import Journal
 from requite.journal.blocks import PURPOSE
-from requite.journal.encode import encode_flights, encode_happenings
+from requite.journal.encode import encode_event_rows, encode_spans
 from requite.journal.reader import events
 from requite.journal.stats import LogStats, stats
 from requite.journal.strings import Strings
@@ -35,8 +35,8 @@ def only(path: Path) -> LogStats:
 @pytest.mark.parametrize("role", [Role.BROKER, Role.CLIENT, Role.WORKER])
 def test_they_agree_with_the_events(tmp_path, role):
     with Journal(tmp_path, role, bytes(8)) as journal:
-        journal.chronicle.flights += [*FLIGHTS, (1.0, *FLIGHTS[0][:1], *FLIGHTS[0][2:])]
-        journal.chronicle.happenings += HAPPENINGS
+        journal.chronicle.spans += [*SPANS, (1.0, *SPANS[0][:1], *SPANS[0][2:])]
+        journal.chronicle.event_rows += EVENTS
     found = only(tmp_path)
     every = list(events(tmp_path))
     assert found.events == Counter(event.kind for event in every)
@@ -48,23 +48,23 @@ def test_they_agree_with_the_events(tmp_path, role):
 
 
 def test_dropped_rows_are_added_up(tmp_path):
-    rows = [Happening(1.0, Kind.DROPPED, value=value) for value in (3.0, 4.0, nan)]
-    write(tmp_path, encode_happenings(rows, Strings(), OFFSET_US, 0))
+    rows = [EventRow(1.0, Kind.DROPPED, value=value) for value in (3.0, 4.0, nan)]
+    write(tmp_path, encode_event_rows(rows, Strings(), OFFSET_US, 0))
     assert only(tmp_path).dropped == 7
 
 
 def test_a_gap_in_the_numbers_is_what_is_missing(tmp_path):
-    blocks = [encode_flights(FLIGHTS, Strings(), OFFSET_US, first) for first in (8, 16, 40, 48)]
+    blocks = [encode_spans(SPANS, Strings(), OFFSET_US, first) for first in (8, 16, 40, 48)]
     write(tmp_path, *blocks)
     found = only(tmp_path)
     assert (found.first_seq, found.next_seq, found.missing) == (8, 56, 16)
 
 
 def test_what_does_not_decode_is_counted_by_its_reason(tmp_path):
-    rows = [Happening(nan, Kind.QUEUED, CALL), Happening(1.0, 77, CALL), Happening(2.0, 77)]
-    newer = bytearray(encode_flights(FLIGHTS, Strings(), OFFSET_US, 0))
+    rows = [EventRow(nan, Kind.QUEUED, CALL), EventRow(1.0, 77, CALL), EventRow(2.0, 77)]
+    newer = bytearray(encode_spans(SPANS, Strings(), OFFSET_US, 0))
     newer[1] = 2
-    write(tmp_path, encode_happenings(rows, Strings(), OFFSET_US, 0), bytes(newer), b"short")
+    write(tmp_path, encode_event_rows(rows, Strings(), OFFSET_US, 0), bytes(newer), b"short")
     assert only(tmp_path).flaws == {
         "its instant is out of range": 1,
         "unknown kind 77": 2,
@@ -75,7 +75,7 @@ def test_what_does_not_decode_is_counted_by_its_reason(tmp_path):
 
 
 def test_damage_costs_its_block_and_nothing_else(tmp_path):
-    blocks = [encode_flights(FLIGHTS, Strings(), OFFSET_US, first) for first in (0, 8, 16)]
+    blocks = [encode_spans(SPANS, Strings(), OFFSET_US, first) for first in (0, 8, 16)]
     write(tmp_path, *blocks)
     (file,) = tmp_path.glob("*/*.seg")
     data = bytearray(file.read_bytes())

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from tests.journal.rows import FLIGHT, HAPPENINGS
+from tests.journal.rows import EVENTS, SPAN
 from tests.support.s3 import SECRET, bucket, s3
 
 from requite.chronicle import Role
@@ -47,7 +47,7 @@ def test_a_journal_goes_to_a_bucket_and_comes_back(bucket: str, tmp_path: Path) 
     with Journal(tmp_path / "journal", Role.BROKER, NAME) as journal:
         shipper = Shipper(tmp_path / "journal", store)
         shipper.ship()
-        journal.chronicle.flights.append(FLIGHT)
+        journal.chronicle.spans.append(SPAN)
     shipper.ship()
     assert Shipper(tmp_path / "journal", store).ship().segments == 0
     assert store.sizes(".logs") == {f".logs/{LOG}": 0}
@@ -61,7 +61,7 @@ def test_a_store_that_fails_disturbs_nobody_and_gets_everything_later(
 ) -> None:
     settings = JournalSettings(ship_to=f"{bucket}-that-are-not-there", ship_every_s=0.01)
     with Journal(tmp_path / "journal", Role.BROKER, NAME, settings=settings) as journal:
-        journal.chronicle.flights.append(FLIGHT)
+        journal.chronicle.spans.append(SPAN)
     assert caplog.text.count("the journal cannot be shipped: cannot write s3://bucket-") == 1
     assert SECRET not in caplog.text
     assert "`requite journal ship` does that" in caplog.text
@@ -84,8 +84,8 @@ def shipped(folder: Path, bucket: str) -> str:
     """Write a journal of two logs and ship it; return where it is then."""
     for role in (Role.BROKER, Role.CLIENT):
         with Journal(folder, role, NAME) as journal:
-            journal.chronicle.flights += [FLIGHT] * 3
-            journal.chronicle.happenings += HAPPENINGS
+            journal.chronicle.spans += [SPAN] * 3
+            journal.chronicle.event_rows += EVENTS
     Shipper(folder, open_store(f"{bucket}/journal")).ship()
     return f"{bucket}/journal"
 
@@ -117,7 +117,7 @@ def test_a_journal_is_followed_while_it_is_shipped(bucket: str, tmp_path: Path) 
         shipper.ship()
         tail = JournalTail(store.url)
         assert LogReader(f"{store.url}/{LOG}").may_grow()
-        journal.chronicle.flights.append(FLIGHT)
+        journal.chronicle.spans.append(SPAN)
     shipper.ship()
     found = tail.news()
     assert "answered" in {event.kind for event in found}
@@ -183,7 +183,7 @@ def test_a_copy_without_a_note_is_settled_by_the_age_of_its_last_object(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Journal(tmp_path, Role.BROKER, NAME) as journal:
-        journal.chronicle.flights.append(FLIGHT)
+        journal.chronicle.spans.append(SPAN)
     data = (tmp_path / LOG / segment_name(0)).read_bytes()
     open_store(bucket).put(f"{LOG}/{segment_name(0)}", data[:-24])
     reader = LogReader(f"{bucket}/{LOG}")

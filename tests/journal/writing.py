@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.journal.rows import FLIGHT
+from tests.journal.rows import SPAN
 from tests.support.live import eventually
 
 from requite.chronicle import Role
@@ -63,7 +63,7 @@ def fill_the_disk(journal: Journal) -> None:
 def write(journal: Journal, count: int) -> int:
     """Do what an engine does: never wait, never fail. Return `count`."""
     for _ in range(count):
-        journal.chronicle.flights.append(FLIGHT)
+        journal.chronicle.spans.append(SPAN)
     return count
 
 

@@ -96,9 +96,9 @@ def check_ownership(chronicle: Chronicle) -> None:
     It may have accepted a request more than once: a client that lost its connection sends again
     over a new one, perhaps before the broker knows that the old one is gone.
     """
-    for happenings in by_request(chronicle).values():
+    for event_rows in by_request(chronicle).values():
         accepted = 0
-        for each in happenings:
+        for each in event_rows:
             accepted += (each.kind == Kind.ACCEPTED) - (each.kind in ENDS)
             assert accepted >= 0
             if each.kind in (Kind.DISPATCHED, Kind.REDELIVERED, Kind.PARTIAL):

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.sim.chronicles import begun_and_ended, check_order
 
-from requite.chronicle import Chronicle, Flight, Kind
+from requite.chronicle import Chronicle, Kind, Span
 from requite.engine import Engine
 from requite.protocols.pirate.client import LazyPirate
 from requite.protocols.pirate.queue import PirateQueue
@@ -70,9 +70,9 @@ def test_whoever_lives_to_the_end_tells_of_all_beginnings_and_ends(name: str) ->
         for engine, chronicle in lives.handlers:
             check(engine, *delivered_and_finished(chronicle), chronicle)
         assert sum(begun_and_ended(c)[0].total() for _, c in lives.clients) <= found.calls
-        flown += sum(len(chronicle.flights) for _, chronicle in lives.clients)
-        assert all(chronicle.happenings for _, chronicle in lives.queues[:1])
-        assert any(chronicle.happenings for _, chronicle in lives.handlers)
+        flown += sum(len(chronicle.spans) for _, chronicle in lives.clients)
+        assert all(chronicle.event_rows for _, chronicle in lives.queues[:1])
+        assert any(chronicle.event_rows for _, chronicle in lives.handlers)
     assert flown
 
 
@@ -85,9 +85,9 @@ def check(engine: Any, begun: Counter[bytes], ended: Counter[bytes], chronicle: 
 
 
 def delivered_and_finished(chronicle: Chronicle) -> tuple[Counter[bytes], Counter[bytes]]:
-    flights = Counter(Flight(*row).call_id for row in chronicle.flights)
-    begun, ended = Counter(flights), Counter(flights)
-    for each in chronicle.happenings:
+    spans = Counter(Span(*row).call_id for row in chronicle.spans)
+    begun, ended = Counter(spans), Counter(spans)
+    for each in chronicle.event_rows:
         begun[each.call_id] += each.kind == Kind.DELIVERED
         ended[each.call_id] += each.kind == Kind.FINISHED
     return +begun, +ended

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.sim.chronicles import begun_and_ended, check_order
 
-from requite.chronicle import Chronicle, Flight, Kind
+from requite.chronicle import Chronicle, Kind, Span
 from requite.engine import Engine
 from requite.protocols.scalability.device import ScalabilityDevice
 from requite.protocols.scalability.rep import ScalabilityWorker
@@ -66,11 +66,11 @@ def test_whoever_lives_to_the_end_tells_of_all_beginnings_and_ends(name: str) ->
         for engine, chronicle in lives.workers:
             check_requests(engine, chronicle)
         for _, chronicle in lives.devices:
-            instants = [each.at for each in chronicle.happenings]
+            instants = [each.at for each in chronicle.event_rows]
             assert instants == sorted(instants)
             assert instants
         assert sum(accepted(chronicle) for _, chronicle in lives.clients) <= found.calls
-        assert any(chronicle.flights for _, chronicle in lives.clients)
+        assert any(chronicle.spans for _, chronicle in lives.clients)
 
 
 def check_calls(engine: Any, chronicle: Chronicle) -> None:
@@ -83,9 +83,9 @@ def check_calls(engine: Any, chronicle: Chronicle) -> None:
 
 
 def check_requests(engine: Any, chronicle: Chronicle) -> None:
-    flights = Counter(Flight(*row).call_id for row in chronicle.flights)
-    begun, ended = Counter(flights), Counter(flights)
-    for each in chronicle.happenings:
+    spans = Counter(Span(*row).call_id for row in chronicle.spans)
+    begun, ended = Counter(spans), Counter(spans)
+    for each in chronicle.event_rows:
         begun[each.call_id] += each.kind == Kind.DELIVERED
         ended[each.call_id] += each.kind == Kind.FINISHED
     assert set((+begun).values()) <= {1}

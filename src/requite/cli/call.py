@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 
 from cyclopts import Group, Parameter, validators
 
-from requite.chronicle import CALL_ID_SIZE, Happening, Kind, Role
+from requite.chronicle import CALL_ID_SIZE, EventRow, Kind, Role
 from requite.cli.exit_codes import ExitCode, exit_code_of
 from requite.cli.failures import advised, is_brokerless, kind_of, sentence
 from requite.cli.options import (
@@ -303,9 +303,9 @@ def _write_down(asked: Asked, error: NoService, began: float) -> None:
         "reason": str(error),
     }
     with Journal(asked.journal or "", Role.CLIENT, name) as journal:
-        journal.chronicle.happenings += [
-            Happening(began, Kind.ACCEPTED, call_id, service, size=len(asked.body), value=deadline),
-            Happening(ended, Kind.ANSWERED, call_id, service, **failure),
+        journal.chronicle.event_rows += [
+            EventRow(began, Kind.ACCEPTED, call_id, service, size=len(asked.body), value=deadline),
+            EventRow(ended, Kind.ANSWERED, call_id, service, **failure),
         ]
 
 

@@ -2,7 +2,7 @@
 call: the parts that clients, and those who run handlers, have in common in such protocols.
 
 Each log tells of requests under ids of its own. A client's are those by which the audit judges: it
-has accepted the calls. A request to which nothing special happens is one flight, written when it
+has accepted the calls. A request to which nothing special happens is one span, written when it
 ends. The first special thing makes it *told*: from then on it is written down event by event.
 
 Messages that are thrown away name no call either. They are told ten times a second at most, as
@@ -22,9 +22,9 @@ from requite.chronicle import (
     PRESS_ROWS,
     SWEEP_EVERY_S,
     Chronicle,
-    FlightRow,
-    Happening,
+    EventRow,
     Kind,
+    SpanRow,
 )
 from requite.core.observer import (
     NO_CALL_OBSERVER,
@@ -60,8 +60,8 @@ class Recorder(Observer):
         self._chronicle = chronicle
         self._origin = origin
         self._number = first_number  # of the request told last
-        self._flights = chronicle.flights
-        self._happen = chronicle.happenings.append
+        self._spans = chronicle.spans
+        self._happen = chronicle.event_rows.append
         self._looked_at = 0.0
         self._dropped: Counter[str] = Counter()
 
@@ -81,15 +81,15 @@ class Recorder(Observer):
     def _looked(self, goes_on: bool, now: float) -> None:
         """End a look at what is under way, of which the next one follows if it `goes_on`."""
         for why, count in self._dropped.items():
-            self._happen(Happening(now, Kind.REFUSED, reason=f"{count} dropped: {why}"))
+            self._happen(EventRow(now, Kind.REFUSED, reason=f"{count} dropped: {why}"))
         self._dropped.clear()
         self._looked_at = now
         self.look_at = now + SWEEP_EVERY_S if goes_on else inf
         self._chronicle.trim()
 
-    def _flown(self, flight: FlightRow) -> None:
-        self._flights.append(flight)
-        if len(self._flights) >= PRESS_ROWS:
+    def _flown(self, span: SpanRow) -> None:
+        self._spans.append(span)
+        if len(self._spans) >= PRESS_ROWS:
             self._chronicle.press()
 
 
@@ -117,7 +117,7 @@ class CallRecorder(Recorder, CallObserver[CallT]):
         self._look_soon(call.submitted_at)
 
     def sent(self, call: CallT, now: float) -> None:
-        """Tell that a try has left, where that is not part of a flight."""
+        """Tell that a try has left, where that is not part of a span."""
         if call.tries == 1:
             call.sent_at = now
         else:
@@ -177,7 +177,7 @@ class CallRecorder(Recorder, CallObserver[CallT]):
 
     def _tell(self, call: CallT, kind: Kind, at: float, **facts: Any) -> None:
         facts.setdefault("attempt", call.tries)
-        self._happen(Happening(at, kind, call.call_id, call.name, **facts))
+        self._happen(EventRow(at, kind, call.call_id, call.name, **facts))
 
 
 class JobRecorder(Recorder, JobObserver[JobT]):
@@ -199,7 +199,7 @@ class JobRecorder(Recorder, JobObserver[JobT]):
         self._look_soon(now)
 
     def started(self, job: JobT, now: float) -> None:
-        """Tell that a handler runs, where that is not part of a flight."""
+        """Tell that a handler runs, where that is not part of a span."""
         job.started_at = now
         if job.is_expanded:
             self._tell(job, Kind.STARTED, now)
@@ -247,7 +247,7 @@ class JobRecorder(Recorder, JobObserver[JobT]):
 
     def _tell(self, job: JobT, kind: Kind, at: float, **facts: Any) -> None:
         facts.setdefault("attempt", 1)
-        self._happen(Happening(at, kind, job.call_id, self._service, self._origin, **facts))
+        self._happen(EventRow(at, kind, job.call_id, self._service, self._origin, **facts))
 
 
 def call_observer(
@@ -273,10 +273,10 @@ def job_observer(
     return observer_of(JobRecorder(chronicle, instance, service, first_number), notes=notes)
 
 
-def refusal(error: CallError, now: float, name: bytes = b"") -> Happening:
+def refusal(error: CallError, now: float, name: bytes = b"") -> EventRow:
     """Return the row that tells of a call, to the service `name`, that was not taken on."""
     error_name = type(error).__name__
-    return Happening(now, Kind.REFUSED, service=name, error=error_name, reason=str(error))
+    return EventRow(now, Kind.REFUSED, service=name, error=error_name, reason=str(error))
 
 
 def encode_name(service: str) -> bytes:

@@ -3,8 +3,8 @@
     header (24 bytes), then
     OPENED      JSON about the process, padded with spaces
     STRINGS     count × (id u32, length u16, bytes), padded with zeros
-    FLIGHTS     the columns of `FLIGHT_COLUMNS`, one after the other
-    HAPPENINGS  the columns of `HAPPENING_COLUMNS`, likewise
+    SPANS     the columns of `SPAN_COLUMNS`, one after the other
+    EVENTS  the columns of `EVENT_COLUMNS`, likewise
 
 The layout is data, so that the decoder in pure Python and the one over numpy share it. A column of
 a block of n rows starts at `Column.offset(n)` of the record's payload and has `n * Column.size`
@@ -39,8 +39,8 @@ class BlockType(IntEnum):
 
     OPENED = 0
     STRINGS = 1
-    FLIGHTS = 2
-    HAPPENINGS = 3
+    SPANS = 2
+    EVENTS = 3
 
 
 class Header(NamedTuple):
@@ -83,7 +83,7 @@ def _columns(**dtypes: str) -> dict[str, Column]:
     }
 
 
-FLIGHT_COLUMNS: Final[Mapping[str, Column]] = _columns(
+SPAN_COLUMNS: Final[Mapping[str, Column]] = _columns(
     first_at="<f8",
     second_at="<f8",
     third_at="<f8",
@@ -94,7 +94,7 @@ FLIGHT_COLUMNS: Final[Mapping[str, Column]] = _columns(
     request_size="<u4",
     reply_size="<u4",
 )
-HAPPENING_COLUMNS: Final[Mapping[str, Column]] = _columns(
+EVENT_COLUMNS: Final[Mapping[str, Column]] = _columns(
     at="<f8",
     value="<f8",
     call_id="V16",
@@ -110,15 +110,15 @@ HAPPENING_COLUMNS: Final[Mapping[str, Column]] = _columns(
     outcome="u1",
 )
 COLUMNS: Final[Mapping[int, Mapping[str, Column]]] = {
-    BlockType.FLIGHTS: FLIGHT_COLUMNS,
-    BlockType.HAPPENINGS: HAPPENING_COLUMNS,
+    BlockType.SPANS: SPAN_COLUMNS,
+    BlockType.EVENTS: EVENT_COLUMNS,
 }
-ROW_SIZE: Final = 64  # of flights and happenings alike
+ROW_SIZE: Final = 64  # of spans and event rows alike
 SEQS_PER_ROW: Final[Mapping[int, int]] = {
     BlockType.OPENED: 0,
     BlockType.STRINGS: 0,
-    BlockType.FLIGHTS: 4,  # one for each event that a flight may stand for
-    BlockType.HAPPENINGS: 1,
+    BlockType.SPANS: 4,  # one for each event that a span may stand for
+    BlockType.EVENTS: 1,
 }
 
 Buffer = bytes | memoryview

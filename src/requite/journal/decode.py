@@ -120,7 +120,7 @@ class SegmentDecoder:
         """Yield the events of a block, row by row."""
         header = block.header
         names = tuple(COLUMNS[header.type])
-        expand = self._flight if header.type == BlockType.FLIGHTS else self._happening
+        expand = self._span if header.type == BlockType.SPANS else self._event_row
         for number, values in enumerate(row_values(block.payload, header)):
             cells = dict(zip(names, values, strict=True))
             call_id = cells["call_id"]
@@ -136,7 +136,7 @@ class SegmentDecoder:
     def _flawed(self, offset: int, raw: bytes, reason: str) -> Event:
         return Event(schema_version=None, byte_offset=offset, reason=reason, raw=raw, **self._same)
 
-    def _flight(self, row: Row) -> Iterator[Event]:
+    def _span(self, row: Row) -> Iterator[Event]:
         cells = row.cells
         for step in STEPS[self._role]:
             if step.kind is Kind.QUEUED and not cells["second_at"] > cells["first_at"]:
@@ -155,7 +155,7 @@ class SegmentDecoder:
                 facts["deadline"] = row.instant(cells["deadline"])
             yield row.event(step.cell, 4 * row.number + step.number, cells[step.at], facts)
 
-    def _happening(self, row: Row) -> Iterator[Event]:
+    def _event_row(self, row: Row) -> Iterator[Event]:
         cells = row.cells
         kind = cells["kind"]
         facts: dict[str, Any] = {

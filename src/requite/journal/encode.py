@@ -1,6 +1,6 @@
 """Rows to blocks.
 
-A flight costs 0.35 µs of CPU, all in all (median over 100,000 of them, CPython 3.11, 512 rows a
+A span costs 0.35 µs of CPU, all in all (median over 100,000 of them, CPython 3.11, 512 rows a
 block, 8 workers): 0.2 to be pressed, 0.15 to have its strings numbered, its block checked and
 written. `zip` turns rows into columns in one call, and `struct.pack` of a whole column is twice as
 fast as `array.array`, which checks each item by itself. Blocks of 1,024 rows are slower by a third:
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from struct import pack
 from typing import Any, Final, NamedTuple
 
-from requite.chronicle import CALL_ID_SIZE, FlightRow, Happening
+from requite.chronicle import CALL_ID_SIZE, EventRow, SpanRow
 from requite.journal.blocks import HEADER, SCHEMA_VERSION, STRING_HEAD, BlockType
 from requite.journal.strings import Strings, encode_text
 
@@ -58,8 +58,8 @@ def _strings_block(cells: list[bytes], size: int, clock_offset_us: int, first_se
     return b"".join((header, *cells, bytes(-size % 8)))
 
 
-class PressedFlights(NamedTuple):
-    """Flights as columns, those of numbers as bytes: what comes before the strings, and after."""
+class PressedSpans(NamedTuple):
+    """Spans as columns, those of numbers as bytes: what comes before the strings, and after."""
 
     rows: int
     before: bytes
@@ -68,7 +68,7 @@ class PressedFlights(NamedTuple):
     after: bytes
 
 
-def press_flights(rows: Sequence[FlightRow]) -> PressedFlights:
+def press_spans(rows: Sequence[SpanRow]) -> PressedSpans:
     """Turn at least one row into columns; that needs nothing of the segment they will go into."""
     count = len(rows)
     first, second, third, deadline, call_ids, services, workers, requests, replies = zip(
@@ -85,31 +85,31 @@ def press_flights(rows: Sequence[FlightRow]) -> PressedFlights:
         )
     )
     after = _unsigned("I", requests, _U32_MAX) + _unsigned("I", replies, _U32_MAX)
-    return PressedFlights(count, before, services, workers, after)
+    return PressedSpans(count, before, services, workers, after)
 
 
 def encode_pressed(
-    flights: PressedFlights, strings: Strings, clock_offset_us: int, first_seq: int
+    spans: PressedSpans, strings: Strings, clock_offset_us: int, first_seq: int
 ) -> bytes:
-    """Return a FLIGHTS block; strings that are new to the segment are fresh."""
-    count, before, services, workers, after = flights
-    header = HEADER.pack(BlockType.FLIGHTS, SCHEMA_VERSION, 0, count, clock_offset_us, first_seq)
+    """Return a SPANS block; strings that are new to the segment are fresh."""
+    count, before, services, workers, after = spans
+    header = HEADER.pack(BlockType.SPANS, SCHEMA_VERSION, 0, count, clock_offset_us, first_seq)
     return b"".join(
         (header, before, _numbers(services, strings), _numbers(workers, strings), after)
     )
 
 
-def encode_flights(
-    rows: Sequence[FlightRow], strings: Strings, clock_offset_us: int, first_seq: int
+def encode_spans(
+    rows: Sequence[SpanRow], strings: Strings, clock_offset_us: int, first_seq: int
 ) -> bytes:
-    """Return a FLIGHTS block of at least one row; strings that are new to the segment are fresh."""
-    return encode_pressed(press_flights(rows), strings, clock_offset_us, first_seq)
+    """Return a SPANS block of at least one row; strings that are new to the segment are fresh."""
+    return encode_pressed(press_spans(rows), strings, clock_offset_us, first_seq)
 
 
-def encode_happenings(
-    rows: Sequence[Happening], strings: Strings, clock_offset_us: int, first_seq: int
+def encode_event_rows(
+    rows: Sequence[EventRow], strings: Strings, clock_offset_us: int, first_seq: int
 ) -> bytes:
-    """Return a HAPPENINGS block of at least one row; likewise."""
+    """Return an EVENTS block of at least one row; likewise."""
     count = len(rows)
     (
         at,
@@ -128,7 +128,7 @@ def encode_happenings(
     ) = zip(*rows, strict=True)
     return b"".join(
         (
-            HEADER.pack(BlockType.HAPPENINGS, SCHEMA_VERSION, 0, count, clock_offset_us, first_seq),
+            HEADER.pack(BlockType.EVENTS, SCHEMA_VERSION, 0, count, clock_offset_us, first_seq),
             pack(f"<{count}d", *at),
             pack(f"<{count}d", *values),
             _call_ids(call_ids),

@@ -1,7 +1,7 @@
 """`Journal`: takes what engines tell, and writes it down in a thread of its own.
 
 Engines append rows to `Journal.chronicle` and never wait: a disk that is full, slow or gone costs
-rows, which are counted, and disturbs nobody. What was lost is told by a DROPPED happening as soon
+rows, which are counted, and disturbs nobody. What was lost is told by a DROPPED event row as soon
 as something can be written again.
 """
 
@@ -20,7 +20,7 @@ from requite.chronicle import ORIGIN_SIZE, Chronicle, Role
 from requite.errors import ConfigurationError
 from requite.journal.blocks import PURPOSE
 from requite.journal.clock import WallClock
-from requite.journal.encode import press_flights
+from requite.journal.encode import press_spans
 from requite.journal.folder import enrol, log_name, prepare
 from requite.journal.meaning import ROLE_NAMES
 from requite.journal.scribe import Scribe
@@ -60,7 +60,7 @@ class Journal:
     ) -> None:
         if len(name) != ORIGIN_SIZE:
             raise ConfigurationError(f"a journal's name has {ORIGIN_SIZE} bytes, not {len(name)}")
-        self.chronicle = Chronicle(press_flights, Lock())
+        self.chronicle = Chronicle(press_spans, Lock())
         self.settings = settings or JournalSettings()
         self.path = Path(directory) / log_name(role, name)
         self._role = role

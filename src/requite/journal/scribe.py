@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any, Final, Protocol, cast
 
-from requite.chronicle import Chronicle, FlightRow, Happening, Kind
+from requite.chronicle import Chronicle, EventRow, Kind, SpanRow
 from requite.errors import LogFull, LogGone, StorageError
 from requite.journal.clock import WallClock
-from requite.journal.encode import PressedFlights
+from requite.journal.encode import PressedSpans
 from requite.journal.settings import JournalSettings
 from requite.journal.writer import AppendOnly, BlockWriter
 
@@ -59,9 +59,9 @@ class Scribe:
         self._clock = clock
         self._log: WritableLog | None = None
         self._writer: BlockWriter | None = None
-        self._pressed: list[PressedFlights] = []
-        self._flights: list[FlightRow] = []
-        self._happenings: list[Happening] = []
+        self._pressed: list[PressedSpans] = []
+        self._spans: list[SpanRow] = []
+        self._event_rows: list[EventRow] = []
         self._lost = 0
         self._told = 0  # of what was dropped
         self._unchecked = 0  # rows written since the log was last seen to be there
@@ -81,7 +81,7 @@ class Scribe:
     def backlog(self) -> int:
         """How many rows were taken, and wait to be written."""
         pressed = sum(each.rows for each in self._pressed)
-        return pressed + len(self._flights) + len(self._happenings)
+        return pressed + len(self._spans) + len(self._event_rows)
 
     def open(self) -> None:
         """Open the log and write that it begins; on a disk that is full, as soon as it is not.
@@ -89,7 +89,7 @@ class Scribe:
         Raises `StorageError` for every other failure.
         """
         now = self._clock.now()
-        self._happenings.append(Happening(now, Kind.OPENED))
+        self._event_rows.append(EventRow(now, Kind.OPENED))
         try:
             self._write()
         except LogFull as error:
@@ -132,10 +132,10 @@ class Scribe:
 
     # --- writing --------------------------------------------------------------------------------
     def _take(self) -> None:
-        pressed, flights, happenings = self._chronicle.take()
-        self._pressed += cast("list[PressedFlights]", pressed)
-        self._flights += flights
-        self._happenings += happenings
+        pressed, spans, event_rows = self._chronicle.take()
+        self._pressed += cast("list[PressedSpans]", pressed)
+        self._spans += spans
+        self._event_rows += event_rows
         if self.failure and self.backlog > self._settings.backlog_rows_max:
             self._drop_backlog()
 
@@ -150,8 +150,8 @@ class Scribe:
         try:
             self._tell_what_was_dropped(writer, offset_us)
             writer.write_pressed(self._pressed, offset_us)
-            writer.write_flights(self._flights, offset_us)
-            writer.write_happenings(self._happenings, offset_us)
+            writer.write_spans(self._spans, offset_us)
+            writer.write_event_rows(self._event_rows, offset_us)
         finally:
             self._unchecked += backlog - self.backlog
             self._account(writer)
@@ -163,7 +163,7 @@ class Scribe:
         """
         untold = self.dropped - self._told
         if untold and (not self.failure or untold >= self._told):
-            row = Happening(self._clock.now(), Kind.DROPPED, value=float(untold))
+            row = EventRow(self._clock.now(), Kind.DROPPED, value=float(untold))
             writer.tell(row, offset_us)
             self._told += untold
         if self.failure:  # the reserve is no proof that more can be written
@@ -176,10 +176,10 @@ class Scribe:
         untold = self.dropped - self._told
         try:
             if untold:
-                dropped = Happening(now, Kind.DROPPED, value=float(untold))
+                dropped = EventRow(now, Kind.DROPPED, value=float(untold))
                 writer.tell(dropped, offset_us, last=True)
                 self._told += untold
-            writer.tell(Happening(now, Kind.CLOSED), offset_us, last=True)
+            writer.tell(EventRow(now, Kind.CLOSED), offset_us, last=True)
         finally:
             self._account(writer)
 
@@ -230,7 +230,7 @@ class Scribe:
 
     def _drop_backlog(self) -> None:
         self._lost += self.backlog
-        self._pressed, self._flights, self._happenings = [], [], []
+        self._pressed, self._spans, self._event_rows = [], [], []
 
     def _close_log(self) -> None:
         log, self._log, self._writer = self._log, None, None

@@ -44,7 +44,7 @@ class LogStats:
     """What is in one log.
 
     `events` counts by kind. `dropped` rows were lost before they could be written; `missing` event
-    numbers were written and are not there (a flight has four of them), in damage for instance.
+    numbers were written and are not there (a span has four of them), in damage for instance.
     `flaws` counts what does not decode, by reason. `first_seq` is above 0 where retention removed
     the beginning. `state` tells how it ends:
 
@@ -124,10 +124,10 @@ class LogStats:
         self._last_kind = None
         if header.type == BlockType.OPENED:
             self.facts = self.facts or read_opened(payload)
-        elif header.type == BlockType.FLIGHTS:
-            self._add_flights(payload, header)
-        elif header.type == BlockType.HAPPENINGS:
-            self._add_happenings(payload, header)
+        elif header.type == BlockType.SPANS:
+            self._add_spans(payload, header)
+        elif header.type == BlockType.EVENTS:
+            self._add_event_rows(payload, header)
 
     def _number(self, header: Header) -> None:
         if self.first_seq is None:
@@ -136,7 +136,7 @@ class LogStats:
             self.missing += header.first_seq - self.next_seq
         self.next_seq = header.first_seq + SEQS_PER_ROW[header.type] * header.rows
 
-    def _add_flights(self, payload: memoryview, header: Header) -> None:
+    def _add_spans(self, payload: memoryview, header: Header) -> None:
         first, second, third = (cells_of(payload, name, header) for name in _INSTANTS)
         queued = [at for at, later in zip(first, second, strict=True) if later > at]
         instants = {"first_at": first, "second_at": second, "third_at": third}
@@ -146,7 +146,7 @@ class LogStats:
                 self.events[KIND_NAMES[step.kind]] += len(happened)
                 self._span(happened, header)
 
-    def _add_happenings(self, payload: memoryview, header: Header) -> None:
+    def _add_event_rows(self, payload: memoryview, header: Header) -> None:
         kinds = cells_of(payload, "kind", header)
         for number, count in Counter(kinds).items():
             self.events[kind_name(number)] += count

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from requite.chronicle import FlightRow, Happening
+from requite.chronicle import EventRow, SpanRow
 from requite.journal.blocks import HEADER_SIZE, ROW_SIZE, SEQS_PER_ROW, BlockType
 from requite.journal.encode import (
     ROWS_PER_BLOCK,
-    PressedFlights,
-    encode_flights,
-    encode_happenings,
+    PressedSpans,
+    encode_event_rows,
     encode_opened,
     encode_pressed,
+    encode_spans,
     encode_strings,
 )
 from requite.journal.strings import Strings
@@ -24,8 +24,8 @@ Row = TypeVar("Row")
 Rows = TypeVar("Rows")
 Encode = Callable[[Rows, Strings, int, int], bytes]
 
-# Happenings carry reasons: this many with the longest strings are half of the smallest segment.
-HAPPENINGS_PER_BLOCK: Final = 128
+# EventRows carry reasons: this many with the longest strings are half of the smallest segment.
+EVENTS_PER_BLOCK: Final = 128
 
 # What a segment keeps free of ordinary rows. While the disk is full, the log tells in there how
 # many rows were dropped, and at last that it ends. A row by itself takes 112 bytes: there are 73.
@@ -66,31 +66,31 @@ class BlockWriter:
         self.next_seq = next_seq
         self.bytes_written = 0
 
-    def write_flights(self, rows: list[FlightRow], clock_offset_us: int) -> None:
-        """Write flights. Raises `StorageError`."""
-        self._write(rows, BlockType.FLIGHTS, encode_flights, ROWS_PER_BLOCK, clock_offset_us)
+    def write_spans(self, rows: list[SpanRow], clock_offset_us: int) -> None:
+        """Write spans. Raises `StorageError`."""
+        self._write(rows, BlockType.SPANS, encode_spans, ROWS_PER_BLOCK, clock_offset_us)
 
-    def write_pressed(self, pressed: list[PressedFlights], clock_offset_us: int) -> None:
-        """Write flights that were pressed, a block each. Raises `StorageError`."""
+    def write_pressed(self, pressed: list[PressedSpans], clock_offset_us: int) -> None:
+        """Write spans that were pressed, a block each. Raises `StorageError`."""
         while pressed:
-            flights = pressed[0]
-            self._append(self._encode(flights, encode_pressed, clock_offset_us))
-            self.next_seq += SEQS_PER_ROW[BlockType.FLIGHTS] * flights.rows
+            spans = pressed[0]
+            self._append(self._encode(spans, encode_pressed, clock_offset_us))
+            self.next_seq += SEQS_PER_ROW[BlockType.SPANS] * spans.rows
             del pressed[0]
 
-    def write_happenings(self, rows: list[Happening], clock_offset_us: int) -> None:
-        """Write happenings. Raises `StorageError`."""
-        kind, size = BlockType.HAPPENINGS, HAPPENINGS_PER_BLOCK
-        self._write(rows, kind, encode_happenings, size, clock_offset_us)
+    def write_event_rows(self, rows: list[EventRow], clock_offset_us: int) -> None:
+        """Write event rows. Raises `StorageError`."""
+        kind, size = BlockType.EVENTS, EVENTS_PER_BLOCK
+        self._write(rows, kind, encode_event_rows, size, clock_offset_us)
 
-    def tell(self, row: Happening, clock_offset_us: int, *, last: bool = False) -> None:
+    def tell(self, row: EventRow, clock_offset_us: int, *, last: bool = False) -> None:
         """Write a row without strings, into the reserve if need be. Raises `StorageError`.
 
         Some of the reserve is for the `last` rows only, dropped and closed.
         """
         spare = 0 if last else _LAST
-        self._append(self._encode([row], encode_happenings, clock_offset_us, spare))
-        self.next_seq += SEQS_PER_ROW[BlockType.HAPPENINGS]
+        self._append(self._encode([row], encode_event_rows, clock_offset_us, spare))
+        self.next_seq += SEQS_PER_ROW[BlockType.EVENTS]
 
     def make_room(self) -> None:
         """Begin a new segment if this one is as good as full. Raises `StorageError`."""

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from requite.chronicle import Chronicle, Happening, Kind
+from requite.chronicle import Chronicle, EventRow, Kind
 from requite.core.recording import encode_name
 from requite.pool.deadletters import reason_of
 from requite.pool.effects import Ack, Destination, Forward, StopGroup
@@ -131,4 +131,4 @@ class PoolRecorder:
             self._tell(Kind.QUEUED, held.key, now, call_id=held.call_id)
 
     def _tell(self, kind: Kind, key: str, now: float, **facts: Any) -> None:
-        self._chronicle.happenings.append(Happening(now, kind, service=encode_name(key), **facts))
+        self._chronicle.event_rows.append(EventRow(now, kind, service=encode_name(key), **facts))

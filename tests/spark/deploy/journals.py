@@ -7,7 +7,7 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-from requite.chronicle import Happening, Kind, Role
+from requite.chronicle import EventRow, Kind, Role
 from requite.journal import Journal
 
 ENDED: Final = 11
@@ -26,14 +26,12 @@ def write_journal(folder: Path, name: bytes = b"broker-1", first: int = 0) -> No
     now = time.monotonic() - 10.0
     with Journal(folder, Role.BROKER, name) as journal:
         for number in range(ENDED - 1):
-            _flight(journal, first + number, now + number / 100, now + 5.0)
-        lost = Happening(
-            now, Kind.ACCEPTED, call_id(first + LOST), b"echo", size=5, value=now + 1.0
-        )
-        journal.chronicle.happenings.append(lost)
-        _flight(journal, first + ENDED, now + 8.0, inf)  # by then the lost one is overdue
+            _span(journal, first + number, now + number / 100, now + 5.0)
+        lost = EventRow(now, Kind.ACCEPTED, call_id(first + LOST), b"echo", size=5, value=now + 1.0)
+        journal.chronicle.event_rows.append(lost)
+        _span(journal, first + ENDED, now + 8.0, inf)  # by then the lost one is overdue
 
 
-def _flight(journal: Journal, number: int, at: float, deadline: float) -> None:
+def _span(journal: Journal, number: int, at: float, deadline: float) -> None:
     row = (at, at, at + 0.01, deadline, call_id(number), b"echo", b"worker-1", 5, 5)
-    journal.chronicle.flights.append(row)
+    journal.chronicle.spans.append(row)

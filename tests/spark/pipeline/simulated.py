@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tests.spark.events import NOON, Event, instant
 
-from requite.chronicle import NO_CALL, Chronicle, Flight, Happening, Kind, Role
+from requite.chronicle import NO_CALL, Chronicle, EventRow, Kind, Role, Span
 from requite.engine import Deliver, Started, Submit
 from requite.journal import meaning
 from requite.pool.recorder import PoolRecorder
@@ -229,44 +229,44 @@ def _events_of(life: Life, has_lived: bool, rng: Random, skew_s: float) -> Itera
     written_until = math.inf
     if not has_lived and rng.random() < 0.5:  # what was told last was not on the disk yet
         written_until = life.heard_at + life.offset_s - _FLUSH_S
-    flights = [row for row in life.chronicle.flights if row[2] <= written_until]
-    happenings = [row for row in life.chronicle.happenings if row.at <= written_until]
+    spans = [row for row in life.chronicle.spans if row[2] <= written_until]
+    event_rows = [row for row in life.chronicle.event_rows if row.at <= written_until]
     log = f"{meaning.ROLE_NAMES[life.role]}-{life.name.hex()}"
     shift_s = skew_s - life.offset_s
     seq = 0
-    for row in flights:
-        yield from _flight(Flight(*row), life.role, log, seq, shift_s)
+    for row in spans:
+        yield from _span(Span(*row), life.role, log, seq, shift_s)
         seq += 4
-    for happening in happenings:
-        yield _happening(happening, life.role, log, seq, shift_s)
+    for event_row in event_rows:
+        yield _event_row(event_row, life.role, log, seq, shift_s)
         seq += 1
     if has_lived:
         yield _event(life.role, log, seq, life.heard_at + skew_s, Kind.CLOSED, NO_CALL, b"")
 
 
-def _flight(flight: Flight, role: Role, log: str, seq: int, shift_s: float) -> Iterator[Event]:
+def _span(span: Span, role: Role, log: str, seq: int, shift_s: float) -> Iterator[Event]:
     for step in meaning.STEPS[role]:
-        if step.kind is Kind.QUEUED and not flight.second_at > flight.first_at:
+        if step.kind is Kind.QUEUED and not span.second_at > span.first_at:
             continue
         event = _event(
             role,
             log,
             seq + step.number,
-            getattr(flight, step.at) + shift_s,
+            getattr(span, step.at) + shift_s,
             step.kind,
-            flight.call_id,
-            flight.service,
+            span.call_id,
+            span.service,
         )
         event["attempt"] = step.attempt
         event["outcome"] = step.outcome.name if step.outcome is not None else None
-        event["worker"] = flight.worker.hex() or None if step.has_worker else None
-        event["bytes"] = getattr(flight, step.size) if step.size else None
+        event["worker"] = span.worker.hex() or None if step.has_worker else None
+        event["bytes"] = getattr(span, step.size) if step.size else None
         if step.has_deadline:
-            event["deadline"] = _instant(flight.deadline + shift_s)
+            event["deadline"] = _instant(span.deadline + shift_s)
         yield event
 
 
-def _happening(told: Happening, role: Role, log: str, seq: int, shift_s: float) -> Event:
+def _event_row(told: EventRow, role: Role, log: str, seq: int, shift_s: float) -> Event:
     event = _event(role, log, seq, told.at + shift_s, Kind(told.kind), told.call_id, told.service)
     event["attempt"] = told.attempt or None
     event["outcome"] = meaning.outcome_name(told.outcome)

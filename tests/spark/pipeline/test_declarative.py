@@ -19,7 +19,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 from tests.spark import once
-from tests.spark.source.journals import Writing, flight
+from tests.spark.source.journals import Writing, span
 
 from requite.spark.session import prepare_environment
 
@@ -93,11 +93,11 @@ def tables(warehouse: Path) -> Table:
 
 
 def write_first(writing: Writing) -> None:
-    writing.flights([flight(number, number / 8, queued=True) for number in range(10)])
+    writing.spans([span(number, number / 8, queued=True) for number in range(10)])
 
 
 def write_more(writing: Writing) -> None:
-    writing.flights([flight(number, number / 8) for number in range(10, 15)])
+    writing.spans([span(number, number / 8) for number in range(10, 15)])
     writing.raw(b"this is no block")
 
 

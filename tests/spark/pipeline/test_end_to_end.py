@@ -14,9 +14,9 @@ from tests.cli.command import COMMAND, ENVIRONMENT, Ended
 from tests.spark import once
 from tests.spark.deploy.journals import ACCEPTED, ENDED, write_journal
 from tests.spark.events import collect
-from tests.spark.source.journals import NOON_US, WORKER, Writing, call_id, flight
+from tests.spark.source.journals import NOON_US, WORKER, Writing, call_id, span
 
-from requite.chronicle import Happening, Kind, Role
+from requite.chronicle import EventRow, Kind, Role
 from requite.cli.app import run as run_command
 from requite.journal.folder import log_name
 from requite.request import Status
@@ -78,14 +78,14 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Jud
 
 def write_one_life(journal: Path) -> None:
     with Writing(journal) as writing:
-        writing.flights([flight(1, queued=True)])
+        writing.spans([span(1, queued=True)])
     with Writing(journal, Role.CLIENT, b"client-1") as writing:
-        writing.flights([(0.0, 0.0, 0.8, 5.0, call_id(1), b"echo", b"", 10, 1)])
+        writing.spans([(0.0, 0.0, 0.8, 5.0, call_id(1), b"echo", b"", 10, 1)])
     with Writing(journal, Role.WORKER, WORKER) as writing:
-        writing.flights([(0.25, 0.3, 0.7, 5.0, call_id(1), b"echo", WORKER, 10, 1)])
+        writing.spans([(0.25, 0.3, 0.7, 5.0, call_id(1), b"echo", WORKER, 10, 1)])
 
 
-def test_flights_and_happenings_of_all_roles_become_one_life(judged: Judged) -> None:
+def test_spans_and_event_rows_of_all_roles_become_one_life(judged: Judged) -> None:
     name = call_id(1).hex()
     assert judged.ended_once(0) == {1}
     (request,) = [row for row in judged.rows("silver_requests") if row["request_id"] == name]
@@ -107,12 +107,12 @@ def flip(path: Path, offset: int) -> None:
 
 def write_damaged(journal: Path) -> None:
     with Writing(journal, name=b"broker-2") as writing:
-        writing.flights([flight(number, number / 800) for number in range(100, 110)])
+        writing.spans([span(number, number / 800) for number in range(100, 110)])
         whole = writing.segments()[0].read_bytes().rstrip(b"\0")
-        writing.flights([flight(number, number / 800) for number in range(110, 120)])
-        writing.flights([flight(number, number / 800) for number in range(120, 130)])
-        writing.happenings([Happening(4.0, 77, call_id(190), b"echo")])
-        writing.raw(bytes([2, 9]) + bytes(62))  # flights by schema version 9
+        writing.spans([span(number, number / 800) for number in range(110, 120)])
+        writing.spans([span(number, number / 800) for number in range(120, 130)])
+        writing.event_rows([EventRow(4.0, 77, call_id(190), b"echo")])
+        writing.raw(bytes([2, 9]) + bytes(62))  # spans by schema version 9
     (segment,) = writing.segments()
     flip(segment, len(whole) + 100)
 
@@ -135,9 +135,9 @@ def test_what_is_damaged_is_told_and_nothing_else_is_lost(judged: Judged) -> Non
 
 def write_cut(journal: Path) -> None:
     with Writing(journal, name=b"broker-3") as writing:
-        writing.flights([flight(number, number / 800) for number in range(200, 210)])
+        writing.spans([span(number, number / 800) for number in range(200, 210)])
         whole = len(writing.segments()[0].read_bytes().rstrip(b"\0"))
-        writing.flights([flight(number, number / 800) for number in range(210, 220)])
+        writing.spans([span(number, number / 800) for number in range(210, 220)])
     os.truncate(writing.segments()[0], whole + 200)
 
 
@@ -150,7 +150,7 @@ def write_to_be_repaired(journal: Path) -> tuple[Path, Path]:
     """Write a log of three segments; return the first two of them."""
     with Writing(journal, name=b"broker-5") as writing:
         for number in (400, 410, 420):
-            writing.flights([flight(each, each / 800) for each in range(number, number + 10)])
+            writing.spans([span(each, each / 800) for each in range(number, number + 10)])
             writing.log.rotate()
         first, second, *_ = writing.segments()
     return first, second
@@ -190,14 +190,14 @@ def test_events_of_a_file_that_was_another_one_are_taken_back(
 
 
 def begin(writing: Writing) -> None:
-    writing.happenings([Happening(0.0, Kind.ACCEPTED, call_id(300), b"echo", value=5.0)])
+    writing.event_rows([EventRow(0.0, Kind.ACCEPTED, call_id(300), b"echo", value=5.0)])
 
 
 def go_on(writing: Writing) -> None:
     outcome = {"worker": WORKER, "attempt": 1, "outcome": Status.OK}
-    writing.happenings([Happening(0.5, Kind.ANSWERED, call_id(300), b"echo", **outcome)])
+    writing.event_rows([EventRow(0.5, Kind.ANSWERED, call_id(300), b"echo", **outcome)])
     writing.log.rotate()
-    writing.flights([flight(301, 1.0)], NOON_US)
+    writing.spans([span(301, 1.0)], NOON_US)
 
 
 def test_a_log_that_grows_is_followed(judged: Judged) -> None:
@@ -300,9 +300,9 @@ def without_java(folder: Path) -> dict[str, str]:
 def run_in_a_process_of_its_own(folder: Path, environment: dict[str, str], *more: Any) -> None:
     """Run the pipeline over many calls, of which one is lost; see what it shows."""
     with Writing(folder / "journal") as writing:
-        lost = Happening(0.0, Kind.ACCEPTED, call_id(CALLS), b"echo", value=0.1)
-        writing.happenings([lost])
-        writing.flights([flight(number, number / 100) for number in range(CALLS)])
+        lost = EventRow(0.0, Kind.ACCEPTED, call_id(CALLS), b"echo", value=0.1)
+        writing.event_rows([lost])
+        writing.spans([span(number, number / 100) for number in range(CALLS)])
     places = ["--journal", folder / "journal", "--lake", folder / "lake", *more]
     words = [*COMMAND, "spark", "run", *places, "--master", "local[1]", "--heap", "1g", "--json"]
     environment = environment | once.environment(folder)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from requite.chronicle import FlightRow, Happening, Kind, Role
+from requite.chronicle import EventRow, Kind, Role, SpanRow
 from requite.journal.blocks import PURPOSE
 from requite.journal.folder import log_name
 from requite.journal.meaning import ROLE_NAMES
@@ -25,16 +25,16 @@ def call_id(number: int) -> bytes:
     return CLIENT + number.to_bytes(8, "big")
 
 
-def flight(number: int, at: float = 0.0, *, queued: bool = False) -> FlightRow:
+def span(number: int, at: float = 0.0, *, queued: bool = False) -> SpanRow:
     """Return the row of a call; every second size is another."""
     second = at + 0.25 if queued else at
     worker = WORKER if number % 3 else b"worker-2"
     return (at, second, second + 0.5, at + 5, call_id(number), b"echo", worker, 10, number)
 
 
-def failure(number: int, at: float = 1.0) -> Happening:
-    """Return the happening of a call that failed."""
-    return Happening(
+def failure(number: int, at: float = 1.0) -> EventRow:
+    """Return the event row of a call that failed."""
+    return EventRow(
         at, Kind.ANSWERED, call_id(number), b"echo", WORKER, 2, Status.FAILED,
         "RemoteFailure", "out of stock", 7,
     )  # fmt: skip
@@ -68,11 +68,11 @@ class Writing:
     def __exit__(self, *_exc: object) -> None:
         self.log.close()
 
-    def flights(self, rows: Sequence[FlightRow], clock_offset_us: int = NOON_US) -> None:
-        self.blocks.write_flights(list(rows), clock_offset_us)
+    def spans(self, rows: Sequence[SpanRow], clock_offset_us: int = NOON_US) -> None:
+        self.blocks.write_spans(list(rows), clock_offset_us)
 
-    def happenings(self, rows: Sequence[Happening], clock_offset_us: int = NOON_US) -> None:
-        self.blocks.write_happenings(list(rows), clock_offset_us)
+    def event_rows(self, rows: Sequence[EventRow], clock_offset_us: int = NOON_US) -> None:
+        self.blocks.write_event_rows(list(rows), clock_offset_us)
 
     def raw(self, payload: bytes) -> None:
         """Append a record that need not be a block."""
@@ -83,12 +83,10 @@ class Writing:
 
 
 def write_some(journal: Path, calls: int = 10, *, role: Role = Role.BROKER) -> Path:
-    """Write a log that was closed in good order: flights, half of them queued, and a failure."""
+    """Write a log that was closed in good order: spans, half of them queued, and a failure."""
     with Writing(journal, role) as writing:
-        writing.flights(
-            [flight(number, number / 8, queued=number % 2 == 0) for number in range(calls)]
-        )
-        writing.happenings([failure(calls), Happening(2.0, Kind.DROPPED, value=3.0)])
+        writing.spans([span(number, number / 8, queued=number % 2 == 0) for number in range(calls)])
+        writing.event_rows([failure(calls), EventRow(2.0, Kind.DROPPED, value=3.0)])
     return writing.path
 
 

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.datasource import InputPartition
-from tests.spark.source.journals import Writing, flight
+from tests.spark.source.journals import Writing, span
 from tests.spark.source.test_anything_anywhere import COLUMNS, DAMAGES, Truth, Undamaged, undamaged
 from tests.spark.source.test_stream import steps, stream_reader
 
@@ -189,7 +189,7 @@ def test_what_changes_while_it_is_read_is_read_once_more(undamaged: Undamaged) -
 def test_retention_takes_what_was_read_and_nothing_is_missed(tmp_path: Path) -> None:
     with Writing(tmp_path, segment_size=5_000) as writing:
         for number in range(0, 200, 10):
-            writing.flights([flight(each, each / 8) for each in range(number, number + 10)])
+            writing.spans([span(each, each / 8) for each in range(number, number + 10)])
     segments = writing.segments()
     data = bytearray(segments[2].read_bytes())
     data[700] ^= 1
@@ -210,7 +210,7 @@ def test_a_copy_that_is_young_and_does_not_say_that_it_has_ended_may_be_behind(
     tmp_path: Path,
 ) -> None:
     with Writing(tmp_path / "original", Role.CLIENT) as writing:
-        writing.flights([flight(1)])
+        writing.spans([span(1)])
         shutil.copytree(tmp_path / "original", tmp_path / "copy")
         assert stream_reader(tmp_path / "original").behind() == []
     reader, log = stream_reader(tmp_path / "copy"), tmp_path / "copy" / writing.path.name
@@ -229,8 +229,8 @@ def test_the_torn_end_of_a_copy_is_forgotten_when_the_rest_has_come(
     tmp_path: Path, cut: int
 ) -> None:
     with Writing(tmp_path / "original", Role.CLIENT) as writing:
-        writing.flights([flight(1)])
-        writing.flights([flight(2, 1.0)])
+        writing.spans([span(1)])
+        writing.spans([span(2, 1.0)])
     [segment] = writing.segments()
     whole = segment.read_bytes()
     log = tmp_path / "copy" / writing.path.name

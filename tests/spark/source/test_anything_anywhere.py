@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.spark.source.journals import Writing, flight
+from tests.spark.source.journals import Writing, span
 from tests.spark.source.test_stream import steps, stream_reader
 
-from requite.chronicle import Happening, Kind, Role
+from requite.chronicle import EventRow, Kind, Role
 from requite.journal.folder import enrol
 
 COLUMNS = ("log", "segment", "byte_offset", "kind", "request_id", "ts")
@@ -44,8 +44,8 @@ def undamaged(tmp_path_factory: pytest.TempPathFactory) -> Undamaged:
         name = bytes([number] * 8)
         with Writing(journal, role, name, segment_size=10_000, nameless=False) as writing:
             for start in range(0, count, 10):
-                writing.flights([flight(each, each / 8) for each in range(start, start + 10)])
-            writing.happenings([Happening(99.0, Kind.CLOSED)])
+                writing.spans([span(each, each / 8) for each in range(start, start + 10)])
+            writing.event_rows([EventRow(99.0, Kind.CLOSED)])
         enrol(writing.path)
     truth, told = read(journal)
     assert not told

@@ -13,12 +13,12 @@ from tests.spark.source.journals import (
     Writing,
     call_id,
     expected,
-    flight,
     in_order,
+    span,
     write_some,
 )
 
-from requite.chronicle import Happening, Kind, Role
+from requite.chronicle import EventRow, Kind, Role
 from requite.journal import Journal
 from requite.journal.blocks import HEADER, SCHEMA_VERSION, BlockType
 from requite.spark import register
@@ -76,8 +76,8 @@ def test_one_log_can_be_read(spark: SparkSession, tmp_path: Path) -> None:
 def test_what_a_journal_writes_is_read(spark: SparkSession, tmp_path: Path) -> None:
     with Journal(tmp_path, Role.BROKER, b"broker-1") as journal:
         for number in range(2000):
-            journal.chronicle.flights.append(flight(number, number / 100))
-        journal.chronicle.happenings.append(Happening(21.0, Kind.WORKER_LOST, value=2.5))
+            journal.chronicle.spans.append(span(number, number / 100))
+        journal.chronicle.event_rows.append(EventRow(21.0, Kind.WORKER_LOST, value=2.5))
     found = rows_of(read(spark, tmp_path))
     assert found == expected(tmp_path)
     kinds = [row["kind"] for row in found]
@@ -91,7 +91,7 @@ def test_partitions_share_the_rows_out(
 ) -> None:
     with Writing(tmp_path, segment_size=100_000) as writing:
         for start in range(0, 3000, 100):
-            writing.flights([flight(number, number / 8) for number in range(start, start + 100)])
+            writing.spans([span(number, number / 8) for number in range(start, start + 100)])
     assert len(writing.segments()) > 1
     frame = read(spark, tmp_path, partitionBytes=partition_bytes, columns="log,segment,byte_offset")
     found = {(row["segment"], row["byte_offset"]) for row in frame.toArrow().to_pylist()}
@@ -125,9 +125,9 @@ def test_an_empty_journal_has_no_rows(spark: SparkSession, tmp_path: Path) -> No
 
 def test_a_journal_is_read_while_it_is_written(spark: SparkSession, tmp_path: Path) -> None:
     with Writing(tmp_path) as writing:
-        writing.flights([flight(1)])
+        writing.spans([span(1)])
         assert read(spark, tmp_path).count() == 3
-        writing.flights([flight(2)])
+        writing.spans([span(2)])
         assert rows_of(read(spark, tmp_path)) == expected(tmp_path)
         # Torn: what comes next is there in part. It is not damage, it may still be completed.
         (segment,) = writing.segments()
@@ -141,10 +141,10 @@ def test_a_journal_is_read_while_it_is_written(spark: SparkSession, tmp_path: Pa
 # --- bad input ----------------------------------------------------------------------------------
 @pytest.fixture
 def several_blocks(tmp_path: Path) -> Writing:
-    """A log of ten blocks of ten flights."""
+    """A log of ten blocks of ten spans."""
     with Writing(tmp_path) as writing:
         for start in range(0, 100, 10):
-            writing.flights([flight(number, number / 8) for number in range(start, start + 10)])
+            writing.spans([span(number, number / 8) for number in range(start, start + 10)])
     return writing
 
 
@@ -179,7 +179,7 @@ def test_every_flipped_byte_is_told_once(
 def test_a_segment_that_was_cut_is_told(spark: SparkSession, tmp_path: Path) -> None:
     with Writing(tmp_path, segment_size=100_000) as writing:
         for start in range(0, 3000, 100):
-            writing.flights([flight(number, number / 8) for number in range(start, start + 100)])
+            writing.spans([span(number, number / 8) for number in range(start, start + 100)])
     first, *_ = writing.segments()
     with first.open("r+b") as file:
         file.truncate(50_000)
@@ -201,8 +201,8 @@ def test_a_segment_that_is_no_segment_is_told(
 
 def test_unknown_kinds_are_rows(spark: SparkSession, tmp_path: Path) -> None:
     with Writing(tmp_path) as writing:
-        writing.flights([flight(1)])
-        writing.happenings([Happening(1.0, 77, call_id(1)), Happening(2.0, Kind.CLOSED)])
+        writing.spans([span(1)])
+        writing.event_rows([EventRow(1.0, 77, call_id(1)), EventRow(2.0, Kind.CLOSED)])
     found = rows_of(read(spark, tmp_path))
     assert found == expected(tmp_path)
     (odd,) = [row for row in found if row["raw"] is not None]
@@ -214,11 +214,11 @@ def test_a_later_schema_version_is_quarantined_and_the_rest_is_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """A block of the next version has columns more, which this one cannot even find the end of."""
-    later = HEADER.pack(BlockType.FLIGHTS, SCHEMA_VERSION + 1, 0, 1, 0, 0) + bytes(72)
+    later = HEADER.pack(BlockType.SPANS, SCHEMA_VERSION + 1, 0, 1, 0, 0) + bytes(72)
     with Writing(tmp_path) as writing:
-        writing.flights([flight(1)])
+        writing.spans([span(1)])
         writing.raw(later)
-        writing.flights([flight(2)])
+        writing.spans([span(2)])
     found = rows_of(read(spark, tmp_path))
     assert found == expected(tmp_path)
     (odd,) = [row for row in found if row["raw"] is not None]
@@ -232,8 +232,8 @@ def test_blocks_that_are_none_are_rows(spark: SparkSession, tmp_path: Path) -> N
     with Writing(tmp_path) as writing:
         writing.raw(b"short")
         writing.raw(HEADER.pack(9, SCHEMA_VERSION, 0, 0, 0, 0))
-        writing.raw(HEADER.pack(BlockType.FLIGHTS, SCHEMA_VERSION, 0, 1000, 0, 0))
-        writing.flights([flight(1)])
+        writing.raw(HEADER.pack(BlockType.SPANS, SCHEMA_VERSION, 0, 1000, 0, 0))
+        writing.spans([span(1)])
     found = rows_of(read(spark, tmp_path))
     assert found == expected(tmp_path)
     assert sum(row["raw"] is not None for row in found) == 3
@@ -242,8 +242,8 @@ def test_blocks_that_are_none_are_rows(spark: SparkSession, tmp_path: Path) -> N
 
 def test_an_instant_that_is_none_is_a_row(spark: SparkSession, tmp_path: Path) -> None:
     with Writing(tmp_path) as writing:
-        writing.flights([flight(1)])
-        writing.happenings([Happening(float("nan"), Kind.OPENED)])
+        writing.spans([span(1)])
+        writing.event_rows([EventRow(float("nan"), Kind.OPENED)])
     found = rows_of(read(spark, tmp_path))
     assert found == expected(tmp_path)
     (odd,) = [row for row in found if row["raw"] is not None]
@@ -256,7 +256,7 @@ def test_a_segment_that_retention_removes_meanwhile_is_told(
 ) -> None:
     with Writing(tmp_path, segment_size=100_000) as writing:
         for start in range(0, 3000, 100):
-            writing.flights([flight(number, number / 8) for number in range(start, start + 100)])
+            writing.spans([span(number, number / 8) for number in range(start, start + 100)])
     first, *others = writing.segments()
     frame = read(spark, tmp_path)
     planned = frame.rdd  # partitions are fixed from here on

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.journal import rows
-from tests.spark.source.journals import NOON_US, Row, flight, in_order
+from tests.spark.source.journals import NOON_US, Row, in_order, span
 
-from requite.chronicle import FlightRow, Happening, Kind, Role
+from requite.chronicle import EventRow, Kind, Role, SpanRow
 from requite.journal.blocks import BlockType
 from requite.journal.decode import SegmentDecoder
-from requite.journal.encode import encode_flights, encode_happenings, encode_strings
+from requite.journal.encode import encode_event_rows, encode_spans, encode_strings
 from requite.journal.folder import LogFolder, log_name
 from requite.journal.strings import Strings
 from requite.spark.decoding.decoder import NAMES, Decoder, Place, arrow_schema
@@ -60,28 +60,28 @@ def by_rows(role: Role, items: Sequence[Record]) -> Iterator[Row]:
 
 
 def payloads(
-    flights: Sequence[FlightRow], happenings: Sequence[Happening], clock_offset_us: int = NOON_US
+    spans: Sequence[SpanRow], event_rows: Sequence[EventRow], clock_offset_us: int = NOON_US
 ) -> list[bytes]:
     """Return blocks, the strings first."""
     strings = Strings()
     blocks = []
-    if flights:
-        blocks.append(encode_flights(flights, strings, clock_offset_us, 100))
-    if happenings:
-        blocks.append(encode_happenings(happenings, strings, clock_offset_us - 5, 500))
+    if spans:
+        blocks.append(encode_spans(spans, strings, clock_offset_us, 100))
+    if event_rows:
+        blocks.append(encode_event_rows(event_rows, strings, clock_offset_us - 5, 500))
     return [*encode_strings(strings.fresh, clock_offset_us, 0), *blocks]
 
 
 @pytest.mark.parametrize("role", ROLES)
 @given(
-    flights=st.lists(rows.flight_rows, max_size=6),
-    happenings=st.lists(rows.happenings, max_size=6),
+    spans=st.lists(rows.span_rows, max_size=6),
+    event_rows=st.lists(rows.event_rows, max_size=6),
     clock_offset_us=st.integers(-(10**15), 4 * 10**15) | st.just(1 << 61),
 )
 def test_agrees_with_the_reader_in_pure_python(
-    role: Role, flights: list[FlightRow], happenings: list[Happening], clock_offset_us: int
+    role: Role, spans: list[SpanRow], event_rows: list[EventRow], clock_offset_us: int
 ) -> None:
-    items = records(payloads(flights, happenings, clock_offset_us))
+    items = records(payloads(spans, event_rows, clock_offset_us))
     assert in_order(by_columns(role, items)) == in_order(by_rows(role, items))
 
 
@@ -94,7 +94,7 @@ def test_agrees_about_garbage(garbage: list[bytes]) -> None:
 @given(st.data())
 def test_agrees_about_changed_bytes(data: st.DataObject) -> None:
     """A writer with a bug may write anything under a good checksum."""
-    changed = [bytearray(each) for each in payloads(rows.FLIGHTS, rows.HAPPENINGS)]
+    changed = [bytearray(each) for each in payloads(rows.SPANS, rows.EVENTS)]
     for _ in range(data.draw(st.integers(1, 4))):
         block = changed[data.draw(st.integers(0, len(changed) - 1))]
         block[data.draw(st.integers(0, len(block) - 1))] = data.draw(st.integers(0, 255))
@@ -103,7 +103,7 @@ def test_agrees_about_changed_bytes(data: st.DataObject) -> None:
 
 
 def test_rows_of_many_blocks_are_put_together() -> None:
-    blocks = [payloads([flight(n, n / 4, queued=n % 2 == 0)], []) for n in range(20)]
+    blocks = [payloads([span(n, n / 4, queued=n % 2 == 0)], []) for n in range(20)]
     # The strings of each are numbered alike.
     items = records([blocks[0][0], *(each[-1] for each in blocks)])
     decoder = Decoder(Place("broker-x", Role.BROKER, "x", 7), NAMES)
@@ -116,8 +116,8 @@ def test_rows_of_many_blocks_are_put_together() -> None:
 
 @pytest.mark.parametrize("at", [nan, inf, -inf, 1e300, -1e10])
 def test_an_instant_that_is_none_is_told(at: float) -> None:
-    good = flight(1)
-    items = records(payloads([(at, *good[1:]), good], [Happening(at, Kind.OPENED)]))
+    good = span(1)
+    items = records(payloads([(at, *good[1:]), good], [EventRow(at, Kind.OPENED)]))
     found = by_columns(Role.CLIENT, items)
     flawed = [row for row in found if row["raw"] is not None]
     assert len(flawed) == 2
@@ -127,7 +127,7 @@ def test_an_instant_that_is_none_is_told(at: float) -> None:
 
 
 def test_an_unknown_kind_comes_with_its_cells() -> None:
-    odd = Happening(3.0, 77, rows.CALL, b"echo", reason="a later version knows")
+    odd = EventRow(3.0, 77, rows.CALL, b"echo", reason="a later version knows")
     (found,) = by_columns(Role.BROKER, records(payloads([], [odd])))
     assert found["kind"] == "unknown:77"
     assert found["reason"] == "unknown kind 77"
@@ -137,7 +137,7 @@ def test_an_unknown_kind_comes_with_its_cells() -> None:
 
 @pytest.mark.parametrize("names", [("ts",), ("kind", "ts", "raw"), ("date", "request_id")])
 def test_only_the_columns_that_are_wanted(names: tuple[str, ...]) -> None:
-    items = records(payloads(rows.FLIGHTS, rows.HAPPENINGS))
+    items = records(payloads(rows.SPANS, rows.EVENTS))
     every = by_columns(Role.BROKER, items)
     assert by_columns(Role.BROKER, items, names) == [
         {name: row[name] for name in names} for row in every
@@ -145,7 +145,7 @@ def test_only_the_columns_that_are_wanted(names: tuple[str, ...]) -> None:
 
 
 def test_strings_whose_definition_was_lost_are_told_by_number() -> None:
-    items = records(payloads(rows.FLIGHTS, []))
+    items = records(payloads(rows.SPANS, []))
     lost = items[1:]  # without the first block, which defines them
     assert items[0].payload[0] == BlockType.STRINGS
     found = by_columns(Role.BROKER, lost)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.spark.source.journals import Row, Writing, expected, flight, in_order, write_some
+from tests.spark.source.journals import Row, Writing, expected, in_order, span, write_some
 
 from requite.chronicle import Role
 from requite.journal.stats import stats
@@ -62,10 +62,10 @@ def following(spark: SparkSession, tmp_path: Path) -> Following:
 
 def test_each_run_reads_what_is_new(following: Following) -> None:
     with Writing(following.journal) as writing:
-        writing.flights([flight(1)])
+        writing.spans([span(1)])
         following.run()
         assert following.rows() == expected(following.journal)
-        writing.flights([flight(2, 1.0), flight(3, 1.5, queued=True)])
+        writing.spans([span(2, 1.0), span(3, 1.5, queued=True)])
         write_some(following.journal, role=Role.CLIENT)
         following.run()
         assert following.rows() == expected(following.journal)
@@ -89,10 +89,10 @@ def test_the_end_of_a_log_that_was_cut_is_told_once(following: Following) -> Non
 
 def test_the_end_of_a_log_whose_writer_was_killed_is_told_then(following: Following) -> None:
     with Writing(following.journal) as writing:
-        writing.flights([flight(1)])
+        writing.spans([span(1)])
         [file] = writing.segments()
         written = len(file.read_bytes().rstrip(b"\0"))
-        writing.flights([flight(2, 1.0)])
+        writing.spans([span(2, 1.0)])
         data = bytearray(file.read_bytes())
         data[written + 100 :] = bytes(len(data) - written - 100)
         file.write_bytes(data)
@@ -107,7 +107,7 @@ def test_the_end_of_a_log_whose_writer_was_killed_is_told_then(following: Follow
 def test_a_limit_cuts_batches_between_records(following: Following) -> None:
     with Writing(following.journal) as writing:
         for number in range(40):
-            writing.flights([flight(number, number / 8)])
+            writing.spans([span(number, number / 8)])
     write_some(following.journal, role=Role.CLIENT)
     following.options = {"maxBytesPerTrigger": "2k"}
     following.run()
@@ -118,12 +118,12 @@ def test_a_limit_cuts_batches_between_records(following: Following) -> None:
 def test_damage_and_a_torn_tail_in_a_stream(following: Following) -> None:
     with Writing(following.journal) as writing:
         for number in range(3):
-            writing.flights([flight(number, number / 8)])
+            writing.spans([span(number, number / 8)])
         (segment,) = writing.segments()
         data = bytearray(segment.read_bytes())
         data[len(data.rstrip(b"\0")) - 150] ^= 1  # in the last but one record
         segment.write_bytes(data)
-        writing.flights([flight(3, 1.0)])
+        writing.spans([span(3, 1.0)])
         following.run()
         assert sum(row["raw"] is not None for row in following.rows()) == 1
         end = len(segment.read_bytes().rstrip(b"\0")) // 8 * 8 + 8
@@ -136,7 +136,7 @@ def test_damage_and_a_torn_tail_in_a_stream(following: Following) -> None:
         with segment.open("r+b") as file:
             file.seek(end + 8)
             file.write(bytes(len(torn)))
-        writing.flights([flight(4, 2.0)])
+        writing.spans([span(4, 2.0)])
         following.run()
     assert following.rows() == expected(following.journal)
 
@@ -163,9 +163,9 @@ def test_a_batch_that_failed_is_read_again_as_it_was(
         return None
 
     with Writing(following.journal) as writing:
-        writing.flights([flight(1), flight(2)])
+        writing.spans([span(1), span(2)])
         assert "the machine burns" in str(run())
-        writing.flights([flight(3)])
+        writing.spans([span(3)])
         assert run() is None
     assert batches == [(0, 6), (0, 6), (1, 3)]
 
@@ -195,7 +195,7 @@ def steps(reader: JournalStreamReader, start: dict[str, Any]) -> list[dict[str, 
 def write_segments(journal: Path, calls: Sequence[int] = range(3000)) -> Writing:
     with Writing(journal, segment_size=80_000) as writing:
         for start in calls[::100]:
-            writing.flights([flight(each, each / 8) for each in range(start, start + 100)])
+            writing.spans([span(each, each / 8) for each in range(start, start + 100)])
     assert len(writing.segments()) == 3
     return writing
 
@@ -220,10 +220,10 @@ def test_a_log_that_grows_faster_does_not_starve_the_others(tmp_path: Path) -> N
 
 def test_available_now_ends_with_what_was_there(tmp_path: Path) -> None:
     with Writing(tmp_path) as writing:
-        writing.flights([flight(1)])
+        writing.spans([span(1)])
         reader = stream_reader(tmp_path)
         reader.prepareForTriggerAvailableNow()
-        writing.flights([flight(2)])
+        writing.spans([span(2)])
         write_some(tmp_path, role=Role.CLIENT)
         offsets = steps(reader, reader.initialOffset())
         assert len(offsets) == 2
@@ -270,7 +270,7 @@ def test_segments_that_were_read_may_be_removed(tmp_path: Path) -> None:
 def test_a_log_that_vanished_is_told_and_forgotten(tmp_path: Path) -> None:
     write_some(tmp_path, role=Role.CLIENT)
     with Writing(tmp_path) as writing:
-        writing.flights([flight(1)])
+        writing.spans([span(1)])
     reader = stream_reader(tmp_path)
     start = reader.initialOffset()
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
@@ -350,7 +350,7 @@ def test_a_segment_of_another_log_is_told_and_not_read(tmp_path: Path, limit: st
     for name in (b"broker-1", b"broker-2"):
         with Writing(tmp_path / "journal", name=name, nameless=False) as writing:
             for number in range(3):
-                writing.flights([flight(number, number / 8)])
+                writing.spans([span(number, number / 8)])
         paths.append(writing.path)
     shutil.copytree(paths[0], tmp_path / "journal" / "broker-0123456789abcdef")
     first, second = (path / f"{0:020}.seg" for path in paths)
@@ -381,7 +381,7 @@ def test_copies_of_a_log_that_is_written_lose_nothing(tmp_path: Path) -> None:
         for number in range(8):
             [segment] = writing.segments()
             start = len(segment.read_bytes().rstrip(b"\0")) // 8 * 8 + 8
-            writing.flights([flight(number, number / 8)])
+            writing.spans([span(number, number / 8)])
             data = bytearray(segment.read_bytes())
             data[start + 30 :] = bytes(len(data) - start - 30)
             log.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from tests.spark import once
 from tests.spark.deploy.journals import call_id
 from tests.support.live import Process
 
-from requite.chronicle import Happening, Kind, Role
+from requite.chronicle import EventRow, Kind, Role
 from requite.cli.app import run as run_command
 from requite.cli.exit_codes import ExitCode
 from requite.journal import Journal
@@ -31,8 +31,8 @@ def test_alerts_are_printed_while_the_journal_is_written(tmp_path: Path) -> None
         watch = Process(*words, **once.environment(tmp_path))
         try:
             now = time.monotonic()
-            lost = Happening(now, Kind.ACCEPTED, call_id(1), b"echo", value=now + 0.5)
-            journal.chronicle.happenings.append(lost)
+            lost = EventRow(now, Kind.ACCEPTED, call_id(1), b"echo", value=now + 0.5)
+            journal.chronicle.event_rows.append(lost)
             alert = json.loads(watch.line())
             watch.signal(signal.SIGINT)
             assert json.loads(watch.line()) == {"alerts": 1}

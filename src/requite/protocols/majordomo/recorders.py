@@ -1,6 +1,6 @@
 """What broker, client and worker write into their chronicles (`requite.chronicle`).
 
-A request to which nothing special happens is one flight, told when it ends. The first special thing
+A request to which nothing special happens is one span, told when it ends. The first special thing
 about a request makes it *told*: what has happened so far is written down event by event, and so is
 the rest of its life.
 """
@@ -14,7 +14,7 @@ from requite.chronicle import (
     NOT_IDEMPOTENT,
     PRESS_ROWS,
     Chronicle,
-    Happening,
+    EventRow,
     Kind,
 )
 from requite.core.observer import Observer
@@ -82,8 +82,8 @@ class BrokerRecorder(BrokerObserver):
 
     def __init__(self, chronicle: Chronicle) -> None:
         self._chronicle = chronicle
-        self._flights = chronicle.flights
-        self._happen = chronicle.happenings.append
+        self._spans = chronicle.spans
+        self._happen = chronicle.event_rows.append
         self._looked_at = 0.0
 
     # --- requests -------------------------------------------------------------------------------
@@ -97,8 +97,8 @@ class BrokerRecorder(BrokerObserver):
             self._tell(pending, Kind.ANSWERED, now, outcome=Status.OK, size=_size(body))
             return
         # 0.3 us in all; a NamedTuple would cost as much again (CPython 3.11).
-        flights = self._flights
-        flights.append(
+        spans = self._spans
+        spans.append(
             (
                 pending.accepted_at,
                 pending.dispatched_at,
@@ -111,7 +111,7 @@ class BrokerRecorder(BrokerObserver):
                 _size(body),
             )
         )
-        if len(flights) >= PRESS_ROWS:
+        if len(spans) >= PRESS_ROWS:
             self._chronicle.press()
 
     def begun(self, pending: PendingRequest) -> None:
@@ -124,15 +124,15 @@ class BrokerRecorder(BrokerObserver):
         deadline = pending.deadline
         why = NOT_IDEMPOTENT if pending.flags & NOT_IDEMPOTENT_FLAG else ""
         self._happen(
-            Happening(at, Kind.ACCEPTED, call_id, name, size=size, value=deadline, reason=why)
+            EventRow(at, Kind.ACCEPTED, call_id, name, size=size, value=deadline, reason=why)
         )
         if not pending.attempts or pending.dispatched_at > at:
-            self._happen(Happening(at, Kind.QUEUED, call_id, name))
+            self._happen(EventRow(at, Kind.QUEUED, call_id, name))
         if pending.attempts:
             self._dispatched(pending)
 
     def dispatched(self, pending: PendingRequest) -> None:
-        """Tell that a worker was given a request, where that is not part of a flight."""
+        """Tell that a worker was given a request, where that is not part of a span."""
         if pending.is_expanded:
             self._dispatched(pending)
 
@@ -162,7 +162,7 @@ class BrokerRecorder(BrokerObserver):
         """Tell that a request was never accepted."""
         error = error_class_of(status)
         self._happen(
-            Happening(
+            EventRow(
                 now, Kind.REFUSED, call_id, service, outcome=status, error=error, reason=reason
             )
         )
@@ -174,17 +174,17 @@ class BrokerRecorder(BrokerObserver):
         self._tell(pending, kind, now, outcome=status, error=error, reason=reason)
 
     def _tell(self, pending: PendingRequest, kind: Kind, at: float, **facts: Any) -> None:
-        """Tell one event; `facts` are fields of `Happening`."""
+        """Tell one event; `facts` are fields of `EventRow`."""
         if pending.worker is not None:
             facts.setdefault("worker", pending.worker.name)
         name = pending.service.name
-        self._happen(Happening(at, kind, pending.call_id, name, attempt=pending.attempts, **facts))
+        self._happen(EventRow(at, kind, pending.call_id, name, attempt=pending.attempts, **facts))
 
     # --- workers --------------------------------------------------------------------------------
     def worker(self, kind: Kind, worker: Worker, now: float, reason: str = "") -> None:
         """Tell of a worker: that it came, is there, drains, or went, and how busy it was."""
         self._happen(
-            Happening(
+            EventRow(
                 now,
                 kind,
                 service=worker.service.name,

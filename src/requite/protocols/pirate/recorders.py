@@ -8,7 +8,7 @@ from itertools import chain
 from math import inf
 from typing import Any, Final
 
-from requite.chronicle import MADE_UP, NO_INSTANCE, Chronicle, Happening, Kind
+from requite.chronicle import MADE_UP, NO_INSTANCE, Chronicle, EventRow, Kind
 from requite.core.observer import Observer
 from requite.core.recording import Recorder
 from requite.protocols.pirate.workers import BUSY, QueueClient, WorkerPeer
@@ -158,7 +158,7 @@ class QueueRecorder(Recorder, QueueObserver):
         silent_s, busy = now - worker.liveness.heard_at, int(worker.state is BUSY)
         name = self._names[worker]
         self._happen(
-            Happening(now, kind, worker=name, reason=reason, value=silent_s, busy=busy, capacity=1)
+            EventRow(now, kind, worker=name, reason=reason, value=silent_s, busy=busy, capacity=1)
         )
 
     # --- time -------------------------------------------------------------------------------------
@@ -175,9 +175,9 @@ class QueueRecorder(Recorder, QueueObserver):
         request.is_expanded = True
         at = request.accepted_at
         size = request.size
-        self._happen(Happening(at, Kind.ACCEPTED, request.call_id, size=size))
+        self._happen(EventRow(at, Kind.ACCEPTED, request.call_id, size=size))
         if not request.worker or request.dispatched_at > at:
-            self._happen(Happening(at, Kind.QUEUED, request.call_id))
+            self._happen(EventRow(at, Kind.QUEUED, request.call_id))
         if request.worker:
             self._tell(request, Kind.DISPATCHED, request.dispatched_at)
 
@@ -193,5 +193,5 @@ class QueueRecorder(Recorder, QueueObserver):
     def _tell(self, request: TrackedRequest, kind: Kind, at: float, **facts: Any) -> None:
         attempt = int(request.worker != b"")
         self._happen(
-            Happening(at, kind, request.call_id, worker=request.worker, attempt=attempt, **facts)
+            EventRow(at, kind, request.call_id, worker=request.worker, attempt=attempt, **facts)
         )

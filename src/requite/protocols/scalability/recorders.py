@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from requite.chronicle import NO_INSTANCE, Chronicle, Happening, Kind
+from requite.chronicle import NO_INSTANCE, Chronicle, EventRow, Kind
 from requite.core.observer import Observer
 from requite.core.recording import Recorder
 
@@ -41,12 +41,12 @@ class DeviceRecorder(Recorder, DeviceObserver):
 
     def joined(self, side: str, now: float) -> None:
         """Tell of a new channel."""
-        self._happen(Happening(now, Kind.WORKER_JOINED, reason=f"a channel to the {side}"))
+        self._happen(EventRow(now, Kind.WORKER_JOINED, reason=f"a channel to the {side}"))
 
     def lost(self, side: str, reason: str, now: float) -> None:
         """Tell of a channel that is gone."""
         text = f"a channel to the {side}: {reason}" if reason else f"a channel to the {side}"
-        self._happen(Happening(now, Kind.WORKER_LOST, reason=text))
+        self._happen(EventRow(now, Kind.WORKER_LOST, reason=text))
 
     def passed(self, now: float) -> None:
         """Tell soon that something has passed."""
@@ -58,5 +58,5 @@ class DeviceRecorder(Recorder, DeviceObserver):
             before = self._passed
             self._passed = requests, replies
             text = f"passed on {requests - before[0]} requests and {replies - before[1]} replies"
-            self._happen(Happening(now, Kind.HEARTBEAT, reason=text, busy=held))
+            self._happen(EventRow(now, Kind.HEARTBEAT, reason=text, busy=held))
         self._looked(False, now)

@@ -1,6 +1,6 @@
 """Blocks of a journal as Arrow batches, decoded column by column.
 
-A block holds its columns one after the other, as numpy wants them, and a row of flights stands for
+A block holds its columns one after the other, as numpy wants them, and a row of spans stands for
 three or four events (`requite.journal.meaning`). So the rows of many blocks are put together
 (`rows.py`), and each of the events becomes one batch (`expand.py`): most of its columns are
 constants, and those that cost something, such as the hexadecimal request ids, are made once and
@@ -52,7 +52,7 @@ class Decoder:
     """Decodes the blocks of one segment, in their order, to batches of the named columns.
 
     `feed` and `skip` yield batches when enough has come together, `finish` yields the rest. Events
-    of flights whose kind is not wanted are left out, others may come nevertheless. Of a segment
+    of spans whose kind is not wanted are left out, others may come nevertheless. Of a segment
     that belongs to another log, nothing is decoded but that.
     """
 
@@ -120,18 +120,18 @@ class Decoder:
         self._waiting = 0
         for kind, together in gathered.items():
             rows = Rows(together, self._strings, self._place)
-            if kind == BlockType.FLIGHTS:
-                yield from self._flights(rows)
+            if kind == BlockType.SPANS:
+                yield from self._spans(rows)
             else:
-                yield self._batch(expand.happenings(rows), rows.count)
+                yield self._batch(expand.event_rows(rows), rows.count)
         if unread:
             yield self._batch(self._flawed(unread), len(unread))
 
-    def _flights(self, rows: Rows) -> Iterator[Batch]:
+    def _spans(self, rows: Rows) -> Iterator[Batch]:
         for step in STEPS[self._place.role]:
             happened = expand.happened(rows, step)
             if happened.any() and self._wants(kind_name(step.kind)):
-                yield self._batch(expand.flights(rows, step), rows.count, happened)
+                yield self._batch(expand.spans(rows, step), rows.count, happened)
 
     def _flawed(self, unread: Sequence[Unread]) -> expand.Makers:
         place = self._place

@@ -67,8 +67,8 @@ def happened(rows: Rows, step: Step) -> Numbers:
     return rows.column("second_at") > rows.column("first_at")
 
 
-def flights(rows: Rows, step: Step) -> Makers:
-    """One of the events that flights stand for."""
+def spans(rows: Rows, step: Step) -> Makers:
+    """One of the events that spans stand for."""
     at = rows.instants(step.at)
     outcome = None if step.outcome is None else step.outcome.name
     makers: dict[str, Maker] = {
@@ -93,7 +93,7 @@ def flights(rows: Rows, step: Step) -> Makers:
     return makers
 
 
-def happenings(rows: Rows) -> Makers:
+def event_rows(rows: Rows) -> Makers:
     """Events that stand by themselves."""
     at = rows.instants("at")
     kinds = rows.column("kind")

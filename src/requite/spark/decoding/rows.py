@@ -1,6 +1,6 @@
 """Rows of a journal's blocks, gathered over several blocks so that numpy has something to do.
 
-What is asked for is made once: the three or four events of a flight share their request ids.
+What is asked for is made once: the three or four events of a span share their request ids.
 """
 
 from __future__ import annotations
