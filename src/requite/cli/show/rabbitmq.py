@@ -116,7 +116,7 @@ class RabbitServer:
     def kill(self, *, settled: bool = True) -> None:
         """End it at once (SIGKILL): connections break, what was not on the disk is gone.
 
-        `settled` has the names of its queues written first (see `settle`), as if they had been
+        `settled` has what is declared written first (see `settle`), as if they had been
         there for a while.
         """
         if settled and self.is_running:
@@ -124,12 +124,13 @@ class RabbitServer:
         self._end(signal.SIGKILL)
 
     def settle(self) -> None:
-        """Have the names of quorum queues written down (Ra's directory, a table of `dets`).
+        """Write what is declared to the disk: Mnesia's log, and the names of quorum queues (Ra's
+        directory, a table of `dets`).
 
-        RabbitMQ 3.10 does so when the next one is made, or else a second later. The newest one, if
-        it was younger when the server was killed, is in the list and does not work.
+        RabbitMQ 3.10 does so some time later. Of what was declared just before the server is
+        killed, durable queues may be lost, and quorum queues may be listed and not work.
         """
-        self.evaluate("[dets:sync(T) || T <- dets:all()]")
+        self.evaluate("begin mnesia:sync_log(), [dets:sync(T) || T <- dets:all()] end")
 
     def evaluate(self, expression: str) -> None:
         """Have the server evaluate an expression of Erlang."""
