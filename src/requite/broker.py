@@ -22,7 +22,7 @@ from requite.errors import ConfigurationError, LocalViolation
 from requite.framing import IdentityTable, Limits, SocketType, Zmtp, mechanism_to_check
 from requite.framing.handover import Handover
 from requite.pair import Pair
-from requite.pair.door import Door, as_facts
+from requite.pair.standby_gate import StandbyGate, as_facts
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.management import Snapshot
 from requite.protocols.majordomo.policy import BrokerPolicy
@@ -95,7 +95,7 @@ class Broker(Daemon):
                 " `requite titanic serve --broker mdp://A,B --dir DIR` beside the two"
             )
         self._pair = pair
-        door = None if pair is None else self._put_behind_door(pair)
+        gate = None if pair is None else self._put_behind_gate(pair)
         self._started = False
         limits = _limits(message_size_max)
         mechanism = mechanism_to_check(users)
@@ -116,9 +116,9 @@ class Broker(Daemon):
             listen.append(Endpoint(place, Handover))
             self._titanic = _keeper(place, titanic)
         self._shell = AioShell(
-            door or self._engine,
+            gate or self._engine,
             Connections(listen=listen, limits=links or LinkLimits()),
-            lets_in=_everybody if door is None else door.lets_in,
+            lets_in=_everybody if gate is None else gate.lets_in,
             identities=identities,
             note=on_note or _unheard,
             logger="requite.broker",
@@ -203,10 +203,10 @@ class Broker(Daemon):
         await self._shell.close()
         await self._end_journal()
 
-    def _put_behind_door(self, pair: Pair) -> Door:
+    def _put_behind_gate(self, pair: Pair) -> StandbyGate:
         self._engine.standing = lambda: as_facts(pair.view)
         pair.belong_to(lambda _view: self._shell.submit(Wake()))
-        return Door(self._engine, pair)
+        return StandbyGate(self._engine, pair)
 
     async def _end_journal(self) -> None:
         """Write the rest, off the event loop: a disk may take its time."""

@@ -7,14 +7,14 @@ from math import inf
 from typing import Any
 
 from requite.engine import Effect, Input
-from requite.pair.door import Door
+from requite.pair.standby_gate import StandbyGate
 from requite.protocols.binarystar.peer import BinaryStarPeer
 from requite.protocols.binarystar.table import State
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.parties import Worker
 
 
-class NeverShuts(Door):
+class NeverShuts(StandbyGate):
     """Who has served once goes on, whatever the pair says."""
 
     def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
@@ -23,7 +23,7 @@ class NeverShuts(Door):
         return super().handle(events, now)
 
 
-class LetsNobodyIn(Door):
+class LetsNobodyIn(StandbyGate):
     """It hangs up on everybody, also when it serves."""
 
     def lets_in(self) -> bool:

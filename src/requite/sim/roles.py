@@ -11,7 +11,7 @@ from requite.dedup.engine import DedupEngine
 from requite.engine import Engine
 from requite.errors import CallError
 from requite.framing import Framing, IdentityTable, SocketType, Zmtp
-from requite.pair.door import Door
+from requite.pair.standby_gate import StandbyGate
 from requite.protocols.binarystar.peer import BinaryStarPeer
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.client import client_engine
@@ -46,7 +46,7 @@ class Parts:
     client: Callable[..., Engine] = client_engine
     worker: Callable[..., Engine] = MajordomoWorker
     dedup: Callable[..., DedupEngine] = DedupEngine
-    door: Callable[..., Door] = Door
+    gate: Callable[..., StandbyGate] = StandbyGate
     half: Callable[..., BinaryStarPeer] = BinaryStarPeer
 
 

@@ -10,8 +10,8 @@ from requite.backoff import Backoff
 from requite.engine import Drain, Effect, Input, Note, Peer, Wake
 from requite.errors import TransportError
 from requite.framing import IdentityTable, SocketType, Zmtp
-from requite.pair.door import Door
 from requite.pair.ends import make_framing
+from requite.pair.standby_gate import StandbyGate
 from requite.protocols.binarystar.peer import DIALLED, BinaryStarPeer
 from requite.protocols.binarystar.policy import BinaryStarPolicy
 from requite.protocols.binarystar.table import Role, State
@@ -35,7 +35,7 @@ _ROUNDING_S: Final = 1e-6  # see `requite.sim.process`
 
 
 class WatchedHalf(WatchedBroker):
-    """The engine behind the door, looked at from outside; for the door it is the engine itself."""
+    """The engine behind the gate, looked at from outside; for the gate it is the engine itself."""
 
     process: PairedBroker
 
@@ -71,7 +71,7 @@ def _is_service(note: Any) -> bool:
 
 
 class PairedBroker(Broker):
-    """A broker, its half of the pair, and the door between them; also the door's `Partner`."""
+    """A broker, its half of the pair, and the gate between them; also the gate's `Partner`."""
 
     watched: WatchedHalf
 
@@ -90,13 +90,13 @@ class PairedBroker(Broker):
         self.watched = watched = WatchedHalf(
             engine, self, stage.history, self._call_of, stage.transcript
         )
-        self.door: Door = stage.parts.door(watched, self)
+        self.gate: StandbyGate = stage.parts.gate(watched, self)
         self._make_pair()
         self.identities: IdentityTable[Link] = IdentityTable(
             start=self.rng.getrandbits(32), handover=knobs.handover
         )
         return Host(
-            self.door,
+            self.gate,
             self.clock,
             lambda: Zmtp(SocketType.ROUTER),
             wake_at=self.wake_at,
@@ -133,7 +133,7 @@ class PairedBroker(Broker):
         """After which silence the other one may take over."""
         return self._policy.failover_s
 
-    # --- what the door asks -----------------------------------------------------------------------
+    # --- what the gate asks -----------------------------------------------------------------------
     @property
     def serves(self) -> bool:
         """See `requite.pair.Pair`."""
@@ -180,7 +180,7 @@ class PairedBroker(Broker):
 
     def _let_in(self, stream: SimStream) -> None:
         link = self.host.opened(stream, accepted=True)
-        if not self.door.lets_in():
+        if not self.gate.lets_in():
             self.host.turn_away(link)
 
     def has_stopped(self) -> None:

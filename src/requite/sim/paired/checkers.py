@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from requite.pair.door import NOT_ACTIVE
+from requite.pair.standby_gate import NOT_ACTIVE
 from requite.protocols.binarystar.table import State
 from requite.protocols.binarystar.view import PairView
 from requite.sim.checkers.calls import (

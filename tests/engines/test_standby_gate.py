@@ -1,4 +1,4 @@
-"""The broker of a pair behind its door: who is let in, what is a vote, who is sent away."""
+"""The broker of a pair behind its gate: who is let in, what is a vote, who is sent away."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.support.broker import BrokerBench
 
 from requite.engine import Received, Wake
-from requite.pair.door import NOT_ACTIVE, Door, as_facts
+from requite.pair.standby_gate import NOT_ACTIVE, StandbyGate, as_facts
 from requite.protocols.binarystar.peer import BinaryStarPeer
 from requite.protocols.binarystar.policy import BinaryStarPolicy
 from requite.protocols.binarystar.table import Role, State
@@ -51,17 +51,17 @@ class Partner:
 
 
 class Bench(BrokerBench):
-    """A broker behind a door."""
+    """A broker behind a gate."""
 
     def __init__(self, **policy: Any) -> None:
         super().__init__(**policy)
         self.partner = Partner()
         self.inner = self.broker
-        self.door = Door(self.inner, self.partner)
-        self.broker: Any = self.door
+        self.gate = StandbyGate(self.inner, self.partner)
+        self.broker: Any = self.gate
 
     def become(self, state: State, *, silent: bool = False) -> None:
-        """Let the pair change, and the door be told."""
+        """Let the pair change, and the gate be told."""
         self.partner.become(state, silent=silent)
         self.freeze(0.0)
 
@@ -94,7 +94,7 @@ def test_connections_are_taken_where_they_can_be_of_use(
     bench: Bench, state: State, silent: bool, open_for: bool
 ) -> None:
     bench.become(state, silent=silent)
-    assert bench.door.lets_in() is open_for
+    assert bench.gate.lets_in() is open_for
 
 
 # --- votes ----------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def test_nothing_is_answered_after_it(bench: Bench) -> None:
     bench.become(State.ACTIVE)
     bench.worker("w")
     bench.request("c", 1)
-    bench.partner.become(State.PASSIVE)  # nobody has told the door
+    bench.partner.become(State.PASSIVE)  # nobody has told the gate
     bench.final("w")
     assert statuses(bench, "c") == [Status.SHUTTING_DOWN]
 
@@ -233,7 +233,7 @@ def test_it_serves_again_when_it_is_active_again(bench: Bench) -> None:
         bench.request("c-" + body.decode(), 1, body)
         assert bench.requests("w-" + body.decode())[-1].body == [body]
         bench.become(State.PASSIVE)
-    assert bench.door.snapshot().pending == 0
+    assert bench.gate.snapshot().pending == 0
 
 
 # --- a process that stood still -------------------------------------------------------------------
@@ -246,8 +246,8 @@ def test_what_comes_after_a_stop_waits_until_it_is_known_who_serves(bench: Bench
     bench.partner.become(State.SUSPENDED)
     bench.final("w")
     bench.request("c", 2)
-    assert (bench.finals("c"), bench.door.deadline()) == ([], None)
-    assert bench.door.lets_in()
+    assert (bench.finals("c"), bench.gate.deadline()) == ([], None)
+    assert bench.gate.lets_in()
     bench.become(State.ACTIVE)
     assert statuses(bench, "c") == [Status.OK]
     assert len(bench.requests("w")) == 2
@@ -295,7 +295,7 @@ def test_a_client_that_has_said_nothing_before_votes_as_well(bench: Bench, is_ea
 
 
 def test_what_it_keeps_has_a_limit(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("requite.pair.door._KEPT_MAX", 3)
+    monkeypatch.setattr("requite.pair.standby_gate._KEPT_MAX", 3)
     bench.become(State.ACTIVE)
     bench.worker("w")
     bench.partner.become(State.SUSPENDED)

@@ -1,4 +1,4 @@
-"""The broker of a pair: its engine, behind a door that is open while this server may serve.
+"""The broker of a pair: its engine, behind a gate that is open while this server may serve.
 
     shut ──the pair says: serve──► open ──the pair says: no more──► shut
                                    ▲  │
@@ -7,7 +7,7 @@
                                   kept ──somebody else serves──► shut
 
 As long as the other server is alive nobody is let in (`lets_in`): clients and workers of every
-dialect, ours and others', then find the door shut before they have said anything. They lose nothing
+dialect, ours and others', then find the gate closed before they have said anything. They lose nothing
 by that and go on to the other address at once. When the other one has fallen silent they are let
 in and listened to. The first request of a client is the vote that makes this server active (Guide,
 "High-availability Pair"), and is the first one that is served. Workers may wait inside for it.
@@ -81,7 +81,7 @@ class _Mode(Enum):
 
 
 class _Guest:
-    """A peer that is let in while the door is shut, and what it has said."""
+    """A peer that is let in while the gate is closed, and what it has said."""
 
     __slots__ = ("heard", "joined")
 
@@ -90,7 +90,7 @@ class _Guest:
         self.heard: list[Message] = []
 
 
-class Door:
+class StandbyGate:
     """A `MajordomoBroker` that serves while its partner says so: an engine around an engine.
 
     Whenever the partner's answer may have changed, feed it a `Wake`.
@@ -176,7 +176,7 @@ class Door:
         found = detect(messages[0]) if messages else None
         return found is not None and found[0] is Role.CLIENT
 
-    # --- while the door is shut -------------------------------------------------------------------
+    # --- while the gate is closed -------------------------------------------------------------------
     def _listen(self, event: Input, now: float) -> Iterable[Effect]:
         """Take note of who is inside, and of what is said."""
         match event:
