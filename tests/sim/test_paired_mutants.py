@@ -10,10 +10,10 @@ from requite.sim.roles import Parts
 
 _CASES: list[tuple[str, str, Parts]] = [
     # invariant, scenario, the broken engine
-    ("I12", "pair-broker-switch", Parts(door=mutants.NeverShuts)),
+    ("I12", "pair-broker-switch", Parts(gate=mutants.NeverShuts)),
     ("I12", "pair-broker-freeze", Parts(half=mutants.LeaseWithoutEnd)),
     ("I12", "pair-broker-kill", Parts(half=mutants.SameEpoch)),
-    ("I10", "pair-broker-calm", Parts(door=mutants.LetsNobodyIn)),
+    ("I10", "pair-broker-calm", Parts(gate=mutants.LetsNobodyIn)),
     ("I10", "pair-broker-switch", Parts(broker=mutants.KeepsEverybody)),
     ("I11", "pair-broker-switch", Parts(broker=mutants.GivesBackTooMuch)),
     ("may_have_executed", "pair-broker-switch", Parts(broker=mutants.GivesBackTooMuch)),
@@ -21,7 +21,7 @@ _CASES: list[tuple[str, str, Parts]] = [
 
 
 def _name(parts: Parts) -> str:
-    kinds = (parts.broker, parts.door, parts.half)
+    kinds = (parts.broker, parts.gate, parts.half)
     return name_of(kinds, mutants.__name__)
 
 

@@ -7,8 +7,8 @@
                                   kept ──somebody else serves──► shut
 
 As long as the other server is alive nobody is let in (`lets_in`): clients and workers of every
-dialect, ours and others', then find the gate closed before they have said anything. They lose nothing
-by that and go on to the other address at once. When the other one has fallen silent they are let
+dialect, ours and others', then find the gate closed before they have said anything. They lose
+nothing by that and go on to the other address at once. When the other one has fallen silent they are let
 in and listened to. The first request of a client is the vote that makes this server active (Guide,
 "High-availability Pair"), and is the first one that is served. Workers may wait inside for it.
 """
@@ -176,7 +176,7 @@ class StandbyGate:
         found = detect(messages[0]) if messages else None
         return found is not None and found[0] is Role.CLIENT
 
-    # --- while the gate is closed -------------------------------------------------------------------
+    # --- while the gate is closed -----------------------------------------------------------------
     def _listen(self, event: Input, now: float) -> Iterable[Effect]:
         """Take note of who is inside, and of what is said."""
         match event:

@@ -129,7 +129,7 @@ class Run:
                 client(given.client),
                 worker(given.worker),
                 given.dedup,
-                given.door,
+                given.gate,
                 given.half,
             ),
             sp_parts=SpParts(client=client(ScalabilityClient), worker=worker(ScalabilityWorker)),
