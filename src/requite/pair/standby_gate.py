@@ -8,9 +8,10 @@
 
 As long as the other server is alive nobody is let in (`lets_in`): clients and workers of every
 dialect, ours and others', then find the gate closed before they have said anything. They lose
-nothing by that and go on to the other address at once. When the other one has fallen silent they are let
-in and listened to. The first request of a client is the vote that makes this server active (Guide,
-"High-availability Pair"), and is the first one that is served. Workers may wait inside for it.
+nothing by that and go on to the other address at once. When the other one has fallen silent they
+are let in and listened to. The first request of a client is the vote that makes this server active
+(Guide, "High-availability Pair"), and is the first one that is served.
+Workers may wait inside for it.
 """
 
 from __future__ import annotations
