@@ -1,0 +1,150 @@
+"""Pages name only what exists: options of commands, files of the tree, modules and their names."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from requite.cli.app import build
+from requite.cli.verbs import VERBS, Verb
+
+ROOT: Final = Path(__file__).parents[1]
+PAGES: Final = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))
+    if path.name not in ("CHANGELOG.md", "changelog.md") and "_build" not in path.parts
+)
+# Options of the command itself, and of other commands that pages show (`towncrier build --yes`).
+OTHERS: Final = frozenset({"--help", "--version", "--install-completion", "--yes"})
+_CODE: Final = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
+_OPTION: Final = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]\b")
+_PATH: Final = re.compile(r"[\w.-]+(?:/[\w.-]+)*/?")
+_SUFFIXES: Final = (".py", ".md", ".toml", ".in", ".txt", ".svg", ".ipynb", ".cfg")
+_FOLDERS: Final = ("src/", "tests/", "docs/", "bench/", "scripts/", "requirements/", "changes/")
+_MODULE: Final = re.compile(r"(?<![\w./-])requite(?:\.[A-Za-z_]\w*)+")
+
+
+def code_of(page: str) -> Iterator[str]:
+    """Return what a page shows as code, in line and in blocks."""
+    return (found.group() for found in _CODE.finditer((ROOT / page).read_text()))
+
+
+# --- options --------------------------------------------------------------------------------------
+def leaves(verbs: tuple[Verb, ...] | list[Verb]) -> Iterator[Verb]:
+    for verb in verbs:
+        yield from leaves(verb.verbs) if verb.verbs else (verb,)
+
+
+@cache
+def our_options() -> frozenset[str]:
+    """Return the options of all verbs, as their parsers take them."""
+    app: Any = build()
+    options: set[str] = set()
+    for verb in leaves(VERBS):
+        command = app
+        for word in verb.words.split():
+            command = command[word]
+        for argument in command.assemble_argument_collection():
+            options.update(name for name in argument.names if name.startswith("--"))
+    return frozenset(options)
+
+
+@cache
+def written_options() -> frozenset[str]:
+    """Return the options that programs of the tree besides the command spell out."""
+    sources = [ROOT / "Makefile", *ROOT.glob("scripts/*")]
+    for folder in ("bench", "fuzz", "tests", "src/requite/spark"):
+        sources += ROOT.glob(f"{folder}/**/*.py")
+    return frozenset(
+        option
+        for source in sources
+        if source.is_file() and source != Path(__file__)
+        for option in _OPTION.findall(source.read_text(errors="replace"))
+    )
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_options_exist(page: str) -> None:
+    named = {option for code in code_of(page) for option in _OPTION.findall(code)}
+    unknown = named - our_options() - written_options() - OTHERS
+    assert not unknown, f"{page} names options that no command has: {sorted(unknown)}"
+
+
+def test_an_option_that_does_not_exist_is_found() -> None:
+    assert "--service-grace" in our_options()
+    assert "--grace" not in our_options() | written_options() | OTHERS
+
+
+# --- files ----------------------------------------------------------------------------------------
+@cache
+def files() -> frozenset[str]:
+    """Return the paths of all files and folders, and the ends of these paths."""
+    found: set[str] = set()
+    left_out = {"_build", "__pycache__", ".venv", ".git", "node_modules"}
+    for path in ROOT.rglob("*"):
+        parts = path.relative_to(ROOT).parts
+        if left_out.isdisjoint(parts):
+            found.update("/".join(parts[at:]) for at in range(len(parts)))
+    return frozenset(found)
+
+
+def paths_in(code: str) -> Iterator[str]:
+    """Return the words of in-line code that can only be files of this tree."""
+    if code.startswith("```"):
+        return
+    for word in code.strip("`").split():
+        word = word.split("::")[0]
+        if _PATH.fullmatch(word) and (word.endswith(_SUFFIXES) or word.startswith(_FOLDERS)):
+            yield word.rstrip("/")
+
+
+# Files of the reader's own, and one that a page has the reader make.
+THEIRS: Final = frozenset({"hello.py", "pool.toml", "requite_submit.py", "requite.zip", "shop.py"})
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_files_exist(page: str) -> None:
+    named = {path for code in code_of(page) for path in paths_in(code)}
+    unknown = {path for path in named - files() - THEIRS if "NAME" not in path}
+    assert not unknown, f"{page} names files that do not exist: {sorted(unknown)}"
+
+
+# --- modules --------------------------------------------------------------------------------------
+def resolves(dotted: str) -> bool:
+    """Whether a dotted name is a module, or something in one."""
+    parts = dotted.split(".")
+    for cut in range(len(parts), 0, -1):
+        name = ".".join(parts[:cut])
+        try:
+            spec = importlib.util.find_spec(name)
+        except ModuleNotFoundError:
+            continue
+        if spec is None:
+            continue
+        thing: Any = importlib.import_module(name)
+        for part in parts[cut:]:
+            if not hasattr(thing, part):
+                return part in getattr(thing, "__annotations__", {})
+            thing = getattr(thing, part)
+        return True
+    return False
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_modules_exist(page: str) -> None:
+    named = {name for code in code_of(page) for name in _MODULE.findall(code)} - THEIRS
+    unknown = {name for name in named if not resolves(name)}
+    assert not unknown, f"{page} names what no module has: {sorted(unknown)}"
+
+
+def test_a_name_that_does_not_exist_is_found() -> None:
+    assert resolves("requite.Client.call")
+    assert not resolves("requite.Client.shout")
+    assert not resolves("requite.wires")
