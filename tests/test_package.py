@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+import tarfile
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
@@ -46,3 +48,34 @@ def modules_after_import() -> set[str]:
 def test_import_stays_light(module: str, modules_after_import: set[str]) -> None:
     assert "requite" in modules_after_import
     assert module not in modules_after_import
+
+
+# --- archives -------------------------------------------------------------------------------------
+ROOT = Path(__file__).parents[1]
+LEFT_OUT = {".ci", ".gitignore"}  # of the repository's own keeping
+
+
+def built(kind: str, folder: Path) -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60)
+    [archive] = folder.iterdir()
+    return archive
+
+
+@pytest.mark.parametrize("kind", ["sdist", "wheel"])
+def test_an_archive_that_is_built_twice_is_the_same(kind: str, tmp_path: Path) -> None:
+    first, second = (built(kind, tmp_path / name) for name in ("first", "second"))
+    assert first.name == second.name
+    assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="only git knows what is in the tree")
+def test_the_source_archive_has_what_the_tree_has(tmp_path: Path) -> None:
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30
+    )
+    tracked = {name for name in listed.stdout.split("\n") if name and (ROOT / name).is_file()}
+    with tarfile.open(built("sdist", tmp_path)) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    missing = {name for name in tracked - packed if name.partition("/")[0] not in LEFT_OUT}
+    assert not missing
