@@ -44,7 +44,6 @@ from requite.protocols.majordomo.wire import (
     ClientFinal,
     ClientHeartbeat,
     ClientPartial,
-    ClientRequest,
     Dialect,
     ToClient,
     timeout_ms,
@@ -139,16 +138,14 @@ class MajordomoClient(ClientEngine):
             return
         if self._leaving:
             return
-        message = self._dialect.encode(
-            ClientRequest(
-                call.name,
-                [*call.frames],
-                call.request_id,
-                timeout_ms((call.deadline - now) * self._told_share),
-                0 if call.idempotent else NOT_IDEMPOTENT,
-                call.idempotency_key,
-                call.call_id,
-            )
+        message = self._dialect.client_request(
+            call.name,
+            call.frames,
+            call.request_id,
+            timeout_ms((call.deadline - now) * self._told_share),
+            0 if call.idempotent else NOT_IDEMPOTENT,
+            call.idempotency_key,
+            call.call_id,
         )
         self._out.append(Send(peer, message))
         self._sent(call, now)

@@ -22,11 +22,9 @@ from requite.protocols.majordomo.pushback import Pushback
 from requite.protocols.majordomo.recorders import NO_BROKER_OBSERVER, BrokerObserver
 from requite.protocols.majordomo.wire import (
     NOT_IDEMPOTENT,
-    ClientFinal,
     ClientPartial,
     ClientRequest,
     WorkerCancel,
-    WorkerRequest,
     timeout_ms,
 )
 from requite.request import Status
@@ -133,16 +131,14 @@ class Dispatcher:
         if len(worker.holds) < worker.capacity:
             worker.service.waiting[worker] = None
         deadline = pending.deadline
-        message = worker.dialect.encode(
-            WorkerRequest(
-                pending.client.address,
-                pending.body,
-                dispatch_id,
-                0 if deadline == inf else timeout_ms(deadline - now),
-                pending.attempts,
-                pending.key,
-                pending.call_id,
-            )
+        message = worker.dialect.worker_request(
+            pending.client.address,
+            pending.body,
+            dispatch_id,
+            0 if deadline == inf else timeout_ms(deadline - now),
+            pending.attempts,
+            pending.key,
+            pending.call_id,
         )
         self._out.append(Send(worker.peer, message))
         if worker.lease_s:
@@ -191,8 +187,8 @@ class Dispatcher:
         client = pending.client
         self._settle(pending, now)
         pending.service.counters.replied += 1
-        message = client.dialect.encode(
-            ClientFinal(pending.service.name, body, pending.request_id, 0, pending.attempts)
+        message = client.dialect.client_final(
+            pending.service.name, body, pending.request_id, 0, pending.attempts
         )
         self._out.append(Send(client.peer, message))
         if self._is_observed:
@@ -339,7 +335,7 @@ class Dispatcher:
                 self._out.append(Warn("silent-failure", silence))
                 return
             body = [b"requite-error " + status.name.encode(), *body]
-        message = dialect.encode(ClientFinal(service, body, request_id, status, attempts))
+        message = dialect.client_final(service, body, request_id, status, attempts)
         self._out.append(Send(client.peer, message))
 
     def _remark(self, kind: str, pending: PendingRequest, **facts: Any) -> None:

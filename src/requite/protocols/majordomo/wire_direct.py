@@ -6,9 +6,16 @@ never turn into it: what a framing makes of them are lists, and these are comman
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
-from requite.protocols.majordomo.wire import Dialect
+from requite.protocols.majordomo.wire import (
+    ClientFinal,
+    ClientRequest,
+    Dialect,
+    WorkerFinal,
+    WorkerRequest,
+)
 
 
 def _as_it_is(message: Any) -> Any:
@@ -27,6 +34,18 @@ class Direct:
     decode_from_worker = staticmethod(_as_it_is)
     decode_to_worker = staticmethod(_as_it_is)
     encode = staticmethod(_as_it_is)
+    worker_request: Any = staticmethod(WorkerRequest)
+    client_final: Any = staticmethod(ClientFinal)
+
+    @staticmethod
+    def client_request(service: bytes, body: Sequence[bytes], *rest: Any) -> Any:
+        """Make the command, with a list of its own: `body` is the caller's."""
+        return ClientRequest(service, [*body], *rest)
+
+    @staticmethod
+    def worker_final(address: bytes, body: Sequence[bytes], *rest: Any) -> Any:
+        """Make the command, with a list of its own: `body` is the handler's."""
+        return WorkerFinal(address, [*body], *rest)
 
 
 DIRECT: Final[Dialect] = Direct()

@@ -199,6 +199,44 @@ class RfcDialect:
             raise LocalViolation(f"MDP {self.version} has no {_LACKING[kind]}")
         return write(command)
 
+    def client_request(
+        self,
+        service: bytes,
+        body: Sequence[bytes],
+        request_id: int,
+        timeout_ms: int,
+        flags: int,
+        key: bytes,
+        call_id: bytes,
+    ) -> Message:
+        """Encode a `ClientRequest`, of which only `service` and `body` are carried."""
+        return [*self._heads.client_request, service, *_nonempty(body)]
+
+    def worker_final(
+        self, address: bytes, body: Sequence[bytes], dispatch_id: int, status: int
+    ) -> Message:
+        """Encode a `WorkerFinal`, of which only `address` and `body` are carried."""
+        return [*self._heads.worker_final, address, b"", *_nonempty(body)]
+
+    def worker_request(
+        self,
+        address: bytes,
+        body: list[bytes],
+        dispatch_id: int,
+        timeout_ms: int,
+        attempt: int,
+        key: bytes,
+        call_id: bytes,
+    ) -> Message:
+        """Encode a `WorkerRequest`, of which only `address` and `body` are carried."""
+        return [*self._heads.worker_request, address, b"", *_nonempty(body)]
+
+    def client_final(
+        self, service: bytes, body: list[bytes], request_id: int, status: int, attempts: int
+    ) -> Message:
+        """Encode a `ClientFinal`, of which only `service` and `body` are carried."""
+        return [*self._heads.client_final, service, *_nonempty(body)]
+
 
 # What 0.1 and 0.2 lack, as the pages of 0.3 call it.
 _LACKING: Final[dict[type, str]] = {

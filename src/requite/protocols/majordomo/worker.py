@@ -63,7 +63,6 @@ from requite.protocols.majordomo.wire import (
     Ready,
     ToWorker,
     WorkerCancel,
-    WorkerFinal,
     WorkerHeartbeat,
     WorkerPartial,
     WorkerRequest,
@@ -259,8 +258,8 @@ class MajordomoWorker(Machine):
             return
         if job.joined:
             frames = (*job.joined, *frames)
-        final = WorkerFinal(job.address, [*frames] or [b""], job.dispatch_id, status)
-        self._say(self._dialect.encode(final), now)
+        message = self._dialect.worker_final(job.address, frames or (b"",), job.dispatch_id, status)
+        self._say(message, now)
 
     def _fail_silently(self, reason: Sequence[bytes], now: float) -> None:
         """End a request without a reply, where a negative one cannot be told.
