@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -148,3 +149,11 @@ def test_a_name_that_does_not_exist_is_found() -> None:
     assert resolves("requite.Client.call")
     assert not resolves("requite.Client.shout")
     assert not resolves("requite.wires")
+
+
+# --- extras ---------------------------------------------------------------------------------------
+def test_the_page_on_installing_lists_every_extra() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = set(declared["project"]["optional-dependencies"])
+    page = (ROOT / "docs/how-to/install.md").read_text()
+    assert set(re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE)) >= extras

@@ -51,7 +51,7 @@ class JournalSettings:
 class JournalStatus(NamedTuple):
     """How a journal goes.
 
-    `events` numbers what was written so far (a flight reserves four numbers), `waiting` counts rows
+    `events` numbers what was written so far (a span reserves four numbers), `waiting` counts rows
     that are not written yet, `dropped` those that were lost. `failure` is "" while all is well.
     """
 
