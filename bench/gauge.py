@@ -39,12 +39,13 @@ class Gauge:
         return perf_counter() - self._started >= self._job.warm_up_s
 
     def is_over(self, answered: int) -> bool:
-        """Tell whether the run has lasted long enough for what `answered` requests can show."""
+        """Tell whether the run has lasted long enough for what `answered` requests can show, of
+        which there has to be one."""
         elapsed = perf_counter() - self._started
         seconds = self._job.seconds
-        return elapsed >= seconds and (
-            answered >= self._job.requests or elapsed >= seconds * _LONGEST
-        )
+        if elapsed < seconds or not answered:
+            return False
+        return answered >= self._job.requests or elapsed >= seconds * _LONGEST
 
     def close(self, answered: int, latencies_ns: Sequence[int]) -> None:
         """Print the run's figures, as JSON on one line, for the runner."""
