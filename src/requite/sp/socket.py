@@ -115,7 +115,7 @@ class Socket:
         return endpoints
 
     def _urls_of(self, addresses: list[Address]) -> list[str]:
-        return bound_at(addresses, [self._queries[address] for address in addresses])
+        return bound_at(addresses, [self._queries.get(address, "") for address in addresses])
 
     def _body(self, body: Any) -> bytes:
         """Return what goes out as one piece. Raises `ConfigurationError` for what is too large or
