@@ -111,3 +111,16 @@ def test_an_exception_of_a_user_does_not_stop_the_feeder_for_ever(bench: Bench) 
     assert not bench.feeder.feeding
     bench.feed(2)
     assert bench.performed == ["2"]
+
+
+def test_inputs_that_an_exception_left_behind_are_fed_before_newer_ones(bench: Bench) -> None:
+    def feed_and_fail() -> None:
+        bench.feed(2)
+        raise ZeroDivisionError
+
+    bench.on["1"] = feed_and_fail
+    with pytest.raises(ZeroDivisionError):
+        bench.feed(1)
+    assert str(bench.feed(-3)) == "no use for -3"
+    assert bench.engine.fed == [[1], [2], [-3]]
+    assert len(bench.feeder) == 0

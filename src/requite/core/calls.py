@@ -17,7 +17,7 @@ from math import inf
 from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
-from requite.core.observer import NO_CALL_OBSERVER, CallObserver
+from requite.core.observer import CallObserver
 from requite.core.recording import encode_name
 from requite.core.sweep import Sweep
 from requite.engine import Cancel, Deliver, Effect, Fail, Submit, Wake
@@ -229,8 +229,10 @@ class Calls(dict[Any, CallT], Generic[CallT]):
         call.due_at = at
         if at < self.sweep.at:
             self.sweep.at = at
-        if self.observer is not NO_CALL_OBSERVER:  # hot
-            self.observer.sent(call, now)
+        observer = self.observer
+        if observer.keeps_journal:  # hot
+            observer.sent(call, now)
+        if observer.makes_notes:
             self.remark(kind, call, out, **facts)
 
     def wait_until(self, call: CallT, at: float) -> None:
@@ -259,8 +261,10 @@ class Calls(dict[Any, CallT], Generic[CallT]):
         del self[token]
         reply = _new(Reply, (body, _OK, attempts, now - call.submitted_at))
         out.append(Deliver(token, reply))
-        if self.observer is not NO_CALL_OBSERVER:  # hot
-            self.observer.answered(call, body, now)
+        observer = self.observer
+        if observer.keeps_journal:  # hot
+            observer.answered(call, body, now)
+        if observer.makes_notes:
             self.remark("replied", call, out, elapsed_s=reply.elapsed)
 
     def end(self, call: CallT, error: CallError, out: list[Effect], now: float) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any, Final, Generic, TypeVar
 
-from requite.core.observer import NO_JOB_OBSERVER, JobObserver
+from requite.core.observer import JobObserver
 from requite.engine import (
     CancelHandler,
     Deliver,
@@ -132,8 +132,10 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
         """Have a handler run; `holds` is what the table is to say of this job."""
         self[job] = holds
         out.append(Deliver(job, request))
-        if self.observer is not NO_JOB_OBSERVER:  # hot
-            self.observer.delivered(job, sum(map(len, request.frames)), now)
+        observer = self.observer
+        if observer.keeps_journal:  # hot
+            observer.delivered(job, sum(map(len, request.frames)), now)
+        if observer.makes_notes:
             self.remark("delivered", job, out, **facts)
 
     def drop(self, why: str, out: list[Effect], now: float, count: int = 1) -> None:
@@ -180,8 +182,10 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
         if holds is _NOT_THERE:
             return None
         status = Status.CANCELLED if job.abandoned else Status(status)
-        if self.observer is not NO_JOB_OBSERVER:  # hot
-            self.observer.finished(job, status, frames, now)
+        observer = self.observer
+        if observer.keeps_journal:  # hot
+            observer.finished(job, status, frames, now)
+        if observer.makes_notes:
             self.remark("finished", job, out, status=status.name)
         return holds, status
 

@@ -138,10 +138,12 @@ class Dedup:
     # --- inside -----------------------------------------------------------------------------------
     def _feed(self, *events: Input) -> None:
         """Let the engine handle inputs, and those that come up while its effects are done."""
-        if refused := self._feeder.feed(events):
-            raise refused
-        if self._timer is None:
-            self._arm()
+        try:
+            if refused := self._feeder.feed(events):
+                raise refused
+        finally:
+            if self._timer is None and not self._feeder.feeding:
+                self._arm()
 
     def _perform(self, effects: Iterable[Any]) -> None:
         for effect in effects:

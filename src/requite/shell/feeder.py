@@ -53,8 +53,12 @@ class Feeder:
             self._backlog += events
             return None
         self.feeding = True
+        refused: LocalViolation | None = None
         try:
-            refused = self._turn(events)
+            if self._backlog:  # an exception ended the turn before: these inputs are older
+                self._backlog += events
+            else:
+                refused = self._turn(events)
             while self._backlog:
                 later = self._turn((self._backlog.popleft(),))
                 refused = refused or later

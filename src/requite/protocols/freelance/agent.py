@@ -213,4 +213,5 @@ class AgentClient(FreelanceClient):
                 yield server.liveness.gone_at()
 
     def _tell(self, kind: str, server: Server, **facts: Any) -> None:
-        self.calls.observer.remark(kind, {"server": str(server)} | facts, self._out)
+        if self.calls.observer.makes_notes:
+            self.calls.observer.remark(kind, {"server": str(server)} | facts, self._out)

@@ -19,7 +19,7 @@ from requite.engine import Effect, Send, Warn
 from requite.protocols.majordomo.parties import Client, PendingRequest, Service, Worker
 from requite.protocols.majordomo.policy import BrokerPolicy, PartialsFor01
 from requite.protocols.majordomo.pushback import Pushback
-from requite.protocols.majordomo.recorders import NO_BROKER_OBSERVER, BrokerObserver
+from requite.protocols.majordomo.recorders import BrokerObserver
 from requite.protocols.majordomo.wire import (
     NOT_IDEMPOTENT,
     ClientPartial,
@@ -47,7 +47,8 @@ class Dispatcher:
         self._pushback = pushback
         self._unread = pushback.unread
         self._observer = observer
-        self._is_observed = observer is not NO_BROKER_OBSERVER
+        self._keeps_journal = observer.keeps_journal
+        self._makes_notes = observer.makes_notes
         self._timers = timers
         self._out = out
         self._dispatch_id = 0
@@ -62,7 +63,7 @@ class Dispatcher:
         service.counters.accepted += 1
         if pending.deadline != inf:
             self._timers.set(pending, pending.deadline)
-        if self._is_observed:
+        if self._makes_notes:
             self._remark("accepted", pending)
         if service.waiting and not service.queue.length:
             self._dispatch(pending, service.waiting.popitem(last=False)[0], now)
@@ -76,8 +77,9 @@ class Dispatcher:
         service, request_id = request.service, request.request_id
         self._tell(client, service, request_id, status, [reason.encode()], 0)
         self._observer.refused(request.call_id, service, status, reason, now)
-        facts = {"service": service, "client": client.address, "request_id": request_id}
-        self._observer.remark("refused", facts | {"status": status.name}, self._out)
+        if self._makes_notes:
+            facts = {"service": service, "client": client.address, "request_id": request_id}
+            self._observer.remark("refused", facts | {"status": status.name}, self._out)
 
     def _enqueue(self, pending: PendingRequest, now: float) -> None:
         service = pending.service
@@ -94,7 +96,7 @@ class Dispatcher:
                 self._end(pending, Status.OVERLOADED, why, now)
                 return
         queue.push(pending)
-        if self._is_observed:
+        if self._makes_notes:
             self._remark("queued", pending)
         if service.is_bare:
             self.start_grace(pending, now)
@@ -143,8 +145,9 @@ class Dispatcher:
         self._out.append(Send(worker.peer, message))
         if worker.lease_s:
             self._timers.set((worker, dispatch_id), now + worker.lease_s)
-        if self._is_observed:
+        if self._keeps_journal and pending.is_expanded:
             self._observer.dispatched(pending)
+        if self._makes_notes:
             self._remark("dispatched", pending)
 
     # --- from a worker --------------------------------------------------------------------------
@@ -191,8 +194,9 @@ class Dispatcher:
             pending.service.name, body, pending.request_id, 0, pending.attempts
         )
         self._out.append(Send(client.peer, message))
-        if self._is_observed:
+        if self._keeps_journal:
             self._observer.answered(pending, body, now)
+        if self._makes_notes:
             self._remark("answered", pending, status="OK")
 
     def _answer_unusual(
@@ -339,7 +343,7 @@ class Dispatcher:
         self._out.append(Send(client.peer, message))
 
     def _remark(self, kind: str, pending: PendingRequest, **facts: Any) -> None:
-        if not self._observer.makes_notes:
+        if not self._makes_notes:
             return
         known = {
             "service": pending.service.name,

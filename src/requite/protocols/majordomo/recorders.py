@@ -47,7 +47,7 @@ class BrokerObserver(Observer):
         """Something special happened to a request."""
 
     def dispatched(self, pending: PendingRequest) -> None:
-        """A worker was given a request."""
+        """A worker was given a request that is expanded."""
 
     def partial(self, pending: PendingRequest, body: Sequence[bytes], now: float) -> None:
         """A worker gave a partial reply."""
@@ -129,14 +129,10 @@ class BrokerRecorder(BrokerObserver):
         if not pending.attempts or pending.dispatched_at > at:
             self._happen(EventRow(at, Kind.QUEUED, call_id, name))
         if pending.attempts:
-            self._dispatched(pending)
+            self.dispatched(pending)
 
     def dispatched(self, pending: PendingRequest) -> None:
-        """Tell that a worker was given a request, where that is not part of a span."""
-        if pending.is_expanded:
-            self._dispatched(pending)
-
-    def _dispatched(self, pending: PendingRequest) -> None:
+        """Write a DISPATCHED event; it is not part of a span."""
         self._tell(pending, Kind.DISPATCHED, pending.dispatched_at)
 
     def partial(self, pending: PendingRequest, body: Sequence[bytes], now: float) -> None:

@@ -237,6 +237,8 @@ class Workforce:
             self._directory.last_worker_left(service, self._dispatcher.start_grace, now)
 
     def _remark(self, kind: str, worker: Worker, **facts: Any) -> None:
+        if not self._observer.makes_notes:
+            return
         known = {"worker": worker.address, "service": worker.service.name}
         self._observer.remark(kind, known | facts, self._out)
 

@@ -303,4 +303,5 @@ class PirateWorker(Machine):
 
     def _tell(self, kind: str, **facts: Any) -> None:
         """Note what happens to the conversation."""
-        self.jobs.observer.remark(kind, {"service": self._service} | facts, self._out)
+        if self.jobs.observer.makes_notes:
+            self.jobs.observer.remark(kind, {"service": self._service} | facts, self._out)

@@ -22,7 +22,6 @@ from typing import ClassVar, Final
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.jobs import Jobs, reason_of
 from requite.core.machine import Handlers, Machine, take_no_notice
-from requite.core.observer import NO_JOB_OBSERVER
 from requite.core.recording import job_observer
 from requite.core.turns import Turns
 from requite.engine import (
@@ -173,9 +172,11 @@ class ScalabilityWorker(Machine):
         jobs[job] = None
         request = Request(self._service, (body,))
         self._requests.append((job, request))
-        if jobs.observer is not NO_JOB_OBSERVER:
+        observer = jobs.observer
+        if observer.keeps_journal:
             job.call_id = b""
-            jobs.observer.delivered(job, len(body), now)
+            observer.delivered(job, len(body), now)
+        if observer.makes_notes:
             jobs.remark("delivered", job, self._out)
 
     def _deliver_waiting(self, now: float) -> None:
@@ -209,8 +210,10 @@ class ScalabilityWorker(Machine):
             return
         if job.abandoned:
             status = Status.CANCELLED
-        if jobs.observer is not NO_JOB_OBSERVER:
-            jobs.observer.finished(job, status, frames, now)
+        observer = jobs.observer
+        if observer.keeps_journal:
+            observer.finished(job, status, frames, now)
+        if observer.makes_notes:  # the name alone costs 0.37 us
             jobs.remark("finished", job, self._out, status=Status(status).name)
         if not status:
             pipe = self._paths.by_tag.get(job.way)

@@ -26,7 +26,6 @@ from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.budget import TimedBudget
 from requite.core.calls import MALFORMED, STRAY, Calls
 from requite.core.machine import Handlers, Machine
-from requite.core.observer import NO_CALL_OBSERVER
 from requite.core.recording import call_observer
 from requite.engine import (
     Cancel,
@@ -148,7 +147,7 @@ class ScalabilityClient(Machine):
         """
         calls, pending, held, channels = self.calls, self._pending, self._held, self._channels
         sweep, slots, observer = calls.sweep, calls.slots, calls.observer
-        is_observed = observer is not NO_CALL_OBSERVER
+        keeps_journal, makes_notes = observer.keeps_journal, observer.makes_notes
         outgoing: dict[Peer, list[tuple[bytes, bytes]]] = {}
         peer: Peer | None = None
         refused: LocalViolation | None = None
@@ -208,10 +207,11 @@ class ScalabilityClient(Machine):
                 messages = outgoing.setdefault(peer, [])
             call.peer = peer
             messages.append((tag, frames[0]))
-            if is_observed:
+            if keeps_journal:
                 call.call_id = b""
                 observer.accepted(call)
                 observer.sent(call, now)
+            if makes_notes:
                 calls.remark("sent", call, self._out)
         if outgoing:
             self._put_out(outgoing)
@@ -284,7 +284,8 @@ class ScalabilityClient(Machine):
 
     def _received(self, event: Received, now: float) -> None:
         pop, calls, held = self._pending.pop, self.calls, self._held
-        is_observed = calls.observer is not NO_CALL_OBSERVER
+        observer = calls.observer
+        keeps_journal, makes_notes = observer.keeps_journal, observer.makes_notes
         pairs: list[tuple[Any, Reply]] = []
         for (payload,) in event.messages:
             call = pop(payload[:4], None)
@@ -297,17 +298,14 @@ class ScalabilityClient(Machine):
                 del held[call]
             reply = _new(Reply, ((payload[4:],), _OK, call.tries, now - call.submitted_at))
             pairs.append((token, reply))
-            if is_observed:
-                self._tell_reply(call, reply, now)
+            if keeps_journal:
+                observer.answered(call, reply.frames, now)
+            if makes_notes:
+                calls.remark("replied", call, self._out, elapsed_s=reply.elapsed)
         if len(pairs) == 1:
             self._out.append(Deliver(*pairs[0]))
         elif pairs:
             self._out.append(DeliverAll(pairs))
-
-    def _tell_reply(self, call: PendingCall, reply: Reply, now: float) -> None:
-        calls = self.calls
-        calls.observer.answered(call, reply.frames, now)
-        calls.remark("replied", call, self._out, elapsed_s=reply.elapsed)
 
     def _ignore(self, payload: bytes, now: float) -> None:
         """Count a reply to nothing that is outstanding."""
