@@ -91,8 +91,8 @@ class Broker(Daemon):
         self._engine = MajordomoBroker(policy, origin=name, chronicle=chronicle_of(self._journal))
         if pair is not None and titanic is not None:
             raise ConfigurationError(
-                "a pair keeps no requests itself: the other broker would not have them; run"
-                " `requite titanic serve --broker mdp://A,B --dir DIR` beside the two"
+                "a broker of a pair cannot store requests: the other broker would not have them;"
+                " run `requite titanic serve --broker mdp://A,B --dir DIR` as a separate process"
             )
         self._pair = pair
         gate = None if pair is None else self._put_behind_gate(pair)

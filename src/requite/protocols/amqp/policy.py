@@ -69,7 +69,7 @@ class ResponderPolicy:
 
     def __post_init__(self) -> None:
         if not 1 <= self.prefetch <= PREFETCH_MAX:
-            raise ConfigurationError(f"capacity is 1 to {PREFETCH_MAX}, not {self.prefetch}")
+            raise ConfigurationError(f"capacity must be 1 to {PREFETCH_MAX}, not {self.prefetch}")
         if self.attempts_max is not None and self.attempts_max < 1:
             raise ConfigurationError(f"attempts must be at least 1, not {self.attempts_max}")
         if self.retry_s <= 0:

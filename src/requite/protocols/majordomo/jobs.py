@@ -35,7 +35,7 @@ class WorkerPolicy:
 
     def __post_init__(self) -> None:
         if not 1 <= self.capacity <= _CAPACITY_MAX:
-            raise ConfigurationError(f"capacity is 1 to {_CAPACITY_MAX}, not {self.capacity}")
+            raise ConfigurationError(f"capacity must be 1 to {_CAPACITY_MAX}, not {self.capacity}")
         if self.lease_s < 0 or self.drain_linger_s < 0:
             raise ConfigurationError("lease_s and drain_linger_s cannot be negative")
 
