@@ -12,9 +12,9 @@ from tests.support.amqp_engines import SIDE, Rabbit, method
 from requite.engine import CancelHandler, Drain, Finished, PeerLost, Produced, Send, Stopped, Warn
 from requite.errors import ConfigurationError, LocalViolation
 from requite.protocols.amqp import methods
+from requite.protocols.amqp.assignment import pool_assignment, service_assignment
 from requite.protocols.amqp.jobs import Job
 from requite.protocols.amqp.policy import ResponderPolicy
-from requite.protocols.amqp.post import pool_post, service_post
 from requite.protocols.amqp.properties import Properties, encode_properties
 from requite.protocols.amqp.reports import ACTIVITY
 from requite.protocols.amqp.responder import AmqpResponder
@@ -48,14 +48,14 @@ class Side(Rabbit):
 
 
 def servant(policy: ResponderPolicy | None = None) -> Side:
-    post = service_post("echo", "w1")
-    return Side(AmqpResponder(post, policy, service="echo", instance=INSTANCE))
+    assignment = service_assignment("echo", "w1")
+    return Side(AmqpResponder(assignment, policy, service="echo", instance=INSTANCE))
 
 
 def worker() -> Side:
-    post = pool_post(Pool("core"), "a/b", "w1")
+    assignment = pool_assignment(Pool("core"), "a/b", "w1")
     policy = ResponderPolicy(attempts_max=None)
-    return Side(AmqpResponder(post, policy, service="echo", instance=INSTANCE))
+    return Side(AmqpResponder(assignment, policy, service="echo", instance=INSTANCE))
 
 
 # --- its queue ------------------------------------------------------------------------------------
@@ -476,16 +476,20 @@ def test_a_drain_during_an_outage() -> None:
     assert rabbit.effects[-1] == Stopped()
 
 
-# --- posts ----------------------------------------------------------------------------------------
+# --- assignments ----------------------------------------------------------------------------------
 def test_a_manager_may_have_other_names() -> None:
-    post = pool_post(Pool("core"), "42", "w", "my-queue", "my-activity")
-    assert (post.queue, post.activity_exchange, post.key) == ("my-queue", "my-activity", "42")
+    assignment = pool_assignment(Pool("core"), "42", "w", "my-queue", "my-activity")
+    assert (assignment.queue, assignment.activity_exchange, assignment.key) == (
+        "my-queue",
+        "my-activity",
+        "42",
+    )
 
 
 @pytest.mark.parametrize("name", ["", "amq.gen-1", "x" * 256])
 def test_names_that_no_queue_has(name: str) -> None:
     with pytest.raises(ConfigurationError, match="queue="):
-        service_post(name, "w")
+        service_assignment(name, "w")
 
 
 @pytest.mark.parametrize("value", [{"prefetch": 0}, {"attempts_max": 0}, {"retry_s": 0}])

@@ -274,7 +274,9 @@ def test_a_key_whose_request_could_not_be_stored_is_free() -> None:
 
 
 def test_keys_are_known_after_a_restart() -> None:
-    kept = RecoveredRequest(bytes(15) + b"\x07", b"echo", b"k", place="somewhere", submitted_us=1)
+    kept = RecoveredRequest(
+        bytes(15) + b"\x07", b"echo", b"k", location="somewhere", submitted_us=1
+    )
     kept.size = 2
     until_us = int((1_700_000_000 + 100 + 50) * 1e6)
     closed = ClosedKey(b"c", bytes(15) + b"\x08", until_us)
@@ -479,11 +481,11 @@ def test_tables_are_empty_when_everything_is_closed() -> None:
 
 # --- recovery -------------------------------------------------------------------------------------
 def test_what_was_kept_goes_on_after_a_restart() -> None:
-    waiting = RecoveredRequest(b"w" * 16, b"echo", place="w", submitted_us=1)
+    waiting = RecoveredRequest(b"w" * 16, b"echo", location="w", submitted_us=1)
     poisoned = RecoveredRequest(
-        b"p" * 16, b"echo", place="p", attempts=3, poisoned=True, reason="boom"
+        b"p" * 16, b"echo", location="p", attempts=3, poisoned=True, reason="boom"
     )
-    answered = RecoveredRequest(b"a" * 16, b"echo", place="a", reply_place="r", answered_us=5)
+    answered = RecoveredRequest(b"a" * 16, b"echo", location="a", reply_location="r", answered_us=5)
     damaged = RecoveredRequest(b"d" * 16, attempts=1, reason="late")
     found = Recovered([waiting, poisoned, answered, damaged])
     bench = TitanicBench(recovered=found, records={"w": WAITING})

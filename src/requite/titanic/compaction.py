@@ -15,7 +15,7 @@ from requite.errors import LogFull
 from requite.protocols.titanic.records import peek
 from requite.storage import Damage, Log, Position, Record
 from requite.storage.segment import OVERHEAD
-from requite.titanic.index import Index, Place
+from requite.titanic.index import Index, RecordLocation
 
 BITE_BYTES: Final = 256 * 1024
 BITE_RECORDS: Final = 2000
@@ -104,7 +104,7 @@ class Compaction:
         return min(later, default=self._log.segment)
 
     def _copy_some(self) -> None:
-        copies: list[tuple[bytes, Place, bytes]] = []
+        copies: list[tuple[bytes, RecordLocation, bytes]] = []
         size = 0
         for looked_at, item in enumerate(self._rest, 1):
             if isinstance(item, Damage):
@@ -114,21 +114,21 @@ class Compaction:
                 records = [item]
             found = self._needed(records or ())
             copies += found
-            size += sum(place.size for _, place, _ in found)
+            size += sum(location.size for _, location, _ in found)
             if size >= BITE_BYTES or looked_at >= BITE_RECORDS:
                 self._copy(copies)
                 return
         self._copy(copies)
         self._remove()
 
-    def _needed(self, records: Sequence[Record]) -> list[tuple[bytes, Place, bytes]]:
-        """Return those of the records that are needed: request, place and payload."""
+    def _needed(self, records: Sequence[Record]) -> list[tuple[bytes, RecordLocation, bytes]]:
+        """Return those of the records that are needed: request, location and payload."""
         needed = []
         for record in records:
             kind, uuid = peek(record.payload)
-            place = self._index.is_needed(kind, uuid, record.segment, record.offset)
-            if place is not None:
-                needed.append((uuid, place, bytes(record.payload)))
+            location = self._index.is_needed(kind, uuid, record.segment, record.offset)
+            if location is not None:
+                needed.append((uuid, location, bytes(record.payload)))
         return needed
 
     def write_again(self, records: Sequence[Record]) -> None:
@@ -142,12 +142,12 @@ class Compaction:
             self._log.sync()
             self.synced_to = self._log.next_number
 
-    def _copy(self, copies: list[tuple[bytes, Place, bytes]]) -> None:
+    def _copy(self, copies: list[tuple[bytes, RecordLocation, bytes]]) -> None:
         if not copies:
             return
         positions: list[Position] = self._log.append([payload for _, _, payload in copies])
-        for (uuid, place, payload), position in zip(copies, positions, strict=True):
-            self._index.moved(uuid, place, position)
+        for (uuid, location, payload), position in zip(copies, positions, strict=True):
+            self._index.moved(uuid, location, position)
             self.moved_bytes += len(payload)
 
     def _remove(self) -> None:

@@ -118,16 +118,18 @@ class Desk:
         answers: dict[Any, list[Input]] = {}
         for effect in effects:
             if effect.__class__ is Finished:  # one per request that came in
-                post, job = effect.token
+                service, job = effect.token
                 finished = Finished(job, effect.frames, effect.status)
-                answers.setdefault(post, []).append(finished)
+                answers.setdefault(service, []).append(finished)
             elif effect.__class__ is Submit:  # one per request that goes out
                 is_copy = effect.service == REPLICATE
                 (self._replicate if is_copy else self._call)(effect)
             else:
                 self._perform_other[effect.__class__](effect)
-        for post in answers:  # at once, which saves the turn of the loop that each by itself took
-            post.answer_all(answers[post])
+        for (
+            service
+        ) in answers:  # at once, which saves the turn of the loop that each by itself took
+            service.answer_all(answers[service])
 
     # --- time -------------------------------------------------------------------------------------
     def _arm(self, at: float) -> None:

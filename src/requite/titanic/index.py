@@ -28,7 +28,7 @@ from requite.storage.layout import ALIGNMENT, RECORD_HEADER_SIZE
 _WEIGHT: Final = 0.05  # of the newest reply in the average
 
 
-class Place:
+class RecordLocation:
     """Where a record is. Compaction moves records, and with them this."""
 
     __slots__ = ("number", "offset", "segment", "size")
@@ -38,7 +38,7 @@ class Place:
         self.size = RECORD_HEADER_SIZE + payload_size + -payload_size % ALIGNMENT
 
     def __repr__(self) -> str:
-        return f"<Place {self.number} in {self.segment}>"
+        return f"<RecordLocation {self.number} in {self.segment}>"
 
     @property
     def position(self) -> Position:
@@ -57,10 +57,10 @@ class Item:
     __slots__ = ("answered", "closed", "is_closed", "others", "submitted", "tried", "until_us")
 
     def __init__(self) -> None:
-        self.submitted: Place | None = None
-        self.answered: Place | None = None
-        self.tried: Place | None = None
-        self.closed: Place | None = None
+        self.submitted: RecordLocation | None = None
+        self.answered: RecordLocation | None = None
+        self.tried: RecordLocation | None = None
+        self.closed: RecordLocation | None = None
         self.others: set[int] | None = None
         self.is_closed = False
         self.until_us = 0
@@ -70,7 +70,7 @@ class Item:
         """Whether there is a request, and no reply."""
         return self.submitted is not None and self.answered is None
 
-    def place(self, kind: int) -> Place | None:
+    def location(self, kind: int) -> RecordLocation | None:
         """Return where the record of that kind is, if it is needed."""
         if kind == SUBMITTED:
             return self.submitted
@@ -84,7 +84,7 @@ class Index:
 
     def __init__(self) -> None:
         self.items: dict[bytes, Item] = {}
-        self.role: Place | None = None
+        self.role: RecordLocation | None = None
         self.live: dict[int, int] = {}
         self.unanswered = 0  # requests whose reply is yet to be stored
         self._reply_size = 0.0  # of late, on average
@@ -92,49 +92,49 @@ class Index:
         self._keys: list[tuple[int, int, bytes]] = []  # until when, of which closed request
         self._order = count()
 
-    def add(self, payload: bytes | memoryview, position: Position) -> Place:
+    def add(self, payload: bytes | memoryview, position: Position) -> RecordLocation:
         """Take note of a record that has been written; it is one of ours (`decode`).
 
         The hot path: each record comes by here, in the store's thread, which leaves less of the
         processor to the event loop. So kind and UUID are taken from where they are.
         """
         kind, uuid = payload[0], bytes(payload[4:20])
-        place = Place(position, len(payload))
+        location = RecordLocation(position, len(payload))
         if kind == SUBMITTED and uuid not in self.items:
             item = self.items[uuid] = Item()
-            item.submitted = place
-            self.live[place.segment] = self.live.get(place.segment, 0) + place.size
+            item.submitted = location
+            self.live[location.segment] = self.live.get(location.segment, 0) + location.size
             self.unanswered += 1
-            self._reply_size = self._reply_size or place.size
+            self._reply_size = self._reply_size or location.size
         elif kind == ROLE:
             self._shrink(self.role)
-            self.role = place
-            self._grow(place)
+            self.role = location
+            self._grow(location)
         else:
             item = self.items.get(uuid) or self.items.setdefault(uuid, Item())
-            self._add_to(item, kind, uuid, payload, place)
-        return place
+            self._add_to(item, kind, uuid, payload, location)
+        return location
 
-    def is_needed(self, kind: int, uuid: bytes, segment: int, offset: int) -> Place | None:
-        """Return the place of a record if it is needed, and is this one."""
+    def is_needed(self, kind: int, uuid: bytes, segment: int, offset: int) -> RecordLocation | None:
+        """Return the location of a record if it is needed, and is this one."""
         if kind == ROLE:
-            place = self.role
+            location = self.role
         else:
             item = self.items.get(uuid)
-            place = None if item is None else item.place(kind)
-        if place is None or place.segment != segment or place.offset != offset:
+            location = None if item is None else item.location(kind)
+        if location is None or location.segment != segment or location.offset != offset:
             return None
-        return place
+        return location
 
-    def moved(self, uuid: bytes, place: Place, position: Position) -> None:
-        """Take note that a record was copied to another place; the old one is still there."""
+    def moved(self, uuid: bytes, location: RecordLocation, position: Position) -> None:
+        """Take note that a record was copied to another location; the old one is still there."""
         item = self.items.get(uuid)
-        if item is None or place is self.role:
-            self._shrink(place)
+        if item is None or location is self.role:
+            self._shrink(location)
         else:
-            self._discard(uuid, item, place)
-        place.move(position)
-        self._grow(place)
+            self._discard(uuid, item, location)
+        location.move(position)
+        self._grow(location)
 
     def bytes_to_come(self, records: int) -> int:
         """How much the replies to all that is unanswered, and to so many requests more, will take:
@@ -161,33 +161,38 @@ class Index:
                 item.until_us = 0
                 self._maybe_forget(uuid, item)
 
-    def places(self) -> Iterator[Place]:
-        """Yield the places of all records that are needed."""
+    def locations(self) -> Iterator[RecordLocation]:
+        """Yield the locations of all records that are needed."""
         if self.role is not None:
             yield self.role
         for item in self.items.values():
-            places = (item.submitted, item.answered, item.tried, item.closed)
-            yield from (place for place in places if place is not None)
+            locations = (item.submitted, item.answered, item.tried, item.closed)
+            yield from (location for location in locations if location is not None)
 
     # --- inside -----------------------------------------------------------------------------------
     def _add_to(
-        self, item: Item, kind: int, uuid: bytes, payload: bytes | memoryview, place: Place
+        self,
+        item: Item,
+        kind: int,
+        uuid: bytes,
+        payload: bytes | memoryview,
+        location: RecordLocation,
     ) -> None:
         if item.is_closed and kind != CLOSED:
-            self._wait_for(uuid, item, place.segment)
+            self._wait_for(uuid, item, location.segment)
             return
-        self._discard(uuid, item, item.place(kind))
+        self._discard(uuid, item, item.location(kind))
         was_open = item.is_open
         if kind == SUBMITTED:
-            item.submitted = place
+            item.submitted = location
         elif kind == ANSWERED:
-            item.answered = place
-            self._reply_size += (place.size - self._reply_size) * _WEIGHT
+            item.answered = location
+            self._reply_size += (location.size - self._reply_size) * _WEIGHT
         elif kind == TRIED:
-            item.tried = place
+            item.tried = location
         else:
-            item.closed = place
-        self._grow(place)
+            item.closed = location
+        self._grow(location)
         if kind == CLOSED:
             self._close(uuid, item, payload)
         self.unanswered += item.is_open - was_open
@@ -199,16 +204,16 @@ class Index:
             item.until_us = closed.key_until_us  # type: ignore[union-attr]
             heappush(self._keys, (item.until_us, next(self._order), uuid))
         item.is_closed = True
-        for place in (item.submitted, item.answered, item.tried):
-            self._discard(uuid, item, place)
+        for location in (item.submitted, item.answered, item.tried):
+            self._discard(uuid, item, location)
         item.submitted = item.answered = item.tried = None
         self._maybe_forget(uuid, item)
 
-    def _discard(self, uuid: bytes, item: Item, place: Place | None) -> None:
+    def _discard(self, uuid: bytes, item: Item, location: RecordLocation | None) -> None:
         """A record is not needed any more, but it is there."""
-        if place is not None:
-            self._shrink(place)
-            self._wait_for(uuid, item, place.segment)
+        if location is not None:
+            self._shrink(location)
+            self._wait_for(uuid, item, location.segment)
 
     def _wait_for(self, uuid: bytes, item: Item, segment: int) -> None:
         if item.others is None:
@@ -227,9 +232,9 @@ class Index:
             self._shrink(closed)
             del self.items[uuid]
 
-    def _grow(self, place: Place) -> None:
-        self.live[place.segment] = self.live.get(place.segment, 0) + place.size
+    def _grow(self, location: RecordLocation) -> None:
+        self.live[location.segment] = self.live.get(location.segment, 0) + location.size
 
-    def _shrink(self, place: Place | None) -> None:
-        if place is not None and place.segment in self.live:
-            self.live[place.segment] -= place.size
+    def _shrink(self, location: RecordLocation | None) -> None:
+        if location is not None and location.segment in self.live:
+            self.live[location.segment] -= location.size

@@ -77,7 +77,7 @@ class Survey:
         self._log = log
         self._requests: dict[bytes, RecoveredRequest] = {}
         self._keys: dict[bytes, ClosedKey] = {}
-        self._role: records.Role | None = None
+        self._role: records.StoreRole | None = None
         self.complete_from = 0
         self.mended: list[Record] = []
         self._doubtful_to = 0  # records before this number have damage behind them
@@ -135,7 +135,7 @@ class Survey:
         """
         later = (item.submitted, item.tried)
         return item.is_open and all(
-            place is None or place.number < self._doubtful_to for place in later
+            location is None or location.number < self._doubtful_to for location in later
         )
 
     def _read(self, record: Record) -> None:
@@ -153,7 +153,7 @@ class Survey:
         self._latest_us = max(self._latest_us, entry.at_us)
         if self._suspicions:
             self._suspect(entry, record.offset)
-        if isinstance(entry, records.Role):
+        if isinstance(entry, records.StoreRole):
             self._role = entry
         elif isinstance(entry, records.Closed):
             self._closed(entry)
@@ -173,7 +173,7 @@ class Survey:
     def _placed(self, found: RecoveredRequest) -> RecoveredRequest:
         """Say where the records are, those that were copied forward as well."""
         item: Item = self.index.items[found.uuid]
-        found.place, found.reply_place = item.submitted, item.answered
+        found.location, found.reply_location = item.submitted, item.answered
         found.in_doubt = self._is_in_doubt(item)
         return found
 

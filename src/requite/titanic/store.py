@@ -103,7 +103,7 @@ class StoreSettings:
 
 class StoreView(NamedTuple):
     """What a store takes, and what it did: bytes on the disk and in records that are needed,
-    segments, commits, records, what compaction moved and removed, and places that were found
+    segments, commits, records, what compaction moved and removed, and locations that were found
     damaged, and mended."""
 
     disk_bytes: int
@@ -146,7 +146,7 @@ def _within_the_disk(folder: Path, settings: StoreSettings) -> StoreSettings:
     what was accepted have to go somewhere, and compaction takes room before it makes some."""
     if settings.disk_bytes_max is not None:
         return settings
-    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    there = next(location for location in (folder, *folder.absolute().parents) if location.exists())
     taken = sum(file.stat().st_size for file in folder.glob(f"*{SUFFIX}"))
     room = taken + shutil.disk_usage(there).free
     return settings.bounded(room) if room >= DISK_BYTES_LEAST else settings
@@ -352,10 +352,10 @@ class Store:
         self._commits += 1
         self._records += len(payloads)
         self._no_room = False
-        places = list(map(self._index.add, payloads, positions))
+        locations = list(map(self._index.add, payloads, positions))
         if len(group) == 1:
-            return [Stored(group[0].ticket, places)]
-        rest = iter(places)
+            return [Stored(group[0].ticket, locations)]
+        rest = iter(locations)
         return [Stored(one.ticket, [next(rest) for _ in one.records]) for one in group]
 
     def _one_by_one(self, group: Sequence[StoreEffect], error: LogFull) -> list[Input]:
@@ -373,11 +373,11 @@ class Store:
     # --- loading ----------------------------------------------------------------------------------
     def load(self, load: Load) -> Input:
         """Read what is asked for, in the caller's thread; also when the store is closed."""
-        place: Any = load.position
+        location: Any = load.position
         try:
-            if isinstance(place, Since):
-                return Loaded(load.ticket, self._read_since(place))
-            return Loaded(load.ticket, self._read(place.position))
+            if isinstance(location, Since):
+                return Loaded(load.ticket, self._read_since(location))
+            return Loaded(load.ticket, self._read(location.position))
         except StorageError as error:
             return LoadFailed(load.ticket, error)
 

@@ -23,10 +23,10 @@ from requite.shell import clock
 from requite.shell.aio import AioShell
 from requite.shell.daemon import Daemon
 from requite.titanic.desk import Desk
+from requite.titanic.endpoint import BrokerEndpoint, endpoint_at
 from requite.titanic.outage import Outage
-from requite.titanic.place import Place, place_at
-from requite.titanic.posts import dispatching, posts_at
 from requite.titanic.recovery import StoreReport
+from requite.titanic.services import dispatching, services_at
 from requite.titanic.settings import KeepIn, settings_of
 from requite.titanic.uuids import uuids
 
@@ -50,7 +50,7 @@ class Titanic(Daemon):
 
     def __init__(
         self,
-        url: str | Place,
+        url: str | BrokerEndpoint,
         keep_in: KeepIn,
         *,
         dialect: str | None = None,
@@ -60,23 +60,25 @@ class Titanic(Daemon):
     ) -> None:
         self._settings = settings = settings_of(keep_in)
         if isinstance(url, str):
-            url = place_at(url, dialect, message_size_max, heartbeat_of(heartbeat))
-        self._place = url
+            url = endpoint_at(url, dialect, message_size_max, heartbeat_of(heartbeat))
+        self._endpoint = url
         self._desk = Desk(on_note or _unheard)
-        self._posts = posts_at(self._place, self._desk.take)
+        self._services = services_at(self._endpoint, self._desk.take)
         self._policy = policy = settings.whole_policy
         take = self._desk.take
-        self._calling = dispatching(self._place, policy.window + _QUESTIONS_MAX, take)
+        self._calling = dispatching(self._endpoint, policy.window + _QUESTIONS_MAX, take)
         self._copying: AioShell | None = None
         if settings.replica is not None:
-            replica = place_at(settings.replica, "0.3", message_size_max, self._place.heartbeat)
+            replica = endpoint_at(
+                settings.replica, "0.3", message_size_max, self._endpoint.heartbeat
+            )
             self._copying = dispatching(replica, 1, take)
         self._outage = Outage(settings, self._desk)
         self._watching: asyncio.Task[None] | None = None
         self._started = False
 
     def __repr__(self) -> str:
-        return f"<Titanic at {self._place.name}>"
+        return f"<Titanic at {self._endpoint.name}>"
 
     def snapshot(self) -> TitanicSnapshot:
         """Return how many requests it keeps, by state. Once it has started."""
@@ -120,11 +122,11 @@ class Titanic(Daemon):
 
         What has no reply by then is kept, and sent again by the next one on this folder.
         """
-        for post in self._posts:
-            post.shell.submit(Drain())
+        for service in self._services:
+            service.shell.submit(Drain())
         self._desk.take(Drain())
         await self._desk.stopped.wait()
-        await asyncio.gather(*(post.shell.drain() for post in self._posts))
+        await asyncio.gather(*(service.shell.drain() for service in self._services))
         await self.close()
 
     async def close(self) -> None:
@@ -141,7 +143,7 @@ class Titanic(Daemon):
         yield self._calling
         if self._copying is not None:
             yield self._copying
-        yield from (post.shell for post in self._posts)
+        yield from (service.shell for service in self._services)
 
 
 def _report(report: StoreReport) -> None:

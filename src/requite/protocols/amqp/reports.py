@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Final
 
 from requite.protocols.amqp import methods, wire
+from requite.protocols.amqp.assignment import Assignment
 from requite.protocols.amqp.connected import SIDE
-from requite.protocols.amqp.post import Post
 from requite.protocols.amqp.properties import Properties, encode_properties
 from requite.protocols.amqp.wire import Event
 
@@ -25,16 +25,16 @@ _CONSUMER: Final = "control"
 class Reports:
     """The side channels of a responder; `send` takes a channel and the parts of a message."""
 
-    def __init__(self, post: Post, send: Callable[..., None]) -> None:
-        self._post = post
+    def __init__(self, assignment: Assignment, send: Callable[..., None]) -> None:
+        self._assignment = assignment
         self._send = send
         self._reports = False
-        self.worker_id = post.worker_id
+        self.worker_id = assignment.worker_id
 
     def begin(self) -> None:
         """Open the channels of a new connection."""
         self._listen()
-        if self._post.activity_exchange:
+        if self._assignment.activity_exchange:
             self._reports = True
             self._send(ACTIVITY, methods.OPEN_CHANNEL)
             self.report(Event.STARTED)
@@ -56,16 +56,18 @@ class Reports:
         if traceparent:
             headers[wire.TRACEPARENT] = traceparent
         header = encode_properties(Properties(headers=headers), 0)
-        publishing = methods.publish(self._post.activity_exchange, self._post.key)
+        publishing = methods.publish(self._assignment.activity_exchange, self._assignment.key)
         self._send(ACTIVITY, publishing, header, b"")
 
     def _listen(self) -> None:
         """Have a queue for control messages. RabbitMQ makes its name; an empty one stands for that
         of the queue which was declared last (AMQP 0.9.1, section 3.1.10.2)."""
-        post = self._post
+        assignment = self._assignment
         self._send(SIDE, methods.OPEN_CHANNEL)
-        if post.declares:
-            self._send(SIDE, methods.exchange_declare(post.control_exchange, "direct"))
+        if assignment.declares:
+            self._send(SIDE, methods.exchange_declare(assignment.control_exchange, "direct"))
         self._send(SIDE, methods.queue_declare("", exclusive=True, auto_delete=True))
-        self._send(SIDE, methods.queue_bind("", post.control_exchange, post.control_key))
+        self._send(
+            SIDE, methods.queue_bind("", assignment.control_exchange, assignment.control_key)
+        )
         self._send(SIDE, methods.consume("", _CONSUMER, no_ack=True))

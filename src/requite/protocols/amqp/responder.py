@@ -45,12 +45,12 @@ from requite.engine import (
 )
 from requite.errors import RemoteViolation
 from requite.protocols.amqp import methods, wire
+from requite.protocols.amqp.assignment import Assignment
 from requite.protocols.amqp.confirms import Confirms
 from requite.protocols.amqp.connected import SIDE, WORK, ConnectedEngine
 from requite.protocols.amqp.jobs import Job, Why
 from requite.protocols.amqp.methods import Heard
 from requite.protocols.amqp.policy import ResponderPolicy
-from requite.protocols.amqp.post import Post
 from requite.protocols.amqp.properties import Properties, decode_properties, encode_properties
 from requite.protocols.amqp.reports import Reports
 from requite.protocols.amqp.sizes import SizeLimit
@@ -65,7 +65,7 @@ _RUN_SIZE: Final = 6  # bytes of where to begin to count; tables have numbers of
 
 
 class AmqpResponder(ConnectedEngine):
-    """A worker at one post; `service` is what its handlers' requests are called.
+    """A worker at one assignment; `service` is what its handlers' requests are called.
 
     `instance` should be random per start: journals know the worker by it. `chronicle` takes down
     what happens to the requests that it is given.
@@ -75,7 +75,7 @@ class AmqpResponder(ConnectedEngine):
 
     def __init__(
         self,
-        post: Post,
+        assignment: Assignment,
         policy: ResponderPolicy | None = None,
         *,
         service: str = "",
@@ -89,9 +89,9 @@ class AmqpResponder(ConnectedEngine):
             kind=self._kind,
         )
         super().__init__(policy.heartbeat)
-        self._post = post
+        self._assignment = assignment
         self._service = service
-        self._reports = Reports(post, self._send)
+        self._reports = Reports(assignment, self._send)
         self._confirms: Confirms[int | None] = Confirms()  # the deliveries that they answer
         self._limit = SizeLimit()
         # Of the last run with partial replies. Another start may have the same id, but other runs.
@@ -182,14 +182,16 @@ class AmqpResponder(ConnectedEngine):
         self._try_at = inf
         if not self._has_channel:
             self._open_channel()
-        self._send(WORK, methods.queue_declare(self._post.queue, passive=True))
+        self._send(WORK, methods.queue_declare(self._assignment.queue, passive=True))
 
     def _declare(self) -> None:
         self._open_channel()
         self._is_declaring = True
         self._was_missing = False
-        post = self._post
-        self._send(WORK, methods.queue_declare(post.queue, post.arguments, durable=True))
+        assignment = self._assignment
+        self._send(
+            WORK, methods.queue_declare(assignment.queue, assignment.arguments, durable=True)
+        )
 
     def _has_queue(self, _declared: Any, _message: Message, now: float) -> None:
         """Consume; but look again after a pause where others have made it just now.
@@ -203,7 +205,7 @@ class AmqpResponder(ConnectedEngine):
             self._was_missing = False
             self._try_at = now + self._policy.retry_s
         else:
-            self._send(WORK, methods.consume(self._post.queue, self._consumer, no_ack=False))
+            self._send(WORK, methods.consume(self._assignment.queue, self._consumer, no_ack=False))
 
     def _began_to_consume(self, _heard: Any, _message: Message, _now: float) -> None:
         self._is_consuming = True
@@ -223,7 +225,7 @@ class AmqpResponder(ConnectedEngine):
         self._is_consuming = False
         if cancelled.by_us:
             return
-        queue = self._post.queue
+        queue = self._assignment.queue
         text = f"the queue {queue!r} was deleted, or a request took longer than consumer_timeout"
         self._out.append(Warn("no consumer", f"RabbitMQ gives nothing more for now: {text}"))
         self._send(WORK, methods.cancel(self._consumer))
@@ -242,7 +244,7 @@ class AmqpResponder(ConnectedEngine):
         self._lose_work("RabbitMQ closed the channel of the request", now)
         if self._draining:
             return
-        if closed.code == _NOT_FOUND and self._post.declares and not self._is_declaring:
+        if closed.code == _NOT_FOUND and self._assignment.declares and not self._is_declaring:
             self._declare()
         else:
             text = f"no requests for now: {closed.code} {closed.text}"
@@ -288,7 +290,7 @@ class AmqpResponder(ConnectedEngine):
         self._reports.report(Event.REQUEST_RECEIVED, wire.traceparent_of(properties.headers))
         if self._draining:
             self._give_back(job.tag, Why.DRAINING, now, requeue=True)
-        elif self._post.answers_all and not properties.reply_to:
+        elif self._assignment.answers_all and not properties.reply_to:
             self._give_back(job.tag, Why.NO_REPLY_TO, now)
         elif wire.is_uncounted(properties):
             self._give_back(job.tag, Why.UNCOUNTED, now, requeue=True)
@@ -455,8 +457,10 @@ class AmqpResponder(ConnectedEngine):
 
     def _is_told(self, headers: Mapping[str, Any]) -> bool:
         """Tell whether a drain is ours: workers without a pool have nobody who may say so."""
-        post = self._post
-        return not post.declares and wire.concerns(headers, post.key, post.worker_id)
+        assignment = self._assignment
+        return not assignment.declares and wire.concerns(
+            headers, assignment.key, assignment.worker_id
+        )
 
     def _cancelled(self, name: tuple[str, str], now: float) -> None:
         """Give a request up that is in hand: all its copies, if it was published again."""

@@ -12,7 +12,14 @@ from requite.protocols.titanic import records
 from requite.protocols.titanic.attempts import Attempts
 from requite.protocols.titanic.copying import Copying
 from requite.protocols.titanic.core import Core
-from requite.protocols.titanic.requests import ANSWERED, CLOSED, POISONED, SENT, Kept, State
+from requite.protocols.titanic.requests import (
+    ANSWERED,
+    CLOSED,
+    POISONED,
+    SENT,
+    DurableRequest,
+    State,
+)
 from requite.protocols.titanic.tickets import ForReply
 from requite.protocols.titanic.wire import ERROR, OK, PENDING, UNKNOWN, decode_ticket, refusal
 from requite.protocols.titanic.wire import POISONED as POISONED_FRAME
@@ -30,7 +37,7 @@ class Collecting:
         self._copying = copying
         self._attempts = Attempts(core, self.expire_later)
         self._half_closed: set[bytes] = set()  # their CLOSED is on the disk, or is not
-        self._expiring: deque[tuple[float, Kept]] = deque()
+        self._expiring: deque[tuple[float, DurableRequest]] = deque()
 
     @property
     def attempts(self) -> Attempts:
@@ -40,17 +47,17 @@ class Collecting:
     def reply(self, token: Any, frames: Sequence[bytes], _now: float) -> None:
         """Answer with the reply, or with 300 while there is none."""
         core = self._core
-        kept = core.find(token, frames)
-        if kept is None:
+        request = core.find(token, frames)
+        if request is None:
             return
-        if kept.state is ANSWERED and not core.is_catching_up:
-            if kept.reply is not None:
-                core.answer(token, OK, *kept.reply)
+        if request.state is ANSWERED and not core.is_catching_up:
+            if request.reply is not None:
+                core.answer(token, OK, *request.reply)
             else:
-                core.load(ForReply(token, kept), kept.reply_place)
-        elif kept.state is POISONED:
-            status = refusal(UNKNOWN, f"poisoned: {kept.reason}")
-            core.answer(token, status, POISONED_FRAME, kept.reason.encode())
+                core.load(ForReply(token, request), request.reply_location)
+        elif request.state is POISONED:
+            status = refusal(UNKNOWN, f"poisoned: {request.reason}")
+            core.answer(token, status, POISONED_FRAME, request.reason.encode())
         elif core.is_superseded:
             core.refuse(token, ERROR, f"{core.bystander}: ask there for what is not answered here")
         else:
@@ -70,89 +77,91 @@ class Collecting:
         except RemoteViolation:
             core.answer(token, OK)
             return
-        kept = core.register.find(uuid)
+        request = core.register.find(uuid)
         if core.bystander:
             where = "there" if core.is_superseded else "where it was accepted"
             core.refuse(token, ERROR, f"{core.bystander}: close it {where}")
-        elif kept is None:
+        elif request is None:
             if not self._copying.holds_closing(token, uuid):
                 core.answer(token, OK)
-        elif kept.closing is not None:
-            kept.closing.append(token)
+        elif request.closing is not None:
+            request.closing.append(token)
         else:
-            self.begin_closing(kept, [token], expired=False)
+            self.begin_closing(request, [token], expired=False)
 
-    def begin_closing(self, kept: Kept, tokens: list[Any], *, expired: bool) -> None:
+    def begin_closing(self, request: DurableRequest, tokens: list[Any], *, expired: bool) -> None:
         """Store that a request is closed; then forget it, and tell `tokens`."""
         core = self._core
-        kept.closing = tokens
+        request.closing = tokens
         until_us = core.now_us + int(core.policy.key_window_s * 1e6)
-        record = records.encode_closed(kept.uuid, core.now_us, kept.key, until_us, expired=expired)
-        core.enter(record, kept, self._closed, self._not_closed)
+        record = records.encode_closed(
+            request.uuid, core.now_us, request.key, until_us, expired=expired
+        )
+        core.enter(record, request, self._closed, self._not_closed)
 
-    def _closed(self, kept: Kept, place: Any, now: float) -> None:
-        emit = self._copying.closed(kept.uuid, place) or self._core.emit
-        for token in kept.closing or ():
+    def _closed(self, request: DurableRequest, location: Any, now: float) -> None:
+        emit = self._copying.closed(request.uuid, location) or self._core.emit
+        for token in request.closing or ():
             emit(Finished(token, (OK,), Status.OK))
-        if kept.state is not CLOSED:  # else it was never stored
-            self.forget(kept, now, now + self._core.policy.key_window_s)
+        if request.state is not CLOSED:  # else it was never stored
+            self.forget(request, now, now + self._core.policy.key_window_s)
 
-    def forget(self, kept: Kept, now: float, key_until: float) -> None:
+    def forget(self, request: DurableRequest, now: float, key_until: float) -> None:
         """Let go of a request that is closed, wherever it is."""
         core = self._core
-        state, kept.state = kept.state, CLOSED
+        state, request.state = request.state, CLOSED
         if state is ANSWERED:
             core.answered -= 1
         elif state is POISONED:
             core.poisoned -= 1
         else:
-            self._recall(kept, state, now)
-        self._attempts.let_go(kept)
-        core.cache.drop_request(kept)
-        core.cache.drop_reply(kept)
-        core.register.remove(kept, key_until if kept.key else None)
-        if kept.key and KEYS not in core.timers:
+            self._recall(request, state, now)
+        self._attempts.let_go(request)
+        core.cache.drop_request(request)
+        core.cache.drop_reply(request)
+        core.register.remove(request, key_until if request.key else None)
+        if request.key and KEYS not in core.timers:
             core.timers.set(KEYS, key_until)
         if core.register.has_too_many_keys:
             self.expire_keys(now)
-        core.note("closed", kept)
+        core.note("closed", request)
 
-    def gone(self, gone: Sequence[Kept], now: float) -> None:
+    def gone(self, gone: Sequence[DurableRequest], now: float) -> None:
         """Take note of requests that are not in the log, which was opened again. Some were to be
         closed, and are, though their clients heard otherwise; all others are lost."""
-        lost = [kept for kept in gone if kept.uuid not in self._half_closed]
-        for kept in gone:
-            if kept.uuid in self._half_closed:
-                self.forget(kept, now, now + self._core.policy.key_window_s)
+        lost = [request for request in gone if request.uuid not in self._half_closed]
+        for request in gone:
+            if request.uuid in self._half_closed:
+                self.forget(request, now, now + self._core.policy.key_window_s)
         self._half_closed.clear()
         if lost:
             self._attempts.lost(lost, now)
 
-    def _recall(self, kept: Kept, state: State, now: float) -> None:
+    def _recall(self, request: DurableRequest, state: State, now: float) -> None:
         """Nobody waits for the reply any more."""
         core = self._core
-        lane = core.lane_of(kept)
+        lane = core.lane_of(request)
         if state is SENT:
-            if kept.asked is not None:
-                core.emit(Cancel(kept))
-            core.dispatcher.free(kept, lane)
-        core.leave_lane(kept, now)
-        core.dispatcher.withdraw(kept, lane)
+            if request.asked is not None:
+                core.emit(Cancel(request))
+            core.dispatcher.free(request, lane)
+        core.leave_lane(request, now)
+        core.dispatcher.withdraw(request, lane)
 
-    def _not_closed(self, kept: Kept, error: StorageError, now: float) -> None:
-        for token in kept.closing or ():
+    def _not_closed(self, request: DurableRequest, error: StorageError, now: float) -> None:
+        for token in request.closing or ():
             self._core.not_stored(token, error)
-        kept.closing = None
+        request.closing = None
         if isinstance(error, LogFailed):
-            self._half_closed.add(kept.uuid)
-        self._attempts.stays(kept, now)
+            self._half_closed.add(request.uuid)
+        self._attempts.stays(request, now)
 
     # --- time -------------------------------------------------------------------------------------
-    def expire_later(self, kept: Kept, now: float) -> None:
+    def expire_later(self, request: DurableRequest, now: float) -> None:
         """Remove a request by and by that has come to its end now, if nobody does."""
         core = self._core
         if core.policy.expire_s is not None:
-            self._expiring.append((now + core.policy.expire_s, kept))
+            self._expiring.append((now + core.policy.expire_s, request))
             if EXPIRE not in core.timers:
                 core.timers.set(EXPIRE, self._expiring[0][0])
 
@@ -173,9 +182,9 @@ class Collecting:
             core.timers.set(EXPIRE, now + max(core.policy.expire_s or 0.0, 1.0))
             return
         while expiring and expiring[0][0] <= now:
-            kept = expiring.popleft()[1]
-            if kept.state in (ANSWERED, POISONED) and kept.closing is None:
-                self.begin_closing(kept, [], expired=True)
+            request = expiring.popleft()[1]
+            if request.state in (ANSWERED, POISONED) and request.closing is None:
+                self.begin_closing(request, [], expired=True)
         if expiring:
             self._core.timers.set(EXPIRE, expiring[0][0])
 

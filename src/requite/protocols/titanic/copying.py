@@ -31,7 +31,7 @@ from requite.engine import Effect, Finished, Load, Submit
 from requite.errors import CallError, RemoteViolation, StorageError
 from requite.protocols.titanic.core import Core
 from requite.protocols.titanic.policy import Replicate
-from requite.protocols.titanic.records import Role, encode_role
+from requite.protocols.titanic.records import StoreRole, encode_role
 from requite.protocols.titanic.replication import (
     Batch,
     decode_batch,
@@ -41,7 +41,7 @@ from requite.protocols.titanic.replication import (
     of_epoch,
     unpack,
 )
-from requite.protocols.titanic.requests import Kept
+from requite.protocols.titanic.requests import DurableRequest
 from requite.protocols.titanic.tickets import ForReplica, Since
 from requite.protocols.titanic.wire import ERROR, OK, REPLICATE, decode_status, encode_ticket
 from requite.protocols.titanic.wire import refusal as status_frame
@@ -120,35 +120,35 @@ class Copying:
             return ""
         return f"the replica, which is to have everything at once: {self.error}"
 
-    def emit_at(self, places: Sequence[Any]) -> Callable[[Effect], None] | None:
-        """Return how answers are to be given about records at those places: None, at once; else
+    def emit_at(self, locations: Sequence[Any]) -> Callable[[Effect], None] | None:
+        """Return how answers are to be given about records at those locations: None, at once; else
         when the replica has them."""
         if self._state is State.SUPERSEDED:
             return self._refuse
         if not self._is_sync:
             return None
-        number = places[-1].number
+        number = locations[-1].number
         return lambda effect: self._held.append((number, effect))
 
-    def holds(self, token: Any, kept: Kept) -> bool:
+    def holds(self, token: Any, request: DurableRequest) -> bool:
         """Answer a submission that came before when the replica has it; or say that it has."""
-        place = kept.place
-        if not self._is_sync or place is None or place.number < (self.acked or 0):
+        location = request.location
+        if not self._is_sync or location is None or location.number < (self.acked or 0):
             return False
-        answer = Finished(token, (OK, encode_ticket(kept.uuid)), Status.OK)
-        self._held.append((place.number, answer))
+        answer = Finished(token, (OK, encode_ticket(request.uuid)), Status.OK)
+        self._held.append((location.number, answer))
         return True
 
-    def _copy_first(self, place: Any, done: Callable[[float], None]) -> None:
-        """Have something done once the replica has the record at that place."""
-        self._later.append((place.number, done))
+    def _copy_first(self, location: Any, done: Callable[[float], None]) -> None:
+        """Have something done once the replica has the record at that location."""
+        self._later.append((location.number, done))
 
-    def closed(self, uuid: bytes, place: Any) -> Callable[[Effect], None] | None:
+    def closed(self, uuid: bytes, location: Any) -> Callable[[Effect], None] | None:
         """Take note that a request is closed here; return how to tell, as `emit_at` does."""
-        emit = self.emit_at([place])
+        emit = self.emit_at([location])
         if emit is not None:
-            self._unclosed[uuid] = place.number
-            self._copy_first(place, lambda _now: self._closed_there(uuid))
+            self._unclosed[uuid] = location.number
+            self._copy_first(location, lambda _now: self._closed_there(uuid))
         return emit
 
     def _closed_there(self, uuid: bytes) -> None:
@@ -186,10 +186,10 @@ class Copying:
             self._state = State.ASKING
             self._submit(encode_batch(Batch(self._log_id, self.written, self.written)), now)
 
-    def grew(self, places: Sequence[Any]) -> None:
+    def grew(self, locations: Sequence[Any]) -> None:
         """Take note of what has been stored."""
-        if self._state is not State.OFF and places:
-            self.written = max(self.written, places[-1].number + 1)
+        if self._state is not State.OFF and locations:
+            self.written = max(self.written, locations[-1].number + 1)
             if self._state is State.IDLE:
                 self._maybe_read()
 
@@ -276,7 +276,7 @@ class Copying:
         self._state, self.error = State.SUPERSEDED, core.bystander
         core.timers.clear(COPY)
         core.warn(_SUPERSEDED, f"{core.bystander}. It takes and sends nothing any more.")
-        role = Role(core.now_us, False, self._log_id, self.written, epoch, superseded=True)
+        role = StoreRole(core.now_us, False, self._log_id, self.written, epoch, superseded=True)
         core.enter(encode_role(role), None, _nothing, self._not_remembered)
         self._refuse_held()
 
@@ -304,5 +304,5 @@ class Copying:
         self._core.emit(replace(answer, frames=(status_frame(ERROR, text),)))
 
 
-def _nothing(_what: Any, _place: Any, _now: float) -> None:
+def _nothing(_what: Any, _location: Any, _now: float) -> None:
     """There is nothing to be done when it is stored."""

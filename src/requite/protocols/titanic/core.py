@@ -11,7 +11,7 @@ from requite.errors import RemoteViolation, StorageError
 from requite.protocols.titanic.cache import Cache
 from requite.protocols.titanic.dispatch import Dispatcher
 from requite.protocols.titanic.policy import TitanicPolicy
-from requite.protocols.titanic.requests import Kept, Lane, Register
+from requite.protocols.titanic.requests import DurableRequest, Lane, Register
 from requite.protocols.titanic.tickets import Entry
 from requite.protocols.titanic.trouble import Trouble
 from requite.protocols.titanic.wire import ERROR, UNKNOWN, decode_ticket, refusal
@@ -62,7 +62,7 @@ class Core:
 
     `failure`: why the store takes nothing any more. `storing` counts what the store was asked for
     and has not answered. `answered` and `poisoned` count requests in these states. `copy_first`:
-    has something done when the replica has the record at a place; None: nothing waits for that.
+    has something done when the replica has the record at a location; None: nothing waits for that.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Core:
         self.register = Register()
         self.cache = Cache(policy.cache_bytes_max)
         self.dispatcher = Dispatcher(policy, rng, self.timers, self.emit)
-        self.submissions: list[Kept] = []  # of this turn
+        self.submissions: list[DurableRequest] = []  # of this turn
         self.submitted: list[bytes] = []  # their records
         self.entries: list[Entry] = []
         self.entered: list[bytes] = []
@@ -100,15 +100,15 @@ class Core:
         self.out.append(effect)
 
     def enter(self, record: bytes, what: Any, stored: Told, failed: Told) -> None:
-        """Have a record stored with the others of this turn; `stored(what, place, now)` or
+        """Have a record stored with the others of this turn; `stored(what, location, now)` or
         `failed(what, error, now)` follows."""
         self.entered.append(record)
         self.entries.append(Entry(what, stored, failed))
 
-    def load(self, ticket: Any, place: Any) -> None:
+    def load(self, ticket: Any, location: Any) -> None:
         """Have a record read."""
         self.storing += 1
-        self.out.append(Load(ticket, place))
+        self.out.append(Load(ticket, location))
 
     def answer(self, token: Any, *frames: bytes) -> None:
         """Answer whoever asked under `token`."""
@@ -126,10 +126,10 @@ class Core:
         """Let an operator know."""
         self.out.append(Warn(kind, text))
 
-    def note(self, kind: str, kept: Kept, **facts: Any) -> None:
+    def note(self, kind: str, request: DurableRequest, **facts: Any) -> None:
         """Make a note, where notes are wanted."""
         if self.policy.notes:
-            self.out.append(Note(kind, {"uuid": kept.uuid, **facts}))
+            self.out.append(Note(kind, {"uuid": request.uuid, **facts}))
 
     @property
     def bystander(self) -> str:
@@ -139,15 +139,15 @@ class Core:
         return "this is a replica" if self.is_replica else ""
 
     # --- requests ---------------------------------------------------------------------------------
-    def find(self, token: Any, frames: Sequence[bytes]) -> Kept | None:
+    def find(self, token: Any, frames: Sequence[bytes]) -> DurableRequest | None:
         """Return the request that a ticket is for, or answer 400."""
         uuid = self.uuid(token, frames)
-        kept = None if uuid is None else self.register.find(uuid)
-        if uuid is not None and kept is None:
+        request = None if uuid is None else self.register.find(uuid)
+        if uuid is not None and request is None:
             why = "closed, or never accepted"
             lost = ", or lost: the log is damaged" if self.is_damaged else ""
             self.refuse(token, UNKNOWN, f"no such request: {why}{lost}")
-        return kept
+        return request
 
     def uuid(self, token: Any, frames: Sequence[bytes]) -> bytes | None:
         """Read the ticket, or answer 400."""
@@ -157,20 +157,20 @@ class Core:
             self.refuse(token, UNKNOWN, str(violation))
             return None
 
-    def lane_of(self, kept: Kept) -> Lane:
+    def lane_of(self, request: DurableRequest) -> Lane:
         """Return the lane of a request."""
-        assert kept.lane is not None
-        return kept.lane
+        assert request.lane is not None
+        return request.lane
 
-    def enter_lane(self, kept: Kept) -> Lane:
+    def enter_lane(self, request: DurableRequest) -> Lane:
         """Count a request as unanswered once more; its lane may have been forgotten."""
-        kept.lane = lane = self.dispatcher.stored_lane(self.lane_of(kept).name)
+        request.lane = lane = self.dispatcher.stored_lane(self.lane_of(request).name)
         lane.open += 1
         return lane
 
-    def leave_lane(self, kept: Kept, now: float) -> None:
+    def leave_lane(self, request: DurableRequest, now: float) -> None:
         """Count a request as unanswered no longer."""
-        lane = self.lane_of(kept)
+        lane = self.lane_of(request)
         lane.open -= 1
         self.dispatcher.maybe_drop(lane, now)
 

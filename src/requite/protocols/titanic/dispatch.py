@@ -16,7 +16,7 @@ from requite.core.timers import Timers
 from requite.engine import Effect, Load, Rng, Submit
 from requite.errors import CallError
 from requite.protocols.titanic.policy import TitanicPolicy
-from requite.protocols.titanic.requests import SENT, WAITING, Kept, Lane
+from requite.protocols.titanic.requests import SENT, WAITING, DurableRequest, Lane
 from requite.protocols.titanic.tickets import ForDispatch
 from requite.protocols.titanic.wire import MMI_SERVICE, check_service, encode_ticket
 from requite.request import Reply
@@ -69,20 +69,20 @@ class Dispatcher:
             self.lanes.pop(lane.name, None)
 
     # --- what waits -------------------------------------------------------------------------------
-    def enqueue(self, kept: Kept, lane: Lane) -> None:
+    def enqueue(self, request: DurableRequest, lane: Lane) -> None:
         """Let a request wait for its turn."""
-        kept.state = WAITING
-        lane.queue.append(kept)
+        request.state = WAITING
+        lane.queue.append(request)
         self._ready[lane] = None
 
-    def rest(self, kept: Kept, until: float) -> None:
+    def rest(self, request: DurableRequest, until: float) -> None:
         """Let a request wait until an instant, and then for its turn."""
-        kept.state = WAITING
-        self._timers.set(kept, until)
+        request.state = WAITING
+        self._timers.set(request, until)
 
-    def withdraw(self, kept: Kept, lane: Lane) -> None:
+    def withdraw(self, request: DurableRequest, lane: Lane) -> None:
         """Take back a request that waits; it has been closed."""
-        self._timers.clear(kept)
+        self._timers.clear(request)
         queue = lane.queue
         if len(queue) > _SHRINK_FLOOR and len(queue) > 2 * lane.open:
             lane.queue = deque(one for one in queue if one.state is WAITING)
@@ -90,7 +90,7 @@ class Dispatcher:
     def forget_withdrawn(self) -> None:
         """Leave those out of all queues that do not wait any more."""
         for lane in self.lanes.values():
-            lane.queue = deque(kept for kept in lane.queue if kept.state is WAITING)
+            lane.queue = deque(request for request in lane.queue if request.state is WAITING)
 
     def pump(self, now: float) -> None:
         """Send what can be sent, by turns."""
@@ -114,27 +114,27 @@ class Dispatcher:
         self._send(queue.popleft(), lane, now)
         return True
 
-    def _send(self, kept: Kept, lane: Lane, now: float) -> None:
-        kept.state = SENT
+    def _send(self, request: DurableRequest, lane: Lane, now: float) -> None:
+        request.state = SENT
         lane.sent += 1
         self.sent += 1
-        if kept.frames is None:
-            self._emit(Load(ForDispatch(kept), kept.place))
+        if request.frames is None:
+            self._emit(Load(ForDispatch(request), request.location))
         else:
-            self.submit(kept, lane, now)
+            self.submit(request, lane, now)
 
-    def submit(self, kept: Kept, lane: Lane, now: float) -> None:
+    def submit(self, request: DurableRequest, lane: Lane, now: float) -> None:
         """Hand a request to the broker. Its ticket is its idempotency key: whoever serves it can
         tell that it has had it before."""
         due_at = now + self._policy.attempt_timeout_s
-        frames = kept.frames or (b"",)
-        key = encode_ticket(kept.uuid)
-        kept.asked = Submit(kept, lane.text, frames, due_at, True, key, False)
-        self._emit(kept.asked)
+        frames = request.frames or (b"",)
+        key = encode_ticket(request.uuid)
+        request.asked = Submit(request, lane.text, frames, due_at, True, key, False)
+        self._emit(request.asked)
 
-    def free(self, kept: Kept, lane: Lane) -> None:
+    def free(self, request: DurableRequest, lane: Lane) -> None:
         """Take note that a request is with a worker no longer."""
-        kept.asked = None
+        request.asked = None
         lane.sent -= 1
         self.sent -= 1
         self._ready[lane] = None
@@ -144,10 +144,10 @@ class Dispatcher:
         """Take note that a service is there."""
         lane.usable_until = now + self._policy.check_every_s
 
-    def turned_away(self, kept: Kept, lane: Lane, now: float) -> None:
+    def turned_away(self, request: DurableRequest, lane: Lane, now: float) -> None:
         """Put a request back that could not be handed to a worker; leave its service alone."""
-        kept.state = WAITING
-        lane.queue.appendleft(kept)
+        request.state = WAITING
+        lane.queue.appendleft(request)
         self.leave_alone(lane, now)
 
     def leave_alone(self, lane: Lane, now: float) -> None:

@@ -60,7 +60,7 @@ from requite.protocols.titanic.requests import (
     POISONED,
     SENT,
     WAITING,
-    Kept,
+    DurableRequest,
     Lane,
     Recovered,
     RecoveredRequest,
@@ -198,10 +198,10 @@ class TitanicEngine:
     def snapshot(self) -> TitanicSnapshot:
         """Return the tables, as counts."""
         core, dispatcher = self._core, self._core.dispatcher
-        kept = len(core.register)
+        request = len(core.register)
         return TitanicSnapshot(
-            requests=kept,
-            waiting=kept - dispatcher.sent - core.answered - core.poisoned,
+            requests=request,
+            waiting=request - dispatcher.sent - core.answered - core.poisoned,
             sent=dispatcher.sent,
             answered=core.answered,
             poisoned=core.poisoned,
@@ -256,7 +256,7 @@ class TitanicEngine:
     def _outcome(self, event: Answered, now: float) -> None:
         """Take what became of an attempt, or what somebody else says."""
         token, outcome = event
-        if token.__class__ is Kept:
+        if token.__class__ is DurableRequest:
             self._attempts.came(token, outcome, now)
         elif token.__class__ is Lane:
             self._core.dispatcher.told(token, outcome, now)
@@ -267,17 +267,17 @@ class TitanicEngine:
 
     def _stored(self, event: Stored, now: float) -> None:
         self._core.storing -= 1
-        ticket, places = event.ticket, event.positions
+        ticket, locations = event.ticket, event.positions
         if self._core.trouble:
             self._core.trouble.works(_STORED_AS[ticket.__class__], now)
         if ticket.__class__ is Submissions:
-            self._intake.stored(ticket.requests, places)
+            self._intake.stored(ticket.requests, locations)
         elif ticket.__class__ is Replicated:
-            self._standby.stored(ticket, places, now)
+            self._standby.stored(ticket, locations, now)
         else:
-            for entry, place in zip(ticket.entries, places, strict=True):
-                entry.stored(entry.what, place, now)
-        self._copying.grew(places)
+            for entry, location in zip(ticket.entries, locations, strict=True):
+                entry.stored(entry.what, location, now)
+        self._copying.grew(locations)
 
     def _store_failed(self, event: StoreFailed, now: float) -> None:
         self._core.storing -= 1
@@ -306,16 +306,16 @@ class TitanicEngine:
         told could not be stored. What this wants done is done with the next input.
         """
         core = self._core
-        gone = {kept.uuid: kept for kept in core.register}
+        gone = {request.uuid: request for request in core.register}
         for found in recovered.requests:
-            kept = core.register.find(found.uuid)
-            if kept is None:
+            request = core.register.find(found.uuid)
+            if request is None:
                 self._take_over(found)
                 continue
             del gone[found.uuid]
-            kept.place = found.place
-            if kept.reply_place is not None:
-                kept.reply_place = found.reply_place
+            request.location = found.location
+            if request.reply_location is not None:
+                request.reply_location = found.reply_location
         self._collecting.gone(list(gone.values()), now)
         self._copying.reopened(recovered.next_number)
         core.failure = None
@@ -340,19 +340,19 @@ class TitanicEngine:
 
     def _read(self, ticket: Any, frames: list[bytes], now: float) -> None:
         if ticket.__class__ is ForDispatch:
-            self._dispatch(ticket.kept, frames, now)
+            self._dispatch(ticket.request, frames, now)
         elif ticket.__class__ is ForReply:
             self._collecting.loaded(ticket.token, frames)
         else:
             self._administration.loaded(ticket, frames)
 
-    def _dispatch(self, kept: Kept, frames: list[bytes], now: float) -> None:
-        if kept.state is SENT:
+    def _dispatch(self, request: DurableRequest, frames: list[bytes], now: float) -> None:
+        if request.state is SENT:
             core = self._core
-            kept.frames = frames
-            core.dispatcher.submit(kept, core.lane_of(kept), now)
-            kept.frames = None
-            core.cache.maybe_keep(kept, frames)
+            request.frames = frames
+            core.dispatcher.submit(request, core.lane_of(request), now)
+            request.frames = None
+            core.cache.maybe_keep(request, frames)
 
     def _load_failed(self, event: LoadFailed, now: float) -> None:
         ticket, error = event.ticket, event.error
@@ -369,26 +369,26 @@ class TitanicEngine:
 
     def _unreadable(self, ticket: Any, reason: str, now: float, *, is_damaged: bool = True) -> None:
         """Tell whoever wants it that a record cannot be read; everything else goes on."""
-        core, kept = self._core, ticket.kept
-        core.warn("record damaged" if is_damaged else "disk", f"{kept.ticket}: {reason}")
+        core, request = self._core, ticket.request
+        core.warn("record damaged" if is_damaged else "disk", f"{request.ticket}: {reason}")
         if ticket.__class__ is ForDispatch:
-            if kept.state is SENT:
-                lane = core.lane_of(kept)
-                core.dispatcher.free(kept, lane)
+            if request.state is SENT:
+                lane = core.lane_of(request)
+                core.dispatcher.free(request, lane)
                 if is_damaged:
-                    self._attempts.poison(kept, f"the request cannot be read: {reason}", now)
+                    self._attempts.poison(request, f"the request cannot be read: {reason}", now)
                 else:  # the disk may work again, and it is as it was
-                    core.dispatcher.turned_away(kept, lane, now)
+                    core.dispatcher.turned_away(request, lane, now)
             return
-        if ticket.__class__ is ForReply and is_damaged and kept.state is ANSWERED:
-            self._attempts.lost_reply(kept, now)
+        if ticket.__class__ is ForReply and is_damaged and request.state is ANSWERED:
+            self._attempts.lost_reply(request, now)
         core.refuse(ticket.token, ERROR, f"cannot be read: {reason}")
 
     # --- time -------------------------------------------------------------------------------------
     def _woken(self, _event: Wake, now: float) -> None:
         core = self._core
         for name in core.timers.due(now):
-            if name.__class__ is Kept:
+            if name.__class__ is DurableRequest:
                 if name.state is WAITING:
                     core.dispatcher.enqueue(name, core.lane_of(name))
             elif name.__class__ is Lane:
@@ -402,7 +402,9 @@ class TitanicEngine:
         core = self._core
         core.is_damaged = recovered.is_damaged
         self._standby.begin(recovered.role)
-        in_doubt = [kept for kept in map(self._take_over, recovered.requests) if kept is not None]
+        in_doubt = [
+            request for request in map(self._take_over, recovered.requests) if request is not None
+        ]
         if in_doubt:
             core.halt(IN_DOUBT)
             self._timed[_BEGIN] = lambda now: self._leave_in_doubt(in_doubt, now)
@@ -414,35 +416,35 @@ class TitanicEngine:
         self._copying.begin()
         core.timers.set(_BEGIN, 0.0)
 
-    def _take_over(self, found: RecoveredRequest) -> Kept | None:
+    def _take_over(self, found: RecoveredRequest) -> DurableRequest | None:
         """Know a request again; return it if nobody knows whether it is to be run."""
         core = self._core
         lane = core.dispatcher.stored_lane(found.service)
-        kept = Kept(found.uuid, lane, found.key, found.submitted_us)
-        kept.size, kept.place = found.size, found.place
-        kept.attempts, kept.reason = found.attempts, found.reason
-        kept.answered_us = found.answered_us
-        kept.reply_size, kept.reply_place = found.reply_size, found.reply_place
-        core.register.add(kept)
+        request = DurableRequest(found.uuid, lane, found.key, found.submitted_us)
+        request.size, request.location = found.size, found.location
+        request.attempts, request.reason = found.attempts, found.reason
+        request.answered_us = found.answered_us
+        request.reply_size, request.reply_location = found.reply_size, found.reply_location
+        core.register.add(request)
         lane.open += 1
-        if found.reply_place is not None:
-            kept.state = ANSWERED
+        if found.reply_location is not None:
+            request.state = ANSWERED
             core.answered += 1
-        elif found.poisoned or found.place is None:
-            kept.state = POISONED
-            kept.reason = found.reason or "the request is damaged in the log"
+        elif found.poisoned or found.location is None:
+            request.state = POISONED
+            request.reason = found.reason or "the request is damaged in the log"
             core.poisoned += 1
         else:
-            core.dispatcher.enqueue(kept, lane)
-            return kept if found.in_doubt else None
-        core.leave_lane(kept, 0.0)
+            core.dispatcher.enqueue(request, lane)
+            return request if found.in_doubt else None
+        core.leave_lane(request, 0.0)
         ended_us = found.answered_us or found.tried_us or found.submitted_us
-        self._collecting.expire_later(kept, ended_us / 1e6 - core.epoch_s)
+        self._collecting.expire_later(request, ended_us / 1e6 - core.epoch_s)
         return None
 
-    def _leave_in_doubt(self, in_doubt: list[Kept], now: float) -> None:
+    def _leave_in_doubt(self, in_doubt: list[DurableRequest], now: float) -> None:
         """Run nothing that may have been closed: an operator has to say."""
-        waiting = [kept for kept in in_doubt if kept.state is WAITING]
+        waiting = [request for request in in_doubt if request.state is WAITING]
         if waiting:
             self._attempts.put_aside(waiting, IN_DOUBT, now)
         self._core.halt(IN_DOUBT, False)
@@ -458,13 +460,13 @@ class TitanicEngine:
     def _cut_short(self, _now: float) -> None:
         """Wait no longer: what is out stays in the log, and is sent again by the next process."""
         core = self._core
-        for kept in core.register:
-            if kept.state is SENT:
-                if kept.asked is not None:
-                    core.emit(Cancel(kept))
-                lane = core.lane_of(kept)
-                core.dispatcher.free(kept, lane)
-                core.dispatcher.enqueue(kept, lane)
+        for request in core.register:
+            if request.state is SENT:
+                if request.asked is not None:
+                    core.emit(Cancel(request))
+                lane = core.lane_of(request)
+                core.dispatcher.free(request, lane)
+                core.dispatcher.enqueue(request, lane)
         self._stop()
 
     def _maybe_stop(self) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from requite.errors import RemoteViolation
-from requite.protocols.titanic.requests import Kept, Register, State
+from requite.protocols.titanic.requests import DurableRequest, Register, State
 
 if TYPE_CHECKING:
     from requite.protocols.titanic.core import TitanicSnapshot
@@ -46,28 +46,28 @@ def decode_question(frames: Sequence[bytes]) -> Question:
 def page(register: Register, question: Question) -> tuple[bytes, bytes]:
     """Return the lines of a page and the cursor of the next one."""
     lines: list[bytes] = []
-    for looked_at, kept in enumerate(register.after(question.cursor)):
+    for looked_at, request in enumerate(register.after(question.cursor)):
         if len(lines) == question.limit or looked_at == _LOOKED_AT_MAX:
-            return b"\n".join(lines), b"%d" % (kept.serial - 1)
-        if not question.state or kept.state.value == question.state:
-            lines.append(details(kept))
+            return b"\n".join(lines), b"%d" % (request.serial - 1)
+        if not question.state or request.state.value == question.state:
+            lines.append(details(request))
     return b"\n".join(lines), b""
 
 
-def details(kept: Kept, **more: int) -> bytes:
+def details(request: DurableRequest, **more: int) -> bytes:
     """Return what is known of a request, as a line of JSON."""
     return _json(
         {
-            "ticket": kept.ticket,
-            "service": "" if kept.lane is None else kept.lane.text,
-            "state": kept.state.value,
-            "attempts": kept.attempts,
-            "submitted_us": kept.submitted_us,
-            "answered_us": kept.answered_us,
-            "size": kept.size,
-            "reply_size": kept.reply_size,
-            "reason": kept.reason,
-            "key": kept.key.decode("utf-8", "replace"),
+            "ticket": request.ticket,
+            "service": "" if request.lane is None else request.lane.text,
+            "state": request.state.value,
+            "attempts": request.attempts,
+            "submitted_us": request.submitted_us,
+            "answered_us": request.answered_us,
+            "size": request.size,
+            "reply_size": request.reply_size,
+            "reason": request.reason,
+            "key": request.key.decode("utf-8", "replace"),
             **more,
         }
     )

@@ -95,7 +95,7 @@ class Closed(NamedTuple):
     expired: bool = False
 
 
-class Role(NamedTuple):
+class StoreRole(NamedTuple):
     """This store is a replica, and has everything before `next_number` of the log `log_id`; or it
     is one no longer. `partial`: it is given everything anew, and does not have it all.
 
@@ -112,7 +112,7 @@ class Role(NamedTuple):
     partial: bool = False
 
 
-Entry = Submitted | Answered | Tried | Closed | Role
+Entry = Submitted | Answered | Tried | Closed | StoreRole
 
 
 def encode_submitted(
@@ -147,7 +147,7 @@ def encode_closed(
     return _CLOSED.pack(CLOSED, VERSION, flags, uuid, at_us, key_until_us) + key
 
 
-def encode_role(role: Role) -> bytes:
+def encode_role(role: StoreRole) -> bytes:
     """Encode a ROLE."""
     flags = REPLICA if role.replica else 0
     flags |= SUPERSEDED if role.superseded else 0
@@ -196,7 +196,7 @@ def decode(payload: bytes | memoryview, *, bodies: bool = True) -> Entry:
         is_superseded, is_partial = bool(flags & SUPERSEDED), bool(flags & PARTIAL)
         log_id, number, epoch = _ROLE.unpack(payload)[5:]
         is_replica = bool(flags & REPLICA)
-        return Role(at_us, is_replica, log_id, number, epoch, is_superseded, is_partial)
+        return StoreRole(at_us, is_replica, log_id, number, epoch, is_superseded, is_partial)
     except struct.error as error:
         raise RemoteViolation(f"a record of kind {KINDS[kind]} is too short: {error}") from error
 

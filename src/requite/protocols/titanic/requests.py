@@ -19,7 +19,7 @@ from math import inf
 from typing import Any, Final, NamedTuple
 
 from requite.engine import Submit
-from requite.protocols.titanic.records import Role
+from requite.protocols.titanic.records import StoreRole
 from requite.protocols.titanic.wire import encode_ticket
 
 _COMPACT_FLOOR: Final = 256
@@ -62,7 +62,7 @@ class Lane:
     def __init__(self, name: bytes) -> None:
         self.name = name
         self.text = name.decode("utf-8", "replace")
-        self.queue: deque[Kept] = deque()
+        self.queue: deque[DurableRequest] = deque()
         self.sent = 0
         self.open = 0
         self.usable_until = -inf
@@ -72,9 +72,9 @@ class Lane:
         return f"<Lane {self.text}>"
 
 
-class Kept:
+class DurableRequest:
     """One request. Bodies are here (`frames`, `reply`) while the cache has room for them; their
-    records are at `place` and `reply_place`, where only a store can read.
+    records are at `location` and `reply_location`, where only a store can read.
 
     `serial` counts requests in the order of their arrival. `waiting` are the tokens of those who
     wait for SUBMITTED to be stored, `closing` of those who wait for CLOSED (None: nobody does).
@@ -89,10 +89,10 @@ class Kept:
         "frames",
         "key",
         "lane",
-        "place",
+        "location",
         "reason",
         "reply",
-        "reply_place",
+        "reply_location",
         "reply_size",
         "serial",
         "size",
@@ -109,7 +109,7 @@ class Kept:
         self.submitted_us = submitted_us
         self.serial = 0
         self.size = 0
-        self.place: Any = None
+        self.location: Any = None
         self.frames: Sequence[bytes] | None = None
         self.state = STORING
         self.asked: Submit | None = None
@@ -117,13 +117,13 @@ class Kept:
         self.reason = ""
         self.answered_us = 0
         self.reply_size = 0
-        self.reply_place: Any = None
+        self.reply_location: Any = None
         self.reply: Sequence[bytes] | None = None
         self.waiting: list[Any] | None = None
         self.closing: list[Any] | None = None
 
     def __repr__(self) -> str:
-        return f"<Kept {self.ticket} {self.state.value}>"
+        return f"<DurableRequest {self.ticket} {self.state.value}>"
 
     @property
     def ticket(self) -> str:
@@ -135,7 +135,7 @@ class Kept:
 class RecoveredRequest:
     """A request as a store finds it when it is opened: what its records say, and where they are.
 
-    `place` is None where the SUBMITTED is damaged or missing, `reply_place` without a reply.
+    `location` is None where the SUBMITTED is damaged or missing, `reply_location` without a reply.
     `in_doubt`: the log is damaged behind it, so that it may have been answered, or closed.
     """
 
@@ -144,14 +144,14 @@ class RecoveredRequest:
     key: bytes = b""
     submitted_us: int = 0
     size: int = 0
-    place: Any = None
+    location: Any = None
     attempts: int = 0
     reason: str = ""
     poisoned: bool = False
     tried_us: int = 0
     answered_us: int = 0
     reply_size: int = 0
-    reply_place: Any = None
+    reply_location: Any = None
     in_doubt: bool = False
 
 
@@ -174,7 +174,7 @@ class Recovered:
 
     requests: Sequence[RecoveredRequest] = ()
     closed_keys: Sequence[ClosedKey] = ()
-    role: Role | None = None
+    role: StoreRole | None = None
     log_id: bytes = bytes(16)
     next_number: int = 0
     is_damaged: bool = False
@@ -184,33 +184,33 @@ class Register:
     """All requests that are kept, by UUID, by idempotency key, and in the order of arrival."""
 
     def __init__(self) -> None:
-        self._by_uuid: dict[bytes, Kept] = {}
+        self._by_uuid: dict[bytes, DurableRequest] = {}
         self._by_key: dict[bytes, bytes] = {}
-        self._in_order: list[Kept] = []
+        self._in_order: list[DurableRequest] = []
         self._serial = 0
         self._closed_keys: deque[tuple[float, bytes]] = deque()
 
     def __len__(self) -> int:
         return len(self._by_uuid)
 
-    def __iter__(self) -> Iterator[Kept]:
+    def __iter__(self) -> Iterator[DurableRequest]:
         return iter(self._by_uuid.values())
 
-    def add(self, kept: Kept) -> None:
+    def add(self, request: DurableRequest) -> None:
         """Take a new request."""
-        self._serial = kept.serial = self._serial + 1
-        self._by_uuid[kept.uuid] = kept
-        if kept.key:
-            self._by_key[kept.key] = kept.uuid
-        self._in_order.append(kept)
+        self._serial = request.serial = self._serial + 1
+        self._by_uuid[request.uuid] = request
+        if request.key:
+            self._by_key[request.key] = request.uuid
+        self._in_order.append(request)
 
-    def name(self, kept: Kept, key: bytes) -> None:
+    def name(self, request: DurableRequest, key: bytes) -> None:
         """Give a request the key that it was submitted with."""
-        kept.key = key
+        request.key = key
         if key:
-            self._by_key[key] = kept.uuid
+            self._by_key[key] = request.uuid
 
-    def find(self, uuid: bytes) -> Kept | None:
+    def find(self, uuid: bytes) -> DurableRequest | None:
         """Return the request of that ticket, or None."""
         return self._by_uuid.get(uuid)
 
@@ -218,14 +218,14 @@ class Register:
         """Return the UUID of the request that was submitted with that key, also a closed one."""
         return self._by_key.get(key)
 
-    def remove(self, kept: Kept, key_until: float | None = None) -> None:
+    def remove(self, request: DurableRequest, key_until: float | None = None) -> None:
         """Forget a request; its key goes on naming it until `key_until`."""
-        del self._by_uuid[kept.uuid]
-        if kept.key:
+        del self._by_uuid[request.uuid]
+        if request.key:
             if key_until is None:
-                self._by_key.pop(kept.key, None)
+                self._by_key.pop(request.key, None)
             else:
-                self._closed_keys.append((key_until, kept.key))
+                self._closed_keys.append((key_until, request.key))
         in_order = self._in_order
         if len(in_order) > _COMPACT_FLOOR and len(in_order) > 2 * len(self._by_uuid):
             by_uuid = self._by_uuid
@@ -249,12 +249,12 @@ class Register:
                 self._by_key.pop(key, None)
         return closed[0][0] if closed else None
 
-    def after(self, serial: int) -> Iterator[Kept]:
+    def after(self, serial: int) -> Iterator[DurableRequest]:
         """Yield the requests that came after the one with that serial number."""
         begin = bisect_right(self._in_order, serial, key=_serial_of)
         in_order, by_uuid = self._in_order, self._by_uuid
         later = (in_order[at] for at in range(begin, len(in_order)))
-        return (kept for kept in later if by_uuid.get(kept.uuid) is kept)
+        return (request for request in later if by_uuid.get(request.uuid) is request)
 
     @property
     def has_too_many_keys(self) -> bool:
@@ -267,5 +267,5 @@ class Register:
         return len(self._by_key)
 
 
-def _serial_of(kept: Kept) -> int:
-    return kept.serial
+def _serial_of(request: DurableRequest) -> int:
+    return request.serial

@@ -17,7 +17,7 @@ from requite.protocols.titanic.replication import (
     encode_position,
     encode_superseded,
 )
-from requite.protocols.titanic.requests import ANSWERED, POISONED, WAITING, Kept
+from requite.protocols.titanic.requests import ANSWERED, POISONED, WAITING, DurableRequest
 from requite.protocols.titanic.wire import ERROR, OK, UNKNOWN, refusal
 
 _REPLICA: Final = "this is a replica"
@@ -51,7 +51,7 @@ class Standby:
         self._is_promoting = False
         self._unconfirmed: set[bytes] | None = None  # what has not come again, in a new beginning
 
-    def begin(self, role: records.Role | None) -> None:
+    def begin(self, role: records.StoreRole | None) -> None:
         """Be what the store says, or, where it says nothing, what the policy does."""
         core = self._core
         is_standby = core.policy.standby
@@ -66,7 +66,7 @@ class Standby:
         core.halt(_REPLICA, core.is_replica)
         core.halt(_SUPERSEDED, core.is_superseded)
 
-    def _follow(self, role: records.Role) -> None:
+    def _follow(self, role: records.StoreRole) -> None:
         """Go on as a replica, or as one that was promoted. One whose log is damaged has everything
         sent again."""
         core = self._core
@@ -83,10 +83,10 @@ class Standby:
             core.answer(token, OK)
             return
         self._is_promoting = True
-        role = records.Role(core.now_us, False, *self._position, core.epoch + 1)
+        role = records.StoreRole(core.now_us, False, *self._position, core.epoch + 1)
         core.enter(records.encode_role(role), token, self._promoted, self._not_promoted)
 
-    def _promoted(self, token: Any, _place: Any, now: float) -> None:
+    def _promoted(self, token: Any, _location: Any, now: float) -> None:
         core = self._core
         self._is_promoting = False
         if core.bystander:
@@ -103,7 +103,7 @@ class Standby:
         core, gone = self._core, self._unconfirmed or set()
         self._unconfirmed = None
         found = [core.register.find(uuid) for uuid in sorted(gone)]
-        waiting = [kept for kept in found if kept is not None and kept.state is WAITING]
+        waiting = [request for request in found if request is not None and request.state is WAITING]
         if waiting:
             self._collecting.attempts.put_aside(waiting, _UNCONFIRMED, now)
 
@@ -164,36 +164,36 @@ class Standby:
     def _store(self, token: Any, batch: Batch, entries: Sequence[records.Entry]) -> None:
         core = self._core
         if batch.is_begin:
-            self._unconfirmed = {kept.uuid for kept in core.register}
+            self._unconfirmed = {request.uuid for request in core.register}
             self._may_replace = False
         self._followed = batch.log_id
         core.epoch = batch.epoch
-        kept = [
+        request = [
             (entry, record)
             for entry, record in zip(entries, batch.records, strict=True)
-            if not isinstance(entry, records.Role)
+            if not isinstance(entry, records.StoreRole)
         ]
-        if not kept and not batch.is_begin and batch.following == batch.since:
+        if not request and not batch.is_begin and batch.following == batch.since:
             self._tell(token)  # a mere question
             return
         self._is_storing = True
         core.storing += 1
-        ticket = Replicated(token, batch, [entry for entry, _ in kept])
-        core.emit(Store(ticket, [*(record for _, record in kept), self._role(batch)]))
+        ticket = Replicated(token, batch, [entry for entry, _ in request])
+        core.emit(Store(ticket, [*(record for _, record in request), self._role(batch)]))
 
     def _role(self, batch: Batch) -> bytes:
         """Say how far we are; while we begin anew, that we have nothing."""
         is_complete = self._unconfirmed is None or batch.is_head
         number = batch.following if is_complete else 0
-        role = records.Role(self._core.now_us, True, batch.log_id, number, batch.epoch)
+        role = records.StoreRole(self._core.now_us, True, batch.log_id, number, batch.epoch)
         return records.encode_role(role._replace(partial=not is_complete))
 
-    def stored(self, ticket: Replicated, places: Sequence[Any], now: float) -> None:
+    def stored(self, ticket: Replicated, locations: Sequence[Any], now: float) -> None:
         """Take what was stored into the tables, and say so."""
         self._is_storing = False
         batch = ticket.batch
-        for entry, place, record in zip(ticket.entries, places, _bodies(batch), strict=False):
-            self._take(entry, place, record, now)
+        for entry, location, record in zip(ticket.entries, locations, _bodies(batch), strict=False):
+            self._take(entry, location, record, now)
         self._position = (batch.log_id, batch.following)
         if batch.is_head and self._unconfirmed is not None:
             self._close_unconfirmed()
@@ -214,92 +214,97 @@ class Standby:
         if gone:
             self._core.warn("replica", f"closes {len(gone)} requests that its original has not")
         for uuid in sorted(gone):
-            kept = self._core.register.find(uuid)
-            if kept is not None and kept.closing is None:
-                self._collecting.begin_closing(kept, [], expired=False)
+            request = self._core.register.find(uuid)
+            if request is not None and request.closing is None:
+                self._collecting.begin_closing(request, [], expired=False)
 
     # --- one record -------------------------------------------------------------------------------
-    def _take(self, entry: records.Entry, place: Any, record: bytes, now: float) -> None:
+    def _take(self, entry: records.Entry, location: Any, record: bytes, now: float) -> None:
         core = self._core
-        assert not isinstance(entry, records.Role)
-        kept = core.register.find(entry.uuid)
+        assert not isinstance(entry, records.StoreRole)
+        request = core.register.find(entry.uuid)
         if isinstance(entry, records.Closed):
-            self._closed(entry, kept, now)
+            self._closed(entry, request, now)
             return
-        if kept is None:
-            kept = self._new(entry)
+        if request is None:
+            request = self._new(entry)
         if self._unconfirmed is not None:
             self._unconfirmed.discard(entry.uuid)
         if isinstance(entry, records.Submitted):
-            self._submitted(entry, kept, place, records.body_size(record), now)
+            self._submitted(entry, request, location, records.body_size(record), now)
         elif isinstance(entry, records.Answered):
-            self._answered(entry, kept, place, records.body_size(record), now)
+            self._answered(entry, request, location, records.body_size(record), now)
         else:
-            self._tried(entry, kept, now)
+            self._tried(entry, request, now)
 
-    def _new(self, entry: records.Submitted | records.Answered | records.Tried) -> Kept:
+    def _new(self, entry: records.Submitted | records.Answered | records.Tried) -> DurableRequest:
         """A request that is not known yet. Compaction may bring its records in any order."""
         core = self._core
         service, key = b"", b""
         if isinstance(entry, records.Submitted):
             service, key = entry.service, entry.key
         lane = core.dispatcher.stored_lane(service)
-        kept = Kept(entry.uuid, lane, key, entry.at_us)
-        core.register.add(kept)
+        request = DurableRequest(entry.uuid, lane, key, entry.at_us)
+        core.register.add(request)
         lane.open += 1
-        core.dispatcher.enqueue(kept, lane)
-        return kept
+        core.dispatcher.enqueue(request, lane)
+        return request
 
     def _submitted(
-        self, entry: records.Submitted, kept: Kept, place: Any, size: int, now: float
+        self,
+        entry: records.Submitted,
+        request: DurableRequest,
+        location: Any,
+        size: int,
+        now: float,
     ) -> None:
         core = self._core
-        kept.place, kept.size, kept.submitted_us = place, size, entry.at_us
-        if core.lane_of(kept).name == entry.service:
+        request.location, request.size, request.submitted_us = location, size, entry.at_us
+        if core.lane_of(request).name == entry.service:
             return
         lane = core.dispatcher.stored_lane(entry.service)
-        core.register.name(kept, entry.key)
-        if kept.state is WAITING:
-            core.leave_lane(kept, now)
+        core.register.name(request, entry.key)
+        if request.state is WAITING:
+            core.leave_lane(request, now)
             lane.open += 1
-            core.dispatcher.enqueue(kept, lane)
-        kept.lane = lane
+            core.dispatcher.enqueue(request, lane)
+        request.lane = lane
 
     def _answered(
-        self, entry: records.Answered, kept: Kept, place: Any, size: int, now: float
+        self, entry: records.Answered, request: DurableRequest, location: Any, size: int, now: float
     ) -> None:
         core = self._core
-        if kept.state is WAITING:
-            core.timers.clear(kept)
-            kept.state = ANSWERED
-            core.leave_lane(kept, now)
-        elif kept.state is POISONED:
+        if request.state is WAITING:
+            core.timers.clear(request)
+            request.state = ANSWERED
+            core.leave_lane(request, now)
+        elif request.state is POISONED:
             core.poisoned -= 1
-        core.answered += kept.reply_place is None
-        kept.state = ANSWERED
-        core.cache.drop_reply(kept)
-        kept.reply_place, kept.reply_size = place, size
-        kept.attempts, kept.answered_us = entry.attempts, entry.at_us
-        self._collecting.expire_later(kept, now)
+        core.answered += request.reply_location is None
+        request.state = ANSWERED
+        core.cache.drop_reply(request)
+        request.reply_location, request.reply_size = location, size
+        request.attempts, request.answered_us = entry.attempts, entry.at_us
+        self._collecting.expire_later(request, now)
 
-    def _tried(self, entry: records.Tried, kept: Kept, now: float) -> None:
+    def _tried(self, entry: records.Tried, request: DurableRequest, now: float) -> None:
         core = self._core
-        kept.attempts, kept.reason = entry.attempts, entry.reason
-        if entry.poisoned and kept.state is WAITING:
-            kept.state = POISONED
+        request.attempts, request.reason = entry.attempts, entry.reason
+        if entry.poisoned and request.state is WAITING:
+            request.state = POISONED
             core.poisoned += 1
-            core.leave_lane(kept, now)
-        elif not entry.poisoned and kept.state is POISONED:
+            core.leave_lane(request, now)
+        elif not entry.poisoned and request.state is POISONED:
             core.poisoned -= 1
-            core.dispatcher.enqueue(kept, core.enter_lane(kept))
+            core.dispatcher.enqueue(request, core.enter_lane(request))
 
-    def _closed(self, entry: records.Closed, kept: Kept | None, now: float) -> None:
+    def _closed(self, entry: records.Closed, request: DurableRequest | None, now: float) -> None:
         core = self._core
         until = entry.key_until_us / 1e6 - core.epoch_s
         if self._unconfirmed is not None:
             self._unconfirmed.discard(entry.uuid)
-        if kept is not None:
-            self._collecting.forget(kept, now, until)
+        if request is not None:
+            self._collecting.forget(request, now, until)
         elif entry.key:
             core.register.keep_key(entry.key, entry.uuid, until)
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from requite.errors import StorageError
-from requite.protocols.titanic.requests import Kept
+from requite.protocols.titanic.requests import DurableRequest
 
 
 class Since(NamedTuple):
-    """A place in the log for `Load`: all records from `number` on, as many as fit into `size_max`
+    """A log position for `Load`: all records from `number` on, as many as fit into `size_max`
     bytes, as one batch of `requite.protocols.titanic.replication`.
 
     Where some of them have been removed, or with `begins`, it is the first batch of everything.
@@ -24,13 +24,13 @@ class Since(NamedTuple):
 class Submissions(NamedTuple):
     """SUBMITTED records, one for each of `requests`."""
 
-    requests: list[Kept]
+    requests: list[DurableRequest]
 
 
 class Entry(NamedTuple):
     """A record of another kind, and what is to be done when it is stored, or cannot be.
 
-    `stored(what, place, now)`, `failed(what, error, now)`.
+    `stored(what, location, now)`, `failed(what, error, now)`.
     """
 
     what: Any
@@ -47,14 +47,14 @@ class Entries(NamedTuple):
 class ForDispatch(NamedTuple):
     """A SUBMITTED is read, to be sent to a worker."""
 
-    kept: Kept
+    request: DurableRequest
 
 
 class ForReply(NamedTuple):
     """An ANSWERED is read, for whoever asked under `token`."""
 
     token: Any
-    kept: Kept
+    request: DurableRequest
 
 
 class ForShow(NamedTuple):
@@ -62,7 +62,7 @@ class ForShow(NamedTuple):
     the reply is what is read."""
 
     token: Any
-    kept: Kept
+    request: DurableRequest
     frames: list[bytes] | None = None
 
 

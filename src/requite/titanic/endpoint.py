@@ -21,7 +21,7 @@ DIALECT_DEFAULT: Final = "0.3"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BrokerEndpoint:
     """A broker: `name` is for people, `connections` lead there, and `dialect` is spoken."""
 
     name: str
@@ -30,7 +30,9 @@ class Place:
     heartbeat: HeartbeatPolicy = field(default_factory=HeartbeatPolicy)
 
 
-def place_at(url: str, dialect: str | None, size_max: int, heartbeat: HeartbeatPolicy) -> Place:
+def endpoint_at(
+    url: str, dialect: str | None, size_max: int, heartbeat: HeartbeatPolicy
+) -> BrokerEndpoint:
     """Make the place behind a URL. Raises `ConfigurationError`."""
     endpoints = read_endpoints(url)
     if endpoints.protocol != "mdp":
@@ -39,12 +41,12 @@ def place_at(url: str, dialect: str | None, size_max: int, heartbeat: HeartbeatP
     if broker.service:
         raise ConfigurationError(f"Titanic's services have their own names, not {broker.service!r}")
     spoken = by_version(dialect or broker.options.get("dialect", DIALECT_DEFAULT))
-    return Place(str(endpoints), _connections(broker, size_max), spoken, heartbeat)
+    return BrokerEndpoint(str(endpoints), _connections(broker, size_max), spoken, heartbeat)
 
 
-def place_inside(address: InprocAddress) -> Place:
+def endpoint_inside(address: InprocAddress) -> BrokerEndpoint:
     """Make the place at a broker on the same event loop, which listens there with `Handover`."""
-    return Place(str(address), Connections(Handover, dial_to=(address,)), DIRECT)
+    return BrokerEndpoint(str(address), Connections(Handover, dial_to=(address,)), DIRECT)
 
 
 def _connections(url: ServiceUrl, size_max: int) -> Connections:

@@ -23,7 +23,7 @@ from requite.request import Reply, Request, RetryPolicy
 from requite.shell.aio import AioShell
 from requite.shell.connections import Connections
 from requite.shell.journaling import new_name
-from requite.titanic.place import Place
+from requite.titanic.endpoint import BrokerEndpoint
 
 # Everything that clients of one broker may have outstanding is taken at once: what waits for the
 # disk here shares one sync, and what waits at the broker does not.
@@ -40,7 +40,7 @@ _new: Final = tuple.__new__  # half the price of calling a NamedTuple's class, o
 Take = Callable[[Input], None]
 
 
-class Post:
+class TitanicService:
     """One service at the broker: an engine with a connection of its own."""
 
     def __init__(self, engine: MajordomoWorker, connections: Connections, take: Take) -> None:
@@ -58,30 +58,32 @@ class Post:
         self._take(_new(Asked, (token, request.service, request.frames, request.idempotency_key)))
 
 
-def posts_at(place: Place, take: Take) -> list[Post]:
+def services_at(endpoint: BrokerEndpoint, take: Take) -> list[TitanicService]:
     """Make the posts of a Titanic at a broker. `take` gets what is asked there."""
     return [
-        Post(_engine(place, service), place.connections, take)
-        for service in _services(place.dialect)
+        TitanicService(_engine(endpoint, service), endpoint.connections, take)
+        for service in _service_names(endpoint.dialect)
     ]
 
 
-def _services(dialect: Dialect) -> Iterator[str]:
+def _service_names(dialect: Dialect) -> Iterator[str]:
     """The services to sign up for, each as often as it takes."""
     for service in SERVICES:
         is_one_by_one = service in STANDARD_SERVICES and not dialect.has_ids
         yield from [service] * (_COPIES if is_one_by_one else 1)
 
 
-def _engine(place: Place, service: str) -> MajordomoWorker:
+def _engine(endpoint: BrokerEndpoint, service: str) -> MajordomoWorker:
     several = _CAPACITY if service in STANDARD_SERVICES else _CAPACITY_OTHERS
     policy = WorkerPolicy(
-        capacity=several if place.dialect.has_ids else 1, heartbeat=place.heartbeat
+        capacity=several if endpoint.dialect.has_ids else 1, heartbeat=endpoint.heartbeat
     )
-    return MajordomoWorker(place.dialect, service, policy, rng=random.random, instance=new_name())
+    return MajordomoWorker(
+        endpoint.dialect, service, policy, rng=random.random, instance=new_name()
+    )
 
 
-def dispatching(place: Place, slots: int, take: Take) -> AioShell:
+def dispatching(endpoint: BrokerEndpoint, slots: int, take: Take) -> AioShell:
     """Make the shell of a client whose calls are `Submit` effects; `take` gets what came of them.
 
     It never tries again by itself: when, and how often, is for whoever submits to say.
@@ -89,11 +91,11 @@ def dispatching(place: Place, slots: int, take: Take) -> AioShell:
     policy = ClientPolicy(
         slots=slots,
         retry=RetryPolicy(attempts=1),
-        heartbeat=place.heartbeat,
+        heartbeat=endpoint.heartbeat,
         connections_max=min(slots, _CONNECTIONS_MAX),
     )
     engine = client_engine(
-        place.dialect,
+        endpoint.dialect,
         policy,
         rng=random.random,
         first_sequence=random.SystemRandom().randrange(_SEQUENCES),
@@ -106,7 +108,7 @@ def dispatching(place: Place, slots: int, take: Take) -> AioShell:
     def fail(token: Any, error: CallError) -> None:
         take(Answered(token, error))
 
-    return AioShell(engine, place.connections, deliver=deliver, fail=fail, logger=_LOGGER)
+    return AioShell(engine, endpoint.connections, deliver=deliver, fail=fail, logger=_LOGGER)
 
 
 def _go_on(_token: Any, _reason: str) -> None:
