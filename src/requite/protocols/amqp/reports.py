@@ -1,8 +1,7 @@
-"""What a responder has beside its requests: reports of its activity, and a queue for control
-messages: cancels, and in pools drains.
+"""A responder's activity reports, and its queue for control messages: cancels, and drains in pools.
 
-Each has a channel of its own. RabbitMQ closes a channel for any error, a missing exchange or a
-permission that is not there; requests and replies must not suffer from that.
+Each has a separate channel. RabbitMQ closes a channel for any error, such as a missing exchange or
+permission; that must not affect requests and replies.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ class Reports:
             self.report(Event.STARTED)
 
     def end(self) -> None:
-        """Note that the connection is gone."""
+        """Record that the connection was lost."""
         self._reports = False
 
     def lost(self, channel: bytes) -> None:
-        """Note that RabbitMQ has closed a channel; it is opened again with the next connection."""
+        """Record that RabbitMQ closed a channel; it is reopened on the next connection."""
         if channel == ACTIVITY:
             self._reports = False
 
     def report(self, event: Event, traceparent: str = "") -> None:
-        """Tell the manager of the pool, if there is one; `traceparent` is that of a request."""
+        """Report an event to the pool's manager, if any; `traceparent` is that of a request."""
         if not self._reports:
             return
         headers = {wire.EVENT: event.value, wire.WORKER_ID: self.worker_id}
@@ -60,8 +59,8 @@ class Reports:
         self._send(ACTIVITY, publishing, header, b"")
 
     def _listen(self) -> None:
-        """Have a queue for control messages. RabbitMQ makes its name; an empty one stands for that
-        of the queue which was declared last (AMQP 0.9.1, section 3.1.10.2)."""
+        """Consume control messages from a new queue. RabbitMQ names it; an empty name refers to the
+        queue that was declared last (AMQP 0.9.1, section 3.1.10.2)."""
         assignment = self._assignment
         self._send(SIDE, methods.OPEN_CHANNEL)
         if assignment.declares:
