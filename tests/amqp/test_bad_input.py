@@ -39,7 +39,7 @@ async def refused(url: str) -> CallError:
 # --- who asks, and where --------------------------------------------------------------------------
 async def test_a_wrong_password(rabbit: Rabbit) -> None:
     error = await refused(rabbit.url_of(password="wrong"))
-    assert "user and password are those of the URL or of `--credentials-file`" in str(error)
+    assert "check user and password, in the URL or in `--credentials-file`" in str(error)
     assert "wrong" not in str(error)
 
 

@@ -146,7 +146,7 @@ def _within_the_disk(folder: Path, settings: StoreSettings) -> StoreSettings:
     what was accepted have to go somewhere, and compaction takes room before it makes some."""
     if settings.disk_bytes_max is not None:
         return settings
-    there = next(location for location in (folder, *folder.absolute().parents) if location.exists())
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     taken = sum(file.stat().st_size for file in folder.glob(f"*{SUFFIX}"))
     room = taken + shutil.disk_usage(there).free
     return settings.bounded(room) if room >= DISK_BYTES_LEAST else settings

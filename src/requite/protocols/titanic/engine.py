@@ -198,10 +198,10 @@ class TitanicEngine:
     def snapshot(self) -> TitanicSnapshot:
         """Return the tables, as counts."""
         core, dispatcher = self._core, self._core.dispatcher
-        request = len(core.register)
+        requests = len(core.register)
         return TitanicSnapshot(
-            requests=request,
-            waiting=request - dispatcher.sent - core.answered - core.poisoned,
+            requests=requests,
+            waiting=requests - dispatcher.sent - core.answered - core.poisoned,
             sent=dispatcher.sent,
             answered=core.answered,
             poisoned=core.poisoned,

@@ -168,18 +168,18 @@ class Standby:
             self._may_replace = False
         self._followed = batch.log_id
         core.epoch = batch.epoch
-        request = [
+        to_store = [
             (entry, record)
             for entry, record in zip(entries, batch.records, strict=True)
             if not isinstance(entry, records.StoreRole)
         ]
-        if not request and not batch.is_begin and batch.following == batch.since:
+        if not to_store and not batch.is_begin and batch.following == batch.since:
             self._tell(token)  # a mere question
             return
         self._is_storing = True
         core.storing += 1
-        ticket = Replicated(token, batch, [entry for entry, _ in request])
-        core.emit(Store(ticket, [*(record for _, record in request), self._role(batch)]))
+        ticket = Replicated(token, batch, [entry for entry, _ in to_store])
+        core.emit(Store(ticket, [*(record for _, record in to_store), self._role(batch)]))
 
     def _role(self, batch: Batch) -> bytes:
         """Say how far we are; while we begin anew, that we have nothing."""
