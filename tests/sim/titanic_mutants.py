@@ -104,7 +104,7 @@ class GivesUpAtOnce(Attempts):
 
 
 class LosesWhatIsTurnedAway(Dispatcher):
-    def turned_away(self, request: DurableRequest, lane: Lane, now: float) -> None:
+    def put_back(self, request: DurableRequest, lane: Lane, now: float) -> None:
         self.leave_alone(lane, now)
 
 
@@ -151,7 +151,7 @@ class IgnoresItsEnd(TitanicEngine):
     def _maybe_stop(self) -> None:
         """Never."""
 
-    def _cut_short(self, _now: float) -> None:
+    def _drain_timed_out(self, _now: float) -> None:
         """Never."""
 
 

@@ -82,15 +82,15 @@ class Outage:
 
     async def _reopened(self) -> Store:
         """Try until the log is open again."""
-        pause_s, told = _PAUSE_S, ""
+        pause_s, logged = _PAUSE_S, ""
         while True:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_S_MAX)
             try:
                 return await asyncio.to_thread(self._open)
             except StorageError as error:
-                if str(error) != told:
-                    told = str(error)
+                if str(error) != logged:
+                    logged = str(error)
                     _log.warning("the log of kept requests cannot be opened again: %s", error)
 
     def _open(self) -> Store:

@@ -454,10 +454,10 @@ class AmqpResponder(ConnectedEngine):
         match headers.get(wire.CONTROL):
             case Control.CANCEL:
                 self._cancelled((properties.message_id, properties.correlation_id), now)
-            case Control.DRAIN if self._is_told(headers):
+            case Control.DRAIN if self._drain_applies(headers):
                 self._drained(Drain(), now)
 
-    def _is_told(self, headers: Mapping[str, Any]) -> bool:
+    def _drain_applies(self, headers: Mapping[str, Any]) -> bool:
         """Return whether a drain applies to this worker; workers without a pool ignore drains."""
         assignment = self._assignment
         return not assignment.declares and wire.concerns(

@@ -45,7 +45,7 @@ class Attempts:
         """Whether every reply is stored."""
         return not self._unstored
 
-    def came(self, request: DurableRequest, outcome: Reply | CallError, now: float) -> None:
+    def attempt_ended(self, request: DurableRequest, outcome: Reply | CallError, now: float) -> None:
         """An attempt has come to its end."""
         if request.state is not SENT or request.asked is None:
             return  # closed meanwhile
@@ -86,11 +86,11 @@ class Attempts:
         core.cache.drop_request(request)
         core.cache.keep_reply(request)
         if core.copy_first is None:
-            self._may_be_told(request, now)
+            self._reply_released(request, now)
         else:
-            core.copy_first(location, lambda then: self._may_be_told(request, then))
+            core.copy_first(location, lambda then: self._reply_released(request, then))
 
-    def _may_be_told(self, request: DurableRequest, now: float) -> None:
+    def _reply_released(self, request: DurableRequest, now: float) -> None:
         """A reply is wherever it has to be."""
         if request.state is not KEEPING:
             return  # closed meanwhile
@@ -123,7 +123,7 @@ class Attempts:
             self._unstored.pop(request, None)
             self._core.halt(_UNSTORED, bool(self._unstored))
 
-    def stays(self, request: DurableRequest, now: float) -> None:
+    def close_failed(self, request: DurableRequest, now: float) -> None:
         """A request was to be closed, and is not: what came meanwhile counts."""
         if request.state is not KEEPING or request.reply_location is not None:
             return
@@ -139,7 +139,7 @@ class Attempts:
         if isinstance(error, NoService):
             core.dispatcher.leave_alone(lane, now)
         if not error.may_have_executed:
-            core.dispatcher.turned_away(request, lane, now)
+            core.dispatcher.put_back(request, lane, now)
             return
         request.attempts += 1
         request.reason = f"{type(error).__name__}: {error}"[:_REASON_SIZE_MAX]

@@ -126,11 +126,11 @@ class Collecting:
             self.expire_keys(now)
         core.note("closed", request)
 
-    def gone(self, gone: Sequence[DurableRequest], now: float) -> None:
+    def missing(self, missing: Sequence[DurableRequest], now: float) -> None:
         """Take note of requests that are not in the log, which was opened again. Some were to be
         closed, and are, though their clients heard otherwise; all others are lost."""
-        lost = [request for request in gone if request.uuid not in self._half_closed]
-        for request in gone:
+        lost = [request for request in missing if request.uuid not in self._half_closed]
+        for request in missing:
             if request.uuid in self._half_closed:
                 self.forget(request, now, now + self._core.policy.key_window_s)
         self._half_closed.clear()
@@ -154,7 +154,7 @@ class Collecting:
         request.closing = None
         if isinstance(error, LogFailed):
             self._half_closed.add(request.uuid)
-        self._attempts.stays(request, now)
+        self._attempts.close_failed(request, now)
 
     # --- time -------------------------------------------------------------------------------------
     def expire_later(self, request: DurableRequest, now: float) -> None:

@@ -209,7 +209,7 @@ class Copying:
         """Try again later."""
         self._rest(f"the log cannot be read: {error}", now)
 
-    def came(self, outcome: Reply | CallError, now: float) -> None:
+    def answered(self, outcome: Reply | CallError, now: float) -> None:
         """Take what the replica says."""
         if self._state is State.SUPERSEDED:
             return

@@ -21,7 +21,7 @@ RECORD_SIZE_MAX: Final = 16 * 1024 * 1024
 """What a log takes as one record."""
 
 
-Told = Callable[[Any, Any, float], None]
+Callback = Callable[[Any, Any, float], None]
 
 
 class TitanicSnapshot(NamedTuple):
@@ -99,7 +99,7 @@ class Core:
         """Have an effect performed."""
         self.out.append(effect)
 
-    def enter(self, record: bytes, what: Any, stored: Told, failed: Told) -> None:
+    def enter(self, record: bytes, what: Any, stored: Callback, failed: Callback) -> None:
         """Have a record stored with the others of this turn; `stored(what, location, now)` or
         `failed(what, error, now)` follows."""
         self.entered.append(record)

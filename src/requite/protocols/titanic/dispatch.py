@@ -144,7 +144,7 @@ class Dispatcher:
         """Take note that a service is there."""
         lane.usable_until = now + self._policy.check_every_s
 
-    def turned_away(self, request: DurableRequest, lane: Lane, now: float) -> None:
+    def put_back(self, request: DurableRequest, lane: Lane, now: float) -> None:
         """Put a request back that could not be handed to a worker; leave its service alone."""
         request.state = WAITING
         lane.queue.appendleft(request)
@@ -176,7 +176,7 @@ class Dispatcher:
         due_at = now + max(self._policy.check_every_s, 1.0)
         self._emit(Submit(lane, MMI_SERVICE, [lane.name], due_at))
 
-    def told(self, lane: Lane, outcome: Reply | CallError, now: float) -> None:
+    def service_checked(self, lane: Lane, outcome: Reply | CallError, now: float) -> None:
         """Take note of what the broker says of a service.
 
         8/MMI has 200, 404 and 501. A broker that does not know, or says something else, is

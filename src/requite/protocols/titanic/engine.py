@@ -159,7 +159,7 @@ class TitanicEngine:
             EXPIRE: self._collecting.expire,
             KEYS: self._collecting.expire_keys,
             COPY: self._copying.due,
-            _DRAIN: self._cut_short,
+            _DRAIN: self._drain_timed_out,
         }
         self._begin(recovered)
 
@@ -257,11 +257,11 @@ class TitanicEngine:
         """Take what became of an attempt, or what somebody else says."""
         token, outcome = event
         if token.__class__ is DurableRequest:
-            self._attempts.came(token, outcome, now)
+            self._attempts.attempt_ended(token, outcome, now)
         elif token.__class__ is Lane:
-            self._core.dispatcher.told(token, outcome, now)
+            self._core.dispatcher.service_checked(token, outcome, now)
         elif token is self._copying:
-            self._copying.came(outcome, now)
+            self._copying.answered(outcome, now)
         else:
             raise LocalViolation(f"nothing was submitted under {token!r}")
 
@@ -316,7 +316,7 @@ class TitanicEngine:
             request.location = found.location
             if request.reply_location is not None:
                 request.reply_location = found.reply_location
-        self._collecting.gone(list(gone.values()), now)
+        self._collecting.missing(list(gone.values()), now)
         self._copying.reopened(recovered.next_number)
         core.failure = None
         core.halt(_DISK, False)
@@ -378,7 +378,7 @@ class TitanicEngine:
                 if is_damaged:
                     self._attempts.poison(request, f"the request cannot be read: {reason}", now)
                 else:  # the disk may work again, and it is as it was
-                    core.dispatcher.turned_away(request, lane, now)
+                    core.dispatcher.put_back(request, lane, now)
             return
         if ticket.__class__ is ForReply and is_damaged and request.state is ANSWERED:
             self._attempts.lost_reply(request, now)
@@ -457,7 +457,7 @@ class TitanicEngine:
             self._core.halt(_DRAINING)
             self._core.timers.set(_DRAIN, now + self.policy.drain_timeout_s)
 
-    def _cut_short(self, _now: float) -> None:
+    def _drain_timed_out(self, _now: float) -> None:
         """Wait no longer: what is out stays in the log, and is sent again by the next process."""
         core = self._core
         for request in core.register:
