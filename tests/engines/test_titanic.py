@@ -349,7 +349,7 @@ def test_a_damaged_reply_is_asked_for_anew() -> None:
 def test_no_more_requests_are_kept_than_allowed() -> None:
     bench = TitanicBench(requests_max=2)
     tickets = [bench.submitted(b"echo", b"%d" % n) for n in range(2)]
-    assert bench.ask(REQUEST, b"echo", b"3")[0].startswith(b"500 2 requests are kept")
+    assert bench.ask(REQUEST, b"echo", b"3")[0].startswith(b"500 the limit of 2 stored requests is reached")
     bench.ask(CLOSE, tickets[0])
     assert bench.submitted(b"echo", b"3")
 
@@ -362,7 +362,7 @@ def test_after_a_failed_sync_nothing_is_accepted_but_replies_are_served() -> Non
     assert bench.ask(REQUEST, b"echo", b"2")[0].startswith(b"500 not stored")
     assert bench.engine.failure is not None
     stores = len(bench.stores)
-    assert bench.ask(REQUEST, b"echo", b"3")[0].startswith(b"500 the store takes nothing any more")
+    assert bench.ask(REQUEST, b"echo", b"3")[0].startswith(b"500 the store has failed")
     assert len(bench.stores) == stores
     assert bench.ask(REPLY, ticket) == [b"200", b"ho"]
 

@@ -196,7 +196,7 @@ def test_in_step_nothing_is_accepted_while_the_replica_is_away() -> None:
     token = primary.begin(REQUEST, b"echo", b"x", key=b"k")
     primary.feed([Answered(primary.submits.pop().token, CallTimeout("away"))])
     assert primary.answers[token][0].startswith(b"500 stored here, but not at the replica")
-    assert primary.ask(REQUEST, b"echo", b"y")[0].startswith(b"500 the replica")
+    assert primary.ask(REQUEST, b"echo", b"y")[0].startswith(b"500 synchronous replication fails")
     primary.replica = replica
     primary.wait(5.0)
     assert primary.ask(REQUEST, b"echo", b"x", key=b"k")[0] == b"200"
@@ -242,7 +242,7 @@ def test_nonsense_is_refused(frames: list[bytes]) -> None:
 
 def test_who_is_no_replica_takes_no_batch() -> None:
     life = Life(MemoryFolder())
-    assert life.ask(REPLICATE, *batch(b"l" * 16, 0, 0))[0].startswith(b"400 this is no replica")
+    assert life.ask(REPLICATE, *batch(b"l" * 16, 0, 0))[0].startswith(b"400 this Titanic is not a replica")
 
 
 # --- anything in any order ------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from requite.protocols.titanic.wire import ERROR, OK, UNKNOWN
 
 
 class Administration:
-    """Tells of requests, and has those that were given up tried again."""
+    """Lists and shows requests; retries poisoned ones."""
 
     def __init__(
         self,
@@ -43,13 +43,13 @@ class Administration:
         self._core.answer(token, OK, listing.stats(self._snapshot(), self._facts()))
 
     def show(self, token: Any, frames: Sequence[bytes], _now: float) -> None:
-        """Answer with all there is of one request."""
+        """Answer with the details, frames and reply of one request."""
         request = self._core.find(token, frames)
         if request is not None:
             self._show_next(ForShow(token, request))
 
     def _show_next(self, ticket: ForShow) -> None:
-        """Collect what is to be shown: the request's frames, then those of the reply."""
+        """Load what is not cached: the request's frames, then those of the reply; then answer."""
         token, request, frames = ticket
         if frames is None:
             if request.frames is None and request.location is not None:
@@ -62,7 +62,7 @@ class Administration:
             self._tell(ticket, frames, request.reply or ())
 
     def loaded(self, ticket: ForShow, frames: list[bytes]) -> None:
-        """Go on with what was read."""
+        """Continue with frames read from the log."""
         if ticket.frames is None:
             self._show_next(ForShow(ticket.token, ticket.request, frames))
         else:
@@ -73,13 +73,13 @@ class Administration:
         self._core.answer(ticket.token, OK, line, *frames, *reply)
 
     def retry(self, token: Any, frames: Sequence[bytes], _now: float) -> None:
-        """Have a request tried again that was given up."""
+        """Retry a poisoned request."""
         core = self._core
         request = core.find(token, frames)
         if request is None:
             return
         if core.bystander:
-            core.refuse(token, ERROR, f"{core.bystander}: ask where it was accepted")
+            core.refuse(token, ERROR, f"{core.bystander}; send this to the active Titanic")
         elif (
             request.state is not POISONED or request.location is None or request.closing is not None
         ):

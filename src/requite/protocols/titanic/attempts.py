@@ -1,4 +1,4 @@
-"""What becomes of requests at their services: replies, failures, and those that are given up."""
+"""Outcomes of attempts: replies to store, retries after failures, and poisoned requests."""
 
 from __future__ import annotations
 
@@ -23,30 +23,33 @@ from requite.request import Reply
 STORE_AGAIN: Final = "store again"
 _UNSTORED: Final = "replies are not stored"
 _REASON_SIZE_MAX: Final = 1000
+# Stored in TRIED records, and compared with them: it must not change.
 IN_DOUBT: Final = (
     "the log is damaged behind this request, which may have been answered, or closed, there"
 )
 
-LOST: Final = "its record has vanished from the log, of which a part must have been removed"
+LOST: Final = "its record is missing from the log: a part of the log must have been removed"
 
 Ended = Callable[[DurableRequest, float], None]
 
 
 class Attempts:
-    """Takes the outcome of attempts. `ended(kept, now)` is called when there will be no other."""
+    """Handles outcomes of attempts; calls `ended(request, now)` when no other attempt follows."""
 
     def __init__(self, core: Core, ended: Ended) -> None:
         self._core = core
         self._ended = ended
-        self._unstored: dict[DurableRequest, None] = {}  # whose reply the disk did not take
+        self._unstored: dict[DurableRequest, None] = {}  # replies that the disk refused
 
     @property
     def is_idle(self) -> bool:
         """Whether every reply is stored."""
         return not self._unstored
 
-    def attempt_ended(self, request: DurableRequest, outcome: Reply | CallError, now: float) -> None:
-        """An attempt has come to its end."""
+    def attempt_ended(
+        self, request: DurableRequest, outcome: Reply | CallError, now: float
+    ) -> None:
+        """Handle the outcome of an attempt."""
         if request.state is not SENT or request.asked is None:
             return  # closed meanwhile
         core = self._core
@@ -61,12 +64,12 @@ class Attempts:
         request.reply = outcome.frames
         request.reply_size = sum(map(len, outcome.frames))
         request.state = KEEPING
-        if request.closing is None:  # else: nothing is stored behind its CLOSED, unless that fails
+        if request.closing is None:  # else `close_failed` stores it if CLOSED cannot be stored
             self._keep_reply(request, now)
 
     # --- replies ----------------------------------------------------------------------------------
     def _keep_reply(self, request: DurableRequest, now: float) -> None:
-        """Store a reply before anybody hears of it."""
+        """Store a reply, before a client can collect it."""
         reply = request.reply or ()
         record = records.encode_answered(request.uuid, request.answered_us, request.attempts, reply)
         if len(record) > RECORD_SIZE_MAX:
@@ -91,7 +94,7 @@ class Attempts:
             core.copy_first(location, lambda then: self._reply_released(request, then))
 
     def _reply_released(self, request: DurableRequest, now: float) -> None:
-        """A reply is wherever it has to be."""
+        """Make a reply available: it is stored, and replicated if required."""
         if request.state is not KEEPING:
             return  # closed meanwhile
         core = self._core
@@ -102,7 +105,7 @@ class Attempts:
         self._ended(request, now)
 
     def _reply_not_stored(self, request: DurableRequest, _error: StorageError, now: float) -> None:
-        """Hold the reply back, and send nothing until it is stored: replies must not pile up."""
+        """Hold the reply back and halt dispatch until it is stored: replies must not pile up."""
         if request.state is not KEEPING:
             return
         core = self._core
@@ -112,19 +115,19 @@ class Attempts:
             core.timers.set(STORE_AGAIN, now + core.policy.store_retry_s)
 
     def store_again(self, now: float) -> None:
-        """Try to store the replies that the disk did not take."""
+        """Retry storing the replies that the disk refused."""
         for request in list(self._unstored):
             if request.closing is None:
                 self._keep_reply(request, now)
 
     def let_go(self, request: DurableRequest) -> None:
-        """A reply is stored, or needs no storing any more."""
+        """Drop a request from the unstored replies."""
         if self._unstored:
             self._unstored.pop(request, None)
             self._core.halt(_UNSTORED, bool(self._unstored))
 
     def close_failed(self, request: DurableRequest, now: float) -> None:
-        """A request was to be closed, and is not: what came meanwhile counts."""
+        """Store a reply that arrived while the request was closing: CLOSED could not be stored."""
         if request.state is not KEEPING or request.reply_location is not None:
             return
         if request not in self._unstored:
@@ -134,7 +137,7 @@ class Attempts:
 
     # --- failures ---------------------------------------------------------------------------------
     def _failed(self, request: DurableRequest, error: CallError, lane: Lane, now: float) -> None:
-        """Have a request tried again, at once or later, or give it up."""
+        """Retry a request after a failed attempt, at once or later, or poison it."""
         core = self._core
         if isinstance(error, NoService):
             core.dispatcher.leave_alone(lane, now)
@@ -153,12 +156,12 @@ class Attempts:
         core.note("tried", request, reason=request.reason)
 
     def poison(self, request: DurableRequest, reason: str, now: float) -> None:
-        """Try a request no more, but keep it: an operator may look at it, and have it tried."""
+        """Stop retrying a request, but retain it: an operator can inspect and retry it."""
         self._put_aside(request, reason, now)
         self._core.warn("poisoned", f"{request.ticket}: {reason}")
 
     def put_aside(self, waiting: Sequence[DurableRequest], reason: str, now: float) -> None:
-        """Try requests no more that have waited for their turn."""
+        """Poison requests that wait for dispatch."""
         for request in waiting:
             self._core.timers.clear(request)
             self._put_aside(request, reason, now)
@@ -177,7 +180,7 @@ class Attempts:
         self._ended(request, now)
 
     def release_damaged(self) -> None:
-        """Let those wait again that were in doubt: it is known now that they are not closed."""
+        """Dispatch the requests that were in doubt: now it is known that they are not closed."""
         core = self._core
         for request in core.register:
             if (
@@ -189,7 +192,7 @@ class Attempts:
                 core.enter(record, request, self.try_again, _nothing)
 
     def try_again(self, request: DurableRequest, _location: Any, _now: float) -> None:
-        """It is stored that a request is poisoned no longer."""
+        """Queue a request whose retry by an operator has been stored."""
         core = self._core
         if request.state is POISONED:
             core.poisoned -= 1
@@ -199,17 +202,16 @@ class Attempts:
 
     def _enter_tried(self, request: DurableRequest, *, poisoned: bool) -> None:
         if request.closing is not None:
-            return  # nothing is stored behind its CLOSED
+            return  # its CLOSED must remain the last record
         core = self._core
         record = records.encode_tried(
             request.uuid, core.now_us, request.attempts, poisoned, request.reason
         )
-        core.enter(
-            record, request, _nothing, _nothing
-        )  # at worst, a later start knows nothing of it
+        # If this fails, a later start just does not know of the attempt.
+        core.enter(record, request, _nothing, _nothing)
 
     def lost(self, requests: Sequence[DurableRequest], now: float) -> None:
-        """Requests that were acknowledged are not in the log any more: keep what is in memory."""
+        """Handle acknowledged requests that are missing from the log; keep what is in memory."""
         core = self._core
         waiting = []
         for request in requests:
@@ -227,18 +229,17 @@ class Attempts:
             self.put_aside(waiting, LOST, now)
 
     def lost_reply(self, request: DurableRequest, now: float) -> None:
-        """A stored reply cannot be read, but the request can: a restart would have it run again,
-        and so do we."""
+        """Run a request again whose stored reply cannot be read, as a restart would do."""
         core = self._core
         core.answered -= 1
         request.reply_location = None
         request.reply_size = request.answered_us = 0
         lane = core.enter_lane(request)
         if request.location is None:
-            self.poison(request, "its reply cannot be read, nor the request itself", now)
+            self.poison(request, "neither its reply nor the request itself can be read", now)
         else:
             core.dispatcher.enqueue(request, lane)
 
 
 def _nothing(_what: Any, _outcome: Any, _now: float) -> None:
-    """There is nothing to be done when it is stored, nor when it is not."""
+    """Ignore whether a record was stored."""

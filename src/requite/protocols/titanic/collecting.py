@@ -1,4 +1,4 @@
-"""`titanic.reply` and `titanic.close`: handing replies over, and letting go of requests."""
+"""`titanic.reply` and `titanic.close`: collecting replies, and removing requests."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ KEYS: Final = "keys"
 
 
 class Collecting:
-    """Gives replies as often as they are asked for, and removes nothing unless it is told to."""
+    """Serves replies, any number of times, and removes requests when they are closed or expire."""
 
     def __init__(self, core: Core, copying: Copying) -> None:
         self._core = core
         self._copying = copying
         self._attempts = Attempts(core, self.expire_later)
-        self._half_closed: set[bytes] = set()  # their CLOSED is on the disk, or is not
+        self._half_closed: set[bytes] = set()  # CLOSED may or may not be on the disk
         self._expiring: deque[tuple[float, DurableRequest]] = deque()
 
     @property
     def attempts(self) -> Attempts:
-        """What becomes of requests before there is anything to collect."""
+        """The handler of attempts, which precede collecting."""
         return self._attempts
 
     def reply(self, token: Any, frames: Sequence[bytes], _now: float) -> None:
-        """Answer with the reply, or with 300 while there is none."""
+        """Answer with the reply, or with 300 while the request is pending."""
         core = self._core
         request = core.find(token, frames)
         if request is None:
@@ -59,18 +59,18 @@ class Collecting:
             status = refusal(UNKNOWN, f"poisoned: {request.reason}")
             core.answer(token, status, POISONED_FRAME, request.reason.encode())
         elif core.is_superseded:
-            core.refuse(token, ERROR, f"{core.bystander}: ask there for what is not answered here")
+            core.refuse(token, ERROR, f"{core.bystander}; ask the promoted Titanic for the reply")
         else:
             core.answer(token, PENDING)
 
     def loaded(self, token: Any, frames: Sequence[bytes]) -> None:
-        """Answer with a reply that had to be read."""
+        """Answer with a reply that was read from the log."""
         self._core.answer(token, OK, *frames)
 
     # --- closing ----------------------------------------------------------------------------------
     def close(self, token: Any, frames: Sequence[bytes], _now: float) -> None:
-        """Remove a request and its reply. What is not there is closed already, and 200 as well; so
-        is a malformed ticket, under which nothing can be kept, here or at a replica."""
+        """Remove a request and its reply. An unknown or malformed ticket is also answered with 200:
+        the request is closed already, or never existed."""
         core = self._core
         try:
             uuid = decode_ticket(frames[0] if frames else b"")
@@ -79,8 +79,8 @@ class Collecting:
             return
         request = core.register.find(uuid)
         if core.bystander:
-            where = "there" if core.is_superseded else "where it was accepted"
-            core.refuse(token, ERROR, f"{core.bystander}: close it {where}")
+            where = "promoted" if core.is_superseded else "active"
+            core.refuse(token, ERROR, f"{core.bystander}; close it at the {where} Titanic")
         elif request is None:
             if not self._copying.holds_closing(token, uuid):
                 core.answer(token, OK)
@@ -90,7 +90,7 @@ class Collecting:
             self.begin_closing(request, [token], expired=False)
 
     def begin_closing(self, request: DurableRequest, tokens: list[Any], *, expired: bool) -> None:
-        """Store that a request is closed; then forget it, and tell `tokens`."""
+        """Store that a request is closed; then forget it, and answer `tokens`."""
         core = self._core
         request.closing = tokens
         until_us = core.now_us + int(core.policy.key_window_s * 1e6)
@@ -103,11 +103,11 @@ class Collecting:
         emit = self._copying.closed(request.uuid, location) or self._core.emit
         for token in request.closing or ():
             emit(Finished(token, (OK,), Status.OK))
-        if request.state is not CLOSED:  # else it was never stored
+        if request.state is not CLOSED:  # else SUBMITTED could not be stored
             self.forget(request, now, now + self._core.policy.key_window_s)
 
     def forget(self, request: DurableRequest, now: float, key_until: float) -> None:
-        """Let go of a request that is closed, wherever it is."""
+        """Remove a closed request from all tables, whatever its state."""
         core = self._core
         state, request.state = request.state, CLOSED
         if state is ANSWERED:
@@ -127,8 +127,8 @@ class Collecting:
         core.note("closed", request)
 
     def missing(self, missing: Sequence[DurableRequest], now: float) -> None:
-        """Take note of requests that are not in the log, which was opened again. Some were to be
-        closed, and are, though their clients heard otherwise; all others are lost."""
+        """Handle requests that are missing from the reopened log. Those whose CLOSED failed were
+        closed after all; the others are lost."""
         lost = [request for request in missing if request.uuid not in self._half_closed]
         for request in missing:
             if request.uuid in self._half_closed:
@@ -138,7 +138,7 @@ class Collecting:
             self._attempts.lost(lost, now)
 
     def _recall(self, request: DurableRequest, state: State, now: float) -> None:
-        """Nobody waits for the reply any more."""
+        """Cancel a request whose reply is not needed any more."""
         core = self._core
         lane = core.lane_of(request)
         if state is SENT:
@@ -158,7 +158,7 @@ class Collecting:
 
     # --- time -------------------------------------------------------------------------------------
     def expire_later(self, request: DurableRequest, now: float) -> None:
-        """Remove a request by and by that has come to its end now, if nobody does."""
+        """Schedule the removal of a request that has ended now."""
         core = self._core
         if core.policy.expire_s is not None:
             self._expiring.append((now + core.policy.expire_s, request))
@@ -166,16 +166,16 @@ class Collecting:
                 core.timers.set(EXPIRE, self._expiring[0][0])
 
     def recovered(self) -> None:
-        """Put what an earlier process has left into the order of time."""
+        """Sort the expiry queue after recovery."""
         if self._expiring:
             self._expiring = deque(sorted(self._expiring, key=lambda one: one[0]))
             self._core.timers.set(EXPIRE, self._expiring[0][0])
 
     def expire(self, now: float) -> None:
-        """Close what nobody has collected. All wait equally long, so the first is due first.
+        """Close requests that were not collected in time. All have the same time limit, so the
+        queue is in order.
 
-        A replica leaves that to the one whose replica it is, and looks again later; and so does one
-        that was superseded.
+        A replica and a superseded Titanic close nothing by time, and check again later.
         """
         core, expiring = self._core, self._expiring
         if core.bystander:
@@ -189,7 +189,7 @@ class Collecting:
             self._core.timers.set(EXPIRE, expiring[0][0])
 
     def expire_keys(self, now: float) -> None:
-        """Forget idempotency keys whose time is over."""
+        """Forget expired idempotency keys."""
         until = self._core.register.expire_keys(now)
         if until is not None:
             self._core.timers.set(KEYS, until)

@@ -1,19 +1,18 @@
-"""Titanic: takes requests for services that may be there later, and keeps them and their replies.
+"""Titanic: stores requests for services that may be unavailable, dispatches them, stores replies.
 
     titanic.request ──► Store SUBMITTED ──Stored──► 200, ticket
                                                      │ Submit (as a client of the services)
     titanic.reply ◄── 200, body ◄──Stored── Store ANSWERED ◄── Answered
     titanic.close ──► Store CLOSED ──Stored──► 200
 
-It is a worker to its clients (`Asked` in, `Finished` out), a client of the services behind it
-(`Submit` out, `Answered` in), and speaks of nothing that is not on the disk (`Store`, `Stored`).
-Whoever composes it hands each effect to the right engine, shell or store. Inputs: `Asked`,
-`Answered` (`inputs`), `Stored`, `StoreFailed`, `Loaded`, `LoadFailed`, `Drain`, `Wake`; effects:
-`Finished`, `Submit`, `Cancel`, `Store`, `Load`, `Note`, `Warn`, `Stopped`.
+It is a worker to its clients (`Asked` in, `Finished` out) and a client of the services (`Submit`
+out, `Answered` in), and acknowledges nothing that is not on the disk (`Store`, `Stored`). The
+composition routes each effect to an engine, the shell or the store. Inputs: `Asked`, `Answered`
+(`inputs`), `Stored`, `StoreFailed`, `Loaded`, `LoadFailed`, `Drain`, `Wake`; effects: `Finished`,
+`Submit`, `Cancel`, `Store`, `Load`, `Note`, `Warn`, `Stopped`.
 
-The token of a `Submit` is this engine's; each has to come back once with `Answered`, but after a
-`Cancel` need not. A `Submit` for `titanic.replicate` is for the replica (see `replication`), any
-other for the broker.
+Each token of a `Submit` must be answered once by `Answered`; after a `Cancel`, that is optional. A
+`Submit` for `titanic.replicate` goes to the replica (see `replication`), any other to the broker.
 
 Sources: 9/TSP; the Guide, "Disconnected Reliability (Titanic Pattern)".
 """
@@ -104,12 +103,11 @@ Service = Callable[[Any, Sequence[bytes], float], None]
 
 
 class TitanicEngine:
-    """See the module.
+    """The engine; see the module.
 
-    `rng` gives randomness for pauses, `new_uuid` 16 random bytes. `recovered` is what the store
-    found when it was opened. `epoch_s` is the wall time (seconds since 1970) at which the monotonic
-    clock, whose instants are fed with inputs, was 0. `facts` returns what `titanic.stats` tells
-    besides, of the store for example.
+    `rng` returns random numbers for pauses, `new_uuid` 16 random bytes. `recovered` is the content
+    of the store when it was opened. `epoch_s` is the wall time (seconds since 1970) at instant 0 of
+    the monotonic clock. `facts` returns additional entries for `titanic.stats`.
     """
 
     def __init__(
@@ -165,8 +163,8 @@ class TitanicEngine:
 
     # --- the engine's contract --------------------------------------------------------------------
     def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`: what these inputs want stored leaves as one `Store`
-        for all submissions, and one for the rest."""
+        """See `requite.engine.Engine.handle`. The records of one batch of inputs leave as one
+        `Store` for all submissions, and one for the rest."""
         self._core.now_us = int((now + self._core.epoch_s) * 1e6)
         ask = self._intake.ask
         refused: LocalViolation | None = None
@@ -191,12 +189,11 @@ class TitanicEngine:
         return self._end_turn(now)
 
     def deadline(self) -> float | None:
-        """See `requite.engine.Engine.deadline`; 0 until the first `Wake`, so that a shell that
-        honours deadlines starts it."""
+        """See `requite.engine.Engine.deadline`; 0 until the first `Wake`, which starts it."""
         return self._core.timers.next()
 
     def snapshot(self) -> TitanicSnapshot:
-        """Return the tables, as counts."""
+        """Return counts and state."""
         core, dispatcher = self._core, self._core.dispatcher
         requests = len(core.register)
         return TitanicSnapshot(
@@ -224,12 +221,12 @@ class TitanicEngine:
 
     @property
     def failure(self) -> StorageError | None:
-        """Why the store takes nothing any more; from then on all that is asked for is refused
-        (500), but for replies, until the log was opened again: by `reopened`, or a new process."""
+        """The error that stopped the store. Until the log is reopened, by `reopened` or a new
+        process, everything but collecting replies is refused (500)."""
         return self._core.failure
 
     def _end_turn(self, now: float) -> list[Effect]:
-        """Ask for what is to be stored, send what can be sent, and hand the effects over."""
+        """Emit `Store` for the records of this turn, dispatch, and return the effects."""
         core = self._core
         if core.submissions:
             core.storing += 1
@@ -249,12 +246,12 @@ class TitanicEngine:
     def _other_service(self, token: Any, service: str, frames: Sequence[bytes], now: float) -> None:
         handler = self._services.get(service)
         if handler is None:
-            self._core.refuse(token, UNKNOWN, f"{service} is no service of Titanic")
+            self._core.refuse(token, UNKNOWN, f"Titanic has no service {service}")
         else:
             handler(token, frames, now)
 
     def _outcome(self, event: Answered, now: float) -> None:
-        """Take what became of an attempt, or what somebody else says."""
+        """Handle the outcome of an attempt, a service check or a batch for the replica."""
         token, outcome = event
         if token.__class__ is DurableRequest:
             self._attempts.attempt_ended(token, outcome, now)
@@ -295,33 +292,33 @@ class TitanicEngine:
                 entry.failed(entry.what, error, now)
 
     def _disk_failed(self, error: LogFailed) -> None:
-        """Take nothing, and send nothing: the replies could not be stored."""
+        """Accept and dispatch nothing: replies could not be stored."""
         self._core.failure = error
         self._core.halt(_DISK)
 
     def reopened(self, recovered: Recovered, now: float) -> None:
-        """Go on with a store that was opened again on the same log, after a `failure`.
+        """Continue with a store that was reopened on the same log after a `failure`.
 
-        What is known here is there, but for what was closed; and there may be what its client was
-        told could not be stored. What this wants done is done with the next input.
+        The log has all requests known here, except those that were closed. It may also have
+        requests whose storing was reported as failed. Effects leave with the next input.
         """
         core = self._core
-        gone = {request.uuid: request for request in core.register}
+        missing = {request.uuid: request for request in core.register}
         for found in recovered.requests:
             request = core.register.find(found.uuid)
             if request is None:
                 self._take_over(found)
                 continue
-            del gone[found.uuid]
+            del missing[found.uuid]
             request.location = found.location
             if request.reply_location is not None:
                 request.reply_location = found.reply_location
-        self._collecting.missing(list(gone.values()), now)
+        self._collecting.missing(list(missing.values()), now)
         self._copying.reopened(recovered.next_number)
         core.failure = None
         core.halt(_DISK, False)
 
-    # --- what was read ----------------------------------------------------------------------------
+    # --- loaded records ---------------------------------------------------------------------------
     def _loaded(self, event: Loaded, now: float) -> None:
         ticket, payload = event.ticket, event.payload
         if ticket.__class__ is ForReplica:
@@ -364,11 +361,11 @@ class TitanicEngine:
         self._unreadable(ticket, str(error), now, is_damaged=is_damaged)
 
     def _has_come_back(self, ticket: Any) -> None:
-        if ticket.__class__ is not ForDispatch:  # those are counted as sent
+        if ticket.__class__ is not ForDispatch:  # which counts as sent
             self._core.storing -= 1
 
     def _unreadable(self, ticket: Any, reason: str, now: float, *, is_damaged: bool = True) -> None:
-        """Tell whoever wants it that a record cannot be read; everything else goes on."""
+        """Handle a record that cannot be read: poison or requeue its request, or refuse (500)."""
         core, request = self._core, ticket.request
         core.warn("record damaged" if is_damaged else "disk", f"{request.ticket}: {reason}")
         if ticket.__class__ is ForDispatch:
@@ -377,7 +374,7 @@ class TitanicEngine:
                 core.dispatcher.free(request, lane)
                 if is_damaged:
                     self._attempts.poison(request, f"the request cannot be read: {reason}", now)
-                else:  # the disk may work again, and it is as it was
+                else:  # the disk may work again
                     core.dispatcher.put_back(request, lane, now)
             return
         if ticket.__class__ is ForReply and is_damaged and request.state is ANSWERED:
@@ -396,9 +393,9 @@ class TitanicEngine:
             else:
                 self._timed[name](now)
 
-    # --- the beginning ----------------------------------------------------------------------------
+    # --- start ------------------------------------------------------------------------------------
     def _begin(self, recovered: Recovered) -> None:
-        """Take over what an earlier process left."""
+        """Restore the state of an earlier process."""
         core = self._core
         core.is_damaged = recovered.is_damaged
         self._standby.begin(recovered.role)
@@ -417,7 +414,7 @@ class TitanicEngine:
         core.timers.set(_BEGIN, 0.0)
 
     def _take_over(self, found: RecoveredRequest) -> DurableRequest | None:
-        """Know a request again; return it if nobody knows whether it is to be run."""
+        """Restore a request; return it if it is in doubt, otherwise None."""
         core = self._core
         lane = core.dispatcher.stored_lane(found.service)
         request = DurableRequest(found.uuid, lane, found.key, found.submitted_us)
@@ -443,22 +440,22 @@ class TitanicEngine:
         return None
 
     def _leave_in_doubt(self, in_doubt: list[DurableRequest], now: float) -> None:
-        """Run nothing that may have been closed: an operator has to say."""
+        """Poison requests that may have been closed; an operator must decide about them."""
         waiting = [request for request in in_doubt if request.state is WAITING]
         if waiting:
             self._attempts.put_aside(waiting, IN_DOUBT, now)
         self._core.halt(IN_DOUBT, False)
 
-    # --- the end ----------------------------------------------------------------------------------
+    # --- drain ------------------------------------------------------------------------------------
     def _drain(self, _event: Drain, now: float) -> None:
-        """Accept nothing new, send nothing, and wait for what is out."""
+        """Accept and dispatch nothing more; wait for attempts in flight."""
         if not self._draining:
             self._draining = self._intake.is_closed = True
             self._core.halt(_DRAINING)
             self._core.timers.set(_DRAIN, now + self.policy.drain_timeout_s)
 
     def _drain_timed_out(self, _now: float) -> None:
-        """Wait no longer: what is out stays in the log, and is sent again by the next process."""
+        """Stop waiting: cancel attempts in flight. The next process dispatches them again."""
         core = self._core
         for request in core.register:
             if request.state is SENT:
@@ -483,4 +480,4 @@ class TitanicEngine:
 
 
 def _nothing(_now: float) -> None:
-    """The first `Wake` has nothing to do but to send what waits."""
+    """Do nothing: the first `Wake` only dispatches."""

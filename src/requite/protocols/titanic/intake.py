@@ -16,15 +16,15 @@ from requite.request import Status
 
 
 class Intake:
-    """Takes requests in. What is accepted in one turn is stored with one `Store`."""
+    """Accepts requests; those of one turn are stored with one `Store`."""
 
     def __init__(self, core: Core, copying: Copying) -> None:
-        self.is_closed = False  # it is draining
+        self.is_closed = False  # draining
         self._core = core
         self._copying = copying
 
     def ask(self, token: Any, frames: Sequence[bytes], key: bytes, now: float) -> None:
-        """Accept a request, unless its key says that it was accepted before."""
+        """Accept a request, unless one with its key was accepted before."""
         core = self._core
         if key and not core.is_superseded and self._is_known(token, key, frames):
             return
@@ -54,7 +54,7 @@ class Intake:
         core.submitted.append(record)
 
     def stored(self, requests: list[DurableRequest], locations: Sequence[Any]) -> None:
-        """Tell those who asked, and send their requests on."""
+        """Answer the submitters with tickets, and queue the requests."""
         core = self._core
         emit = self._copying.emit_at(locations) or core.emit
         enqueue, keep = core.dispatcher.enqueue, core.cache.keep_request
@@ -71,8 +71,8 @@ class Intake:
                 core.note("submitted", request)
 
     def failed(self, requests: list[DurableRequest], error: StorageError, now: float) -> None:
-        """Refuse them. After `LogFailed` they may be on the disk all the same, and be found there
-        by the next process; a client that asks again should use a key."""
+        """Refuse requests that could not be stored. After `LogFailed` they may still be on the
+        disk, where the next process finds them; clients that retry should use a key."""
         core = self._core
         for request in requests:
             for token in request.waiting or ():
@@ -83,7 +83,8 @@ class Intake:
             core.leave_lane(request, now)
 
     def _is_known(self, token: Any, key: bytes, frames: Sequence[bytes]) -> bool:
-        """Answer, or have answered, a submission whose key came before."""
+        """Answer a submission whose key is known, now or once it is stored; return False if the key
+        is new."""
         core = self._core
         uuid = core.register.uuid_of(key)
         if uuid is None:
@@ -92,29 +93,29 @@ class Intake:
         if request is not None and not _may_be(request, frames):
             core.refuse(token, UNKNOWN, "this key was used for another request")
         elif request is not None and request.waiting is not None:
-            request.waiting.append(token)  # it is being stored
+            request.waiting.append(token)  # being stored
         elif request is None or not self._copying.holds(token, request):
             core.answer(token, OK, encode_ticket(uuid))
         return True
 
     def _refusal(self) -> str:
-        """Why no request can be accepted now; "" if one can."""
+        """Why requests cannot be accepted now; "" if they can."""
         core = self._core
         if core.failure is not None:
-            return f"the store takes nothing any more: {core.failure}"
+            return f"the store has failed: {core.failure}"
         if self.is_closed:
             return "shutting down"
         if core.is_superseded:
-            return f"{core.bystander}; submit there"
+            return f"{core.bystander}; submit to the promoted Titanic"
         if core.is_replica:
-            return "this is a replica, which takes requests once it is promoted"
+            return "this is a replica, which accepts requests only after it is promoted"
         if len(core.register) >= core.policy.requests_max:
-            return f"{len(core.register)} requests are kept, which is the limit"
+            return f"the limit of {len(core.register)} stored requests is reached"
         return self._copying.refusal
 
 
 def _may_be(request: DurableRequest, frames: Sequence[bytes]) -> bool:
-    """Whether a request may be this one, as far as can be told without reading the log."""
+    """Whether a request may have these frames, as far as is known without reading the log."""
     service, body = frames[0] if frames else b"", list(frames[1:]) or [b""]
     if request.lane is not None and request.lane.name != service:
         return False

@@ -1,4 +1,4 @@
-"""Being a replica: storing what another Titanic sends, and sending nothing on, until promoted."""
+"""The replica: stores another Titanic's records, and dispatches nothing until it is promoted."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _REPLICA: Final = "this is a replica"
 _SUPERSEDED: Final = "superseded"
 _NO_LOG: Final = bytes(16)
 _UNCONFIRMED: Final = (
-    "this copy was promoted while it was given everything anew: the request may have been closed"
+    "this replica was promoted before a full copy was complete: the request may have been closed"
 )
 
 
 class Replicated(NamedTuple):
-    """The ticket of a `Store` of what was replicated: one entry for each record but the last, which
-    says how far that is."""
+    """The ticket of a `Store` of replicated records: one entry for each record but the last, which
+    is the ROLE with the new position."""
 
     token: Any
     batch: Batch
@@ -38,21 +38,21 @@ class Replicated(NamedTuple):
 
 
 class Standby:
-    """A replica's side of replication; idle where this is none."""
+    """The replica's side of replication; idle in a Titanic that is not a replica."""
 
     def __init__(self, core: Core, collecting: Collecting, copying: Copying) -> None:
         self._core = core
         self._copying = copying
         self._collecting = collecting
         self._position = (_NO_LOG, 0)
-        self._followed = _NO_LOG  # the log of which everything here is a copy
-        self._may_replace = False  # what is here may go: it was superseded, and is to follow now
+        self._followed = _NO_LOG  # the log that is copied here
+        self._may_replace = False  # a full copy may replace the content: it was superseded
         self._is_storing = False
         self._is_promoting = False
-        self._unconfirmed: set[bytes] | None = None  # what has not come again, in a new beginning
+        self._unconfirmed: set[bytes] | None = None  # in a full copy, not received yet
 
     def begin(self, role: records.StoreRole | None) -> None:
-        """Be what the store says, or, where it says nothing, what the policy does."""
+        """Take the role that is stored, or else the one of the policy."""
         core = self._core
         is_standby = core.policy.standby
         if role is not None:
@@ -67,8 +67,8 @@ class Standby:
         core.halt(_SUPERSEDED, core.is_superseded)
 
     def _follow(self, role: records.StoreRole) -> None:
-        """Go on as a replica, or as one that was promoted. One whose log is damaged has everything
-        sent again."""
+        """Continue as a replica, or as a promoted one. If the log is damaged, leave the position at
+        0, so that the sender starts a full copy."""
         core = self._core
         core.is_replica = role.replica
         self._followed = role.log_id
@@ -77,7 +77,7 @@ class Standby:
 
     # --- titanic.promote --------------------------------------------------------------------------
     def promote(self, token: Any, _frames: Sequence[bytes], _now: float) -> None:
-        """Be a replica no longer: take requests, and send what waits to its services."""
+        """Become active: accept requests, and dispatch those that wait."""
         core = self._core
         if not core.bystander:
             core.answer(token, OK)
@@ -99,7 +99,7 @@ class Standby:
         core.answer(token, OK)
 
     def _put_aside_unconfirmed(self, now: float) -> None:
-        """What did not come again, in a new beginning, may be closed: an operator has to say."""
+        """Poison requests that an incomplete full copy has not confirmed; they may be closed."""
         core, gone = self._core, self._unconfirmed or set()
         self._unconfirmed = None
         found = [core.register.find(uuid) for uuid in sorted(gone)]
@@ -113,7 +113,7 @@ class Standby:
 
     # --- titanic.replicate ------------------------------------------------------------------------
     def replicate(self, token: Any, frames: Sequence[bytes], _now: float) -> None:
-        """Take a batch, if it begins where we are; answer where that is."""
+        """Store a batch that begins at our position; answer with the position."""
         core = self._core
         try:
             batch = decode_batch(frames)
@@ -131,7 +131,7 @@ class Standby:
             self._tell(token)
 
     def _objects(self, token: Any, batch: Batch) -> bool:
-        """Answer a sender from whom nothing is taken, and say whether it is one."""
+        """Refuse a sender that is outdated or wrong; return whether it was refused."""
         core = self._core
         if batch.epoch < core.epoch:
             text = f"a replica was promoted (epoch {core.epoch}) since epoch {batch.epoch}"
@@ -143,21 +143,21 @@ class Standby:
         return bool(objection)
 
     def _objection(self, batch: Batch) -> str:
-        """What speaks against taking anything from a sender of this epoch, or a later one."""
+        """Return the reason to refuse a sender of our epoch or a later one; "" if there is none."""
         if not self._core.is_replica:
-            return "this is no replica, or was promoted"
+            return "this Titanic is not a replica, or was promoted"
         if batch.epoch > self._core.epoch or self._may_replace:
-            return ""  # whatever is here, the other one was meant to take over
+            return ""  # the sender was promoted: its content replaces ours
         held, (log_id, number) = len(self._core.register), self._position
         if batch.log_id != self._followed and held:
             return (
-                f"this replica holds {held} requests of another log. Promote it if that one is "
-                "gone, or start it on an empty folder"
+                f"this replica holds {held} requests of another log. Promote it if the other log "
+                "is lost, or start it on an empty folder"
             )
         if batch.is_question and batch.log_id == log_id and batch.following < number:
             return (
-                f"this replica has {number - batch.following} records that its original has lost. "
-                "Promote it, or start it on an empty folder"
+                f"this replica has {number - batch.following} records that the Titanic it copies has "
+                "lost. Promote it, or start it on an empty folder"
             )
         return ""
 
@@ -174,7 +174,7 @@ class Standby:
             if not isinstance(entry, records.StoreRole)
         ]
         if not to_store and not batch.is_begin and batch.following == batch.since:
-            self._tell(token)  # a mere question
+            self._tell(token)  # only a question
             return
         self._is_storing = True
         core.storing += 1
@@ -182,14 +182,14 @@ class Standby:
         core.emit(Store(ticket, [*(record for _, record in to_store), self._role(batch)]))
 
     def _role(self, batch: Batch) -> bytes:
-        """Say how far we are; while we begin anew, that we have nothing."""
+        """Encode the ROLE with our position; during a full copy, position 0 and `partial`."""
         is_complete = self._unconfirmed is None or batch.is_head
         number = batch.following if is_complete else 0
         role = records.StoreRole(self._core.now_us, True, batch.log_id, number, batch.epoch)
         return records.encode_role(role._replace(partial=not is_complete))
 
     def stored(self, ticket: Replicated, locations: Sequence[Any], now: float) -> None:
-        """Take what was stored into the tables, and say so."""
+        """Apply stored records to the tables, and answer the sender."""
         self._is_storing = False
         batch = ticket.batch
         for entry, location, record in zip(ticket.entries, locations, _bodies(batch), strict=False):
@@ -201,7 +201,7 @@ class Standby:
         self._tell(ticket.token)
 
     def failed(self, ticket: Replicated, error: StorageError) -> None:
-        """Say that a batch could not be stored."""
+        """Answer that a batch could not be stored."""
         self._is_storing = False
         self._core.not_stored(ticket.token, error)
 
@@ -209,10 +209,11 @@ class Standby:
         self._core.answer(token, OK, encode_position(*self._position))
 
     def _close_unconfirmed(self) -> None:
-        """What the other one does not have any more was closed there."""
+        """Close the requests that a complete full copy did not contain: they were closed there."""
         gone, self._unconfirmed = self._unconfirmed or set(), None
         if gone:
-            self._core.warn("replica", f"closes {len(gone)} requests that its original has not")
+            text = f"closes {len(gone)} requests that the Titanic it copies does not have"
+            self._core.warn("replica", text)
         for uuid in sorted(gone):
             request = self._core.register.find(uuid)
             if request is not None and request.closing is None:
@@ -238,7 +239,7 @@ class Standby:
             self._tried(entry, request, now)
 
     def _new(self, entry: records.Submitted | records.Answered | records.Tried) -> DurableRequest:
-        """A request that is not known yet. Compaction may bring its records in any order."""
+        """Add an unknown request. Compaction may reorder its records."""
         core = self._core
         service, key = b"", b""
         if isinstance(entry, records.Submitted):
@@ -310,5 +311,5 @@ class Standby:
 
 
 def _bodies(batch: Batch) -> list[bytes]:
-    """The records that were stored, without what says whose they are."""
+    """Return the records of a batch without ROLE records."""
     return [record for record in batch.records if record[0] != records.ROLE]
