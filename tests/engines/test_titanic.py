@@ -349,7 +349,7 @@ def test_a_damaged_reply_is_asked_for_anew() -> None:
 def test_no_more_requests_are_kept_than_allowed() -> None:
     bench = TitanicBench(requests_max=2)
     tickets = [bench.submitted(b"echo", b"%d" % n) for n in range(2)]
-    assert bench.ask(REQUEST, b"echo", b"3")[0].startswith(b"500 the limit of 2 stored requests is reached")
+    assert bench.ask(REQUEST, b"echo", b"3")[0].startswith(b"500 the limit of 2")
     bench.ask(CLOSE, tickets[0])
     assert bench.submitted(b"echo", b"3")
 

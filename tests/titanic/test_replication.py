@@ -242,7 +242,9 @@ def test_nonsense_is_refused(frames: list[bytes]) -> None:
 
 def test_who_is_no_replica_takes_no_batch() -> None:
     life = Life(MemoryFolder())
-    assert life.ask(REPLICATE, *batch(b"l" * 16, 0, 0))[0].startswith(b"400 this Titanic is not a replica")
+    assert life.ask(REPLICATE, *batch(b"l" * 16, 0, 0))[0].startswith(
+        b"400 this Titanic is not a replica"
+    )
 
 
 # --- anything in any order ------------------------------------------------------------------------

@@ -143,7 +143,9 @@ def test_a_copy_that_is_promoted_half_way_leaves_what_may_be_closed_to_an_operat
     assert replica.ask(PROMOTE) == [b"200"]
     replica.wait(1.0)
     assert replica.engine.snapshot().poisoned == 20
-    assert replica.ask(REPLY, early[0])[0].startswith(b"400 poisoned: this replica was promoted before")
+    assert replica.ask(REPLY, early[0])[0].startswith(
+        b"400 poisoned: this replica was promoted before"
+    )
     assert replica.ask(RETRY, early[0]) == [b"200"]
     assert replica.ask(REPLY, early[0]) == [b"200", b"re:0" + b"x" * 50]
 

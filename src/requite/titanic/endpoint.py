@@ -1,4 +1,4 @@
-"""Where a Titanic is: at which broker, and how the two speak with each other."""
+"""The broker of a Titanic: its address and dialect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DIALECT_DEFAULT: Final = "0.3"
 
 @dataclass(frozen=True, slots=True)
 class BrokerEndpoint:
-    """A broker: `name` is for people, `connections` lead there, and `dialect` is spoken."""
+    """A broker: `name` for messages, `connections` to it, and the `dialect` of MDP to speak."""
 
     name: str
     connections: Connections
@@ -33,19 +33,23 @@ class BrokerEndpoint:
 def endpoint_at(
     url: str, dialect: str | None, size_max: int, heartbeat: HeartbeatPolicy
 ) -> BrokerEndpoint:
-    """Make the place behind a URL. Raises `ConfigurationError`."""
+    """Return the endpoint of a URL. Raises `ConfigurationError` if it is not an MDP broker's."""
     endpoints = read_endpoints(url)
     if endpoints.protocol != "mdp":
-        raise ConfigurationError(f"Titanic serves behind a broker of MDP, not at {endpoints}")
+        raise ConfigurationError(
+            f"Titanic needs the URL of an MDP broker (mdp://), not {endpoints}"
+        )
     broker = endpoints.only_dialled()
     if broker.service:
-        raise ConfigurationError(f"Titanic's services have their own names, not {broker.service!r}")
+        raise ConfigurationError(
+            f"remove the service {broker.service!r} from the URL: Titanic's have fixed names"
+        )
     spoken = by_version(dialect or broker.options.get("dialect", DIALECT_DEFAULT))
     return BrokerEndpoint(str(endpoints), _connections(broker, size_max), spoken, heartbeat)
 
 
 def endpoint_inside(address: InprocAddress) -> BrokerEndpoint:
-    """Make the place at a broker on the same event loop, which listens there with `Handover`."""
+    """Return the endpoint of a broker on the same event loop, which listens with `Handover`."""
     return BrokerEndpoint(str(address), Connections(Handover, dial_to=(address,)), DIRECT)
 
 

@@ -1,9 +1,8 @@
-"""Which records of the log are still needed, and where they are.
+"""The index of live records: those that are still needed, and their locations.
 
-A segment can be removed when nothing in it is needed. A SUBMITTED, an ANSWERED and the last TRIED
-are needed until the request is closed. A CLOSED is needed for as long as any of these records is on
-the disk, in whichever segment: without it the request would be there again after a restart; and
-for as long as its idempotency key holds.
+A segment can be removed once it has no live records. A SUBMITTED, an ANSWERED and the last TRIED
+are live until the request is closed. A CLOSED is live while its idempotency key is valid, and while
+any other record of the request is on the disk: without it, a restart would restore the request.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _WEIGHT: Final = 0.05  # of the newest reply in the average
 
 
 class RecordLocation:
-    """Where a record is. Compaction moves records, and with them this."""
+    """The location of a record; compaction updates it when it moves the record."""
 
     __slots__ = ("number", "offset", "segment", "size")
 
@@ -42,17 +41,17 @@ class RecordLocation:
 
     @property
     def position(self) -> Position:
-        """Where it is now."""
+        """The current position."""
         return Position(self.segment, self.offset, self.number)
 
     def move(self, position: Position) -> None:
-        """Note that the record is elsewhere."""
+        """Set a new position."""
         self.segment, self.offset, self.number = position
 
 
 class Item:
-    """The records of one request. `others` are the segments with records of it that are not needed
-    themselves; `is_closed` says that only the CLOSED is needed."""
+    """The live records of one request. `others` are the segments with dead records of it;
+    `is_closed`: only the CLOSED is live."""
 
     __slots__ = ("answered", "closed", "is_closed", "others", "submitted", "tried", "until_us")
 
@@ -67,11 +66,11 @@ class Item:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a request, and no reply."""
+        """Whether the request has no reply."""
         return self.submitted is not None and self.answered is None
 
     def location(self, kind: int) -> RecordLocation | None:
-        """Return where the record of that kind is, if it is needed."""
+        """Return the location of the live record of that kind, if any."""
         if kind == SUBMITTED:
             return self.submitted
         if kind == ANSWERED:
@@ -80,23 +79,23 @@ class Item:
 
 
 class Index:
-    """All records that are needed, by request, and how many bytes of each segment they take."""
+    """All live records by request, and the live bytes of each segment."""
 
     def __init__(self) -> None:
         self.items: dict[bytes, Item] = {}
         self.role: RecordLocation | None = None
         self.live: dict[int, int] = {}
-        self.unanswered = 0  # requests whose reply is yet to be stored
-        self._reply_size = 0.0  # of late, on average
-        self._waiting: dict[int, list[bytes]] = {}  # closed requests, by segments they wait for
-        self._keys: list[tuple[int, int, bytes]] = []  # until when, of which closed request
+        self.unanswered = 0  # requests without a stored reply
+        self._reply_size = 0.0  # moving average
+        self._waiting: dict[int, list[bytes]] = {}  # closed requests, by segments with dead records
+        self._keys: list[tuple[int, int, bytes]] = []  # heap: expiry, order, closed request
         self._order = count()
 
     def add(self, payload: bytes | memoryview, position: Position) -> RecordLocation:
-        """Take note of a record that has been written; it is one of ours (`decode`).
+        """Add a record that has been written, and return its location.
 
-        The hot path: each record comes by here, in the store's thread, which leaves less of the
-        processor to the event loop. So kind and UUID are taken from where they are.
+        This is the hot path of the store's thread, which competes with the event loop for the
+        interpreter, so kind and UUID are sliced from the payload without `decode`.
         """
         kind, uuid = payload[0], bytes(payload[4:20])
         location = RecordLocation(position, len(payload))
@@ -116,7 +115,7 @@ class Index:
         return location
 
     def is_needed(self, kind: int, uuid: bytes, segment: int, offset: int) -> RecordLocation | None:
-        """Return the location of a record if it is needed, and is this one."""
+        """Return the location of a record if the record at that offset is live, else None."""
         if kind == ROLE:
             location = self.role
         else:
@@ -127,7 +126,7 @@ class Index:
         return location
 
     def moved(self, uuid: bytes, location: RecordLocation, position: Position) -> None:
-        """Take note that a record was copied to another location; the old one is still there."""
+        """Record that a record was copied to another position; its old copy still exists."""
         item = self.items.get(uuid)
         if item is None or location is self.role:
             self._shrink(location)
@@ -137,12 +136,12 @@ class Index:
         self._grow(location)
 
     def bytes_to_come(self, records: int) -> int:
-        """How much the replies to all that is unanswered, and to so many requests more, will take:
-        as much as replies took of late, or, before there is any, as the first request."""
+        """Estimate the size of the replies to all unanswered requests and `records` more, from the
+        average of recent replies, or, without any, from the first request."""
         return int((self.unanswered + records) * self._reply_size)
 
     def removed(self, segment: int) -> None:
-        """Take note that a segment is gone."""
+        """Forget a deleted segment's records."""
         self.live.pop(segment, None)
         for uuid in self._waiting.pop(segment, ()):
             item = self.items.get(uuid)
@@ -151,8 +150,7 @@ class Index:
                 self._maybe_forget(uuid, item)
 
     def expire_keys(self, now_us: int) -> None:
-        """Let go of what was kept for idempotency keys alone, when their time is over or they are
-        too many."""
+        """Drop CLOSED records whose idempotency keys have expired, or are too many."""
         keys = self._keys
         while keys and (keys[0][0] <= now_us or len(keys) > CLOSED_KEYS_MAX):
             until_us, _, uuid = heappop(keys)
@@ -162,7 +160,7 @@ class Index:
                 self._maybe_forget(uuid, item)
 
     def locations(self) -> Iterator[RecordLocation]:
-        """Yield the locations of all records that are needed."""
+        """Yield the locations of all live records."""
         if self.role is not None:
             yield self.role
         for item in self.items.values():
@@ -198,7 +196,7 @@ class Index:
         self.unanswered += item.is_open - was_open
 
     def _close(self, uuid: bytes, item: Item, payload: bytes | memoryview) -> None:
-        """Only the CLOSED is needed from now on, if that is."""
+        """Discard all records but the CLOSED, and that too if it is not needed."""
         closed = decode(payload)
         if closed.key and closed.key_until_us:  # type: ignore[union-attr]
             item.until_us = closed.key_until_us  # type: ignore[union-attr]
@@ -210,7 +208,7 @@ class Index:
         self._maybe_forget(uuid, item)
 
     def _discard(self, uuid: bytes, item: Item, location: RecordLocation | None) -> None:
-        """A record is not needed any more, but it is there."""
+        """Mark a record as dead; it remains on the disk until its segment is removed."""
         if location is not None:
             self._shrink(location)
             self._wait_for(uuid, item, location.segment)
@@ -223,8 +221,8 @@ class Index:
             self._waiting.setdefault(segment, []).append(uuid)
 
     def _maybe_forget(self, uuid: bytes, item: Item) -> None:
-        """Forget a closed request whose other records are gone, or in the segment of its CLOSED,
-        with which they will go."""
+        """Drop a closed request once its other records are deleted, or all in the segment of its
+        CLOSED, with which they will be deleted."""
         closed = item.closed
         if not item.is_closed or closed is None or item.until_us:
             return

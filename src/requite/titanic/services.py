@@ -1,7 +1,8 @@
-"""Titanic at its broker: a worker's engine for each of its services, and a client's for dispatch.
+"""Titanic's connections to its broker: a worker engine per service, and a client engine to
+dispatch.
 
-Neither has handlers or futures behind it: what the broker hands out goes to the desk as it is, and
-the desk's answers go back to the engine.
+They have no handlers or futures: requests go to the desk as inputs, and the desk's answers go back
+to the engine.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ from requite.shell.connections import Connections
 from requite.shell.journaling import new_name
 from requite.titanic.endpoint import BrokerEndpoint
 
-# Everything that clients of one broker may have outstanding is taken at once: what waits for the
-# disk here shares one sync, and what waits at the broker does not.
+# High enough for all outstanding requests of a broker's clients: requests that wait here share one
+# sync, those that wait at the broker do not.
 _CAPACITY: Final = 16_384
 _CAPACITY_OTHERS: Final = 64
-# A worker of an older dialect takes one request at a time. So many of them share a sync.
+# A worker of an older dialect takes one request at a time; this many of them share a sync.
 _COPIES: Final = 32
-_CONNECTIONS_MAX: Final = 64  # of a client of an older dialect, one for each request that is out
+_CONNECTIONS_MAX: Final = 64  # of a client of an older dialect: one per request in flight
 _LOGGER: Final = "requite.titanic"
 _SEQUENCES: Final = 1 << 32
 
-_new: Final = tuple.__new__  # half the price of calling a NamedTuple's class, on the hot path
+_new: Final = tuple.__new__  # half the cost of calling a NamedTuple's class; hot path
 
 Take = Callable[[Input], None]
 
 
 class TitanicService:
-    """One service at the broker: an engine with a connection of its own."""
+    """One of Titanic's services at the broker: a worker engine with a separate connection."""
 
     def __init__(self, engine: MajordomoWorker, connections: Connections, take: Take) -> None:
         self._take = take
@@ -50,7 +51,7 @@ class TitanicService:
         )
 
     def answer_all(self, answers: Sequence[Input]) -> None:
-        """Take the `Finished` of a turn, each for the job of a request."""
+        """Submit the `Finished` inputs of a turn."""
         self.shell.host.submit(*answers)
 
     def _deliver(self, job: Any, request: Request) -> None:
@@ -59,7 +60,7 @@ class TitanicService:
 
 
 def services_at(endpoint: BrokerEndpoint, take: Take) -> list[TitanicService]:
-    """Make the posts of a Titanic at a broker. `take` gets what is asked there."""
+    """Return Titanic's services at a broker; `take` gets their requests as `Asked`."""
     return [
         TitanicService(_engine(endpoint, service), endpoint.connections, take)
         for service in _service_names(endpoint.dialect)
@@ -67,7 +68,7 @@ def services_at(endpoint: BrokerEndpoint, take: Take) -> list[TitanicService]:
 
 
 def _service_names(dialect: Dialect) -> Iterator[str]:
-    """The services to sign up for, each as often as it takes."""
+    """Yield the services to register, repeated for dialects with one request at a time."""
     for service in SERVICES:
         is_one_by_one = service in STANDARD_SERVICES and not dialect.has_ids
         yield from [service] * (_COPIES if is_one_by_one else 1)
@@ -84,9 +85,9 @@ def _engine(endpoint: BrokerEndpoint, service: str) -> MajordomoWorker:
 
 
 def dispatching(endpoint: BrokerEndpoint, slots: int, take: Take) -> AioShell:
-    """Make the shell of a client whose calls are `Submit` effects; `take` gets what came of them.
+    """Return the shell of a client for `Submit` effects; `take` gets their outcomes as `Answered`.
 
-    It never tries again by itself: when, and how often, is for whoever submits to say.
+    It does not retry: Titanic's engine does.
     """
     policy = ClientPolicy(
         slots=slots,
@@ -112,4 +113,4 @@ def dispatching(endpoint: BrokerEndpoint, slots: int, take: Take) -> AioShell:
 
 
 def _go_on(_token: Any, _reason: str) -> None:
-    """Answer all the same: what is on its way to the disk cannot be called back."""
+    """Ignore the cancel: a write in flight cannot be undone, so the request is answered."""

@@ -1,4 +1,4 @@
-"""`Titanic`: keeps requests until they are answered, behind any MDP broker.
+"""`Titanic`: durable requests, behind any MDP broker.
 
     requite.titanic.Titanic("mdp://localhost:5555", "requests").run()
 
@@ -30,22 +30,22 @@ from requite.titanic.services import dispatching, services_at
 from requite.titanic.settings import KeepIn, settings_of
 from requite.titanic.uuids import uuids
 
-_QUESTIONS_MAX: Final = 1024  # to the broker, about services, while the window is full
+_CHECKS_MAX: Final = 1024  # service checks in flight, in addition to the window
 
 _log = logging.getLogger("requite.titanic")
 
 
 class Titanic(Daemon):
-    """Keeps requests and their replies (9/TSP): a worker and a client of the broker at `url`.
+    """Stores requests and replies (9/TSP); a worker and a client of the broker at `url`.
 
-    - `keep_in`: the folder for them, or `TitanicSettings`, which say more.
-    - `dialect`: the version of MDP that is spoken with the broker, "0.3" unless the URL says
-      otherwise. With 0.1 and 0.2 idempotency keys are lost on the way.
-    - `heartbeat`: how often to be heard and when a silent broker is gone; seconds or a policy.
-    - `message_size_max`: bytes of one body, in either direction.
-    - `on_note`: gets every `Note` of the engine; it is called on the event loop and must be quick.
+    - `keep_in`: a folder, or `TitanicSettings`.
+    - `dialect`: the version of MDP to speak with the broker, "0.3" unless the URL sets it. MDP 0.1
+      and 0.2 do not transmit idempotency keys.
+    - `heartbeat`: interval in seconds, or a policy, which also says when a broker counts as dead.
+    - `message_size_max`: maximum bytes of one body, in either direction.
+    - `on_note`: called with every `Note` of the engine, on the event loop; it must be quick.
 
-    Raises `ConfigurationError` for what cannot work.
+    Raises `ConfigurationError` for invalid settings.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Titanic(Daemon):
         self._services = services_at(self._endpoint, self._desk.take)
         self._policy = policy = settings.whole_policy
         take = self._desk.take
-        self._calling = dispatching(self._endpoint, policy.window + _QUESTIONS_MAX, take)
+        self._calling = dispatching(self._endpoint, policy.window + _CHECKS_MAX, take)
         self._copying: AioShell | None = None
         if settings.replica is not None:
             replica = endpoint_at(
@@ -81,13 +81,13 @@ class Titanic(Daemon):
         return f"<Titanic at {self._endpoint.name}>"
 
     def snapshot(self) -> TitanicSnapshot:
-        """Return how many requests it keeps, by state. Once it has started."""
+        """Return counts of stored requests by state; call after `start`."""
         return self._desk.engine.snapshot()
 
     async def start(self) -> None:
-        """Read what is kept, then serve; connecting goes on in the background.
+        """Open the store, then serve; connections are made in the background.
 
-        Raises `StorageError` where the folder cannot be had, and `LocalViolation` the second time.
+        Raises `StorageError` if the folder cannot be used, `LocalViolation` on a second call.
         """
         if self._started:
             raise LocalViolation("a Titanic starts once; make another one to serve again")
@@ -110,17 +110,17 @@ class Titanic(Daemon):
             shell.start()
 
     async def until_failed(self) -> StorageError:
-        """Wait until the store takes nothing any more, and return why. Everything is refused then
-        but for what is kept already, until the log can be opened again, which is tried by itself;
-        only what is in memory alone (`directory` None) cannot be had again."""
+        """Wait until the store fails, and return the error. From then on, requests are refused and
+        stored replies are served, until the log could be reopened, which is retried automatically.
+        A store in memory (`directory` None) cannot be reopened."""
         await self._desk.failed.wait()
         assert self._desk.engine.failure is not None
         return self._desk.engine.failure
 
     async def drain(self) -> None:
-        """Take nothing new, let what is with workers come back, then close.
+        """Accept no new requests, wait for attempts in flight, then close.
 
-        What has no reply by then is kept, and sent again by the next one on this folder.
+        Unanswered requests remain stored; the next Titanic on this folder dispatches them again.
         """
         for service in self._services:
             service.shell.submit(Drain())
@@ -130,7 +130,7 @@ class Titanic(Daemon):
         await self.close()
 
     async def close(self) -> None:
-        """Stop at once; what is kept stays."""
+        """Stop at once; stored requests and replies remain."""
         self._desk.close()
         await asyncio.gather(*(shell.close() for shell in self._shells()))
         if self._watching is not None:
@@ -147,7 +147,7 @@ class Titanic(Daemon):
 
 
 def _report(report: StoreReport) -> None:
-    """Say what was found broken."""
+    """Log damage that was found when the store was opened."""
     for damages, what in ((report.damaged, "is damaged"), (report.mended, "was mended")):
         for damage in damages:
             where = f"segment {damage.segment}, {damage.size} bytes at {damage.offset}"
@@ -155,4 +155,4 @@ def _report(report: StoreReport) -> None:
 
 
 def _unheard(_note: Note) -> None:
-    """Keep no journal."""
+    """Ignore notes."""

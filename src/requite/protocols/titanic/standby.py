@@ -156,8 +156,8 @@ class Standby:
             )
         if batch.is_question and batch.log_id == log_id and batch.following < number:
             return (
-                f"this replica has {number - batch.following} records that the Titanic it copies has "
-                "lost. Promote it, or start it on an empty folder"
+                f"this replica has {number - batch.following} records that the Titanic it copies "
+                "has lost. Promote it, or start it on an empty folder"
             )
         return ""
 
