@@ -13,7 +13,7 @@ from requite.engine import Received, Wake
 from requite.pair.standby_gate import NOT_ACTIVE, StandbyGate, as_facts
 from requite.protocols.binarystar.peer import BinaryStarPeer
 from requite.protocols.binarystar.policy import BinaryStarPolicy
-from requite.protocols.binarystar.table import Role, State
+from requite.protocols.binarystar.table import PairRole, State
 from requite.protocols.binarystar.view import PairView
 from requite.protocols.majordomo.wire import (
     ClientHeartbeat,
@@ -24,7 +24,7 @@ from requite.protocols.majordomo.wire import (
 )
 from requite.request import Status
 
-NOBODY_YET = PairView(Role.BACKUP, State.BACKUP, 0, None, None, False, False)
+NOBODY_YET = PairView(PairRole.BACKUP, State.BACKUP, 0, None, None, False, False)
 
 
 class Partner:
@@ -349,7 +349,7 @@ def test_a_broker_alone_knows_no_pair() -> None:
 
 def test_a_server_that_stood_still_does_not_say_that_the_other_is_silent() -> None:
     """Its words are yet unread. To let clients in now would be to lead them astray."""
-    half = BinaryStarPeer(BinaryStarPolicy(Role.PRIMARY, 1.0), instance=1)
+    half = BinaryStarPeer(BinaryStarPolicy(PairRole.PRIMARY, 1.0), instance=1)
     half.handle([Wake()], 0.0)
     assert not half.view(10.0).peer_is_silent
     for quarter in range(9):

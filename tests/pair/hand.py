@@ -20,7 +20,7 @@ from requite.engine import (
 )
 from requite.protocols.binarystar.peer import DIALLED, BinaryStarPeer
 from requite.protocols.binarystar.policy import BinaryStarPolicy
-from requite.protocols.binarystar.table import Role, State
+from requite.protocols.binarystar.table import PairRole, State
 from requite.protocols.binarystar.view import PairView, SwitchOver, Vote
 from requite.protocols.binarystar.wire import Command, Word, decode, encode
 
@@ -33,7 +33,7 @@ class Bench:
     """A server with a heartbeat of a second, and what came out of it: `said` by link, `views`,
     `warnings`, `closed`, in order."""
 
-    def __init__(self, role: Role = Role.PRIMARY, **policy: Any) -> None:
+    def __init__(self, role: PairRole = PairRole.PRIMARY, **policy: Any) -> None:
         self.now = 1000.0
         self.engine = BinaryStarPeer(BinaryStarPolicy(role, **policy), instance=OWN_INSTANCE)
         self.said: dict[str, list[Command]] = {}
@@ -137,7 +137,7 @@ class Bench:
     def become(self, state: State, epoch: int | None = None) -> None:
         """Bring it into a state, as its peer would. The epoch is the first that fits."""
         self.join()
-        own, other = (1, 2) if self.engine.policy.role is Role.PRIMARY else (2, 1)
+        own, other = (1, 2) if self.engine.policy.role is PairRole.PRIMARY else (2, 1)
         match state:
             case State.PRIMARY | State.BACKUP:
                 assert self.state is state

@@ -152,7 +152,7 @@ class NeverSuspended(BinaryStarPeer):
 class Credulous(BinaryStarPeer):
     """Takes what it reads after a pause for news."""
 
-    def _is_news(self, *_what: object) -> bool:
+    def _is_credible(self, *_what: object) -> bool:
         return True
 
 
@@ -170,10 +170,10 @@ class Hasty(BinaryStarPeer):
 class Sole(BinaryStarPeer):
     """Counts epochs one by one, so that two servers may have the same."""
 
-    def _reign(self, now: float) -> None:
-        super()._reign(now)
+    def _begin_epoch(self, now: float) -> None:
+        super()._begin_epoch(now)
         self.epoch = max(self.epoch - 1, self._other.epoch + 1)
-        self._speak(now)
+        self._send_heartbeat(now)
 
 
 class Stubborn(BinaryStarPeer):

@@ -12,7 +12,7 @@ from requite.protocols.binarystar.table import (
     TABLE,
     Action,
     Event,
-    Role,
+    PairRole,
     State,
     heard,
     next_epoch,
@@ -161,10 +161,12 @@ def test_a_failed_peer_says_nothing() -> None:
 
 
 def test_the_two_never_reign_in_the_same_epoch() -> None:
-    primary = {next_epoch(Role.PRIMARY, known) for known in range(100)}
-    backup = {next_epoch(Role.BACKUP, known) for known in range(100)}
+    primary = {next_epoch(PairRole.PRIMARY, known) for known in range(100)}
+    backup = {next_epoch(PairRole.BACKUP, known) for known in range(100)}
     assert not primary & backup
-    assert all(known < next_epoch(role, known) <= known + 2 for role in Role for known in range(9))
+    assert all(
+        known < next_epoch(role, known) <= known + 2 for role in PairRole for known in range(9)
+    )
 
 
 def test_every_state_that_cannot_switch_says_why() -> None:
