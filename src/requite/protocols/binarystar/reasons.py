@@ -47,7 +47,7 @@ def another_process(role: PairRole) -> str:
 
 def misplaced(why: str) -> str:
     """Return the warning for an invalid message on the link of a pair."""
-    return f"{why}; if a client or worker connects here, give it the broker's address instead"
+    return f"{why}; clients and workers must use the broker's address, not this one"
 
 
 def word_for(state: State) -> str:
