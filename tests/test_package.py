@@ -24,6 +24,8 @@ HEAVY = [
     "pyarrow",
     "pyspark",
     "rich",
+    "starlette",
+    "uvicorn",
     "uvloop",
     "wsproto",
     "zmq",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +95,76 @@ def test_violations_of_a_plan_are_printed_with_the_command_that_repeats_them(
     assert f"replay: requite sim --plan '{file}'" in out.splitlines()
 
 
+@pytest.fixture
+def broken_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run seeds and plans with a client that answers twice."""
+    parts = Parts(client=mutants.AnswersTwice)
+
+    def with_parts(options: Options | None) -> Options:
+        return replace(options or Options(), parts=parts)
+
+    module = import_module("requite.sim.run")  # the package has a function of that name
+    monkeypatch.setattr(module, "play", lambda p, o=None: sim_play(p, with_parts(o)))
+    monkeypatch.setattr("requite.sim.play", lambda p, o=None: sim_play(p, with_parts(o)))
+
+
+@pytest.mark.usefixtures("broken_client")
+@pytest.mark.parametrize("words", [["--seed", "1"], ["--seed", "1", "--seeds", "4", "--jobs", "1"]])
+def test_the_smallest_plan_of_a_violation_is_written_and_shown(
+    words: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["sim", *words, "--scenario", "calm", "--shrink"]
+    assert run_command(command) == ExitCode.FAILED
+    out = capsys.readouterr().out
+    assert [file.name for file in tmp_path.iterdir()] == ["calm-1-I1.toml"]  # one an invariant
+    assert "0 faults and 0 calls now" in out  # a probe after the faults shows it
+    assert "→ broker     REQUEST" in out
+    assert max(map(len, out.splitlines())) < 500
+    assert "replay: requite sim --plan calm-1-I1.toml" in out
+    assert run_command(["sim", "--plan", "calm-1-I1.toml"]) == ExitCode.FAILED
+    assert "I1 at " in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("broken_client")
+def test_knobs_that_were_given_are_part_of_the_command_that_repeats_a_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["sim", "--seed", "1", "--scenario", "calm", "--knob", "calls=3"]
+    assert run_command([*command, "--knob", "services=['a b']"]) == ExitCode.FAILED
+    out = capsys.readouterr().out
+    assert "\n  calls              3\n" in out
+    replay = next(line for line in out.splitlines() if line.startswith("replay: "))
+    words = shlex.split(replay.removeprefix("replay: requite "))
+    assert words[-4:] == ["--knob", "calls=3", "--knob", "services=['a b']"]
+
+
+@pytest.mark.parametrize(
+    ("knob", "why"),
+    [
+        ("calls", "has no value"),
+        ("nope=1", "there is no knob 'nope'"),
+        ("calls=many", "of another type"),
+        ("calls=-1", "out of range"),
+        ("calls=2000000", "at most 100,000 calls"),
+        ("follow_p=1.5", "out of range; it is 0 to 1"),
+        ("follow_p=nan", "out of range"),
+        ("faulty_s=inf", "out of range"),
+        ("faults_per_s=1e9", "more than 100,000 faults"),
+        ("faults=['earthquake']", "there is no 'earthquake'"),
+    ],
+)
+def test_a_knob_that_no_run_can_have_is_refused(
+    knob: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["sim", "--seed", "1", "--scenario", "freezes", "--knob", knob]
+    assert run_command(command) == ExitCode.USAGE
+    assert why in capsys.readouterr().err
+
+
 def test_a_file_that_is_no_plan_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -119,6 +191,7 @@ def test_the_scenarios_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         ["--seed", "-1"],
         ["--write-plan", "x.toml"],
         ["--plan", "x.toml", "--seed", "1"],
+        ["--plan", "x.toml", "--knob", "calls=1"],
     ],
 )
 def test_what_cannot_work_is_refused(words: list[str]) -> None:

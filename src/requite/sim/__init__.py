@@ -9,6 +9,7 @@ nothing behind. The invariants I1 to I15 are those of ARCHITECTURE.md.
 
     seed ──scenarios.py──► Knobs ──workload.py, faults.py──► Plan: what will happen, and when
     plan.py       a plan, its text and back
+    shrink.py     the smallest plan that still violates an invariant
     world.py      virtual clock and queue of events
     network.py    nodes, routes between them, dialling; medium.py: what all routes share
     stream.py     one end of a connection; pipe.py: the bytes under way
@@ -29,6 +30,16 @@ has the manager of worker pools around a model of RabbitMQ, which takes the plac
 streams. `amqp/` has callers and responders around another one, which speaks AMQP over them.
 """
 
-from requite.sim.run import Options, Plan, Result, draw, play, read_plan, run
+from requite.sim.run import Options, Plan, Result, draw, play, read_knobs, read_plan, run, violates
 
-__all__ = ["Options", "Plan", "Result", "draw", "play", "read_plan", "run"]
+__all__ = [
+    "Options",
+    "Plan",
+    "Result",
+    "draw",
+    "play",
+    "read_knobs",
+    "read_plan",
+    "run",
+    "violates",
+]

@@ -41,6 +41,7 @@ from requite.sim.faults import Fault
 
 _NONE: Final = "none"
 _LISTS: Final = ("calls", "faults")
+_LARGEST: Final = 1e12
 
 
 class Plan(NamedTuple):
@@ -64,7 +65,7 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield f"scenario = {_text(plan.scenario)}"
     yield f"seed = {plan.seed}"
     kind: type = type(plan.knobs)
-    for name in _fields(kind):
+    for name in defaults_of(kind):
         yield from _setting(f"knobs.{name}", getattr(plan.knobs, name))
     yield from _setting("calls", plan.calls)
     yield from _setting("faults", plan.faults)
@@ -72,7 +73,7 @@ def _lines(plan: Plan) -> Iterator[str]:
 
 def _setting(name: str, value: Any) -> Iterator[str]:
     """Yield a value as a line, or as one line for each of its records."""
-    if type(value) is tuple and value and _is_record(type(value[0])):
+    if type(value) is tuple and value and is_record(type(value[0])):
         yield f"{name} = ["
         yield from (f"  {_text(each)}," for each in value)
         yield "]"
@@ -83,7 +84,7 @@ def _setting(name: str, value: Any) -> Iterator[str]:
 def _text(value: Any) -> str:
     if value is None:
         return f'"{_NONE}"'
-    if _is_record(type(value)):
+    if is_record(type(value)):
         return f"{{ {', '.join(_shown(value))} }}"
     if isinstance(value, tuple):
         return f"[{', '.join(map(_text, value))}]"
@@ -98,7 +99,7 @@ def _text(value: Any) -> str:
 def _shown(record: Any) -> Iterator[str]:
     """Yield the fields of a record; those that are empty by default, only if they are not."""
     kind: type = type(record)
-    for name, default in _fields(kind).items():
+    for name, default in defaults_of(kind).items():
         value = getattr(record, name)
         if value != default or value not in (None, ""):
             yield f"{name} = {_text(value)}"
@@ -147,6 +148,27 @@ def from_tables(tables: Mapping[str, Any], kinds: Kinds, where: str) -> Plan:
     )
 
 
+def read_knob(kind: type, setting: str) -> tuple[str, Any]:
+    """Read `NAME=VALUE` for knobs of a class; the value is TOML, or text without its quotes.
+
+    Raises `ConfigurationError` for an unknown name, and for a value that this knob cannot have.
+    """
+    name, equals, text = setting.partition("=")
+    if not equals:
+        raise ConfigurationError(f"knob {setting!r} has no value; write NAME=VALUE")
+    known = [each for each in defaults_of(kind) if each not in _LISTS]
+    if name not in defaults_of(kind):
+        raise ConfigurationError(f"there is no knob {name!r}; there are {', '.join(known)}")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    where = f"knob {name}"
+    read = _value(_hints(kind)[name], value, where)
+    _check_range(name, read, where)
+    return name, read
+
+
 def _replace_kind(fault: Fault, kind: type[StrEnum], where: str) -> Fault:
     return fault._replace(kind=_member(kind, fault.kind, f"{where}: faults: kind"))
 
@@ -156,7 +178,7 @@ def _records(kind: type, values: Iterable[Any], where: str) -> tuple[Any, ...]:
 
 
 def _record(kind: type, values: Any, where: str) -> Any:
-    known = _fields(kind)
+    known = defaults_of(kind)
     if not isinstance(values, dict):
         raise ConfigurationError(f"{where}: {values!r} is no table")
     for name in values:
@@ -166,7 +188,10 @@ def _record(kind: type, values: Any, where: str) -> Any:
         if default is Parameter.empty and name not in values:
             raise ConfigurationError(f"{where}: {name!r} is missing, and has no default")
     hints = _hints(kind)
-    return kind(**{n: _value(hints[n], value, f"{where}: {n}") for n, value in values.items()})
+    read = {n: _value(hints[n], value, f"{where}: {n}") for n, value in values.items()}
+    for name, value in read.items():
+        _check_range(name, value, f"{where}: {name}")
+    return kind(**read)
 
 
 def _value(kind: Any, value: Any, where: str) -> Any:
@@ -178,7 +203,7 @@ def _value(kind: Any, value: Any, where: str) -> Any:
         of = get_args(kind)[0]
         return tuple(_value(of, each, where) for each in _checked(list, value, where))
     if isinstance(kind, type):
-        if _is_record(kind):
+        if is_record(kind):
             return _record(kind, value, where)
         if issubclass(kind, Enum) and kind is not StrEnum:
             return _member(kind, value, where)
@@ -188,6 +213,14 @@ def _value(kind: Any, value: Any, where: str) -> Any:
             return float(_checked(int | float, value, where))
         return _checked(str if kind is StrEnum else kind, value, where)
     return value
+
+
+def _check_range(name: str, value: Any, where: str) -> None:
+    """Refuse a number that no seed draws: negative, not finite, or a probability above 1."""
+    if isinstance(value, int | float):
+        most = 1.0 if name.endswith("_p") else _LARGEST
+        if not 0 <= value <= most:
+            raise ConfigurationError(f"{where}: {value!r} is out of range; it is 0 to {most:g}")
 
 
 def _checked(kind: Any, value: Any, where: str) -> Any:
@@ -212,13 +245,14 @@ def _bytes(text: str, where: str) -> bytes:
 
 
 # --- records --------------------------------------------------------------------------------------
-def _is_record(kind: type) -> bool:
+def is_record(kind: type) -> bool:
+    """Tell whether a type has named fields: a dataclass, or a named tuple."""
     return is_dataclass(kind) or hasattr(kind, "_fields")
 
 
 @cache
-def _fields(kind: type) -> dict[str, Any]:
-    """Return the names of a record's fields, with their defaults."""
+def defaults_of(kind: type) -> dict[str, Any]:
+    """Return the fields of a record, with their defaults; `Parameter.empty` for none."""
     return {name: each.default for name, each in signature(kind).parameters.items()}
 
 

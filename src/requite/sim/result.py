@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,6 +61,7 @@ class Result:
         return replay_command(self.seed, self.scenario)
 
 
-def replay_command(seed: int, scenario: str) -> str:
-    """Return the command that repeats a run, also one that came to no result."""
-    return f"requite sim --seed {seed} --scenario {scenario}"
+def replay_command(seed: int, scenario: str, knobs: Iterable[str] = ()) -> str:
+    """Return the command that repeats a run, also one without a result. `knobs` are NAME=VALUE."""
+    options = "".join(f" --knob {shlex.quote(knob)}" for knob in knobs)
+    return f"requite sim --seed {seed} --scenario {scenario}{options}"

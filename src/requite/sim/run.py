@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from itertools import islice
+from typing import Any, Final
 
+from requite.errors import ConfigurationError
 from requite.sim import scenarios
 from requite.sim.amqp.scenarios import AmqpScenario
 from requite.sim.amqp.simulation import AmqpSimulation
@@ -22,7 +25,7 @@ from requite.sim.paired.scenarios import PairedScenario
 from requite.sim.paired.simulation import PairedSimulation
 from requite.sim.pirate.scenarios import PirateScenario
 from requite.sim.pirate.simulation import PirateSimulation
-from requite.sim.plan import Kinds, Plan, from_tables, read_tables
+from requite.sim.plan import Kinds, Plan, from_tables, read_knob, read_tables
 from requite.sim.pool.scenarios import PoolScenario
 from requite.sim.pool.simulation import PoolSimulation
 from requite.sim.result import Options, Result, replay_command
@@ -41,11 +44,14 @@ __all__ = [
     "draw",
     "knobs_of",
     "play",
+    "read_knobs",
     "read_plan",
     "replay_command",
     "run",
+    "violates",
 ]
 
+_PLANNED_MAX: Final = 100_000
 
 # By what kind of scenario it is; each knows its knobs, and what its calls are.
 _SIMULATIONS: Final[dict[type, type[Simulation]]] = {
@@ -72,8 +78,27 @@ def draw(seed: int, scenario: str, options: Options | None = None) -> Plan:
     """Draw a run. Raises `ConfigurationError` for a scenario that there is not."""
     knobs = knobs_of(seed, scenario, options)
     kind, of_seed = _kind_of(scenario), partial(luck, seed)
-    calls, faults = kind.draw_calls(knobs, of_seed), kind.draw_faults(knobs, of_seed)
-    return Plan(scenario, seed, knobs, tuple(calls), tuple(faults))
+    if knobs.calls > _PLANNED_MAX:
+        raise ConfigurationError(f"a run has at most {_PLANNED_MAX:,} calls, not {knobs.calls:,}")
+    calls = tuple(kind.draw_calls(knobs, of_seed))
+    faults = tuple(islice(kind.draw_faults(knobs, of_seed), _PLANNED_MAX + 1))
+    if len(faults) > _PLANNED_MAX:
+        raise ConfigurationError(f"the knobs ask for more than {_PLANNED_MAX:,} faults in one run")
+    return Plan(scenario, seed, knobs, calls, faults)
+
+
+def read_knobs(scenario: str, settings: Iterable[str]) -> dict[str, Any]:
+    """Read knobs, each `NAME=VALUE`, of a scenario. Raises `ConfigurationError`."""
+    return dict(read_knob(_kind_of(scenario).knobs_type, setting) for setting in settings)
+
+
+def violates(invariant: str, plan: Plan, options: Options | None = None) -> bool:
+    """Return whether a plan violates an invariant; one that cannot be played does not."""
+    try:
+        result = play(plan, replace(options or Options(), stop_at=invariant))
+    except Exception:  # a call of a client that was removed: whatever the engines and models raise
+        return False
+    return any(violation.invariant == invariant for violation in result.violations)
 
 
 def read_plan(text: str, where: str = "plan") -> Plan:

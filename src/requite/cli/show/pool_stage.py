@@ -28,7 +28,7 @@ from requite.errors import CallError, ConfigurationError
 
 NAME: Final = "countries"
 _SERVICE: Final = "requite.examples.countries:nearest_at_home"
-_MANAGER_NEEDS: Final = ("aiohttp", "prometheus_client")
+_MANAGER_NEEDS: Final = ("aiohttp", "prometheus_client", "starlette", "uvicorn")
 # A call outlives restarts of RabbitMQ, of the manager and of its worker, one after the other.
 _CALL_TIMEOUT_S: Final = 120.0
 _ACTIVE_WITHIN_S: Final = 60.0

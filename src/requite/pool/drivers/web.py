@@ -1,8 +1,7 @@
 """What the drivers that speak HTTP have in common: one service, asked for JSON.
 
-aiohttp does the HTTP: it speaks over Unix sockets as well as TLS, and the manager's own endpoints
-need it anyway. The APIs of Docker and Kubernetes are asked directly, since the few calls that a
-driver makes do not justify their client libraries.
+aiohttp does the HTTP: it speaks over Unix sockets as well as TLS. The APIs of Docker and Kubernetes
+are called directly: the five calls that a driver makes do not justify their client libraries.
 """
 
 from __future__ import annotations

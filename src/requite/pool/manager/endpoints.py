@@ -16,12 +16,17 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from aiohttp import web
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
-from requite.errors import ConfigurationError, TransportError
+from requite.errors import ConfigurationError
 from requite.pool.inputs import ReleaseGroup, RequireGroup, ScaleGroup, SetVersion
 from requite.pool.manager.choice import check_key
 from requite.pool.manager.errors import FAILURES
+from requite.pool.manager.http_server import HttpServer
 from requite.pool.manager.managed import Managed
 from requite.pool.manager.status import metrics_of, status_of
 
@@ -33,78 +38,76 @@ class Endpoints:
 
     def __init__(self, manager: Managed) -> None:
         self._manager: Final = manager
-        self._place: Final = manager.config.http
-        self._runner: web.AppRunner | None = None
-        self.url = ""
+        app = Starlette(
+            routes=[
+                _get("/health", self._health),
+                _get("/ready", self._ready),
+                _get("/status", self._status),
+                _get("/metrics", self._metrics),
+                _get("/poison", self._poison),
+                _post("/poison/retry", self._retry),
+                _post("/scale", self._scale),
+                _post("/require", self._require),
+                _post("/release", self._release),
+                _post("/drain", self._drain),
+                _post("/version", self._version),
+            ],
+            exception_handlers={
+                HTTPException: _plain,
+                ClientDisconnect: _nobody,
+                **dict.fromkeys((_Refused, ConfigurationError), _refused),
+                **dict.fromkeys((_NotNow, *FAILURES), _not_now),
+            },
+        )
+        app.router.redirect_slashes = False
+        http = manager.config.http
+        self._server = HttpServer(app, http.host, http.port, "http.port")
+
+    @property
+    def url(self) -> str:
+        """The base URL, with the port that was bound; empty before `open`."""
+        return self._server.url
 
     async def open(self) -> None:
-        """Listen. Raises `TransportError` where that cannot be."""
-        app = web.Application(middlewares=[_explained], client_max_size=_BODY_SIZE_MAX)
-        app.add_routes(
-            [
-                web.get("/health", self._health),
-                web.get("/ready", self._ready),
-                web.get("/status", self._status),
-                web.get("/metrics", self._metrics),
-                web.get("/poison", self._poison),
-                web.post("/poison/retry", self._retry),
-                web.post("/scale", self._scale),
-                web.post("/require", self._require),
-                web.post("/release", self._release),
-                web.post("/drain", self._drain),
-                web.post("/version", self._version),
-            ]
-        )
-        self._runner = web.AppRunner(app, access_log=None)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, self._place.host, self._place.port)
-        try:
-            await site.start()
-        except OSError as error:
-            where = f"{self._place.host}:{self._place.port}"
-            raise TransportError(
-                f"http.port: cannot listen at {where}: {error.strerror}"
-            ) from error
-        host, port = self._runner.addresses[0][:2]
-        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        """Listen. Raises `TransportError` if the address cannot be bound."""
+        await self._server.open()
 
     async def close(self) -> None:
-        """Stop listening."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+        """Stop listening, and finish the requests that are being answered."""
+        await self._server.close()
 
     # --- questions --------------------------------------------------------------------------------
-    async def _health(self, _request: web.Request) -> web.Response:
+    async def _health(self, _request: Request) -> Response:
         flaws = await self._manager.check()
         body = {"healthy": not flaws, "state": str(self._manager.state), "flaws": flaws}
-        return web.json_response(body, status=503 if flaws else 200)
+        return _json(body, status=503 if flaws else 200)
 
-    async def _ready(self, _request: web.Request) -> web.Response:
+    async def _ready(self, _request: Request) -> Response:
         ready = self._manager.state == "active"
         body = {"ready": ready, "state": str(self._manager.state)}
-        return web.json_response(body, status=200 if ready else 503)
+        return _json(body, status=200 if ready else 503)
 
-    async def _status(self, _request: web.Request) -> web.Response:
-        return web.json_response(status_of(self._manager))
+    async def _status(self, _request: Request) -> Response:
+        return _json(status_of(self._manager))
 
-    async def _metrics(self, _request: web.Request) -> web.Response:
+    async def _metrics(self, _request: Request) -> Response:
         text = metrics_of(self._manager)
-        return web.Response(text=text, headers={"Content-Type": "text/plain; version=0.0.4"})
+        return Response(text, headers={"Content-Type": "text/plain; version=0.0.4"})
 
-    async def _poison(self, _request: web.Request) -> web.Response:
+    async def _poison(self, _request: Request) -> Response:
         found, more = await self._manager.poison().look()
-        return web.json_response({"poison": [each._asdict() for each in found], "more": more})
+        return _json({"poison": [each._asdict() for each in found], "more": more})
 
     # --- commands ---------------------------------------------------------------------------------
-    async def _retry(self, request: web.Request) -> web.Response:
+    async def _retry(self, request: Request) -> Response:
         said = await _read(request, {"ids": list, "all": bool}, set())
         ids = set(said.get("ids", ()))
         everything = said.get("all", False)
         poison = self._manager.poison()
         tried = await poison.retry(lambda each: everything or each.id in ids)
-        return web.json_response({"retried": tried})
+        return _json({"retried": tried})
 
-    async def _scale(self, request: web.Request) -> web.Response:
+    async def _scale(self, request: Request) -> Response:
         said = await _read(request, {"key": str, "workers": int})
         workers_max = self._manager.workers_max
         if not workers_max:
@@ -114,30 +117,30 @@ class Endpoints:
         check_key(self._manager.config, said["key"])
         return self._command(ScaleGroup(said["key"], said["workers"]))
 
-    async def _require(self, request: web.Request) -> web.Response:
+    async def _require(self, request: Request) -> Response:
         key = (await _read(request, {"key": str}))["key"]
         check_key(self._manager.config, key)
         return self._command(RequireGroup(key))
 
-    async def _release(self, request: web.Request) -> web.Response:
+    async def _release(self, request: Request) -> Response:
         return self._command(ReleaseGroup((await _read(request, {"key": str}))["key"]))
 
-    async def _drain(self, request: web.Request) -> web.Response:
+    async def _drain(self, request: Request) -> Response:
         """Have workers end; the groups that are expected get others."""
         said = await _read(request, {"key": str, "worker": str, "all": bool}, set())
         if len(said) != 1 or said.get("all") is False:
             raise _Refused("drain which workers? One of key, worker, or all: true")
         self._check_active()
         heard = await self._manager.drain_workers(said.get("key"), said.get("worker"))
-        return web.json_response({"heard": heard}, status=202)
+        return _json({"heard": heard}, status=202)
 
-    async def _version(self, request: web.Request) -> web.Response:
+    async def _version(self, request: Request) -> Response:
         return self._command(SetVersion((await _read(request, {"version": str}))["version"]))
 
-    def _command(self, command: Any) -> web.Response:
+    def _command(self, command: Any) -> Response:
         self._check_active()
         self._manager.feed(command)
-        return web.json_response({"accepted": True}, status=202)
+        return _json({"accepted": True}, status=202)
 
     def _check_active(self) -> None:
         if self._manager.state != "active":
@@ -152,26 +155,55 @@ class _NotNow(Exception):
     """What was asked cannot be now."""
 
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Handler = Callable[[Request], Awaitable[Response]]
 
 
-@web.middleware
-async def _explained(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer a refusal with its reason."""
-    try:
-        return await handler(request)
-    except (_Refused, ConfigurationError) as refused:
-        return web.json_response({"error": str(refused)}, status=400)
-    except (_NotNow, *FAILURES) as error:
-        return web.json_response({"error": str(error) or repr(error)}, status=503)
+def _get(path: str, handler: Handler) -> Route:
+    return Route(path, handler, methods=["GET"])
+
+
+def _post(path: str, handler: Handler) -> Route:
+    return Route(path, handler, methods=["POST"])
+
+
+def _json(content: Any, status: int = 200) -> Response:
+    return Response(json.dumps(content), status, media_type="application/json; charset=utf-8")
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    return _json({"error": str(error)}, status=400)
+
+
+async def _not_now(_request: Request, error: Exception) -> Response:
+    return _json({"error": str(error) or repr(error)}, status=503)
+
+
+async def _plain(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    text = f"{error.status_code}: {error.detail}"
+    return PlainTextResponse(text, error.status_code, headers=error.headers)
+
+
+async def _nobody(_request: Request, _error: Exception) -> Response:
+    return Response(status_code=400)  # the client has closed its connection: nobody reads it
+
+
+async def _body_of(request: Request) -> bytes:
+    """Read a body, but not beyond the maximum."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _BODY_SIZE_MAX:
+            raise HTTPException(413, f"Maximum request body size {_BODY_SIZE_MAX} exceeded")
+    return bytes(body)
 
 
 async def _read(
-    request: web.Request, kinds: dict[str, type], needed: set[str] | None = None
+    request: Request, kinds: dict[str, type], needed: set[str] | None = None
 ) -> dict[str, Any]:
-    """Read the members of a JSON object, which is what is said; raise `_Refused` for others."""
+    """Read the members of a JSON object from the body; raise `_Refused` for anything else."""
     try:
-        said = json.loads(await request.text() or "{}")
+        said = json.loads(await _body_of(request) or "{}")
     except ValueError as error:
         raise _Refused(f"no JSON: {error}") from None
     if not isinstance(said, dict):

@@ -1,0 +1,196 @@
+"""Shrink a plan: find a smaller one that violates the same invariant.
+
+A drawn plan has a dozen faults and a hundred calls; a violation needs one or two of each. `shrink`
+removes what the violation does not need, by delta debugging (Zeller and Hildebrandt, "Simplifying
+and isolating failure-inducing input", 2002): faults, then calls, then processes. What remains it
+simplifies: shorter faults, calls with the default settings, probabilities of 0. It plays every
+candidate, so the result is a plan that fails, whatever was removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, TypeVar
+
+from requite.errors import ConfigurationError
+from requite.sim.plan import Plan, defaults_of, is_record
+
+TRIES_MAX: Final = 2_000
+_SHORTEST_S: Final = 0.01
+_AFTER_LAST_S: Final = 1.0  # the first phase ends so long after its last call or fault
+
+Item = TypeVar("Item")
+Fails = Callable[[Plan], bool]
+"""Plays a plan, and returns whether it violates what the first plan violated."""
+
+
+class Shrunk(NamedTuple):
+    """A plan that still fails, and how many plans were played to find it."""
+
+    plan: Plan
+    tries: int
+
+
+def shrink(plan: Plan, fails: Fails, tries_max: int = TRIES_MAX) -> Shrunk:
+    """Return the smallest plan found that `fails`, after at most `tries_max` plays.
+
+    Raises `ConfigurationError` if the plan itself does not fail.
+    """
+    search = _Search(plan, fails, tries_max)
+    if not search.take(plan):
+        raise ConfigurationError("the plan cannot be shrunk: it violates nothing")
+    with suppress(_Exhausted):  # the smallest plan so far is the result
+        search.run()
+    return Shrunk(search.plan, search.tries)
+
+
+class _Exhausted(Exception):
+    """As many plans were played as may be."""
+
+
+class _Search:
+    """The smallest failing plan so far, and how many plans were played."""
+
+    def __init__(self, plan: Plan, fails: Fails, tries_max: int) -> None:
+        self.plan = plan
+        self.tries = 0
+        self._fails = fails
+        self._tries_max = tries_max
+
+    def take(self, candidate: Plan) -> bool:
+        """Play a plan; if it fails it is the smallest so far."""
+        if self.tries == self._tries_max:
+            raise _Exhausted
+        self.tries += 1
+        if not self._fails(candidate):
+            return False
+        self.plan = candidate
+        return True
+
+    def run(self) -> None:
+        """Repeat all steps until none of them finds a smaller plan."""
+        before = None
+        while before != self.plan:
+            before = self.plan
+            self._fewest(self.plan.faults, lambda plan, kept: plan._replace(faults=kept))
+            self._fewest(self.plan.calls, _with_calls)
+            self._fewest_processes()
+            self._simplify_faults()
+            self._simplify_calls()
+            self._simplify_knobs()
+
+    def _fewest(
+        self, items: tuple[Item, ...], put: Callable[[Plan, tuple[Item, ...]], Plan]
+    ) -> None:
+        """Remove items: all of them, halves, quarters and so on, down to single ones."""
+        size = len(items)
+        while size:
+            start = 0
+            while start < len(items):
+                kept = items[:start] + items[start + size :]
+                if self.take(put(self.plan, kept)):
+                    items = kept
+                else:
+                    start += size
+            size = min(size, len(items)) // 2
+
+    def _fewest_processes(self) -> None:
+        """Remove processes, but none that others need: their calls would never settle."""
+        for name in _lists(self.plan.knobs):
+            for process in getattr(self.plan.knobs, name):
+                before, removed = self.plan.knobs, getattr(process, "name", "")
+                after = _without(before, removed)
+                if {need for need in _needs(before) if need[2] != removed} <= _needs(after):
+                    self.take(self.plan._replace(knobs=after))
+
+    def _simplify_faults(self) -> None:
+        for place in range(len(self.plan.faults)):
+            while (fault := self.plan.faults[place]).duration_s > _SHORTEST_S:
+                shorter = fault._replace(duration_s=fault.duration_s / 2)
+                if not self.take(self.plan._replace(faults=_put(self.plan.faults, place, shorter))):
+                    break
+
+    def _simplify_calls(self) -> None:
+        for place in range(len(self.plan.calls)):
+            for name, value in _simpler_fields(self.plan.calls[place]):
+                simpler = self.plan.calls[place]._replace(**{name: value})
+                self.take(self.plan._replace(calls=_put(self.plan.calls, place, simpler)))
+
+    def _simplify_knobs(self) -> None:
+        for name in defaults_of(self.plan.knobs.__class__):
+            value = getattr(self.plan.knobs, name)
+            if name.endswith("_p") and isinstance(value, float) and value:
+                self.take(_knob_setter(name)(self.plan, 0.0))
+        last_s = max((each.at_s for each in (*self.plan.calls, *self.plan.faults)), default=0.0)
+        if last_s + _AFTER_LAST_S < self.plan.knobs.faulty_s:
+            self.take(_knob_setter("faulty_s")(self.plan, last_s + _AFTER_LAST_S))
+
+
+def _with_calls(plan: Plan, calls: tuple[Any, ...]) -> Plan:
+    """Return a plan with these calls alone; a call that followed a removed one starts by itself."""
+    numbers = {call.number for call in calls}
+    return plan._replace(
+        calls=tuple(
+            call._replace(follows=None)
+            if getattr(call, "follows", None) not in numbers and hasattr(call, "follows")
+            else call
+            for call in calls
+        )
+    )
+
+
+def _knob_setter(name: str) -> Callable[[Plan, Any], Plan]:
+    return lambda plan, value: plan._replace(knobs=replace(plan.knobs, **{name: value}))
+
+
+def _lists(knobs: Any) -> dict[str, tuple[Any, ...]]:
+    """Return the knobs that list records: processes, and the connections between them."""
+    values = {name: getattr(knobs, name) for name in defaults_of(knobs.__class__)}
+    return {
+        name: value
+        for name, value in values.items()
+        if type(value) is tuple and value and is_record(type(value[0]))
+    }
+
+
+def _without(knobs: Any, process: str) -> Any:
+    """Return knobs without a process, and without the connections that name it."""
+    return replace(
+        knobs,
+        **{
+            name: tuple(each for each in records if process not in _texts(each).values())
+            for name, records in _lists(knobs).items()
+        },
+    )
+
+
+def _needs(knobs: Any) -> set[tuple[str, str, str]]:
+    """Return what a smaller cast still needs: each service, and both ends of connections."""
+    return {
+        (name, field, text)
+        for name, records in _lists(knobs).items()
+        for each in records
+        for field, text in _texts(each).items()
+        if field == "service" or "name" not in _texts(each)
+    } | {(name, "", "") for name in _lists(knobs)}
+
+
+def _texts(record: Any) -> dict[str, str]:
+    values = ((field, getattr(record, field)) for field in defaults_of(record.__class__))
+    return {field: value for field, value in values if type(value) is str}
+
+
+def _put(items: Sequence[Item], place: int, item: Item) -> tuple[Item, ...]:
+    return (*items[:place], item, *items[place + 1 :])
+
+
+def _simpler_fields(call: Any) -> Iterator[tuple[str, Any]]:
+    """Yield fields of a call that are not at their default, with it, and a small payload."""
+    for name, default in defaults_of(call.__class__).items():
+        value = getattr(call, name)
+        if isinstance(value, bytes) and len(value) > 1:
+            yield name, value[:1]
+        elif default in (None, "", 0, False) and value != default:
+            yield name, default
