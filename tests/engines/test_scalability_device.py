@@ -10,7 +10,7 @@ from tests.support.sp_engines import DeviceBench, Sent, tag, way
 from requite.engine import Finished, PeerJoined, Received
 from requite.errors import ConfigurationError, LocalViolation
 from requite.protocols.scalability.channels import PORTION_SIZE
-from requite.protocols.scalability.policy import DevicePolicy, Place
+from requite.protocols.scalability.policy import DevicePolicy, PipeOptions
 
 
 def device(**policy: Any) -> DeviceBench:
@@ -133,7 +133,7 @@ def test_whoever_takes_no_replies_asks_nothing_either() -> None:
 
 
 # --- who is where ---------------------------------------------------------------------------------
-@pytest.mark.parametrize("place", [None, Place(), Place("left"), "front"])
+@pytest.mark.parametrize("place", [None, PipeOptions(), PipeOptions("left"), "front"])
 def test_every_peer_is_in_front_or_behind(place: object) -> None:
     bench = DeviceBench()
     with pytest.raises(LocalViolation, match="front"):

@@ -295,7 +295,7 @@ def test_a_client_that_has_said_nothing_before_votes_as_well(bench: Bench, is_ea
 
 
 def test_what_it_keeps_has_a_limit(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("requite.pair.standby_gate._KEPT_MAX", 3)
+    monkeypatch.setattr("requite.pair.standby_gate._HELD_MAX", 3)
     bench.become(State.ACTIVE)
     bench.worker("w")
     bench.partner.become(State.SUSPENDED)

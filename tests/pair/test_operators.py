@@ -61,7 +61,7 @@ def test_a_switch_that_the_peer_passes_on_is_obeyed_by_the_active_one_in_its_epo
     [
         (State.PRIMARY, "the pair is starting"),
         (State.SUSPENDED, "checks whether it is still active"),
-        (State.RESIGNED, "under way"),
+        (State.RESIGNED, "in progress"),
         (State.FAILED, "has failed"),
     ],
 )
@@ -92,7 +92,7 @@ def test_nobody_switches_to_a_silent_peer() -> None:
     bench = Bench()
     bench.become(State.ACTIVE)
     bench.pass_time(2.0)
-    assert "nobody would serve" in bench.engine.objection(bench.now)
+    assert "neither would serve" in bench.engine.objection(bench.now)
     bench.switch()
     assert bench.serves
 

@@ -166,8 +166,8 @@ class Calls(dict[Any, CallT], Generic[CallT]):
 
     def next_at(self) -> float:
         """Return when to be woken next (`inf`: no need)."""
-        at, look_at = self.sweep.at, self.observer.look_at
-        return look_at if look_at < at else at
+        at, flush_at = self.sweep.at, self.observer.flush_at
+        return flush_at if flush_at < at else at
 
     # --- beginnings -------------------------------------------------------------------------------
     def refuse(
@@ -196,7 +196,7 @@ class Calls(dict[Any, CallT], Generic[CallT]):
             text = f"the deadline of {what} passed before it was made"
             return CallTimeout(text, may_have_executed=False)
         if len(self) >= self.slots and now >= self.sweep.at:
-            self.look(now)  # reclaims the slots of calls whose deadline has passed
+            self.check_due(now)  # reclaims the slots of calls whose deadline has passed
         if len(self) >= self.slots:
             text = f"all {self.slots} slots of this client are taken by outstanding calls"
             return Overloaded(text, may_have_executed=False)
@@ -298,12 +298,12 @@ class Calls(dict[Any, CallT], Generic[CallT]):
     # --- time -------------------------------------------------------------------------------------
     def woken(self, _event: Wake, now: float) -> None:
         """Do what is due."""
-        if now >= self.observer.look_at:
-            self.observer.look(self, now)
+        if now >= self.observer.flush_at:
+            self.observer.flush_open_spans(self, now)
         if now >= self.sweep.at:
-            self.look(now)
+            self.check_due(now)
 
-    def look(self, now: float) -> None:
+    def check_due(self, now: float) -> None:
         """Handle every call whose instant has come."""
         due = self.sweep.due(self.values(), now)
         # So that the budget, if it is short, goes round; and to the oldest first.

@@ -204,12 +204,12 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
     # --- time -------------------------------------------------------------------------------------
     def woken(self, _event: Wake, now: float) -> None:
         """Journal the beginnings of what is under way, if it is time to."""
-        if now >= self.observer.look_at:
-            self.observer.look(self, now)
+        if now >= self.observer.flush_at:
+            self.observer.flush_open_spans(self, now)
 
     def flush_open_spans(self, now: float) -> None:
         """Let the journal, if one is kept, have the beginnings of what is under way."""
-        self.observer.look(self, now)
+        self.observer.flush_open_spans(self, now)
 
     def remark(self, kind: str, job: JobT, out: list[Effect], **facts: Any) -> None:
         """Tell that something has happened to a job."""

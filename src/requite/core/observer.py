@@ -63,7 +63,7 @@ class Observer:
     `makes_notes`: whether remarks are for anything; to gather their facts costs some 0.5 us.
     """
 
-    look_at: float = inf
+    flush_at: float = inf
     keeps_journal: bool = False
     makes_notes: bool = False
 
@@ -92,7 +92,7 @@ class CallObserver(Observer, Generic[CallT]):
     def answered(self, call: CallT, body: Sequence[bytes], now: float) -> None:
         """The reply came."""
 
-    def begun(self, call: CallT) -> None:
+    def expand(self, call: CallT) -> None:
         """Something special happened to a call."""
 
     def taken_back(self, call: CallT, reason: str, now: float) -> None:
@@ -101,7 +101,7 @@ class CallObserver(Observer, Generic[CallT]):
     def failed(self, call: CallT, error: CallError, now: float) -> None:
         """A call ended with an error."""
 
-    def look(self, calls: dict[Any, CallT], now: float) -> None:
+    def flush_open_spans(self, calls: dict[Any, CallT], now: float) -> None:
         """These calls are under way."""
 
 
@@ -123,7 +123,7 @@ class JobObserver(Observer, Generic[JobT]):
     def abandoned(self, job: JobT, reason: str, now: float) -> None:
         """Nobody waits for a request any more."""
 
-    def look(self, jobs: dict[JobT, Any] | list[JobT], now: float) -> None:
+    def flush_open_spans(self, jobs: dict[JobT, Any] | list[JobT], now: float) -> None:
         """These requests are under way."""
 
 

@@ -56,38 +56,38 @@ class Recorder(Observer):
     keeps_journal = True
 
     def __init__(self, chronicle: Chronicle, origin: bytes, first_number: int = 0) -> None:
-        self.look_at = inf
+        self.flush_at = inf
         self._chronicle = chronicle
         self._origin = origin
         self._number = first_number  # of the request told last
         self._spans = chronicle.spans
-        self._happen = chronicle.event_rows.append
-        self._looked_at = 0.0
+        self._append_event = chronicle.event_rows.append
+        self._flushed_at = 0.0
         self._dropped: Counter[str] = Counter()
 
     def dropped(self, why: str, now: float, count: int = 1) -> None:
         """Tell, at the next look, of messages that were thrown away."""
         self._dropped[why] += count
-        self._look_soon(now)
+        self._schedule_flush(now)
 
     def _new_id(self) -> bytes:
         self._number += 1
         return self._origin + self._number.to_bytes(8, "big")
 
-    def _look_soon(self, now: float) -> None:
-        if self.look_at == inf:
-            self.look_at = now + SWEEP_EVERY_S
+    def _schedule_flush(self, now: float) -> None:
+        if self.flush_at == inf:
+            self.flush_at = now + SWEEP_EVERY_S
 
-    def _looked(self, goes_on: bool, now: float) -> None:
+    def _flushed(self, goes_on: bool, now: float) -> None:
         """End a look at what is under way, of which the next one follows if it `goes_on`."""
         for why, count in self._dropped.items():
-            self._happen(EventRow(now, Kind.REFUSED, reason=f"{count} dropped: {why}"))
+            self._append_event(EventRow(now, Kind.REFUSED, reason=f"{count} dropped: {why}"))
         self._dropped.clear()
-        self._looked_at = now
-        self.look_at = now + SWEEP_EVERY_S if goes_on else inf
+        self._flushed_at = now
+        self.flush_at = now + SWEEP_EVERY_S if goes_on else inf
         self._chronicle.trim()
 
-    def _flown(self, span: SpanRow) -> None:
+    def _append_span(self, span: SpanRow) -> None:
         self._spans.append(span)
         if len(self._spans) >= PRESS_ROWS:
             self._chronicle.press()
@@ -108,38 +108,38 @@ class CallRecorder(Recorder, CallObserver[CallT]):
 
     def refused(self, name: bytes, error: CallError, now: float) -> None:
         """Tell that a call was not taken on."""
-        self._happen(refusal(error, now, name))
+        self._append_event(refusal(error, now, name))
 
     def accepted(self, call: CallT) -> None:
         """Note a new call, and give it an id if it has none."""
         call.call_id = call.call_id or self._new_id()
         call.is_expanded = False
-        self._look_soon(call.submitted_at)
+        self._schedule_flush(call.submitted_at)
 
     def sent(self, call: CallT, now: float) -> None:
         """Tell that a try has left, where that is not part of a span."""
         if call.tries == 1:
             call.sent_at = now
         else:
-            self.begun(call)
+            self.expand(call)
         if call.is_expanded:
-            self._tell(call, Kind.SENT, now)
+            self._write(call, Kind.SENT, now)
 
     def partial(self, call: CallT, frames: Sequence[bytes], now: float) -> None:
         """Tell of a partial reply."""
-        self.begun(call)
-        self._tell(call, Kind.PARTIAL, now, size=sum(map(len, frames)))
+        self.expand(call)
+        self._write(call, Kind.PARTIAL, now, size=sum(map(len, frames)))
 
     def answered(self, call: CallT, body: Sequence[bytes], now: float) -> None:
         """Tell of the reply to a call."""
         size = sum(map(len, body))
         if call.is_expanded:
-            self._tell(call, Kind.ANSWERED, now, outcome=Status.OK, size=size)
+            self._write(call, Kind.ANSWERED, now, outcome=Status.OK, size=size)
             return
         instants = call.submitted_at, call.sent_at, now, call.deadline
-        self._flown((*instants, call.call_id, call.name, b"", call.size, size))
+        self._append_span((*instants, call.call_id, call.name, b"", call.size, size))
 
-    def begun(self, call: CallT) -> None:
+    def expand(self, call: CallT) -> None:
         """Tell what has happened to a call so far, up to its first try, if that is not told yet."""
         if call.is_expanded:
             return
@@ -147,9 +147,9 @@ class CallRecorder(Recorder, CallObserver[CallT]):
         facts: dict[str, Any] = {"size": call.size, "value": call.deadline}
         if self._is_marked(call):
             facts["reason"] = NOT_IDEMPOTENT
-        self._tell(call, Kind.ACCEPTED, call.submitted_at, attempt=0, **facts)
+        self._write(call, Kind.ACCEPTED, call.submitted_at, attempt=0, **facts)
         if call.tries:
-            self._tell(call, Kind.SENT, call.sent_at, attempt=1)
+            self._write(call, Kind.SENT, call.sent_at, attempt=1)
 
     def _is_marked(self, call: CallT) -> bool:
         """Whether the journal says that a call must not run twice."""
@@ -157,27 +157,27 @@ class CallRecorder(Recorder, CallObserver[CallT]):
 
     def taken_back(self, call: CallT, reason: str, now: float) -> None:
         """Tell that a try is given up for another one."""
-        self.begun(call)
-        self._tell(call, Kind.REDELIVERED, now, reason=reason)
+        self.expand(call)
+        self._write(call, Kind.REDELIVERED, now, reason=reason)
 
     def failed(self, call: CallT, error: CallError, now: float) -> None:
         """Tell of the error a call ended with."""
-        self.begun(call)
+        self.expand(call)
         kind, outcome = self._failures.get(type(error), (Kind.ANSWERED, NO_OUTCOME))
         name = type(error).__name__
-        self._tell(call, kind, now, outcome=outcome, error=name, reason=str(error))
+        self._write(call, kind, now, outcome=outcome, error=name, reason=str(error))
 
-    def look(self, calls: dict[Any, CallT], now: float) -> None:
+    def flush_open_spans(self, calls: dict[Any, CallT], now: float) -> None:
         """Tell the beginnings of what has been under way since the last look."""
         for call in reversed(calls.values()):
-            if call.submitted_at < self._looked_at:
+            if call.submitted_at < self._flushed_at:
                 break  # the earlier ones were told then
-            self.begun(call)
-        self._looked(bool(calls), now)
+            self.expand(call)
+        self._flushed(bool(calls), now)
 
-    def _tell(self, call: CallT, kind: Kind, at: float, **facts: Any) -> None:
+    def _write(self, call: CallT, kind: Kind, at: float, **facts: Any) -> None:
         facts.setdefault("attempt", call.tries)
-        self._happen(EventRow(at, kind, call.call_id, call.name, **facts))
+        self._append_event(EventRow(at, kind, call.call_id, call.name, **facts))
 
 
 class JobRecorder(Recorder, JobObserver[JobT]):
@@ -196,58 +196,58 @@ class JobRecorder(Recorder, JobObserver[JobT]):
         job.started_at = 0.0
         job.size = size
         job.is_expanded = False
-        self._look_soon(now)
+        self._schedule_flush(now)
 
     def started(self, job: JobT, now: float) -> None:
         """Tell that a handler runs, where that is not part of a span."""
         job.started_at = now
         if job.is_expanded:
-            self._tell(job, Kind.STARTED, now)
+            self._write(job, Kind.STARTED, now)
 
     def partial(self, job: JobT, frames: Iterable[bytes], now: float) -> None:
         """Tell of a partial reply."""
-        self.begun(job)
-        self._tell(job, Kind.PARTIAL, now, size=sum(map(len, frames)))
+        self.expand(job)
+        self._write(job, Kind.PARTIAL, now, size=sum(map(len, frames)))
 
     def finished(self, job: JobT, status: Status, frames: Sequence[bytes], now: float) -> None:
         """Tell how a handler ended."""
         size = sum(map(len, frames))
         if job.is_expanded or status or not job.started_at:
-            self.begun(job)
+            self.expand(job)
             facts: dict[str, Any] = {"outcome": status, "size": size}
             if status:  # then the frames are the reason
                 reason = b" ".join(frames).decode(errors="replace")
                 facts |= {"size": 0, "error": error_class_of(status), "reason": reason}
-            self._tell(job, Kind.FINISHED, now, **facts)
+            self._write(job, Kind.FINISHED, now, **facts)
             return
         instants = job.delivered_at, job.started_at, now, job.due_at
-        self._flown((*instants, job.call_id, self._service, self._origin, job.size, size))
+        self._append_span((*instants, job.call_id, self._service, self._origin, job.size, size))
 
     def abandoned(self, job: JobT, reason: str, now: float) -> None:
         """Tell that nobody waits for a request any more."""
-        self.begun(job)
-        self._tell(job, Kind.ABANDONED, now, reason=reason)
+        self.expand(job)
+        self._write(job, Kind.ABANDONED, now, reason=reason)
 
-    def begun(self, job: JobT) -> None:
+    def expand(self, job: JobT) -> None:
         """Tell what has happened to a request so far, if that is not told yet."""
         if job.is_expanded:
             return
         job.is_expanded = True
-        self._tell(job, Kind.DELIVERED, job.delivered_at, size=job.size, value=job.due_at)
+        self._write(job, Kind.DELIVERED, job.delivered_at, size=job.size, value=job.due_at)
         if job.started_at:
-            self._tell(job, Kind.STARTED, job.started_at)
+            self._write(job, Kind.STARTED, job.started_at)
 
-    def look(self, jobs: dict[JobT, Any] | list[JobT], now: float) -> None:
+    def flush_open_spans(self, jobs: dict[JobT, Any] | list[JobT], now: float) -> None:
         """Tell the beginnings of what has been under way since the last look."""
         for job in reversed(jobs):
-            if job.delivered_at < self._looked_at:
+            if job.delivered_at < self._flushed_at:
                 break  # the earlier ones were told then
-            self.begun(job)
-        self._looked(bool(jobs), now)
+            self.expand(job)
+        self._flushed(bool(jobs), now)
 
-    def _tell(self, job: JobT, kind: Kind, at: float, **facts: Any) -> None:
+    def _write(self, job: JobT, kind: Kind, at: float, **facts: Any) -> None:
         facts.setdefault("attempt", 1)
-        self._happen(EventRow(at, kind, job.call_id, self._service, self._origin, **facts))
+        self._append_event(EventRow(at, kind, job.call_id, self._service, self._origin, **facts))
 
 
 def call_observer(

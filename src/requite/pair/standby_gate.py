@@ -37,7 +37,7 @@ from requite.protocols.binarystar.table import TABLE, Event, State
 from requite.protocols.binarystar.view import PairView
 from requite.protocols.majordomo import foreign
 from requite.protocols.majordomo.broker import MajordomoBroker
-from requite.protocols.majordomo.dialects import Role, detect
+from requite.protocols.majordomo.dialects import PeerRole, detect
 from requite.protocols.majordomo.management import Snapshot
 from requite.protocols.majordomo.parties import Client, Newcomer
 from requite.protocols.majordomo.wire import (
@@ -174,7 +174,7 @@ class StandbyGate:
         if party is not None and not isinstance(party, Newcomer):
             return isinstance(party, Client)
         found = detect(messages[0]) if messages else None
-        return found is not None and found[0] is Role.CLIENT
+        return found is not None and found[0] is PeerRole.CLIENT
 
     # --- while the gate is shut -------------------------------------------------------------------
     def _listen(self, event: Input, now: float) -> Iterable[Effect]:
@@ -215,7 +215,7 @@ class StandbyGate:
         if found is None:
             return self._send_away(peer, foreign.describe(said[0]))
         role, dialect = found
-        if role is Role.WORKER:
+        if role is PeerRole.WORKER:
             return self._reassure(peer, dialect) if is_first else ()
         return self._heard_client(guest, dialect, said, now)
 

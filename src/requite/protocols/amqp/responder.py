@@ -133,7 +133,7 @@ class AmqpResponder(ConnectedEngine):
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
         at = inf if self._stopped else min(self._beat_at(), self._try_at)
-        at = min(at, self.jobs.observer.look_at)
+        at = min(at, self.jobs.observer.flush_at)
         return None if at == inf else at
 
     @property

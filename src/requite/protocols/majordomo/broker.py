@@ -35,7 +35,7 @@ from requite.engine import (
 )
 from requite.errors import LocalViolation, RemoteViolation
 from requite.protocols.majordomo import foreign, management
-from requite.protocols.majordomo.dialects import Role, detect
+from requite.protocols.majordomo.dialects import PeerRole, detect
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
 from requite.protocols.majordomo.parties import (
@@ -60,7 +60,7 @@ from requite.protocols.majordomo.workforce import Workforce
 from requite.request import Status
 
 _DRAIN: Final = "drain"  # the name of the timer that ends a drain
-_LOOK: Final = "look"  # of the one that has beginnings written down
+_FLUSH: Final = "flush"  # the name of the timer that journals open spans
 _DRAINING: Final = "the broker is shutting down"
 
 
@@ -159,8 +159,8 @@ class MajordomoBroker:
     # --- peers come and go ----------------------------------------------------------------------
     def _peer_joined(self, event: PeerJoined, now: float) -> None:
         self.parties[event.peer] = Newcomer(event.identity)
-        if self._observer.keeps_journal and _LOOK not in self._timers:
-            self._timers.set(_LOOK, now + SWEEP_EVERY_S)
+        if self._observer.keeps_journal and _FLUSH not in self._timers:
+            self._timers.set(_FLUSH, now + SWEEP_EVERY_S)
 
     def _peer_lost(self, event: PeerLost, now: float) -> None:
         party = self.parties.pop(event.peer, None)
@@ -201,7 +201,7 @@ class MajordomoBroker:
             self._expel(peer, newcomer.address, foreign.describe(messages[0]))
             return
         role, dialect = found
-        if role is Role.CLIENT:
+        if role is PeerRole.CLIENT:
             origin = self._origin + next(self._clients).to_bytes(4, "big")
             client = Client(peer, newcomer.address, dialect, origin)
             self.parties[peer] = client
@@ -346,10 +346,10 @@ class MajordomoBroker:
                 self._pushback.due(now)
             elif name is _DRAIN:
                 self._drain_due(now)
-            elif name is _LOOK:
+            elif name is _FLUSH:
                 self.flush_open_spans(now)
                 if self.parties:
-                    self._timers.set(_LOOK, now + SWEEP_EVERY_S)
+                    self._timers.set(_FLUSH, now + SWEEP_EVERY_S)
             else:
                 worker, dispatch_id = name
                 self._dispatcher.lease_due(worker, dispatch_id, now)
@@ -357,7 +357,7 @@ class MajordomoBroker:
     def flush_open_spans(self, now: float) -> None:
         """Let the journal, if one is kept, have the beginnings of what is under way."""
         clients = (each for each in self.parties.values() if isinstance(each, Client))
-        self._observer.look(clients, now)
+        self._observer.flush_open_spans(clients, now)
 
     # --- the end --------------------------------------------------------------------------------
     def step_down(self, reason: str, now: float) -> list[Effect]:
@@ -402,7 +402,7 @@ class MajordomoBroker:
             return
         self.stopped = True
         self._timers.clear(_DRAIN)
-        self._timers.clear(_LOOK)
+        self._timers.clear(_FLUSH)
         self._workforce.stop()
         self._out.extend(engine.Disconnect(peer, _DRAINING) for peer in self.parties)
         self.parties.clear()

@@ -300,7 +300,7 @@ class ClientEngine(Machine):
         """Hold for another broker what this one gives back, shutting down ([client-drain])."""
         reason = final.body[0].decode("utf-8", "replace")
         call.may_have_run |= final.attempts > 0
-        self.calls.observer.begun(call)
+        self.calls.observer.expand(call)
         if not _is_repeatable(call):
             self._fail(call, TransportError(f"{reason}; {_why_not_again(call)}"), now)
             return

@@ -28,7 +28,7 @@ from requite.protocols.majordomo.wire_direct import DIRECT
 from requite.protocols.majordomo.wire_rfc import MDP_01, MDP_02
 
 
-class Role(Enum):
+class PeerRole(Enum):
     """Which of the two dialogues of MDP a peer holds with the broker."""
 
     CLIENT = "client"
@@ -39,30 +39,30 @@ _BY_VERSION: Final = {dialect.version: dialect for dialect in (MDP_01, MDP_02, M
 
 _MAGIC_SIZE: Final = 6
 _BY_FIRST_FRAME: Final = {
-    b"MDPC02": (Role.CLIENT, MDP_02),
-    b"MDPW02": (Role.WORKER, MDP_02),
-    b"MDPC03": (Role.CLIENT, MDP_03),
-    b"MDPW03": (Role.WORKER, MDP_03),
+    b"MDPC02": (PeerRole.CLIENT, MDP_02),
+    b"MDPW02": (PeerRole.WORKER, MDP_02),
+    b"MDPC03": (PeerRole.CLIENT, MDP_03),
+    b"MDPW03": (PeerRole.WORKER, MDP_03),
 }
 # 7/MDP is made for REQ sockets, which put an empty frame first.
 _BY_SECOND_FRAME: Final = {
-    b"MDPC01": (Role.CLIENT, MDP_01),
-    b"MDPW01": (Role.WORKER, MDP_01),
+    b"MDPC01": (PeerRole.CLIENT, MDP_01),
+    b"MDPW01": (PeerRole.WORKER, MDP_01),
 }
 
 # What peers in the same process say first. No framing makes these of bytes.
-_BY_COMMAND: Final[dict[type, tuple[Role, Dialect]]] = {
-    ClientRequest: (Role.CLIENT, DIRECT),
-    ClientHeartbeat: (Role.CLIENT, DIRECT),
-    Ready: (Role.WORKER, DIRECT),
-    Disconnect: (Role.WORKER, DIRECT),
+_BY_COMMAND: Final[dict[type, tuple[PeerRole, Dialect]]] = {
+    ClientRequest: (PeerRole.CLIENT, DIRECT),
+    ClientHeartbeat: (PeerRole.CLIENT, DIRECT),
+    Ready: (PeerRole.WORKER, DIRECT),
+    Disconnect: (PeerRole.WORKER, DIRECT),
 }
 
 # Unicode's category Cc: what is left of ASCII's control characters, and their upper twins.
 _CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-def detect(message: Message) -> tuple[Role, Dialect] | None:
+def detect(message: Message) -> tuple[PeerRole, Dialect] | None:
     """Return who sent this first message, or None if it is of no dialect.
 
     Only the magic is looked at: whether the message is well-formed, its dialect's decoder tells.

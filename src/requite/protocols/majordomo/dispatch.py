@@ -262,7 +262,7 @@ class Dispatcher:
         The caller feeds the service when it has put all requests of the lost worker back.
         """
         lost_at = pending.worker
-        self._observer.begun(pending)
+        self._observer.expand(pending)
         pending.worker = None
         pending.joined = None
         if pending.deadline <= now:

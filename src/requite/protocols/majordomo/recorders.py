@@ -43,7 +43,7 @@ class BrokerObserver(Observer):
     def answered(self, pending: PendingRequest, body: Sequence[bytes], now: float) -> None:
         """A worker gave a final reply that is OK."""
 
-    def begun(self, pending: PendingRequest) -> None:
+    def expand(self, pending: PendingRequest) -> None:
         """Something special happened to a request."""
 
     def dispatched(self, pending: PendingRequest) -> None:
@@ -68,7 +68,7 @@ class BrokerObserver(Observer):
     def worker(self, kind: Kind, worker: Worker, now: float, reason: str = "") -> None:
         """A worker came, is there, drains, or went."""
 
-    def look(self, clients: Iterable[Client], now: float) -> None:
+    def flush_open_spans(self, clients: Iterable[Client], now: float) -> None:
         """What these clients asked for is under way."""
 
 
@@ -83,8 +83,8 @@ class BrokerRecorder(BrokerObserver):
     def __init__(self, chronicle: Chronicle) -> None:
         self._chronicle = chronicle
         self._spans = chronicle.spans
-        self._happen = chronicle.event_rows.append
-        self._looked_at = 0.0
+        self._append_event = chronicle.event_rows.append
+        self._flushed_at = 0.0
 
     # --- requests -------------------------------------------------------------------------------
     def answered(self, pending: PendingRequest, body: Sequence[bytes], now: float) -> None:
@@ -92,9 +92,9 @@ class BrokerRecorder(BrokerObserver):
         worker = pending.worker
         assert worker is not None  # it was its FINAL
         if pending.flags & NOT_IDEMPOTENT_FLAG:
-            self.begun(pending)
+            self.expand(pending)
         if pending.is_expanded:
-            self._tell(pending, Kind.ANSWERED, now, outcome=Status.OK, size=_size(body))
+            self._write(pending, Kind.ANSWERED, now, outcome=Status.OK, size=_size(body))
             return
         # 0.3 us in all; a NamedTuple would cost as much again (CPython 3.11).
         spans = self._spans
@@ -114,7 +114,7 @@ class BrokerRecorder(BrokerObserver):
         if len(spans) >= PRESS_ROWS:
             self._chronicle.press()
 
-    def begun(self, pending: PendingRequest) -> None:
+    def expand(self, pending: PendingRequest) -> None:
         """Tell what has happened to a request so far, if that is not told yet."""
         if pending.is_expanded:
             return
@@ -123,33 +123,33 @@ class BrokerRecorder(BrokerObserver):
         call_id, name, size = pending.call_id, pending.service.name, _size(pending.body)
         deadline = pending.deadline
         why = NOT_IDEMPOTENT if pending.flags & NOT_IDEMPOTENT_FLAG else ""
-        self._happen(
+        self._append_event(
             EventRow(at, Kind.ACCEPTED, call_id, name, size=size, value=deadline, reason=why)
         )
         if not pending.attempts or pending.dispatched_at > at:
-            self._happen(EventRow(at, Kind.QUEUED, call_id, name))
+            self._append_event(EventRow(at, Kind.QUEUED, call_id, name))
         if pending.attempts:
             self.dispatched(pending)
 
     def dispatched(self, pending: PendingRequest) -> None:
         """Write a DISPATCHED event; it is not part of a span."""
-        self._tell(pending, Kind.DISPATCHED, pending.dispatched_at)
+        self._write(pending, Kind.DISPATCHED, pending.dispatched_at)
 
     def partial(self, pending: PendingRequest, body: Sequence[bytes], now: float) -> None:
         """Tell of a partial reply."""
-        self.begun(pending)
-        self._tell(pending, Kind.PARTIAL, now, size=_size(body))
+        self.expand(pending)
+        self._write(pending, Kind.PARTIAL, now, size=_size(body))
 
     def redelivered(
         self, pending: PendingRequest, lost_at: Worker | None, reason: str, now: float
     ) -> None:
         """Tell that a request was taken back from a worker, and is queued again."""
         worker = b"" if lost_at is None else lost_at.name
-        self._tell(pending, Kind.REDELIVERED, now, reason=reason, worker=worker)
+        self._write(pending, Kind.REDELIVERED, now, reason=reason, worker=worker)
 
     def ended(self, pending: PendingRequest, status: Status, reason: str, now: float) -> None:
         """Tell how a request ended that has no reply."""
-        self.begun(pending)
+        self.expand(pending)
         self._end(pending, _ENDS.get(status, Kind.ANSWERED), status, reason, now)
 
     def refused(
@@ -157,7 +157,7 @@ class BrokerRecorder(BrokerObserver):
     ) -> None:
         """Tell that a request was never accepted."""
         error = error_class_of(status)
-        self._happen(
+        self._append_event(
             EventRow(
                 now, Kind.REFUSED, call_id, service, outcome=status, error=error, reason=reason
             )
@@ -167,19 +167,21 @@ class BrokerRecorder(BrokerObserver):
         self, pending: PendingRequest, kind: Kind, status: Status, reason: str, now: float
     ) -> None:
         error = error_class_of(status)
-        self._tell(pending, kind, now, outcome=status, error=error, reason=reason)
+        self._write(pending, kind, now, outcome=status, error=error, reason=reason)
 
-    def _tell(self, pending: PendingRequest, kind: Kind, at: float, **facts: Any) -> None:
+    def _write(self, pending: PendingRequest, kind: Kind, at: float, **facts: Any) -> None:
         """Tell one event; `facts` are fields of `EventRow`."""
         if pending.worker is not None:
             facts.setdefault("worker", pending.worker.name)
         name = pending.service.name
-        self._happen(EventRow(at, kind, pending.call_id, name, attempt=pending.attempts, **facts))
+        self._append_event(
+            EventRow(at, kind, pending.call_id, name, attempt=pending.attempts, **facts)
+        )
 
     # --- workers --------------------------------------------------------------------------------
     def worker(self, kind: Kind, worker: Worker, now: float, reason: str = "") -> None:
         """Tell of a worker: that it came, is there, drains, or went, and how busy it was."""
-        self._happen(
+        self._append_event(
             EventRow(
                 now,
                 kind,
@@ -193,14 +195,14 @@ class BrokerRecorder(BrokerObserver):
         )
 
     # --- time -----------------------------------------------------------------------------------
-    def look(self, clients: Iterable[Client], now: float) -> None:
+    def flush_open_spans(self, clients: Iterable[Client], now: float) -> None:
         """Tell the beginnings of what has been under way since the last look."""
         for client in clients:
             for pending in reversed(client.pending.values()):
-                if pending.accepted_at < self._looked_at:
+                if pending.accepted_at < self._flushed_at:
                     break  # the earlier ones were told then
-                self.begun(pending)
-        self._looked_at = now
+                self.expand(pending)
+        self._flushed_at = now
         self._chronicle.trim()
 
 
@@ -215,7 +217,7 @@ class ClientRecorder(CallRecorder[PendingCall]):
     def answered(self, call: PendingCall, body: Sequence[bytes], now: float) -> None:
         """Tell of the reply to a call."""
         if not call.idempotent:
-            self.begun(call)
+            self.expand(call)
         super().answered(call, body, now)
 
     def _is_marked(self, call: PendingCall) -> bool:
@@ -228,11 +230,11 @@ class WorkerRecorder(JobRecorder[Job]):
     def finished(self, job: Job, status: Status, frames: Sequence[bytes], now: float) -> None:
         """Tell how a handler ended."""
         if job.attempt > 1:
-            self.begun(job)
+            self.expand(job)
         super().finished(job, status, frames, now)
 
-    def _tell(self, job: Job, kind: Kind, at: float, **facts: Any) -> None:
-        super()._tell(job, kind, at, attempt=job.attempt, **facts)
+    def _write(self, job: Job, kind: Kind, at: float, **facts: Any) -> None:
+        super()._write(job, kind, at, attempt=job.attempt, **facts)
 
 
 def _size(frames: Sequence[bytes]) -> int:

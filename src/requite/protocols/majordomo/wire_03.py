@@ -158,7 +158,7 @@ class Mdp03:
 
     def encode(self, command: Command) -> Message:
         """Encode any command; `address`, and the `service` of replies, are not carried."""
-        return _ENCODERS[command.__class__](command)
+        return _ENCODERS[command.__class__](self, command)
 
     def client_request(
         self,
@@ -240,25 +240,25 @@ def _ready(command: Ready) -> Message:
 
 MDP_03: Final[Dialect] = Mdp03()
 
-_ENCODERS: Final[dict[type, Callable[[Any], Message]]] = {
-    ClientRequest: lambda c: MDP_03.client_request(
+_ENCODERS: Final[dict[type, Callable[[Mdp03, Any], Message]]] = {
+    ClientRequest: lambda codec, c: codec.client_request(
         c.service, c.body, c.request_id, c.timeout_ms, c.flags, c.key, c.call_id
     ),
-    WorkerRequest: lambda c: MDP_03.worker_request(
+    WorkerRequest: lambda codec, c: codec.worker_request(
         c.address, c.body, c.dispatch_id, c.timeout_ms, c.attempt, c.key, c.call_id
     ),
-    WorkerFinal: lambda c: MDP_03.worker_final(c.address, c.body, c.dispatch_id, c.status),
-    ClientFinal: lambda c: MDP_03.client_final(
+    WorkerFinal: lambda codec, c: codec.worker_final(c.address, c.body, c.dispatch_id, c.status),
+    ClientFinal: lambda codec, c: codec.client_final(
         c.service, c.body, c.request_id, c.status, c.attempts
     ),
-    ClientPartial: lambda c: encode(C_PARTIAL, (c.request_id, c.part_index), b"", c.body),
-    WorkerPartial: lambda c: encode(W_PARTIAL, (c.dispatch_id,), b"", c.body),
-    ClientCancel: lambda c: encode(C_CANCEL, (c.request_id,)),
-    WorkerCancel: lambda c: encode(W_CANCEL, (c.dispatch_id,)),
-    ClientHeartbeat: lambda c: encode(C_HEARTBEAT, (c.interval_ms,)),
-    WorkerHeartbeat: lambda c: encode(W_HEARTBEAT, (c.interval_ms,)),
-    Ready: _ready,
-    Progress: lambda c: encode(W_PROGRESS, (c.dispatch_id, c.extend_ms)),
-    DrainNotice: lambda _c: encode(W_DRAIN, ()),
-    Disconnect: lambda _c: encode(W_DISCONNECT, ()),
+    ClientPartial: lambda _codec, c: encode(C_PARTIAL, (c.request_id, c.part_index), b"", c.body),
+    WorkerPartial: lambda _codec, c: encode(W_PARTIAL, (c.dispatch_id,), b"", c.body),
+    ClientCancel: lambda _codec, c: encode(C_CANCEL, (c.request_id,)),
+    WorkerCancel: lambda _codec, c: encode(W_CANCEL, (c.dispatch_id,)),
+    ClientHeartbeat: lambda _codec, c: encode(C_HEARTBEAT, (c.interval_ms,)),
+    WorkerHeartbeat: lambda _codec, c: encode(W_HEARTBEAT, (c.interval_ms,)),
+    Ready: lambda _codec, c: _ready(c),
+    Progress: lambda _codec, c: encode(W_PROGRESS, (c.dispatch_id, c.extend_ms)),
+    DrainNotice: lambda _codec, _c: encode(W_DRAIN, ()),
+    Disconnect: lambda _codec, _c: encode(W_DISCONNECT, ()),
 }

@@ -152,9 +152,9 @@ class MajordomoWorker(Machine):
             at = self._beat_at
         if self._redial.at < at:
             at = self._redial.at
-        look_at = self.jobs.observer.look_at
-        if look_at < at and not self._stopped:
-            at = look_at
+        flush_at = self.jobs.observer.flush_at
+        if flush_at < at and not self._stopped:
+            at = flush_at
         if self._draining and not self._stopped and not self.jobs:
             at = min(at, self._linger_until)
         return None if at == inf else at

@@ -18,7 +18,7 @@ from collections import deque
 from typing import Final
 
 from requite.engine import Peer
-from requite.protocols.scalability.policy import Place
+from requite.protocols.scalability.policy import PipeOptions
 
 PORTION_SIZE: Final = 256 << 10
 """Bytes of what waited for a channel that are let go at once: as much as a stream takes before it
@@ -109,7 +109,7 @@ class Channels:
     def __contains__(self, peer: Peer) -> bool:
         return peer in self._by_peer
 
-    def join(self, peer: Peer, place: Place) -> None:
+    def join(self, peer: Peer, place: PipeOptions) -> None:
         """Take a new channel, which is open."""
         channel = Channel(peer, place.priority, place.weight)
         self._by_peer[peer] = channel

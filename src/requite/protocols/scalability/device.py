@@ -47,7 +47,7 @@ from requite.engine import (
 from requite.errors import LocalViolation
 from requite.protocols.scalability.channels import PORTION_SIZE, Channels
 from requite.protocols.scalability.jobs import DeviceSnapshot, Why, unread_reply
-from requite.protocols.scalability.policy import BACK, FRONT, DevicePolicy, place_of
+from requite.protocols.scalability.policy import BACK, FRONT, DevicePolicy, pipe_options
 from requite.protocols.scalability.raw import ReplyPipe, ReturnPaths
 from requite.protocols.scalability.recorders import NO_DEVICE_OBSERVER, DeviceRecorder
 from requite.protocols.scalability.wire import BOTTOM, TAG_SIZE, is_too_deep, stack_size
@@ -56,7 +56,7 @@ from requite.protocols.scalability.wire import BOTTOM, TAG_SIZE, is_too_deep, st
 class ScalabilityDevice(Machine):
     """Passes requests on from its front to its back, and replies the other way.
 
-    On which side a peer is tells the `Place` it joins with; one that names neither side is a
+    On which side a peer is tells the `PipeOptions` it joins with; one that names neither side is a
     `LocalViolation`. After `Drain` requests are left unread, and replies are passed on for
     `linger_s`; then `Stopped` follows. `first_id` is the first channel id, 0
     to 2**31 - 1: it MUST be random per start. `chronicle` takes down who came and went, and counts.
@@ -101,7 +101,7 @@ class ScalabilityDevice(Machine):
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
         at = min(self._release_at, self._stuck_at, self._stop_at)
-        at = min(at, self._observer.look_at)
+        at = min(at, self._observer.flush_at)
         return None if at == inf else at
 
     def snapshot(self) -> DeviceSnapshot:
@@ -213,7 +213,7 @@ class ScalabilityDevice(Machine):
 
     # --- channels ---------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
-        place = place_of(event.place)
+        place = pipe_options(event.place)
         if self._draining:
             self._out.append(Disconnect(event.peer, "the device is shutting down"))
             return
@@ -252,14 +252,14 @@ class ScalabilityDevice(Machine):
             self._release(now)
         if now >= self._stuck_at:
             self._give_up(now)
-        if now >= self._observer.look_at:
+        if now >= self._observer.flush_at:
             self.tell_counts(now)
         if now >= self._stop_at:
             self._stop()
 
     def tell_counts(self, now: float) -> None:
         """Let the journal, if one is kept, have what has passed since it was told last."""
-        self._observer.look(self._requests, self._replies, self._turns.waiting, now)
+        self._observer.flush_open_spans(self._requests, self._replies, self._turns.waiting, now)
 
     def _drained(self, _event: Drain, now: float) -> None:
         if self._draining:

@@ -12,14 +12,14 @@ from requite.engine import Warn
 class Job(jobs.Job):
     """A request by a channel.
 
-    `stack` are the tags it arrived with, which its reply begins with, and `way` is the tag of the
-    channel it arrived by.
+    `stack` are the tags it arrived with, which begin its reply; `pipe_tag` is the tag of its
+    channel.
     """
 
-    __slots__ = ("stack", "way")
+    __slots__ = ("pipe_tag", "stack")
 
     stack: bytes
-    way: bytes
+    pipe_tag: bytes
 
 
 class Why:

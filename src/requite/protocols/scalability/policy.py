@@ -36,7 +36,7 @@ WEIGHTS: Final = range(1, 1001)
 _SLOTS_MAX: Final = 1 << 24  # far fewer than there are request ids
 
 
-class Place(NamedTuple):
+class PipeOptions(NamedTuple):
     """By which address a peer came; shells hand it to engines (`PeerJoined.place`).
 
     `side` is that of a device: FRONT, where requests come from, or BACK, where they go to. Requests
@@ -49,12 +49,12 @@ class Place(NamedTuple):
     weight: int = 1
 
 
-NOWHERE: Final = Place()
+DEFAULT_OPTIONS: Final = PipeOptions()
 
 
-def place_of(place: object) -> Place:
+def pipe_options(place: object) -> PipeOptions:
     """Return what a shell told of a peer's address; a shell that knows nothing tells None."""
-    return place if isinstance(place, Place) else NOWHERE
+    return place if isinstance(place, PipeOptions) else DEFAULT_OPTIONS
 
 
 @dataclass(frozen=True, slots=True)

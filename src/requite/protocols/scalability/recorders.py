@@ -25,7 +25,7 @@ class DeviceObserver(Observer):
     def passed(self, now: float) -> None:
         """Messages have passed."""
 
-    def look(self, requests: int, replies: int, held: int, now: float) -> None:
+    def flush_open_spans(self, requests: int, replies: int, held: int, now: float) -> None:
         """So many have passed in all."""
 
 
@@ -41,22 +41,22 @@ class DeviceRecorder(Recorder, DeviceObserver):
 
     def joined(self, side: str, now: float) -> None:
         """Tell of a new channel."""
-        self._happen(EventRow(now, Kind.WORKER_JOINED, reason=f"a channel to the {side}"))
+        self._append_event(EventRow(now, Kind.WORKER_JOINED, reason=f"a channel to the {side}"))
 
     def lost(self, side: str, reason: str, now: float) -> None:
         """Tell of a channel that is gone."""
         text = f"a channel to the {side}: {reason}" if reason else f"a channel to the {side}"
-        self._happen(EventRow(now, Kind.WORKER_LOST, reason=text))
+        self._append_event(EventRow(now, Kind.WORKER_LOST, reason=text))
 
     def passed(self, now: float) -> None:
         """Tell soon that something has passed."""
-        self._look_soon(now)
+        self._schedule_flush(now)
 
-    def look(self, requests: int, replies: int, held: int, now: float) -> None:
+    def flush_open_spans(self, requests: int, replies: int, held: int, now: float) -> None:
         """Tell how much has passed since the last look; the counts are those of all time."""
         if (requests, replies) != self._passed:
             before = self._passed
             self._passed = requests, replies
             text = f"passed on {requests - before[0]} requests and {replies - before[1]} replies"
-            self._happen(EventRow(now, Kind.HEARTBEAT, reason=text, busy=held))
-        self._looked(False, now)
+            self._append_event(EventRow(now, Kind.HEARTBEAT, reason=text, busy=held))
+        self._flushed(False, now)

@@ -116,7 +116,7 @@ class ScalabilityWorker(Machine):
 
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        at = self.jobs.observer.look_at
+        at = self.jobs.observer.flush_at
         return None if at == inf else at
 
     def snapshot(self) -> RepSnapshot:
@@ -165,7 +165,7 @@ class ScalabilityWorker(Machine):
     def _deliver(self, pipe: ReplyPipe, stack: bytes, body: bytes, now: float) -> None:
         job = Job()
         job.stack = stack
-        job.way = pipe.tag
+        job.pipe_tag = pipe.tag
         job.abandoned = ""
         job.joined = None
         jobs = self.jobs
@@ -216,7 +216,7 @@ class ScalabilityWorker(Machine):
         if observer.makes_notes:  # the name alone costs 0.37 us
             jobs.remark("finished", job, self._out, status=Status(status).name)
         if not status:
-            pipe = self._paths.by_tag.get(job.way)
+            pipe = self._paths.by_tag.get(job.pipe_tag)
             if job.joined is None and pipe is not None and pipe.is_open:  # nearly always
                 replies = self._replies.get(pipe.peer)
                 if replies is None:
@@ -275,7 +275,7 @@ class ScalabilityWorker(Machine):
         self._paths.leave(pipe)
         self.jobs.drop(Why.LOST, self._out, now, len(pipe.waiting))
         for job in self.jobs:
-            if job.way == pipe.tag and not job.abandoned:
+            if job.pipe_tag == pipe.tag and not job.abandoned:
                 reason = event.reason or "its connection was closed"
                 self.jobs.abandon(job, reason, self._out, now)
 

@@ -56,7 +56,7 @@ from requite.protocols.scalability.policy import (
     RESEND_S_DEFAULT,
     REST_S,
     ReqPolicy,
-    place_of,
+    pipe_options,
 )
 from requite.protocols.scalability.wire import BOTTOM, IDS, TAG_SIZE, pack_tag, request_tag
 from requite.request import Reply, Status
@@ -334,7 +334,7 @@ class ScalabilityClient(Machine):
         if self._stopped:
             self._out.append(Disconnect(event.peer, "the client is closed"))
             return
-        self._channels.join(event.peer, place_of(event.place))
+        self._channels.join(event.peer, pipe_options(event.place))
         self._release(now)
 
     def _lost(self, event: PeerLost, now: float) -> None:
