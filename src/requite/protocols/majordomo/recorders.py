@@ -136,7 +136,7 @@ class BrokerRecorder(BrokerObserver):
         self._write(pending, Kind.DISPATCHED, pending.dispatched_at)
 
     def partial(self, pending: PendingRequest, body: Sequence[bytes], now: float) -> None:
-        """Tell of a partial reply."""
+        """Journal a partial reply."""
         self.expand(pending)
         self._write(pending, Kind.PARTIAL, now, size=_size(body))
 
@@ -196,11 +196,11 @@ class BrokerRecorder(BrokerObserver):
 
     # --- time -----------------------------------------------------------------------------------
     def flush_open_spans(self, clients: Iterable[Client], now: float) -> None:
-        """Tell the beginnings of what has been under way since the last look."""
+        """Journal the beginnings of requests in progress since the last flush."""
         for client in clients:
             for pending in reversed(client.pending.values()):
                 if pending.accepted_at < self._flushed_at:
-                    break  # the earlier ones were told then
+                    break  # earlier ones were written by the last flush
                 self.expand(pending)
         self._flushed_at = now
         self._chronicle.trim()
