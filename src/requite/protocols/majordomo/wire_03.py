@@ -1,11 +1,11 @@
 """MDP 0.3 on the wire: one packed header frame, then the body frames.
 
-Each decoder first takes a short cut for the one command that every request needs; whatever does not
-fit it exactly, well-formed or not, goes to `headers_03.decode`. Encoders of the three commands that
-clients and brokers send per request are written out, the others go through `headers_03.encode`.
+Each decoder has a fast path for the one command that every request needs; any other message goes to
+`headers_03.decode`. Encoders of the commands that every request needs are written out, the others
+use `headers_03.encode`.
 
-A message carries no client address and no service on the way back: `address` is always empty here,
-and so is the `service` of replies. Service names are the business of `dialects.check_service_name`.
+Messages carry no client address, and replies no service: `address` and the `service` of replies are
+always empty here. `dialects.check_service_name` validates service names.
 
 Source: docs/protocols/mdp-0.3.md, sections "Messages" and "Status codes".
 """
@@ -92,8 +92,8 @@ _pack_w_request: Final = W_REQUEST.fixed.pack
 class Mdp03:
     """The codec of MDP 0.3.
 
-    The short cuts read magic, command and fields with one call of `unpack`, which checks the size,
-    too; a `try` that catches nothing is free. So decoding takes 0.46 us for a client's REQUEST and
+    The fast paths read magic, command and fields with one call of `unpack`, which also checks the
+    size; a `try` that catches nothing is free. So decoding takes 0.46 us for a client's REQUEST and
     0.28 us for a worker's FINAL, where `headers_03.decode` takes 0.79 and 0.62 us. Encoding
     takes 0.21 us for a worker's REQUEST and 0.19 us for a client's FINAL (CPython 3.11, timeit, one
     small body frame).
@@ -104,7 +104,7 @@ class Mdp03:
     has_partials: bool = True
 
     def decode_from_client(self, message: Message) -> FromClient:
-        """Decode at the broker. The short cut: a REQUEST."""
+        """Decode at the broker. The fast path: a REQUEST."""
         try:
             header = message[0]
             prefix, request_id, timeout, flags, service_size, call_id = _unpack_c_request(header)
@@ -121,11 +121,11 @@ class Mdp03:
                 flags &= NOT_IDEMPOTENT
                 return ClientRequest(tail, message[1:], request_id, timeout, flags, key, call_id)
         except (struct.error, IndexError):
-            pass  # not a REQUEST that is complete: `decode` tells what it is
+            pass  # not a complete REQUEST: see `decode`
         return decode(message, CLIENT_MAGIC, FROM_CLIENT)
 
     def decode_to_client(self, message: Message) -> ToClient:
-        """Decode at the client. The short cut: a FINAL that is OK."""
+        """Decode at the client. The fast path: a FINAL that is OK."""
         try:
             prefix, request_id, status, attempts = _unpack_c_final(message[0])
             if prefix == _C_FINAL_PREFIX and not status and len(message) > 1:
@@ -135,7 +135,7 @@ class Mdp03:
         return decode(message, CLIENT_MAGIC, TO_CLIENT)
 
     def decode_from_worker(self, message: Message) -> FromWorker:
-        """Decode at the broker. The short cut: a FINAL that is OK."""
+        """Decode at the broker. The fast path: a FINAL that is OK."""
         try:
             prefix, dispatch_id, status = _unpack_w_final(message[0])
             if prefix == _W_FINAL_PREFIX and not status and len(message) > 1:
@@ -145,7 +145,7 @@ class Mdp03:
         return decode(message, WORKER_MAGIC, FROM_WORKER)
 
     def decode_to_worker(self, message: Message) -> ToWorker:
-        """Decode at the worker. The short cut: a REQUEST without a key."""
+        """Decode at the worker. The fast path: a REQUEST without a key."""
         try:
             prefix, dispatch_id, timeout_ms, attempt, call_id = _unpack_w_request(message[0])
             if prefix == _W_REQUEST_PREFIX and len(message) > 1:
