@@ -1,4 +1,4 @@
-"""The log of replies on a disk that is full, and one that rots."""
+"""The log of replies on a full disk, and on one with bit rot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LARGE = DedupRecord(
 
 
 class Served:
-    """A store that serves this loop; `heard` is what came of effects."""
+    """A store that serves this loop; `heard` are the results of effects."""
 
     def __init__(self, folder: Path, policy: DedupPolicy = POLICY) -> None:
         self.heard: list[Any] = []

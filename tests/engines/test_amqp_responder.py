@@ -1,4 +1,4 @@
-"""The responder of RPC over AMQP: its queue, requests, replies, cancels, reports and the end."""
+"""The responder of RPC over AMQP: its queue, requests, replies, cancels, reports and draining."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ INSTANCE = b"\2" * 8
 
 
 class Side(Rabbit):
-    """RabbitMQ towards a responder."""
+    """Acts as RabbitMQ for a responder."""
 
     def consume(self) -> None:
-        """Come up, with a queue."""
+        """Connect, with an existing queue."""
         self.connect()
         self.say(commands.Queue.DeclareOk("echo", 0, 0))
         self.say(commands.Basic.ConsumeOk("requests"))
@@ -107,7 +107,7 @@ def test_a_queue_that_is_refused_is_asked_for_again() -> None:
 
 @pytest.mark.parametrize("side", [servant, worker])
 def test_the_consumer_comes_back_after_its_queue_was_deleted(side: Any) -> None:
-    """A worker whose queue is deleted under it asks for work again, and does not crash."""
+    """A worker whose queue is deleted consumes again, and does not crash."""
     rabbit = side()
     rabbit.consume()
     job, _ = rabbit.request()
@@ -131,7 +131,7 @@ def test_the_consumer_comes_back_after_its_queue_was_deleted(side: Any) -> None:
 
 
 def test_a_queue_that_others_have_just_made_is_looked_at_twice() -> None:
-    """RabbitMQ shows a quorum queue before it is ready; who consumes then may hear nothing."""
+    """RabbitMQ shows a quorum queue before it is ready; a consumer may then get nothing."""
     rabbit = worker()
     rabbit.connect()
     rabbit.close_channel(404, methods.QUEUE_DECLARE)
@@ -292,7 +292,7 @@ def test_a_request_that_has_killed_its_workers_is_given_up() -> None:
 
 @pytest.mark.parametrize("side", [servant, worker])
 def test_a_delivery_that_rabbitmq_has_not_counted_is_made_to_count(side: Any) -> None:
-    """RabbitMQ 4.3 does not count those that took longer than its consumer_timeout."""
+    """RabbitMQ 4.3 does not count deliveries that took longer than its consumer_timeout."""
     rabbit = side()
     rabbit.consume()
     rabbit.deliver(b"", 1, redelivered=True, reply_to="r", headers={"x-acquired-count": 1})
@@ -325,7 +325,7 @@ def test_a_cancel_interrupts_its_handler() -> None:
 
 
 def test_names_that_are_no_text_are_copied_as_they_are() -> None:
-    """Replaced by what stands for it, each byte would take three, and too much room."""
+    """With replacement characters, each byte would take three, and exceed the limit."""
     rabbit = servant()
     rabbit.consume()
     odd = b"\xff" * 200
@@ -341,7 +341,7 @@ def test_names_that_are_no_text_are_copied_as_they_are() -> None:
 
 
 def test_a_cancel_is_of_all_copies_of_a_request() -> None:
-    """One that its caller has published again comes more than once."""
+    """A request that its caller has published again arrives more than once."""
     rabbit = servant()
     rabbit.consume()
     copy: dict[str, Any] = {"reply_to": "replies", "correlation_id": "c", "message_id": "m"}
@@ -499,7 +499,7 @@ def test_policies_that_cannot_work(value: dict[str, Any]) -> None:
 
 
 def test_a_side_channel_that_is_refused_is_left_once() -> None:
-    """RabbitMQ refuses all that was on its way; a second answer would cost the connection."""
+    """RabbitMQ refuses all methods in flight; a second answer would close the connection."""
     rabbit = servant()
     rabbit.consume()
     refused = commands.Channel.Close(403, "refused", 40, 10)

@@ -1,4 +1,4 @@
-"""Models one and two: one server after the other, and all at once."""
+"""Models one and two: servers in turn, and all servers at once."""
 
 from __future__ import annotations
 

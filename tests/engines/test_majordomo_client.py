@@ -1,4 +1,4 @@
-"""The client engine of MDP 0.3: calls, slots, time, cancels, and the end."""
+"""The client engine of MDP 0.3: calls, slots, time, cancels, and closing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Lazy Pirate beyond what the Guide says of it: slots, deadlines, ends, budget, journal."""
+"""The Lazy Pirate beyond the Guide: slots, deadlines, outcomes, budget, journal."""
 
 from __future__ import annotations
 

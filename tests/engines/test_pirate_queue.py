@@ -1,4 +1,4 @@
-"""The queue of the Pirates beyond what the Guide says of it; and any sequence of events."""
+"""The queue of the Pirates beyond the Guide, and under any sequence of events."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_misuse_is_told() -> None:
 
 
 class AnyEvents(RuleBasedStateMachine):
-    """A queue, clients and workers that do anything. Nothing leaks, nobody gets another's reply."""
+    """A queue with arbitrary clients and workers: no table leaks, no client gets another's reply."""
 
     bench: QueueBench
 
@@ -295,7 +295,7 @@ TestAnyEvents.settings = settings(max_examples=60, stateful_step_count=40, deadl
 
 # --- the journal ----------------------------------------------------------------------------------
 def told(bench: QueueBench) -> list[tuple[str, int]]:
-    """Return what the journal has of requests: the kinds of events, and outcomes."""
+    """Return kinds and outcomes of the request events in the journal."""
     assert bench.chronicle is not None
     return [
         (Kind(each.kind).name, each.outcome)

@@ -1,4 +1,4 @@
-"""Whose turn it is to get a request: fairness while channels come, go, push back and take again."""
+"""Round robin among channels: fairness while channels join, leave, block and unblock."""
 
 from __future__ import annotations
 

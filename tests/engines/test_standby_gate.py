@@ -1,4 +1,4 @@
-"""The broker of a pair behind its gate: who is let in, what is a vote, who is sent away."""
+"""The broker of a pair behind its gate: accepted connections, votes, refusals."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Bench(BrokerBench):
         self.broker: Any = self.gate
 
     def become(self, state: State, *, silent: bool = False) -> None:
-        """Let the pair change, and the gate be told."""
+        """Change the pair, and wake the gate."""
         self.partner.become(state, silent=silent)
         self.freeze(0.0)
 
@@ -217,7 +217,7 @@ def test_one_that_steps_down_gives_requests_back_and_sends_everybody_away(bench:
 
 
 def test_nothing_is_answered_after_it(bench: Bench) -> None:
-    """A reply that was on its way reaches nobody, whatever is known of the worker."""
+    """A reply in flight reaches no client, whatever is known of the worker."""
     bench.become(State.ACTIVE)
     bench.worker("w")
     bench.request("c", 1)
@@ -281,7 +281,7 @@ def test_a_client_that_asks_meanwhile_votes(bench: Bench) -> None:
 
 @pytest.mark.parametrize("is_early", [True, False])
 def test_a_client_that_has_said_nothing_before_votes_as_well(bench: Bench, is_early: bool) -> None:
-    """All others may have left while the process stood still."""
+    """All others may have left during the pause."""
     bench.become(State.ACTIVE)
     bench.worker("w")
     if is_early:
@@ -348,7 +348,7 @@ def test_a_broker_alone_knows_no_pair() -> None:
 
 
 def test_a_server_that_stood_still_does_not_say_that_the_other_is_silent() -> None:
-    """Its words are yet unread. To let clients in now would be to lead them astray."""
+    """Its heartbeats are still unread; accepting clients now would mislead them."""
     half = BinaryStarPeer(BinaryStarPolicy(PairRole.PRIMARY, 1.0), instance=1)
     half.handle([Wake()], 0.0)
     assert not half.view(10.0).peer_is_silent

@@ -1,4 +1,4 @@
-"""Titanic's engine: attempts, windows, availability, keys, bounds, and its end."""
+"""Titanic's engine: attempts, windows, availability, keys, bounds, and draining."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_the_same_key_is_the_same_ticket() -> None:
 
 @pytest.mark.parametrize("other", [(b"echo", b"ho"), (b"echo", b"longer"), (b"else", b"hi")])
 def test_a_key_is_refused_for_another_request(other: tuple[bytes, bytes]) -> None:
-    """Or its client would get the reply to the first one."""
+    """Otherwise its client would get the reply to the first one."""
     bench = TitanicBench()
     ticket = bench.submitted(b"echo", b"hi", key=b"k")
     assert bench.ask(REQUEST, *other, key=b"k")[0].startswith(b"400 this key was used")

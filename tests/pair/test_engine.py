@@ -221,7 +221,7 @@ def test_a_pause_of_ones_own_is_no_evidence_against_the_peer() -> None:
 
 @pytest.mark.parametrize("said", [State.RESIGNED, State.PRIMARY])
 def test_after_a_pause_what_was_said_before_it_makes_nobody_serve(said: State) -> None:
-    """Who said it may have found us silent, and have become active since."""
+    """Its sender may have found us silent, and have become active since."""
     bench = Bench(PairRole.BACKUP)
     bench.become(State.PASSIVE)
     bench.stand_still(0.6)
@@ -251,7 +251,7 @@ def test_who_asks_for_an_answer_gets_one_at_once() -> None:
 
 
 def test_a_joined_peer_counts_as_alive_for_a_while() -> None:
-    """What it was told first it may act upon."""
+    """It may act upon our first heartbeat."""
     bench = Bench(PairRole.PRIMARY)
     bench.pass_time(5.0)
     bench.join()
@@ -261,7 +261,7 @@ def test_a_joined_peer_counts_as_alive_for_a_while() -> None:
 
 
 def test_who_hangs_up_again_and_again_without_a_word_is_not_waited_for() -> None:
-    """It is something else that listens there, such as a broker for its clients."""
+    """Something else listens there, such as a broker for its clients."""
     bench = Bench(PairRole.PRIMARY)
     for _ in range(10):
         bench.join()

@@ -1,4 +1,4 @@
-"""The wire of a pair: the bytes of docs/protocols/binary-star.md, and whatever else may come."""
+"""The wire of a pair: the bytes of docs/protocols/binary-star.md, and garbage."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from requite.storage import MemoryFolder
 
 
 def pair(mode: Replicate = Replicate.ASYNC, **policy: object) -> tuple[Life, Life]:
-    """A Titanic and its replica, which are in touch."""
+    """A Titanic and its replica, connected."""
     replica = Life(MemoryFolder(), seed=1, standby=True, **policy)
     primary = Life(MemoryFolder(), seed=2, replicate=mode, **policy)
     primary.replica = replica
@@ -19,7 +19,7 @@ def pair(mode: Replicate = Replicate.ASYNC, **policy: object) -> tuple[Life, Lif
 
 
 def state(life: Life) -> dict[str, tuple[object, ...]]:
-    """What a Titanic knows of its requests, but for what only the one that sends them can."""
+    """The requests that a Titanic and its replica must agree on."""
     return {
         request.ticket: (
             request.lane.name if request.lane else b"",

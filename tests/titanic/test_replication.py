@@ -1,4 +1,4 @@
-"""Two Titanics: what one has stored, the other has; and goes on with it when it is promoted."""
+"""Two Titanics: the replica has all records, and continues when it is promoted."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_replica_that_was_away_catches_up() -> None:
 
 
 def test_one_that_lacks_too_much_gets_everything_again() -> None:
-    """What was removed by compaction cannot be sent; what was closed meanwhile must not stay."""
+    """Records removed by compaction cannot be sent; requests closed meanwhile must not remain."""
     primary, replica = pair()
     early = [primary.submit(b"early %d" % n) for n in range(20)]
     primary.wait(1.0)

@@ -1,4 +1,4 @@
-"""Promotion while the other one runs, copies that must not be lost, and a replica in step."""
+"""Promotion while the other one runs, copies that must not be lost, synchronous replication."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SYNCED = StoreSettings(segment_size_bytes=4096, compact_below=0.8)
 
 # --- promotion while the other one still runs -----------------------------------------------------
 def assert_superseded(life: Life, waiting: bytes) -> None:
-    """It takes, sends, closes and acknowledges nothing, and says why."""
+    """It accepts, sends, closes and acknowledges nothing, and says why."""
     sent = len(life.submits)
     for answer in (
         life.ask(REQUEST, b"echo", b"x"),
@@ -67,7 +67,7 @@ def test_who_is_superseded_hears_of_it_and_takes_nothing_any_more(mode: Replicat
 
 @pytest.mark.parametrize("mode", [Replicate.ASYNC, Replicate.SYNC])
 def test_what_is_submitted_at_the_moment_of_a_promotion(mode: Replicate) -> None:
-    """Who does not wait for the replica cannot know, and acknowledges; once."""
+    """Without waiting for the replica, it cannot know, and acknowledges once."""
     primary, replica = pair(mode)
     primary.serves = False
     replica.ask(PROMOTE)

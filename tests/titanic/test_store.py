@@ -1,4 +1,4 @@
-"""The store: who may open it, what it takes, and how it gets rid of what is not needed."""
+"""The store: locking, its size limit, and compaction."""
 
 from __future__ import annotations
 
