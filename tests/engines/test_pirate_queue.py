@@ -191,7 +191,7 @@ def test_misuse_is_told() -> None:
 
 
 class AnyEvents(RuleBasedStateMachine):
-    """A queue with arbitrary clients and workers: no table leaks, no client gets another's reply."""
+    """Arbitrary clients and workers: no table leaks, no client gets another's reply."""
 
     bench: QueueBench
 

@@ -346,13 +346,13 @@ class DedupEngine:
         [position] = event.positions
         if self._is_failing:
             self._is_failing = False
-            self._out.append(Warn("stored again", "the log of replies takes records again"))
+            self._out.append(Warn("stored again", "the log of replies accepts records again"))
         self._segments.grow(position.segment, size)
         if kind is Kind.BEGUN:
             if entry.state is State.BEGINNING:
                 self._segments.move(entry, position.segment)
                 self._promote(entry, now)
-            elif entry.state is State.RUNNING:  # told anew, its segment being about to go
+            elif entry.state is State.RUNNING:  # rewritten, since its segment is about to be removed
                 self._segments.move(entry, position.segment)
         elif kind is Kind.DOUBTED:
             if self._entries.get(entry.key) is entry:
@@ -372,7 +372,7 @@ class DedupEngine:
             self._out.append(Warn("not stored", f"{entry}: {event.error}"))
         if kind is Kind.BEGUN and entry.state is State.BEGINNING:
             self._entries.remove(entry)
-            self._refuse_all(entry, f"it has not run, since that could not be noted: {event.error}")
+            self._refuse_all(entry, f"it has not run: its start could not be stored: {event.error}")
         elif kind in (Kind.ENDED, Kind.UNKEPT) and entry.state is State.ENDING:
             entry.outcome = None
             entry.reason = f"it has run, but its reply could not be stored: {event.error}"

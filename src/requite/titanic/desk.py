@@ -126,9 +126,7 @@ class Desk:
                 (self._replicate if is_copy else self._call)(effect)
             else:
                 self._perform_other[effect.__class__](effect)
-        for (
-            service
-        ) in answers:  # at once, which saves the turn of the loop that each by itself took
+        for service in answers:  # one submit per service saves a turn of the loop per reply
             service.answer_all(answers[service])
 
     # --- time -------------------------------------------------------------------------------------
