@@ -352,7 +352,7 @@ class DedupEngine:
             if entry.state is State.BEGINNING:
                 self._segments.move(entry, position.segment)
                 self._promote(entry, now)
-            elif entry.state is State.RUNNING:  # rewritten, since its segment is about to be removed
+            elif entry.state is State.RUNNING:  # rewritten before its segment is removed
                 self._segments.move(entry, position.segment)
         elif kind is Kind.DOUBTED:
             if self._entries.get(entry.key) is entry:
