@@ -233,7 +233,7 @@ async def test_an_operator_is_refused_what_would_leave_nobody(two: Two) -> None:
     await two.backup.close()
     await until(lambda: two.primary.view.peer_is_silent)
     async with Operator(two.address("primary")) as operator:
-        with pytest.raises(RemoteFailure, match="nobody would serve"):
+        with pytest.raises(RemoteFailure, match="neither would serve"):
             await operator.switch()
 
 
@@ -419,7 +419,7 @@ def test_the_command_shows_and_switches(servers: list[Server]) -> None:
 
     def is_refused() -> bool:  # who has just been waiting resigns, and serves again when told to
         ended = requite("pair", "switch", backup.pair_address)
-        return ended.code == 1 and "nobody would serve" in ended.err
+        return ended.code == 1 and "neither would serve" in ended.err
 
     eventually(is_refused, "the command tells why not", 2 * WAIT_S)
 

@@ -98,7 +98,7 @@ class FreelanceServer(Machine):
 
     @property
     def is_answered(self) -> bool:
-        """Whether the far end has taken this server on; it need not."""
+        """Whether a peer has accepted this server; always True, Freelance has no registration."""
         return True
 
     def deadline(self) -> float | None:
@@ -109,8 +109,8 @@ class FreelanceServer(Machine):
     def snapshot(self) -> SimpleNamespace:
         """Return the counts of all tables.
 
-        `clients`: the `unread` are pushed back. `waiting` requests have no handler yet; of those
-        with one, nobody waits for the `abandoned`. Since the start: `pings` answered, and messages
+        `clients`: all; `unread`: those that we do not read from. `waiting` requests are queued; for
+        `abandoned` ones no client waits any more. Since the start: `pings` answered, and messages
         `dropped`, by reason (`Why`).
         """
         clients = list(self._turns)

@@ -268,8 +268,8 @@ class Dispatcher:
         elif pending.flags & NOT_IDEMPOTENT:
             self._end(pending, Status.WORKER_LOST, f"{reason}, and it is not idempotent", now)
         elif pending.partials:
-            told = f"{reason} after it had sent partial replies"
-            self._end(pending, Status.WORKER_LOST, told, now)
+            why = f"{reason} after it had sent partial replies"
+            self._end(pending, Status.WORKER_LOST, why, now)
         elif pending.attempts >= self._policy.attempts_max:
             given = f"{reason}; given to {pending.attempts} workers"
             self._end(pending, Status.POISONED, given, now)
