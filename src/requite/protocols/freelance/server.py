@@ -181,7 +181,7 @@ class FreelanceServer(Machine):
         self._answer(job, event.frames, ended[1])
         self._deliver_waiting(now)
         if self._draining:
-            self._maybe_see_off(job.peer)
+            self._maybe_disconnect(job.peer)
 
     def _answer(self, job: ClientJob, frames: Sequence[bytes], status: Status) -> None:
         """Send the reply, if any, behind the control frames of the request."""
@@ -215,13 +215,13 @@ class FreelanceServer(Machine):
             return
         self._draining = True
         for peer in list(self._turns.by_peer):
-            self._maybe_see_off(peer)
+            self._maybe_disconnect(peer)
         for client in self._turns:
             if client.is_read:
                 client.is_read = False
                 self._out.append(StopReading(client.peer))
 
-    def _maybe_see_off(self, peer: Peer) -> None:
+    def _maybe_disconnect(self, peer: Peer) -> None:
         """Disconnect a client without pending requests."""
         client = self._turns.by_peer.get(peer)
         if client is None or client.waiting or any(job.peer is peer for job in self.jobs):

@@ -172,7 +172,7 @@ class MajordomoClient(ClientEngine):
                     self._received_other(command, now)
         except RemoteViolation as violation:
             self._out.append(Warn("malformed", f"the broker broke the protocol: {violation}"))
-            self._hang_up(f"it broke the protocol: {violation}", now)
+            self._drop_connection(f"it broke the protocol: {violation}", now)
             return
         self._liveness.heard_at = now
         self._has_heard = True
@@ -231,20 +231,20 @@ class MajordomoClient(ClientEngine):
 
     def _lost(self, event: PeerLost, now: float) -> None:
         if event.peer is self._peer and not self._stopped:
-            self._go_without(event.reason or "it was closed", now)
+            self._connection_lost(event.reason or "it was closed", now)
 
     def _maybe_leave(self, now: float) -> None:
         """Leave a broker that is shutting down once it owes no answer ([client-drain])."""
         if not any(call.state is SENT for call in self.calls.values()):
             self._redial.turned_away()
-            self._hang_up("the broker is shutting down", now)
+            self._drop_connection("the broker is shutting down", now)
 
-    def _hang_up(self, reason: str, now: float) -> None:
+    def _drop_connection(self, reason: str, now: float) -> None:
         """Disconnect from a dead or faulty broker."""
         self._out.append(Disconnect(self._peer, reason))
-        self._go_without(reason, now)
+        self._connection_lost(reason, now)
 
-    def _go_without(self, reason: str, now: float) -> None:
+    def _connection_lost(self, reason: str, now: float) -> None:
         """Handle the loss of the connection; reconnect."""
         self._peer = None
         self._leaving = False
@@ -317,7 +317,7 @@ class MajordomoClient(ClientEngine):
         if now >= liveness.gone_at():
             self._was_silent = True
             silent_s = now - liveness.heard_at
-            self._hang_up(f"nothing came from the broker for {silent_s:.2f} s", now)
+            self._drop_connection(f"nothing came from the broker for {silent_s:.2f} s", now)
             return
         if now >= self._ask_at():
             heartbeat = self._dialect.encode(ClientHeartbeat(self._policy.heartbeat.interval_ms))

@@ -109,7 +109,7 @@ class LaneClient(ClientEngine):
         except RemoteViolation as violation:
             reason = f"the broker broke the protocol: {violation}"
             self._out += (Warn("malformed", reason), Disconnect(peer, reason))
-            self._go_without(peer, reason, now)
+            self._connection_lost(peer, reason, now)
             return
         self._redial.fruitless = 0
         # Only after the whole batch: none of it can answer a request that is sent now.
@@ -141,9 +141,9 @@ class LaneClient(ClientEngine):
 
     def _lost(self, event: PeerLost, now: float) -> None:
         if event.peer in self._lanes:
-            self._go_without(event.peer, event.reason or "it was closed", now)
+            self._connection_lost(event.peer, event.reason or "it was closed", now)
 
-    def _go_without(self, peer: Peer, reason: str, now: float) -> None:
+    def _connection_lost(self, peer: Peer, reason: str, now: float) -> None:
         """Handle a closed lane: retry or fail its call; connect again, now or after a back-off."""
         call = self._lanes.drop(peer)
         if call is not None:

@@ -189,15 +189,15 @@ class MajordomoWorker(Machine):
                 if isinstance(command, WorkerRequest):
                     self._request(command, now)
                 elif isinstance(command, Disconnect):
-                    self._hang_up("the broker disconnected", now)
+                    self._drop_connection("the broker disconnected", now)
                     return
                 else:
                     self._received_other(command, now)
         except RemoteViolation as violation:
             reason = f"the broker broke the protocol: {violation}"
             self._out.append(Warn("malformed", reason))
-            self._say_goodbye()
-            self._hang_up(reason, now)
+            self._send_disconnect()
+            self._drop_connection(reason, now)
             return
         self._redial.fruitless = 0
         self._was_heard = True
@@ -273,8 +273,8 @@ class MajordomoWorker(Machine):
     def _leave(self, reason: str, warning: str, now: float) -> None:
         """Disconnect, so that the broker redelivers the running requests to other workers."""
         self._out.append(Warn("failed request", warning))
-        self._say_goodbye()
-        self._hang_up(reason, now)
+        self._send_disconnect()
+        self._drop_connection(reason, now)
 
     def _progressed(self, event: Progressed, now: float) -> None:
         job: Job = event.token
@@ -299,7 +299,7 @@ class MajordomoWorker(Machine):
         self._liveness.spoke_at = now
         self._out.append(Send(self._peer, message))
 
-    def _say_goodbye(self) -> None:
+    def _send_disconnect(self) -> None:
         self._out.append(Send(self._peer, self._dialect.encode(Disconnect())))
 
     def _joined(self, event: PeerJoined, now: float) -> None:
@@ -322,13 +322,13 @@ class MajordomoWorker(Machine):
 
     def _lost(self, event: PeerLost, now: float) -> None:
         if event.peer is self._peer and not self._stopped:
-            self._go_without(event.reason or "the connection was closed", now)
+            self._connection_lost(event.reason or "the connection was closed", now)
 
-    def _hang_up(self, reason: str, now: float) -> None:
+    def _drop_connection(self, reason: str, now: float) -> None:
         self._out.append(engine.Disconnect(self._peer, reason))
-        self._go_without(reason, now)
+        self._connection_lost(reason, now)
 
-    def _go_without(self, reason: str, now: float) -> None:
+    def _connection_lost(self, reason: str, now: float) -> None:
         """Handle the loss of the broker: abandon running requests, and reconnect."""
         self._peer = None
         self._beat_at = self._sweep.at = inf
@@ -363,7 +363,7 @@ class MajordomoWorker(Machine):
             did = f"for {now - liveness.heard_at:.2f} s"
             if not self._was_heard:
                 did = "since we connected, not even an answer to READY"
-            self._hang_up(f"nothing came from the broker {did}", now)
+            self._drop_connection(f"nothing came from the broker {did}", now)
             return
         if not self._vouches(now):
             why = (
@@ -405,7 +405,7 @@ class MajordomoWorker(Machine):
         self._stopped = True
         self._beat_at = self._sweep.at = inf
         if self._peer is not None:
-            self._say_goodbye()
+            self._send_disconnect()
             self._out.append(engine.Disconnect(self._peer, "the worker has drained"))
             self._peer = None
         self._out.append(Stopped())

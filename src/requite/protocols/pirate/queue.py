@@ -194,7 +194,7 @@ class PirateQueue(Machine):
             self._observer.answered(worker, reply.body, now)
             self._remark("replied", worker)
             if self._draining:
-                self._maybe_see_off(client)
+                self._maybe_disconnect(client)
         else:
             self._drop(Why.LEFT, now)
 
@@ -352,13 +352,13 @@ class PirateQueue(Machine):
         self._drop(Why.DRAINED, now, self._turns.clear())
         self._observer.drained(now)
         for client in list(self._turns):
-            self._maybe_see_off(client)
+            self._maybe_disconnect(client)
             if client.in_flight and client.is_read:
                 client.is_read = False
                 self._out.append(StopReading(client.peer))
         self._stop_at = now + self._policy.drain_timeout_s
 
-    def _maybe_see_off(self, client: AddressedClient[WorkerPeer]) -> None:
+    def _maybe_disconnect(self, client: AddressedClient[WorkerPeer]) -> None:
         """Disconnect a client without requests at workers, so it can use another queue at once."""
         if not client.in_flight:
             self._turns.leave(client.peer)

@@ -141,7 +141,7 @@ class PirateServer(Machine):
     # --- from handlers ----------------------------------------------------------------------------
     def _produced(self, event: Produced, now: float) -> None:
         if reason := self.jobs.join(event, self._out, now):
-            self._hang_up(self.jobs[event.token], reason, now)
+            self._drop_connection(self.jobs[event.token], reason, now)
 
     def _finished(self, event: Finished, now: float) -> None:
         ended = self.jobs.finish(event, self._out, now)
@@ -166,13 +166,13 @@ class PirateServer(Machine):
             self._out.append(Send(client.peer, job.reply(event.frames)))
             self._turns.offer(client)
             if self._draining:
-                self._maybe_see_off(client)
+                self._maybe_disconnect(client)
             return
         text = f"a request failed, and REP has no error replies: {reason_of(event.frames)}"
         self._out.append(Warn("failed request", text))
-        self._hang_up(client, text, now)
+        self._drop_connection(client, text, now)
 
-    def _hang_up(self, client: AddressedClient[ClientJob], reason: str, now: float) -> None:
+    def _drop_connection(self, client: AddressedClient[ClientJob], reason: str, now: float) -> None:
         self._out.append(Disconnect(client.peer, reason))
         self._forget(client, reason, now)
 
@@ -208,12 +208,12 @@ class PirateServer(Machine):
         self._draining = True
         self._turns.clear()
         for client in list(self._turns):
-            self._maybe_see_off(client)
+            self._maybe_disconnect(client)
             if client.in_flight and client.is_read:
                 client.is_read = False
                 self._out.append(StopReading(client.peer))
 
-    def _maybe_see_off(self, client: AddressedClient[ClientJob]) -> None:
+    def _maybe_disconnect(self, client: AddressedClient[ClientJob]) -> None:
         """Disconnect a client without running requests, so that it uses another server at once."""
         if not client.in_flight:
             self._turns.leave(client.peer)

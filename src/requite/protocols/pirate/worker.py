@@ -154,7 +154,7 @@ class PirateWorker(Machine):
         except RemoteViolation as violation:
             reason = f"the queue broke the protocol: {violation}"
             self._out.append(Warn("malformed", reason))
-            self._hang_up(reason, now)
+            self._drop_connection(reason, now)
 
     def _take(self, request: Envelope, now: float) -> None:
         if self._job is None:
@@ -172,7 +172,7 @@ class PirateWorker(Machine):
     # --- from handlers ----------------------------------------------------------------------------
     def _produced(self, event: Produced, now: float) -> None:
         if reason := self.jobs.join(event, self._out, now):
-            self._hang_up(reason, now)
+            self._drop_connection(reason, now)
 
     def _finished(self, event: Finished, now: float) -> None:
         ended = self.jobs.finish(event, self._out, now)
@@ -192,7 +192,7 @@ class PirateWorker(Machine):
         reason = reason_of(event.frames)
         text = f"a request failed, and the Pirates have no error replies: {reason}"
         self._out.append(Warn("failed request", text))
-        self._hang_up(text, now)
+        self._drop_connection(text, now)
 
     # --- the connection ---------------------------------------------------------------------------
     def _say(self, message: Sequence[bytes], now: float) -> None:
@@ -215,13 +215,13 @@ class PirateWorker(Machine):
 
     def _lost(self, event: PeerLost, now: float) -> None:
         if event.peer is self._peer and not self._stopped:
-            self._go_without(event.reason or "the connection was closed", now)
+            self._connection_lost(event.reason or "the connection was closed", now)
 
-    def _hang_up(self, reason: str, now: float) -> None:
+    def _drop_connection(self, reason: str, now: float) -> None:
         self._out.append(Disconnect(self._peer, reason))
-        self._go_without(reason, now)
+        self._connection_lost(reason, now)
 
-    def _go_without(self, reason: str, now: float, *, silent: bool = False) -> None:
+    def _connection_lost(self, reason: str, now: float, *, silent: bool = False) -> None:
         """Handle the loss of the queue: abandon the running request, and reconnect.
 
         After a connection that worked, reconnect at once: the queue may have restarted. Otherwise
@@ -272,7 +272,7 @@ class PirateWorker(Machine):
             reason = f"nothing came from the queue {did}"
             self._note("silent", reason=reason)
             self._out.append(Disconnect(self._peer, reason))
-            self._go_without(reason, now, silent=True)
+            self._connection_lost(reason, now, silent=True)
             return
         if now >= liveness.speak_at():
             self._say([self._words.heartbeat], now)
