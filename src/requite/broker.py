@@ -232,10 +232,10 @@ def _everybody() -> bool:
 
 def _keeper(place: InprocAddress, keep_in: KeepIn) -> Titanic:
     """Make the Titanic that serves at this broker, over a connection within the process."""
-    from requite.titanic.place import place_inside
+    from requite.titanic.endpoint import endpoint_inside
     from requite.titanic.titanic import Titanic  # most brokers keep nothing
 
-    return Titanic(place_inside(place), keep_in)
+    return Titanic(endpoint_inside(place), keep_in)
 
 
 def _unheard(_note: Note) -> None:

@@ -122,7 +122,7 @@ async def send_much(req: Req) -> None:
 def test_pushback_is_reported_to_those_who_do_not_wait(on_loop: Run) -> None:
     async def scenario() -> None:
         async with Req() as req, Rep(capacity=1) as rep:
-            with pytest.raises(Overloaded, match="no connection to anybody") as caught:
+            with pytest.raises(Overloaded, match="no connection to any peer") as caught:
                 req.send(b"x", wait=False)
             assert not caught.value.may_have_executed
             waiting = req.send(b"waits")

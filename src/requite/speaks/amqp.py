@@ -18,6 +18,7 @@ from typing import Final
 from requite.core.liveness import HeartbeatPolicy, heartbeat_of
 from requite.errors import ConfigurationError
 from requite.framing.amqp import Amqp, AmqpSettings
+from requite.protocols.amqp.assignment import Assignment, pool_assignment, service_assignment
 from requite.protocols.amqp.jobs import Job
 from requite.protocols.amqp.policy import (
     HEARTBEAT_DEFAULT,
@@ -26,7 +27,6 @@ from requite.protocols.amqp.policy import (
     ResponderPolicy,
     heartbeat_to_announce_s,
 )
-from requite.protocols.amqp.post import Post, pool_post, service_post
 from requite.protocols.amqp.topology import Destination, Pool, check_queue
 from requite.request import RetryPolicy
 from requite.shell.connections import Connections, Endpoint
@@ -260,12 +260,12 @@ def _plan(url: ServiceUrl, service: S, settings: WorkerSettings) -> ServicePlan[
     if not 1 <= capacity <= PREFETCH_MAX:
         raise ConfigurationError(f"capacity must be 1 to {PREFETCH_MAX}, not {capacity}")
     heartbeat = heartbeat_of(settings.heartbeat, HEARTBEAT_DEFAULT)
-    post = _post(url, service, settings)
+    assignment = _assignment(url, service, settings)
     policy = ResponderPolicy(prefetch=capacity, heartbeat=heartbeat)
-    if not post.declares:  # the queue of a pool counts, and its manager has the dead letters
+    if not assignment.declares:  # the queue of a pool counts, and its manager has the dead letters
         policy = ResponderPolicy(prefetch=capacity, heartbeat=heartbeat, attempts_max=None)
     engine = AmqpResponder(
-        post,
+        assignment,
         policy,
         service=service.name,
         instance=settings.name,
@@ -283,14 +283,14 @@ def _plan(url: ServiceUrl, service: S, settings: WorkerSettings) -> ServicePlan[
     )
 
 
-def _post(url: ServiceUrl, service: S, settings: WorkerSettings) -> Post:
+def _assignment(url: ServiceUrl, service: S, settings: WorkerSettings) -> Assignment:
     options = url.options
     worker_id = options.get("id", settings.name.hex())
     pool = _pool_of(url)
     if pool is None:
-        return service_post(options.get("queue", service.name), worker_id)
+        return service_assignment(options.get("queue", service.name), worker_id)
     queue, activity = options.get("queue", ""), options.get("activity", "")
-    return pool_post(pool, options["key"], worker_id, queue, activity)
+    return pool_assignment(pool, options["key"], worker_id, queue, activity)
 
 
 def _check_worker(url: ServiceUrl, services: Sequence[S], settings: WorkerSettings) -> None:

@@ -25,7 +25,7 @@ from typing import Final, Literal
 from requite.errors import ConfigurationError
 from requite.framing import Framing, Limits, SpStream
 from requite.framing.websocket import SpWebSocket
-from requite.protocols.scalability.policy import RETRY_DEFAULT, Place, RepPolicy, ReqPolicy
+from requite.protocols.scalability.policy import RETRY_DEFAULT, PipeOptions, RepPolicy, ReqPolicy
 from requite.protocols.scalability.wire import DRAFT_REP, DRAFT_REQ, HOPS_DEFAULT, IDS, REP, REQ
 from requite.request import RetryPolicy
 from requite.shell.connections import Connections, Endpoint
@@ -266,7 +266,7 @@ def _endpoint(
         in_band = isinstance(address, IpcAddress)
         make_framing = partial(SpStream, own, peer, in_band=in_band, limits=limits)
     priority, weight = (int(url.options.get(name, "1")) for name in ("priority", "weight"))
-    place = Place(side, priority, weight)
+    place = PipeOptions(side, priority, weight)
     return Endpoint(address, make_framing, place, url.tls)
 
 
