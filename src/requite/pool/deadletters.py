@@ -37,7 +37,7 @@ _REASONS: Final = frozenset(
 )
 
 
-class _Deed(Enum):
+class _Publication(Enum):
     """What is published of a dead letter."""
 
     KEEP = "keep"  # a copy in the poison queue
@@ -50,7 +50,7 @@ class _DeadLetter:
 
     event: DeadLetterArrived
     reason: str
-    left: list[_Deed] = field(default_factory=list)
+    remaining: list[_Publication] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class DeadLetters:
     def advance(self, now: float) -> list[PoolEffect]:
         """Try again what has waited long enough."""
         for letter in self._pauses.due(now):
-            self._go_on(letter)
+            self._continue(letter)
         return self._taken()
 
     def disconnected(self) -> None:
@@ -118,7 +118,7 @@ class DeadLetters:
         self._publishing.clear()
         self._pauses = self._pauses.emptied()
 
-    def let_go(self) -> None:
+    def drain(self) -> None:
         """Finish what is being published, and leave the rest to the next manager."""
         self._is_leaving = True
         self._pauses = self._pauses.emptied()
@@ -129,19 +129,19 @@ class DeadLetters:
         self._by_reason[reason] = self._by_reason.get(reason, 0) + 1
         letter = _DeadLetter(event, reason)
         if reason == ReplyStatus.DELIVERY_LIMIT:
-            letter.left.append(_Deed.KEEP)
+            letter.remaining.append(_Publication.KEEP)
         if event.reply_to:
-            letter.left.append(_Deed.ANSWER)
-        self._go_on(letter)
+            letter.remaining.append(_Publication.ANSWER)
+        self._continue(letter)
 
-    def _go_on(self, letter: _DeadLetter) -> None:
+    def _continue(self, letter: _DeadLetter) -> None:
         """Publish what comes next; acknowledge when nothing does."""
-        if not letter.left:
+        if not letter.remaining:
             self._out.append(Ack(letter.event.tag))
             return
         ticket = self._ticket()
         self._publishing[ticket] = letter
-        if letter.left[0] is _Deed.KEEP:
+        if letter.remaining[0] is _Publication.KEEP:
             attempts = self._attempts(letter)
             forward = Forward(ticket, letter.event.tag, Destination.POISON, attempts=attempts)
             self._out.append(forward)
@@ -152,8 +152,8 @@ class DeadLetters:
         """Go on. An answer that no queue takes is done with: its caller has gone."""
         letter = self._publishing.pop(ticket)
         self._pauses.succeeded(letter)
-        self._poison += letter.left.pop(0) is _Deed.KEEP
-        self._go_on(letter)
+        self._poison += letter.remaining.pop(0) is _Publication.KEEP
+        self._continue(letter)
 
     def _answer(self, ticket: int, letter: _DeadLetter) -> Answer:
         event = letter.event

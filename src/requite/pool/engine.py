@@ -95,7 +95,7 @@ class _Drain:
 
     stop_groups: bool
     is_handing_over: bool = False
-    is_told: bool = False
+    has_stopped: bool = False
 
 
 class PoolEngine:
@@ -119,14 +119,14 @@ class PoolEngine:
         self._connected = False
         self._was_active = False  # in this life
         self._drain: _Drain | None = None
-        self._told = -1  # the generation that the loops have been told of
+        self._sent_generation = -1  # the generation that the loops have been told of
         self._out: list[PoolEffect] = []
         self._inputs = self._table()
 
     def _table(self) -> dict[type, Callable[[Any, float], None]]:
         return {
-            Connected: self._take_up,
-            Disconnected: self._lay_down,
+            Connected: self._activate,
+            Disconnected: self._deactivate,
             OrphanArrived: self._orphan,
             DeadLetterArrived: self._dead_letter,
             ActivityArrived: self._reported,
@@ -143,10 +143,10 @@ class PoolEngine:
                     ServicesListed,
                     ServiceListFailed,
                 ),
-                self._about_queues,
+                self._queue_result,
             ),
             **dict.fromkeys(
-                (GroupsListed, GroupListFailed, GroupDone, GroupFailed), self._about_groups
+                (GroupsListed, GroupListFailed, GroupDone, GroupFailed), self._group_result
             ),
             RequireGroup: self._operator_requires,
             ReleaseGroup: lambda event, now: self.tracker.release(event.key, now),
@@ -213,19 +213,19 @@ class PoolEngine:
             self._add(self.orphans.advance(now))
         self._add(self.groups.advance(now))
         leaving = self.tracker.advance(now) if self._connected and self._drain is None else []
-        self._tell(now)
+        self._update_loops(now)
         for key in leaving:
             self._add(self.queues.probe(key, now))
         for key in self.queues.take_bound():
             self._add(self.orphans.release(key, now))
         self._maybe_stop()
 
-    def _tell(self, now: float) -> None:
+    def _update_loops(self, now: float) -> None:
         """Tell the loops what is expected, if that has changed."""
-        if self._told == self.tracker.generation or self._drain is not None:
+        if self._sent_generation == self.tracker.generation or self._drain is not None:
             return
         self.orphans.renew(self.tracker.is_active, now)
-        self._told = self.tracker.generation
+        self._sent_generation = self.tracker.generation
         state = self.tracker.state()
         self._add(self.queues.expect(state, now))
         self._add(self.groups.expect(state, now))
@@ -237,13 +237,13 @@ class PoolEngine:
         return self.tracker.require(key, 0.0, now)
 
     # --- the connection ---------------------------------------------------------------------------
-    def _take_up(self, _: Connected, now: float) -> None:
+    def _activate(self, _: Connected, now: float) -> None:
         self._connected = self._was_active = True
         self.tracker.resume(now)
         self._add(self.queues.connected(now))
         self._add(self.groups.activate(now))
 
-    def _lay_down(self, _: Disconnected, now: float) -> None:
+    def _deactivate(self, _: Disconnected, now: float) -> None:
         self._connected = False
         self.queues.disconnected()
         self.orphans.disconnected()
@@ -274,16 +274,16 @@ class PoolEngine:
             self._add(self.dead_letters.handle(event, now))
 
     # --- answers ----------------------------------------------------------------------------------
-    def _about_queues(self, event: Any, now: float) -> None:
+    def _queue_result(self, event: Any, now: float) -> None:
         if not self._connected:
             return
         self._add(self.queues.handle(event, now))
         if self.queues.is_listed:
             self._add(self.groups.allow_stops(now))
         if self.queues.take_ended():
-            self._add(self.groups.look_again(now))
+            self._add(self.groups.refresh(now))
 
-    def _about_groups(self, event: Any, now: float) -> None:
+    def _group_result(self, event: Any, now: float) -> None:
         self._add(self.groups.handle(event, now))
 
     def _operator_requires(self, event: RequireGroup, now: float) -> None:
@@ -291,7 +291,7 @@ class PoolEngine:
 
     def _scale(self, event: ScaleGroup, now: float) -> None:
         self._require(event.key, now)
-        self._tell(now)
+        self._update_loops(now)
         self._add(self.groups.scale(event.key, event.workers, now))
 
     # --- the end ----------------------------------------------------------------------------------
@@ -302,8 +302,8 @@ class PoolEngine:
         drain = self._drain = _Drain(stops, stops and event.hand_over and self._connected)
         self._out.append(StopConsuming())
         self.queues.disconnected()  # they are the next manager's
-        self.orphans.let_go()
-        self.dead_letters.let_go()
+        self.orphans.drain()
+        self.dead_letters.drain()
         self.groups.deactivate()
         if drain.is_handing_over:
             self._out.append(HandOver())
@@ -321,10 +321,10 @@ class PoolEngine:
 
     def _maybe_stop(self) -> None:
         drain = self._drain
-        if drain is None or drain.is_told or drain.is_handing_over:
+        if drain is None or drain.has_stopped or drain.is_handing_over:
             return
         if drain.stop_groups and not self.groups.is_idle:
             return
         if not len(self.orphans) and not len(self.dead_letters):
-            drain.is_told = True
+            drain.has_stopped = True
             self._out.append(Stopped())

@@ -117,14 +117,14 @@ class GroupLoop:
         if expected != self._expected:
             self._expected = expected
             self._scale = {key: n for key, n in self._scale.items() if key in expected}
-            self._look(now)
+            self._request_listing(now)
         return self._taken()
 
     def activate(self, now: float) -> list[PoolEffect]:
         """Begin: this manager is the one that decides."""
         if not self._active:
             self._active = True
-            self._look(now)
+            self._request_listing(now)
         return self._taken()
 
     def deactivate(self) -> None:
@@ -136,31 +136,31 @@ class GroupLoop:
         """Learn that what is not expected is really not needed."""
         if not self._may_stop:
             self._may_stop = True
-            self._look(now)
+            self._request_listing(now)
         return self._taken()
 
     def leave(self, now: float) -> list[PoolEffect]:
         """Stop all groups, each of them once: nobody else looks after them."""
         self._is_leaving = self._active = self._may_stop = True
         self._expected = frozenset()
-        self._look(now)
+        self._request_listing(now)
         return self._taken()
 
     def set_version(self, version: str, now: float) -> list[PoolEffect]:
         """Have all groups run another version."""
         self._version = version
-        self._look(now)
+        self._request_listing(now)
         return self._taken()
 
     def scale(self, key: str, workers: int, now: float) -> list[PoolEffect]:
         """Have so many workers in a group."""
         self._scale[key] = workers
-        self._look(now)
+        self._request_listing(now)
         return self._taken()
 
-    def look_again(self, now: float) -> list[PoolEffect]:
+    def refresh(self, now: float) -> list[PoolEffect]:
         """Begin a round now, since workers seem to have ended."""
-        self._look(now)
+        self._request_listing(now)
         return self._taken()
 
     def handle(self, event: Any, now: float) -> list[PoolEffect]:
@@ -181,11 +181,11 @@ class GroupLoop:
         """Begin a round, if it is time."""
         due = [*self._rounds.due(now), *self._pauses.due(now)]
         if due and self._active:
-            self._look(now)
+            self._request_listing(now)
         return self._taken()
 
     # --- rounds -----------------------------------------------------------------------------------
-    def _look(self, now: float) -> None:
+    def _request_listing(self, now: float) -> None:
         """Ask what runs, or, if that is under way, ask again when it has ended."""
         if not self._active:
             return
@@ -212,7 +212,7 @@ class GroupLoop:
         if self._active:
             self._converge(now)
         if self._again:
-            self._look(now)
+            self._request_listing(now)
 
     def _converge(self, now: float) -> None:
         running = self._running or {}
@@ -289,7 +289,7 @@ class GroupLoop:
         if group is not None and group.busy:
             group.busy = False
             group.asked = self._round  # a listing that is under way may be older than this
-            self._look(now)
+            self._request_listing(now)
 
     def _failed(self, key: str, reason: str, now: float) -> None:
         self._pauses.failed(key, now)

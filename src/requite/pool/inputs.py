@@ -131,7 +131,7 @@ class PublishFailed(NamedTuple):
 
 
 # --- in place of queues, what a broker of MDP tells -----------------------------------------------
-class ServiceSeen(NamedTuple):
+class ServiceCounts(NamedTuple):
     """What a broker knows of a group's service: requests that wait, those that workers hold, those
     that it has accepted since it first heard of the service, and how many workers there are."""
 
@@ -145,7 +145,7 @@ class ServicesListed(NamedTuple):
     """The services of the pool that the broker knows, by key."""
 
     ticket: int
-    services: Mapping[str, ServiceSeen]
+    services: Mapping[str, ServiceCounts]
 
 
 class ServiceListFailed(NamedTuple):

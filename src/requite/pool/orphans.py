@@ -152,7 +152,7 @@ class Orphans:
         self._release(name, now)
         return self._taken()
 
-    def let_go(self) -> None:
+    def drain(self) -> None:
         """Finish what is being published, and leave the rest to the next manager."""
         self._is_leaving = True
         self._forget_waiting()

@@ -45,7 +45,7 @@ _DEATHS: Final[Mapping[str, tuple[Kind, Status]]] = {
 
 
 @dataclass(slots=True)
-class _Held:
+class _Delivery:
     """A delivery in hand. `death` is why it is a dead letter, "" for an orphan; `to` is where it
     was last published anew."""
 
@@ -60,13 +60,13 @@ class PoolRecorder:
 
     def __init__(self, chronicle: Chronicle) -> None:
         self._chronicle = chronicle
-        self._held: dict[Tag, _Held] = {}
+        self._held: dict[Tag, _Delivery] = {}
         self._generation = 0
         self._expected: dict[str, GroupStatus] = {}
         self._running: dict[str, RunningGroup] = {}
         self._stopping: set[str] = set()  # groups that were told to end
 
-    def saw(self, event: Any, effects: Iterable[Any], tracker: Tracker, now: float) -> None:
+    def record(self, event: Any, effects: Iterable[Any], tracker: Tracker, now: float) -> None:
         """Take note of an input, what the engine has answered with, and what is expected then."""
         self._take(event, now)
         if tracker.generation != self._generation:
@@ -78,15 +78,16 @@ class PoolRecorder:
     def _take(self, event: Any, now: float) -> None:
         match event:
             case OrphanArrived():
-                self._held[event.tag] = _Held(event.call_id, event.key)
+                self._held[event.tag] = _Delivery(event.call_id, event.key)
             case DeadLetterArrived():
-                self._held[event.tag] = _Held(event.call_id, event.key, reason_of(event.headers))
+                death = reason_of(event.headers)
+                self._held[event.tag] = _Delivery(event.call_id, event.key, death)
             case Disconnected():
                 self._held.clear()  # they will be delivered again
             case GroupsListed():
                 self._listed(event.groups, now)
             case GroupFailed(key, reason):
-                self._tell(Kind.REFUSED, key, now, reason=reason)
+                self._write(Kind.REFUSED, key, now, reason=reason)
 
     def _follow(self, effect: Any, now: float) -> None:
         match effect:
@@ -106,29 +107,29 @@ class PoolRecorder:
         for key, status in self._expected.items():
             if before.get(key) is not status:
                 kind = Kind.REQUIRED if status is GroupStatus.ACTIVE else Kind.RELEASED
-                self._tell(kind, key, now)
+                self._write(kind, key, now)
 
     def _listed(self, groups: Mapping[str, RunningGroup], now: float) -> None:
         """Tell which groups run that did not, and the other way round."""
         for key in groups.keys() - self._running.keys():
             workers = groups[key].workers
             counted = "" if workers is None else f"{workers} worker{'s' * (workers != 1)}"
-            self._tell(Kind.WORKER_JOINED, key, now, reason=counted)
+            self._write(Kind.WORKER_JOINED, key, now, reason=counted)
         for key in self._running.keys() - groups.keys():
-            told = key in self._stopping
-            self._tell(Kind.WORKER_DRAINED if told else Kind.WORKER_LOST, key, now)
+            expected = key in self._stopping
+            self._write(Kind.WORKER_DRAINED if expected else Kind.WORKER_LOST, key, now)
             self._stopping.discard(key)
         self._running = dict(groups)
 
     # --- requests ---------------------------------------------------------------------------------
-    def _ended(self, held: _Held, now: float) -> None:
+    def _ended(self, held: _Delivery, now: float) -> None:
         """Tell what became of a delivery that is acknowledged."""
         if held.death:
             kind, status = _DEATHS[held.death]
             facts = {"outcome": status, "error": error_class_of(status), "reason": held.death}
-            self._tell(kind, held.key, now, call_id=held.call_id, **facts)
+            self._write(kind, held.key, now, call_id=held.call_id, **facts)
         elif held.to is Destination.REQUESTS:
-            self._tell(Kind.QUEUED, held.key, now, call_id=held.call_id)
+            self._write(Kind.QUEUED, held.key, now, call_id=held.call_id)
 
-    def _tell(self, kind: Kind, key: str, now: float, **facts: Any) -> None:
+    def _write(self, kind: Kind, key: str, now: float, **facts: Any) -> None:
         self._chronicle.event_rows.append(EventRow(now, kind, service=encode_name(key), **facts))

@@ -26,7 +26,7 @@ from requite.errors import LocalViolation
 from requite.pool.backoff import Pauses
 from requite.pool.config import PoolConfig
 from requite.pool.effects import ListServices, PoolEffect
-from requite.pool.inputs import ServiceListFailed, ServiceSeen, ServicesListed
+from requite.pool.inputs import ServiceCounts, ServiceListFailed, ServicesListed
 from requite.pool.queues import Actual, QueueStatus
 from requite.pool.tracker import Expected, GroupStatus, PoolState
 
@@ -45,12 +45,12 @@ class ServiceLoop:
         self._require = require
         self._remove = remove
         self._expected: Mapping[str, Expected] = {}
-        self._seen: dict[str, ServiceSeen] = {}
+        self._seen: dict[str, ServiceCounts] = {}
         self._probed: dict[str, int] = {}  # the first question whose answer counts
         self._question = 0
         self._is_asking = False
         self._is_first = True  # nothing has been seen on this connection
-        self._met: set[str] = set()  # the groups whose workers have been seen on it
+        self._staffed: set[str] = set()  # the groups whose workers have been seen on it
         self._pauses: Pauses[str] = Pauses(config.loops.backoff_s, config.loops.backoff_max_s)
         self._connected = False
         self._connected_at = 0.0
@@ -117,7 +117,7 @@ class ServiceLoop:
         self._connected = True
         self._connected_at = now
         self._is_first = True
-        self._met.clear()
+        self._staffed.clear()
         self._maybe_ask()
         return self._taken()
 
@@ -134,7 +134,7 @@ class ServiceLoop:
         if event.ticket == self._question and self._is_asking:
             self._is_asking = False
             if isinstance(event, ServicesListed):
-                self._look(event, now)
+                self._listed(event, now)
             else:
                 self._failed(event.reason, now)
         return self._taken()
@@ -145,7 +145,7 @@ class ServiceLoop:
             self._maybe_ask()
         return self._taken()
 
-    # --- looks ------------------------------------------------------------------------------------
+    # --- listings ---------------------------------------------------------------------------------
     def _maybe_ask(self) -> None:
         if self._connected and not self._is_asking:
             self._is_asking = True
@@ -158,7 +158,7 @@ class ServiceLoop:
         text = f"the services of the pool cannot be listed (broker.url): {reason}"
         self._out.append(Warn("service-list", text))
 
-    def _look(self, event: ServicesListed, now: float) -> None:
+    def _listed(self, event: ServicesListed, now: float) -> None:
         self._pauses.succeeded("")
         self._pauses.wait("", self._config.broker.interval_s, now)
         for key, seen in event.services.items():
@@ -172,13 +172,13 @@ class ServiceLoop:
             if key in self._expected
         )
         self._seen = dict(event.services)
-        self._met.update(key for key, seen in self._seen.items() if seen.workers)
+        self._staffed.update(key for key, seen in self._seen.items() if seen.workers)
         self._is_first = False
         self.is_listed = now >= self._connected_at + self._config.broker.settle_s
         if any(first > event.ticket for first in self._probed.values()):
             self._maybe_ask()
 
-    def _is_needed(self, key: str, seen: ServiceSeen) -> bool:
+    def _is_needed(self, key: str, seen: ServiceCounts) -> bool:
         """Tell whether there is something to do for a group, or was since the last look.
 
         A group that an operator has released may finish what it works on, and is let go then.
@@ -186,13 +186,13 @@ class ServiceLoop:
         status = self._status(key)
         if seen.queued:
             return True
-        if status is None and seen.workers and not self.is_listed and key not in self._met:
+        if status is None and seen.workers and not self.is_listed and key not in self._staffed:
             return True  # another manager's, or of a time before this one's
         if self._has_grown(key, seen):
             return seen.workers > 0 or status is not None
         return seen.in_progress > 0 and status is GroupStatus.ACTIVE
 
-    def _has_grown(self, key: str, seen: ServiceSeen) -> bool:
+    def _has_grown(self, key: str, seen: ServiceCounts) -> bool:
         """Tell whether requests have come since the last look. A count that is smaller is that of a
         broker that has started anew."""
         if self._is_first:
@@ -200,7 +200,7 @@ class ServiceLoop:
         before = self._seen.get(key, _NOTHING).accepted
         return seen.accepted != before and seen.accepted > 0
 
-    def _decide(self, key: str, seen: ServiceSeen | None) -> None:
+    def _decide(self, key: str, seen: ServiceCounts | None) -> None:
         """Let a group go that nothing waits for; one that works on something is looked at again."""
         if seen is None or not (seen.queued or seen.in_progress or self._has_grown(key, seen)):
             self._remove(key)
@@ -211,4 +211,4 @@ class ServiceLoop:
         return taken
 
 
-_NOTHING = ServiceSeen(0, 0, 0, 0)
+_NOTHING = ServiceCounts(0, 0, 0, 0)

@@ -36,7 +36,7 @@ _log = logging.getLogger("requite.pool")
 # The shell writes its process id down and becomes the worker: "$0" is the file, "$@" the command.
 _LAUNCH: Final = ("/bin/sh", "-c", 'echo $$ >>"$0" && exec "$@"')
 _KILLED_S: Final = 5.0
-_LOOK_S: Final = 0.02  # between two looks at a process that is to end
+_POLL_S: Final = 0.02  # between two looks at a process that is to end
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class SubprocessDriver:
         self._records: Final = Records(settings.state_folder / label.prefix)
         self._turns: Final = KeyedTurns()
         self._stopping: Final[set[str]] = set()
-        self._told: Final[set[str]] = set()  # to end; a child's file is free before it is reaped
+        self._signalled: Final[set[str]] = set()  # until reaped, which follows the lock's release
         self._children: Final[dict[str, int]] = {}  # process ids, by the ids of workers
 
     async def list(self) -> Mapping[str, RunningGroup]:
@@ -104,11 +104,11 @@ class SubprocessDriver:
         """Start the processes that lack, stop those beyond."""
         check_workers(workers, self.workers_max)
         async with self._turns.of(key):
-            there = [record for record in await self._living() if record.key == key]
-            wanted = max(1, len(there)) if workers is None else workers
-            for _ in range(wanted - len(there)):
+            running = [record for record in await self._living() if record.key == key]
+            wanted = max(1, len(running)) if workers is None else workers
+            for _ in range(wanted - len(running)):
                 await self._spawn(key, version)
-            await self._end(there[wanted:])
+            await self._end(running[wanted:])
 
     async def stop(self, key: str) -> None:
         """Send SIGTERM, and SIGKILL to those that have not ended `stop_timeout_s` later."""
@@ -198,12 +198,12 @@ class SubprocessDriver:
             if code is not None:
                 del self._children[worker_id]
                 level = self._level(worker_id) if code else logging.INFO
-                self._told.discard(worker_id)
+                self._signalled.discard(worker_id)
                 _log.log(level, "worker %s ended: %s", worker_id, code)
 
     def _level(self, worker_id: str) -> int:
         """Return how loud the end of a worker is told."""
-        is_wanted = worker_id in self._stopping or worker_id in self._told
+        is_wanted = worker_id in self._stopping or worker_id in self._signalled
         return logging.INFO if is_wanted else logging.WARNING
 
     # --- stopping ---------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ class SubprocessDriver:
             await asyncio.gather(*(self._end_one(record) for record in ended.values()))
         finally:
             self._stopping.difference_update(ended)
-            self._told.intersection_update(self._children)
+            self._signalled.intersection_update(self._children)
 
     async def _end_one(self, record: Record) -> None:
         await self._signal(record, signal.SIGTERM)
@@ -235,7 +235,7 @@ class SubprocessDriver:
 
     async def _signal(self, record: Record, number: signal.Signals) -> None:
         """Tell the worker to end, or kill it and all that it started."""
-        self._told.add(record.worker_id)
+        self._signalled.add(record.worker_id)
         pid = await self._pid_of(record)
         with suppress(ProcessLookupError):
             if pid and number is signal.SIGKILL:
@@ -250,12 +250,12 @@ class SubprocessDriver:
             if found is None:
                 return 0
             record = found
-            await asyncio.sleep(0 if record.pid else _LOOK_S)
+            await asyncio.sleep(0 if record.pid else _POLL_S)
         return record.pid
 
     async def _until_ended(self, record: Record) -> None:
         while await self._found(record.worker_id):  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
 
 
 def _exists(pid: int) -> bool:

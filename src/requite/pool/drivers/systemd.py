@@ -90,8 +90,8 @@ class SystemdDriver:
         self._units.sweep(set(states))
         groups = {}
         for unit, state in states.items():
-            told = self._units.told_of(unit)
-            groups[told.key] = RunningGroup(told.version, 1, state == "deactivating")
+            identity = self._units.identity_of(unit)
+            groups[identity.key] = RunningGroup(identity.version, 1, state == "deactivating")
         return groups
 
     async def start(self, key: str, version: str = "", workers: int | None = None) -> None:

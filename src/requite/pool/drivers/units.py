@@ -23,11 +23,11 @@ _PLAIN: Final = frozenset(b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOP
 _DIGEST: Final = "sha256:"
 _ESCAPE: Final = re.compile(rb"\\x([0-9a-f]{2})")
 _SPECIAL: Final = str.maketrans({char: f"\\{char}" for char in '"\\`$'})
-_KEPT_S: Final = 60.0  # a file is older than that before it can be one that is not needed
+_FRESH_S: Final = 60.0  # a file is older than that before it can be one that is not needed
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class GroupIdentity:
     """What the file of a group says of it."""
 
     key: str
@@ -50,14 +50,14 @@ class Units:
         """Return the name of a group's unit."""
         return f"{self._prefix}@{self._instance_of(key)}.service"
 
-    def told_of(self, unit: str) -> Told:
+    def identity_of(self, unit: str) -> GroupIdentity:
         """Return whose unit this is; what no file tells is read from the name."""
         instance = unit.removeprefix(f"{self._prefix}@").removesuffix(".service")
         try:
             first = self._file(instance).read_text().partition("\n")[0]
-            return Told(**json.loads(first.removeprefix("#")))
+            return GroupIdentity(**json.loads(first.removeprefix("#")))
         except (OSError, ValueError, TypeError):
-            return Told(unescape(instance), "")
+            return GroupIdentity(unescape(instance), "")
 
     def write(self, key: str, version: str, variables: Mapping[str, str]) -> None:
         """Write the file of a group; it holds the password of RabbitMQ. Raises `OSError`."""
@@ -65,7 +65,7 @@ class Units:
         file = self._file(self._instance_of(key))
         fresh = file.with_suffix(".new")
         fresh.touch(mode=0o600)
-        lines = [f"#{json.dumps(asdict(Told(key, version)))}"]
+        lines = [f"#{json.dumps(asdict(GroupIdentity(key, version)))}"]
         lines += [f"{name}={quoted(value)}" for name, value in variables.items()]
         fresh.write_text("\n".join(lines) + "\n")
         fresh.rename(file)
@@ -74,7 +74,7 @@ class Units:
         """Remove the files of groups that have no unit any more."""
         for file in self._folder.glob("*.env"):
             unit = f"{self._prefix}@{file.name.removesuffix('.env')}.service"
-            if unit not in units and time.time() - file.stat().st_mtime > _KEPT_S:
+            if unit not in units and time.time() - file.stat().st_mtime > _FRESH_S:
                 file.unlink(missing_ok=True)
 
     def _instance_of(self, key: str) -> str:

@@ -21,7 +21,7 @@ _USER: Final = "guest"
 _FOR_OTHERS: Final = ("queue", "pool", "key", "confirm", "reply", "id", "activity")
 
 
-class Place:
+class ConnectionSettings:
     """The place of a pool's RabbitMQ. Raises `ConfigurationError`, which names the setting."""
 
     def __init__(self, config: PoolConfig) -> None:
@@ -39,7 +39,7 @@ class Place:
         self.address: Final = address
         self.tls: Final = url.tls
         self.vhost: Final = url.options["vhost"]
-        self.entry: Final = AmqpSettings(
+        self.amqp: Final = AmqpSettings(
             vhost=self.vhost,
             user=url.user or _USER,
             password=url.password or _USER,

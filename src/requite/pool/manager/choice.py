@@ -8,9 +8,9 @@ from typing import Any
 from requite.errors import ConfigurationError
 from requite.pool.config import PoolConfig
 from requite.pool.engine import PoolParts
-from requite.pool.manager.brokered import BrokerKeeping
+from requite.pool.manager.broker_carrier import BrokerCarrier
 from requite.pool.manager.carrier import Carrier, State
-from requite.pool.manager.keeping import Keeping
+from requite.pool.manager.rabbit_carrier import RabbitCarrier
 from requite.pool.services import ServiceLoop
 from requite.protocols.amqp.topology import Pool
 from requite.protocols.majordomo.keyed import service_of
@@ -20,7 +20,7 @@ def carrier_of(
     config: PoolConfig, feed: Callable[[Any], None], on_state: Callable[[State], object]
 ) -> Carrier:
     """Make the carrier that the configuration names. Raises `ConfigurationError`."""
-    kind = BrokerKeeping if config.broker.url else Keeping
+    kind = BrokerCarrier if config.broker.url else RabbitCarrier
     return kind(config, feed, on_state)
 
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from requite.errors import TransportError
 from requite.framing.amqp import Amqp
-from requite.pool.manager.address import Place
-from requite.pool.manager.errors import EntryRefused, Refused, is_foreign
+from requite.pool.manager.address import ConnectionSettings
+from requite.pool.manager.errors import ConnectionRefused, Refused, is_foreign
 from requite.protocols.amqp import methods
 from requite.protocols.amqp.channels import (
     AmqpChannels,
@@ -35,28 +35,28 @@ Receive = Callable[[Content], None]
 class Connection:
     """A connection; `open` it once. `closed` is done when it has ended, and says why."""
 
-    def __init__(self, place: Place) -> None:
-        self._place: Final = place
+    def __init__(self, settings: ConnectionSettings) -> None:
+        self._settings: Final = settings
         self._link: Link | None = None
         self._begun: Final[asyncio.Future[Tuned | Closed]] = _future()
         self.closed: Final[asyncio.Future[Closed]] = _future()
         self._shell: Final = AioShell(
             AmqpChannels(self._changed),
             Connections(),
-            on_change=self._look_at_link,
+            on_change=self._check_link,
             deliver=lambda token, what: token(what),
             logger="requite.pool",
             reports_dials=True,
         )
 
     async def open(self) -> None:
-        """Connect. Raises `EntryRefused` and `TransportError`."""
+        """Connect. Raises `ConnectionRefused` and `TransportError`."""
         self._shell.start()
         try:
-            await dial(self._place.address, self._dialled, tls=self._place.tls)
+            await dial(self._settings.address, self._dialled, tls=self._settings.tls)
             answer = await self._begun
             if isinstance(answer, Closed):
-                raise _entry_failure(answer)
+                raise _connection_failure(answer)
         except BaseException:
             await self.close()
             raise
@@ -97,10 +97,10 @@ class Connection:
         return answer
 
     def _dialled(self, stream: Any) -> None:
-        framing = Amqp(self._place.entry)
+        framing = Amqp(self._settings.amqp)
         self._link = self._shell.host.opened(stream, framing=framing, kept=True)
 
-    def _look_at_link(self) -> None:
+    def _check_link(self) -> None:
         """See whether the connection has ended in its handshake, of which no engine hears."""
         if self._link is not None and self._link.ended:
             _settle(self._begun, Closed(0, reason_of_end(self._link.framing), b""))
@@ -190,9 +190,11 @@ def failure_of(closed: Closed) -> Exception:
     return Refused(closed.code, closed.text) if closed.code else TransportError(closed.text)
 
 
-def _entry_failure(closed: Closed) -> Exception:
+def _connection_failure(closed: Closed) -> Exception:
     is_refusal = closed.code or is_foreign(closed.text)
-    return EntryRefused(closed.code, closed.text) if is_refusal else TransportError(closed.text)
+    return (
+        ConnectionRefused(closed.code, closed.text) if is_refusal else TransportError(closed.text)
+    )
 
 
 def _future() -> asyncio.Future[Any]:

@@ -24,7 +24,7 @@ class Refused(Exception):
         self.code = code
 
 
-class EntryRefused(Exception):
+class ConnectionRefused(Exception):
     """RabbitMQ, or whoever answers in its place, refuses the connection; `code` is its reply code,
     or 0."""
 
@@ -33,7 +33,7 @@ class EntryRefused(Exception):
         self.code = code
 
 
-FAILURES: Final = (Refused, EntryRefused, ProtocolViolation, OSError, TimeoutError)
+FAILURES: Final = (Refused, ConnectionRefused, ProtocolViolation, OSError, TimeoutError)
 """Whatever an operation on a connection may raise when RabbitMQ refuses, or is gone."""
 
 _NO_USER: Final = "RabbitMQ refuses user and password"
@@ -60,11 +60,11 @@ def is_taken(error: BaseException) -> bool:
 def refusal(error: BaseException, url: str) -> str | None:
     """Return why RabbitMQ will not do what it was asked, however often; None for other failures."""
     match error:
-        case EntryRefused(code=code) if code == _NOT_ALLOWED:
+        case ConnectionRefused(code=code) if code == _NOT_ALLOWED:
             why = _NO_VHOST
-        case EntryRefused(code=code) if code == _ACCESS_REFUSED or _wants_no_password(error):
+        case ConnectionRefused(code=code) if code == _ACCESS_REFUSED or _wants_no_password(error):
             why = f"{_NO_USER}: {error}"
-        case EntryRefused(code=0):
+        case ConnectionRefused(code=0):
             why = f"who answers there speaks no AMQP 0.9.1: {error}"
         case Refused(code=code) if code in _REFUSALS:
             why = f"{_REFUSALS[code]}: {error}"
@@ -73,7 +73,7 @@ def refusal(error: BaseException, url: str) -> str | None:
     return f"rabbitmq.url ({redact(url)}): {why}"
 
 
-def _wants_no_password(error: EntryRefused) -> bool:
+def _wants_no_password(error: ConnectionRefused) -> bool:
     return str(error).startswith(NO_PASSWORDS)
 
 

@@ -15,7 +15,7 @@ from yarl import URL
 from requite.errors import ConfigurationError
 from requite.pool.config import PoolConfig
 from requite.pool.drivers.web import Answer, Web
-from requite.pool.manager.address import Place
+from requite.pool.manager.address import ConnectionSettings
 from requite.pool.manager.verification import Flaw, flaws_of
 from requite.pool.queues import limits_of
 from requite.protocols.amqp.topology import Pool
@@ -30,7 +30,7 @@ _NO_VHOST: Final = (
 _REFUSED: Final = {401: "RabbitMQ refuses user and password", 403: _NO_TAG, 404: _NO_API}
 
 
-class Seen(NamedTuple):
+class QueueListing(NamedTuple):
     """A request queue: whether it is bound, how many messages and consumers it had lately, and what
     is wrong with it."""
 
@@ -48,8 +48,8 @@ class Management:
         if url.scheme not in ("http", "https"):
             raise ConfigurationError("rabbitmq.management_url: it takes http:// or https://")
         self._pool: Final = Pool(config.pool.name)
-        place = Place(config)
-        self._vhost: Final = quote(place.vhost, safe="")
+        settings = ConnectionSettings(config)
+        self._vhost: Final = quote(settings.vhost, safe="")
         self._timeout_s: Final = config.rabbitmq.management_timeout_s
         credentials = f"{url.user or 'guest'}:{url.password or 'guest'}"
         self._headers: Final = {
@@ -58,10 +58,10 @@ class Management:
         self._limits: Final = limits_of(config)
         root = str(url.with_user(None)).rstrip("/")
         self._web: Final = Web(
-            "the management API", "rabbitmq.management_url", root, tls=place.context
+            "the management API", "rabbitmq.management_url", root, tls=settings.context
         )
 
-    async def list_queues(self) -> dict[str, Seen]:
+    async def list_queues(self) -> dict[str, QueueListing]:
         """Return the request queues of the pool, by key. Raises `DriverError`.
 
         With what is wrong with each: somebody may have made them otherwise.
@@ -73,7 +73,7 @@ class Management:
             key = self._pool.key_of(queue["name"])
             if key is not None:
                 counts = queue.get("messages", 0), queue.get("consumers", 0)
-                queues[key] = Seen(queue["name"] in bound, *counts, self._flaws(key, queue))
+                queues[key] = QueueListing(queue["name"] in bound, *counts, self._flaws(key, queue))
         return queues
 
     async def unacknowledged(self, key: str) -> int:

@@ -1,6 +1,7 @@
 """`PoolManager`: the engine of a pool on an event loop.
 
-    deliveries, answers ──► engine ──► effects ──► RabbitMQ (`keeping.py`), the driver (`crew.py`)
+    deliveries, results ──► engine ──► effects ──► RabbitMQ (`rabbit_carrier.py`)
+                                               └─► the driver (`driver_runner.py`)
 
 The engine decides everything; what is here keeps its promises: inputs one after the other, effects
 in order, one timer.
@@ -24,7 +25,7 @@ from requite.pool.engine import PoolEngine, PoolStatus
 from requite.pool.inputs import DrainPool
 from requite.pool.manager.carrier import State
 from requite.pool.manager.choice import carrier_of, parts_of
-from requite.pool.manager.crew import Crew
+from requite.pool.manager.driver_runner import DriverRunner
 from requite.pool.manager.endpoints import Endpoints
 from requite.pool.manager.environment import environment_of
 from requite.pool.manager.poison import PoisonQueue
@@ -62,7 +63,7 @@ class PoolManager(Daemon):
         self._carrier: Final = carrier_of(self.config, self.feed, on_state or (lambda _: None))
         driver = self._carrier.guarded(driver)
         tell = self._carrier.tell_to_drain
-        self._crew: Final = Crew(driver, config.driver.timeout_s, self.feed, tell)
+        self._runner: Final = DriverRunner(driver, config.driver.timeout_s, self.feed, tell)
         self._endpoints: Final = Endpoints(self)
         self._journal: Final = journal_in(journal, Role.MANAGER, new_name())
         chronicle = chronicle_of(self._journal)
@@ -101,7 +102,7 @@ class PoolManager(Daemon):
         if self._timer is not None:
             self._timer.cancel()
         await self._carrier.close()
-        await self._crew.close()
+        await self._runner.close()
         await self._endpoints.close()
         if self._journal is not None:
             await asyncio.to_thread(self._journal.close)
@@ -114,7 +115,7 @@ class PoolManager(Daemon):
         at = now()
         effects = self._engine.handle((event,), at)
         if self._recorder is not None:
-            self._recorder.saw(event, effects, self._engine.tracker, at)
+            self._recorder.record(event, effects, self._engine.tracker, at)
         for effect in effects:
             self._perform(effect)
         self._arm()
@@ -122,7 +123,7 @@ class PoolManager(Daemon):
     def _perform(self, effect: Any) -> None:
         match effect:
             case ListGroups() | StartGroup() | StopGroup():
-                self._crew.perform(effect)
+                self._runner.perform(effect)
             case Warn(kind, text):
                 self._warnings.warn(kind, text)
             case Stopped():
@@ -184,7 +185,7 @@ class PoolManager(Daemon):
 
     async def _check_driver(self) -> dict[str, str]:
         try:
-            await self._crew.check()
+            await self._runner.check()
         except Exception as error:
             return {"driver": str(error)}
         return {}

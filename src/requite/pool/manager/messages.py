@@ -35,7 +35,7 @@ _DEATH: Final = ("x-death", "x-first-death-", "x-last-death-", "x-opt-")
 _COUNTS: Final = (ACQUIRED_COUNT, ATTEMPT, DELIVERY_COUNT)
 
 
-class Letter(NamedTuple):
+class Delivery(NamedTuple):
     """A message that was delivered or got: what `tag` it has, its content header as it came and as
     it is read, and its body."""
 
@@ -46,7 +46,7 @@ class Letter(NamedTuple):
     body: bytes
 
 
-def letter_of(content: Content) -> Letter:
+def delivery_of(content: Content) -> Delivery:
     """Read a message. What is malformed in its properties or headers is as if it were not there: a
     message that ended the connection would come again with the next one, and so without end."""
     heard, header, body = content
@@ -54,23 +54,23 @@ def letter_of(content: Content) -> Letter:
         properties = decode_properties(header)
     except RemoteViolation as violation:
         properties = Properties(flaw=str(violation))
-    return Letter(heard.tag, heard.routing_key, header, properties, body)
+    return Delivery(heard.tag, heard.routing_key, header, properties, body)
 
 
-def remaining_s(letter: Letter) -> float | None:
+def remaining_s(delivery: Delivery) -> float | None:
     """Return what a request has left of its time; None where it has no limit, or an odd one."""
-    text = letter.properties.expiration
+    text = delivery.properties.expiration
     return int(text) / 1000 if text.isascii() and text.isdecimal() else None
 
 
-def call_id_of(letter: Letter) -> bytes:
+def call_id_of(delivery: Delivery) -> bytes:
     """Return the call that a request belongs to; `NO_CALL` where its client has no ids."""
-    text = letter.properties.message_id
+    text = delivery.properties.message_id
     return bytes.fromhex(text) if _CALL_ID.fullmatch(text) else NO_CALL
 
 
 def forwarded(
-    letter: Letter, expires_s: float | None, reason: str = "", attempts: int = 0
+    delivery: Delivery, expires_s: float | None, reason: str = "", attempts: int = 0
 ) -> bytes:
     """Return the content header under which a message is handed on.
 
@@ -83,13 +83,13 @@ def forwarded(
     if attempts:
         headers[ATTEMPT] = attempts
     expiration = "" if expires_s is None else _milliseconds(expires_s)
-    return altered_properties(letter.header, expiration, _is_carbon_copy, headers)
+    return altered_properties(delivery.header, expiration, _is_carbon_copy, headers)
 
 
-def renewed(letter: Letter) -> bytes:
+def renewed(delivery: Delivery) -> bytes:
     """Return the content header under which a poisoned request is tried again, as if it were
     new."""
-    return altered_properties(letter.header, "", _is_history)
+    return altered_properties(delivery.header, "", _is_history)
 
 
 def _is_carbon_copy(name: str) -> bool:

@@ -13,21 +13,21 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
 from requite.pool.config import PoolConfig
-from requite.pool.manager.address import Place
+from requite.pool.manager.address import ConnectionSettings
 from requite.pool.manager.connection import Channel, Connection
 from requite.pool.manager.errors import FAILURES, NOT_FOUND, Refused, is_taken
-from requite.pool.manager.messages import Letter, letter_of
+from requite.pool.manager.messages import Delivery, delivery_of
 from requite.protocols.amqp import methods
 from requite.protocols.amqp.channels import Content
 from requite.protocols.amqp.methods import Declared
 from requite.protocols.amqp.topology import Exchange, Pool
 
-_AT_A_TIME: Final = 16  # channels for operations on queues
+_CHANNELS_MAX: Final = 16  # channels for operations on queues
 
-Receive = Callable[[Letter], None]
+Receive = Callable[[Delivery], None]
 
 
-class Absent(Exception):
+class QueueNotFound(Exception):
     """There is no such queue."""
 
 
@@ -35,15 +35,15 @@ class Rabbit:
     """A connection; `open` it, `take_over`, and use it until `until_closed` returns."""
 
     def __init__(self, config: PoolConfig) -> None:
-        self._place: Final = Place(config)
+        self._settings: Final = ConnectionSettings(config)
         self._timeout_s: Final = config.rabbitmq.publish_timeout_s
         self._prefetch: Final = config.limits.orphans
         self._pool: Final = Pool(config.pool.name)
-        self._free: Final = asyncio.Semaphore(_AT_A_TIME)
+        self._channel_slots: Final = asyncio.Semaphore(_CHANNELS_MAX)
         self._idle: Final[list[Channel]] = []
         self._consumers: Final[list[str]] = []
         self._stopping: Final = asyncio.Lock()
-        self.looking: Final = asyncio.Lock()  # whoever looks at the poison queue
+        self.poison_lock: Final = asyncio.Lock()
         self._connection: Connection
         self._consuming: Channel
         self._publishing: Channel
@@ -51,7 +51,7 @@ class Rabbit:
     # --- the connection ---------------------------------------------------------------------------
     async def open(self) -> None:
         """Connect, and declare what the pool has besides its groups. Raises `FAILURES`."""
-        self._connection = Connection(self._place)
+        self._connection = Connection(self._settings)
         async with asyncio.timeout(self._timeout_s):
             await self._connection.open()
             try:
@@ -131,7 +131,7 @@ class Rabbit:
 
     async def _consume(self, queue: str, receive: Receive, *, no_ack: bool = False) -> None:
         def arrived(content: Content) -> None:
-            receive(letter_of(content))
+            receive(delivery_of(content))
 
         async with asyncio.timeout(self._timeout_s):
             tag = await self._consuming.consume(queue, arrived, no_ack=no_ack)
@@ -178,17 +178,21 @@ class Rabbit:
         await self._operate(methods.queue_declare(self._pool.orphan_queue, passive=True))
 
     async def _operate(self, method: bytes) -> Any:
-        """Ask something on a channel of its own. Raises `Absent`, or `FAILURES`."""
-        async with self._free, asyncio.timeout(self._timeout_s), self._kept_channel() as channel:
+        """Ask something on a channel of its own. Raises `QueueNotFound`, or `FAILURES`."""
+        async with (
+            self._channel_slots,
+            asyncio.timeout(self._timeout_s),
+            self._pooled_channel() as channel,
+        ):
             try:
                 return await channel.ask(method)
             except Refused as error:
                 if error.code == NOT_FOUND:
-                    raise Absent(str(error)) from error
+                    raise QueueNotFound(str(error)) from error
                 raise
 
     @asynccontextmanager
-    async def _kept_channel(self) -> AsyncIterator[Channel]:
+    async def _pooled_channel(self) -> AsyncIterator[Channel]:
         """Take a channel that has done well before, else a new one, and keep it if it does well.
 
         To open one for each operation, and close it, takes twice the time of the operation itself.

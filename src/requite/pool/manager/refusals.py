@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from requite.errors import ConfigurationError, RemoteFailure
-from requite.pool.inputs import ServiceSeen
+from requite.pool.inputs import ServiceCounts
 from requite.protocols.majordomo.keyed import meant_by, service_of
 from requite.request import Request
 from requite.worker import Worker, service
 
-_AT_A_TIME_MAX: Final = 32  # each is a connection; whoever makes more names up waits
+_WORKERS_MAX: Final = 32  # each is a connection; whoever makes more names up waits
 _log = logging.getLogger("requite.pool")
 
 
@@ -28,23 +28,23 @@ class Refusals:
         self._url: Final = url
         self._pool: Final = pool
         self._workers: Final[dict[str, Worker]] = {}
-        self._looking: Final = asyncio.Lock()
+        self._updating: Final = asyncio.Lock()
 
-    async def look(self, others: Mapping[str, ServiceSeen]) -> None:
+    async def update(self, others: Mapping[str, ServiceCounts]) -> None:
         """Have requests answered that wait for names that are no group's; one look at a time."""
-        if self._looking.locked():
+        if self._updating.locked():
             return
-        async with self._looking:
-            done = [name for name in self._workers if not _has_any(others.get(name))]
+        async with self._updating:
+            done = [name for name in self._workers if not _has_requests(others.get(name))]
             await asyncio.gather(*(self._workers.pop(name).drain() for name in done))
             for name, seen in others.items():
-                room = len(self._workers) < _AT_A_TIME_MAX
+                room = len(self._workers) < _WORKERS_MAX
                 if seen.queued and name not in self._workers and room:
                     await self._start(name)
 
     async def close(self) -> None:
         """Leave; requests that are left get the answer of the broker."""
-        async with self._looking:
+        async with self._updating:
             workers = [*self._workers.values()]
             self._workers.clear()
             await asyncio.gather(*(worker.close() for worker in workers))
@@ -61,7 +61,7 @@ class Refusals:
         await worker.start()
 
 
-def _has_any(seen: ServiceSeen | None) -> bool:
+def _has_requests(seen: ServiceCounts | None) -> bool:
     """Tell whether there are requests."""
     return seen is not None and bool(seen.queued or seen.in_progress)
 

@@ -28,8 +28,8 @@ from requite.pool.inputs import (
 )
 from requite.pool.manager.errors import PRECONDITION_FAILED, Refused
 from requite.pool.manager.management import Management
-from requite.pool.manager.rabbit import Absent, Rabbit
-from requite.pool.manager.verification import Flaw, Unsound
+from requite.pool.manager.rabbit import QueueNotFound, Rabbit
+from requite.pool.manager.verification import Flaw, UnsafeQueue
 
 _log = logging.getLogger("requite.pool")
 _READ_BACK_S: Final = 2.0  # how long a request waits for its queue to be read back
@@ -80,7 +80,7 @@ class RequestQueues:
     async def _on_queue(self, key: str, work: Callable[[], Awaitable[Any]]) -> None:
         try:
             found = await work()
-        except Absent:
+        except QueueNotFound:
             self._feed(QueueAbsent(key))
         except Exception as error:  # whatever it is, the engine has to hear of it
             self._feed(QueueFailed(key, str(error) or repr(error)))
@@ -97,7 +97,7 @@ class RequestQueues:
             if error.code != PRECONDITION_FAILED:
                 raise
             if fatal := self._note(key, await self._management.flaws(key)):
-                raise Unsound(f"{fatal}: {error}") from error
+                raise UnsafeQueue(f"{fatal}: {error}") from error
         else:
             await self._read_back(key)
 
@@ -111,7 +111,7 @@ class RequestQueues:
             _log.warning("the queue of %r cannot be read back: %s", key, error)
             return
         if fatal := self._note(key, flaws):
-            raise Unsound(fatal)
+            raise UnsafeQueue(fatal)
 
     def _note(self, key: str, flaws: Sequence[Flaw]) -> str:
         """Keep what is wrong with a queue, and tell of it once; return what is fatal of it."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 from requite.client import AsyncClient
 from requite.errors import RemoteViolation
 from requite.pool.config import PoolConfig
-from requite.pool.inputs import ServiceSeen
+from requite.pool.inputs import ServiceCounts
 from requite.protocols.majordomo.keyed import key_of, managers_of, prefix_of
 
 _UNDER: Final = "mmi.under"
@@ -21,13 +21,13 @@ _key_of: Final = lru_cache(maxsize=10_000)(key_of)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ServiceListing:
     """What a broker knows of a pool. `groups`: its services, by key; `others`: services whose names
     begin like those of the pool and are no group's; `managers`: the names of the managers that have
     registered, first come first."""
 
-    groups: Mapping[str, ServiceSeen]
-    others: Mapping[str, ServiceSeen]
+    groups: Mapping[str, ServiceCounts]
+    others: Mapping[str, ServiceCounts]
     managers: tuple[str, ...]
 
 
@@ -39,7 +39,7 @@ class Services:
         self._prefix: Final = prefix_of(self._pool).encode()
         self._client: Final = AsyncClient(config.broker.url, timeout=config.broker.timeout_s)
 
-    async def look(self) -> Look:
+    async def fetch(self) -> ServiceListing:
         """Ask the broker. Raises `CallError` where none answers, and `RemoteViolation` for one that
         does not know how."""
         reply = await self._client.call(self._prefix, service=_UNDER)
@@ -48,7 +48,7 @@ class Services:
                 f"the broker has no {_UNDER}: it is not requite's, or an older one"
             )
         try:
-            return read_look(json.loads(reply.body), self._pool)
+            return read_listing(json.loads(reply.body), self._pool)
         except (ValueError, TypeError, KeyError) as error:
             raise RemoteViolation(f"{_UNDER} answered {reply.body[:40]!r}: {error!r}") from error
 
@@ -57,7 +57,7 @@ class Services:
         await self._client.close()
 
 
-def read_look(rows: list[dict[str, Any]], pool: str) -> Look:
+def read_listing(rows: list[dict[str, Any]], pool: str) -> ServiceListing:
     """Read the rows of `mmi.under`. Raises `ValueError`, `TypeError` or `KeyError` for others."""
     groups, others = {}, {}
     managers: tuple[str, ...] = ()
@@ -68,10 +68,10 @@ def read_look(rows: list[dict[str, Any]], pool: str) -> Look:
             managers = tuple(map(str, row["workers"]))
             continue
         counts = (int(row["queued"]), int(row["in_progress"]), int(row["accepted"]))
-        seen = ServiceSeen(*counts, workers=len(row["workers"]))
+        seen = ServiceCounts(*counts, workers=len(row["workers"]))
         key = _key_of(pool, name)
         if key is None or "\0" in key:  # no environment can hold it
             others[name] = seen
         else:
             groups[key] = seen
-    return Look(groups, others, managers)
+    return ServiceListing(groups, others, managers)

@@ -75,11 +75,11 @@ def groups_of(manager: Managed, seen: PoolStatus) -> list[dict[str, Any]]:
 def metrics_of(manager: Managed) -> str:
     """Return the figures in the text format of Prometheus (version 0.0.4)."""
     registry = CollectorRegistry()
-    registry.register(_Figures(manager))
+    registry.register(_PoolCollector(manager))
     return generate_latest(registry).decode()
 
 
-class _Figures(Collector):
+class _PoolCollector(Collector):
     """What a manager knows, as metrics."""
 
     def __init__(self, manager: Managed) -> None:

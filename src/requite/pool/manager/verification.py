@@ -21,7 +21,7 @@ _LIMITS: Final = {
 _REJECTS: Final = "drop-head"  # what is done at the limit of length where nothing else is said
 
 
-class Unsound(Exception):
+class UnsafeQueue(Exception):
     """A queue loses requests, or has them end in silence: nothing may be bound to it."""
 
 

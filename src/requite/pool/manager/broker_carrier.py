@@ -5,8 +5,8 @@
                             ▼
              the engine decides, and is told what waits, for as long as it is first
 
-It has the verbs of `Keeping`, which does the same for RabbitMQ. When the broker does not answer, or
-another manager is first, the engine is told at once that it decides nothing any more.
+`RabbitCarrier` does the same for RabbitMQ. When the broker does not answer, or another manager is
+first, the engine is told at once that it decides nothing any more.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from requite.pool.inputs import (
     ServicesListed,
 )
 from requite.pool.manager.carrier import State
+from requite.pool.manager.election import Election, LeaderDriver
 from requite.pool.manager.refusals import Refusals
-from requite.pool.manager.services import Look, Services
-from requite.pool.manager.standing import HeldDriver, Seat
+from requite.pool.manager.services import ServiceListing, Services
 from requite.shell.clock import now
 from requite.shell.warnings import Warnings
 from requite.speaks.registry import parse_url
@@ -41,7 +41,7 @@ _log = logging.getLogger("requite.pool")
 _FAILURES: Final = (CallError, RemoteViolation, OSError)
 
 
-class BrokerKeeping:
+class BrokerCarrier:
     """A broker of MDP, for the engine of a pool; `feed` takes what comes of it."""
 
     def __init__(
@@ -58,10 +58,10 @@ class BrokerKeeping:
         self._warnings: Final = Warnings(_log, now)
         self._services: Final = Services(config)
         self._refusals: Final = Refusals(config.broker.url, config.pool.name)
-        self._seat: Final = Seat(config.broker.url, config.pool.name, self._tell)
+        self._election: Final = Election(config.broker.url, config.pool.name, self._describe)
         self._keeper: asyncio.Task[None] | None = None
         self._tasks: Final[set[asyncio.Task[None]]] = set()
-        self._ended: asyncio.Future[str] | None = None  # there while this manager decides
+        self._lost: asyncio.Future[str] | None = None  # there while this manager decides
         self.state = State.CONNECTING
         self.messages: Mapping[str, int] = {}  # requests that waited at the last look, by key
         self.flaws: Final[Mapping[str, Sequence[str]]] = {}  # services have none
@@ -69,22 +69,22 @@ class BrokerKeeping:
     # --- its life ---------------------------------------------------------------------------------
     async def start(self) -> None:
         """Begin; a broker that is not there yet is waited for."""
-        await self._seat.take()
+        await self._election.register()
         self._keeper = asyncio.create_task(self._keep())
 
     async def close(self) -> None:
         """Let go of everything."""
-        self._turn(State.CLOSED)
+        self._set_state(State.CLOSED)
         for task in (*self._tasks, *filter(None, (self._keeper,))):
             task.cancel()
             await asyncio.wait((task,))
         await self._refusals.close()
-        await self._seat.leave()
+        await self._election.leave()
         await self._services.close()
 
     def guarded(self, driver: Driver) -> Driver:
         """Return the driver for as long as this manager decides."""
-        return HeldDriver(driver, self._seat)
+        return LeaderDriver(driver, self._election)
 
     def poison(self) -> NoReturn:
         """Raise `ConfigurationError`: there is no queue of poisoned requests."""
@@ -106,12 +106,12 @@ class BrokerKeeping:
     async def check(self) -> dict[str, str]:
         """Really look: return what is wrong, by what it is wrong with."""
         try:
-            await self._services.look()
+            await self._services.fetch()
         except _FAILURES as error:
             return {"broker": str(error) or repr(error)}
         return {}
 
-    def _tell(self) -> Mapping[str, Any]:
+    def _describe(self) -> Mapping[str, Any]:
         """What a request to the managers' service is answered with."""
         return {"pool": self._config.pool.name, "state": str(self.state)}
 
@@ -119,41 +119,41 @@ class BrokerKeeping:
     async def _keep(self) -> None:
         while True:
             try:
-                await self._live()
+                await self._run_connection()
             except Exception as error:  # nothing that a broker answers may end the manager
                 self._warn(str(error) or repr(error))
-                self._turn(State.CONNECTING)
+                self._set_state(State.CONNECTING)
             await asyncio.sleep(self._config.broker.interval_s)
 
-    async def _live(self) -> None:
+    async def _run_connection(self) -> None:
         """Find out who decides; if this manager does, return when that is over."""
         asked_at = now()
-        look = await self._services.look()
-        if not self._seat.seen(look.managers, asked_at):
-            is_there = self._seat.name in look.managers
-            self._turn(State.STANDBY if is_there else State.CONNECTING)
+        listing = await self._services.fetch()
+        if not self._election.confirm(listing.managers, asked_at):
+            is_there = self._election.name in listing.managers
+            self._set_state(State.STANDBY if is_there else State.CONNECTING)
             return
-        self._ended = asyncio.get_running_loop().create_future()
-        self._turn(State.ACTIVE)
+        self._lost = asyncio.get_running_loop().create_future()
+        self._set_state(State.ACTIVE)
         self._feed(Connected())
         try:
-            self._warn(await self._ended)
+            self._warn(await self._lost)
         finally:
-            self._ended = None
-            self._turn(State.CONNECTING)
+            self._lost = None
+            self._set_state(State.CONNECTING)
             self._feed(Disconnected("the broker does not answer, or has another manager"))
             await self._refusals.close()
 
     def _lose(self, reason: str) -> None:
-        if self._ended is not None and not self._ended.done() and not self._seat.is_left:
-            self._ended.set_result(reason)
+        if self._lost is not None and not self._lost.done() and not self._election.has_left:
+            self._lost.set_result(reason)
 
     def _warn(self, reason: str) -> None:
-        if not self._seat.is_left:
+        if not self._election.has_left:
             where = redact(self._config.broker.url)
             self._warnings.warn("broker", f"broker.url ({where}): {reason}; trying again")
 
-    def _turn(self, state: State) -> None:
+    def _set_state(self, state: State) -> None:
         if state is not self.state and self.state is not State.CLOSED:
             self.state = state
             self._on_state(state)
@@ -165,7 +165,7 @@ class BrokerKeeping:
             case ListServices(ticket):
                 work = self._list(ticket)
             case StopConsuming():
-                work = self._seat.leave()
+                work = self._election.leave()
             case HandOver():
                 work = self._hand_over()
             case _:
@@ -177,30 +177,30 @@ class BrokerKeeping:
     async def _list(self, ticket: int) -> None:
         asked_at = now()
         try:
-            look = await self._services.look()
+            listing = await self._services.fetch()
         except RemoteViolation as error:
             self._feed(ServiceListFailed(ticket, str(error)))
         except Exception as error:  # whatever it is, the engine has to hear of it
             self._lose(str(error) or repr(error))
         else:
-            if self._seat.seen(look.managers, asked_at):
-                await self._take(ticket, look)
+            if self._election.confirm(listing.managers, asked_at):
+                await self._listed(ticket, listing)
             else:
                 self._lose("this manager is not the first one that the broker knows")
 
-    async def _take(self, ticket: int, look: Look) -> None:
-        self.messages = {key: seen.queued for key, seen in look.groups.items()}
-        self._feed(ServicesListed(ticket, look.groups))
-        await self._refusals.look(look.others)
+    async def _listed(self, ticket: int, listing: ServiceListing) -> None:
+        self.messages = {key: seen.queued for key, seen in listing.groups.items()}
+        self._feed(ServicesListed(ticket, listing.groups))
+        await self._refusals.update(listing.others)
 
     async def _hand_over(self) -> None:
         """Leave, and see whether another manager is there."""
-        await self._seat.leave()
+        await self._election.leave()
         try:
-            managers = (await self._services.look()).managers
+            managers = (await self._services.fetch()).managers
         except _FAILURES:
             managers = ()
-        self._feed(HandedOver(taken=any(name != self._seat.name for name in managers)))
+        self._feed(HandedOver(taken=any(name != self._election.name for name in managers)))
 
 
 def check_url(text: str) -> None:

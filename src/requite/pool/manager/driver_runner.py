@@ -11,7 +11,7 @@ from requite.pool.effects import ListGroups, StartGroup, StopGroup
 from requite.pool.inputs import GroupDone, GroupFailed, GroupListFailed, GroupsListed
 
 
-class Crew:
+class DriverRunner:
     """Performs what the engine asks for about groups, and feeds it what comes of it.
 
     `before_stop(key)` is awaited before the driver stops a group: it tells the workers to drain. It

@@ -29,18 +29,18 @@ _HEARTBEAT: Final = HeartbeatPolicy(interval_s=3.0)
 LEASE_S: Final = _HEARTBEAT.interval_s
 
 
-class Seat:
+class Election:
     """The place of this manager among those of its pool."""
 
-    def __init__(self, url: str, pool: str, tell: Callable[[], Mapping[str, Any]]) -> None:
+    def __init__(self, url: str, pool: str, describe: Callable[[], Mapping[str, Any]]) -> None:
         @service(managers_of(pool))
         async def managers(_request: Request) -> bytes:
-            return json.dumps(tell()).encode()
+            return json.dumps(describe()).encode()
 
         self._worker: Final = Worker(url, managers, heartbeat=_HEARTBEAT)
         self._confirmed_at = float("-inf")
-        self._leaving: Final = asyncio.Lock()
-        self.is_left = False
+        self._leave_lock: Final = asyncio.Lock()
+        self.has_left = False
 
     @property
     def name(self) -> str:
@@ -48,35 +48,35 @@ class Seat:
         return self._worker.name.hex()
 
     @property
-    def is_held(self) -> bool:
+    def is_leader(self) -> bool:
         """Whether this manager may decide; one that is leaving may end what is its own."""
-        return self.is_left or now() - self._confirmed_at <= LEASE_S
+        return self.has_left or now() - self._confirmed_at <= LEASE_S
 
-    async def take(self) -> None:
+    async def register(self) -> None:
         """Register."""
         await self._worker.start()
 
-    def seen(self, managers: tuple[str, ...], asked_at: float) -> bool:
+    def confirm(self, managers: tuple[str, ...], asked_at: float) -> bool:
         """Tell whether this manager is the first of those that the broker has told of; it was asked
         at that instant."""
-        is_first = not self.is_left and managers[:1] == (self.name,)
+        is_first = not self.has_left and managers[:1] == (self.name,)
         if is_first:
             self._confirmed_at = asked_at
         return is_first
 
     async def leave(self) -> None:
         """Let another manager be first."""
-        self.is_left = True
-        async with self._leaving:
+        self.has_left = True
+        async with self._leave_lock:
             await self._worker.close()
 
 
-class HeldDriver:
+class LeaderDriver:
     """A driver that starts and stops workers only for the manager that decides."""
 
-    def __init__(self, driver: Driver, seat: Seat) -> None:
+    def __init__(self, driver: Driver, election: Election) -> None:
         self._driver: Final = driver
-        self._seat: Final = seat
+        self._election: Final = election
         self.workers_max = driver.workers_max
 
     async def list(self) -> Mapping[str, RunningGroup]:
@@ -98,7 +98,7 @@ class HeldDriver:
         await self._driver.close()
 
     def _check(self) -> None:
-        if not self._seat.is_held:
+        if not self._election.is_leader:
             raise DriverError(
                 f"the broker has not answered for {LEASE_S:g} s (broker.url): another manager may"
                 " decide now"
