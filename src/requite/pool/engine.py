@@ -5,10 +5,9 @@
     report ──► ActivityFilter ─────────┘
     dead letter ──► DeadLetters ──► its caller, poison
 
-A manager that is not connected, or stands by, decides nothing: groups run on, since what they do
-cannot be heard of. When it comes to decide, all delays begin anew. One that ends stops its groups
-if it has ever decided, for nobody else may be there to do it; where somebody is (`HandOver`), that
-one has them.
+A manager that is disconnected or on standby decides nothing: groups keep running, since their
+activity cannot be observed. When it becomes active, all delays restart. A manager that drains stops
+its groups if it has ever been active, unless another manager takes them over (`HandOver`).
 """
 
 from __future__ import annotations
@@ -60,8 +59,8 @@ from requite.pool.tracker import PoolState, Tracker
 
 @dataclass(frozen=True, slots=True)
 class PoolParts:
-    """Which engine takes which part; simulations put broken ones in. Of a pool at a broker of MDP,
-    which has services in place of queues, a `ServiceLoop` takes the part of queues."""
+    """The classes of the parts; simulations replace them with broken ones. A pool at a broker of
+    MDP has a `ServiceLoop` in place of the `QueueLoop`."""
 
     tracker: type[Tracker] = Tracker
     queues: type[QueueLoop] | type[ServiceLoop] = QueueLoop
@@ -73,8 +72,8 @@ class PoolParts:
 
 @dataclass(frozen=True, slots=True)
 class PoolStatus:
-    """What a manager knows. `is_listed`: it has seen all queues of the pool since it began;
-    `unknown_reports`: how many reports of workers could not be read."""
+    """Snapshot of a manager. `is_listed`: it has listed all queues of the pool since it connected;
+    `unknown_reports`: activity reports with unknown events."""
 
     connected: bool
     draining: bool
@@ -90,8 +89,8 @@ class PoolStatus:
 
 @dataclass(slots=True)
 class _Drain:
-    """The end: whether groups are to be stopped, whether it is being found out who has them, and
-    whether `Stopped` has been said."""
+    """State of a drain: whether to stop groups, whether `HandedOver` is pending, and whether
+    `Stopped` has been emitted."""
 
     stop_groups: bool
     is_handing_over: bool = False
@@ -99,8 +98,8 @@ class _Drain:
 
 
 class PoolEngine:
-    """All of a manager that decides anything; the contract is that of `requite.engine.Engine`, with
-    inputs and effects of its own."""
+    """The engine of a manager: the contract of `requite.engine.Engine`, with the inputs and effects
+    of pools."""
 
     def __init__(
         self, config: PoolConfig, now: float = 0.0, parts: PoolParts | None = None
@@ -117,9 +116,9 @@ class PoolEngine:
         self.activity = parts.activity(config.lifetime.extra_lifetime_s)
         self._config = config
         self._connected = False
-        self._was_active = False  # in this life
+        self._was_active = False  # since this manager started
         self._drain: _Drain | None = None
-        self._sent_generation = -1  # the generation that the loops have been told of
+        self._sent_generation = -1  # the last generation sent to the loops
         self._out: list[PoolEffect] = []
         self._inputs = self._table()
 
@@ -177,7 +176,7 @@ class PoolEngine:
         return taken
 
     def deadline(self) -> float | None:
-        """Return the next instant the engine wants a `Wake`, or None."""
+        """Return when the engine needs a `Wake`, or None."""
         parts = [self.groups.deadline()]
         if self._connected:
             parts += [
@@ -190,7 +189,7 @@ class PoolEngine:
         return min((at for at in parts if at is not None), default=None)
 
     def snapshot(self) -> PoolStatus:
-        """Return what the manager knows."""
+        """Return a snapshot of all parts."""
         return PoolStatus(
             self._connected,
             self._drain is not None,
@@ -204,9 +203,9 @@ class PoolEngine:
             self.activity.unknown,
         )
 
-    # --- what happens with every input ------------------------------------------------------------
+    # --- after every input ------------------------------------------------------------------------
     def _advance(self, now: float) -> None:
-        """Let time pass, and let each part know what the others have come to."""
+        """Advance each part, and pass results between parts."""
         if self._connected:
             self._add(self.dead_letters.advance(now))
             self._add(self.queues.advance(now))
@@ -221,7 +220,7 @@ class PoolEngine:
         self._maybe_stop()
 
     def _update_loops(self, now: float) -> None:
-        """Tell the loops what is expected, if that has changed."""
+        """Send the target state to the loops, if it has changed."""
         if self._sent_generation == self.tracker.generation or self._drain is not None:
             return
         self.orphans.renew(self.tracker.is_active, now)
@@ -273,7 +272,7 @@ class PoolEngine:
         elif self.dead_letters.owns(event.ticket):
             self._add(self.dead_letters.handle(event, now))
 
-    # --- answers ----------------------------------------------------------------------------------
+    # --- results ----------------------------------------------------------------------------------
     def _queue_result(self, event: Any, now: float) -> None:
         if not self._connected:
             return
@@ -301,7 +300,7 @@ class PoolEngine:
         stops = event.stop_groups and self._was_active
         drain = self._drain = _Drain(stops, stops and event.hand_over and self._connected)
         self._out.append(StopConsuming())
-        self.queues.disconnected()  # they are the next manager's
+        self.queues.disconnected()  # they belong to the next manager
         self.orphans.drain()
         self.dead_letters.drain()
         self.groups.deactivate()

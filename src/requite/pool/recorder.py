@@ -1,16 +1,15 @@
-"""What the manager of a pool writes into its chronicle (`requite.chronicle`).
+"""Writes the events of a pool's manager into its chronicle (`requite.chronicle`).
 
-It is told what its engine is fed and answers with, and writes down what that means for requests and
-groups; the engine knows nothing of it. Requests have the ids of their callers; most of them never
-pass a manager, and of those that do it tells no more than that they passed. So it is the callers'
-journals that account for requests (`requite.spark.audit`).
+The recorder receives the inputs and effects of the engine; the engine does not know of it. Events
+of requests have the callers' call ids. Most requests never pass a manager, so the journals of
+callers account for requests (`requite.spark.audit`).
 
-    REQUIRED, RELEASED          a key: expected to have a group from now on; to be unbound
-    WORKER_JOINED, _DRAINED,    a group: its driver says that it runs; that it ended when it was
-    _LOST                       told to; that it ended
-    REFUSED                     a group: it could not be started or stopped, and why
-    QUEUED                      a request without a queue was handed to that of its group
-    EXPIRED, ANSWERED           a dead letter: its caller, if it left an address, was told why
+    REQUIRED, RELEASED          a key: its group became active; unbound
+    WORKER_JOINED, _DRAINED,    a group: listed as running; stopped by the manager; exited
+    _LOST
+    REFUSED                     a group: it could not be started or stopped, with the reason
+    QUEUED                      an orphan was republished to the queue of its group
+    EXPIRED, ANSWERED           a dead letter: answered, if it has a reply address
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ _DEATHS: Final[Mapping[str, tuple[Kind, Status]]] = {
 
 @dataclass(slots=True)
 class _Delivery:
-    """A delivery in hand. `death` is why it is a dead letter, "" for an orphan; `to` is where it
-    was last published anew."""
+    """An unacknowledged delivery. `death` is the reason of a dead letter ("": an orphan); `to` is
+    where it was last republished."""
 
     call_id: bytes
     key: str
@@ -56,7 +55,7 @@ class _Delivery:
 
 
 class PoolRecorder:
-    """Tells about groups, and the requests that pass the manager."""
+    """Records groups, and the requests that pass the manager."""
 
     def __init__(self, chronicle: Chronicle) -> None:
         self._chronicle = chronicle
@@ -64,10 +63,10 @@ class PoolRecorder:
         self._generation = 0
         self._expected: dict[str, GroupStatus] = {}
         self._running: dict[str, RunningGroup] = {}
-        self._stopping: set[str] = set()  # groups that were told to end
+        self._stopping: set[str] = set()  # groups that the manager has stopped
 
     def record(self, event: Any, effects: Iterable[Any], tracker: Tracker, now: float) -> None:
-        """Take note of an input, what the engine has answered with, and what is expected then."""
+        """Record an input, the engine's effects, and the change of the target state."""
         self._take(event, now)
         if tracker.generation != self._generation:
             self._compare(tracker, now)
@@ -83,7 +82,7 @@ class PoolRecorder:
                 death = reason_of(event.headers)
                 self._held[event.tag] = _Delivery(event.call_id, event.key, death)
             case Disconnected():
-                self._held.clear()  # they will be delivered again
+                self._held.clear()  # RabbitMQ will redeliver them
             case GroupsListed():
                 self._listed(event.groups, now)
             case GroupFailed(key, reason):
@@ -100,7 +99,7 @@ class PoolRecorder:
 
     # --- groups -----------------------------------------------------------------------------------
     def _compare(self, tracker: Tracker, now: float) -> None:
-        """Tell which groups are expected now that were not, or otherwise."""
+        """Record groups whose target status has changed."""
         state = tracker.state()
         before, self._generation = self._expected, state.generation
         self._expected = {key: group.status for key, group in state.groups.items()}
@@ -110,7 +109,7 @@ class PoolRecorder:
                 self._write(kind, key, now)
 
     def _listed(self, groups: Mapping[str, RunningGroup], now: float) -> None:
-        """Tell which groups run that did not, and the other way round."""
+        """Record groups that have started or ended since the last listing."""
         for key in groups.keys() - self._running.keys():
             workers = groups[key].workers
             counted = "" if workers is None else f"{workers} worker{'s' * (workers != 1)}"
@@ -123,7 +122,7 @@ class PoolRecorder:
 
     # --- requests ---------------------------------------------------------------------------------
     def _ended(self, held: _Delivery, now: float) -> None:
-        """Tell what became of a delivery that is acknowledged."""
+        """Record the outcome of an acknowledged delivery."""
         if held.death:
             kind, status = _DEATHS[held.death]
             facts = {"outcome": status, "error": error_class_of(status), "reason": held.death}
