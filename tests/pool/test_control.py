@@ -15,7 +15,7 @@ from tests.pool.test_manager import who
 from requite import AsyncClient, Request, Worker, service
 from requite.pool.config import Lifetime, PoolSection
 from requite.pool.drivers.noop import NoopDriver
-from requite.pool.manager import PoolManager, keeping
+from requite.pool.manager import PoolManager, rabbit_carrier
 from requite.pool.manager.carrier import State
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -210,7 +210,7 @@ async def test_a_manager_leaves_its_groups_to_the_one_that_stands_by(
     worker_id = await who(client)
     calls = asyncio.ensure_future(_keep_calling(client, 30))
     with monkeypatch.context() as patch:
-        patch.setattr(keeping, "_HAND_OVER_S", WAIT_S)  # the other one may be slow here
+        patch.setattr(rabbit_carrier, "_HAND_OVER_S", WAIT_S)  # the other one may be slow here
         await first.drain()
     assert second.state is State.ACTIVE or not stops
     assert await calls == {worker_id}  # nobody was stopped
