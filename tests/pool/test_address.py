@@ -77,17 +77,16 @@ def test_what_is_no_place_is_refused_by_the_name_of_the_setting(url: str, told: 
         ),
         (
             ConnectionRefused(0, "the server does not speak AMQP 0.9.1, but 0.1.0.0"),
-            "who answers there speaks no AMQP 0.9.1: the server does not speak AMQP 0.9.1, but"
-            " 0.1.0.0",
+            "the connection was refused: the server does not speak AMQP 0.9.1, but 0.1.0.0",
         ),
         (
             ConnectionRefused(0, "RabbitMQ takes no passwords, only ['EXTERNAL']"),
             "RabbitMQ refuses user and password: RabbitMQ takes no passwords, only ['EXTERNAL']",
         ),
-        (Refused(403, "ACCESS"), "the user may not do what a manager does: ACCESS"),
+        (Refused(403, "ACCESS"), "the user lacks the permissions that a manager needs: ACCESS"),
         (
             Refused(406, "PRECONDITION_FAILED"),
-            "an exchange or queue of the pool is there, made otherwise: PRECONDITION_FAILED",
+            "an exchange or queue of the pool exists with other arguments: PRECONDITION_FAILED",
         ),
     ],
 )

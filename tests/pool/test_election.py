@@ -36,11 +36,11 @@ async def test_a_driver_obeys_the_first_manager_for_as_long_as_that_is_sure(
 ) -> None:
     election = Election("mdp://a:5555", "core", dict)
     driver = LeaderDriver(NoopDriver(), election)
-    with pytest.raises(DriverError, match="another manager may decide"):
+    with pytest.raises(DriverError, match="another manager may be active"):
         await driver.start("42")
     assert not election.confirm(("another", election.name), 100.0)
     assert not election.confirm((), 100.0)
-    with pytest.raises(DriverError, match="another manager may decide"):
+    with pytest.raises(DriverError, match="another manager may be active"):
         await driver.stop("42")
     assert election.confirm((election.name, "another"), 100.0)
     await driver.start("42")
@@ -101,8 +101,8 @@ async def test_a_broker_that_is_not_requites_is_told_of(body: bytes) -> None:
 
 def test_why_a_name_is_refused() -> None:
     assert "'core/a%2Fb'" in refusal("core", "core/a/b")
-    assert "no key is named so" in refusal("core", "core/%FF")
-    assert "no key is named so" in refusal("core", "core/" + "é" * 120)
+    assert "no key has this service name" in refusal("core", "core/%FF")
+    assert "no key has this service name" in refusal("core", "core/" + "é" * 120)
     assert "NUL" in refusal("core", "core/%00")
 
 
@@ -130,10 +130,10 @@ def test_what_workers_are_told() -> None:
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("amqp://localhost", "a pool is one of a broker of MDP, or of RabbitMQ"),
-        ("mdp://localhost/core", "the services are those of pool.name, not core"),
-        ("mdp://localhost?pool=core&key=1", "the services are those of pool.name, not core/1"),
-        ("mdp://localhost?dialect=0.2", "managers speak MDP 0.3"),
+        ("amqp://localhost", "give the mdp:// URL of a broker, or use rabbitmq.url"),
+        ("mdp://localhost/core", "remove the service core; pool.name names the services"),
+        ("mdp://localhost?pool=core&key=1", "remove the service core/1; pool.name names"),
+        ("mdp://localhost?dialect=0.2", "managers need MDP 0.3"),
         ("mdp+inproc://here", "workers are other processes"),
         ("mdp://localhost:no", "'no' is not a port"),
         ("localhost:5555", "did you mean mdp://localhost:5555"),

@@ -1,12 +1,12 @@
-"""Keeps a manager at a broker of MDP, and performs what the engine asks of it.
+"""Keeps a manager connected to a broker of MDP, and performs the effects of its engine.
 
-    mmi.under ──► is this manager first? ──no──► stand by, and ask again
+    mmi.under ──► is this manager first? ──no──► stand by, and poll again
                             │yes
                             ▼
-             the engine decides, and is told what waits, for as long as it is first
+             the engine is active, and receives listings, while this manager is first
 
 `RabbitCarrier` does the same for RabbitMQ. When the broker does not answer, or another manager is
-first, the engine is told at once that it decides nothing any more.
+first, the carrier feeds `Disconnected` at once.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FAILURES: Final = (CallError, RemoteViolation, OSError)
 
 
 class BrokerCarrier:
-    """A broker of MDP, for the engine of a pool; `feed` takes what comes of it."""
+    """Carrier at a broker of MDP; `feed` takes the results of effects."""
 
     def __init__(
         self,
@@ -61,19 +61,19 @@ class BrokerCarrier:
         self._election: Final = Election(config.broker.url, config.pool.name, self._describe)
         self._keeper: asyncio.Task[None] | None = None
         self._tasks: Final[set[asyncio.Task[None]]] = set()
-        self._lost: asyncio.Future[str] | None = None  # there while this manager decides
+        self._lost: asyncio.Future[str] | None = None  # set while this manager is active
         self.state = State.CONNECTING
-        self.messages: Mapping[str, int] = {}  # requests that waited at the last look, by key
+        self.messages: Mapping[str, int] = {}  # waiting requests at the last listing, by key
         self.flaws: Final[Mapping[str, Sequence[str]]] = {}  # services have none
 
-    # --- its life ---------------------------------------------------------------------------------
+    # --- lifecycle --------------------------------------------------------------------------------
     async def start(self) -> None:
-        """Begin; a broker that is not there yet is waited for."""
+        """Register, and poll the broker until `close`; retries until it answers."""
         await self._election.register()
         self._keeper = asyncio.create_task(self._keep())
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close all connections."""
         self._set_state(State.CLOSED)
         for task in (*self._tasks, *filter(None, (self._keeper,))):
             task.cancel()
@@ -83,28 +83,28 @@ class BrokerCarrier:
         await self._services.close()
 
     def guarded(self, driver: Driver) -> Driver:
-        """Return the driver for as long as this manager decides."""
+        """Return a driver that acts only while this manager is active."""
         return LeaderDriver(driver, self._election)
 
     def poison(self) -> NoReturn:
         """Raise `ConfigurationError`: there is no queue of poisoned requests."""
         raise ConfigurationError(
-            "a broker of MDP keeps no poisoned requests: when as many workers were lost with one as"
-            " `requite broker --attempts` says, its caller is told so (Poisoned), and that is all"
+            "a broker of MDP stores no poisoned requests: a request that has lost as many workers"
+            " as `requite broker --attempts` allows fails with Poisoned at its caller"
         )
 
     async def tell_to_drain(self, _key: str) -> None:
-        """Do nothing: a worker that its driver ends tells the broker itself that it drains."""
+        """Do nothing: a worker that its driver stops drains at the broker."""
 
     async def drain_workers(self, _key: str | None, _worker_id: str | None) -> NoReturn:
-        """Raise `ConfigurationError`: nothing reaches workers but requests."""
+        """Raise `ConfigurationError`: a broker of MDP cannot pass this on to workers."""
         raise ConfigurationError(
-            "workers at a broker of MDP hear nothing of the manager: their driver ends them, which"
-            " drains them (`requite pool drain`)"
+            "a manager cannot reach workers through a broker of MDP; drain their groups instead"
+            " (`requite pool drain KEY`), so that the driver stops them"
         )
 
     async def check(self) -> dict[str, str]:
-        """Really look: return what is wrong, by what it is wrong with."""
+        """Test the connection now; return faults by component."""
         try:
             await self._services.fetch()
         except _FAILURES as error:
@@ -112,21 +112,21 @@ class BrokerCarrier:
         return {}
 
     def _describe(self) -> Mapping[str, Any]:
-        """What a request to the managers' service is answered with."""
+        """Return the reply to requests for the managers' service."""
         return {"pool": self._config.pool.name, "state": str(self.state)}
 
-    # --- who decides ------------------------------------------------------------------------------
+    # --- election ---------------------------------------------------------------------------------
     async def _keep(self) -> None:
         while True:
             try:
                 await self._run_connection()
-            except Exception as error:  # nothing that a broker answers may end the manager
+            except Exception as error:  # no answer of a broker may end the manager
                 self._warn(str(error) or repr(error))
                 self._set_state(State.CONNECTING)
             await asyncio.sleep(self._config.broker.interval_s)
 
     async def _run_connection(self) -> None:
-        """Find out who decides; if this manager does, return when that is over."""
+        """Run one election; if this manager is elected, return when it is no longer active."""
         asked_at = now()
         listing = await self._services.fetch()
         if not self._election.confirm(listing.managers, asked_at):
@@ -158,9 +158,9 @@ class BrokerCarrier:
             self.state = state
             self._on_state(state)
 
-    # --- what the engine asks for -----------------------------------------------------------------
+    # --- effects ----------------------------------------------------------------------------------
     def perform(self, effect: Any) -> None:
-        """Begin to do it; where the broker has gone, `Disconnected` is the answer."""
+        """Start to perform an effect; `Disconnected` follows if the broker does not answer."""
         match effect:
             case ListServices(ticket):
                 work = self._list(ticket)
@@ -169,7 +169,7 @@ class BrokerCarrier:
             case HandOver():
                 work = self._hand_over()
             case _:
-                raise AssertionError(f"{effect!r} is nothing that a broker of MDP does")
+                raise AssertionError(f"{effect!r} is no effect for a broker of MDP")
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -180,13 +180,13 @@ class BrokerCarrier:
             listing = await self._services.fetch()
         except RemoteViolation as error:
             self._feed(ServiceListFailed(ticket, str(error)))
-        except Exception as error:  # whatever it is, the engine has to hear of it
+        except Exception as error:  # the engine needs a result in any case
             self._lose(str(error) or repr(error))
         else:
             if self._election.confirm(listing.managers, asked_at):
                 await self._listed(ticket, listing)
             else:
-                self._lose("this manager is not the first one that the broker knows")
+                self._lose("another manager is first at the broker")
 
     async def _listed(self, ticket: int, listing: ServiceListing) -> None:
         self.messages = {key: seen.queued for key, seen in listing.groups.items()}
@@ -194,7 +194,7 @@ class BrokerCarrier:
         await self._refusals.update(listing.others)
 
     async def _hand_over(self) -> None:
-        """Leave, and see whether another manager is there."""
+        """Leave, and find out whether another manager is registered."""
         await self._election.leave()
         try:
             managers = (await self._services.fetch()).managers
@@ -204,25 +204,29 @@ class BrokerCarrier:
 
 
 def check_url(text: str) -> None:
-    """Raise `ConfigurationError` for a URL at which no pool can be managed."""
+    """Raise `ConfigurationError` for a URL that no manager can use."""
     shown = f"broker.url: {redact(text)}"
     try:
         url = parse_url(text)
     except ConfigurationError as error:
         raise ConfigurationError(f"broker.url: {error}") from None
     if url.protocol != "mdp":
-        raise ConfigurationError(f"{shown}: a pool is one of a broker of MDP, or of RabbitMQ")
+        raise ConfigurationError(f"{shown}: give the mdp:// URL of a broker, or use rabbitmq.url")
     if url.service:
-        raise ConfigurationError(f"{shown}: the services are those of pool.name, not {url.service}")
+        raise ConfigurationError(
+            f"{shown}: remove the service {url.service}; pool.name names the services"
+        )
     if url.options.get("dialect", "0.3") != "0.3":
-        raise ConfigurationError(f"{shown}: managers speak MDP 0.3")
+        raise ConfigurationError(f"{shown}: managers need MDP 0.3; remove `dialect`")
     if any(isinstance(address, InprocAddress) for address in url.addresses):
-        raise ConfigurationError(f"{shown}: workers are other processes, which do not reach it")
+        raise ConfigurationError(
+            f"{shown}: workers are other processes, which cannot reach an inproc address"
+        )
 
 
 def check_driver(config: PoolConfig) -> None:
     """Raise `ConfigurationError` for a driver that needs RabbitMQ."""
     if config.driver.kind == "kubernetes" and config.driver.settings.get("scaling") == "keda":
         raise ConfigurationError(
-            'driver.scaling: "keda" scales by a queue of RabbitMQ, and the pool is at broker.url'
+            'driver.scaling: "keda" needs a queue of RabbitMQ, but the pool uses broker.url'
         )

@@ -1,4 +1,4 @@
-"""RabbitMQ, or a broker of MDP where `broker.url` names one: what a pool gets in each case."""
+"""Selects RabbitMQ, or a broker of MDP if `broker.url` is set."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ def carrier_of(
 
 
 def parts_of(config: PoolConfig) -> PoolParts:
-    """Return the parts of the engine that a pool has there."""
+    """Return the engine parts for the carrier that the configuration names."""
     return PoolParts(queues=ServiceLoop) if config.broker.url else PoolParts()
 
 
 def check_key(config: PoolConfig, key: str) -> None:
-    """Raise `ConfigurationError` for a key that can have no group."""
+    """Raise `ConfigurationError` for a key that cannot have a group."""
     if config.broker.url:
         service_of(config.pool.name, key)
     else:
         Pool(config.pool.name).request_queue(key)
     if "\0" in key:
-        raise ConfigurationError(f"{key!r}: no worker can be told a key with a NUL")
+        raise ConfigurationError(
+            f"{key!r}: a key cannot contain a NUL, since workers get it as an environment variable"
+        )

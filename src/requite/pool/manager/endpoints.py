@@ -1,13 +1,12 @@
-"""What a manager answers over HTTP, on loopback unless configured otherwise; nobody is asked who
-they are.
+"""HTTP endpoints of a manager, without authentication; on loopback by default.
 
-    GET /health    200 if RabbitMQ, its management API and the driver answer now, else 503
-    GET /ready     200 if this manager decides, else 503
-    GET /status    everything that is known;  GET /metrics  for Prometheus
-    GET /poison    requests that killed their workers
-    POST /scale {key, workers}   /require {key}   /release {key}   /version {version}
-    POST /drain {key}, {worker} or {all: true}
-    POST /poison/retry {ids} or {all: true}
+GET /health    200 if RabbitMQ, its management API and the driver answer now, else 503
+GET /ready     200 if this manager is active, else 503
+GET /status    the full status;  GET /metrics  for Prometheus
+GET /poison    requests that reached the delivery limit
+POST /scale {key, workers}   /require {key}   /release {key}   /version {version}
+POST /drain {key}, {worker} or {all: true}
+POST /poison/retry {ids} or {all: true}
 """
 
 from __future__ import annotations
@@ -73,10 +72,10 @@ class Endpoints:
         await self._server.open()
 
     async def close(self) -> None:
-        """Stop listening, and finish the requests that are being answered."""
+        """Stop listening, and finish requests in progress."""
         await self._server.close()
 
-    # --- questions --------------------------------------------------------------------------------
+    # --- queries ----------------------------------------------------------------------------------
     async def _health(self, _request: Request) -> Response:
         flaws = await self._manager.check()
         body = {"healthy": not flaws, "state": str(self._manager.state), "flaws": flaws}
@@ -111,9 +110,9 @@ class Endpoints:
         body = await _read(request, {"key": str, "workers": int})
         workers_max = self._manager.workers_max
         if not workers_max:
-            raise _BadRequest("workers: something else scales groups here (driver.scaling)")
+            raise _BadRequest("cannot scale groups: `driver.scaling` leaves it to an autoscaler")
         if not 1 <= body["workers"] <= workers_max:
-            raise _BadRequest(f"workers: 1 to {workers_max} with this driver")
+            raise _BadRequest(f"workers: 1 to {workers_max}, the maximum of the driver")
         check_key(self._manager.config, body["key"])
         return self._command(ScaleGroup(body["key"], body["workers"]))
 
@@ -126,10 +125,10 @@ class Endpoints:
         return self._command(ReleaseGroup((await _read(request, {"key": str}))["key"]))
 
     async def _drain(self, request: Request) -> Response:
-        """Have workers end; the groups that are expected get others."""
+        """Stop workers; target groups get replacements."""
         body = await _read(request, {"key": str, "worker": str, "all": bool}, set())
         if len(body) != 1 or body.get("all") is False:
-            raise _BadRequest("drain which workers? One of key, worker, or all: true")
+            raise _BadRequest("drain which workers? Give one of key, worker, or all: true")
         self._check_active()
         reached = await self._manager.drain_workers(body.get("key"), body.get("worker"))
         return _json({"heard": reached}, status=202)
@@ -144,15 +143,17 @@ class Endpoints:
 
     def _check_active(self) -> None:
         if self._manager.state != "active":
-            raise _Unavailable(f"this manager is {self._manager.state}: ask the one that is active")
+            raise _Unavailable(
+                f"this manager is {self._manager.state}; send the request to the active one"
+            )
 
 
 class _BadRequest(Exception):
-    """What was asked cannot be."""
+    """The request is invalid: status 400."""
 
 
 class _Unavailable(Exception):
-    """What was asked cannot be now."""
+    """The request cannot be served now: status 503."""
 
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -185,11 +186,11 @@ async def _http_error(_request: Request, error: Exception) -> Response:
 
 
 async def _disconnected(_request: Request, _error: Exception) -> Response:
-    return Response(status_code=400)  # the client has closed its connection: nobody reads it
+    return Response(status_code=400)  # never read: the client has disconnected
 
 
 async def _body_of(request: Request) -> bytes:
-    """Read a body, but not beyond the maximum."""
+    """Read a body of at most 64 KiB; raise `HTTPException` (413) for a longer one."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -210,7 +211,9 @@ async def _read(
         raise _BadRequest("no JSON object")
     unknown = body.keys() - kinds.keys()
     if unknown:
-        raise _BadRequest(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(kinds)}")
+        raise _BadRequest(
+            f"unknown members: {', '.join(sorted(unknown))}; known: {', '.join(kinds)}"
+        )
     for name, kind in kinds.items():
         if name in body and type(body[name]) is not kind:
             raise _BadRequest(f"{name} is not {kind.__name__}")

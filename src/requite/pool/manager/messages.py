@@ -1,4 +1,4 @@
-"""The properties of what a manager publishes: messages handed on, and answers to dead letters."""
+"""Deliveries, and the content headers of published messages."""
 
 from __future__ import annotations
 
@@ -36,8 +36,7 @@ _COUNTS: Final = (ACQUIRED_COUNT, ATTEMPT, DELIVERY_COUNT)
 
 
 class Delivery(NamedTuple):
-    """A message that was delivered or got: what `tag` it has, its content header as it came and as
-    it is read, and its body."""
+    """A received message; `header` is its content header, `properties` the decoded one."""
 
     tag: int
     key: str
@@ -47,8 +46,8 @@ class Delivery(NamedTuple):
 
 
 def delivery_of(content: Content) -> Delivery:
-    """Read a message. What is malformed in its properties or headers is as if it were not there: a
-    message that ended the connection would come again with the next one, and so without end."""
+    """Decode a message. Malformed properties are ignored: if they ended the connection, RabbitMQ
+    would redeliver the message on the next one, without end."""
     heard, header, body = content
     try:
         properties = decode_properties(header)
@@ -58,13 +57,13 @@ def delivery_of(content: Content) -> Delivery:
 
 
 def remaining_s(delivery: Delivery) -> float | None:
-    """Return what a request has left of its time; None where it has no limit, or an odd one."""
+    """Return the remaining time to live of a request; None without a valid one."""
     text = delivery.properties.expiration
     return int(text) / 1000 if text.isascii() and text.isdecimal() else None
 
 
 def call_id_of(delivery: Delivery) -> bytes:
-    """Return the call that a request belongs to; `NO_CALL` where its client has no ids."""
+    """Return the call id of a request; `NO_CALL` if its client sends none."""
     text = delivery.properties.message_id
     return bytes.fromhex(text) if _CALL_ID.fullmatch(text) else NO_CALL
 
@@ -72,10 +71,10 @@ def call_id_of(delivery: Delivery) -> bytes:
 def forwarded(
     delivery: Delivery, expires_s: float | None, reason: str = "", attempts: int = 0
 ) -> bytes:
-    """Return the content header under which a message is handed on.
+    """Return the content header of a republished message.
 
-    Without `user_id`, for RabbitMQ takes only that of who publishes, and without `CC`, which would
-    send another copy to each of its other routes.
+    Drops `user_id`, since RabbitMQ accepts only the publisher's, and `CC`, which would send another
+    copy to each of its routes.
     """
     headers: dict[str, Any] = {}
     if reason:
@@ -87,8 +86,7 @@ def forwarded(
 
 
 def renewed(delivery: Delivery) -> bytes:
-    """Return the content header under which a poisoned request is tried again, as if it were
-    new."""
+    """Return the content header of a retried poisoned request, without its delivery history."""
     return altered_properties(delivery.header, "", _is_history)
 
 
@@ -110,8 +108,8 @@ def answer_header(answer: Answer) -> bytes:
 
 
 def drain_header(key: str | None, worker_id: str | None) -> bytes:
-    """Return the content header of a control message that drains workers: of a group, one of them,
-    or, if neither is named, all of the pool."""
+    """Return the content header of a control message that drains the workers of a group, one
+    worker, or, if neither is given, all workers of the pool."""
     headers: dict[str, Any] = {CONTROL: Control.DRAIN.value}
     if key is not None:
         headers[KEY] = key

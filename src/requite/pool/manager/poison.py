@@ -1,4 +1,4 @@
-"""Requests that killed as many workers as allowed: what they are, and how they are retried."""
+"""The poison queue: lists and retries requests that reached the delivery limit."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from requite.protocols.amqp.topology import Pool
 from requite.protocols.amqp.wire import ATTEMPT
 
 _PEEK_MAX: Final = 1_000
-_PEEK_BYTES_MAX: Final = 64 << 20  # a look holds all of it in memory
+_PEEK_BYTES_MAX: Final = 64 << 20  # one `peek` holds them in memory
 _FIRST_DEATH_QUEUE: Final = "x-first-death-queue"
 
 
 class Poisoned(NamedTuple):
-    """A request in the poison queue. `id` names it: a digest of what it is."""
+    """A request in the poison queue. `id` is a digest of its ids and body."""
 
     id: str
     key: str | None
@@ -33,18 +33,18 @@ class Poisoned(NamedTuple):
 
 
 class PoisonListing(NamedTuple):
-    """What a look at the queue has shown: the oldest requests, and how many more there are."""
+    """The oldest requests of the queue, and how many more there are."""
 
     found: Sequence[Poisoned]
     more: int
 
 
 class PoisonQueue:
-    """The poison queue of a pool. Nobody consumes from it, so that a look takes the oldest requests
-    out, and lets them go back.
+    """The poison queue of a pool, which has no consumer: `peek` gets and requeues its oldest
+    requests.
 
-    It takes a thousand of them at most, and 64 MiB of bodies (and one more). Two looks at a time
-    would each see what the other leaves, so there is one.
+    One `peek` gets at most a thousand requests, and stops after 64 MiB of bodies. A lock serializes
+    calls, which would hide requests from each other.
     """
 
     def __init__(self, rabbit: Rabbit, pool: str) -> None:
@@ -52,7 +52,7 @@ class PoisonQueue:
         self._pool: Final = Pool(pool)
 
     async def peek(self) -> PoisonListing:
-        """Return what is in there, the oldest first."""
+        """Return the oldest requests, oldest first."""
         async with self._borrowed() as (found, more, _):
             return PoisonListing([self._describe(delivery) for delivery in found], more)
 
@@ -78,14 +78,14 @@ class PoisonQueue:
 
     @asynccontextmanager
     async def _borrowed(self) -> AsyncIterator[tuple[Sequence[Delivery], int, Channel]]:
-        """Take requests out for a moment; what is not acknowledged goes back."""
+        """Get requests for a `with` block; those not acknowledged are requeued."""
         async with self._rabbit.poison_lock, self._rabbit.own_channel() as channel:
             found: list[Delivery] = []
             more = size = 0
             while len(found) < _PEEK_MAX and size < _PEEK_BYTES_MAX:
                 got = await channel.ask(methods.get(self._pool.poison_queue))
                 if isinstance(got, methods.Got):
-                    continue  # it is too large, was warned of, and goes back
+                    continue  # too large: logged by the engine, and requeued
                 if not (isinstance(got, Content) and isinstance(got.heard, methods.Got)):
                     more = 0
                     break
@@ -109,7 +109,7 @@ class PoisonQueue:
 
 
 def _shown(text: str) -> str:
-    """Return a text that is copied as it is with replacement characters for what is no UTF-8."""
+    """Return a text with replacement characters for bytes that are not UTF-8."""
     return text.encode("utf-8", AS_IT_IS).decode("utf-8", "replace")
 
 

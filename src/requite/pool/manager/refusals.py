@@ -1,7 +1,7 @@
-"""Answers requests to services whose names begin like those of a pool and are no group's.
+"""Refuses requests to services that have a pool's prefix but no valid key.
 
-Nobody would ever serve them, and their callers would be told so only after the broker's grace, and
-without the reason. So the manager registers for such a name as long as requests wait there.
+No worker would ever serve them, and the broker would reject them only after its service grace,
+without the reason. So the manager registers for such a service while requests wait there.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from requite.protocols.majordomo.keyed import meant_by, service_of
 from requite.request import Request
 from requite.worker import Worker, service
 
-_WORKERS_MAX: Final = 32  # each is a connection; whoever makes more names up waits
+_WORKERS_MAX: Final = 32  # each is a connection; further names wait
 _log = logging.getLogger("requite.pool")
 
 
 class Refusals:
-    """Workers that say why they do not serve."""
+    """Workers that refuse every request, with the reason."""
 
     def __init__(self, url: str, pool: str) -> None:
         self._url: Final = url
@@ -31,7 +31,7 @@ class Refusals:
         self._updating: Final = asyncio.Lock()
 
     async def update(self, others: Mapping[str, ServiceCounts]) -> None:
-        """Have requests answered that wait for names that are no group's; one look at a time."""
+        """Start workers for names with waiting requests, and drain those without."""
         if self._updating.locked():
             return
         async with self._updating:
@@ -43,7 +43,7 @@ class Refusals:
                     await self._start(name)
 
     async def close(self) -> None:
-        """Leave; requests that are left get the answer of the broker."""
+        """Close all workers; the broker rejects the remaining requests."""
         async with self._updating:
             workers = [*self._workers.values()]
             self._workers.clear()
@@ -51,7 +51,7 @@ class Refusals:
 
     async def _start(self, name: str) -> None:
         reason = refusal(self._pool, name)
-        _log.info("requests are refused: %s", reason)
+        _log.info("refusing requests: %s", reason)
 
         @service(name)
         async def refuse(_request: Request) -> bytes:
@@ -62,22 +62,22 @@ class Refusals:
 
 
 def _has_requests(seen: ServiceCounts | None) -> bool:
-    """Tell whether there are requests."""
+    """Whether a service has waiting or running requests."""
     return seen is not None and bool(seen.queued or seen.in_progress)
 
 
 def refusal(pool: str, name: str) -> str:
-    """Return why nobody serves a name."""
+    """Return why no group can serve a service name."""
     key = meant_by(pool, name)
     if key is not None and "\0" in key:
-        return f"{name!r} is no group of the pool {pool!r}: no worker can be told a key with a NUL"
+        return f"{name!r} is no group of the pool {pool!r}: a key cannot contain a NUL"
     try:
         meant = None if key is None else service_of(pool, key)
     except ConfigurationError:  # too long, once it is encoded
         meant = None
     if meant is None:
-        return f"{name!r} is no group of the pool {pool!r}: no key is named so"
+        return f"{name!r} is no group of the pool {pool!r}: no key has this service name"
     return (
-        f"{name!r} is no group of the pool {pool!r}: the key of a service stands percent-encoded,"
-        f" {meant!r}; or name pool= and key= in the URL"
+        f"{name!r} is no group of the pool {pool!r}: percent-encode the key, as in"
+        f" {meant!r}; or give pool= and key= in the URL"
     )

@@ -1,4 +1,4 @@
-"""What a broker of MDP tells a manager: the services of its pool, and who else manages it."""
+"""Lists the services and managers of a pool at a broker of MDP."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from requite.protocols.majordomo.keyed import key_of, managers_of, prefix_of
 
 _UNDER: Final = "mmi.under"
 _UNKNOWN: Final = b"501"  # 8/MMI: the broker has no such service
-# The same names come with every look, and are taken apart once.
+# Each listing has the same names; parse each name once.
 _key_of: Final = lru_cache(maxsize=10_000)(key_of)
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceListing:
-    """What a broker knows of a pool. `groups`: its services, by key; `others`: services whose names
-    begin like those of the pool and are no group's; `managers`: the names of the managers that have
-    registered, first come first."""
+    """Services of a pool at a broker.
+
+    - `groups`: by key.
+    - `others`: services that have the pool's prefix but no valid key.
+    - `managers`: names of the registered managers, in the order of registration.
+    """
 
     groups: Mapping[str, ServiceCounts]
     others: Mapping[str, ServiceCounts]
@@ -40,25 +43,27 @@ class Services:
         self._client: Final = AsyncClient(config.broker.url, timeout=config.broker.timeout_s)
 
     async def fetch(self) -> ServiceListing:
-        """Ask the broker. Raises `CallError` where none answers, and `RemoteViolation` for one that
-        does not know how."""
+        """Poll the broker. Raises `CallError` if it does not answer, and `RemoteViolation` if it
+        does not support listings."""
         reply = await self._client.call(self._prefix, service=_UNDER)
         if reply.body == _UNKNOWN:
             raise RemoteViolation(
-                f"the broker has no {_UNDER}: it is not requite's, or an older one"
+                f"the broker does not support {_UNDER}; use a current `requite broker`"
             )
         try:
             return read_listing(json.loads(reply.body), self._pool)
         except (ValueError, TypeError, KeyError) as error:
-            raise RemoteViolation(f"{_UNDER} answered {reply.body[:40]!r}: {error!r}") from error
+            raise RemoteViolation(
+                f"malformed reply of {_UNDER}: {reply.body[:40]!r}: {error!r}"
+            ) from error
 
     async def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         await self._client.close()
 
 
 def read_listing(rows: list[dict[str, Any]], pool: str) -> ServiceListing:
-    """Read the rows of `mmi.under`. Raises `ValueError`, `TypeError` or `KeyError` for others."""
+    """Parse the rows of `mmi.under`. Raises `ValueError`, `TypeError` or `KeyError`."""
     groups, others = {}, {}
     managers: tuple[str, ...] = ()
     of_managers = managers_of(pool)
@@ -70,7 +75,7 @@ def read_listing(rows: list[dict[str, Any]], pool: str) -> ServiceListing:
         counts = (int(row["queued"]), int(row["in_progress"]), int(row["accepted"]))
         seen = ServiceCounts(*counts, workers=len(row["workers"]))
         key = _key_of(pool, name)
-        if key is None or "\0" in key:  # no environment can hold it
+        if key is None or "\0" in key:  # no environment variable can hold it
             others[name] = seen
         else:
             groups[key] = seen
