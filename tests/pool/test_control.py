@@ -190,7 +190,7 @@ async def test_a_trace_reaches_the_handler_through_the_manager(floor: Floor) -> 
     await by_hand(floor)
     servant = await serving(floor, "42", "w1")
     client = await floor.client()
-    await client.call(b"hi")  # an orphan, which the manager has handed on
+    await client.call(b"hi")  # an orphan, which the manager has republished
     await client.call(b"hi")
     first, second = servant.traces
     assert [len(part) for part in first.split("-")] == [2, 32, 16, 2]

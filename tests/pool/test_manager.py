@@ -354,7 +354,7 @@ async def test_what_the_management_api_refuses_is_named(floor: Floor, tags: str,
 async def test_missing_permissions_are_named(floor: Floor) -> None:
     floor.rabbit.permit(floor.rabbit.user, configure="")
     manager = PoolManager(floor.config())
-    with pytest.raises(ConfigurationError, match=r"rabbitmq\.url .* may not do"):
+    with pytest.raises(ConfigurationError, match=r"rabbitmq\.url .* lacks the permissions"):
         await manager.start()
 
 
