@@ -314,7 +314,7 @@ def test_a_disk_that_fails_ends_titanic_and_nothing_is_acknowledged(
                 assert "the disk failed" in str(await titanic.until_failed())
                 await failure_on_loop(
                     requite.CallTimeout,
-                    "kept",
+                    "stored",
                     lambda timeout: client.result(ticket, timeout=timeout),
                 )
 
