@@ -16,7 +16,6 @@ from requite.protocols.majordomo.wire import (
     ClientPartial,
     Disconnect,
     DrainNotice,
-    Progress,
     Ready,
     WorkerCancel,
     WorkerHeartbeat,
@@ -61,12 +60,14 @@ def test_partials_are_numbered_and_precede_the_final():
     ]
 
 
-def test_a_negative_reply_reaches_the_client_with_its_reason():
+@requirement("mdp03:status-worker", "mdp03:status-reason")
+@pytest.mark.parametrize("status", [Status.FAILED, Status.CANCELLED])
+def test_a_negative_reply_reaches_the_client_with_its_reason(status: Status):
     bench = BrokerBench()
     bench.worker("w")
     bench.request("c", 7)
-    bench.final("w", b"ValueError: no", Status.FAILED)
-    assert bench.finals("c") == [ClientFinal(b"", [b"ValueError: no"], 7, Status.FAILED, 1)]
+    bench.final("w", b"ValueError: no", status)
+    assert bench.finals("c") == [ClientFinal(b"", [b"ValueError: no"], 7, status, 1)]
 
 
 # --- order ----------------------------------------------------------------------------------------
@@ -129,12 +130,15 @@ def test_requests_of_a_lost_worker_go_first_and_in_order_to_the_next():
     ]
 
 
-def test_a_reply_of_a_former_owner_is_dropped():
+@requirement("mdp03:worker-lease")
+def test_a_lease_that_runs_out_moves_the_request_and_the_late_reply_is_dropped():
     bench = BrokerBench()
-    bench.worker("w1", lease_ms=1000)
+    bench.worker("w1", lease_ms=2000)
     bench.worker("w2")
     bench.request("c", 1)
     bench.keep_alive(1.5, "w1", "w2")
+    assert bench.requests("w2") == []
+    bench.keep_alive(1.0, "w1", "w2")
     assert bench.sent("w1", WorkerCancel) == [WorkerCancel(1)]
     assert [r.attempt for r in bench.requests("w2")] == [2]
     bench.final("w1", b"late")
@@ -144,35 +148,26 @@ def test_a_reply_of_a_former_owner_is_dropped():
     assert_baseline(bench)
 
 
-def test_progress_and_partials_renew_the_lease():
-    bench = BrokerBench()
-    bench.worker("w", lease_ms=1000)
+@requirement("mdp03:worker-lost", "mdp03:attempts")
+@pytest.mark.parametrize("attempts_max", [1, 3])
+def test_a_request_that_loses_every_worker_is_poisoned_after_attempts_max(attempts_max: int):
+    bench = BrokerBench(attempts_max=attempts_max)
     bench.request("c", 1)
-    bench.advance(0.8)
-    bench.say("w", Progress, 1, 0)
-    bench.advance(0.8)
-    bench.say("w", WorkerPartial, b"", [b"p"], 1)
-    bench.advance(0.8)
-    bench.say("w", Progress, 1, 5000)
-    bench.keep_alive(4.0, "w")
-    bench.final("w")
-    assert [final.status for final in bench.finals("c")] == [Status.OK]
-
-
-def test_poison_is_given_out_as_often_as_allowed():
-    bench = BrokerBench(attempts_max=3)
-    bench.request("c", 1)
-    for n in range(3):
+    for n in range(attempts_max):
+        assert bench.finals("c") == []
         bench.worker(f"w{n}")
-        assert bench.requests(f"w{n}")[-1].attempt == n + 1
+        assert [request.attempt for request in bench.requests(f"w{n}")] == [n + 1]
         bench.lose(f"w{n}")
     (final,) = bench.finals("c")
-    assert (final.status, final.attempts) == (Status.POISONED, 3)
+    assert (final.status, final.attempts) == (Status.POISONED, attempts_max)
+    bench.worker("last")
+    assert bench.requests("last") == []
     assert_baseline(bench)
 
 
+@requirement("mdp03:worker-lost")
 @pytest.mark.parametrize("cause", ["flag", "partial"])
-def test_what_may_not_run_again_ends_with_worker_lost(cause: str):
+def test_a_request_that_may_not_run_twice_ends_with_worker_lost(cause: str):
     bench = BrokerBench()
     bench.worker("w1")
     bench.worker("w2")
@@ -196,12 +191,15 @@ def test_a_worker_that_disconnects_gives_its_request_back():
 
 
 # --- time -----------------------------------------------------------------------------------------
-def test_expired_work_never_starts():
+@requirement("mdp03:client-timeout", "mdp03:attempts")
+def test_a_queued_request_that_expires_never_starts():
     bench = BrokerBench()
     bench.worker("w")
     bench.request("c", 1)
     bench.request("c", 2, timeout_ms=500)
-    bench.keep_alive(1.0, "w")
+    bench.advance(0.4)
+    assert bench.finals("c") == []
+    bench.keep_alive(0.6, "w")
     assert [(f.request_id, f.status, f.attempts) for f in bench.finals("c")] == [
         (2, Status.EXPIRED, 0)
     ]
@@ -210,7 +208,8 @@ def test_expired_work_never_starts():
     assert_baseline(bench)
 
 
-def test_work_in_progress_is_cancelled_when_it_expires_and_its_place_comes_back_with_the_final():
+@requirement("mdp03:client-timeout", "mdp03:worker-cancel", "mdp03:worker-stale")
+def test_a_running_request_that_expires_is_cancelled_and_frees_its_slot_with_the_final():
     bench = BrokerBench()
     bench.worker("w")
     bench.request("c", 1, timeout_ms=500)
@@ -220,7 +219,7 @@ def test_work_in_progress_is_cancelled_when_it_expires_and_its_place_comes_back_
     assert len(bench.requests("w")) == 1
     bench.final("w", status=Status.CANCELLED)
     assert len(bench.requests("w")) == 2
-    assert [final.status for final in bench.finals("c")] == [Status.EXPIRED]
+    assert [(f.status, f.attempts) for f in bench.finals("c")] == [(Status.EXPIRED, 1)]
 
 
 def test_a_worker_that_gives_up_at_the_deadline_before_the_broker_looks_means_expired():
@@ -293,10 +292,14 @@ def test_a_silent_worker_is_dropped_and_its_work_given_to_another():
     assert len(bench.requests("w2")) == 1
 
 
+@requirement("mdp03:worker-heartbeat")
 def test_the_longer_interval_holds_for_both():
     bench = BrokerBench()
     bench.worker("slow", interval_ms=10_000)
-    bench.advance(29.0)
+    bench.worker("hasty", interval_ms=10)
+    bench.advance(3.1)
+    assert list(bench.disconnected) == ["hasty"]  # three of the broker's intervals of 1 s
+    bench.advance(25.9)
     assert "slow" not in bench.disconnected
     assert len(bench.sent("slow", WorkerHeartbeat)) == 3  # the confirmation, then one per 10 s
     bench.advance(2.0)
@@ -344,29 +347,36 @@ def test_a_newcomer_may_take_its_time_over_its_first_message():
 
 
 # --- cancel and leaving ---------------------------------------------------------------------------
-def test_cancel_of_a_queued_request_means_it_never_starts():
+@requirement("mdp03:client-cancel")
+def test_a_queued_request_that_is_cancelled_never_starts():
     bench = BrokerBench()
     bench.request("c", 1)
     bench.say("c", ClientCancel, 1)
     bench.worker("w")
+    bench.keep_alive(60, "w")
     assert bench.requests("w") == []
-    assert bench.finals("c") == []
+    assert bench.sent("c") == []
     assert_baseline(bench)
 
 
-def test_cancel_reaches_the_worker_and_the_late_reply_nobody():
+@requirement("mdp03:client-cancel", "mdp03:worker-cancel")
+def test_a_cancel_reaches_the_worker_and_its_late_replies_are_dropped():
     bench = BrokerBench()
     bench.worker("w")
     bench.request("c", 1)
     bench.say("c", ClientCancel, 1)
     bench.say("c", ClientCancel, 99)
     assert bench.sent("w", WorkerCancel) == [WorkerCancel(1)]
-    bench.final("w")
-    assert bench.finals("c") == []
+    bench.say("w", WorkerPartial, b"", [b"late"], 1)
+    bench.final("w", b"cancelled", Status.CANCELLED)
     assert_baseline(bench)
+    bench.lose("w")
+    bench.advance(60)
+    assert bench.sent("c") == []
 
 
-def test_a_client_that_leaves_takes_its_requests_along():
+@requirement("mdp03:client-left")
+def test_requests_of_a_client_that_disconnects_are_dropped():
     bench = BrokerBench()
     bench.worker("w")
     bench.request("c", 1)
@@ -374,7 +384,7 @@ def test_a_client_that_leaves_takes_its_requests_along():
     bench.lose("c")
     assert bench.sent("w", WorkerCancel) == [WorkerCancel(1)]
     bench.final("w")
-    assert len(bench.requests("w")) == 1
+    assert len(bench.requests("w")) == 1  # the queued request was dropped
     assert bench.broker.snapshot().clients == 0
     assert_baseline(bench)
 
@@ -393,21 +403,27 @@ def test_limits_end_in_overloaded(limit: str, reason: bytes):
     assert bench.broker.snapshot().pending == 2
 
 
-def test_too_many_services():
+@requirement("mdp03:worker-confirm")
+def test_a_service_beyond_services_max_is_refused():
     bench = BrokerBench(services_max=1)
     bench.request("c", 1, service=b"a")
     bench.request("c", 2, service=b"b")
     assert [final.status for final in bench.finals("c")] == [Status.OVERLOADED]
     bench.worker("w", b"b")
     assert "too many" in bench.disconnected["w"]
+    assert bench.sent("w") == [Disconnect()]
 
 
 # --- broken peers ---------------------------------------------------------------------------------
+@requirement("mdp03:client-id", "mdp03:worker-malformed")
 def test_a_request_id_in_use_is_malformed():
     bench = BrokerBench()
+    bench.worker("w", capacity=2)
     bench.request("c", 1)
     bench.request("c", 1)
     assert "still pending" in bench.disconnected["c"]
+    assert len(bench.requests("w")) == 1
+    bench.final("w", status=Status.CANCELLED)
     assert_baseline(bench)
 
 
@@ -428,7 +444,8 @@ def test_input_that_makes_no_sense_is_our_own_fault():
 
 
 # --- the end --------------------------------------------------------------------------------------
-def test_drain_finishes_what_is_there_and_refuses_the_rest():
+@requirement("mdp03:worker-confirm")
+def test_a_drain_finishes_pending_requests_and_refuses_new_requests_and_workers():
     bench = BrokerBench()
     bench.worker("w")
     bench.request("c", 1)
@@ -438,6 +455,8 @@ def test_drain_finishes_what_is_there_and_refuses_the_rest():
     assert [(f.request_id, f.status) for f in bench.finals("c")] == [(3, Status.SHUTTING_DOWN)]
     bench.worker("late")
     assert "shutting down" in bench.disconnected["late"]
+    assert bench.sent("late") == [Disconnect()]
+    assert "w" not in bench.disconnected
     bench.final("w")
     assert not bench.stopped
     bench.final("w")
@@ -487,6 +506,7 @@ def test_clients_of_older_dialects_are_told_as_before_that_a_broker_drains():
     assert told == [b"requite-error OVERLOADED", b"requite-error CANCELLED"]
 
 
+@requirement("mdp03:worker-drain")
 def test_a_draining_worker_finishes_and_gets_nothing_new():
     bench = BrokerBench()
     bench.worker("w1", capacity=4)
@@ -495,6 +515,7 @@ def test_a_draining_worker_finishes_and_gets_nothing_new():
     bench.request("c", 2)
     assert len(bench.requests("w1")) == 1
     bench.final("w1")
+    assert len(bench.requests("w1")) == 1
     bench.say("w1", Disconnect)
     assert [final.request_id for final in bench.finals("c")] == [1]
     bench.worker("w2")

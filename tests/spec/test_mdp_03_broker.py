@@ -11,7 +11,6 @@ from requite.engine import Received
 from requite.protocols.majordomo.wire import (
     NOT_IDEMPOTENT,
     ClientCancel,
-    ClientFinal,
     ClientHeartbeat,
     ClientPartial,
     WorkerFinal,
@@ -21,16 +20,6 @@ from requite.request import Status
 
 
 # --- the client's side ----------------------------------------------------------------------------
-@requirement("mdp03:client-id", "mdp03:worker-malformed")
-def test_a_request_id_that_is_pending_cannot_be_used_again() -> None:
-    bench = BrokerBench()
-    bench.worker("w", capacity=2)
-    bench.request("c", 7)
-    bench.request("c", 7)
-    assert "c" in bench.disconnected
-    assert len(bench.requests("w")) == 1
-
-
 @requirement("mdp03:client-id")
 def test_a_request_id_may_be_used_again_after_its_final_and_by_others() -> None:
     bench = BrokerBench()
@@ -58,19 +47,6 @@ def test_partials_of_each_request_count_from_0() -> None:
     assert told == [(7, 0), (8, 0), (7, 1), (7, 2)]
 
 
-@requirement("mdp03:client-timeout", "mdp03:attempts")
-def test_an_expired_request_is_not_started() -> None:
-    bench = BrokerBench()
-    bench.request("c", 7, timeout_ms=500)
-    bench.advance(0.4)
-    assert outcomes(bench) == []
-    bench.advance(0.2)
-    assert outcomes(bench) == [(7, Status.EXPIRED)]
-    assert bench.finals("c")[0].attempts == 0
-    bench.worker("w")
-    assert bench.requests("w") == []
-
-
 @requirement("mdp03:client-timeout")
 def test_a_request_that_expires_before_the_broker_looks_is_not_started_either() -> None:
     bench = BrokerBench()
@@ -79,19 +55,6 @@ def test_a_request_that_expires_before_the_broker_looks_is_not_started_either() 
     bench.worker("w")
     assert bench.requests("w") == []
     assert outcomes(bench) == [(7, Status.EXPIRED)]
-
-
-@requirement("mdp03:client-timeout", "mdp03:worker-cancel", "mdp03:worker-stale")
-def test_a_request_that_expires_at_its_worker_is_cancelled_there() -> None:
-    bench = BrokerBench()
-    bench.worker("w")
-    bench.request("c", 7, timeout_ms=500)
-    bench.advance(0.6)
-    assert outcomes(bench) == [(7, Status.EXPIRED)]
-    assert bench.finals("c")[0].attempts == 1
-    assert cancelled(bench) == dispatched(bench)
-    bench.final("w", b"too late")
-    assert len(bench.sent("c")) == 1
 
 
 @requirement("mdp03:timeout")
@@ -104,31 +67,6 @@ def test_a_worker_is_told_what_remains_of_the_time() -> None:
     assert [request.timeout_ms for request in bench.requests("w")] == [1500, 0]
     bench.request("c", 9, timeout_ms=1)
     assert bench.requests("w")[-1].timeout_ms == 1
-
-
-@requirement("mdp03:client-cancel")
-def test_a_queued_request_that_is_cancelled_never_starts() -> None:
-    bench = BrokerBench()
-    bench.request("c", 7)
-    bench.say("c", ClientCancel, 7)
-    bench.worker("w")
-    bench.advance(60)
-    assert bench.requests("w") == []
-    assert bench.sent("c") == []
-
-
-@requirement("mdp03:client-cancel", "mdp03:worker-cancel")
-def test_a_request_that_is_cancelled_at_its_worker_is_not_answered() -> None:
-    bench = BrokerBench()
-    bench.worker("w")
-    bench.request("c", 7)
-    bench.say("c", ClientCancel, 7)
-    assert cancelled(bench) == dispatched(bench)
-    bench.say("w", WorkerPartial, b"", [b"x"], dispatched(bench)[0])
-    bench.final("w", b"was cancelled", Status.CANCELLED)
-    bench.lose("w")
-    bench.advance(60)
-    assert bench.sent("c") == []
 
 
 @requirement("mdp03:client-cancel")
@@ -155,19 +93,6 @@ def test_each_heartbeat_of_a_client_is_answered_and_none_is_missed() -> None:
     bench.advance(100_000)
     assert not bench.disconnected
     assert len(bench.sent("c")) == 3
-
-
-@requirement("mdp03:client-left")
-def test_what_a_client_left_behind_is_dropped() -> None:
-    bench = BrokerBench()
-    bench.worker("w")
-    bench.request("c", 1)
-    bench.request("c", 2)
-    bench.lose("c")
-    assert cancelled(bench) == dispatched(bench)
-    bench.final("w", b"cancelled", Status.CANCELLED)
-    assert len(bench.requests("w")) == 1
-    assert bench.broker.snapshot().pending == 0
 
 
 # --- names and statuses ---------------------------------------------------------------------------
@@ -225,13 +150,3 @@ def test_a_status_that_is_not_the_workers_is_malformed(status: int) -> None:
     bench.feed(Received("w", [[header[:-1] + bytes([status]), b"x"]]))
     assert "w" in bench.disconnected
     assert outcomes(bench) == []
-
-
-@requirement("mdp03:status-worker", "mdp03:status-reason")
-@pytest.mark.parametrize("status", [Status.FAILED, Status.CANCELLED])
-def test_a_negative_reply_of_a_worker_is_passed_on(status: Status) -> None:
-    bench = BrokerBench()
-    bench.worker("w")
-    bench.request("c", 7)
-    bench.final("w", b"it did not work", status)
-    assert bench.finals("c") == [ClientFinal(b"", [b"it did not work"], 7, status, 1)]
