@@ -315,16 +315,6 @@ def test_silence_proves_nothing_after_a_pause_of_the_brokers_own():
     assert "w" in bench.disconnected
 
 
-def test_heartbeats_are_sent_only_when_nothing_else_was():
-    bench = BrokerBench()
-    bench.worker("w")
-    for n in range(8):
-        bench.keep_alive(0.5, "w")
-        bench.request("c", n)
-        bench.final("w")
-    assert len(bench.sent("w", WorkerHeartbeat)) == 1  # the confirmation of READY
-
-
 @requirement("mdp03:client-slow")
 def test_part_of_a_message_is_a_sign_of_life():
     bench = BrokerBench()
