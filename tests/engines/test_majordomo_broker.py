@@ -1,4 +1,4 @@
-"""The broker engine: order of service, redelivery, limits, time, and the end (MDP 0.3 peers)."""
+"""The broker engine with MDP 0.3 peers: order, redelivery, limits, timeouts, draining."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from requite.request import Status
 
 
 def assert_baseline(bench: BrokerBench) -> None:
-    """Check that no table remembers a request (I9)."""
+    """Check that no table holds a request (I9)."""
     snapshot = bench.broker.snapshot()
     assert snapshot.pending == 0
     assert all(s.queued == s.in_progress == 0 for s in snapshot.services)
@@ -34,7 +34,7 @@ def assert_baseline(bench: BrokerBench) -> None:
     assert snapshot.timers == len(snapshot.workers) + sum(not s.workers for s in snapshot.services)
 
 
-# --- the way there and back -----------------------------------------------------------------------
+# --- requests and replies -------------------------------------------------------------------------
 def test_a_request_goes_to_a_worker_and_its_reply_comes_back():
     bench = BrokerBench()
     bench.worker("w")
@@ -71,7 +71,7 @@ def test_a_negative_reply_reaches_the_client_with_its_reason(status: Status):
 
 
 # --- order ----------------------------------------------------------------------------------------
-def test_workers_take_turns_the_longest_waiting_first():
+def test_requests_go_to_the_worker_that_has_waited_longest():
     bench = BrokerBench()
     for name in ("w1", "w2", "w3"):
         bench.worker(name)
@@ -84,7 +84,7 @@ def test_workers_take_turns_the_longest_waiting_first():
     assert served == ["w1", "w2", "w3"] * 3
 
 
-def test_a_worker_with_room_goes_to_the_end_of_the_line():
+def test_workers_with_free_slots_take_turns():
     bench = BrokerBench()
     bench.worker("w1", capacity=2)
     bench.worker("w2", capacity=2)
@@ -94,7 +94,7 @@ def test_a_worker_with_room_goes_to_the_end_of_the_line():
     assert bench.broker.snapshot().services[0].queued == 1
 
 
-def test_clients_take_turns_however_much_each_has_queued():
+def test_clients_are_served_in_turn_whatever_each_has_queued():
     bench = BrokerBench()
     for n in range(4):
         bench.request("greedy", n, b"g%d" % n)
@@ -116,7 +116,7 @@ def test_a_blocked_worker_gets_nothing_until_it_reads_again():
 
 
 # --- redelivery -----------------------------------------------------------------------------------
-def test_requests_of_a_lost_worker_go_first_and_in_order_to_the_next():
+def test_requests_of_a_lost_worker_are_redelivered_first_and_in_order():
     bench = BrokerBench()
     bench.worker("w1", capacity=2)
     for n in range(3):
@@ -179,7 +179,7 @@ def test_a_request_that_may_not_run_twice_ends_with_worker_lost(cause: str):
     assert bench.requests("w2") == []
 
 
-def test_a_worker_that_disconnects_gives_its_request_back():
+def test_the_request_of_a_worker_that_disconnects_is_redelivered():
     bench = BrokerBench()
     bench.worker("w1")
     bench.worker("w2")
@@ -187,10 +187,10 @@ def test_a_worker_that_disconnects_gives_its_request_back():
     bench.say("w1", Disconnect)
     assert len(bench.requests("w2")) == 1
     bench.say("w1", WorkerHeartbeat, 1000)
-    assert bench.sent("w1", Disconnect) == []  # it is told nothing more
+    assert bench.sent("w1", Disconnect) == []  # a worker that disconnected gets no DISCONNECT
 
 
-# --- time -----------------------------------------------------------------------------------------
+# --- timeouts -------------------------------------------------------------------------------------
 @requirement("mdp03:client-timeout", "mdp03:attempts")
 def test_a_queued_request_that_expires_never_starts():
     bench = BrokerBench()
@@ -222,8 +222,8 @@ def test_a_running_request_that_expires_is_cancelled_and_frees_its_slot_with_the
     assert [(f.status, f.attempts) for f in bench.finals("c")] == [(Status.EXPIRED, 1)]
 
 
-def test_a_worker_that_gives_up_at_the_deadline_before_the_broker_looks_means_expired():
-    """Both have timers for it, and the worker's may fire first."""
+def test_a_final_at_the_deadline_before_the_brokers_timer_fires_means_expired():
+    """Broker and worker both time the deadline; the worker's timer may fire first."""
     bench = BrokerBench()
     bench.worker("w")
     bench.request("c", 1, timeout_ms=500)
@@ -233,7 +233,7 @@ def test_a_worker_that_gives_up_at_the_deadline_before_the_broker_looks_means_ex
     assert_baseline(bench)
 
 
-def test_a_service_without_workers_has_a_grace():
+def test_requests_for_a_service_without_workers_wait_for_service_grace_s():
     bench = BrokerBench(service_grace_s=2.0)
     bench.request("c", 1, service=b"nobody")
     bench.advance(1.9)
@@ -244,7 +244,7 @@ def test_a_service_without_workers_has_a_grace():
     assert b"nobody" in final.body[0]
 
 
-def test_the_grace_starts_anew_when_the_last_worker_leaves():
+def test_service_grace_restarts_when_the_last_worker_leaves():
     bench = BrokerBench(service_grace_s=2.0)
     bench.worker("w")
     bench.request("c", 1)
@@ -258,7 +258,7 @@ def test_the_grace_starts_anew_when_the_last_worker_leaves():
     assert_baseline(bench)
 
 
-def test_services_without_workers_are_forgotten():
+def test_services_without_workers_are_dropped_after_service_ttl_s():
     bench = BrokerBench(service_ttl_s=5.0)
     bench.worker("w")
     bench.keep_alive(20.0, "w")
@@ -271,7 +271,7 @@ def test_services_without_workers_are_forgotten():
     assert bench.broker.deadline() is None
 
 
-def test_services_may_be_forgotten_as_soon_as_nobody_waits_for_them():
+def test_services_may_be_dropped_as_soon_as_no_request_waits():
     bench = BrokerBench(service_ttl_s=0.0, service_grace_s=1.0)
     bench.request("c", 1)
     bench.advance(0.9)
@@ -281,7 +281,7 @@ def test_services_may_be_forgotten_as_soon_as_nobody_waits_for_them():
     assert bench.broker.services == {}
 
 
-def test_a_silent_worker_is_dropped_and_its_work_given_to_another():
+def test_a_silent_worker_is_disconnected_and_its_request_redelivered():
     bench = BrokerBench()
     bench.worker("w1")
     bench.worker("w2")
@@ -306,7 +306,7 @@ def test_the_longer_interval_holds_for_both():
     assert "slow" in bench.disconnected
 
 
-def test_silence_proves_nothing_after_a_pause_of_the_brokers_own():
+def test_silence_does_not_count_after_the_broker_itself_was_frozen():
     bench = BrokerBench()
     bench.worker("w")
     bench.freeze(60.0)
@@ -316,7 +316,7 @@ def test_silence_proves_nothing_after_a_pause_of_the_brokers_own():
 
 
 @requirement("mdp03:client-slow")
-def test_part_of_a_message_is_a_sign_of_life():
+def test_part_of_a_message_counts_as_a_heartbeat():
     bench = BrokerBench()
     bench.worker("w")
     bench.request("c", 1)
@@ -328,7 +328,7 @@ def test_part_of_a_message_is_a_sign_of_life():
     assert len(bench.sent("c", ClientHeartbeat)) == 10  # one per interval
 
 
-def test_a_newcomer_may_take_its_time_over_its_first_message():
+def test_a_new_peer_may_send_its_first_message_in_parts():
     bench = BrokerBench()
     bench.client("c")
     bench.feed(Received("c", []))
@@ -336,7 +336,7 @@ def test_a_newcomer_may_take_its_time_over_its_first_message():
     assert bench.disconnected == {}
 
 
-# --- cancel and leaving ---------------------------------------------------------------------------
+# --- cancelling and disconnecting -----------------------------------------------------------------
 @requirement("mdp03:client-cancel")
 def test_a_queued_request_that_is_cancelled_never_starts():
     bench = BrokerBench()
@@ -383,7 +383,7 @@ def test_requests_of_a_client_that_disconnects_are_dropped():
 @pytest.mark.parametrize(
     ("limit", "reason"), [("queue_max", b"queue of echo"), ("client_pending_max", b"the limit")]
 )
-def test_limits_end_in_overloaded(limit: str, reason: bytes):
+def test_a_request_beyond_a_limit_is_overloaded(limit: str, reason: bytes):
     bench = BrokerBench(**{limit: 2})
     for n in range(3):
         bench.request("c", n)
@@ -417,7 +417,7 @@ def test_a_request_id_in_use_is_malformed():
     assert_baseline(bench)
 
 
-def test_a_second_ready_gives_the_workers_requests_to_others():
+def test_a_second_ready_disconnects_the_worker_and_redelivers_its_request():
     bench = BrokerBench()
     bench.worker("w1")
     bench.worker("w2")
@@ -427,13 +427,13 @@ def test_a_second_ready_gives_the_workers_requests_to_others():
     assert len(bench.requests("w2")) == 1
 
 
-def test_input_that_makes_no_sense_is_our_own_fault():
+def test_an_input_that_a_broker_does_not_take_is_a_local_violation():
     bench = BrokerBench()
     with pytest.raises(LocalViolation):
         bench.broker.handle([CancelHandler("token", "why")], 0.0)
 
 
-# --- the end --------------------------------------------------------------------------------------
+# --- draining -------------------------------------------------------------------------------------
 @requirement("mdp03:worker-confirm")
 def test_a_drain_finishes_pending_requests_and_refuses_new_requests_and_workers():
     bench = BrokerBench()
@@ -455,7 +455,7 @@ def test_a_drain_finishes_pending_requests_and_refuses_new_requests_and_workers(
     assert set(bench.disconnected) == {"w", "c", "late"}
 
 
-def test_a_drain_has_an_end():
+def test_a_drain_ends_after_drain_timeout_s():
     bench = BrokerBench(drain_timeout_s=5.0)
     bench.worker("w")
     bench.request("c", 1)
@@ -466,7 +466,7 @@ def test_a_drain_has_an_end():
 
 
 @requirement("mdp03:client-drain")
-def test_what_is_pending_at_the_end_of_a_drain_goes_back_with_its_attempts():
+def test_requests_pending_when_a_drain_times_out_are_refused_with_their_attempts():
     bench = BrokerBench(drain_timeout_s=5.0)
     bench.worker("w")
     bench.request("c", 1)
@@ -474,8 +474,8 @@ def test_what_is_pending_at_the_end_of_a_drain_goes_back_with_its_attempts():
     bench.drain()
     bench.request("c", 3)
     bench.keep_alive(5.5, "w")
-    told = [(final.request_id, final.status, final.attempts) for final in bench.finals("c")]
-    assert told == [
+    answers = [(final.request_id, final.status, final.attempts) for final in bench.finals("c")]
+    assert answers == [
         (3, Status.SHUTTING_DOWN, 0),
         (1, Status.SHUTTING_DOWN, 1),
         (2, Status.SHUTTING_DOWN, 0),
@@ -484,7 +484,7 @@ def test_what_is_pending_at_the_end_of_a_drain_goes_back_with_its_attempts():
     assert "c" in bench.disconnected
 
 
-def test_clients_of_older_dialects_are_told_as_before_that_a_broker_drains():
+def test_tell_old_clients_sends_drain_errors_to_clients_of_older_dialects():
     bench = BrokerBench(drain_timeout_s=5.0, tell_old_clients=True)
     bench.worker("w")
     bench.client("c", "0.2")
@@ -492,8 +492,8 @@ def test_clients_of_older_dialects_are_told_as_before_that_a_broker_drains():
     bench.drain()
     bench.request("c", 2)
     bench.keep_alive(5.5, "w")
-    told = [final.body[0] for final in bench.finals("c")]
-    assert told == [b"requite-error OVERLOADED", b"requite-error CANCELLED"]
+    answers = [final.body[0] for final in bench.finals("c")]
+    assert answers == [b"requite-error OVERLOADED", b"requite-error CANCELLED"]
 
 
 @requirement("mdp03:worker-drain")

@@ -1,4 +1,7 @@
-"""What MDP 0.3 asks of a broker beyond the older dialects (docs/protocols/mdp-0.3.md)."""
+"""Rules of MDP 0.3 for a broker, towards clients and for names and statuses.
+
+`tests/engines/test_majordomo_broker.py` cites the others.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,9 @@ from requite.protocols.majordomo.wire import (
 from requite.request import Status
 
 
-# --- the client's side ----------------------------------------------------------------------------
+# --- clients --------------------------------------------------------------------------------------
 @requirement("mdp03:client-id")
-def test_a_request_id_may_be_used_again_after_its_final_and_by_others() -> None:
+def test_a_request_id_may_be_reused_after_its_final_and_by_other_clients() -> None:
     bench = BrokerBench()
     bench.worker("w", capacity=2)
     bench.request("c", 7)
@@ -43,12 +46,14 @@ def test_partials_of_each_request_count_from_0() -> None:
     first, second = dispatched(bench)
     for dispatch_id in (first, second, first, first):
         bench.say("w", WorkerPartial, b"", [b"x"], dispatch_id)
-    told = [(partial.request_id, partial.part_index) for partial in bench.sent("c", ClientPartial)]
-    assert told == [(7, 0), (8, 0), (7, 1), (7, 2)]
+    indices = [
+        (partial.request_id, partial.part_index) for partial in bench.sent("c", ClientPartial)
+    ]
+    assert indices == [(7, 0), (8, 0), (7, 1), (7, 2)]
 
 
 @requirement("mdp03:client-timeout")
-def test_a_request_that_expires_before_the_broker_looks_is_not_started_either() -> None:
+def test_a_request_that_expires_before_the_brokers_timer_fires_never_starts() -> None:
     bench = BrokerBench()
     bench.request("c", 7, timeout_ms=500)
     bench.now += 0.5
@@ -58,7 +63,7 @@ def test_a_request_that_expires_before_the_broker_looks_is_not_started_either() 
 
 
 @requirement("mdp03:timeout")
-def test_a_worker_is_told_what_remains_of_the_time() -> None:
+def test_a_worker_gets_the_remaining_time_of_a_request() -> None:
     bench = BrokerBench()
     bench.request("c", 7, timeout_ms=2500)
     bench.request("c", 8)
@@ -84,7 +89,7 @@ def test_a_cancel_for_an_unknown_id_is_ignored(request_id: int) -> None:
 
 
 @requirement("mdp03:client-heartbeat")
-def test_each_heartbeat_of_a_client_is_answered_and_none_is_missed() -> None:
+def test_each_heartbeat_of_a_client_is_answered_and_none_is_required() -> None:
     bench = BrokerBench()
     bench.client("c")
     for n in range(1, 4):
@@ -98,7 +103,7 @@ def test_each_heartbeat_of_a_client_is_answered_and_none_is_missed() -> None:
 # --- names and statuses ---------------------------------------------------------------------------
 @requirement("mdp03:service-name", "mdp03:worker-malformed")
 @pytest.mark.parametrize("name", [b"", b"a\nb", b"\xff"])
-def test_a_request_for_a_name_that_is_none_is_malformed(name: bytes) -> None:
+def test_a_request_with_an_invalid_service_name_is_malformed(name: bytes) -> None:
     bench = BrokerBench()
     bench.request("c", 1, service=name)
     assert "c" in bench.disconnected
@@ -107,7 +112,7 @@ def test_a_request_for_a_name_that_is_none_is_malformed(name: bytes) -> None:
 
 @requirement("mdp03:service-name", "mdp03:worker-malformed")
 @pytest.mark.parametrize("name", [b"", b"a\nb", b"\xff"])
-def test_a_registration_for_a_name_that_is_none_is_malformed(name: bytes) -> None:
+def test_a_registration_with_an_invalid_service_name_is_malformed(name: bytes) -> None:
     bench = BrokerBench()
     bench.worker("w", name)
     assert "w" in bench.disconnected
@@ -115,7 +120,7 @@ def test_a_registration_for_a_name_that_is_none_is_malformed(name: bytes) -> Non
 
 
 @requirement("mdp03:status-reason", "mdp03:attempts")
-def test_whatever_the_broker_refuses_has_a_reason() -> None:
+def test_every_refusal_by_the_broker_has_a_reason() -> None:
     bench = BrokerBench(service_grace_s=1, queue_max=2, attempts_max=1)
     for n in range(3):
         bench.request("c", n)
@@ -142,7 +147,7 @@ def test_whatever_the_broker_refuses_has_a_reason() -> None:
 
 @requirement("mdp03:status-worker", "mdp03:worker-malformed")
 @pytest.mark.parametrize("status", [Status.NO_SERVICE, Status.POISONED, 8, 255])
-def test_a_status_that_is_not_the_workers_is_malformed(status: int) -> None:
+def test_a_status_that_workers_may_not_send_is_malformed(status: int) -> None:
     bench = BrokerBench()
     bench.worker("w")
     bench.request("c", 7)

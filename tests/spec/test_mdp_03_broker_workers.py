@@ -1,4 +1,7 @@
-"""What MDP 0.3 asks of a broker towards its workers (docs/protocols/mdp-0.3.md)."""
+"""Rules of MDP 0.3 for a broker towards its workers.
+
+`tests/engines/test_majordomo_broker.py` cites the others.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def test_ready_is_confirmed_with_the_brokers_interval() -> None:
 
 
 @requirement("mdp03:worker-confirm", "mdp03:service-name")
-def test_a_worker_is_declined_for_a_name_of_the_brokers() -> None:
+def test_a_worker_is_declined_for_a_name_reserved_by_the_broker() -> None:
     bench = BrokerBench()
     bench.worker("w", b"mmi.mine")
     assert bench.sent("w") == [Disconnect()]
@@ -49,7 +52,7 @@ def test_a_worker_is_never_given_more_than_its_capacity(capacity: int) -> None:
 
 
 @requirement("mdp03:worker-capacity", "mdp03:worker-cancel")
-def test_the_place_of_a_cancelled_request_stays_taken_until_its_final() -> None:
+def test_a_cancelled_request_keeps_its_slot_until_its_final() -> None:
     bench = BrokerBench()
     bench.worker("w")
     bench.request("c", 1)
@@ -81,7 +84,7 @@ def test_a_dispatch_id_is_never_used_twice() -> None:
 @requirement("mdp03:worker-stale")
 @pytest.mark.parametrize("command", [WorkerPartial, WorkerFinal, Progress])
 @pytest.mark.parametrize("whose", ["nobody", "another worker"])
-def test_what_a_worker_says_of_a_dispatch_it_does_not_hold_is_ignored(
+def test_commands_for_a_dispatch_that_the_worker_does_not_hold_are_ignored(
     command: str, whose: str
 ) -> None:
     bench = BrokerBench()
@@ -120,7 +123,7 @@ def with_lease(lease_ms: int = 2000) -> BrokerBench:
 
 
 @requirement("mdp03:worker-lease", "mdp03:worker-capacity")
-def test_its_place_stays_taken_until_the_final() -> None:
+def test_a_request_whose_lease_ran_out_keeps_its_slot_until_its_final() -> None:
     bench = BrokerBench(attempts_max=1)
     bench.worker("w", lease_ms=1000)
     bench.request("c", 7)
@@ -147,7 +150,7 @@ def test_partials_and_progress_renew_the_lease(command: str) -> None:
 
 
 @requirement("mdp03:worker-lease")
-def test_an_extension_holds_once() -> None:
+def test_a_lease_extension_applies_once() -> None:
     bench = with_lease()
     dispatch_id = dispatched(bench)[0]
     bench.say("w", Progress, dispatch_id, 6000)
@@ -161,7 +164,7 @@ def test_an_extension_holds_once() -> None:
 
 
 @requirement("mdp03:worker-lease")
-def test_without_a_lease_a_handler_may_take_for_ever() -> None:
+def test_without_a_lease_a_handler_may_run_for_any_time() -> None:
     bench = with_lease(lease_ms=0)
     bench.keep_alive(600, "w", every=1.0)
     assert cancelled(bench) == []
@@ -180,7 +183,7 @@ def test_without_a_lease_a_handler_may_take_for_ever() -> None:
     ],
     ids=["short header", "wrong direction", "no body", "wrong role"],
 )
-def test_a_malformed_message_costs_a_worker_its_place(message: list[bytes]) -> None:
+def test_a_worker_that_sends_a_malformed_message_is_disconnected(message: list[bytes]) -> None:
     bench = BrokerBench()
     bench.worker("w")
     bench.request("c", 7)
